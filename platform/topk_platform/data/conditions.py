@@ -1,4 +1,4 @@
-"""The conditions of a regime, applied to the training split alone; and what is set aside of the validation split."""
+"""Conditions of a regime, applied to the training split alone, and samples set aside from the validation split."""
 
 from __future__ import annotations
 
@@ -112,9 +112,9 @@ def _noisy_labels(dataset: Dataset, condition: NoisyLabels, generator: Generator
 
 
 def _thinned(dataset: Dataset, wanted: Tensor, generator: Generator, whole_groups: bool = False) -> Dataset:
-    """Keep ``wanted`` random training samples per class; with one seed, a smaller subset is part of a larger.
+    """Keep ``wanted`` random training samples per class. With the same seed, a smaller subset is part of a larger one.
 
-    With ``whole_groups`` they are the samples of one random group after another.
+    With ``whole_groups``, the samples of one random group after another are kept.
     """
     shuffled = torch.randperm(len(dataset.train), generator=generator)
     if whole_groups:
@@ -183,7 +183,7 @@ _CONDITIONS: dict[type, Callable[..., Dataset]] = {
 def apply_conditions(
     source: Source, conditions: Iterable[Condition], generator: Callable[[str], Generator]
 ) -> Dataset:
-    """Return the data that one seed trains on: drawn, where a population is given, then changed by each condition.
+    """Return the data that one seed trains on: a sample of a population, or the dataset, changed by each condition.
 
     Conditions apply in their order and change only the training split. Label noise stays within the superclasses, or
     spans all classes where the dataset has none.
@@ -207,11 +207,11 @@ def apply_conditions(
 def set_aside(dataset: Dataset, part: float, generator: Generator) -> Dataset:
     """Return the dataset with a part of each class's validation samples set aside, for the thresholds of sets.
 
-    Where the validation split names groups, whole groups are set aside.
+    If the validation samples have groups, whole groups are set aside.
 
     Args:
         dataset: The dataset, on the CPU.
-        part: Of the validation split, in ``(0, 1)``.
+        part: The part of the validation split, in ``(0, 1)``.
         generator: The source of randomness.
 
     Raises:

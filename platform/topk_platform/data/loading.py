@@ -28,7 +28,26 @@ from topk_platform.errors import UserError, blamed
 from topk_platform.references import check_arguments, look_up
 from topk_platform.specs import Regime, images_of
 
-__all__ = ["DATASETS", "DOWNLOADS", "download", "image_features", "load", "read"]
+__all__ = [
+    "DATASETS",
+    "DOWNLOADS",
+    "cifar100",
+    "digits",
+    "download",
+    "image_features",
+    "image_files",
+    "image_folder",
+    "imagenet",
+    "imagenet_lt",
+    "inaturalist",
+    "letters",
+    "load",
+    "parquet_images",
+    "plantnet300k",
+    "read",
+    "ring",
+    "synthetic_images",
+]
 
 
 def image_features(
@@ -36,15 +55,18 @@ def image_features(
     backbone: str = "efficientnet_lite0",
     pixels: int = 128,
     weights: str = "",
+    views: int = 1,
     **options: bool | int | float | str | None,
 ) -> Dataset:
     """Return another dataset's images as features of a frozen backbone, float32 ``(n, d)``; see :func:`features_of`.
 
     Args:
         of: The dataset of images: a name of the platform's table, or ``package.module:attribute``.
-        backbone: As of :func:`~topk_platform.data.features.backbones.load_backbone`.
+        backbone: The network, see :func:`~topk_platform.data.features.backbones.load_backbone`.
         pixels: The side of the square to which images are scaled before the backbone.
-        weights: As of :func:`~topk_platform.data.features.backbones.load_backbone`.
+        weights: The file of its weights, likewise.
+        views: How many views of each training image are kept, see :func:`features_of`. More than one need the model
+            ``feature_head``, which trains on a random view of each image.
         **options: The keyword arguments of the dataset ``of``.
 
     Raises:
@@ -54,7 +76,7 @@ def image_features(
     source = read(Regime("features", of, options=options))
     if not isinstance(source, Dataset):
         raise UserError(f"dataset {of} is drawn anew for each seed, so its features cannot be kept")
-    return features_of(source, load_backbone(backbone, pixels, weights), of)
+    return features_of(source, load_backbone(backbone, pixels, weights), of, views)
 
 
 DATASETS: dict[str, Callable[..., Dataset]] = {

@@ -187,17 +187,17 @@ def _checked(path: Path, matrix: Tensor) -> Tensor:
     return matrix / sums[:, None]
 
 
-def _in_class_order(path: Path, matrix: Tensor, found: Sequence[str], names: Sequence[str]) -> Tensor:
+def _in_class_order(path: Path, matrix: Tensor, given: Sequence[str], names: Sequence[str]) -> Tensor:
     check(
         bool(names),
         f"{path} names its classes, and the dataset does not: leave out the file's first line and column",
     )
-    differing = sorted(set(found) ^ set(names))
+    differing = sorted(set(given) ^ set(names))
     check(
-        not differing and len(set(found)) == len(found),
-        f"{path} must name the dataset's classes, each once, differing: {first_few(differing or list(found))}",
+        not differing and len(set(given)) == len(given),
+        f"{path} must name the dataset's classes, each once, differing: {first_few(differing or list(given))}",
     )
-    order = torch.tensor([found.index(name) for name in names])
+    order = torch.tensor([given.index(name) for name in names])
     return matrix[order][:, order]
 
 

@@ -135,14 +135,14 @@ def situations_of(
         arms: Its arms.
         left_out: Regimes whose data are not on disk are added here, with the reason.
     """
-    found: dict[tuple[str, int], Situation] = {}
+    situations: dict[tuple[str, int], Situation] = {}
     for arm in arms:
-        if (arm.regime.name, arm.k) not in found:
+        if (arm.regime.name, arm.k) not in situations:
             try:
-                found[arm.regime.name, arm.k] = situation_of(arm.regime, arm.k)
+                situations[arm.regime.name, arm.k] = situation_of(arm.regime, arm.k)
             except UserError as error:
                 left_out[f"{study}, {arm.regime.name}"] = f"its data cannot be read: {error}"
-    return found
+    return situations
 
 
 def situations_at(

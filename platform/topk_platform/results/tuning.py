@@ -16,7 +16,6 @@ import numpy as np
 
 from topk_platform.errors import UserError
 from topk_platform.protocol.ended import Ended
-from topk_platform.protocol.search.samplers import random_draws
 from topk_platform.records import ArmResults
 from topk_platform.results.from_store import read
 from topk_platform.results.range_edges import Edge, edges
@@ -221,7 +220,7 @@ def _is_drawn(arm: Arm, trial: Ended) -> bool:
     sampler = arm.protocol.sampler
     if trial.values == arm.loss.first or isinstance(sampler, Grid):
         return False
-    return arm.repeats.position(trial.number) <= random_draws(sampler)
+    return arm.repeats.position(trial.number) <= sampler.random
 
 
 def _curve(results: Sequence[float]) -> Curve:

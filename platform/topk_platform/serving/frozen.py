@@ -30,14 +30,18 @@ _CIFAR = {"cifar100": 32}  # the sides of images of datasets that have no option
 class OnFeatures(nn.Module):
     """A head behind the backbone whose features it was trained on: from uint8 images to scores ``(n, L)``."""
 
-    def __init__(self, backbone: Backbone, head: nn.Module) -> None:
+    def __init__(self, backbone: Backbone, head: nn.Module, shape: tuple[int, ...]) -> None:
         super().__init__()
         self.backbone = backbone
         self.head = head
+        self.views = shape[:-1]  # () or (V,), of which a head takes the first when it does not train
 
     def forward(self, images: Tensor) -> Tensor:
         """Return the scores; features are rounded to float16, as kept features are."""
-        scores: Tensor = self.head(self.backbone(images).half().float())
+        features = self.backbone(images).half().float()
+        if self.views:
+            features = features[:, None].expand(-1, *self.views, -1)
+        scores: Tensor = self.head(features)
         return scores
 
 

@@ -155,7 +155,7 @@ def _picture(pixels: npt.NDArray[Any], inputs: Inputs) -> Image.Image:
 
 
 def _scaled(picture: Image.Image, name: str, resize: int) -> npt.NDArray[np.uint8]:
-    """Return an image of Pillow's as :func:`~topk_platform.data.decoding.scaled` returns that of a file."""
+    """Return an image of Pillow's as :func:`~topk_platform.data.images.decoding.scaled` returns that of a file."""
     shown = appearance(picture.copy())  # which may turn its argument
     short = min(shown.size)
     size = max(resize * shown.width // short, 1), max(resize * shown.height // short, 1)

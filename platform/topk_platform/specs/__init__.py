@@ -1,18 +1,13 @@
+# ruff: noqa: F403 - what the catalogues of conditions, samplers and pruners export
 """Frozen dataclasses for what a study asks and what came of it; they need only the standard library."""
 
+from topk_platform.specs.arms import conditions
 from topk_platform.specs.arms.arm import Arm, Model, Protocol, grid
+from topk_platform.specs.arms.conditions import *
+from topk_platform.specs.arms.conditions import CONDITIONS, Condition, Noise, strength
 from topk_platform.specs.arms.loss import Loss
-from topk_platform.specs.arms.noise import ConfusionNoise, InstanceNoise, NoisyLabels, PairFlip
 from topk_platform.specs.arms.recipe import SEARCHABLE, Augmentation, Numerics, Recipe
-from topk_platform.specs.arms.regime import (
-    Condition,
-    LabelNoise,
-    LongTail,
-    Noise,
-    PerClass,
-    Regime,
-    TrainFraction,
-)
+from topk_platform.specs.arms.regime import Regime
 from topk_platform.specs.arms.schedule import SHAPES, Parameter, Schedule
 from topk_platform.specs.arms.setting import Setting, numbers
 from topk_platform.specs.checks import check_name
@@ -32,29 +27,14 @@ from topk_platform.specs.metric_names import (
     scale_of,
     unit_of,
 )
+from topk_platform.specs.search import pruner, sampler
 from topk_platform.specs.search.active import active, in_order, reaching
-from topk_platform.specs.search.pruner import (
-    NoPruning,
-    Patient,
-    Pruner,
-    Quantile,
-    SuccessiveHalving,
-    rungs_of,
-    startup_of,
-)
+from topk_platform.specs.search.pruner import *
+from topk_platform.specs.search.pruner import Pruner, rungs_of
 from topk_platform.specs.search.racing import Racing
 from topk_platform.specs.search.repeats import Repeats
-from topk_platform.specs.search.sampler import (
-    GP,
-    NSGAII,
-    QMC,
-    TPE,
-    CmaEs,
-    Grid,
-    OptunaSampler,
-    Random,
-    Sampler,
-)
+from topk_platform.specs.search.sampler import *
+from topk_platform.specs.search.sampler import Sampler
 from topk_platform.specs.search.space import Choice, Dimension, Float, Int, Scalar
 from topk_platform.specs.study.claims import Claim, Contrast
 from topk_platform.specs.study.published import Published
@@ -63,51 +43,34 @@ from topk_platform.specs.study.study import Study
 from topk_platform.specs.trial import EpochRecord, Phase, Status, Trial, TrialRecord
 
 __all__ = [
+    "CONDITIONS",
     "FEATURES",
-    "GP",
     "GROUPS",
-    "NSGAII",
-    "QMC",
     "SEARCHABLE",
     "SHAPES",
     "STANDINS",
-    "TPE",
     "Arm",
     "Augmentation",
     "Choice",
     "Claim",
-    "CmaEs",
     "Condition",
-    "ConfusionNoise",
     "Contrast",
     "Dimension",
     "EpochRecord",
     "Float",
-    "Grid",
     "Inputs",
-    "InstanceNoise",
     "Int",
-    "LabelNoise",
-    "LongTail",
     "Loss",
     "Measure",
     "Model",
-    "NoPruning",
     "Noise",
-    "NoisyLabels",
     "Numerics",
-    "OptunaSampler",
-    "PairFlip",
     "Parameter",
-    "Patient",
-    "PerClass",
     "Phase",
     "Protocol",
     "Pruner",
     "Published",
-    "Quantile",
     "Racing",
-    "Random",
     "Recipe",
     "Regime",
     "Repeats",
@@ -117,8 +80,6 @@ __all__ = [
     "Setting",
     "Status",
     "Study",
-    "SuccessiveHalving",
-    "TrainFraction",
     "Trial",
     "TrialRecord",
     "accuracy_names",
@@ -141,6 +102,9 @@ __all__ = [
     "rungs_of",
     "scale_of",
     "smoke_arm",
-    "startup_of",
+    "strength",
     "unit_of",
 ]
+__all__ += conditions.__all__
+__all__ += pruner.__all__
+__all__ += sampler.__all__

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 __all__ = ["loss_to_html", "range_text", "study_to_html", "study_to_text"]
 
-_LINED = 12  # names that a line may have; of more it says how many
+_LINED = 12  # at most so many names are in a line
 
 
 def range_text(dimension: Dimension) -> str:
     """Return a dimension's range in a few words.
 
     Args:
-        dimension: Of a search space.
+        dimension: The dimension.
 
     Example:
         >>> from topk_platform.specs import Float
@@ -44,7 +44,7 @@ def study_to_text(study: Study) -> str:
 
 
 def study_to_html(study: Study) -> str:
-    """Return a study for a notebook: what :func:`study_to_text` says, and the search space of each loss.
+    """Return a study for a notebook: the lines of :func:`study_to_text`, and the search space of each loss.
 
     Args:
         study: The study.

@@ -127,37 +127,37 @@ def _annotations(cls: type) -> dict[str, Any]:
     return {field.name: hints[field.name] for field in fields(cls)}
 
 
-def _check(place: str, value: Any, annotation: Any, also: str = "") -> None:
+def _check(field: str, value: Any, annotation: Any, also: str = "") -> None:
     # No `check(...)`: its message would be made of every field of every spec, thousands of them.
     origin, parts = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        _check(place, value, parts[0])
+        _check(field, value, parts[0])
         for rule in parts[1:]:
             if not rule.holds(value):
-                raise UserError(f"{place} must be {rule.text}{also}, got {value!r}")
+                raise UserError(f"{field} must be {rule.text}{also}, got {value!r}")
     elif origin in (Union, UnionType):
-        _check_union(place, value, annotation)
+        _check_union(field, value, annotation)
     else:
         if not _fits(value, origin or annotation):
-            raise UserError(f"{place} must be {_described(annotation)}, got {_shown(value)}")
+            raise UserError(f"{field} must be {_described(annotation)}, got {_shown(value)}")
         if origin in (tuple, Sequence):
             for number, item in enumerate(value):
-                _check(f"{place}[{number}]", item, parts[0])
+                _check(f"{field}[{number}]", item, parts[0])
         elif origin is Mapping:
             for key, item in value.items():
-                _check(f"the name {key!r} in {place}", key, parts[0])
-                _check(f"{place}[{key!r}]", item, parts[1])
+                _check(f"the name {key!r} in {field}", key, parts[0])
+                _check(f"{field}[{key!r}]", item, parts[1])
 
 
-def _check_union(place: str, value: Any, annotation: Any) -> None:
+def _check_union(field: str, value: Any, annotation: Any) -> None:
     """Check a value against the first member of a union that is of its type, including that member's range."""
     for member in get_args(annotation):
         plain = get_args(member)[0] if get_origin(member) is Annotated else member
         if _fits(value, get_origin(plain) or plain):
             also = " or None" if NoneType in get_args(annotation) else ""
-            _check(place, value, member, also)
+            _check(field, value, member, also)
             return
-    raise UserError(f"{place} must be {_described(annotation)}, got {_shown(value)}")
+    raise UserError(f"{field} must be {_described(annotation)}, got {_shown(value)}")
 
 
 def _fits(value: Any, kind: Any) -> bool:

@@ -12,11 +12,8 @@ from torch import Generator
 from topk_platform.data import Dataset, Images, Population, Split, apply_conditions, load, read, shots
 from topk_platform.specs import (
     Arm,
-    ConfusionNoise,
-    InstanceNoise,
     Loss,
     Model,
-    NoisyLabels,
     Recipe,
     Regime,
     Trial,
@@ -113,9 +110,7 @@ class RegimeContract:
         """Conditions remove samples and never add any; random and pair-flip noise stay within a superclass."""
         before, after = self.clean(1), self.conditioned(1)
         assert _samples(after.train) <= _samples(before.train)
-        crosses = any(
-            isinstance(c, ConfusionNoise | InstanceNoise | NoisyLabels) for c in self.regime.conditions
-        )
+        crosses = any(condition.across_superclasses for condition in self.regime.conditions)
         if before.superclasses is not None and not crosses and not _repeats(before.train):
             group = torch.tensor(before.superclasses)
             of = dict(zip(_list(before.train), group[before.train.labels].tolist(), strict=True))

@@ -35,29 +35,29 @@ def run_trials(
     interruptible: bool = True,
     time_limit: float = math.inf,
 ) -> Training:
-    """Train a trial, or several as an ensemble; yield signs of life, return the records.
+    """Train a trial, or several as an ensemble; yield signs of life, and return the records.
 
-    Whatever the trials' own code does wrong ends in their records: NaN and Inf as ``diverged``, an exception or an
-    exit as ``failed`` with its reason. What the machinery does wrong is raised as a fault and is in no record. The
-    process's death is left to the caller; with a keeper the same call then goes on from the last checkpoint, to the
-    same history and weights, on the CPU bit for bit.
+    Errors of the trials' own code are results: NaN and infinity are recorded as ``diverged``, an exception or an exit
+    as ``failed`` with its reason. Errors of the machinery are raised as faults and are not recorded. If the process
+    dies, the caller must call this again: with a keeper, training then continues from the last checkpoint and ends with
+    the same history and weights, on the CPU bit for bit.
 
     Args:
-        trials: One, or those of one ensemble in their order.
+        trials: One trial, or those of one ensemble in their order.
         keeper: Keeps checkpoints, and the ranks, guesses and networks of completed confirmations.
-        interruptible: Whether a ``KeyboardInterrupt`` is somebody's at the terminal, and goes on to the caller, rather
-            than one that the trials' own code raises.
-        time_limit: Seconds that the trials may train in all. It is part of no result.
+        interruptible: Whether a ``KeyboardInterrupt`` comes from somebody at the terminal. It is then raised again;
+            otherwise it counts as an error of the trials' own code.
+        time_limit: Seconds that the trials may train in all. It changes no result.
 
     Returns:
-        A generator; ``records = yield from run_trials(trials)``. It yields at least every ten seconds while steps
-        are made, at each epoch's end and after a checkpoint. The records come last, once what belongs to them is
-        stored; if a network cannot be, the record says why.
+        A generator: ``records = yield from run_trials(trials)``. It yields at least every ten seconds while steps
+        are made, at each epoch's end and after a checkpoint. It returns the records after their files are stored. If a
+        network cannot be stored, the record says why.
 
     Raises:
-        ChangedError: if the data at hand are not those that the trials were planned with: no result of theirs.
-        MissingDataError: if they are not there.
-        FaultError: if the machinery keeps the trials from a result: its store, a neighbour on its GPU, time.
+        ChangedError: if the data are not those that the trials were planned with.
+        MissingDataError: if the data are not on this machine.
+        FaultError: if the machinery prevents a result: the store, another process on the GPU, or a time limit.
     """
     group = Group([Member(trial) for trial in trials], keeper, Stopwatch(trials[0].device), Pace(time_limit))
     try:
@@ -67,7 +67,7 @@ def run_trials(
                 yield from keep_networks(group, learner, keeper)
     except (ChangedError, MissingDataError, FaultError, GeneratorExit):
         raise
-    except BaseException as error:  # what a user's code raises is the trial's result, told with its reason
+    except BaseException as error:  # what a user's code raises is the trial's result
         if interruptible and isinstance(error, KeyboardInterrupt):
             raise
         if (fault := machinery_fault(error, group.device)) is not None:
@@ -120,22 +120,22 @@ def _run(group: Group) -> Generator[Pulse, None, Learner]:
 
 
 def _pause(group: Group) -> Callable[[], bool]:
-    now, due = time.perf_counter, group.pause  # looked up once, for steps may be short
+    now, due = time.perf_counter, group.pause  # looked up once, because steps may be short
     return lambda: now() >= due
 
 
 def _end_epoch(group: Group, learner: Learner, trained: Tensor) -> None:
-    """Take note of an epoch's end, and of what its validation shows."""
+    """Record an epoch's end and its validation."""
     group.epoch += 1
     watch, group.watch = group.watch, Stopwatch(group.device)
     if not learner.recipe.evaluates(group.epoch):
-        if group.device == "cpu":  # where looking waits for nothing
+        if group.device == "cpu":  # reading the loss does not wait for a device
             for member, (loss, _) in zip(group.members, trained.tolist(), strict=True):
                 if member.running:
                     member.note_loss(group.epoch, loss)
         group.pace.end_epoch()
         return
-    rows = torch.cat([trained, learner.validate()], 1).tolist()  # the epoch's one wait for the device
+    rows = torch.cat([trained, learner.validate()], 1).tolist()  # the only wait for the device in an epoch
     seconds, group.lap = group.elapsed - group.lap, group.elapsed
     for place, (member, row) in enumerate(zip(group.members, rows, strict=True)):
         if member.running:

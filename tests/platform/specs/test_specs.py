@@ -152,7 +152,7 @@ def a_trial(**changes: object) -> Trial:
         ),
         (
             lambda: Study("s", [an_arm(loss=Loss("x"))], topk=(3,)).with_budget(searches=2),
-            "study s: searches must be left out, for none of its arms is searched, got 2",
+            "study s: searches must be left out, because none of its arms is searched, got 2",
         ),
         (
             lambda: an_arm(metric="top1", metrics=("top3", "top1")),

@@ -32,6 +32,7 @@ from topk_platform.running.estimate.batch_sizes import Probe
 from topk_platform.running.estimate.batch_sizes import probe as probe_study
 from topk_platform.running.estimate.planning import Plan
 from topk_platform.running.estimate.planning import plan as plan_study
+from topk_platform.running.machine.here import local_cpus
 from topk_platform.running.preflight.changes import avoidable
 from topk_platform.specs import Study
 
@@ -124,7 +125,7 @@ def probe(
             only=only,
             memory=memory,
             data=data,
-            tell=lambda arm: shown.update(f"trying {arm.name}"),
+            report=lambda arm: shown.update(f"trying {arm.name}"),
         )
     if json:
         print_json(_probe_data(probed))
@@ -152,14 +153,17 @@ def _plan_data(plan: Plan, price: float | None) -> dict[str, Any]:
     workers = {"search_workers": plan.search_workers, "confirm_workers": plan.confirm_workers}
     cost = None if price is None else plan.cost(price)
     again = [dataclasses.asdict(one) for one in plan.outdated]
-    foreseen = {"workers": plan.forecast.workers, "elapsed": plan.forecast.seconds}
     totals = {
         "left": plan.left,
         "along": plan.along,
         "seconds": plan.seconds,
-        **foreseen,
+        "workers": plan.workers,
+        "elapsed": plan.elapsed,
         **workers,
         "cost": cost,
+        "load": plan.load,
+        "cores": local_cpus(),
+        "running": plan.running,
     }
     samples = [dataclasses.asdict(one) for one in plan.samples]
     return {
@@ -209,20 +213,26 @@ def _print_plan(
         console.print(line, highlight=False, markup=False)
     for reason in plan.outdated:
         console.print(f"Trained again: {reason}", highlight=False, markup=False)
-    if hint := _avoidable(plan, command):
+    if hint := avoidable(plan.outdated, command):
         console.print(hint, highlight=False, markup=False, soft_wrap=True)
     if plan.left:
-        line = (
-            f"About {duration(plan.forecast.seconds)} on {_workers(study, plan.forecast.workers)}, "
-            "besides the start of Ray and its workers, tens of seconds on an idle machine"
-        )
-        console.print(line, highlight=False)
+        console.print(_expected(plan), highlight=False)
         console.print(f"At most {_feeds(plan)} can be busy at once", highlight=False)
 
 
-def _avoidable(plan: Plan, command: str) -> str:
-
-    return avoidable(plan.outdated, command)
+def _expected(plan: Plan) -> str:
+    """Return the line about the time that is left: by the run that is under way, or else by this plan."""
+    if plan.running is not None:
+        return f"A run of this study is under way and expects about {duration(plan.running)} more"
+    line = (
+        f"About {duration(plan.elapsed)} on {_workers(plan.study, plan.workers)}, "
+        "besides the start of Ray and its workers, tens of seconds on an idle machine"
+    )
+    if plan.load is None:
+        return line
+    cores = local_cpus()
+    busy = ": trials take longer than on an idle machine" if plan.load > cores / 2 else ""
+    return f"{line}. This machine's load is {plan.load:.1f} on {cores} cores{busy}"
 
 
 def _along(plan: Plan) -> str:

@@ -14,7 +14,9 @@ __all__ = ["HEADS", "PIXELS", "on_features"]
 PIXELS = 160
 """The side of images where none is given: 50 of them take a second on two cores."""
 
-HEADS = NetworkCode('Model("mlp", {{"depth": 0}}, label="linear"), Model("mlp", {{"hidden": 256}})')
+HEADS = NetworkCode(
+    'Model("feature_head", label="linear"), Model("feature_head", {{"layers": 1}}, label="mlp")'
+)
 """The networks where none is given: a linear layer, and one with a hidden layer."""
 
 _BACKBONE = "efficientnet_lite0"

@@ -11,7 +11,16 @@ from topk_platform.references import is_reference
 
 __all__ = ["NETWORKS", "NetworkCode", "network_code"]
 
-NETWORKS = ("convnet", "densenet", "densenet121_small", "linear", "mlp", "resnet18_small")
+NETWORKS = (
+    "convnet",
+    "densenet",
+    "densenet121_small",
+    "feature_head",
+    "linear",
+    "mlp",
+    "resnet18_small",
+    "resnet_small",
+)
 """The networks of this package that ``topk new`` offers."""
 
 _TIMM = "timm:"

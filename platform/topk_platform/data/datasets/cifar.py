@@ -60,13 +60,13 @@ def cifar100() -> Dataset:
 
     The files may have any of these forms in the data folder; all give the same dataset, image for image:
 
-    - ``cifar-100-python``: the original's files, as torchvision reads and downloads them;
-    - ``cifar100``: Parquet files as Hugging Face hands them out, with the columns ``img``, ``fine_label`` and
+    - ``cifar-100-python``: the original files, as torchvision reads and downloads them;
+    - ``cifar100``: Parquet files, as Hugging Face distributes them, with the columns ``img``, ``fine_label`` and
       ``coarse_label``;
-    - ``cifar100/train/CLASS/IMAGE`` and ``cifar100/test/CLASS/IMAGE``: folders of images without loss, such as PNGs.
+    - ``cifar100/train/CLASS/IMAGE`` and ``cifar100/test/CLASS/IMAGE``: folders of lossless images, such as PNGs.
 
-    The validation split is 50 of each class's 500 training images, always the same; the test split is the
-    dataset's own. Images are in the order of a hash of their pixels, which no form changes.
+    The validation split has 50 of each class's 500 training images, always the same ones. The test split is the
+    dataset's own. Images are in the order of a hash of their pixels, so that the form of the files does not matter.
 
     Raises:
         MissingDataError: if none of them is in the data folder.
@@ -84,12 +84,12 @@ def cifar100() -> Dataset:
 
 
 def read_cifar100(folder: Path, reader: type[CIFAR100] | None = None) -> Dataset:
-    """Return the CIFAR-100 that lies in ``folder / "cifar-100-python"``.
+    """Return the CIFAR-100 in ``folder / "cifar-100-python"``.
 
     Args:
-        folder: Where ``cifar-100-python`` is.
-        reader: A subclass of ``torchvision.datasets.CIFAR100`` that lists other files or checksums, such as those
-            of a small excerpt; by default that class itself, which accepts only the files of the whole dataset.
+        folder: The folder that holds ``cifar-100-python``.
+        reader: A subclass of ``torchvision.datasets.CIFAR100`` with other files or checksums, such as those of a small
+            excerpt. By default it is that class itself, which accepts only the files of the whole dataset.
 
     Raises:
         MissingDataError: if a file is missing.
@@ -149,7 +149,7 @@ def _superclasses_of(names: Sequence[str], folder: Path) -> tuple[int, ...]:
 
 
 def _assembled(whole: Split, test: Split, names: tuple[str, ...], superclasses: tuple[int, ...]) -> Dataset:
-    """Return the dataset in the order of its images' hashes, so that its split is the same whatever form it had."""
+    """Return the dataset in the order of its images' hashes, so that the form of the files does not matter."""
     whole = whole.take(_order(whole))
     rest, validation = stratified(whole.labels, (_VALIDATION,), Generator().manual_seed(_SPLIT_SEED))
     return Dataset(
@@ -163,7 +163,7 @@ def _assembled(whole: Split, test: Split, names: tuple[str, ...], superclasses: 
 
 
 def _order(split: Split) -> Tensor:
-    """Return the rows in the order of a hash of their pixels; of equal images the lower class comes first."""
+    """Return the rows in the order of a hash of their pixels; equal images are in the order of their classes."""
     images = split.tensor.contiguous().numpy()
     keys = [
         (hashlib.sha256(image).digest(), label)
@@ -173,7 +173,7 @@ def _order(split: Split) -> Tensor:
 
 
 def download_cifar100(folder: Path, reader: type[CIFAR100] | None = None) -> None:
-    """Download CIFAR-100, 169 MB, into ``folder / "cifar-100-python"`` unless it is there, and check its checksums.
+    """Download CIFAR-100, 169 MB, into ``folder / "cifar-100-python"`` unless it exists, and check its checksums.
 
     Raises:
         UserError: if it cannot be downloaded or is damaged.

@@ -23,13 +23,13 @@ __all__ = ["Reading", "check_classes", "image_files"]
 
 @dataclass(frozen=True)
 class Reading:
-    """How files become the inputs of a split.
+    """The options by which image files become the inputs of a split.
 
     Args:
         size: Height and width of the network's input.
         resize: The shorter side of the scaled image from which the input is cropped.
-        unreadable: ``"fatal"``: an image that cannot be read ends the trial that meets it; ``"skip"``: all images
-            are read once before anything starts, and a warning names those that are left out.
+        unreadable: ``"fatal"``: an image that cannot be read ends the trial that reads it. ``"skip"``: all images are
+            read once before anything starts, and a warning names those that are left out.
 
     Raises:
         ValueError: if ``unreadable`` is something else.
@@ -83,9 +83,9 @@ def image_files(
         validation: The fraction of each class for validation.
         test: The fraction of each class for test.
         unreadable: ``"fatal"`` or ``"skip"``: what to do about images that cannot be read, see :class:`Reading`.
-        groups: As of :func:`topk_platform.data.image_folder`.
-        called: Likewise.
-        whole_groups: Likewise.
+        groups: Where the groups of the images are named, see :func:`topk_platform.data.image_folder`.
+        called: The name of the groups, likewise.
+        whole_groups: Whether groups are kept whole, likewise.
 
     Raises:
         MissingDataError: if there is no such folder.

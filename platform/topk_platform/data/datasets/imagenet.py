@@ -36,7 +36,7 @@ def imagenet(
 ) -> Dataset:
     """Return ImageNet, read as it is needed: 1,231,167 images for training, 50,000 each for validation and test.
 
-    The validation split is 50 of each class's training images, always the same; the test split is the official
+    The validation split has 50 of each class's training images, always the same ones. The test split is the official
     validation set. berrada2018's subsets of 5, 10, 25 and 50 % are the conditions ``PerClass(64)``,
     ``PerClass(128)``, ``PerClass(320)`` and ``PerClass(640)``.
 
@@ -45,7 +45,7 @@ def imagenet(
             ``Augmentation(window=True)`` a random crop.
         resize: Images are first scaled so that their shorter side is this long.
         validation: Images of each class to hold out.
-        classes: How many classes there must be, so that an incomplete ImageNet is not mistaken for the whole.
+        classes: The number of classes that there must be, so that an incomplete ImageNet is noticed.
         unreadable: ``"fatal"`` or ``"skip"``: what to do about images that cannot be read, see
             :class:`topk_platform.data.datasets.image_files.Reading`.
 
@@ -71,10 +71,10 @@ def imagenet_lt(
     """Return ImageNet-LT, read as it is needed: 115,846 images for training, 20,000 for validation, 50,000 for test.
 
     Args:
-        size: As of :func:`imagenet`.
-        resize: Likewise.
-        classes: Likewise.
-        unreadable: Likewise.
+        size: Height and width of the network's input, see :func:`imagenet`.
+        resize: The shorter side of the scaled images.
+        classes: The number of classes that there must be.
+        unreadable: ``"fatal"`` or ``"skip"``, see :func:`imagenet`.
 
     Raises:
         MissingDataError: if ImageNet, or one of the three lists beside its folders, is not in the data folder.
@@ -101,7 +101,7 @@ def imagenet_lt(
 def unpack_imagenet(folder: Path) -> None:
     """Unpack ImageNet's archives, if they are in ``folder / "imagenet"`` and its folders are not; check their md5.
 
-    The archives, 150 GB, stay there. Downloading them needs an account.
+    The archives, 150 GB, are not deleted. Downloading them requires an account.
 
     Raises:
         UserError: if an archive is damaged.

@@ -31,16 +31,16 @@ LOOK_ALIKES = (
     "Aa4Hh",
     "EF3bd",
 )
-"""Characters that are mistaken for one another, each of the 62 in one group: the superclasses of :func:`letters`."""
+"""Groups of characters that look alike; each of the 62 is in one. They are the superclasses of :func:`letters`."""
 
 
 def letters(file: str = "") -> Dataset:
     """Return 62 characters, uint8 ``(n, 1, 28, 28)``: A to Z, a to z and 0 to 9 of 360 free typefaces.
 
-    Each character is cut out of its line and scaled to fill the picture, as text recognition that works on single
-    characters does. So O, o and 0, or I, l and 1, differ by little or nothing, and the right answer is a list of K
-    guesses. The splits are by family, and similar or related families are in the same split: 150 for training, 50 for
-    validation and 160 for test, with a picture of every class from each. The groups of the test pictures are their
+    Each character is cut out and scaled to fill the picture, like the input of a recogniser of single characters. So O,
+    o and 0, or I, l and 1, differ by little or nothing, and the right answer is a list of K guesses. The splits are by
+    family, and similar or related families are in the same split: 150 for training, 50 for validation and 160 for test,
+    with a picture of every class from each. The groups of the test pictures are their
     typefaces. The superclasses are :data:`LOOK_ALIKES`.
 
     Args:

@@ -52,16 +52,16 @@ def from_tensors(
         train: Inputs and labels to train on, and their groups if they have any.
         validation: Inputs and labels for validation, or the fraction of each training class to take for it; the order
             of the samples determines which are taken.
-        test: Likewise.
+        test: Inputs and labels for the test, or the fraction of each training class to take for it.
         superclasses: The superclass of each class, where there are any.
         names: The classes' names, shown with predictions.
-        groups: What the groups are called, in the plural, such as ``"patients"``.
+        groups: The name of the groups, in the plural, such as ``"patients"``.
         whole_groups: Whether every group is in one split only; otherwise the groups are for intervals alone.
 
     Raises:
         UserError: if labels are not whole numbers, do not number the classes from 0 on without wide gaps, a class
-            has too few samples or groups to be split, or two splits share a group that is to be whole; as
-            :class:`Dataset`, :class:`Split`.
+            has too few samples or groups to be split, or two splits share a group that must be whole; and as
+            :class:`Dataset` and :class:`Split`.
 
     Example:
         >>> inputs, labels = torch.randn(100, 5), torch.arange(100) % 4
@@ -114,7 +114,7 @@ def assembled(
         fractions: The fraction of each training class to take for each missing split.
         superclasses: The superclass of each class, where there are any.
         names: The name of each class, where they have any.
-        groups: What groups of samples are called, where the splits have any.
+        groups: The name of the groups of samples, if the splits have any.
         whole_groups: Whether every group is in one split only.
     """
     splits = splits | _taken(splits["train"], fractions, names, whole_groups)
@@ -184,7 +184,7 @@ def image_folder(
         groups: Where the group of each image is named: a pattern of its path in the split's folder, such as
             ``"{class}/{group}_*"``; or a CSV file in ``folder``, with a header and in each line an image's path from
             ``folder`` and its group. Empty: nowhere. The same name means the same group in all classes.
-        called: What the groups are called, in the plural, such as ``"patients"``.
+        called: The name of the groups, in the plural, such as ``"patients"``.
         whole_groups: Whether every group is in one split only; otherwise the groups are for intervals alone.
 
     Raises:
@@ -214,7 +214,7 @@ def image_folder(
 
 
 def split_folders(root: Path) -> dict[str, Path]:
-    """Return the splits' folders that exist; without a folder ``train``, ``root`` itself as ``train``.
+    """Return the folders of the splits that exist; ``root`` itself is that of ``train`` if it has no such folder.
 
     Raises:
         UserError: if a folder beside ``train`` is not named after a split, or a split has a folder and ``train`` has

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["ParquetImages", "parquet_images", "read_parquet_splits"]
 
 _SPLITS = {"train": "train", **{name: split for split, names in HELD_OUT.items() for name in names}}
-_ROWS = 2048  # of a file that are decoded at once
+_ROWS = 2048  # rows of a file that are decoded at once
 
 
 def parquet_images(
@@ -172,7 +172,7 @@ def _read(path: Path, image: str, label: str, size: int) -> ParquetImages:
 
 
 def _features(schema: pyarrow.Schema) -> dict[str, dict[str, Any]]:
-    """Return what the ``datasets`` package noted of each column; empty if it did not write the file."""
+    """Return the ``datasets`` package's notes on each column; empty if it did not write the file."""
     noted = (schema.metadata or {}).get(b"huggingface")
     features: dict[str, dict[str, Any]] = json.loads(noted)["info"]["features"] if noted else {}
     return features

@@ -29,8 +29,8 @@ class Backbone(nn.Module):
     Args:
         network: From normalised images ``(n, 3, pixels, pixels)`` to features ``(n, d)``.
         pixels: Side of the square.
-        mean: Of each channel, in ``[0, 1]``; by default ImageNet's.
-        deviation: Likewise.
+        mean: The mean of each channel, in ``[0, 1]``; by default ImageNet's.
+        deviation: The standard deviation of each channel, likewise.
     """
 
     mean: Tensor
@@ -70,12 +70,12 @@ class Backbone(nn.Module):
 
 @dataclass(frozen=True)
 class _Source:
-    """Where a backbone's name leads.
+    """A source of backbones.
 
     Args:
         make: Returns the backbone, from the name of the architecture, the file of the weights and the pixels. The file
             is ``""`` for the weights that belong to the name, and None for none.
-        what: What to install where it is missing.
+        what: The package to install if it is missing.
     """
 
     make: Callable[[str, str | None, int], Backbone]
@@ -202,7 +202,7 @@ def _torchvisions_file(architecture: str, weights: str) -> Path:
 
 
 def _without_last(network: nn.Module) -> nn.Module:
-    """Put nothing in the position of the last linear layer, so that its inputs are the features."""
+    """Replace the last linear layer by the identity, so that its inputs are the features."""
     name = [name for name, module in network.named_modules() if isinstance(module, nn.Linear)][-1]
     parent, _, child = name.rpartition(".")
     setattr(network.get_submodule(parent), child, nn.Identity())

@@ -1,4 +1,4 @@
-"""Images as a viewer shows them: turned as their camera was held, on white, in eight bits."""
+"""Images as a viewer shows them: upright, on white, with eight bits per channel."""
 
 from __future__ import annotations
 
@@ -12,20 +12,27 @@ if TYPE_CHECKING:
 
 __all__ = ["appearance", "is_on_its_side"]
 
-_TURNED = (2, 3, 4, 5, 6, 7, 8)  # EXIF's values of an image that is stored otherwise than it is looked at
-_BROKEN = (OSError, SyntaxError, ValueError, TypeError, LookupError, struct.error)  # by Pillow, of EXIF data
-_ON_ITS_SIDE = (5, 6, 7, 8)  # those of an image whose width is its height
+_TURNED = (2, 3, 4, 5, 6, 7, 8)  # EXIF's values of images that are stored rotated or mirrored
+_BROKEN = (
+    OSError,
+    SyntaxError,
+    ValueError,
+    TypeError,
+    LookupError,
+    struct.error,
+)  # what Pillow raises for broken EXIF data
+_ON_ITS_SIDE = (5, 6, 7, 8)  # of images whose width and height are exchanged
 
 
 def appearance(image: Image.Image, mode: str = "RGB") -> Image.Image:
     """Return an opened image as a viewer shows it.
 
-    It is turned as its EXIF orientation says, what is transparent is white, and of 16 bits a channel the upper eight
-    are kept. Pillow alone would leave a photo on its side, make transparent black, and 16 bits white.
+    The image is rotated by its EXIF orientation, transparent parts become white, and the upper eight of 16 bits per
+    channel are kept. Pillow alone would leave a photo on its side, make transparent parts black, and 16 bits white.
 
     Args:
-        image: As ``PIL.Image.open`` returns it; it is read to its end.
-        mode: Pillow's mode of the result: ``"L"``, ``"RGB"`` or ``"RGBA"``, which keeps what is transparent.
+        image: An image that ``PIL.Image.open`` returned. It is read to its end.
+        mode: Pillow's mode of the result: ``"L"``, ``"RGB"`` or ``"RGBA"``, which keeps transparency.
 
     Raises:
         OSError, SyntaxError, ValueError: if the file is cut off or holds something else.
@@ -48,7 +55,7 @@ def appearance(image: Image.Image, mode: str = "RGB") -> Image.Image:
 
 
 def is_on_its_side(image: Image.Image) -> bool:
-    """Return whether the width of an opened image, which was not read yet, is the height that a viewer shows."""
+    """Return whether an image that is open but not read yet is stored on its side."""
     return _orientation(image) in _ON_ITS_SIDE
 
 
@@ -57,6 +64,6 @@ def _orientation(image: Image.Image) -> int:
 
     try:
         value = image.getexif().get(Base.Orientation)
-    except _BROKEN:  # viewers show the image all the same
+    except _BROKEN:  # viewers show such an image as it is stored
         return 1
     return value if isinstance(value, int) else 1

@@ -29,7 +29,9 @@ Pixels = NDArray[np.uint8]
 
 _VARIABLE = "TOPK_DECODERS"
 _HEADER = struct.Struct("<II")  # height, width
-_WAY = "as a viewer shows them"  # how the pixels that are kept came about: another way, another name
+_WAY = (
+    "as a viewer shows them"  # part of the names of kept pixels: another way of decoding needs another text
+)
 _FREE = 0.05  # the fraction of the disk that kept pixels leave free
 
 
@@ -38,10 +40,10 @@ class UnreadableImageError(UserError):
 
 
 def decoders() -> int:
-    """Return how many threads of a process decode images: the environment's ``TOPK_DECODERS``, or one per core.
+    """Return the number of decoding threads of a process: the environment's ``TOPK_DECODERS``, or one per core.
 
-    Threads, because decoding and scaling release Python's lock: measured, they decode as many images per second as
-    worker processes, without copying pixels between processes.
+    Decoding and scaling release Python's lock. So threads decode as many images per second as worker processes, as was
+    measured, and no pixels are copied between processes.
     """
     wanted = os.environ.get(_VARIABLE)
     if wanted is None:
@@ -57,12 +59,12 @@ def pool() -> ThreadPoolExecutor:
 
 
 @lru_cache(maxsize=1)
-def _pool(process: int, threads: int) -> ThreadPoolExecutor:  # noqa: ARG001 - a fork lacks its parent's threads
+def _pool(process: int, threads: int) -> ThreadPoolExecutor:  # noqa: ARG001 - a forked process does not have its parent's threads
     return ThreadPoolExecutor(threads, thread_name_prefix="decode")
 
 
 def square(source: str | Path | BinaryIO | Image.Image, size: int) -> Tensor:
-    """Return a square around the middle of an image in RGB, uint8 ``(3, size, size)``, as a viewer shows it.
+    """Return a square from the middle of an image in RGB, uint8 ``(3, size, size)``, as a viewer shows it.
 
     Args:
         source: An image file, or an image of Pillow's.
@@ -91,10 +93,10 @@ def square(source: str | Path | BinaryIO | Image.Image, size: int) -> Tensor:
 def scaled(path: Path, resize: int) -> Pixels:
     """Return an image in RGB, scaled so that its shorter side is ``resize``: uint8 ``(height, width, 3)``.
 
-    It is what a viewer shows: :func:`~topk_platform.data.images.appearance.appearance`.
+    The image is as a viewer shows it: see :func:`~topk_platform.data.images.appearance.appearance`.
 
-    If ``TOPK_CACHE`` names a folder, the pixels are kept there and taken from there the next time, by any process,
-    as long as a twentieth of that disk stays free.
+    If ``TOPK_CACHE`` names a folder, the pixels are stored there, and any process reads them from there the next time.
+    Nothing more is stored once less than a twentieth of that disk is free.
 
     Args:
         path: The image, in any format that Pillow reads.
@@ -122,8 +124,8 @@ def _decoded(path: Path, resize: int) -> Pixels:
             width, height = _size(image.size, resize)
             check_pixels(path, (width, height))
             size = (height, width) if is_on_its_side(image) else (width, height)
-            # A JPEG at least four times as large as wanted is decoded at a fraction of its size, but at least twice as
-            # large as wanted: at most a quarter of the work, with no visible difference.
+            # A JPEG that is at least four times as large as needed is decoded at a fraction of its size, but at least
+            # twice as large as needed. That is at most a quarter of the work, with no visible difference.
             image.draft("RGB", (2 * width, 2 * height))
             return np.asarray(appearance(image).resize(size, Image.Resampling.BILINEAR))
     except FileNotFoundError as error:
@@ -136,7 +138,7 @@ def _decoded(path: Path, resize: int) -> Pixels:
 def check_pixels(path: Path, size: tuple[int, int]) -> None:
     """Raise ``UnreadableImageError`` if a scaled image has more pixels than Pillow would read of a file.
 
-    An image of one row and a million columns has few pixels, and many once the row is as high as a network wants.
+    An image of one row and a million columns has few pixels, but many after its row is scaled to a network's input.
     """
     from PIL import Image  # noqa: PLC0415 - comes with torchvision
 
@@ -160,7 +162,7 @@ def crop(pixels: Pixels, size: int, place: tuple[float, float] | None = None) ->
     Args:
         pixels: ``(height, width, 3)``, no side shorter than ``size``.
         size: Side of the square.
-        place: Where the square is, in ``[0, 1)`` from the top and from the left; None for the middle.
+        place: The position of the square, in ``[0, 1)`` from the top and from the left; None for the middle.
 
     Example:
         >>> image = np.arange(25, dtype=np.uint8).reshape(5, 5, 1)
@@ -186,14 +188,14 @@ def _place(folder: Path, path: Path, resize: int) -> Path:
 
 
 def _kept(place: Path) -> Pixels | None:
-    """Return memory-mapped pixels, so that only those used are read; None if not cached."""
+    """Return memory-mapped pixels, so that only the used ones are read; None if they are not in the cache."""
     try:
         size = place.stat().st_size
         with place.open("rb") as file:
             height, width = _HEADER.unpack(file.read(_HEADER.size))
     except (FileNotFoundError, struct.error):
         return None
-    if size != _HEADER.size + 3 * height * width:  # a machine that crashed may leave half a file
+    if size != _HEADER.size + 3 * height * width:  # a crash may leave half a file
         return None
     pixels: Pixels = np.memmap(place, np.uint8, "r", _HEADER.size, (height, width, 3))
     return pixels

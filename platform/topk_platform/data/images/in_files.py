@@ -27,7 +27,7 @@ _SCORED = 2**24  # bytes of the images that are scored at once
 
 @dataclass(frozen=True, eq=False)
 class Images:
-    """The inputs of a split that are not in a tensor but in files, decoded some batches ahead.
+    """The inputs of a split whose images stay in files and are decoded some batches ahead.
 
     An image is scaled so that its shorter side is ``resize``; then a square of side ``size`` is cropped from it, in the
     middle or at a place given for each image. Batches are the same whatever the number of threads.
@@ -37,7 +37,7 @@ class Images:
         rows: The images' rows in that list, int64 ``(n,)``.
         size: Height and width of the cropped square.
         resize: The shorter side of the scaled image from which the square is cropped.
-        device: Where batches go.
+        device: The device of the batches.
     """
 
     files: FileList
@@ -55,7 +55,7 @@ class Images:
 
     @property
     def shape(self) -> torch.Size:
-        """``(n, 3, size, size)``, as a tensor would have it."""
+        """``(n, 3, size, size)``, the shape of a tensor of the same images."""
         return torch.Size((len(self), 3, self.size, self.size))
 
     @property
@@ -91,7 +91,7 @@ class Images:
         """Return all images, in batches of about 16 MiB.
 
         Args:
-            place: Where the squares are taken, as in :meth:`stream`.
+            place: The position of the squares, as in :meth:`stream`.
         """
         rows = torch.split(torch.arange(len(self)), max(_SCORED // (3 * self.size**2), 1))
         places = None if place is None else [torch.tensor(place).expand(len(part), 2) for part in rows]
@@ -102,11 +102,11 @@ class Images:
 
         Args:
             batches: The rows of each batch's images, int64 ``(n,)`` on the CPU.
-            places: Where each batch's squares are cropped, ``(n, 2)`` in ``[0, 1)`` from the top and from the left;
+            places: The positions of each batch's squares, ``(n, 2)`` in ``[0, 1)`` from the top and from the left;
                 None for the middle.
 
         Raises:
-            UnreadableImageError: naming the file, at its batch.
+            UnreadableImageError: if an image cannot be read, when its batch is yielded; it names the file.
         """
         waiting: deque[tuple[Tensor, list[Future[None]]]] = deque()
         try:

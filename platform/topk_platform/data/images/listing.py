@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
-"""Of the files that are images, in small letters."""
+"""The endings of image files, in lower case."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,9 +43,9 @@ class FileList:
 
     Args:
         root: The dataset's folder.
-        names: Paths from there, with slashes, as bytes ``(n,)``.
-        sizes: In bytes, int64 ``(n,)``.
-        labels: int64 ``(n,)``.
+        names: The paths from there, with slashes, as bytes ``(n,)``.
+        sizes: The sizes in bytes, int64 ``(n,)``.
+        labels: The labels, int64 ``(n,)``.
         classes: The classes' names, in the order of the labels.
         stamp: Changes whenever files were added, removed or renamed.
     """
@@ -68,7 +68,7 @@ class FileList:
 def from_folders(root: Path, part: str) -> FileList:
     """Return the images of ``root / part / class / image``; classes are numbered in the order of their names.
 
-    The list is kept in :func:`cache_folder` and made anew when a folder has changed. An image that was changed in place
+    The list is kept in :func:`cache_folder` and made again when a folder has changed. A changed image of the same name
     is not noticed; in that case delete the list.
 
     Args:
@@ -135,7 +135,7 @@ def held_out_folders(root: Path, part: str, classes: Sequence[str]) -> FileList:
 
 
 def is_image(name: str) -> bool:
-    """Return whether a file of this name is an image; hidden ones are none, such as macOS's ``._1.jpg`` beside it.
+    """Return whether a file of this name is an image. Hidden files are not, such as ``._1.jpg``, which macOS writes.
 
     Example:
         >>> [is_image(name) for name in ("1.JPG", "._1.jpg", "1.txt")]
@@ -160,9 +160,9 @@ def from_file(
     Args:
         root: The dataset's folder, which holds the file too.
         file: Its name; the list is kept until it changes.
-        part: Which of its images, if it lists several splits; the list is kept under that name.
+        part: The name under which the list is kept. A file that lists several splits has a list for each.
         parse: Returns the images that the file at this path lists, as paths from ``root`` with their classes.
-        where: What to do about images that are missing, for the error.
+        where: The remedy if images are missing, for the error.
 
     Raises:
         MissingDataError: if an image is not there.
@@ -226,7 +226,7 @@ def readable(files: FileList, part: str, resize: int) -> FileList:
     Args:
         files: The list.
         part: Its name, under which the result is kept.
-        resize: As the images will be scaled.
+        resize: The shorter side of the scaled images.
     """
 
     def good(row: int) -> bool:

@@ -1,4 +1,4 @@
-"""Groups of samples: read from the names of image files or from a table, and kept whole when splits are taken."""
+"""Groups of samples: read from the names of image files or from a table, and kept whole in splits."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Numbers = npt.NDArray[np.int64]
 
 
 def group_numbers(named: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Return the groups of each split's samples as numbers from 0, the same name with the same number in all splits.
+    """Return the groups of each split's samples as numbers from 0; a name has the same number in all splits.
 
     Args:
         named: By split, a name or a whole number per sample.
@@ -107,11 +107,11 @@ def grouped_files(
 
 
 def matched(pattern: str, names: Sequence[str]) -> list[str]:
-    """Return the groups of images, as a pattern finds them in their paths.
+    """Return the groups of images that a pattern matches in their paths.
 
     Args:
-        pattern: ``{group}`` stands for the group, as few letters as may be; ``{class}`` for a class's name; ``*`` for
-            anything. None of them reaches over a slash.
+        pattern: ``{group}`` stands for the group, with as few letters as possible; ``{class}`` for a class's name;
+            ``*`` for anything. None of them matches a slash.
         names: Paths from a split's folder, with slashes.
 
     Raises:
@@ -136,7 +136,7 @@ def matched(pattern: str, names: Sequence[str]) -> list[str]:
 
 
 def by_table(file: Path) -> dict[str, str]:
-    """Return the groups of images by path, as a CSV file names them: a header, then a path and a group in each line.
+    """Return the groups of images by path, from a CSV file with a header and a path and a group in each line.
 
     Raises:
         MissingDataError: if there is no such file.
@@ -167,10 +167,11 @@ def whole(
     generator: Generator,
     names: Sequence[str] | None = None,
 ) -> list[Tensor]:
-    """Return the indices of what is left for training, then those of each split taken from it; no group is in two.
+    """Return the indices of the training split, then those of the splits taken from it; no group is in two splits.
 
-    Of each class every split gets a group at least. Then the groups that remain, the largest first, go where the
-    numbers of samples of each class come nearest to the fractions; groups of one size are taken in random order.
+    Every split gets at least one group of each class. Each remaining group, from the largest on, goes to the split
+    where it brings the numbers of samples of each class closest to the fractions. Groups of the same size are in random
+    order.
 
     Args:
         labels: int64 ``(n,)``.
@@ -206,16 +207,16 @@ def whole(
 
 
 def _counts(groups: Numbers, labels: Numbers) -> Any:
-    """Return how many samples of each class each group has, as a sparse matrix: of millions, few are not 0."""
+    """Return how many samples of each class each group has, as a sparse matrix, because nearly all numbers are 0."""
     from scipy import sparse  # noqa: PLC0415 - most datasets do without
 
     return sparse.coo_array((np.ones(len(groups)), (groups, labels))).tocsr()
 
 
 def _give_each(counts: Any, order: Numbers, splits: int, part: Numbers) -> list[int]:
-    """Give every split a group of each class, the smallest first; return the classes for which there is none left.
+    """Give every split a group of each class, the smallest groups first; return the classes that have too few groups.
 
-    The classes of the fewest groups come first.
+    The classes with the fewest groups come first.
     """
     sizes, of_class, lacking = counts.sum(1), counts.tocsc(), []
     place = np.argsort(order)
@@ -245,7 +246,7 @@ def _too_few(lacking: Sequence[int], groups: Numbers, splits: int, names: Sequen
 
 
 def _give_rest(counts: Any, order: Numbers, shares: Any, part: Numbers) -> None:
-    """Give the groups that remain to the split that lacks most, by squared errors relative to what each class wants."""
+    """Give each remaining group to the split that lacks it most, by squared errors relative to the fractions."""
     wanted = np.maximum(shares[:, None] * counts.sum(0), 1e-9)
     held = np.stack([counts[part == split].sum(0) for split in range(len(shares))])
     largest_first = order[np.argsort(-counts.sum(1)[order], kind="stable")]

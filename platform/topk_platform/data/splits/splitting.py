@@ -34,9 +34,9 @@ def by_class(labels: Tensor, order: Tensor, classes: int) -> list[Tensor]:
 def stratified(
     labels: Tensor, fractions: tuple[float, ...], generator: Generator, names: Sequence[str] | None = None
 ) -> list[Tensor]:
-    """Return the indices of what is left for training, then those of each split taken from it, ascending.
+    """Return the indices of the training split, then those of each split taken from it, in ascending order.
 
-    Of each class's n samples a split takes a random ``fraction · n``, rounded, and at least one.
+    A split takes a random ``fraction · n`` of each class's n samples, rounded, and at least one.
 
     Args:
         labels: int64 ``(n,)``.
@@ -63,7 +63,7 @@ def stratified(
 
 
 def held_out(labels: Tensor, count: int, generator: Generator) -> list[Tensor]:
-    """Return the indices of what is left for training, then those of ``count`` random samples of each class.
+    """Return the indices of the training split, then those of ``count`` random samples of each class.
 
     Args:
         labels: int64 ``(n,)``.
@@ -85,10 +85,10 @@ def held_out(labels: Tensor, count: int, generator: Generator) -> list[Tensor]:
 
 
 def spared(labels: Tensor, fraction: float, generator: Generator) -> list[Tensor]:
-    """Return the indices of what is left for training, then those of a random fraction of each class.
+    """Return the indices of the training split, then those of a random fraction of each class.
 
-    Of each class's n samples ``fraction · n`` are taken, rounded, at least one and at most n - 1: a class's only sample
-    stays in training.
+    ``fraction · n`` of a class's n samples are taken, rounded, at least one and at most n - 1. So the only sample of a
+    class stays in training.
 
     Args:
         labels: int64 ``(n,)``.

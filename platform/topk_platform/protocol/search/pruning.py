@@ -11,7 +11,7 @@ import numpy as np
 from topk_platform.protocol.ended import Ended
 from topk_platform.specs import NoPruning, Patient, Pruner, Quantile, Recipe, SuccessiveHalving, rungs_of
 
-__all__ = ["Stopping", "expected_part", "rung_epochs", "stopping_values", "values_at"]
+__all__ = ["Stopping", "rung_epochs", "stopping_values", "values_at"]
 
 
 @dataclass(frozen=True)
@@ -61,41 +61,6 @@ def stopping_values(pruner: Pruner, recipe: Recipe, history: Sequence[Ended]) ->
             if len(values) >= pruner.startup
         )
     )
-
-
-def expected_part(pruner: Pruner, recipe: Recipe, members: int = 1) -> float:
-    """Return the fraction of its epochs that a training is expected to take before anything is known of its values.
-
-    It is as if trials were no better and no worse than those before them: each rung then stops the same fraction of
-    them. An ensemble goes on until its last member stops. :class:`~topk_platform.specs.Patient` is taken to stop
-    nothing, for what it spares depends on the values.
-
-    Args:
-        pruner: The rule, with its rungs past their ``startup``.
-        recipe: The recipe, which gives the epochs of the rungs.
-        members: How many trials train together.
-
-    Example:
-        >>> expected_part(Quantile(rungs=(0.25, 0.5), quantile=0.5), Recipe(epochs=4))
-        0.5
-        >>> expected_part(Quantile(rungs=(0.25, 0.5), quantile=0.5), Recipe(epochs=4), members=5)
-        0.873...
-    """
-    passing = _passing(pruner)
-    ends = [*rung_epochs(rungs_of(pruner), recipe), recipe.epochs]
-    spans = [end - start for start, end in zip([0, *ends], ends, strict=False)]
-    goes_on = [1 - (1 - passing**rungs) ** members for rungs in range(len(spans))]
-    return sum(span * part for span, part in zip(spans, goes_on, strict=True)) / recipe.epochs
-
-
-def _passing(pruner: Pruner) -> float:
-    """Return the fraction of trials that pass a rung, if they are all alike."""
-    match pruner:
-        case Quantile(quantile=quantile):
-            return 1 - quantile
-        case SuccessiveHalving(factor=factor):
-            return 1 / factor
-    return 1.0
 
 
 def _threshold(pruner: Quantile | SuccessiveHalving, values: Sequence[float]) -> float:

@@ -31,17 +31,7 @@ if TYPE_CHECKING:
     from optuna.study import Study
     from optuna.trial import FrozenTrial
 
-__all__ = ["check_packages", "check_sampler", "informed", "make_sampler", "random_draws"]
-
-
-def random_draws(sampler: Sampler) -> float:
-    """Return how many trials after the first a sampler draws at random before it begins."""
-    match sampler:
-        case TPE(random=random) | CmaEs(random=random) | GP(random=random) | OptunaSampler(random=random):
-            return random
-        case QMC() | NSGAII():
-            return 0
-    return float("inf")
+__all__ = ["check_packages", "check_sampler", "informed", "make_sampler"]
 
 
 def informed(protocol: Protocol, trials: int) -> int:
@@ -55,8 +45,9 @@ def informed(protocol: Protocol, trials: int) -> int:
         >>> informed(Protocol(ensemble=5), 15), informed(Protocol(ensemble=8), 15)
         (9, 7)
     """
-    drawn = random_draws(protocol.sampler)
-    return sum(number > drawn and len(protocol.known(number)) > 0 for number in range(trials))
+    return sum(
+        number > protocol.sampler.random and len(protocol.known(number)) > 0 for number in range(trials)
+    )
 
 
 def make_sampler(sampler: Sampler, space: Mapping[str, Dimension], arm_seed: int, seed: int) -> BaseSampler:

@@ -21,7 +21,7 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from topk_platform.protocol.ended import Ended
-from topk_platform.protocol.search.samplers import make_sampler, random_draws
+from topk_platform.protocol.search.samplers import make_sampler
 from topk_platform.specs import (
     GP,
     TPE,
@@ -125,7 +125,7 @@ class Searcher:
 
     def _to_replay(self, number: int) -> range:
         """Return the earlier trials that are replayed first: all, those still running, or none."""
-        if number <= random_draws(self._sampler) or isinstance(self._sampler, TPE):
+        if number <= self._sampler.random or isinstance(self._sampler, TPE):
             return range(0)
         if isinstance(self._sampler, GP):  # it looks at values alone
             return range(len(self._known(number)), number)
@@ -139,7 +139,7 @@ class Searcher:
             return _Answer(self._points[number])
         optuna.logging.set_verbosity(optuna.logging.WARNING)  # not a line for every fresh study
         seed = _seed(f"{self._search_id}\0{number}")
-        if number <= random_draws(sampler):  # it needs no history, and adding one takes time
+        if number <= sampler.random:  # it needs no history, and adding one takes time
             return _Answer(self._values(optuna.create_study(sampler=RandomSampler(seed=seed)).ask()))
         made = make_sampler(sampler, space, _seed(self._search_id), seed)
         storage = InMemoryStorage()

@@ -30,7 +30,7 @@ from topk_platform.specs.checks import check_name
 __all__ = ["Repaired", "repair"]
 
 _TABLE = re.compile(rf"{FOLDER}(?:-(\d+))?")
-_NOTES = ("standing.json", "environment.json", "code.json")  # made anew by the next run
+_NOTES = ("standing.json", "plan.json", "environment.json", "code.json")  # made anew by the next run
 _DERIVED = "tables"
 _ROW = ("kind", "key", "epoch")
 

@@ -163,7 +163,7 @@ def _run_checked(
     if launch.address is None:
         check_device(part)
     with data_at(data):
-        counted, rows = _expected(part, ledger, launch), StudyRows(ledger, study)
+        counted, rows = _expected(part, ledger, launch), StudyRows(ledger, study.arms)
         done = {} if launch.retry_failed else _finished(part, counted, rows, launch)
         checked = check_study(part, download, done)
         for note in notes_on_data(part):

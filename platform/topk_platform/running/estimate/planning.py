@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import math
+import os
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from topk_platform.errors import UserError
 from topk_platform.identity import Identity
-from topk_platform.protocol import ArmBoard, Board, Slot, expected_part, informed
-from topk_platform.records import ArmHistory, Ledger, Store, StudyRows, last_counted
+from topk_platform.protocol import Board, Durations, informed
+from topk_platform.records import ArmHistory, Ledger, Store, StudyRows, last_counted, live_state
 from topk_platform.running.driver.boards import as_checked, finished, make_board
 from topk_platform.running.driver.incomplete import incomplete, without
 from topk_platform.running.estimate.expecting import ended_seconds
-from topk_platform.running.estimate.forecast import Forecast, forecast
 from topk_platform.running.machine.here import local_workers
 from topk_platform.running.preflight.changes import Outdated, outdated
-from topk_platform.specs import Arm, Study, digest, startup_of
+from topk_platform.specs import Arm, Study, digest
 from topk_platform.specs.fields import check_call
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class ArmPlan:
         confirmed: Confirmations of the best configuration that have ended.
         left: Trials still to end.
         trial_seconds: Expected seconds of a trial, or of an ensemble.
-        measured: Whether ``trial_seconds`` is the mean of completed trials, rather than extrapolated from a few steps.
+        measured: Whether ``trial_seconds`` is the mean of ended trials, rather than extrapolated from a few steps.
         search_workers: How many workers the search trials that are left can keep busy at once.
         confirm_workers: How many workers its confirmations can keep busy at once.
         along: How many trials beyond those asked for train along, because ensembles are trained whole.
@@ -67,17 +68,24 @@ class Plan:
     Args:
         study: The study, with the budget that was asked for.
         arms: Its arms.
-        forecast: How long the rest takes on several workers.
+        workers: How many workers it is planned for.
+        elapsed: The expected seconds until all trials have ended on so many workers.
         outdated: Why recorded trials of unfinished arms do not count and are trained again.
         samples: The numbers of samples of each regime; empty if the data were not read, as nothing is left to run.
+        load: How many processes wanted a core of this machine in the last minute, on average, when the plan was begun;
+            None where the system does not say.
+        running: The seconds that a run of this study, which is under way, expects to take still; None without one.
         notes: Lines about classes that a split lacks, such as those that label noise empties.
     """
 
     study: Study
     arms: tuple[ArmPlan, ...]
-    forecast: Forecast
+    workers: int
+    elapsed: float
     outdated: tuple[Outdated, ...] = ()
     samples: tuple[Samples, ...] = ()
+    load: float | None = None
+    running: float | None = None
     notes: tuple[str, ...] = ()
 
     @property
@@ -156,9 +164,8 @@ def plan(
     """Return what is done and what is left of a study; nothing is written and no worker started.
 
     For arms without ended trials, the expected time comes from arms with the same regime, network and recipe;
-    otherwise from a few steps on this machine, timed once for all arms that share data, network, batches and loss. The
-    forecast expects searches to be pruned, at each rung the part of the trials that the pruner's rule stops on average;
-    the sums of training time count every trial in full.
+    otherwise from a few steps on this machine, timed once for all arms that share data, network, batches and loss. For
+    such arms, each trial counts in full, although the pruner may stop it.
     The start of Ray and of its workers, tens of seconds on an idle machine, is not foreseen.
     Trials count as done if they counted in the last run. Where every trial has ended, the data are not read: ``run``
     finds out whether they are still the same.
@@ -171,7 +178,7 @@ def plan(
         only: A glob over arm names, ``regime/model/loss``, or several.
         data: The folder of datasets; by default ``TOPK_DATA``, or else ``data``.
         download: Whether to download into it the datasets that are not there.
-        workers: The number of workers for the forecast; by default as many as ``run`` would have here.
+        workers: The number of workers; by default as many as ``run`` would have here.
 
     Raises:
         UserError: if something is wrong with the study, its data or the store.
@@ -179,14 +186,23 @@ def plan(
     check_call(plan, locals())
     if workers is not None and workers < 1:
         raise UserError(f"workers must be at least 1, got {workers}")
+    load = _load()  # before steps are timed, which add to it
     study = (study.only(only) if only else study).with_budget(trials, seeds)
     ledger = Ledger.open(Store.open(store), study.name)
-    counted, rows = last_counted(ledger, study), StudyRows(ledger, study)
+    counted, rows = last_counted(ledger, study), StudyRows(ledger, study.arms)
     histories = _unfinished(rows, study, counted)
     done = finished(study, counted, histories)
     if len(done) == len(histories):
         return _plan(study, make_board(study, counted, histories), histories, {}, workers)
-    return _plan_with_data(study, rows, counted, done, data, download=download, workers=workers)
+    made = _plan_with_data(study, rows, counted, done, data, download=download, workers=workers)
+    running = live_state(ledger.store)
+    return replace(made, load=load, running=None if running is None else running.seconds)
+
+
+def _load() -> float | None:
+    with suppress(OSError, AttributeError):  # not every system has it
+        return os.getloadavg()[0]
+    return None
 
 
 def _plan_with_data(
@@ -217,9 +233,8 @@ def _plan_with_data(
         if unknown:
             check_device(study)
         left = [i for i, arm in board.arms.items() if arm.left]
-        # Before the forecast, which brings the board to its end.
-        again = tuple(outdated(study, rows.ledger, counted, left))
         made = _plan(study, board, histories, {**likely, **trial_seconds(unknown)}, workers)
+        again = tuple(outdated(study, rows.ledger, counted, left))
         return replace(made, outdated=again, samples=samples_of(study), notes=notes_on_data(study))
 
 
@@ -236,40 +251,25 @@ def _plan(
     guessed: Mapping[str, float],
     workers: int | None,
 ) -> Plan:
-    known = {arm_id: seconds for arm_id, history in histories.items() if (seconds := _mean_seconds(history))}
-    fallback = sum(guessed.values()) / len(guessed) if guessed else 0.0
-    arms = {
-        arm_id: ArmPlan(
+    durations = Durations({i: ended_seconds(history) for i, history in histories.items()})
+    durations.guess(guessed)
+    arms = tuple(
+        ArmPlan(
             arm=arm.arm,
             searched=sum(map(arm.counts, arm.searched)),
             confirmed=sum(lane.ended for lane in arm.lanes),
             left=arm.left,
-            trial_seconds=known.get(arm_id, guessed.get(arm_id, fallback)),
-            measured=arm_id in known,
+            trial_seconds=durations.of(arm_id),
+            measured=durations.knows(arm_id),
             search_workers=sum(lane.search_workers for lane in arm.lanes),
             confirm_workers=sum(lane.confirm_workers for lane in arm.lanes),
             along=arm.along,
         )
         for arm_id, arm in board.arms.items()
-    }
-
-    def lasting(arm: ArmBoard, slot: Slot) -> float:
-        return arms[arm.arm_id].trial_seconds * _part(arm.arm, slot)
-
+    )
     # Counting GPUs loads torch, which a plan with nothing left does without.
     at_once = workers or (local_workers(study) if board.left else 1)
-    foreseen = forecast(board, lasting, at_once, known)  # last, because it brings the board to its end
-    return Plan(study, tuple(arms.values()), foreseen)
-
-
-def _part(arm: Arm, slot: Slot) -> float:
-    """Return the part of its epochs that a trial, or the ensemble that begins with it, may be expected to take."""
-    phase, number, _ = slot
-    pruner, ensemble = arm.protocol.pruner, arm.protocol.ensemble
-    known = arm.protocol.known(arm.repeats.position(number))
-    if phase == "confirm" or len(arm.objectives) > 1 or len(known) < startup_of(pruner):
-        return 1.0
-    return expected_part(pruner, arm.recipe, ensemble)
+    return Plan(study, arms, at_once, board.seconds(durations, at_once))
 
 
 def _of_similar_arms(histories: Mapping[str, ArmHistory]) -> dict[str, float]:
@@ -280,13 +280,5 @@ def _of_similar_arms(histories: Mapping[str, ArmHistory]) -> dict[str, float]:
         for i, h in histories.items()
     }
     for arm_id, history in histories.items():
-        if seconds := _mean_seconds(history):
-            known[kinds[arm_id]].append(seconds)
-    return {i: sum(known[kind]) / len(known[kind]) for i, kind in kinds.items() if kind in known}
-
-
-def _mean_seconds(history: ArmHistory) -> float:
-    """Return the mean time of completed trials, or, where there are none yet, of those that were pruned."""
-    completed = [row["train_seconds"] for row in history.rows() if row["status"] == "completed"]
-    seconds = completed or ended_seconds(history)
-    return sum(seconds) / len(seconds) if seconds else 0.0
+        known[kinds[arm_id]] += ended_seconds(history)
+    return {i: sum(known[kind]) / len(known[kind]) for i, kind in kinds.items() if known.get(kind)}

@@ -90,13 +90,13 @@ def listed_devices(text: str) -> list[str]:
         ... GPU 1: NVIDIA A100-SXM4-40GB (UUID: GPU-09fb2a11)''')
         ['MIG-c6d4f1ef', 'MIG-cba663e8', 'GPU-09fb2a11']
     """
-    found: list[list[str]] = []
+    gpus: list[list[str]] = []
     for line in text.splitlines():
         if gpu := _GPU.match(line):
-            found.append([gpu[1]])
-        elif found and (piece := _SLICE.match(line)):
-            found[-1].append(piece[1])
-    return [device for gpu, *slices in found for device in slices or [gpu]]
+            gpus.append([gpu[1]])
+        elif gpus and (piece := _SLICE.match(line)):
+            gpus[-1].append(piece[1])
+    return [device for gpu, *slices in gpus for device in slices or [gpu]]
 
 
 def parts_visible(variable: str | None, listed: Iterable[str]) -> list[str]:

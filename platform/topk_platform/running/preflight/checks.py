@@ -13,10 +13,11 @@ from topk_platform.code_version import code_versions, references
 from topk_platform.data import Dataset, Images, Source, check_source, download, from_tensors, set_aside
 from topk_platform.errors import UserError
 from topk_platform.identity import Identity, with_origins
+from topk_platform.loss_catalogue import LOSS_CATALOGUE
 from topk_platform.models import build_model, check_model
 from topk_platform.protocol import check_sampler
 from topk_platform.references import is_reference
-from topk_platform.running.preflight.reading import load_or_tell
+from topk_platform.running.preflight.reading import load_regime
 from topk_platform.running.preflight.rehearsal import Rehearsal
 from topk_platform.running.preflight.training_splits import check_group_metrics, fewest_counts, trained_on
 from topk_platform.specs import Arm, Model, Regime, Scalar, Setting, Study, measure_of, reaching
@@ -56,7 +57,7 @@ def check_study(
     identities, rehearse, sound, counted = {}, Rehearsal(), set(), _Counted(study)
     codes = code_versions(study)
     for arm in study.arms:
-        dataset, arm_id = load_or_tell(arm.regime), study.arm_id(arm)
+        dataset, arm_id = load_regime(arm.regime), study.arm_id(arm)
         identities[arm_id] = Identity(codes[arm_id], dataset.fingerprint)
         if (finished or {}).get(arm_id) == dataset.fingerprint:
             continue
@@ -106,7 +107,7 @@ def _check_metrics(study: Study, arm: Arm, dataset: Source) -> None:
             f"got {study.topk}"
         )
     for name in study.measures:
-        if (found := measure_of(name)) and found.kind != "size" and found.number > dataset.classes:
+        if (measure := measure_of(name)) and measure.kind != "size" and measure.number > dataset.classes:
             raise UserError(
                 f"study {study.name}: the K of {name} must be at most the number of classes ({dataset.classes} in "
                 f"arm {arm.name})"
@@ -182,6 +183,11 @@ def _check_values(
 
 
 def _check_ensemble(arm: Arm, dataset: Source) -> None:
+    if arm.loss.name in LOSS_CATALOGUE and LOSS_CATALOGUE[arm.loss.name].of_batches:
+        raise UserError(
+            f"arm {arm.name}: loss {arm.loss.name} has one value for a whole batch and cannot train an ensemble: "
+            "Protocol(ensemble=1)"
+        )
     network = build_model(arm.model, dataset.shape, dataset.classes, arm.loss.head)
     try:
         check_ensemble(network, arm.recipe, tuple(arm.loss.space))

@@ -1,4 +1,4 @@
-"""One regime × model × loss, and how it is trained and searched."""
+"""An arm: a regime, a model and a loss, and how it is trained and searched."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ def grid(
         ['clean/mlp/cross_entropy', 'clean/mlp/smooth_topk_svm']
 
     Raises:
-        UserError: if one of them is no sequence; as :class:`Arm`.
+        UserError: if one of them is not a list; and as :class:`Arm`.
     """
     for name, parts in (("regimes", regimes), ("models", models), ("losses", losses)):
         check(

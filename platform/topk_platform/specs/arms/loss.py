@@ -1,4 +1,4 @@
-"""A loss with what is searched of it."""
+"""A loss with its search space."""
 
 from __future__ import annotations
 

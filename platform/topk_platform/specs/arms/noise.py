@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from topk_platform.specs.fields import Part, Rule, Share, check_fields, one_of
 
@@ -25,6 +25,10 @@ class PairFlip:
         Patrini et al., CVPR 2017 (CIFAR-100); Han et al., NeurIPS 2018.
     """
 
+    axis: ClassVar[str] = "pair-flip noise, probability"
+    neutral: ClassVar[float | None] = 0.0
+    across_superclasses: ClassVar[bool] = False
+
     probability: Share
 
     def __post_init__(self) -> None:
@@ -42,6 +46,10 @@ class ConfusionNoise:
         probability: The share of labels that are drawn anew; the others stay. Most drawn labels equal the old one where
             the matrix's diagonal is large.
     """
+
+    axis: ClassVar[str] = ""
+    neutral: ClassVar[float | None] = None
+    across_superclasses: ClassVar[bool] = True
 
     file: _File
     probability: Share = 1.0
@@ -67,6 +75,10 @@ class InstanceNoise:
         Xia et al., NeurIPS 2020, algorithm 2; Chen et al., AAAI 2021, algorithm 1.
     """
 
+    axis: ClassVar[str] = "instance-dependent noise, probability"
+    neutral: ClassVar[float | None] = 0.0
+    across_superclasses: ClassVar[bool] = True
+
     probability: Part
     form: Annotated[str, one_of("part_dependent", "most_confused")] = "part_dependent"
 
@@ -83,6 +95,10 @@ class NoisyLabels:
             ``label`` and, unless it is in the order of the training samples, an array ``sample`` that says which sample
             each belongs to. Training samples that are not in the file keep their labels.
     """
+
+    axis: ClassVar[str] = ""
+    neutral: ClassVar[float | None] = None
+    across_superclasses: ClassVar[bool] = True
 
     file: _File
 

@@ -1,4 +1,4 @@
-"""How a trial trains, apart from what its arm searches."""
+"""The recipe of a training, apart from the values that are searched."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _Momentum = Annotated[float, Rule("in [0, 1)", lambda value: 0 <= value < 1)]
 
 @dataclass(frozen=True)
 class Augmentation:
-    """What is done to a batch of images and, for mixtures, to its labels.
+    """How a batch of images is augmented and, for mixtures, its labels.
 
     Args:
         crop: Zeros padded on each side before a crop of the image's own size at a random place.
-        window: For images in files, which are larger than the network's input: whether training crops at a random
-            place; otherwise at the centre, as in validation and test.
+        window: Whether training crops images in files, which are larger than the network's input, at a random place;
+            otherwise it crops their centre, as validation and test do.
         flip: Whether each image is mirrored with probability 1/2.
         cutout: Side of a square of zeros at a random centre, cut off at the borders (DeVries and Taylor 2017).
         mix: ``""``, ``"mixup"`` (Zhang et al. 2018) or ``"cutmix"`` (Yun et al. 2019); their labels are soft.
@@ -57,7 +57,7 @@ class Numerics:
     Args:
         bfloat16: Run the network under autocast.
         tf32: Let GPUs round the inputs of float32 matrix products and convolutions to 10 bits.
-        channels_last: Keep images with their channels innermost, as GPUs' convolutions like them.
+        channels_last: Keep images with their channels innermost, which is fastest for convolutions on GPUs.
         deterministic: Only algorithms that repeat.
         compiled: Compile the network once for all trials of the same shape in a worker.
     """
@@ -84,7 +84,7 @@ class Recipe:
             over the parts, weighted by their samples. Batch normalisation sees each part alone.
         optimizer: ``"sgd"`` (with Nesterov momentum where momentum is not 0) or ``"adam"``.
         learning_rate: The peak learning rate.
-        momentum: Of ``"sgd"``.
+        momentum: The momentum of ``"sgd"``.
         weight_decay: L2 penalty.
         schedule: ``"cosine"`` (to 0 over all steps), ``"constant"``, or ``"milestones"``.
         milestones: Epochs after which the learning rate is multiplied by ``decay``, for ``"milestones"``.
@@ -95,7 +95,7 @@ class Recipe:
             re-weighting, Cao et al. 2019, with Cui et al.'s β = 0.9999); None: never.
         cross_entropy_epochs: How many epochs at the start train with cross-entropy in place of the arm's loss, as
             AUTKC's authors do; class weights apply to the arm's loss only.
-        augmentation: Of the training images.
+        augmentation: The augmentation of the training images.
         evaluate_every: Epochs between validations; the last epoch is always validated.
         keep: Metrics. For each, the weights of the epoch with its best validation value are kept and give the test
             metric of the same name. All other test metrics come from the weights kept for the arm's metric if it is

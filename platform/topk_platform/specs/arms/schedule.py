@@ -65,7 +65,7 @@ class Schedule:
         """Return the schedule with what it names replaced by values; a constant one is left without an end.
 
         Args:
-            values: Of the dimensions that are active.
+            values: The values of the active dimensions.
 
         Raises:
             UserError: if a value is needed that is not there, or is of the wrong type.
@@ -86,7 +86,7 @@ class Schedule:
 
         Args:
             epoch: From 0.
-            epochs: Of the whole training.
+            epochs: The number of epochs of the whole training.
         """
         settled = self.settled({})
         start, end = settled.start, settled.end

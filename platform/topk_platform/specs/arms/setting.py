@@ -1,4 +1,4 @@
-"""Where what a loss fixes and what was chosen are told apart: the recipe's part, and the loss's own."""
+"""The parameters of a trial, divided into those of the recipe and those of the loss."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Setting(NamedTuple):
     """How one trial trains.
 
     Args:
-        recipe: The arm's, with what is fixed or searched of it.
+        recipe: The arm's recipe, with the values that are fixed or searched.
         own: The loss's own parameters, schedules among them, by name.
 
     Example:
@@ -38,7 +38,7 @@ class Setting(NamedTuple):
         Args:
             recipe: The arm's.
             loss: The arm's, with what it fixes.
-            values: What was chosen.
+            values: The chosen values.
 
         Raises:
             UserError: if the recipe cannot have such a value.
@@ -56,7 +56,7 @@ def numbers(own: Mapping[str, Parameter], epoch: int, epochs: int) -> dict[str, 
     Args:
         own: With schedules that are settled.
         epoch: From 0.
-        epochs: Of the whole training.
+        epochs: The number of epochs of the whole training.
 
     Example:
         >>> numbers({"tau": Schedule("linear", 1.0, 0.0), "margin": 1.0}, epoch=1, epochs=3)

@@ -12,7 +12,7 @@ __all__ = ["active", "active_names", "check_conditions", "in_order", "is_active"
 
 
 def in_order(space: Mapping[str, Dimension]) -> tuple[str, ...]:
-    """Return a space's names in their order, but each behind those that its ``when`` names.
+    """Return a space's names in their order, but each after those that its ``when`` names.
 
     Raises:
         UserError: if conditions go round in a circle.
@@ -25,11 +25,11 @@ def in_order(space: Mapping[str, Dimension]) -> tuple[str, ...]:
     placed: dict[str, None] = {}
     while len(placed) < len(space):
         ready = (name for name in space if name not in placed and space[name].when.keys() <= placed.keys())
-        found = next(ready, None)
-        if found is None:
+        following = next(ready, None)
+        if following is None:
             circle = [name for name in space if name not in placed]
             raise UserError(f"the conditions of {circle} go round in a circle: each `when` waits for another")
-        placed[found] = None
+        placed[following] = None
     return tuple(placed)
 
 
@@ -40,12 +40,12 @@ def is_active(dimension: Dimension, values: Mapping[str, Scalar]) -> bool:
 
 def active_names(space: Mapping[str, Dimension], values: Mapping[str, Scalar]) -> tuple[str, ...]:
     """Return the names of the dimensions that are active with these values, in the space's order."""
-    found: dict[str, Scalar] = {}
+    known: dict[str, Scalar] = {}
     names = []
     for name in in_order(space):
-        if is_active(space[name], found):
+        if is_active(space[name], known):
             names.append(name)
-            found |= {name: values[name]} if name in values else {}
+            known |= {name: values[name]} if name in values else {}
     return tuple(names)
 
 
@@ -65,13 +65,13 @@ def active(space: Mapping[str, Dimension], values: Mapping[str, Scalar]) -> dict
 def reaching(
     space: Mapping[str, Dimension], values: Mapping[str, Scalar], name: str, value: Scalar
 ) -> dict[str, Scalar]:
-    """Return values in which one dimension is active and has a certain value; the others stay as given where possible.
+    """Return values with which one dimension is active and has a certain value; the others are kept where possible.
 
     Args:
         space: The space.
         values: One value for each dimension that is active with them.
         name: The dimension.
-        value: What it is to have.
+        value: The value that it must have.
     """
     wanted: dict[str, Scalar] = {name: value}
     for other in reversed(in_order(space)):
@@ -86,10 +86,10 @@ def check_conditions(label: str, space: Mapping[str, Dimension]) -> None:
     """Raise ``UserError`` if a ``when`` names no other dimension, or values that it never has."""
     for name, dimension in space.items():
         for other, wanted in dimension.when.items():
-            place = f"loss {label}: when of {name!r}"
+            condition = f"loss {label}: when of {name!r}"
             if other not in space:
-                raise unknown_name(f"dimension in {place}", other, space)
-            check(bool(wanted), f"{place} must list at least one value of {other!r}, got none")
+                raise unknown_name(f"dimension in {condition}", other, space)
+            check(bool(wanted), f"{condition} must list at least one value of {other!r}, got none")
             never = [value for value in wanted if not space[other].holds(value)]
-            check(not never, f"{place} lists {never} of {other!r}, which {space[other]} never has")
+            check(not never, f"{condition} lists {never} of {other!r}, which {space[other]} never has")
     in_order(space)

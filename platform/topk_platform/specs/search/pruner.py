@@ -1,13 +1,16 @@
-"""When a search trial is stopped early, as plain values; see :mod:`topk_platform.protocol.search.pruning`."""
+"""The rules by which search trials are stopped early, as plain values.
+
+:mod:`topk_platform.protocol.search.pruning` computes their thresholds.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, get_args
 
 from topk_platform.specs.fields import Count, NonNegative, Rule, Share, check_fields
 
-__all__ = ["NoPruning", "Patient", "Pruner", "Quantile", "SuccessiveHalving", "rungs_of", "startup_of"]
+__all__ = ["NoPruning", "Patient", "Quantile", "SuccessiveHalving"]
 
 _Rung = Annotated[float, Rule("in (0, 1)", lambda value: 0 < value < 1)]
 
@@ -83,6 +86,9 @@ class Patient:
 
 
 Pruner = NoPruning | Quantile | SuccessiveHalving | Patient
+"""All rules by which search trials are stopped."""
+
+PRUNERS: tuple[type[Pruner], ...] = get_args(Pruner)
 
 
 def rungs_of(pruner: Pruner) -> tuple[float, ...]:
@@ -96,26 +102,11 @@ def rungs_of(pruner: Pruner) -> tuple[float, ...]:
         case Quantile(rungs=rungs):
             return rungs
         case SuccessiveHalving(first=first, factor=factor):
-            found = []
+            steps = []
             while first < 1:
-                found.append(first)
+                steps.append(first)
                 first *= factor
-            return tuple(found)
+            return tuple(steps)
         case Patient(pruner=inner):
             return rungs_of(inner)
     return ()
-
-
-def startup_of(pruner: Pruner) -> int:
-    """Return how many earlier trials must have reached a rung before a rule stops anything there.
-
-    Example:
-        >>> startup_of(Patient(Quantile(startup=6))), startup_of(NoPruning())
-        (6, 0)
-    """
-    match pruner:
-        case Quantile(startup=startup) | SuccessiveHalving(startup=startup):
-            return startup
-        case Patient(pruner=inner):
-            return startup_of(inner)
-    return 0

@@ -83,7 +83,7 @@ class Repeats:
         return known and position < self.length(search, trials)
 
     def order(self, number: int) -> tuple[int, int]:
-        """Return a trial's place in an order in which the searches take turns."""
+        """Return a trial's key in an order in which the searches take turns."""
         return self.position(number), self.search_of(number)
 
     @property
@@ -97,13 +97,13 @@ class Repeats:
 
     def seed_at(self, rank: int) -> int:
         """Return a seed by its rank in that order, from 1."""
-        place, block = divmod(rank - 1, self.seed_blocks)
-        return _SPAN * block + place + 1
+        turn, block = divmod(rank - 1, self.seed_blocks)
+        return _SPAN * block + turn + 1
 
     def rank_of(self, seed: int) -> int:
         """Return a seed's rank in that order, from 1; 0 for 0, the search's own seed."""
-        block, place = divmod(seed, _SPAN)
-        return (place - 1) * self.seed_blocks + block + 1 if seed else 0
+        block, turn = divmod(seed, _SPAN)
+        return (turn - 1) * self.seed_blocks + block + 1 if seed else 0
 
     def search_of_seed(self, seed: int) -> int:
         """Return the search whose choice a seed confirms."""

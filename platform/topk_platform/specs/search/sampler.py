@@ -1,4 +1,11 @@
-"""How an arm's next values are found, as plain values; :mod:`topk_platform.protocol.search.samplers` builds them."""
+"""How an arm's next values are chosen, as plain values; :mod:`topk_platform.protocol.search.samplers` builds them.
+
+Each class also says what the search needs to know of it:
+
+- ``random``: how many trials after the first are drawn at random before the sampler chooses;
+- ``most_objectives``: how many metrics at once it can search by, or None for any number;
+- ``packages``: the packages that it needs and whose versions may change what it suggests.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +13,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, get_args
 
 from topk_platform.errors import unknown_name
 from topk_platform.specs.checks import check
@@ -14,7 +21,7 @@ from topk_platform.specs.fields import Count, Rule, Whole, check_fields, one_of
 from topk_platform.specs.search.active import active
 from topk_platform.specs.search.space import Choice, Dimension, Int, Scalar
 
-__all__ = ["GP", "NSGAII", "QMC", "TPE", "CmaEs", "Grid", "OptunaSampler", "Random", "Sampler"]
+__all__ = ["GP", "NSGAII", "QMC", "TPE", "CmaEs", "Grid", "OptunaSampler", "Random"]
 
 _Several = Annotated[int, Rule("at least 2", lambda value: value >= 2)]
 _Reference = Annotated[str, Rule("package.module:attribute", lambda value: ":" in value)]
@@ -22,8 +29,9 @@ _Reference = Annotated[str, Rule("package.module:attribute", lambda value: ":" i
 
 @dataclass(frozen=True)
 class Random:
-    """Every trial is drawn at random, each without regard to any other."""
+    """Every trial is drawn at random, independently of all others."""
 
+    random: ClassVar[float] = math.inf
     most_objectives: ClassVar[int | None] = None
     packages: ClassVar[tuple[str, ...]] = ("optuna",)
 
@@ -41,6 +49,7 @@ class QMC:
 
     kind: Annotated[str, one_of("sobol", "halton")] = "sobol"
     scramble: bool = True
+    random: ClassVar[float] = 0
     most_objectives: ClassVar[int | None] = None
     packages: ClassVar[tuple[str, ...]] = ("optuna", "scipy")
 
@@ -55,8 +64,8 @@ class Grid:
     Where the budget has more trials than the grid has points, the rest are drawn at random.
 
     Args:
-        points: How many values each ``Float`` and ``Int`` takes, evenly from end to end (in the logarithm where it has
-            one); or by dimension how many, or which. A ``Choice`` takes all of its options unless told which.
+        points: How many values each ``Float`` and ``Int`` takes, evenly from end to end, in the logarithm if it is
+            sampled so; or, by dimension, how many or which values. A ``Choice`` takes all of its options by default.
 
     Example:
         >>> from topk_platform.specs import Float
@@ -66,6 +75,7 @@ class Grid:
     """
 
     points: _Several | Mapping[str, Count | Sequence[Scalar]]
+    random: ClassVar[float] = math.inf
     most_objectives: ClassVar[int | None] = None
     packages: ClassVar[tuple[str, ...]] = ("optuna",)
 
@@ -91,12 +101,12 @@ class Grid:
             if name not in space:
                 raise unknown_name("dimension in Grid.points", name, space)
         values = {name: self._values(name, dimension) for name, dimension in space.items()}
-        found = [dict(first)]
-        found += [
+        points = [dict(first)]
+        points += [
             active(space, dict(zip(values, taken, strict=True)))
             for taken in itertools.product(*values.values())
         ]
-        return [dict(items) for items in dict.fromkeys(tuple(point.items()) for point in found)]
+        return [dict(items) for items in dict.fromkeys(tuple(point.items()) for point in points)]
 
     def _values(self, name: str, dimension: Dimension) -> tuple[Scalar, ...]:
         points = self.points.get(name) if isinstance(self.points, Mapping) else self.points
@@ -116,8 +126,8 @@ class Grid:
 
 
 def _spread(low: float, high: float, log: bool, count: int, whole: bool) -> tuple[Scalar, ...]:
-    """Return so many values from ``low`` to ``high``, both among them; of whole numbers each once."""
-    shares = [place / (count - 1) for place in range(count)] if count > 1 else [0.0]
+    """Return ``count`` values from ``low`` to ``high``, both included; whole numbers occur only once."""
+    shares = [step / (count - 1) for step in range(count)] if count > 1 else [0.0]
     inner = [
         math.exp(math.log(low) + share * math.log(high / low)) if log else low + share * (high - low)
         for share in shares
@@ -206,6 +216,7 @@ class NSGAII:
     population: _Several = 8
     crossover: Annotated[float, Rule("in [0, 1]", lambda value: 0 <= value <= 1)] = 0.9
     mutation: Annotated[float, Rule("in [0, 1]", lambda value: 0 <= value <= 1)] | None = None
+    random: ClassVar[float] = 0
     most_objectives: ClassVar[int | None] = None
     packages: ClassVar[tuple[str, ...]] = ("optuna",)
 
@@ -217,13 +228,13 @@ class NSGAII:
 class OptunaSampler:
     """Any sampler of Optuna's, of OptunaHub's or of yours.
 
-    A trial's sampler is made anew, and led through the earlier trials in their order: what it wrote down with a trial
-    or a study is there again, what it kept in itself is not. :class:`topk_platform.testing.SamplerContract` tells
-    whether that is enough for it.
+    The sampler is made again for each trial, and the earlier trials are replayed in their order. So attributes that it
+    stored with a trial or a study are available, but not what it kept in itself.
+    :class:`topk_platform.testing.SamplerContract` tests whether that is enough for a sampler.
 
     Args:
-        reference: ``package.module:attribute`` of a class or function that returns an ``optuna.samplers.BaseSampler``;
-            it is given ``seed`` if it takes one.
+        reference: ``package.module:attribute`` of a class or function that returns an ``optuna.samplers.BaseSampler``.
+            It is called with ``seed`` if it has that parameter.
         options: Its other keyword arguments.
         random: How many trials after the first are drawn at random.
 
@@ -243,3 +254,6 @@ class OptunaSampler:
 
 
 Sampler = Random | QMC | Grid | TPE | CmaEs | GP | NSGAII | OptunaSampler
+"""All samplers."""
+
+SAMPLERS: tuple[type[Sampler], ...] = get_args(Sampler)

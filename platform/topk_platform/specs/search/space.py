@@ -1,4 +1,4 @@
-"""The dimensions of a search space: what an arm's searcher may choose, as plain frozen data."""
+"""The dimensions of a search space, as plain frozen data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Choice", "Dimension", "Float", "Int", "Scalar"]
 Scalar = bool | int | float | str | None
 
 When = Mapping[str, Sequence[Scalar]]
-"""Values of other dimensions, by name, under which alone a dimension is active; no other has a value in a trial."""
+"""Values of other dimensions, by name. A dimension is active, and has a value in a trial, only with these values."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class Choice:
 
     @property
     def ends(self) -> tuple[Scalar, ...]:
-        """All of the options, for none lies between others."""
+        """All options, because none lies between others."""
         return self.options
 
     def holds(self, value: Scalar) -> bool:
@@ -148,7 +148,7 @@ Dimension = Float | Int | Choice
 
 
 def _keep_tuples(dimension: Dimension) -> None:
-    """Turn the lists of a condition into tuples, as they come back from JSON."""
+    """Turn the lists of a condition, as JSON returns them, into tuples."""
     object.__setattr__(dimension, "when", {name: tuple(values) for name, values in dimension.when.items()})
 
 

@@ -1,4 +1,4 @@
-"""A finding as a statement that results can decide: a contrast of arms, a direction and a tolerance."""
+"""Findings as statements that results can decide: contrasts of arms, a direction and a tolerance."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ class Contrast:
             f"contrasts must be of one metric, got {self.metric!r} and {other.metric!r}",
         )
         names = dict.fromkeys((*self.weights, *other.weights))
-        found = {name: self.weights.get(name, 0.0) - other.weights.get(name, 0.0) for name in names}
-        return Contrast({name: weight for name, weight in found.items() if weight}, self.metric)
+        weights = {name: self.weights.get(name, 0.0) - other.weights.get(name, 0.0) for name in names}
+        return Contrast({name: weight for name, weight in weights.items() if weight}, self.metric)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,12 +73,12 @@ class Claim:
     A claim changes no result and is not part of an arm's identity.
 
     Args:
-        name: Of the claim in its study; letters, digits and ``._+-``.
+        name: The claim's name in its study; letters, digits and ``._+-``.
         text: The finding in a sentence.
         source: Where the finding is stated, such as ``"sawada2020, IV-B"``.
         contrasts: The contrasts; the statement must hold for all of them.
         direction: ``"above"``, ``"below"`` or ``"within"``.
-        bound: In points; not for ``"within"``.
+        bound: The bound in points; not for ``"within"``.
         tolerance: The least effect that matters, in points; above 0 for ``"within"``.
         stand_in: Whether the study only stands in for the paper's own, so that it cannot decide what the paper found.
 

@@ -22,8 +22,8 @@ class Published:
         regime: The arm's regime, by name.
         loss: The arm's loss, by label.
         metric: Such as ``"top5"`` or ``"macro_top3"``.
-        value: In percent, as tables print accuracies.
-        source: Where it is printed, such as ``"berrada2018, Table 1"``.
+        value: The value in percent, as tables print accuracies.
+        source: The place where it is printed, such as ``"berrada2018, Table 1"``.
         spread: The standard deviation over runs, in percent, where the paper gives one.
         runs: How many runs the value is a mean of, where the paper says.
         model: The arm's model, by label; None where the study has one arm of this regime and loss.
@@ -34,7 +34,7 @@ class Published:
 
     Example:
         >>> Published(regime="noise-0.2", loss="cross_entropy", metric="top5", value=87.89, spread=0.08, runs=3,
-        ...           source="berrada2018, Table 9").place
+        ...           source="berrada2018, Table 9").arm_name
         'noise-0.2/cross_entropy'
     """
 
@@ -52,12 +52,12 @@ class Published:
         check_fields(self)
         check(
             bool(self.source),
-            f"Published.source of {self.place} must say where it stands, got {self.source!r}",
+            f"Published.source of {self.arm_name} must say where it is printed, got {self.source!r}",
         )
 
     @property
-    def place(self) -> str:
-        """``regime/model/loss``, without the model where it is not named."""
+    def arm_name(self) -> str:
+        """The arm's name, ``regime/model/loss``, without the model if that is not given."""
         return "/".join(part for part in (self.regime, self.model, self.loss) if part is not None)
 
     def names(self, arm: Arm) -> bool:
@@ -74,14 +74,14 @@ def check_published(
     """Raise ``UserError`` unless each number belongs to one arm and one metric, and no two to the same."""
     seen = set()
     for number in published:
-        found = [arm.name for arm in arms if number.names(arm)]
-        if len(found) != 1:
-            rule = f"several arms, {found}; name its model" if found else "no arm"
-            raise UserError(f"study {study}: the published number of {number.place} is that of {rule}")
+        names = [arm.name for arm in arms if number.names(arm)]
+        if len(names) != 1:
+            rule = f"several arms, {names}; name its model" if names else "no arm"
+            raise UserError(f"study {study}: the published number of {number.arm_name} is that of {rule}")
         if number.metric not in metrics:
             raise UserError(
                 f"study {study}: metric {number.metric!r} of a published number is not among {list(metrics)}"
             )
-        place = (found[0], number.metric)
-        check(place not in seen, f"study {study}: two published numbers are of {place[0]} and {place[1]}")
-        seen.add(place)
+        key = (names[0], number.metric)
+        check(key not in seen, f"study {study}: two published numbers are of {key[0]} and {key[1]}")
+        seen.add(key)

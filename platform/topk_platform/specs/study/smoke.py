@@ -1,22 +1,37 @@
-"""What a smoke run makes of an arm: few epochs, and a small stand-in where its dataset is large."""
+"""A study in seconds: few trials, seeds and epochs, and small stand-ins for the large datasets."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from topk_platform.specs.arms.arm import Arm, Model
+from topk_platform.specs.arms.conditions import Condition
 from topk_platform.specs.arms.loss import Loss
 from topk_platform.specs.arms.noise import ConfusionNoise, NoisyLabels
 from topk_platform.specs.arms.recipe import Recipe
-from topk_platform.specs.arms.regime import Condition, Regime
-from topk_platform.specs.metric_names import GROUPS
+from topk_platform.specs.arms.regime import Regime
+from topk_platform.specs.metric_names import GROUPS, measure_of
 from topk_platform.specs.search.space import Choice, Scalar
 
-__all__ = ["FEATURES", "SMOKE", "STANDINS", "StandIn", "images_of", "smoke_arm", "standin_reference"]
+if TYPE_CHECKING:
+    from topk_platform.specs.study.study import Study
+
+__all__ = [
+    "FEATURES",
+    "SMOKE",
+    "STANDINS",
+    "StandIn",
+    "images_of",
+    "smoke_arm",
+    "smoke_study",
+    "standin_reference",
+]
 
 SMOKE = "-smoke"
-"""What a smoke run's name ends in, after the study's."""
+"""The end of a smoke run's name, after the study's name."""
 
 _MODULE = "topk_platform.testing.smoke_datasets"
 FEATURES = "image_features"
@@ -24,19 +39,24 @@ FEATURES = "image_features"
 
 _PIXELS = 32  # for a backbone
 _EPOCHS = 2
-_BATCH = 16  # of some 50 images
-_PARTS = 4
-_WHOLE_SIZE = ("alexnet", "inception", "maxvit", "vit")  # torchvision's that take no small images
+_TRIALS = 2  # of each search
+_SEEDS = 2  # of an arm, at least
+_CLASSES = 8
+_BATCH = 16  # images; the stand-ins have about 50
+_PARTS = 4  # of a batch
+_WHOLE_SIZE = ("alexnet", "inception", "maxvit", "vit")  # torchvision's networks that take no small images
 
 
 @dataclass(frozen=True)
 class StandIn:
-    """What stands in for a dataset, as a function of the same name in ``topk_platform.testing.smoke_datasets``.
+    """A small dataset that takes the place of a large one.
+
+    Its function has the same name as the large dataset, in ``topk_platform.testing.smoke_datasets``.
 
     Args:
-        classes: How many the dataset itself has.
-        options: Those of the dataset that are set to something smaller.
-        sized: Whether it has the options ``size`` and ``resize`` besides.
+        classes: The number of classes of the large dataset.
+        options: Smaller values for options of the dataset.
+        sized: Whether it also has the options ``size`` and ``resize``.
     """
 
     classes: int
@@ -52,21 +72,40 @@ STANDINS: dict[str, StandIn] = {
     "letters": StandIn(62, {}, sized=False),
     "plantnet300k": StandIn(1081, {}),
 }
-"""The datasets that a smoke run does without, or takes a small part of."""
+"""The stand-ins of the large datasets, by the dataset's name."""
 
-# Twice what the last feature maps shrink to one pixel at, where batch normalisation refuses a batch of one.
+# Twice the size at which the last feature maps have one pixel: there, batch normalisation refuses a batch of one image.
 _SIZES: dict[str, Scalar] = {"size": 64, "resize": 72}
+
+
+def smoke_study(study: Study) -> Study:
+    """Return a study shrunk to seconds; see :meth:`~topk_platform.Study.smoke`.
+
+    Args:
+        study: The study.
+    """
+    numbers = [m.number for name in study.measures if (m := measure_of(name)) and m.kind != "size"]
+    classes = max(_CLASSES, 2 + max(*study.topk, *numbers, *(arm.k for arm in study.arms)))
+    return replace(
+        study,
+        name=f"{study.name}{SMOKE}",
+        arms=tuple(smoke_arm(arm, classes) for arm in study.arms),
+        trials=_TRIALS * study.searches,
+        seeds=study.searches * math.ceil(_SEEDS / study.searches),
+        published=(),
+        claims=(),
+    )
 
 
 def smoke_arm(arm: Arm, classes: int) -> Arm:
     """Return an arm that takes seconds: two epochs, untrained weights, and a stand-in for a large dataset.
 
-    Where there is a stand-in, batches have at most 16 samples, and an accuracy over the many-, medium- or few-shot
-    classes, which it may lack, selects as one over all classes.
+    With a stand-in, batches have at most 16 samples. A stand-in may have no many-, medium- or few-shot classes, so an
+    accuracy over such a group is replaced by the macro accuracy over all classes.
 
     Args:
         arm: The arm.
-        classes: Of the stand-in, but never more than the dataset has.
+        classes: The number of classes of the stand-in, but never more than the dataset has.
 
     Example:
         >>> arm = Arm(Regime("r", "imagenet"), Model("torchvision"), Loss("ldam"), 5, Recipe(90, batch_size=256))

@@ -1,15 +1,13 @@
-"""A question and the protocol that answers it, as frozen plain data."""
+"""A study: a question and the protocol that answers it, as frozen plain data."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from functools import cached_property
 from types import FunctionType
 from typing import Annotated, Any
@@ -21,20 +19,21 @@ from topk_platform.specs.codec import LATER, decode, digest, encode
 from topk_platform.specs.displayed import study_to_html, study_to_text
 from topk_platform.specs.fields import Count, Part, Positive, Rule, check_fields, one_of
 from topk_platform.specs.metric_names import (
-    accuracy_k,
     accuracy_names,
     candidate_names,
     coverage_names,
     less_is_better,
-    measure_of,
     measures_among,
 )
 from topk_platform.specs.search.racing import Racing
 from topk_platform.specs.study.claims import Claim, Contrast, check_claims
 from topk_platform.specs.study.published import Published, check_published
-from topk_platform.specs.study.smoke import SMOKE, smoke_arm
+from topk_platform.specs.study.selecting import arms_like
+from topk_platform.specs.study.smoke import smoke_study
 from topk_platform.specs.study.study_checks import (
     check_gpus,
+    check_measures,
+    check_metrics,
     check_origins,
     check_searches,
     with_equal_searches,
@@ -44,7 +43,6 @@ from topk_platform.specs.trial import SPECS
 __all__ = ["Study"]
 
 _BASELINE = "cross_entropy"
-_SMOKE_CLASSES = 8
 _Share = Annotated[float, Rule("in (0, 1]: a trial trains on one GPU", lambda value: 0 < value <= 1)]
 
 _DEVICE = Rule(
@@ -67,52 +65,52 @@ class Study:
 
     Args:
         name: Names the folder of its results; letters, digits and ``._+-``.
-        arms: What is compared; see :func:`grid`.
+        arms: The arms that are compared; see :func:`grid`.
         topk: The k for which top-k accuracy is recorded: plain, macro, and macro over the many-, medium- and
             few-shot classes.
-        targets: Top-K accuracies of which the least K is recorded that reaches them.
-        trials: Search trials per arm, over all its searches; the first trial of each, which they share, is counted in
-            each and trained once.
-        seeds: Fresh seeds with which each arm's best configuration is trained anew, shared out among its searches.
-        baseline: The label of the loss that the others are compared with; by default ``cross_entropy`` where an arm
-            has it, and otherwise None: with none.
+        targets: Top-K accuracies. For each, the least K that reaches it is recorded.
+        trials: Search trials per arm, over all its searches. The searches share their first trial: it is trained once
+            and counts in each of them.
+        seeds: Fresh seeds with which each arm's best configuration is trained anew, divided among its searches.
+        baseline: The label of the loss that the others are compared with. By default it is ``cross_entropy`` if an
+            arm has that loss, and otherwise None: nothing is compared.
         show: The metrics in tables; by default every arm's selection metric and ``top1``.
         seed: The root of all random streams.
-        threads: Torch threads of a trial; part of a trial's key, for it changes the last bits.
+        threads: Torch threads of a trial; part of a trial's key, because it changes the last bits.
         device: ``"cpu"`` or ``"cuda"``.
-        gpus: The part of a GPU that a trial on ``"cuda"`` takes, in (0, 1]: a trial trains on one, and shares it with
-            others if it takes less; then it gets that part of the memory and no more. ``"auto"``: as many trials share
-            a GPU as its memory holds of the arm that takes the most, which every run measures before it starts. It is
-            part of neither an arm's identity nor a trial's key.
+        gpus: The part of a GPU that a trial on ``"cuda"`` takes, in (0, 1]. A trial that takes less than a whole GPU
+            shares it with others and gets that part of its memory. With ``"auto"``, as many trials share a GPU as its
+            memory holds of the arm that needs the most; every run measures this before it starts. It is part of
+            neither an arm's identity nor a trial's key.
         accelerator: The only kind of GPU that trials may run on, by Ray's name for it, such as ``"A100"`` or ``"L4"``;
-            empty: any. Like ``gpus`` it is part of no identity; each trial's record tells the GPU's model.
-        time_limit: Hours that a trial may train in all; one that takes longer is ended and left without a result.
-            None is no limit. It is part of neither an arm's identity nor a trial's key, for it changes no result.
+            empty: any kind. Like ``gpus`` it is part of no identity. Each trial's record holds the GPU's model.
+        time_limit: Hours that a trial may train in all. A trial that takes longer is ended without a result. None is
+            no limit. It is part of neither an arm's identity nor a trial's key, because it changes no result.
         start_limit: Hours that a trial's process may take to start. The time for which other work uses the machines,
             or for which machines are being added, does not count. A trial that exceeds it is tried again. Like
             ``time_limit`` it is part of no identity.
         description: A line for ``topk list``.
-        front: Of how many configurations at most an arm that is searched by several metrics has its front confirmed.
-        published: Numbers of papers for its arms, which tables show beside ours; they change no result.
-        racing: The rule by which arms that cannot win any more stop being confirmed, or None: all get all seeds.
-        interval: What the tables' intervals cover; it changes no result. ``"crossed"``: seeds and test images, crossed,
-            and the search where it was repeated. ``"seeds"``: the seeds alone, by Student's t.
-        claims: Findings that its results decide, see ``topk claims``; they change no result.
+        front: How many configurations of an arm that is searched by several metrics are confirmed at most.
+        published: Numbers of papers for its arms, which tables show beside ours. They change no result.
+        racing: The rule by which arms that cannot win any more stop being confirmed; None: all arms get all seeds.
+        interval: What the tables' intervals cover: ``"crossed"``, seeds and test images, crossed, and the search if it
+            was repeated; ``"seeds"``, the seeds alone, by Student's t. It changes no result.
+        claims: Findings that its results decide, see ``topk claims``. They change no result.
         measures: What is recorded beside the accuracies: ``"autkc5"``, ``"average5"``, ``"size90"``, ``"size95"`` or
-            ``"size99"``, with any K in place of 5; ``"ece"``, ``"nll"`` or ``"brier"``; see ``docs/metrics.md``. What
-            ``show``, an arm's metrics and its recipe's ``keep`` name is added to them, and they are part of every arm's
-            identity.
-        calibration: The part of the validation split, in [0, 1), that is set aside for the thresholds of sets: it
-            selects no configuration and no epoch. 0: the whole split does both. It is part of every arm's identity.
-        equivalence: The difference of accuracies, in points, below which losses count as equivalent: tables mark with ≈
-            what is shown to lie within it. 0 asks for no such test. It changes no result.
+            ``"size99"``, with any K in place of 5; ``"ece"``, ``"nll"`` or ``"brier"``; see ``docs/metrics.md``. The
+            measures that ``show``, an arm's metrics and its recipe's ``keep`` name are added. They are part of every
+            arm's identity.
+        calibration: The part of the validation split, in [0, 1), that is set aside for the thresholds of sets, in the
+            results and in exported networks. It selects no configuration and no epoch. With 0 the whole split is used
+            for both, and exported networks are not calibrated. It is part of every arm's identity.
+        equivalence: The difference of accuracies, in points, below which losses count as equivalent. Tables mark a
+            difference that is shown to lie within it by ≈. 0 asks for no such test. It changes no result.
 
     Raises:
         UserError: if a name is unsafe, two arms have one name, the baseline is no arm's loss, a number is out of
-            range, its arms are not searched equally often, or trials or seeds are no multiple of the number of
-            searches, an arm is to start from one that is not there,
-            that searches nothing or that waits for it, or a published number or a claim is of no arm or of a metric
-            that the study does not have.
+            range, its arms are not searched equally often, trials or seeds are no multiple of the number of searches,
+            an arm starts from an arm that does not exist, searches nothing or waits for it, or a published number or a
+            claim names an arm or a metric that the study does not have.
     """
 
     name: str
@@ -165,7 +163,7 @@ class Study:
         check(not twice, f"study {self.name}: two arms are called {twice}; give one of them a label")
         check_gpus(self)
         self._check_baseline()
-        self._check_metrics()
+        self._complete_metrics()
         check_published(self.name, self.published, self.arms, self.selecting)
         check_claims(self.name, self.claims, names, self.metrics)
         check_searches(self)
@@ -189,49 +187,16 @@ class Study:
                 f"study {self.name}: baseline must be the label of one of its losses, {labels}, got {self.baseline!r}"
             )
 
-    def _check_metrics(self) -> None:
+    def _complete_metrics(self) -> None:
+        """Add the metrics that are shown by default, and measure those that are shown, kept or select."""
         selected = dict.fromkeys(metric for arm in self.arms for metric in arm.objectives)
-        object.__setattr__(
-            self, "show", tuple(self.show) or tuple(dict.fromkeys((*selected, *self.accuracies[:1])))
-        )
-        for metric in self.measures:
-            check(
-                measure_of(metric) is not None,
-                f"study {self.name}: measures must be such as 'autkc5', 'average5' or 'size95' (90, 95, 99), or 'ece', "
-                f"'nll' or 'brier', "
-                f"got {metric!r}",
-            )
-        kept = [metric for arm in self.arms for metric in arm.recipe.keep]
-        self._check_calibration((*self.measures, *selected, *kept, *self.show))
-        object.__setattr__(self, "measures", measures_among((*self.measures, *selected, *kept, *self.show)))
-        for metric in (*selected, *self.show, *kept):
-            if metric not in self.tabled:
-                raise self._no_such(metric)
-        for metric in (*selected, *kept):
-            if metric not in self.selecting:
-                raise UserError(
-                    f"study {self.name}: metric {metric!r} cannot select, for less of it is better: show it, and "
-                    f"select by one of {list(self.selecting)}"
-                )
-
-    def _check_calibration(self, metrics: Sequence[str]) -> None:
-        sets = any(found.is_of_sets for found in map(measure_of, metrics) if found is not None)
-        check(
-            sets or not self.calibration,
-            f"study {self.name}: calibration sets samples aside for the thresholds of sets, such as those of 'size95' "
-            f"or 'average5', and no such metric is measured; got {self.calibration}",
-        )
-
-    def _no_such(self, metric: str) -> UserError:
-        k = accuracy_k(metric)
-        if k is None:
-            return UserError(f"study {self.name}: metric {metric!r} is not among {list(self.tabled)}")
-        arm = next((arm.name for arm in self.arms if metric == arm.metric == f"top{arm.k}"), "")
-        why = f"which is the k of arm {arm}" if arm else f"for metric {metric!r}"
-        wanted = tuple(sorted({*self.topk, k}))
-        return UserError(
-            f"study {self.name}: topk must contain {k}, {why}, got {self.topk}: take topk={wanted}"
-        )
+        kept = dict.fromkeys(metric for arm in self.arms for metric in arm.recipe.keep)
+        shown = tuple(self.show) or tuple(dict.fromkeys((*selected, *self.accuracies[:1])))
+        object.__setattr__(self, "show", shown)
+        check_measures(self.name, self.measures)
+        named = (*self.measures, *selected, *kept, *shown)
+        object.__setattr__(self, "measures", measures_among(named))
+        check_metrics(self, shown, [*selected, *kept])
 
     @cached_property
     def accuracies(self) -> tuple[str, ...]:
@@ -255,7 +220,7 @@ class Study:
 
     @property
     def gpu_share(self) -> float:
-        """The part of a GPU that a trial takes; of ``gpus="auto"``, which nobody has measured yet, a whole one."""
+        """The part of a GPU that a trial takes. With ``gpus="auto"`` nothing is measured yet, and it is a whole one."""
         return 1.0 if isinstance(self.gpus, str) else self.gpus
 
     @property
@@ -285,10 +250,11 @@ class Study:
         return self._named.get(arm.start_from)
 
     def arm_id(self, arm: Arm) -> str:
-        """Return the hash of all that determines the arm's results but how much of it is asked for.
+        """Return the hash of all that determines the arm's results, without its budget.
 
-        How often the arm is searched is no part of it. Of an arm that starts from another one's best it holds how many
-        trials of a search decide which that is.
+        Neither the number of trials and seeds nor that of searches is part of it. For an arm that starts from the best
+        of another arm, the number of trials of each search of that other arm is part of it, because it decides which
+        configuration is the best.
         """
         if self._named.get(arm.name) is not arm:  # another study's, or a changed one
             return self._hashed(arm)
@@ -310,13 +276,13 @@ class Study:
 
     def published_of(self, arm: Arm, metric: str) -> Published | None:
         """Return the published number of an arm by a metric, or None."""
-        found = (number for number in self.published if number.metric == metric and number.names(arm))
-        return next(found, None)
+        numbers = (number for number in self.published if number.metric == metric and number.names(arm))
+        return next(numbers, None)
 
     def only(self, patterns: str | Sequence[str]) -> Study:
-        """Return the study with the arms whose name matches a glob, or one of several, and those that they start from.
+        """Return the study with the arms whose names match one of some globs, and the arms that these start from.
 
-        Where the baseline's arms are not among them, the default baseline takes its place.
+        If the baseline has no arm among them, the default baseline takes its place.
 
         Args:
             patterns: Globs over arm names, ``regime/model/loss``.
@@ -324,34 +290,20 @@ class Study:
         Raises:
             UserError: if one of them matches no arm.
         """
-        globs = (patterns,) if isinstance(patterns, str) else tuple(patterns)
-        for glob in globs:
-            if not any(fnmatchcase(arm.name, glob) for arm in self.arms):
-                raise UserError(
-                    f"--only {glob!r} matches no arm of {self.name}; arms: {[a.name for a in self.arms]}"
-                )
-        names = {arm.name for arm in self.arms if any(fnmatchcase(arm.name, glob) for glob in globs)}
-        while more := {origin.name for name in names if (origin := self.origin(self._named[name]))} - names:
-            names |= more
-        arms = tuple(arm for arm in self.arms if arm.name in names)
-        published = [number for number in self.published if any(map(number.names, arms))]
-        baseline = self.baseline if any(arm.loss.label == self.baseline for arm in arms) else None
-        names = {arm.name for arm in arms}
-        claims = [claim for claim in self.claims if names.issuperset(claim.arms)]
-        return dataclasses.replace(self, arms=arms, published=published, baseline=baseline, claims=claims)
+        return arms_like(self, patterns)
 
     def with_budget(
         self, trials: int | None = None, seeds: int | None = None, searches: int | None = None
     ) -> Study:
-        """Return the study with another budget; None leaves what it is.
+        """Return the study with another budget; None leaves a number as it is.
 
-        What has run of the study counts in it: more searches, trials or seeds only add some.
+        Trials that have already run count in the new budget: more searches, trials or seeds only add trials.
 
         Args:
             trials: Search trials per arm, over all its searches.
             seeds: Seeds per arm, over all its searches.
-            searches: How often each arm is searched. Unless ``trials`` and ``seeds`` say otherwise, each search has as
-                many of both as before: with three searches in place of one there are three times as many in all.
+            searches: How often each arm is searched. By default, each search has as many trials and seeds as before:
+                three searches in place of one have three times as many in all.
 
         Raises:
             UserError: if a number is below 1, or trials or seeds are no multiple of the searches.
@@ -360,7 +312,7 @@ class Study:
         check(times >= 1, f"study {self.name}: searches must be at least 1, got {times}")
         check(
             times == self.searches or any(arm.is_searched for arm in self.arms),
-            f"study {self.name}: searches must be left out, for none of its arms is searched, got {times}",
+            f"study {self.name}: searches must be left out, because none of its arms is searched, got {times}",
         )
         trials = self.trials // self.searches * times if trials is None else trials
         seeds = self.seeds // self.searches * times if seeds is None else seeds
@@ -368,7 +320,7 @@ class Study:
         return dataclasses.replace(self, arms=arms, trials=trials, seeds=seeds)
 
     def to_json(self) -> str:
-        """Return the study as JSON; the order of what it maps stays, for claims are told in it."""
+        """Return the study as JSON. Mappings keep their order, because claims are written in it."""
         return json.dumps(encode(self), indent=1, allow_nan=False)
 
     @classmethod
@@ -378,29 +330,16 @@ class Study:
         Raises:
             ValueError: if the text is not a study's.
         """
-        found = decode(json.loads(text), (*SPECS, Claim, Contrast, Published, Racing, cls))
-        if not isinstance(found, cls):
+        study = decode(json.loads(text), (*SPECS, Claim, Contrast, Published, Racing, cls))
+        if not isinstance(study, cls):
             raise ValueError(f"not a study: {text[:80]!r}")
-        return found
+        return study
 
     def smoke(self) -> Study:
         """Return the study shrunk to seconds: 2 trials, 2 seeds and 2 epochs an arm, under a name of its own.
 
-        Where searches are repeated, each has 2 trials, and as few seeds as make 2 in all.
-
-        Small stand-ins, which need no download, take the place of the large datasets; see :func:`smoke_arm`. It
-        carries no published numbers and no claims, for its own say nothing of them.
+        If searches are repeated, each search has 2 trials, and all of them together have at least 2 seeds. Small
+        stand-ins take the place of the large datasets, so that nothing is downloaded; see :func:`smoke_arm`. Published
+        numbers and claims are left out, because such small results say nothing about them.
         """
-        wanted = [m.number for name in self.measures if (m := measure_of(name)) and m.kind != "size"]
-        classes = max(_SMOKE_CLASSES, 2 + max(*self.topk, *wanted, *(arm.k for arm in self.arms)))
-        arms = tuple(smoke_arm(arm, classes) for arm in self.arms)
-        trials, seeds = 2 * self.searches, self.searches * math.ceil(2 / self.searches)
-        return dataclasses.replace(
-            self,
-            name=f"{self.name}{SMOKE}",
-            arms=arms,
-            trials=trials,
-            seeds=seeds,
-            published=(),
-            claims=(),
-        )
+        return smoke_study(self)

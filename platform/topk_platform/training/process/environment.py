@@ -1,4 +1,4 @@
-"""What of a machine and of its installed packages decides the last bits of a training."""
+"""The properties of a machine and its packages that decide the last bits of a training."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ __all__ = ["environment"]
 
 @cache
 def environment(device: str) -> dict[str, str]:
-    """Return what decides a training's bits beside its trial, its code and its data.
+    """Return what decides the bits of a training's result besides its trial, its code and its data.
 
-    - ``torch``: its version, and so that of torchvision, which comes as a pair with it. Arithmetic and random streams
-      change with it.
-    - ``machine``: on the CPU the processor's model and the instructions that torch uses of it, for its libraries
-      choose their kernels by them; on CUDA the GPU's model.
-    - ``losses``: what computes the losses, see :func:`topk_losses.backend`.
+    - ``torch``: the version of torch, on which arithmetic and random streams depend. The version of torchvision goes
+      with it.
+    - ``machine``: on the CPU, the processor's model and the instructions that torch uses, because its libraries choose
+      their kernels by them; on CUDA, the GPU's model.
+    - ``losses``: the backend that computes the losses, see :func:`topk_losses.backend`.
 
-    Left out is what has no part in the arithmetic, such as Python's version, or what a trial itself says, such as its
-    number of threads.
+    Python's version is left out, because it does not affect the arithmetic, and so is the number of threads, which is
+    part of the trial.
 
     Args:
-        device: ``"cpu"`` or ``"cuda"``, which must be there.
+        device: ``"cpu"`` or ``"cuda"``, which this machine must have.
 
     Example:
         >>> sorted(environment("cpu"))
@@ -44,9 +44,9 @@ def _processor() -> str:
 
 
 def processor_model(cpuinfo: str) -> str:
-    r"""Return the model of the first processor that Linux's ``/proc/cpuinfo`` tells of.
+    r"""Return the model of the first processor in Linux's ``/proc/cpuinfo``.
 
-    Virtual machines tell of many models by one name, hence the numbers beside it.
+    Virtual machines give many models the same name, so the processor's numbers are added.
 
     Example:
         >>> processor_model("model name : Xeon\ncpu family : 6\nmodel : 143\n\nmodel name : other")

@@ -1,4 +1,4 @@
-"""Whether what a trial raised is its own, and so its result, or a fault of the machinery."""
+"""Deciding whether an exception is a trial's own, and so its result, or a fault of the machinery."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from topk_platform.errors import (
 __all__ = ["is_out_of_memory", "is_usable", "machinery_fault", "stored"]
 
 _OUT_OF_MEMORY = re.compile(
-    # the words for it of torch's allocator, C++, oneDNN, the system, the loader, cuBLAS, cuDNN, CUDA and Triton
+    # as torch's allocator, C++, oneDNN, the system, the loader, cuBLAS, cuDNN, CUDA and Triton write it
     r"can't allocate memory|bad_alloc|could not (create|execute) a |[Cc]annot allocate memory|failed to map segment"
     r"|_ALLOC_FAILED|CUDA error: out of memory|\[CUDA\]: out of memory"
 )
@@ -29,12 +29,12 @@ _BROKEN = re.compile(
     r"uncorrectable ECC|[Hh]ardware error|busy or unavailable|GPU is lost|fallen off the bus|no CUDA-capable device"
     r"|CUDA driver initialization failed|system not yet initialized"
 )
-# A process alone on a GPU holds so much beside what torch's allocator counts: its context, libraries' workspaces.
+# A process alone on a GPU holds about this much besides torch's own memory: its context and libraries' workspaces.
 _OWN_BYTES = 2**30
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether an exception says that memory was used up, in whichever words.
+    """Return whether an exception says that memory was used up, in any of the known wordings.
 
     Example:
         >>> is_out_of_memory(MemoryError()), is_out_of_memory(RuntimeError("CUDA error: out of memory"))
@@ -46,15 +46,15 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def machinery_fault(error: BaseException, device: str) -> FaultError | None:
-    """Return the fault that an exception stands for, or None where it is the trial's own.
+    """Return the fault that an exception stands for, or None if it is the trial's own.
 
-    Memory of a GPU that was used up is the trial's own doing where it had the GPU to itself, and a fault where other
-    processes held more of it than a bare process does. Memory of the machine has no such rule: where it is used up,
-    the system ends a process.
+    If a GPU's memory is used up, it is the trial's own error if the trial had the GPU to itself, and a fault if other
+    processes held more of it than a bare process does. The machine's memory has no such rule: when it is used up, the
+    system kills a process.
 
     Args:
-        error: What was raised.
-        device: The trial's.
+        error: The exception.
+        device: The trial's device.
     """
     if isinstance(error, FaultError):
         return error
@@ -70,15 +70,15 @@ def machinery_fault(error: BaseException, device: str) -> FaultError | None:
 
 
 def _held_by_others() -> int:
-    """Return how many bytes of the GPU's memory are taken and not by torch's allocator in this process."""
+    """Return how many bytes of the GPU's memory are used by anything else than torch in this process."""
     free, total = torch.cuda.mem_get_info()
     return total - free - torch.cuda.memory_reserved()
 
 
 def is_usable(device: str) -> bool:
-    """Return whether a process can train on, after whatever ran in it; a GPU's context does not outlive some errors.
+    """Return whether a process can train another trial; some errors destroy a GPU's context.
 
-    Effect: memory of the GPU that nothing holds any more is given back.
+    Effect: GPU memory that is no longer used is freed.
     """
     if device != "cuda" or not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         return True
@@ -93,13 +93,13 @@ def is_usable(device: str) -> bool:
 
 @contextmanager
 def stored(what: str) -> Iterator[None]:
-    """Make whatever goes wrong with the store in the block a fault.
+    """Turn errors of the store in the block into faults.
 
     Args:
-        what: What cannot be done then.
+        what: What failed, for the message.
 
     Raises:
-        UnreachableStoreError: in place of any other exception but an interrupt or an exit.
+        UnreachableStoreError: in place of any other exception, except an interrupt or an exit.
     """
     try:
         yield

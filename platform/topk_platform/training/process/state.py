@@ -1,4 +1,4 @@
-"""The process that a trial runs in: one and the same state at the start of every trial, the caller's at its end."""
+"""The state of the process that a trial runs in: the same at the start of every trial, and restored at its end."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ from topk_platform.streams import stream_seed
 
 __all__ = ["kept_process", "lent_process", "process_state", "restore_process"]
 
-_RAISING = 2  # torch's number for algorithms that repeat, with an error where there is none; 1 only warns
+_RAISING = (
+    2  # torch's number for deterministic algorithms, with an error if there is none; with 1 it only warns
+)
 
 _Switch = tuple[Callable[[], Any], Callable[[Any], Any], Any]
 
-_SWITCHES: tuple[_Switch, ...] = (  # read, write, what a trial starts from
+_SWITCHES: tuple[_Switch, ...] = (  # read, write, the value at a trial's start
     (torch.get_default_dtype, torch.set_default_dtype, torch.float32),
     (torch.is_grad_enabled, torch.set_grad_enabled, True),
     (torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly, False),
@@ -29,7 +31,7 @@ _SWITCHES: tuple[_Switch, ...] = (  # read, write, what a trial starts from
 
 
 def _chosen(numerics: Numerics) -> tuple[_Switch, ...]:
-    """What the recipe chooses."""
+    """Return the switches that the recipe chooses."""
     return (
         (
             torch.get_float32_matmul_precision,
@@ -65,7 +67,7 @@ def process_state(device: str) -> dict[str, Any]:
 
 
 def restore_process(state: dict[str, Any]) -> None:
-    """Go on from what :func:`process_state` returned."""
+    """Restore a state that :func:`process_state` returned."""
     torch.set_rng_state(state["torch"])
     version, internal, gauss = state["python"]
     random.setstate((version, tuple(internal), gauss))
@@ -77,10 +79,10 @@ def restore_process(state: dict[str, Any]) -> None:
 
 @contextmanager
 def kept_process() -> Iterator[None]:
-    """Put back at the block's end what a trial, or code of the user's, changes of the process.
+    """Restore the state of the process at the block's end, whatever a trial or a user's code has changed.
 
-    That is torch's defaults for dtype, gradients, precision, determinism and anomaly detection, the thread count, and
-    torch's, NumPy's and Python's global generators.
+    The state is: torch's defaults for dtype, gradients, precision, determinism and anomaly detection, the thread count,
+    and the global generators of torch, NumPy and Python.
     """
     before = [(read, write, read()) for read, write, _ in _SWITCHES + _chosen(Numerics())]
     threads = torch.get_num_threads()
@@ -97,16 +99,15 @@ def kept_process() -> Iterator[None]:
 
 @contextmanager
 def lent_process(trial: Trial) -> Iterator[None]:
-    """Give the process the state that every trial starts from, whatever ran in it before; put it back at the end.
+    """Give the process the state from which every trial starts, and restore its state at the end.
 
     Effect: the trial's thread count; torch's defaults for dtype, device, gradients, precision, determinism,
-    denormals and anomaly detection; torch's, NumPy's and Python's global generators seeded from a stream of the
-    trial's own, for dropout and for whatever else of the user's draws from them. What a user's module keeps in
-    its own variables is the user's.
+    denormals and anomaly detection; the global generators of torch, NumPy and Python, seeded from the trial's own
+    stream, for dropout and for users' code. Variables of users' modules are not restored.
 
     Args:
-        trial: The trial that is to start; its data are read and its modules imported, for a process does so once,
-            and what that draws or changes must not tell the first trial from the next.
+        trial: The trial that starts. Its data are read and its modules imported before the state is set: a process
+            does that once, and its random draws must not make the first trial differ from the next one.
     """
     switches = _SWITCHES + _chosen(trial.arm.recipe.numerics)
     with kept_process():
@@ -121,7 +122,9 @@ def lent_process(trial: Trial) -> Iterator[None]:
 
 def _switch(switches: Iterable[_Switch]) -> None:
     for read, write, value in switches:
-        if read() != value:  # writing that algorithms repeat imports torch's compiler, two seconds
+        if (
+            read() != value
+        ):  # setting deterministic algorithms imports torch's compiler, which takes two seconds
             write(value)
 
 

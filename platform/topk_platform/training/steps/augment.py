@@ -1,4 +1,4 @@
-"""Augmentation of whole batches where they lie, equal in distribution to torchvision's transforms of one image."""
+"""Augmentation of whole batches on their device, equal in distribution to torchvision's transforms of one image."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def crop(images: Tensor, padding: int, generator: Generator) -> Tensor:
 
     Args:
         images: ``(n, channels, height, width)``.
-        padding: On every side.
-        generator: On the images' device.
+        padding: The number of zeros added on every side.
+        generator: The source of randomness, on the images' device.
     """
     count, channels, height, width = images.shape
     padded = functional.pad(images, (padding,) * 4)
     places = 2 * padding + 1
     top, left = (_randint(places, count, generator, images.device) for _ in range(2))
-    # Every crop there is, as a view; each image then picks its own.
+    # A view of all possible crops, from which each image takes its own.
     windows = padded.unfold(2, height, 1).unfold(3, width, 1)
     return windows[torch.arange(count, device=images.device), :, top, left].view(
         count, channels, height, width
@@ -41,12 +41,12 @@ def flip(images: Tensor, generator: Generator) -> Tensor:
 
 
 def cutout(images: Tensor, side: int, generator: Generator) -> Tensor:
-    """Return the images with a square of zeros each, its centre anywhere, cut off at the borders.
+    """Return the images, each with a square of zeros around a random centre, cut off at the borders.
 
     Args:
         images: ``(n, channels, height, width)``, normalised: 0 is the mean colour.
-        side: Of the square, in pixels.
-        generator: On the images' device.
+        side: The side of the square, in pixels.
+        generator: The source of randomness, on the images' device.
 
     Source:
         DeVries and Taylor, Improved Regularization of Convolutional Neural Networks with Cutout, 2017.
@@ -61,7 +61,7 @@ def cutout(images: Tensor, side: int, generator: Generator) -> Tensor:
 
 
 def augment(images: Tensor, how: Augmentation, generator: Generator) -> Tensor:
-    """Return normalised images ``(n, ...)`` cropped, mirrored and cut out; mixtures are made by :func:`mix`."""
+    """Return normalised images ``(n, ...)``, mirrored and cut out; :func:`mix` makes mixtures."""
     if how.flip:
         images = flip(images, generator)
     if how.cutout:
@@ -74,15 +74,15 @@ def mix(
 ) -> tuple[Tensor, Tensor]:
     """Return a batch mixed with itself, shifted by one sample, and soft labels to match.
 
-    Mixup: ``λ x + (1 - λ) x'`` with λ from Beta(α, α), one for the batch. CutMix: a box of the area ``1 - λ`` is
-    taken from the other image, and λ set to what is left of the first one.
+    Mixup: ``λ x + (1 - λ) x'`` with one λ from Beta(α, α) for the batch. CutMix: a box of the area ``1 - λ`` is
+    taken from the other image, and λ is set to the share of the first image that is left.
 
     Args:
         inputs: ``(n, ...)``.
         labels: int64 ``(n,)``.
         classes: L.
-        how: Which, and α.
-        generator: On the inputs' device.
+        how: The kind of mixture, and α.
+        generator: The source of randomness, on the inputs' device.
 
     Returns:
         Inputs, and soft labels ``(n, L)`` that sum to 1.

@@ -1,4 +1,4 @@
-"""From a split on the device to batches of what networks take."""
+"""Batches of a split, as networks take them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ __all__ = ["Batches", "Normalisation"]
 
 @dataclass(frozen=True)
 class Normalisation:
-    """Makes ``(x / 255 - mean) / std`` of uint8 images, per channel; anything else stays as it is.
+    """Turns uint8 images into ``(x / 255 - mean) / std``, per channel.
 
     Args:
         scale: ``1 / (255 std)``, ``(channels, 1, 1)``.
         shift: ``-mean / std``, ``(channels, 1, 1)``.
-        mean: Of each channel, of values in [0, 1], on the CPU.
-        std: Likewise, the standard deviation.
+        mean: The mean of each channel, of values in [0, 1].
+        std: The standard deviation of each channel, likewise.
     """
 
     scale: Tensor
@@ -34,9 +34,9 @@ class Normalisation:
 
     @classmethod
     def of(cls, dataset: Dataset, device: str) -> Normalisation | None:
-        """Return the normalisation by the training images' own mean and deviation, or None if they are no uint8.
+        """Return the normalisation by the training images' own mean and deviation, or None if they are not uint8.
 
-        Images in files, which nobody wants to read for that, say themselves what to take.
+        Images in files name their mean and deviation themselves, because reading all of them would take too long.
         """
         images = dataset.train.inputs
         if images.dtype != torch.uint8:
@@ -46,7 +46,7 @@ class Normalisation:
 
     @classmethod
     def by(cls, mean: Sequence[float], std: Sequence[float], device: str = "cpu") -> Normalisation:
-        """Return the normalisation by float32 means and deviations, one of each channel."""
+        """Return the normalisation by float32 means and deviations, one for each channel."""
         means, stds = torch.tensor(mean)[:, None, None], torch.tensor(std)[:, None, None]
         return cls((1 / (255 * stds)).to(device), (-means / stds).to(device), tuple(mean), tuple(std))
 
@@ -56,7 +56,7 @@ class Normalisation:
 
 
 def _channel_moments(images: Tensor) -> tuple[Tensor, Tensor]:
-    # From counts of the 256 values: exact, and no float copy of the images.
+    # Counts of the 256 values are exact, and need no copy of the images as floats.
     values = torch.arange(256, dtype=torch.float64) / 255
     counts = torch.stack(
         [torch.bincount(images[:, c].flatten(), minlength=256).double() for c in range(images.shape[1])]
@@ -74,11 +74,11 @@ class Batches:
     Args:
         split: Inputs and labels on the device.
         classes: L.
-        size: Samples a batch; a split that is not larger is one batch in its own order.
-        augmentation: What is done to a batch.
-        normalisation: Of uint8 images.
-        order: The stream of orders and windows, on the CPU.
-        changes: The stream of augmentation, on the device.
+        size: Samples per batch. A split that is not larger is one batch in its own order.
+        augmentation: How a batch is augmented.
+        normalisation: The normalisation of uint8 images.
+        order: The random stream of orders and windows, on the CPU.
+        changes: The random stream of augmentation, on the device.
         channels_last: Whether images come with their channels innermost.
     """
 
@@ -98,11 +98,11 @@ class Batches:
         return self.after(0)
 
     def after(self, done: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield an epoch's batches but the first ``done``, which are neither picked nor decoded.
+        """Yield an epoch's batches without the first ``done``, which are neither taken nor decoded.
 
-        What an epoch takes from the stream of orders it takes at its first batch, what a batch takes from the
-        stream of augmentation when that batch is taken: after n batches the latter stands as n batches leave it,
-        however many images are decoded ahead.
+        An epoch draws from the stream of orders at its first batch. A batch draws from the stream of augmentation when
+        it is taken. So after n batches the second stream has the state that n batches leave, however many images are
+        decoded ahead.
         """
         for inputs, labels in self._plain(done):
             yield self._augmented(inputs, labels)
@@ -112,7 +112,7 @@ class Batches:
             yield from self._streamed(self.split.inputs, done)
             return
         if len(self) == 1:
-            # A copy, for a network whose first layer works in place would change the data of later epochs.
+            # A copy, because a network whose first layer works in place would change the data of later epochs.
             yield self.split.inputs.clone(), self.split.labels
             return
         order = torch.randperm(len(self.split), generator=self.order)
@@ -124,7 +124,9 @@ class Batches:
         count = len(images)
         order = torch.arange(count) if len(self) == 1 else torch.randperm(count, generator=self.order)
         places = None
-        if self.augmentation.window:  # all at once, so that how far ahead images are decoded changes nothing
+        if (
+            self.augmentation.window
+        ):  # drawn at once, so that it does not depend on how many images are decoded ahead
             places = torch.split(torch.rand((count, 2), generator=self.order), self.size)[done:]
         labels = self.split.labels[order.to(self.split.labels.device)]
         batches = images.stream(torch.split(order, self.size)[done:], places)
@@ -133,7 +135,7 @@ class Batches:
     def _augmented(self, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         how = self.augmentation
         if how.crop:
-            inputs = crop(inputs, how.crop, self.changes)  # before they are floats: a quarter of the bytes
+            inputs = crop(inputs, how.crop, self.changes)  # as bytes, which are a quarter of the floats
         inputs = prepared(inputs, self.normalisation, self.channels_last)
         inputs = augment(inputs, how, self.changes)
         if how.mix:

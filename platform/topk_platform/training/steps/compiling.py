@@ -20,13 +20,13 @@ _KEPT = 4
 def compiled(trial: Trial, recipe: Recipe, dataset: Dataset, model: nn.Module) -> nn.Module:
     """Return a compiled network with the weights and buffers of ``model``.
 
-    The process compiles a network of this shape once and gives it new weights afterwards, so what a network keeps
-    beside its weights and buffers must not change.
+    The process compiles a network of this shape once and gives it new weights afterwards. So a network must not change
+    anything that it keeps besides its weights and buffers.
 
     Args:
-        trial: Says which network and where.
-        recipe: Says how it computes.
-        dataset: Says its shape.
+        trial: The trial, which names the network and the device.
+        recipe: The recipe, with the numerics.
+        dataset: The dataset, with the inputs' shape.
         model: The network with its initial weights.
     """
     name, options = trial.arm.model.name, canonical_json(trial.arm.model.options)

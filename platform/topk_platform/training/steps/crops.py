@@ -1,4 +1,4 @@
-"""Ten crops of each test image, and what is averaged over them."""
+"""Scoring a test split by ten crops of each image."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ def score_crops(
     device: str,
     scorer: Scorer,
 ) -> Scored:
-    """Return what :func:`topk_platform.training.session.score` does, by ten crops: middle, corners, their mirrors.
+    """Score a split as :func:`topk_platform.training.session.score` does, by ten crops: middle, corners, their mirrors.
 
-    Each crop's scores become probabilities, whose mean over the crops is ranked: for top-k accuracy those of being
-    in the k best, with weight ``exp(Σ_{j∈A} s_j)`` for k classes A, or the softmax for every k, as
-    ``recipe.test_crops`` says. The least K for an accuracy, the area under the curve and sets are by the softmax.
-    Without kept pixels each image is decoded five times.
+    Each crop's scores become probabilities, and their mean over the crops is ranked. ``recipe.test_crops`` chooses the
+    probabilities for top-k accuracy: those that a class is among the k best, with weight ``exp(Σ_{j∈A} s_j)`` for k
+    classes A; or the softmax for every k. The least K for an accuracy, the area under the curve and sets use the
+    softmax. Unless pixels are kept in a cache, each image is decoded five times.
 
     Args:
         model: The network.
         split: Images in files.
-        normalisation: Of bytes.
-        recipe: How the network computes, and what is averaged.
-        device: Where.
-        scorer: What is measured.
+        normalisation: The normalisation of uint8 images.
+        recipe: The recipe, with the numerics and the kind of average.
+        device: The network's device.
+        scorer: The measures.
 
     Returns:
         The measures, and the mean softmax.
@@ -76,7 +76,7 @@ def _totals(
     device: str,
     sizes: list[int],
 ) -> tuple[dict[int, Tensor], Tensor]:
-    """Sum each size's probabilities, ``(n, L)``, over the crops, and see whether all scores are finite."""
+    """Sum each size's probabilities, ``(n, L)``, over the crops, and check whether all scores are finite."""
     if not isinstance(images, Images):
         raise TypeError("ten crops are of images in files, got a tensor")
     totals: dict[int, Tensor] = {}

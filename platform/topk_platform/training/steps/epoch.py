@@ -1,4 +1,4 @@
-"""An epoch under way, which can be left after any of its steps and gone on with, in another process too."""
+"""The current epoch, which can pause after any step and continue later, also in another process."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["Epoch", "never", "order_states"]
 
 @dataclass
 class Epoch:
-    """What is left of an epoch, and what its steps have come to.
+    """The batches that are left of an epoch, and the sum of its losses so far.
 
     Args:
-        batches: Those to come; going on with them keeps what has been decoded ahead.
-        orders: The states of the streams of orders when the epoch began, from which the same orders are drawn again.
-        total: The sum of the losses of the samples that were seen, float64, ``()`` or ``(members,)``.
+        batches: The batches to come. Continuing with them keeps the images that are decoded ahead.
+        orders: The states of the streams of orders at the epoch's start, from which the same orders are drawn again.
+        total: The sum of the losses of the samples so far, float64, ``()`` or ``(members,)``.
     """
 
     batches: Iterator[tuple[Tensor, Tensor]]
@@ -29,16 +29,16 @@ class Epoch:
 
 
 def never() -> bool:
-    """Return False: of an epoch that is left at its end alone."""
+    """Return False, so that an epoch pauses at its end only."""
     return False
 
 
 def order_states(epoch: Epoch | None, batches: Sequence[Batches]) -> dict[str, Any]:
-    """Return what the batches to come are drawn from again, as plain data: of the epoch under way, or of the next.
+    """Return the states from which the batches of the current epoch, or of the next one, are drawn again.
 
     Args:
-        epoch: The one under way, or None.
-        batches: Of each member.
+        epoch: The current epoch, or None between two epochs.
+        batches: The batches of each member.
     """
     if epoch is None:
         return {"orders": [one.order.get_state() for one in batches], "total": None}

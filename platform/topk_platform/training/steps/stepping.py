@@ -17,12 +17,12 @@ def precision(device: str, bfloat16: bool) -> torch.autocast:
 
 
 def clip(parameters: Iterable[Tensor], norm: float, stacked: bool = False) -> None:
-    """Scale gradients down to a norm; of a stack, each member's to its own.
+    """Scale gradients down to a norm; in a stack, those of each member.
 
     Args:
-        parameters: With their gradients.
-        norm: The largest that is left as it is.
-        stacked: Whether the first dimension is that of members.
+        parameters: The parameters, with their gradients.
+        norm: The largest norm that is not scaled down.
+        stacked: Whether the first dimension is that of the members.
     """
     gradients = [p.grad for p in parameters if p.grad is not None]
     parts = [g.flatten(1) if stacked else g.flatten()[None] for g in gradients]
@@ -33,7 +33,7 @@ def clip(parameters: Iterable[Tensor], norm: float, stacked: bool = False) -> No
 
 
 def density_of(gradient: Tensor) -> Tensor:
-    """Return the mean count of entries that are not 0 of a gradient ``(..., N, L)``, float64 ``(...)``."""
+    """Return how many entries of a row of a gradient ``(..., N, L)`` are not 0, on average: float64 ``(...)``."""
     return (gradient != 0).sum(-1).double().mean(-1)
 
 

@@ -15,11 +15,11 @@ def _events() -> list[torch.cuda.Event]:
 
 
 class Stopwatch:
-    """A context that takes the time of what runs in it, every time that it is entered, together.
+    """A context that measures the time of what runs in it, summed over all times that it is entered.
 
     Args:
-        device: ``"cpu"`` or ``"cuda"``, where events on the stream are timed and read afterwards.
-        seconds: Taken before.
+        device: ``"cpu"`` or ``"cuda"``. On CUDA, events on the stream are timed and read afterwards.
+        seconds: The time measured before.
     """
 
     def __init__(self, device: str, seconds: float = 0.0) -> None:
@@ -46,7 +46,7 @@ class Stopwatch:
 
     @property
     def seconds(self) -> float:
-        """The time; on a GPU, which is waited for up to where it was left last."""
+        """The time. On a GPU, this waits until the device has done what ran in the context."""
         for start, end in self._pairs:
             end.synchronize()
             self._seconds += float(start.elapsed_time(end)) / 1e3

@@ -1,4 +1,4 @@
-"""The trials that train together, mostly one: how far they are, and what the outside is told of it."""
+"""The trials that train together, usually one: their progress, and the signs of life that report it."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from topk_platform.training.trials.pace import FIRST_SECONDS, Pace
 
 __all__ = ["Group", "Keeper", "Network", "Pulse", "Stored"]
 
-_NEEDED = {"ranks", "guesses"}  # what a completed confirmation must have stored
-_BEAT_SECONDS = 10.0  # steps are left so often for a sign of life
+_NEEDED = {"ranks", "guesses"}  # the files that a completed confirmation must have
+_BEAT_SECONDS = 10.0  # at most between two signs of life, while steps are made
 
 
 class Keeper(Protocol):
-    """Where trials keep what must outlive their process."""
+    """Stores what must outlive the process of the trials."""
 
     @property
     def seconds(self) -> float:
-        """The least time between two checkpoints."""
+        """The least number of seconds between two checkpoints."""
         ...
 
     @property
     def pauses(self) -> Sequence[float]:
-        """Seconds between tries to keep what belongs to a confirmation, in a store that refuses."""
+        """The seconds to wait before each new attempt to store a confirmation's files, if the store refuses."""
         ...
 
     def load(self, trials: Sequence[Trial]) -> dict[str, Any] | None:
@@ -43,24 +43,24 @@ class Keeper(Protocol):
         ...
 
     def save(self, trials: Sequence[Trial], step: int, state: dict[str, Any]) -> None:
-        """Keep the checkpoint of a step, which rises from one to the next: tensors and plain data."""
+        """Store the checkpoint of a step, which is larger than that of the last one: tensors and plain data."""
         ...
 
     def save_model(self, trial: Trial, model: nn.Module, inputs: Inputs) -> str:
-        """Keep the network of a completed confirmation, and what it takes; return the file's SHA-256."""
+        """Store a completed confirmation's network and the description of its inputs; return the file's SHA-256."""
         ...
 
     def save_ranks(
         self, trial: Trial, ranks: Tensor, images: str, cluster: Tensor | None = None, clusters: str = ""
     ) -> str:
-        """Keep :attr:`~topk_platform.training.setup.Scored.ranks` of the test split, its fingerprint and groups.
+        """Store :attr:`~topk_platform.training.setup.Scored.ranks` of the test split, its fingerprint and groups.
 
         Returns the file's SHA-256.
         """
         ...
 
     def save_guesses(self, trial: Trial, guesses: Tensor, images: str) -> str:
-        """Keep :meth:`~topk_platform.training.setup.Scored.guesses` of the test split, and its fingerprint.
+        """Store :meth:`~topk_platform.training.setup.Scored.guesses` of the test split, and its fingerprint.
 
         Returns the file's SHA-256.
         """
@@ -68,16 +68,16 @@ class Keeper(Protocol):
 
 
 class Network(NamedTuple):
-    """A network that is to be kept.
+    """A network that is to be stored.
 
     Args:
-        place: Its trial's, in the group.
+        place: The position of its trial in the group.
         weights: Its weights and buffers.
-        ranks: Of the test split, see :attr:`~topk_platform.training.setup.Scored.ranks`.
+        ranks: The ranks of the test split, see :attr:`~topk_platform.training.setup.Scored.ranks`.
         guesses: The arm's K classes of each test sample, see :meth:`~topk_platform.training.setup.Scored.guesses`.
         images: The test split's fingerprint.
-        cluster: The group of each test sample; None where the dataset names none.
-        clusters: What these groups are called.
+        cluster: The group of each test sample; None if the dataset has no groups.
+        clusters: The name of these groups, such as "patients".
     """
 
     place: int
@@ -94,8 +94,8 @@ class Pulse(NamedTuple):
 
     Args:
         epoch: How many epochs have ended.
-        kept: The step of the last checkpoint, from which a process that follows this one would go on; 0 before any.
-        patience: Seconds within which the next sign comes, unless the trial hangs.
+        kept: The step of the last checkpoint, from which another process would continue; 0 before the first one.
+        patience: The seconds within which the next sign comes, unless the trial hangs.
     """
 
     epoch: int = 0
@@ -105,11 +105,11 @@ class Pulse(NamedTuple):
 
 @dataclass
 class Stored:
-    """What was stored of a completed confirmation.
+    """The files that were stored of a completed confirmation.
 
     Args:
         artifacts: The SHA-256 of each of its files, by kind.
-        missing: Why a file could not be stored, by kind.
+        missing: The reason why a file could not be stored, by kind.
     """
 
     artifacts: dict[str, str] = field(default_factory=dict)
@@ -118,13 +118,13 @@ class Stored:
 
 @dataclass
 class Group:
-    """The trials that train together, mostly one."""
+    """The trials that train together, usually one."""
 
     members: list[Member]
     keeper: Keeper | None
     watch: Stopwatch
     pace: Pace = field(default_factory=Pace)
-    epoch: int = 0  # those that have ended
+    epoch: int = 0  # how many have ended
     kept: int = 0  # the step of the last checkpoint
     test: dict[str, dict[str, float]] = field(default_factory=dict)
     networks: list[Network] = field(default_factory=list)
@@ -141,44 +141,44 @@ class Group:
 
     @property
     def running(self) -> list[Member]:
-        """Those that train on."""
+        """The members that still train."""
         return [member for member in self.members if member.running]
 
     @property
     def device(self) -> str:
-        """Where they train."""
+        """The device on which they train."""
         return self.trials[0].device
 
     @property
     def elapsed(self) -> float:
-        """Seconds that they have trained, in earlier processes too."""
+        """The seconds that they have trained, in earlier processes too."""
         return time.perf_counter() - self.clock
 
     @property
     def due(self) -> float:
-        """When the next checkpoint is, by the clock that ``time.perf_counter`` reads."""
+        """When the next checkpoint is due, by the clock of ``time.perf_counter``."""
         return math.inf if self.keeper is None else self.clock + self.saved + self.keeper.seconds
 
     @property
     def records(self) -> list[TrialRecord]:
-        """What came of the trials."""
+        """The records of the trials."""
         return [*map(self.record, self.members)]
 
     def pulse(self, patience: float | None = None) -> Pulse:
         """Return a sign of life.
 
         Args:
-            patience: Seconds until the next; by default what an epoch may take.
+            patience: The seconds until the next one; by default the time that an epoch may take.
         """
         return Pulse(self.epoch, self.kept, self.pace.patience if patience is None else patience)
 
     @property
     def pause(self) -> float:
-        """When the steps are left next, by the same clock: for a checkpoint, or for a sign of life."""
+        """When training pauses next, by the same clock: for a checkpoint or a sign of life."""
         return min(self.due, time.perf_counter() + _BEAT_SECONDS)
 
     def fail(self, reason: str) -> None:
-        """End all that have not ended, or of which something is not stored: their code is one."""
+        """End all members that have not ended or lack a file: they share one program, so the error is that of each."""
         for place, member in enumerate(self.members):
             if member.status is None or self._is_unkept(place):
                 member.end("failed", reason)
@@ -188,7 +188,7 @@ class Group:
         return any(network.place == place and not stored.keys() >= _NEEDED for network in self.networks)
 
     def record(self, member: Member) -> TrialRecord:
-        """Return what came of one of them."""
+        """Return the record of one member."""
         trial = member.trial
         return TrialRecord(
             trial=trial,
@@ -209,5 +209,5 @@ class Group:
 def _versions(device: str) -> dict[str, str]:
     there = (
         device == "cpu" or torch.cuda.is_available()
-    )  # a trial that failed for want of a GPU has a record too
+    )  # a trial that failed because there was no GPU has a record too
     return {"python": platform.python_version(), **(environment(device) if there else {})}

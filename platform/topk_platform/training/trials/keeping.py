@@ -1,4 +1,4 @@
-"""Keeping what belongs to a confirmation, all of it before its record is handed over."""
+"""Storing the files of a confirmation, all of them before its record is returned."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from topk_platform.training.trials.pace import FIRST_SECONDS
 
 __all__ = ["keep_networks"]
 
-_LASTING = (FileExistsError, NotADirectoryError, IsADirectoryError)  # something else is in the file's way
+_LASTING = (FileExistsError, NotADirectoryError, IsADirectoryError)  # something else has the file's name
 
 
 def keep_networks(group: Group, learner: Learner, keeper: Keeper) -> Generator[Pulse, None, None]:
-    """Store the ranks and guesses of what was confirmed, then the networks; note what is stored, and why one is not.
+    """Store the ranks and guesses of all confirmations, then the networks, and note what is stored.
 
-    A store that refuses is tried again with growing pauses, all files of the group together for as long as the keeper's
-    pauses last. Without its ranks and guesses a confirmation has no result; without its network it has one, which says
-    so.
+    If the store refuses, it is tried again after growing pauses. All files of the group share the keeper's pauses. A
+    confirmation has no result without its ranks and guesses. It has one without its network, and the record says why
+    the network is missing.
 
     Raises:
         RefusingStoreError: if ranks or guesses cannot be stored.
@@ -37,7 +37,7 @@ def keep_networks(group: Group, learner: Learner, keeper: Keeper) -> Generator[P
 def _keep_shown(
     group: Group, network: Network, keeper: Keeper, pauses: Iterator[float]
 ) -> Generator[Pulse, None, None]:
-    """Store what the test set showed of a network."""
+    """Store the ranks and guesses of a network."""
     trial = group.trials[network.place]
     stored = group.stored[trial.key]
 
@@ -69,12 +69,12 @@ def _keep_weights(
 
     try:
         stored.artifacts["network"] = yield from _patiently(group, model, pauses)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - of anybody's network too; the record says why it is missing
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's network may raise anything; the record holds it
         stored.missing["network"] = f"{type(error).__name__}: {reason(error)}"
 
 
 def _patiently(group: Group, save: Callable[[], str], pauses: Iterator[float]) -> Generator[Pulse, None, str]:
-    """Return what ``save`` returns; wait as long as there are pauses if the store refuses."""
+    """Return what ``save`` returns; if the store refuses, try again after each pause that is left."""
     while True:
         try:
             return save()
@@ -86,5 +86,5 @@ def _patiently(group: Group, save: Callable[[], str], pauses: Iterator[float]) -
 
 
 def _is_lasting(error: BaseException) -> bool:
-    """Return whether something is in the file's way, which no waiting removes."""
+    """Return whether the error is one that waiting cannot cure: something else has the file's name."""
     return isinstance(error, _LASTING) or isinstance(error.__cause__, _LASTING)

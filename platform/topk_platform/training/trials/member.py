@@ -1,4 +1,4 @@
-"""What becomes of one trial while it trains."""
+"""The state of one trial while it trains."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Kept(NamedTuple):
 
 
 class Lap(NamedTuple):
-    """What an epoch was like for one member: number, mean loss, gradient density, learning rate, and times."""
+    """One epoch of one member: its number, mean loss, gradient density, learning rate and times."""
 
     epoch: int
     loss: float
@@ -50,7 +50,7 @@ class Member:
 
     @property
     def stopped(self) -> bool:
-        """Whether none of the metrics to keep got better for as many validations as the recipe has patience."""
+        """Whether no metric of ``Recipe.keep`` has improved in the last ``Recipe.patience`` validations."""
         patience = self.trial.arm.recipe.patience
         if patience is None or not self.kept:
             return False
@@ -59,18 +59,18 @@ class Member:
 
     @property
     def running(self) -> bool:
-        """Whether it trains on."""
+        """Whether it still trains."""
         return self.status is None and not self.stopped
 
     def complete(self) -> None:
-        """Take note of the end, and of one before the last epoch say why."""
+        """Record that it has completed; if it stopped before the last epoch, with the reason."""
         recipe = self.trial.arm.recipe
         early = self.stopped and self.epochs[-1].epoch < recipe.epochs
         why = f"{' and '.join(recipe.keep)} got no better in {recipe.patience} validations"
         self.end("completed", f"stopped after epoch {self.epochs[-1].epoch}: {why}" if early else "")
 
     def end(self, status: Status, reason: str = "") -> None:
-        """Take note of the end."""
+        """Record how it ended."""
         self.status, self.reason = status, reason
 
     def note_loss(self, epoch: int, loss: float) -> None:
@@ -79,12 +79,12 @@ class Member:
             self.end("diverged", f"the mean training loss of epoch {epoch} is {loss}")
 
     def note(self, lap: Lap, validated: Sequence[float], scorer: Scorer) -> bool:
-        """Take note of an epoch that was validated; return whether there is one more record.
+        """Record an epoch that was validated; return whether it was recorded.
 
         Args:
             lap: The epoch.
             validated: Whether all scores are finite, then the measures.
-            scorer: Their names.
+            scorer: The scorer, which names the measures.
         """
         self.note_loss(lap.epoch, lap.loss)
         if self.status is None and not validated[0]:
@@ -113,7 +113,7 @@ class Member:
             self.end("pruned", f"{metric} below {threshold:.6g} after epoch {epoch}")
 
     def _spared(self, metric: str) -> bool:
-        """Return whether the last validations are as good as those before them, or too few to tell."""
+        """Return whether the last validations are as good as those before them, or too few to decide."""
         if not self.trial.spare:
             return False
         last, tolerance = self.trial.spare
@@ -121,7 +121,7 @@ class Member:
         return len(values) <= last or max(values[-last:]) >= max(values[:-last]) - tolerance
 
     def better(self) -> list[str]:
-        """Return the metrics to keep of which the last epoch is the best so far."""
+        """Return the metrics of ``Recipe.keep`` whose best value so far is that of the last epoch."""
         last = self.epochs[-1].validation
         wanted = self.trial.arm.recipe.keep
         return [
@@ -135,7 +135,7 @@ class Member:
             self.kept[metric] = Kept(last.epoch, dict(last.validation), weights)
 
     def chosen(self) -> dict[str, Kept]:
-        """Return, by metric, what was kept for it; under ``""`` what stands for all other metrics."""
+        """Return the kept weights by metric; those under ``""`` give all other metrics."""
         main = self.kept.get(self.trial.arm.metric) or next(iter(self.kept.values()))
         return {"": main, **self.kept}
 
@@ -157,12 +157,12 @@ class Member:
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Go on from what :meth:`state` returned."""
+        """Continue from a state that :meth:`state` returned."""
         self.epochs = [EpochRecord(**epoch) for epoch in state["epochs"]]
         self.kept = {name: Kept(*kept) for name, kept in state["kept"].items()}
         self.status, self.reason = state["status"], state["reason"]
 
 
 def pick(metrics: dict[str, dict[str, float]]) -> dict[str, float]:
-    """Return each metric as the weights kept for it have it, all others as the main ones have them, under ``""``."""
+    """Return each metric from the weights kept for it, and all others from the main weights, under ``""``."""
     return {name: metrics.get(name, metrics[""])[name] for name in metrics[""]}

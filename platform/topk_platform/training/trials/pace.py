@@ -1,4 +1,4 @@
-"""How long a trial's epochs take, and how long is too long: a matter of faults, never of results."""
+"""How long a trial's epochs take, and when that is too long: which is a fault, and never a result."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from topk_platform.errors import StalledError, TimeLimitError
 
 __all__ = ["FIRST_SECONDS", "Pace"]
 
-_TIMES = 20  # as long as usual
+_TIMES = 20  # an epoch is too long if it takes so many times the usual time
 _FLOOR_SECONDS = 60.0
-_COMPARED = 20  # the last epochs, of which the median is what is usual
+_COMPARED = 20  # the usual time is the median of so many last epochs
 FIRST_SECONDS = 3600.0
-"""What may take so long: an epoch that compiles, reads data for the first time, or has none to be compared with."""
+"""The seconds that may pass where there is no usual time yet: the first epoch compiles and reads data."""
 
 
 class Pace:
@@ -24,7 +24,7 @@ class Pace:
 
     Args:
         limit: The seconds that a trial may train in all.
-        clock: In seconds; one that is never set back.
+        clock: Returns seconds; it is never set back.
 
     Example:
         >>> now = iter((0.0, 30.0, 31.0, 400.0))
@@ -43,24 +43,24 @@ class Pace:
         self._began = clock()
 
     def end_epoch(self) -> None:
-        """Take note of an epoch's end."""
+        """Record an epoch's end."""
         now = self._clock()
         self._seconds.append(now - self._began)
         self._began = now
 
     @property
     def patience(self) -> float:
-        """Seconds that an epoch, or anything else between two signs of life, may take."""
+        """The seconds that may pass between two signs of life."""
         if not self._seconds:
             return FIRST_SECONDS
         return max(_FLOOR_SECONDS, _TIMES * statistics.median(self._seconds))
 
     def check(self, epoch: int, spent: float) -> None:
-        """Raise a fault where an epoch takes too long, or the whole trial.
+        """Raise a fault if an epoch or the whole trial takes too long.
 
         Args:
-            epoch: The one under way.
-            spent: Seconds that the trial has trained, in earlier processes as well.
+            epoch: The current epoch.
+            spent: The seconds that the trial has trained, in earlier processes as well.
 
         Raises:
             StalledError: if the epoch takes many times as long as earlier ones in this process did.

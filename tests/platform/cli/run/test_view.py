@@ -19,9 +19,20 @@ from topk_platform.cli.commands.status import status
 from topk_platform.cli.run.view import make_view
 from topk_platform.errors import UserError
 from topk_platform.identity import Identity
-from topk_platform.protocol import ArmBoard, Board
+from topk_platform.protocol import ArmBoard, Board, Durations
 from topk_platform.protocol.ended import Ended
-from topk_platform.records import ArmState, Ledger, Store, StudyState, Tally, note_state, read_state, trend_of
+from topk_platform.records import (
+    ArmState,
+    Ledger,
+    Recorded,
+    Store,
+    StudyState,
+    Tally,
+    note_plan,
+    note_state,
+    read_state,
+    trend_of,
+)
 from topk_platform.running.machine.gpu_use import GpuSample
 from topk_platform.running.progress.events import Event
 from topk_platform.running.progress.notebook import NotebookView
@@ -73,6 +84,7 @@ class Drive:
         record = TrialRecord(trial, fate, "" if value else "as told", value, None, (), 2.0)  # type: ignore[arg-type]
         with self.ledger.writing(STUDY) as writer:
             self.ledger.identify({STUDY.arm_id(arm): Identity("c", "f") for arm in ARMS})
+            note_plan(self.ledger.store, STUDY)
             writer.put(record)
         self.board.end(trial, Ended.from_record(record))
         return self.tell(Event("ended", (trial,), record))
@@ -162,15 +174,15 @@ def test_status_reads_what_the_view_shows(tmp_path: Path) -> None:
     drive.tell(Event("started", (trial,), workers=1))
     live = drive.watch.state()
     note_state(drive.ledger.store, live)
-    read = read_state(drive.ledger, drive.ledger.rows())
+    read = read_state(Recorded.read(drive.ledger))
     assert [(a.arm, a.tally, a.left, a.metric, a.best, a.values, a.trend) for a in read.arms] == [
         (a.arm, a.tally, a.left, a.metric, a.best, a.values, a.trend) for a in live.arms
     ]
     assert sum(len(arm.trend) for arm in live.arms) == 3  # completed search trials
     assert (live.running, read.running) == (1, 0)
     with drive.ledger.writing(STUDY):  # somebody drives it
-        assert read_state(drive.ledger, drive.ledger.rows()).running == 1
-        assert read_state(drive.ledger, drive.ledger.rows()).events == live.events
+        assert read_state(Recorded.read(drive.ledger)).running == 1
+        assert read_state(Recorded.read(drive.ledger)).events == live.events
 
 
 GPU_STUDY = replace(STUDY, device="cuda", gpus=0.5)
@@ -191,27 +203,28 @@ def test_gpus_in_use_are_shown_where_the_cluster_has_any(
 ) -> None:
     """Live and in what a driver notes; how busy they are as long as trials say so; a cluster may have grown."""
     board = Board(ArmBoard(study, arm, Identity("c", "f")) for arm in ARMS)
-    watch = Watch("s", board)
-    seconds = {study.arm_id(arm): 60.0 for arm in ARMS}
-    watch(Event("begun", slots=4, gpus=there, share=study.gpu_share, seconds=seconds))
-    watch(Event("started", board.next_trials(), workers=3))
+    watch = Watch("s", board, Durations({study.arm_id(arm): [60.0] for arm in ARMS}))
+    watch(Event("begun", slots=4, gpus=there, share=study.gpu_share))
+    trials = board.next_trials()
+    watch(Event("started", trials, workers=3))
     for sample in samples:
-        watch(Event("measured", workers=3, sample=sample))
+        watch(Event("progress", trials, workers=3, sample=sample))
     line = headline(watch.state())
     assert told in line if told else "GPU" not in line
     ledger = Ledger.open(Store.open(tmp_path), "s")
     with ledger.writing(study):
         note_state(ledger.store, watch.state())
-        assert read_state(ledger, []).gpu_use == watch.state().gpu_use
+        assert read_state(Recorded.read(ledger)).gpu_use == watch.state().gpu_use
     watch.close()
     assert "busy, " not in headline(watch.state()).partition("GPUs")[2]
 
 
-def test_without_a_note_status_shows_what_has_ended(tmp_path: Path) -> None:
+def test_without_a_plan_status_shows_what_has_ended(tmp_path: Path) -> None:
     drive = Drive(View(console_of(80)), tmp_path)
     drive.step()
-    drive.ledger.store.write("standing.json", b"{")
-    (arm,) = read_state(drive.ledger, drive.ledger.rows()).arms
+    for note in ("standing.json", "plan.json"):
+        drive.ledger.store.write(note, b"{")
+    (arm,) = read_state(Recorded.read(drive.ledger)).arms
     assert (arm.done, arm.total, arm.left) == (1, None, None)
 
 
@@ -277,6 +290,40 @@ def test_of_a_long_search_a_few_values_are_kept() -> None:
     assert (len(trend), trend[0], trend[-1]) == (12, 0.3, 0.999)
     assert sorted(trend) == list(trend)
     assert trend_of([float("nan")]) == ()
+
+
+def test_each_running_trial_shows_its_epoch_and_its_curve(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Live, in a driver's note, and by ``topk status`` as long as somebody drives the study."""
+    console = console_of(100)
+    view = LiveView(console)
+    drive = Drive(view, tmp_path)
+    drive.step()
+    started = [drive.board.next_trials() for _ in range(2)]
+    for trials in started:
+        drive.tell(Event("started", trials, workers=2))
+    drive.tell(Event("progress", started[0], workers=2, epoch=3, curve=(0.5, 0.75, 1.0)))
+    expected = [
+        ["epoch 3/1", "▁▅█", "top1 100.0 %"],
+        ["epoch 0/1"],
+    ]
+    rows = [f"{t[0].arm.name} search {t[0].number} " for t in started]
+
+    def check(lines: list[str]) -> None:
+        for row, parts in zip(rows, expected, strict=True):
+            (line,) = (line for line in lines if line.startswith(row))
+            assert line.split("  ")[1:] == parts or [p for p in line.split("  ")[1:] if p] == parts
+
+    check(text_of(console, view.drawn()))
+    note_state(drive.ledger.store, drive.watch.state())
+    with drive.ledger.writing(STUDY):
+        status(store=str(tmp_path))
+        check([line.rstrip() for line in capsys.readouterr().out.splitlines()])
+    status(store=str(tmp_path))
+    assert "epoch 3/1" not in capsys.readouterr().out
+    drive.tell(Event("cut", started[0], workers=1))
+    assert len(drive.watch.state().training) == 1
 
 
 def test_a_piped_table_is_as_wide_as_it_needs() -> None:

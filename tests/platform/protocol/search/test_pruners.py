@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 import random
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +14,7 @@ from hypothesis import strategies as st
 from topk_platform import NoPruning, Patient, Quantile, Recipe, SuccessiveHalving, UserError
 from topk_platform.protocol import Stopping, stopping_values
 from topk_platform.protocol.ended import Ended
-from topk_platform.protocol.search.pruning import expected_part, rung_epochs
+from topk_platform.protocol.search.pruning import rung_epochs
 from topk_platform.specs import EpochRecord, Pruner, rungs_of
 from topk_platform.training.trials.member import Member
 
@@ -145,36 +143,3 @@ def test_nothing_is_stopped_without_a_rule_or_before_there_are_enough() -> None:
 def test_rules_are_checked_when_they_are_made(make: Any, message: str) -> None:
     with pytest.raises(UserError, match=message):
         make()
-
-
-@pytest.mark.parametrize("members", [1, 2, 3])
-@pytest.mark.parametrize(
-    ("pruner", "passing"),
-    [
-        (Quantile(rungs=(0.25, 0.5), quantile=0.3), 0.7),
-        (SuccessiveHalving(first=0.125, factor=4), 0.25),
-        (NoPruning(), 1.0),
-        (Patient(Quantile()), 1.0),
-    ],
-    ids=lambda value: type(value).__name__,
-)
-def test_the_expected_part_is_that_of_all_outcomes_by_their_probabilities(
-    pruner: Pruner, passing: float, members: int
-) -> None:
-    ends = [*rung_epochs(rungs_of(pruner), RECIPE), EPOCHS] if passing < 1 else [EPOCHS]
-    stops = [passing**rank * (1 - passing if end < EPOCHS else 1) for rank, end in enumerate(ends)]
-    assert sum(stops) == pytest.approx(1)
-    expected = sum(
-        math.prod(stops[rank] for rank in ranks) * max(ends[rank] for rank in ranks)
-        for ranks in itertools.product(range(len(ends)), repeat=members)
-    )
-    assert expected_part(pruner, RECIPE, members) == pytest.approx(expected / EPOCHS)
-
-
-def test_so_much_is_pruned_of_trials_that_are_all_alike() -> None:
-    """The mean over 300 searches of 60 trials, whose values say nothing; their rungs fill, so it is a little less."""
-    draw = random.Random(0)
-    pruner = Quantile(rungs=(0.25, 0.5), startup=1)
-    searches = [a_past(draw, pruner, 60, without_ties) for _ in range(300)]
-    lengths = [max(ended.curve) / EPOCHS for past in searches for ended in past[20:]]
-    assert sum(lengths) / len(lengths) == pytest.approx(expected_part(pruner, RECIPE), abs=0.03)

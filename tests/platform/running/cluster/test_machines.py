@@ -24,8 +24,9 @@ from topk_platform.reports import to_markdown
 from topk_platform.running.cluster import machines
 from topk_platform.running.cluster.patience import NotYetError, Patience
 from topk_platform.running.driver import execution
+from topk_platform.running.driver.assignments import Orders
 from topk_platform.running.driver.boards import in_environment, make_board
-from topk_platform.running.driver.conductor import Conductor, Orders
+from topk_platform.running.driver.conductor import Conductor
 from topk_platform.running.preflight.changes import outdated
 from topk_platform.running.preflight.checks import check_study
 from topk_platform.running.progress.events import Event

@@ -26,12 +26,12 @@ from topk_platform import (
     run,
 )
 from topk_platform.identity import Identity
-from topk_platform.protocol import ArmBoard, Board
+from topk_platform.protocol import ArmBoard, Board, Durations
 from topk_platform.protocol.ended import Ended
+from topk_platform.running.driver.assignments import Orders
 from topk_platform.running.driver.budget import Budget, Limits
-from topk_platform.running.driver.conductor import Conductor, Orders
+from topk_platform.running.driver.conductor import Conductor
 from topk_platform.running.driver.retries import PAUSES
-from topk_platform.running.estimate.forecast import Forecast
 from topk_platform.running.estimate.planning import ArmPlan, Plan
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
 
@@ -99,7 +99,7 @@ def test_a_run_ends_in_time_and_leaves_no_time_for_another_trial(
     workers: int, seconds: int, limit: float, ensemble: int
 ) -> None:
     driver = Driver(a_study(ensemble=ensemble), Limits(hours=limit), workers, seconds)
-    driver.budget.expect(dict.fromkeys(driver.board.arms, float(seconds)), {})
+    driver.budget.durations.guess(dict.fromkeys(driver.board.arms, float(seconds)))
     driver.go_on()
     assert driver.now <= 3600 * limit
     assert (driver.board.left > 0) == driver.board.held(driver.budget.allows)
@@ -114,7 +114,7 @@ def test_a_run_ends_in_time_and_leaves_no_time_for_another_trial(
 )
 def test_gpu_hours_are_of_all_workers_together(workers: int, seconds: int, limit: float, gpus: float) -> None:
     driver = Driver(a_study(), Limits(gpu_hours=limit), workers, seconds, gpus)
-    driver.budget.expect({}, {arm: [float(seconds)] for arm in driver.board.arms})
+    driver.budget.durations = Durations({arm: [float(seconds)] for arm in driver.board.arms})
     driver.go_on()
     spent = len(driver.kept) * seconds * gpus
     assert spent <= 3600 * limit + 1e-6
@@ -131,10 +131,10 @@ def test_no_more_trials_start_than_may(workers: int, most: int, ensemble: int) -
 
 def test_an_arm_without_an_ended_trial_is_taken_for_the_mean_of_the_others() -> None:
     budget = Budget(Limits(hours=1), clock=lambda: 0.0)
-    assert budget.seconds("new") == 0.0 and budget.allows("new", 1)
-    budget.expect({"b": 3000.0, "c": 9e9}, {"a": [1000.0, 3000.0], "b": [], "c": [7000.0]})
-    assert [budget.seconds(arm) for arm in ("a", "b", "c")] == [2000, 3000, 7000]
-    assert budget.seconds("new") == 4000
+    assert budget.allows("new", 1)
+    budget.durations = Durations({"a": [1000.0, 3000.0], "b": [], "c": [8000.0]})
+    budget.durations.guess({"b": 3000.0, "c": 9e9})
+    assert [budget.durations.of(arm) for arm in ("a", "b", "c", "new")] == [2000, 3000, 8000, 4000]
     assert not budget.allows("new", 1) and budget.held == {"max_hours 1"}
 
 
@@ -195,7 +195,7 @@ def test_a_plan_tells_what_is_left_costs_and_whom_it_feeds() -> None:
     (lane,) = board.lanes
     assert (lane.search_workers, lane.confirm_workers) == (1, 5)
     arms = tuple(ArmPlan(arm, 0, 0, 21, 60.0, True, 1, 5) for arm in study.arms)
-    plan = Plan(study, arms, Forecast(1, 12600.0, 12540.0, 0.0))
+    plan = Plan(study, arms, 1, 12600.0)
     assert (plan.search_workers, plan.confirm_workers) == (10, 50)
     assert plan.seconds == 10 * 21 * 60 and plan.cost(2.0) == pytest.approx(7.0)
 
@@ -244,5 +244,5 @@ def test_arms_that_start_from_another_search_after_it_and_not_beside_it() -> Non
     ]
     study = Study("s", arms, topk=(1, 3))
     arm_plans = tuple(ArmPlan(arm, 0, 0, 1, 1.0, True, width[arm.regime.name], 1) for arm in study.arms)
-    plan = Plan(study, arm_plans, Forecast(1, 5.0, 4.0, 0.0))
+    plan = Plan(study, arm_plans, 1, 5.0)
     assert plan.search_workers == max(2, max(1, 3) + 1) + 1

@@ -19,7 +19,7 @@ from topk_platform.running.preflight.doctor.facts import Facts, Question, examin
 from topk_platform.running.preflight.doctor.results import DRIVER, CheckResult, Node
 from topk_platform.running.ray_internals import wants_token
 
-__all__ = ["ask_nodes", "cluster_told", "named", "seconds_behind"]
+__all__ = ["ask_nodes", "check_cluster", "named", "seconds_behind"]
 
 _CLOCK_SECONDS = 30.0
 _HEAD = "node:__internal_head__"
@@ -97,11 +97,11 @@ def seconds_behind(before: float, there: float, after: float) -> float:
     return before - there if there < before else min(0.0, after - there)
 
 
-def cluster_told() -> CheckResult:
+def check_cluster() -> CheckResult:
     """Return a result on the cluster's size, and on whether it asks for a token."""
-    address, found = ray.get_runtime_context().gcs_address, cluster_size()
+    address, finding = ray.get_runtime_context().gcs_address, cluster_size()
     if is_loopback(address) or wants_token():
-        return CheckResult("cluster", "good", found, "", [DRIVER])
-    found += "; who reaches this address runs code there, no token is asked for"
+        return CheckResult("cluster", "good", finding, "", [DRIVER])
+    finding += "; who reaches this address runs code there, no token is asked for"
     remedy = "start its nodes with RAY_AUTH_MODE=token and one token: docs/cluster.md"
-    return CheckResult("cluster", "warning", found, remedy, [DRIVER])
+    return CheckResult("cluster", "warning", finding, remedy, [DRIVER])

@@ -11,12 +11,12 @@ from topk_platform.errors import StoreError, UserError
 from topk_platform.records import Store
 from topk_platform.running.preflight.doctor.results import CheckResult, Node
 
-__all__ = ["check_place", "heard", "token"]
+__all__ = ["check_replies", "check_store", "token"]
 
 _FILE = ".doctor-"
 
 
-def check_place(uri: str | Path, where: str) -> tuple[Store | None, CheckResult]:
+def check_store(uri: str | Path, where: str) -> tuple[Store | None, CheckResult]:
     """Return the store (None if it cannot be used) and the results about it from this machine.
 
     Args:
@@ -59,14 +59,14 @@ def token(store: Store | None) -> Iterator[str]:
         store.existing.delete(name)
 
 
-def heard(store: Store | None, nodes: Iterable[Node]) -> list[CheckResult]:
+def check_replies(store: Store | None, nodes: Iterable[Node]) -> list[CheckResult]:
     """Check for each node that answered whether its file is visible here too, and delete the file."""
     if store is None:
         return []
-    return [_heard(store, node) for node in nodes if node.facts is not None]
+    return [_check_reply(store, node) for node in nodes if node.facts is not None]
 
 
-def _heard(store: Store, node: Node) -> CheckResult:
+def _check_reply(store: Store, node: Node) -> CheckResult:
     assert node.facts is not None  # noqa: S101 - for the type checker: the caller has looked
     reply = node.facts.reply
     why = node.facts.problems.get("store", "") or _lost(store.existing, reply)
@@ -74,11 +74,9 @@ def _heard(store: Store, node: Node) -> CheckResult:
         shared = (
             "a folder that all machines share, or s3://, gs:// or az://, with credentials on every machine"
         )
-        return CheckResult("store", "wrong", f"{store.uri}: {why}", f"give --store {shared}", [node.name])
+        return node.wrong("store", f"{store.uri}: {why}", f"give --store {shared}")
     store.existing.delete(reply)
-    return CheckResult(
-        "store", "good", f"{store.uri}: what is written here is read there, and the reverse", "", [node.name]
-    )
+    return node.good("store", f"{store.uri}: what is written here is read there, and the reverse")
 
 
 def _lost(store: Store, reply: str) -> str:
