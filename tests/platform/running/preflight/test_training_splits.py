@@ -104,7 +104,7 @@ def test_plan_doctor_and_run_name_the_classes_that_noise_empties(
     assert not caught.value.code
     assert f"Note: {begins}" in capsys.readouterr().out.replace("\n", " ")
     results = diagnose(study, store=tmp_path / "runs").results
-    assert [(one.state, one.found) for one in results if one.check == "study"] == [
+    assert [(one.state, one.finding) for one in results if one.check == "study"] == [
         ("warning", note),
         ("good", "emoji: its arms can be trained, 1 in all"),
     ]
