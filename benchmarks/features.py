@@ -103,7 +103,7 @@ def made_features() -> Dataset:
 
 def a_session(loss: str, threads: int) -> Session:
     """The platform's training of a linear head."""
-    regime = Regime("features", "__main__:made_features")
+    regime = Regime("features", "features:made_features")
     arm = Arm(regime, Model("feature_head"), Loss(loss), 5, Recipe(100, batch_size=BATCH))
     return Session.prepare(
         Trial(

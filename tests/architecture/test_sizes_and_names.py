@@ -96,6 +96,8 @@ RULES_OF_MANY_MODULES = {
 LARGE_FOLDERS = {
     "platform/topk_platform/reports/plots": "a plot each",
     "platform/topk_platform/results": "a result each",
+    "losses/topk_losses/functional": "a family of losses each",
+    "losses/topk_losses/modules": "a family of losses each",
     "losses/topk_losses/_noised": "one family, each kernel per device",
     "losses/topk_losses/_smooth_svm": "one family, each kernel per device",
     "benchmarks": "a benchmark each",

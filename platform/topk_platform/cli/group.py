@@ -99,6 +99,12 @@ COMMANDS: dict[str, Listed] = {
         "Decide a study's claims, such as its paper's findings: confirmed, refuted, undecided, or waiting for data.",
         "topk claims ring_modes --json",
     ),
+    "cardinality": Listed(
+        _RESULTS,
+        "commands.cardinality",
+        "Train networks that choose how many candidates an image gets, on a study's confirmed networks, and test them.",
+        "topk cardinality letters_quick --only 'noise-0.8/*'",
+    ),
     "tuning": Listed(
         _RESULTS,
         "commands.conclusions",

@@ -15,7 +15,12 @@ __all__ = ["model_card"]
 
 
 def model_card(
-    study: Study, saved: SavedModel, config: Config, row: Row, estimates: Mapping[str, Estimate]
+    study: Study,
+    saved: SavedModel,
+    config: Config,
+    row: Row,
+    estimates: Mapping[str, Estimate],
+    calibration: str = "",
 ) -> str:
     """Return a Markdown card.
 
@@ -25,6 +30,7 @@ def model_card(
         config: Its configuration.
         row: The ledger's row of its confirmation.
         estimates: The arm's test metrics over all its seeds.
+        calibration: What was calibrated; empty if nothing was.
     """
     arm, trial = saved.trial.arm, saved.trial
     conditions = [canonical_json(condition) for condition in arm.regime.conditions]
@@ -46,6 +52,7 @@ def model_card(
         + "".join(f"- {name}: {text}\n" for name, text in facts.items())
         + f"\n## Test results\n\n{_numbers(row, estimates)}\n"
         + f"## Use\n\n{_usage(config.inputs, arm.k)}"
+        + f"\n## Sets\n\n{_sets(config.inputs, calibration)}"
         + _limits(saved, config)
     )
 
@@ -76,16 +83,32 @@ def _numbers(row: Row, estimates: Mapping[str, Estimate]) -> str:
     )
 
 
-def _usage(inputs: Inputs, k: int) -> str:
-    file, what = (
-        ("image.png", "images") if inputs.kind == "image" else ("input.npy", f"float32 {inputs.shape}")
+def _example(inputs: Inputs) -> tuple[str, str]:
+    """Return the name of a file that the network takes, and what is in it."""
+    return ("image.png", "images") if inputs.kind == "image" else ("input.npy", f"float32 {inputs.shape}")
+
+
+def _sets(inputs: Inputs, calibration: str) -> str:
+    if not calibration:
+        return (
+            "The network is not calibrated, so it gives no sets with a guaranteed coverage. "
+            "`Study(calibration=0.5)` sets validation samples aside for that.\n"
+        )
+    file, _ = _example(inputs)
+    return (
+        f"    topk predict . {file} --coverage 95\n\n"
+        f'```python\nmodel.predict_sets(["{file}"], coverage=0.95)\n```\n\n{calibration}'
     )
+
+
+def _usage(inputs: Inputs, k: int) -> str:
+    file, what = _example(inputs)
     return (
         f"    topk predict . {file}\n\n"
         "```python\nfrom topk_platform import load_model\n"
         f'model = load_model(".")\nmodel.predict(["{file}"])\n```\n\n'
         f"It takes {what} and gives {k} candidates, each with the probability of being among the {k} best, where a "
-        f"set of {k} classes has weight exp(sum of its scores). The probabilities are not calibrated. Preprocessing "
+        f"set of {k} classes has weight exp(sum of its scores). These probabilities are not calibrated. Preprocessing "
         "is in `config.json`.\n"
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,9 +16,11 @@ from topk_losses.operators import inclusion_probabilities
 from topk_platform.elsewhere import made_by
 from topk_platform.errors import UserError, blamed
 from topk_platform.models import MODELS, architecture_of, build_model, check_model
+from topk_platform.serving.conformal import calibrate, sets
 from topk_platform.serving.frozen import OnFeatures, read_frozen
 from topk_platform.serving.package import WEIGHTS, Config
 from topk_platform.serving.pictures import Given, listed, read_inputs
+from topk_platform.serving.set_calibration import METHODS, SetCalibration, needed_calibration
 from topk_platform.specs import Model
 from topk_platform.specs.fields import check_call
 from topk_platform.training.steps.batches import Normalisation
@@ -32,13 +34,14 @@ _LEAST = 64  # an option of one of our networks may always be this large, howeve
 
 @dataclass(frozen=True)
 class Candidate:
-    """One of the K guesses for an image.
+    """One of the classes that are predicted for an image: of its K candidates, or of its set.
 
     Args:
         label: The class's number.
         name: Its name, or its number if the data have no names.
-        probability: The probability of being among the K best, see
-            :func:`~topk_losses.operators.inclusion_probabilities`; those of all classes sum to K.
+        probability: Of K candidates, the probability of being among the K best, see
+            :func:`~topk_losses.operators.inclusion_probabilities`; those of all classes sum to K. Of a set, the
+            calibrated probability of being the true class.
     """
 
     label: int
@@ -69,10 +72,12 @@ class Classifier:
     Args:
         config: The network's configuration.
         module: Computes scores ``(n, L)`` from inputs as they are read, in evaluation mode.
+        calibration: What sets with a guaranteed coverage need; None if the network was not calibrated.
     """
 
     config: Config
     module: Prepared
+    calibration: SetCalibration | None = None
 
     def __repr__(self) -> str:
         config, takes = self.config, self.config.inputs
@@ -136,11 +141,88 @@ class Classifier:
         Raises:
             UserError: if a file cannot be read, something else is given than the network takes, or k is not in [1, L].
         """
-        candidates: list[list[Candidate]] = []
+        return self._each(given, lambda inputs: self.candidates(inputs, k))
+
+    def sets(self, inputs: Tensor, coverage: float = 0.95, method: str = METHODS[0]) -> list[list[Candidate]]:
+        """Return a set of classes for each of some inputs, the most probable class first.
+
+        Over many images a set holds the true class at least as often as ``coverage`` says, if the images and the
+        calibration samples are exchangeable. A set has at least one class.
+
+        Args:
+            inputs: As for :meth:`scores`.
+            coverage: In ``(0, 1)``.
+            method: ``"threshold"``, ``"aps"``, ``"raps"`` or ``"prevalence"``, see
+                :func:`~topk_platform.serving.conformal.nonconformity`.
+
+        Raises:
+            UserError: if the network is not calibrated, the coverage is not in (0, 1) or needs more calibration
+                samples, or the method is unknown, and as for :meth:`scores`.
+        """
+        calibration = needed_calibration(self.calibration)
+        inside, probabilities = sets(self.scores(inputs), calibration, coverage, method)
+        return [
+            [
+                Candidate(label, self.config.inputs.name(label), float(row[label]))
+                for label in row.argsort(descending=True, stable=True).tolist()
+                if chosen[label]
+            ]
+            for chosen, row in zip(inside, probabilities, strict=True)
+        ]
+
+    def predict_sets(
+        self,
+        given: Given | Sequence[Given],
+        coverage: float = 0.95,
+        method: str = METHODS[0],
+    ) -> list[list[Candidate]]:
+        """Return a set of classes for each of some images, as :meth:`sets` does.
+
+        Args:
+            given: As for :meth:`predict`.
+            coverage: In ``(0, 1)``.
+            method: As for :meth:`sets`.
+
+        Raises:
+            UserError: if a file cannot be read, and as for :meth:`sets`.
+        """
+        needed_calibration(self.calibration).threshold(coverage, method)  # before any file is read
+        return self._each(given, lambda inputs: self.sets(inputs, coverage, method))
+
+    def calibrated(self, inputs: Tensor, labels: Tensor) -> Classifier:
+        """Return the classifier, calibrated on labelled samples of yours, which must not have trained or chosen it.
+
+        Args:
+            inputs: As for :meth:`scores`.
+            labels: Their classes, int64 ``(n,)``.
+
+        Raises:
+            UserError: if there are no samples or another number of labels, a label is not in ``[0, L)``, or as for
+                :meth:`scores`.
+
+        Example:
+            >>> model = load_model("winner").calibrated(images, labels)  # doctest: +SKIP
+            >>> model.predict_sets(["image.png"], coverage=0.9)  # doctest: +SKIP
+        """
+        classes = self.config.inputs.classes
+        if labels.shape != (len(inputs),) or not len(labels):
+            raise UserError(
+                f"labels must be one for each of n > 0 inputs, got {tuple(labels.shape)} for {len(inputs)} inputs"
+            )
+        if labels.min() < 0 or labels.max() >= classes:
+            raise UserError(
+                f"labels must be in [0, {classes}), got {int(labels.min())} to {int(labels.max())}"
+            )
+        known = None if self.calibration is None else torch.tensor(self.calibration.prevalences)
+        counts = torch.bincount(labels, minlength=classes) if known is None else known
+        return replace(self, calibration=calibrate(self.scores(inputs), labels, counts, self.config.key))
+
+    def _each(
+        self, given: Given | Sequence[Given], predict: Callable[[Tensor], list[list[Candidate]]]
+    ) -> list[list[Candidate]]:
         items = listed(given, self.config.inputs)
-        for start in range(0, len(items), _AT_ONCE):
-            candidates += self.candidates(read_inputs(items[start : start + _AT_ONCE], self.config.inputs), k)
-        return candidates
+        parts = (items[start : start + _AT_ONCE] for start in range(0, len(items), _AT_ONCE))
+        return [row for part in parts for row in predict(read_inputs(part, self.config.inputs))]
 
 
 def load_model(folder: str | Path, *, trust: Iterable[str] = ()) -> Classifier:
@@ -178,7 +260,8 @@ def load_trusting(folder: Path, trust: Trust) -> Classifier:
         tensors = load_file(path)
     except (OSError, SafetensorError) as error:
         raise UserError(f"{path} cannot be read: {error}") from error
-    head = assembled(config, tensors, path, trust)
+    calibration = SetCalibration.read(folder, config.key, config.inputs.classes)
+    head = replace(assembled(config, tensors, path, trust), calibration=calibration)
     if config.backbone is None:
         return head
     behind = OnFeatures(read_frozen(folder, config.backbone), head.module.network, config.shape)

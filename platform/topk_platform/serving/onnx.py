@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import warnings
 from pathlib import Path
 
@@ -18,6 +19,8 @@ __all__ = ["write_onnx"]
 
 def write_onnx(folder: Path, trust: Trust) -> None:
     """Write ``model.onnx`` beside an exported network: from inputs ``(n, *shape)``, any n, to scores ``(n, L)``.
+
+    The file's metadata has the calibration with thresholds at some coverages, as JSON under ``topk.calibration``.
 
     Args:
         folder: The folder of the export.
@@ -35,16 +38,20 @@ def write_onnx(folder: Path, trust: Trust) -> None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about torch's internals
-            torch.onnx.export(
+            program = torch.onnx.export(
                 classifier.module,
                 (example,),
-                folder / ONNX,
                 input_names=["inputs"],
                 output_names=["scores"],
                 dynamic_shapes=({0: torch.export.Dim("n")},),
                 dynamo=True,
-                external_data=False,
                 verbose=False,
             )
+            if program is None:
+                raise RuntimeError("torch.onnx.export with dynamo=True must return a program, got None")
+            if classifier.calibration is not None:
+                summary = json.dumps(classifier.calibration.summary())
+                program.model.metadata_props["topk.calibration"] = summary
+            program.save(folder / ONNX, external_data=False)
     except torch.onnx.errors.OnnxExporterError as error:
         raise UserError(f"model {classifier.config.model.name} has no ONNX: {reason(error)}") from error

@@ -17,12 +17,24 @@ from topk_platform.specs.checks import check
 from topk_platform.specs.codec import encode
 from topk_platform.specs.fields import Count, check_fields, one_of
 
-__all__ = ["BACKBONE", "CARD", "CONFIG", "MLMODEL", "ONNX", "PT2", "WEIGHTS", "Config", "Frozen"]
+__all__ = [
+    "BACKBONE",
+    "CALIBRATION",
+    "CARD",
+    "CONFIG",
+    "MLMODEL",
+    "ONNX",
+    "PT2",
+    "WEIGHTS",
+    "Config",
+    "Frozen",
+]
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 BACKBONE = "backbone.safetensors"
 CARD = "README.md"
+CALIBRATION = "calibration.json"
 ONNX = "model.onnx"
 PT2 = "data/model.pt2"
 MLMODEL = "MLmodel"

@@ -121,6 +121,16 @@ def _logit_clip(limit: float = 1.5) -> nn.Module:
     return tl.LogitClip(limit)
 
 
+def _conformal_training(
+    alpha: float = 0.01,
+    temperature: float = 1.0,
+    kappa: float = 1.0,
+    size_weight: float = 0.01,
+    classification: float = 1.0,
+) -> nn.Module:
+    return tl.ConformalTraining(alpha, temperature, kappa, size_weight, classification)
+
+
 def _vector_scaling(class_counts: Tensor, tau: float = 1.0, gamma: float = 0.3) -> nn.Module:
     return tl.VectorScaling(_at_least_one(class_counts), tau=tau, gamma=gamma)
 
@@ -179,6 +189,7 @@ LOSSES: dict[str, Callable[..., nn.Module]] = {
     "autkc": _autkc,
     "balanced_softmax": _balanced_softmax,
     "calibrated_topk_hinge": _calibrated_topk_hinge,
+    "conformal_training": _conformal_training,
     "convex_topk_hinge": _convex_topk_hinge,
     "cross_entropy": TemperedCrossEntropy,
     "focal": _focal,

@@ -60,11 +60,11 @@ def test_an_image_of_pillows_stays_as_it_was() -> None:
 
 def test_numbers_are_arrays_tensors_files_and_folders(tmp_path: Path) -> None:
     rows = np.arange(10.0).reshape(2, 5)
-    for place, row in enumerate(rows):
-        np.save(tmp_path / f"{place}.npy", row)
+    for number, row in enumerate(rows):
+        np.save(tmp_path / f"{number}.npy", row)
     for given in (rows, torch.from_numpy(rows), list(rows), rows.astype(int), tmp_path):
-        found = read_inputs(listed(given, NUMBERS), NUMBERS)
-        assert found.dtype == torch.float32 and np.array_equal(found, rows)
+        taken = read_inputs(listed(given, NUMBERS), NUMBERS)
+        assert taken.dtype == torch.float32 and np.array_equal(taken, rows)
     assert np.array_equal(read_inputs(listed(rows[0], NUMBERS), NUMBERS), rows[:1])
 
 

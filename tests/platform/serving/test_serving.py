@@ -131,7 +131,9 @@ def test_the_pages_lines_run(
     trees: tuple[Path, Study], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, study = trees
-    block, service = re.findall(r"```python\n(.*?)```", (DOCS / "serving.md").read_text(), flags=re.DOTALL)
+    block, in_sets, service = re.findall(
+        r"```python\n(.*?)```", (DOCS / "serving.md").read_text(), flags=re.DOTALL
+    )
     export_model(study, study.arms[0].name, tmp_path / "winner", store=folder / "runs")
     Image.new("RGB", (13, 9)).save(tmp_path / "letter.png")
     monkeypatch.chdir(tmp_path)
@@ -139,6 +141,11 @@ def test_the_pages_lines_run(
     exec(block.replace("model.predict", "guesses = model.predict"), names)  # noqa: S102 - our own page
     (guesses,) = names["guesses"]  # type: ignore[misc]
     assert {guess.name for guess in guesses} <= {"ash", "birch", "cedar"} and guesses
+    pixels = torch.randint(256, (100, 3, 8, 8), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    names["model"] = names["model"].calibrated(pixels, torch.arange(100) % 3)  # type: ignore[attr-defined]
+    exec(in_sets.replace("model.predict", "one_set = model.predict"), names)  # noqa: S102 - our own page
+    (one_set,) = names["one_set"]  # type: ignore[misc]
+    assert {guess.name for guess in one_set} <= {"ash", "birch", "cedar"} and one_set
     exec(service, names)  # noqa: S102 - our own page
     status, told = asyncio.run(posted(names["app"], (tmp_path / "letter.png").read_bytes()))
     assert (status, told) == (200, [asdict(guess) for guess in guesses])

@@ -229,7 +229,10 @@ def a_trial(**changes: object) -> Trial:
         ),
         (lambda: Study("s", [an_arm()], topk=(3,), trials=0), "trials"),
         (lambda: Study("s", [an_arm()], topk=(3,), seeds=0), "seeds"),
-        (lambda: Study("s", [an_arm()], topk=(3,), device="tpu"), "device"),
+        (
+            lambda: Study("s", [an_arm()], topk=(3,), device="mps"),
+            r"Study.device must be one of .*Apple.s mps has no float64.*, got .mps.",
+        ),
         (lambda: Study("s", [an_arm()], topk=(3,), show=("top9",)), "top9"),
         (lambda: Study("s", [an_arm()], topk=(3,)).only("nothing*"), "matches no arm"),
         (lambda: Study("s", [an_arm()], topk=(3,)).only(["*", "nothing*"]), r"'nothing\*' matches no arm"),

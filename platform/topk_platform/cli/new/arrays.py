@@ -285,12 +285,11 @@ def _check(
         raise UserError(
             f"--from: inputs of all splits must be of one type and shape, got {', '.join(sorted(kinds))}"
         )
-    from topk_platform.data import from_tensors  # noqa: PLC0415 - torch, a second or two
+    from topk_platform.running.preflight.checks import check_arrays  # noqa: PLC0415 - torch, a second or two
 
     for name, part in parts.items():
-        few = _changed(arrays[part.inputs][:1], changed[name][0]), labels[name][:1] * 0
         try:
-            from_tensors(few, few, few)
+            check_arrays(_changed(arrays[part.inputs][:1], changed[name][0]), labels[name][:1] * 0)
         except UserError as error:
             raise UserError(f"--from: array {part.inputs!r}: {error}") from error
     return labels

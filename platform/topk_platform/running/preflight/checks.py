@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import torch
 from torch import Generator, Tensor
 
 from topk_platform.code_version import code_versions, references
-from topk_platform.data import Dataset, Images, Source, check_source, download, set_aside
+from topk_platform.data import Dataset, Images, Source, check_source, download, from_tensors, set_aside
 from topk_platform.errors import UserError
 from topk_platform.identity import Identity, with_origins
+from topk_platform.loss_catalogue import LOSS_CATALOGUE
 from topk_platform.models import build_model, check_model
 from topk_platform.protocol import check_sampler
 from topk_platform.references import is_reference
@@ -22,7 +24,7 @@ from topk_platform.specs import Arm, Model, Regime, Scalar, Setting, Study, meas
 from topk_platform.specs.arms.recipe import replaced
 from topk_platform.training import check_additions, check_ensemble, check_loss
 
-__all__ = ["check_device", "check_imported", "check_network", "check_study"]
+__all__ = ["check_arrays", "check_device", "check_imported", "check_network", "check_study"]
 
 _EMPTY_CLASS = (
     "; with some seed a class has no training sample: take class_counts.clamp(min=1), as our own losses do"
@@ -207,6 +209,11 @@ def _check_values(
 
 
 def _check_ensemble(arm: Arm, dataset: Source) -> None:
+    if arm.loss.name in LOSS_CATALOGUE and LOSS_CATALOGUE[arm.loss.name].of_batches:
+        raise UserError(
+            f"arm {arm.name}: loss {arm.loss.name} has one value for a whole batch and cannot train an ensemble: "
+            "Protocol(ensemble=1)"
+        )
     network = build_model(arm.model, dataset.shape, dataset.classes, arm.loss.head)
     try:
         check_ensemble(network, arm.recipe, tuple(arm.loss.space))
@@ -230,6 +237,11 @@ def check_imported(study: Study) -> None:
 def check_network(reference: str) -> None:
     """Raise ``UserError`` unless ``module:function`` names what can build a network, with no options of its own."""
     check_model(Model(reference))
+
+
+def check_arrays(inputs: Any, labels: Any) -> None:
+    """Raise ``UserError`` unless datasets take these inputs ``(n, ...)`` and labels ``(n,)``, arrays or tensors."""
+    from_tensors((inputs, labels), (inputs, labels), (inputs, labels))
 
 
 def check_device(study: Study) -> None:

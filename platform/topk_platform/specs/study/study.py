@@ -100,9 +100,9 @@ class Study:
             ``"size99"``, with any K in place of 5; ``"ece"``, ``"nll"`` or ``"brier"``; see ``docs/metrics.md``. The
             measures that ``show``, an arm's metrics and its recipe's ``keep`` name are added. They are part of every
             arm's identity.
-        calibration: The part of the validation split, in [0, 1), that is set aside for the thresholds of sets. It
-            selects no configuration and no epoch. With 0 the whole split is used for both. It is part of every arm's
-            identity.
+        calibration: The part of the validation split, in [0, 1), that is set aside for the thresholds of sets, in the
+            results and in exported networks. It selects no configuration and no epoch. With 0 the whole split is used
+            for both, and exported networks are not calibrated. It is part of every arm's identity.
         equivalence: The difference of accuracies, in points, below which losses count as equivalent. Tables mark a
             difference that is shown to lie within it by ≈. 0 asks for no such test. It changes no result.
 

@@ -81,9 +81,9 @@ def test_the_counts_are_those_of_the_trials_themselves(tmp_path: Path) -> None:
     study = emoji()
     (trial,) = next_trials(study, tmp_path)  # nothing is searched: the first confirmation
     assert trial.seed == 1
-    found = trained_on(study, study.arms[0].regime, seed=1)
-    assert torch.equal(found.train.labels, dataset_of(trial).train.labels)
-    assert not torch.equal(found.train.labels, trained_on(study, study.arms[0].regime).train.labels)
+    data = trained_on(study, study.arms[0].regime, seed=1)
+    assert torch.equal(data.train.labels, dataset_of(trial).train.labels)
+    assert not torch.equal(data.train.labels, trained_on(study, study.arms[0].regime).train.labels)
 
 
 def test_plan_doctor_and_run_name_the_classes_that_noise_empties(
@@ -106,7 +106,7 @@ def test_plan_doctor_and_run_name_the_classes_that_noise_empties(
     results = diagnose(study, store=tmp_path / "runs").results
     assert [(one.state, one.finding) for one in results if one.check == "study"] == [
         ("warning", note),
-        ("good", "emoji: 1 arms can be trained"),
+        ("good", "emoji: its arms can be trained, 1 in all"),
     ]
     notes: list[str] = []
     monkeypatch.setattr("topk_platform.running.driver.study.execute", lambda *_: None)  # Ray's part
@@ -137,8 +137,8 @@ def test_the_group_accuracy_of_no_group_is_refused_with_thresholds_and_counts() 
 
 
 def test_a_plan_says_why_group_accuracies_are_empty() -> None:
-    (found,) = samples_of(emoji(noise=0.0))
-    assert str(found).endswith(
+    (data,) = samples_of(emoji(noise=0.0))
+    assert str(data).endswith(
         "900 classes of 3 to 6 training samples, all few-shot (below 20 samples), so many_*, medium_* and few_* are "
         "empty and macro_* covers every class"
     )

@@ -274,14 +274,14 @@ def own(**_: object) -> nn.Module:
 
 
 @pytest.mark.parametrize("mixture", ["mixup", "cutmix"])
-@pytest.mark.parametrize("loss", ["smooth_topk_svm", f"{__name__}:own"])
+@pytest.mark.parametrize("loss", ["smooth_topk_svm", "conformal_training", f"{__name__}:own"])
 def test_mixtures_are_refused_where_the_loss_takes_no_soft_labels(loss: str, mixture: str) -> None:
     label = loss.rpartition(":")[2]
     with pytest.raises(UserError, match=f"loss {label}: {mixture} makes soft labels, which it does not take"):
         check_study(study(loss, Augmentation(mix=mixture)))
 
 
-@pytest.mark.parametrize("loss", sorted(set(LOSSES) - {"smooth_topk_svm"}))
+@pytest.mark.parametrize("loss", sorted(set(LOSSES) - {"smooth_topk_svm", "conformal_training"}))
 def test_mixtures_are_taken_where_the_loss_takes_soft_labels(loss: str) -> None:
     check_study(study(loss, Augmentation(mix="mixup")))
 

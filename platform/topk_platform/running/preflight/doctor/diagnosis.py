@@ -211,7 +211,9 @@ def _of_study(asked: _Asked, driver: Facts, where: str) -> Iterator[CheckResult]
         notes = notes_on_data(study)
     for note in notes:
         yield CheckResult("study", "warning", note, "", [where])
-    yield CheckResult("study", "good", f"{study.name}: {len(study.arms)} arms can be trained", "", [where])
+    yield CheckResult(
+        "study", "good", f"{study.name}: its arms can be trained, {len(study.arms)} in all", "", [where]
+    )
 
 
 def _of_all(asked: _Asked, driver: Facts, answered: Answered) -> Iterator[CheckResult]:
