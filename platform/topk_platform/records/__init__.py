@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from topk_platform.records.ledger.lookup import Found, find
     from topk_platform.records.ledger.snapshot import is_current, write_snapshot
     from topk_platform.records.ledger.writer import Writer
+    from topk_platform.records.notes.data import DataNote, Samples, note_data, read_data
     from topk_platform.records.notes.states import (
         ArmState,
         GpuUse,
@@ -62,6 +63,7 @@ __all__ = [
     "ArmResults",
     "ArmState",
     "DamagedError",
+    "DataNote",
     "Evidence",
     "Found",
     "GpuUse",
@@ -71,6 +73,7 @@ __all__ = [
     "Ranks",
     "Repaired",
     "Row",
+    "Samples",
     "SavedModel",
     "Store",
     "StoreKeeper",
@@ -92,9 +95,11 @@ __all__ = [
     "last_counted",
     "missing_artifacts",
     "note_adopted",
+    "note_data",
     "note_state",
     "read_adopted",
     "read_all_ranks",
+    "read_data",
     "read_guesses",
     "read_history",
     "read_model",

@@ -7,6 +7,8 @@ import html
 import itertools
 import json
 import re
+import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from html.parser import HTMLParser
@@ -159,7 +161,7 @@ def test_the_page_is_whole_and_fetches_nothing(page: str) -> None:
     reader.feed(page)
     assert reader.open == [] and reader.fetched == []
     assert set(reader.used) <= set(reader.ids)
-    assert not re.search(r"@import|url\((?!#)|<script", page)
+    assert not re.search(r"@import|url\((?!#)|fetch\(|import\(|XMLHttpRequest", page)
     assert len(page.encode()) < 3_000_000
 
 
@@ -196,8 +198,8 @@ def test_a_report_in_markdown_says_what_the_page_says(store: Path, page: str) ->
     assert (
         "ahead: undecided" in text and "### Which hyperparameters were searched, within which bounds?" in text
     )
-    told = re.findall(r"^## (.*)$", text, flags=re.MULTILINE)
-    assert told == ["Tables", "Claims", "Tuning", "How it was done"]
+    titles = re.findall(r"^## (.*)$", text, flags=re.MULTILINE)
+    assert titles == ["Tables", "Results by class", "Claims", "Tuning", "How it was done"]
     assert "<svg" not in text and "\n\n\n" not in text
 
 
@@ -245,6 +247,41 @@ def test_json_has_numbers_truth_values_and_nulls(store: Path, topk: Callable[...
     assert {row["mark"] for row in rows} <= {None, "better", "worse"} and baseline["mark"] is None
     (claim,) = json.loads(topk("claims", "page_lab:study", "--store", str(store), "--json"))
     assert claim["stand_in"] is False and isinstance(claim["power"], float | None) and claim["n"] == 5
+
+
+def test_results_by_class_are_printed_in_the_format_asked_for(store: Path, topk: Callable[..., str]) -> None:
+    asked = ("table", "page_lab:study", "--store", str(store), "--by", "class")
+    rows = json.loads(topk(*asked, "--json"))
+    assert len(rows) == 15 * 10 and {row["seeds"] for row in rows} == {5}
+    svm = [row for row in rows if row["loss"] == NAMES[1] and row["regime"] == "noise-0.4"]
+    cell = table_of(a_study(), store=store).cells[NAMES[1], "noise-0.4", "top3"].value
+    assert cell is not None
+    assert sum(row["topk"] * row["images"] for row in svm) / IMAGES == pytest.approx(cell.mean)
+    assert "most often" in topk(*asked) and topk(*asked, "--format", "csv").count("\n") == 151
+    assert "--by class is written as rich, md or csv, got --format latex" in topk(
+        *asked, "--format", "latex", code=2
+    )
+    assert "--by must be class, got 'loss'" in topk(*asked[:-1], "loss", code=2)
+
+
+def test_the_page_has_each_classes_results(page: str, store: Path) -> None:
+    assert page.count('<details class="printed"><summary>noise-') == 5
+    assert "<th>most often taken for</th>" in page
+
+
+def test_the_page_is_the_same_bytes_again(page: str, store: Path) -> None:
+    assert report_of(a_study(), store=store) == page
+
+
+def test_the_page_sorts_by_numbers_or_by_the_alphabet_with_missing_entries_last(page: str) -> None:
+    """The script is run by node, where there is one; without a page it only defines its functions."""
+    (script,) = re.findall(r"<script>(.*?)</script>", page, flags=re.DOTALL)
+    if (node := shutil.which("node")) is None:
+        pytest.skip("node is not installed")
+    columns = [["9.5 ± 0.4", "–", "10.1", "1,240"], ["mlp", "cnn", "", "9"], ["a", "b", "c", "d"]]
+    asked = f"{script}; console.log(JSON.stringify({json.dumps(columns)}.map((one) => orderOf(one, -1))))"
+    done = subprocess.run([node, "-e", asked], capture_output=True, text=True, check=True, timeout=60)
+    assert json.loads(done.stdout) == [[3, 2, 0, 1], [0, 1, 3, 2], [3, 2, 1, 0]]
 
 
 def test_a_name_that_looks_like_a_number_stays_a_name(store: Path) -> None:

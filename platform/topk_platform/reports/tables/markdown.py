@@ -12,10 +12,16 @@ from topk_platform.results.arm_fronts import front_rows
 from topk_platform.results.cells import Cell
 from topk_platform.results.table import Table
 
-__all__ = ["block_to_markdown", "to_markdown"]
+__all__ = ["block_to_markdown", "markdown_table", "to_markdown"]
 
 
-def _markdown_table(header: Sequence[str], body: Iterable[Sequence[str]]) -> str:
+def markdown_table(header: Sequence[str], body: Iterable[Sequence[str]]) -> str:
+    """Return a Markdown table.
+
+    Args:
+        header: The names of the columns.
+        body: The texts of each row.
+    """
     lines = [header, ["---"] * len(header), *body]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
@@ -45,7 +51,7 @@ def block_to_markdown(block: Block) -> str:
         block: The block.
     """
     body = [[name, *map(_markdown_cell, line)] for name, line in zip(block.rows, block.cells, strict=True)]
-    return _markdown_table([block.corner, *block.columns], body)
+    return markdown_table([block.corner, *block.columns], body)
 
 
 def _configurations(table: Table) -> str:
@@ -63,7 +69,7 @@ def _configurations(table: Table) -> str:
         for result in choices
     ]
     key = ["loss", table.across, *(["search"] if repeated else [])]
-    return _markdown_table(
+    return markdown_table(
         [*key, "chosen on validation", "validation, %", "trials", "of these not completed"], body
     )
 
@@ -89,12 +95,12 @@ def _front_points(table: Table) -> str:
         ]
         for row, column, search, values, metric, validation, test in front_rows(table.fronts)
     ]
-    return _markdown_table(header, body)
+    return markdown_table(header, body)
 
 
 def _volumes(table: Table) -> str:
     body = [[*key, cell_words.tested(front.volume)] for key, front in table.fronts.items()]
-    return _markdown_table(["loss", table.across, "hypervolume, %"], body)
+    return markdown_table(["loss", table.across, "hypervolume, %"], body)
 
 
 def _markdown_cell(cell: Cell | None) -> str:

@@ -129,6 +129,9 @@ class _Execution:
             self.counted = in_environment(self.part, self.counted, cluster.environment)
         self.launch.budget.gpus = cluster.share
         self.ledger.identify({**last_counted(self.ledger, self.whole), **self.counted})
+        from topk_platform.running.estimate.samples import note_samples  # noqa: PLC0415 - torch
+
+        note_samples(self.ledger.store, self.part, self.counted)
 
     def _recorder(self, writer: Writer, again: Sequence[str]) -> Recorder:
         tracking = self.launch.tracking
