@@ -427,6 +427,39 @@ def test_the_axis_is_the_number_in_which_arms_differ() -> None:
     assert axis_of(arms_with(1.0)) is None
 
 
+def noisy(*levels: float) -> list[Arm]:
+    regimes = [Regime(f"noise-{p}", "digits", (LabelNoise(p),)) for p in levels]
+    return list(grid(regimes, [Model("linear")], [Loss("focal")], k=3, recipe=Recipe(1)))
+
+
+def test_two_levels_are_no_series_and_stand_side_by_side(store: Path) -> None:
+    axis = axis_of(noisy(0.0, 0.4))
+    assert axis is not None and axis.names == ("0", "0.4") and sorted(axis.positions.values()) == [0, 1]
+    made = plot_of(a_study(), "accuracy", store=store, only=["noise-0.0/*", "noise-0.8/*"])
+    assert {line.get_linestyle() for line in made.axes[0].lines} == {"None"}
+    assert [label.get_text() for label in made.axes[0].get_xticklabels()] == ["0", "0.8"]
+
+
+def test_a_line_is_broken_at_a_level_without_a_result(store: Path) -> None:
+    data = plots.plotted(read(a_study(), store, curves=True), store, metric="top3")
+    cells = {key: cell for key, cell in data.table.cells.items() if key[:2] != (NAMES[1], "noise-0.4")}
+    made = plots.draw(
+        "accuracy", dataclasses.replace(data, table=dataclasses.replace(data.table, cells=cells))
+    )
+    broken = {
+        str(line.get_label()): np.isnan(np.asarray(line.get_ydata(), float)) for line in made.axes[0].lines
+    }
+    assert broken[NAMES[1]].tolist() == [False, False, True, False, False]
+    assert not broken[NAMES[0]].any()
+
+
+def test_search_trials_of_regimes_are_in_panels_of_their_own(store: Path) -> None:
+    made = plot_of(a_study(), "search", store=store, only=["noise-0.0/*", "noise-0.8/*"])
+    titles = [ax.get_title("left").replace("\n", " ") for ax in made.axes]
+    assert len(titles) == 2 * len(NAMES) and all("noise-0.0" in title for title in titles[::2])
+    assert {len(ax.lines[0].get_xdata()) for ax in made.axes} == {10}  # type: ignore[arg-type]
+
+
 def test_a_loss_looks_the_same_in_every_study() -> None:
     alone = looks([Loss("ldam")])["ldam"]
     assert looks([Loss("focal"), Loss("my.module:mine"), Loss("ldam")])["ldam"] == alone
