@@ -26,6 +26,7 @@ from topk_platform.errors import UserError
 from topk_platform.records import Store, read_all_ranks
 from topk_platform.reports import page, plots
 from topk_platform.reports.catalogue import PLOT_FILES, TABLE_FORMATS, drawn_from, or_of
+from topk_platform.reports.plots.interactive import interactive_search
 from topk_platform.reports.tables import as_format
 from topk_platform.reports.tables.classes import CLASS_FORMATS, classes_as, classes_to_rows
 from topk_platform.reports.tables.data import to_rows
@@ -124,6 +125,13 @@ def plot(
             "in which the regimes differ.",
         ),
     ] = "",
+    interactive: Annotated[
+        bool,
+        typer.Option(
+            "--interactive",
+            help="For search: Optuna's own plots in one .html file, to look around in a browser.",
+        ),
+    ] = False,
     searches: SearchesOption = None,
     trials: TrialsOption = None,
     seeds: SeedsOption = None,
@@ -132,6 +140,11 @@ def plot(
 ) -> None:
     """Plot a study's results from the store into a file."""
     requested = requested_study(study, smoke, store=store, searches=searches)
+    if interactive:
+        path = to or Path(f"{requested.name}-{kind}.html")
+        _check_interactive(kind, path)
+        _write(path, interactive_search(requested, store=store, trials=trials, only=only).encode())
+        return
     path = to or Path(f"{requested.name}-{kind}.svg")
     _check_suffix(path)
 
@@ -139,6 +152,13 @@ def plot(
         requested, kind, store=store, metric=metric, by=by, trials=trials, seeds=seeds, only=only
     )
     _write(path, plots.written(figure, path.suffix[1:]))
+
+
+def _check_interactive(kind: str, path: Path) -> None:
+    if kind != "search":
+        raise UserError(f"--interactive is for the plot search, got {kind!r}")
+    if path.suffix != ".html":
+        raise UserError(f"--to must end in .html with --interactive, got {str(path)!r}")
 
 
 def _check_suffix(path: Path) -> None:
