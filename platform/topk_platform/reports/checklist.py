@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from topk_platform.records import Row, Tally
+from topk_platform.reports.plain_text import markdown_table
 from topk_platform.reports.tables.legend import counted, covered
-from topk_platform.reports.tables.markdown import markdown_table
 from topk_platform.reports.tables.notes import once, without_ranks
 from topk_platform.reports.words import rounded, rounded_in, settings
 from topk_platform.results.from_store import Held, read

@@ -135,9 +135,9 @@ def _final(name: str) -> str:
 
 def _runs(folder: Path) -> dict[str, Path]:
     """Return the folders of complete trials by their keys, which are at the end of the names of log files."""
-    found = (path for path in folder.glob(f"**/{_FILES}") if not _HIDDEN.search(str(path)))
+    paths = (path for path in folder.glob(f"**/{_FILES}") if not _HIDDEN.search(str(path)))
     return {
-        path.name.rpartition(".")[2]: path.parent for path in found if path.parent.name.startswith("seed ")
+        path.name.rpartition(".")[2]: path.parent for path in paths if path.parent.name.startswith("seed ")
     }
 
 

@@ -208,8 +208,8 @@ def _hidden(study: TrackedStudy) -> Iterator[Path]:
 
 def _offline_runs(folder: Path) -> dict[str, Path]:
     """Return the folders of the complete offline runs, by the keys of their trials."""
-    found = ((_OFFLINE.fullmatch(path.name), path) for path in folder.glob("offline-run-*"))
-    return {match[1]: path for match, path in found if match is not None}
+    matched = ((_OFFLINE.fullmatch(path.name), path) for path in folder.glob("offline-run-*"))
+    return {match[1]: path for match, path in matched if match is not None}
 
 
 def _results_key(study: TrackedStudy, result: StudyResult) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from topk_platform.reports.page.content import Content
+from topk_platform.reports.plain_text import markdown_table
 from topk_platform.reports.tables.classes import EXPLAINED, HEADER
-from topk_platform.reports.tables.markdown import block_to_markdown, markdown_table
+from topk_platform.reports.tables.markdown import block_to_markdown
 
 __all__ = ["lowered", "to_markdown"]
 

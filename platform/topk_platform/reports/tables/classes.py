@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from topk_platform.errors import UserError
-from topk_platform.reports.csv_text import rows_to_csv
-from topk_platform.reports.tables.markdown import markdown_table
+from topk_platform.reports.plain_text import markdown_table, rows_to_csv
 from topk_platform.results.by_class import ClassResult
 from topk_platform.results.table import Table
 

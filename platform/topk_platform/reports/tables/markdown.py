@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from topk_platform.reports import words
+from topk_platform.reports.plain_text import markdown_table
 from topk_platform.reports.tables import cell_words
 from topk_platform.reports.tables import notes as table_notes
 from topk_platform.reports.tables.blocks import Block, blocks
@@ -12,18 +13,7 @@ from topk_platform.results.arm_fronts import front_rows
 from topk_platform.results.cells import Cell
 from topk_platform.results.table import Table
 
-__all__ = ["block_to_markdown", "markdown_table", "to_markdown"]
-
-
-def markdown_table(header: Sequence[str], body: Iterable[Sequence[str]]) -> str:
-    """Return a Markdown table.
-
-    Args:
-        header: The names of the columns.
-        body: The texts of each row.
-    """
-    lines = [header, ["---"] * len(header), *body]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+__all__ = ["block_to_markdown", "to_markdown"]
 
 
 def to_markdown(table: Table, metrics: Sequence[str] = (), *, transpose: bool = False) -> str:
