@@ -26,7 +26,7 @@ ALLOWED = {
     # values of a study; Optuna's distributions of a space, for importances; how they are shown, on first use
     "results": {"records", "protocol", "reports"},
     # how they are shown; losses and kept networks, for what is drawn of them
-    "reports": {"results", "records", "protocol", "training", "models"},
+    "reports": {"results", "records", "protocol", "training", "models", "data"},  # a plot shows test images
     "running": {
         "data",
         "models",

@@ -28,7 +28,14 @@ from topk_platform.specs import TrialRecord
 __all__ = ["Case", "Said", "check_case", "copied", "make_store", "records", "reference", "study", "topk"]
 
 SECONDS = 60  # after which a command hangs
-NOTES = ("standing.json", "undone.json", "tables/", "lease/", "damaged/")  # without which nothing is lost
+NOTES = (
+    "standing.json",
+    "undone.json",
+    "data.json",
+    "tables/",
+    "lease/",
+    "damaged/",
+)  # without which nothing is lost
 _LINE = re.compile(r"topk: store '[^']*': (\S+) is (damaged|missing|damaged or missing); ")
 
 

@@ -2,54 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 from torch import Generator
 
 from topk_platform.data import Dataset, Population, apply_conditions, load, set_aside
 from topk_platform.data.noise import Tracked, wrong_share
-from topk_platform.specs import Regime, Study
+from topk_platform.identity import Identity
+from topk_platform.records import DataNote, Samples, Store, note_data, read_data
+from topk_platform.specs import Arm, Regime, Study, digest
 
-__all__ = ["Samples", "samples_of"]
-
-
-@dataclass(frozen=True)
-class Samples:
-    """A regime's numbers of samples, after its conditions.
-
-    Args:
-        regime: Its name.
-        train: Training samples.
-        validation: Validation samples, which choose configurations and epochs.
-        test: Test samples.
-        classes: The number of classes.
-        fewest: Training samples of the rarest class.
-        most: Training samples of the most frequent class.
-        calibration: Validation samples that are set aside for the thresholds of sets.
-        groups: Of how many groups the test samples are, such as ``"160 typefaces"``; empty if that is not known.
-        wrong: The share of the training samples whose label a condition changed, as counted in the data.
-    """
-
-    regime: str
-    train: int
-    validation: int
-    test: int
-    classes: int
-    fewest: int
-    most: int
-    calibration: int = 0
-    groups: str = ""
-    wrong: float = 0.0
-
-    def __str__(self) -> str:
-        groups = f" of {self.groups}" if self.groups else ""
-        aside = f"calibrated with {self.calibration}, " if self.calibration else ""
-        each = f"{self.fewest}" if self.fewest == self.most else f"{self.fewest} to {self.most}"
-        return (
-            f"trained with {self.train}, validated with {self.validation}, {aside}tested with {self.test} "
-            f"samples{groups}; {self.classes} classes of {each} training samples"
-            f"{f'; {self.wrong:.1%} of the training labels are wrong' if self.wrong else ''}"
-        )
+__all__ = ["Samples", "note_samples", "samples_of"]
 
 
 def samples_of(study: Study) -> tuple[Samples, ...]:
@@ -67,16 +30,39 @@ def samples_of(study: Study) -> tuple[Samples, ...]:
         (1240, 3100, 9920, '160 typefaces')
     """
     regimes = {arm.regime.name: arm.regime for arm in study.arms}
-    return tuple(_samples(regime, study.calibration) for regime in regimes.values())
+    return tuple(_samples(regime, study.calibration)[0] for regime in regimes.values())
 
 
-def _samples(regime: Regime, calibration: float) -> Samples:
+def note_samples(store: Store, study: Study, identities: Mapping[str, Identity]) -> None:
+    """Note the numbers of samples of a study's regimes and the names of their classes in its folder.
+
+    Regimes whose data and conditions are those of the last note are not read again.
+
+    Args:
+        store: The study's folder.
+        study: The study.
+        identities: The arms' data, by arm identity.
+    """
+    noted, notes = read_data(store), {}
+    for name, arm in {arm.regime.name: arm for arm in study.arms}.items():
+        of = _hash(study, arm, identities)
+        if name not in noted or noted[name].of != of:
+            notes[name] = DataNote(of, *_samples(arm.regime, study.calibration))
+    note_data(store, notes)
+
+
+def _hash(study: Study, arm: Arm, identities: Mapping[str, Identity]) -> str:
+    data = identities[study.arm_id(arm)].dataset_fingerprint
+    return digest((data, arm.regime.conditions, study.calibration))
+
+
+def _samples(regime: Regime, calibration: float) -> tuple[Samples, tuple[str, ...]]:
     source = load(regime)
     source = source.example if isinstance(source, Population) else source
     source = source.with_train(Tracked.of(source.train))
     data = apply_conditions(source, regime.conditions, lambda _: Generator().manual_seed(0))
     data = set_aside(data, calibration, Generator().manual_seed(0)) if calibration else data
-    return Samples(
+    samples = Samples(
         regime.name,
         len(data.train),
         len(data.validation),
@@ -88,6 +74,7 @@ def _samples(regime: Regime, calibration: float) -> Samples:
         groups=_groups(data),
         wrong=wrong_share(data.train),
     )
+    return samples, data.class_names
 
 
 def _groups(data: Dataset) -> str:
