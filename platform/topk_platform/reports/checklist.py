@@ -123,7 +123,10 @@ def _data(facts: _Facts) -> str:
     )
 
 
-_SPLITS = ("classes", "training samples", "of these in a class", "validation samples", "test samples")
+_SPLITS = (
+    *("classes", "training samples", "of these in a class", "wrong training labels"),
+    *("validation samples", "test samples"),
+)
 
 
 def _sizes(facts: _Facts, regime: str) -> Sequence[str]:
@@ -131,7 +134,7 @@ def _sizes(facts: _Facts, regime: str) -> Sequence[str]:
     note = facts.held.data.get(regime)
     if note is None:
         tested = facts.table.tested.get(regime) if regime not in facts.table.units else None
-        return *["–"] * 4, "–" if tested is None else f"{tested:,}"
+        return *["–"] * 5, "–" if tested is None else f"{tested:,}"
     one = note.samples
     groups = f" of {one.groups}" if one.groups else ""
     aside = f" and {one.calibration:,} for calibration" if one.calibration else ""
@@ -139,6 +142,7 @@ def _sizes(facts: _Facts, regime: str) -> Sequence[str]:
         f"{one.classes:,}",
         f"{one.train:,}",
         one.each,
+        f"{one.wrong:.1%}",
         f"{one.validation:,}{aside}",
         f"{one.test:,}{groups}",
     )

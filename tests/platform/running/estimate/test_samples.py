@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from topk_platform import Arm, LongTail, Loss, Model, Recipe, Regime, Study
+from topk_platform import Arm, LongTail, Loss, Model, PairFlip, Recipe, Regime, Study
 from topk_platform.data import load
 from topk_platform.identity import Identity
 from topk_platform.records import DamagedError, Samples, Store, read_data
@@ -57,3 +57,15 @@ def test_a_regime_says_its_numbers_in_words() -> None:
     assert str(Samples("r", 12, 5, 7, 3, 3, 6)) == (
         "trained with 12, validated with 5, tested with 7 samples; 3 classes of 3 to 6 training samples"
     )
+
+
+def test_wrong_labels_are_counted_in_the_data() -> None:
+    regimes = [
+        Regime("flipped", "digits", (PairFlip(1.0), LongTail(5.0))),
+        Regime("half", "digits", (LongTail(5.0), PairFlip(0.5))),
+        Regime("clean", "digits"),
+    ]
+    arms = [Arm(one, Model("linear"), Loss("cross_entropy"), 2, Recipe(1)) for one in regimes]
+    flipped, half, clean = samples_of(Study("s", arms, topk=(1, 2), seeds=1))
+    assert (flipped.wrong, clean.wrong) == (1.0, 0.0) and 0.4 < half.wrong < 0.6
+    assert str(flipped).endswith("training samples; 100.0% of the training labels are wrong")
