@@ -98,3 +98,7 @@ __all__ += sampler.__all__
 # These import pyarrow and more; defining a study should not.
 if not TYPE_CHECKING:  # a type checker would take any name for one of this package's
     __getattr__ = first_use(__name__)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})  # what is imported on first use is listed before it

@@ -31,6 +31,7 @@ from topk_studies.letters_questions import (
     letters_tradeoff,
 )
 from topk_studies.letters_reasons import letters_memory, letters_underfit
+from topk_studies.photos import photos_fraction, photos_map, photos_noise, photos_pixels, photos_tail
 from topk_studies.ring import ring_capacity, ring_modes, ring_overlap
 from topk_studies.sawada2020 import sawada2020_cifar100
 from topk_studies.searches import (
@@ -75,6 +76,11 @@ __all__ = [
     "letters_temperature",
     "letters_tradeoff",
     "letters_underfit",
+    "photos_fraction",
+    "photos_map",
+    "photos_noise",
+    "photos_pixels",
+    "photos_tail",
     "ring_capacity",
     "ring_modes",
     "ring_overlap",
@@ -118,6 +124,11 @@ STUDIES: dict[str, Callable[[], Study]] = {
     "letters_tradeoff": letters_tradeoff,
     "letters_memory": letters_memory,
     "letters_underfit": letters_underfit,
+    "photos_noise": photos_noise,
+    "photos_fraction": photos_fraction,
+    "photos_tail": photos_tail,
+    "photos_map": photos_map,
+    "photos_pixels": photos_pixels,
     "letters_noise_losses": letters_noise_losses,
     "ring_overlap": ring_overlap,
     "ring_modes": ring_modes,

@@ -23,6 +23,7 @@ from topk_platform.specs import CONDITIONS
 from topk_platform.specs.search.pruner import PRUNERS
 from topk_platform.specs.search.sampler import SAMPLERS
 from topk_platform.tracking.trackers import OWN
+from topk_platform.training.steps.optim import OPTIMIZERS
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "CONTRIBUTING.md").read_text()
@@ -98,6 +99,7 @@ def test_no_extension_starts_an_arm_anew_that_does_not_use_it(usable: list[str])
         ("dataset", DATASETS),
         ("condition", [condition.__name__ for condition in CONDITIONS]),
         ("model", MODELS),
+        ("optimizer", OPTIMIZERS),
         ("sampler", [sampler.__name__ for sampler in SAMPLERS]),
         ("pruner", [pruner.__name__ for pruner in PRUNERS]),
         ("tracker", OWN),

@@ -43,7 +43,18 @@ ALLOWED = {
     "serving": {"data", "models", "training", "records", "results", "tracking"},
     # what a study's results rest on, computed again
     "evidence": {"data", "models", "records", "results", "reports", "running", "protocol", "training"},
-    "cli": {"running", "records", "results", "reports", "protocol", "serving", "evidence", "tracking"},
+    # arrays of a user's own are looked at by the code that trains on them
+    "cli": {
+        "data",
+        "running",
+        "records",
+        "results",
+        "reports",
+        "protocol",
+        "serving",
+        "evidence",
+        "tracking",
+    },
     # contracts of regimes, samplers and trackers; a fake run leaves the records of a real one, from the driver's board
     "testing": {"data", "training", "protocol", "records", "running", "tracking"},
     "sources": set(),

@@ -164,6 +164,21 @@ def halved(shape: tuple[int, ...], classes: int, head: str = "linear") -> nn.Mod
         ],
         "docs/study.md": [("", "\n`halved` sees every other input.\n")],
     },
+    "optimizer": {
+        f"{P}training/steps/optim.py": [
+            (
+                "OPTIMIZERS: dict",
+                """def _slow(parameters: Iterable[Tensor], *, lr: float, **given: Any) -> torch.optim.Optimizer:
+    return _SGD(parameters, lr=lr / 10, **given)
+
+
+""",
+            ),
+            ('"heavy_ball": _heavy_ball}', '"slow": _slow, '),
+        ],
+        f"{P}specs/arms/recipe.py": [('"heavy_ball", "adamw")  #', '"slow", ')],
+        "docs/recipes.md": [("", "\n`slow` is SGD at a tenth of the rate.\n")],
+    },
     "sampler": {
         f"{P}specs/search/sampler.py": [
             (

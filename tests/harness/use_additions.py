@@ -103,6 +103,11 @@ def use_model(folder: str) -> None:
     assert trained(an_arm(model="halved")) == "completed"
 
 
+def use_optimizer(folder: str) -> None:
+    arm = Arm(Regime("r", "digits"), Model("mlp"), Loss("cross_entropy"), 1, Recipe(1, optimizer="slow"))
+    assert trained(arm) == "completed"
+
+
 def use_sampler(folder: str) -> None:
     from topk_platform import BruteForce, Choice
 

@@ -121,7 +121,7 @@ COMMANDS: dict[str, Listed] = {
         _RESULTS,
         "commands.recommend",
         "Recommend a loss to start with, from studies on similar data, or say that it is not known.",
-        "topk recommend --classes 5000 --images 300000 --imbalance 100 --noise 0.1 --k 5",
+        "topk recommend --classes 5000 --images 300000 --imbalance 100 --noise 0.1 -k 5",
     ),
     "show": Listed(
         _TRIALS,

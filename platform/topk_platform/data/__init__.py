@@ -40,7 +40,7 @@ from topk_platform.data.images.in_files import Images
 from topk_platform.data.loading import *
 from topk_platform.data.noise import write_labels
 from topk_platform.data.population import Population, Source
-from topk_platform.data.shots import shots
+from topk_platform.data.shots import shot_words, shots
 
 __all__ = [
     "LOOK_ALIKES",
@@ -59,6 +59,7 @@ __all__ = [
     "noisy_labels",
     "read_cifar100",
     "set_aside",
+    "shot_words",
     "shots",
     "use_data_folder",
     "write_labels",

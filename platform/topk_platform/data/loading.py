@@ -28,7 +28,7 @@ from topk_platform.data.population import Population, Source
 from topk_platform.errors import UserError, blamed
 from topk_platform.extensions import extended
 from topk_platform.references import check_arguments, look_up
-from topk_platform.specs import Regime
+from topk_platform.specs import Regime, images_of
 
 __all__ = [
     "DATASETS",
@@ -57,6 +57,7 @@ def image_features(
     backbone: str = "efficientnet_lite0",
     pixels: int = 128,
     weights: str = "",
+    views: int = 1,
     **options: bool | int | float | str | None,
 ) -> Dataset:
     """Return another dataset's images as features of a frozen backbone, float32 ``(n, d)``; see :func:`features_of`.
@@ -66,6 +67,8 @@ def image_features(
         backbone: The network, see :func:`~topk_platform.data.features.backbones.load_backbone`.
         pixels: The side of the square to which images are scaled before the backbone.
         weights: The file of its weights, likewise.
+        views: How many views of each training image are kept, see :func:`features_of`. More than one need the model
+            ``feature_head``, which trains on a random view of each image.
         **options: The keyword arguments of the dataset ``of``.
 
     Raises:
@@ -75,7 +78,7 @@ def image_features(
     source = read(Regime("features", of, options=options))
     if not isinstance(source, Dataset):
         raise UserError(f"dataset {of} is drawn anew for each seed, so its features cannot be kept")
-    return features_of(source, load_backbone(backbone, pixels, weights), of)
+    return features_of(source, load_backbone(backbone, pixels, weights), of, views)
 
 
 DATASETS: dict[str, Callable[..., Dataset]] = {
@@ -103,13 +106,15 @@ DOWNLOADS: dict[str, Callable[[Path], None]] = {
 
 
 def download(regime: Regime) -> None:
-    """Download the regime's dataset into the data folder, if it can be downloaded and is not there.
+    """Download the regime's dataset into the data folder, or the images of its features, if it is not there.
+
+    Does nothing for a dataset that cannot be downloaded.
 
     Raises:
         UserError: if that fails.
     """
-    if regime.dataset in DOWNLOADS:
-        DOWNLOADS[regime.dataset](data_folder())
+    if (images := images_of(regime)) in DOWNLOADS:
+        DOWNLOADS[images](data_folder())
 
 
 def load(regime: Regime) -> Source:

@@ -1,4 +1,4 @@
-"""Groups of classes by their number of training samples."""
+"""Groups of classes by their number of training samples: many-, medium- and few-shot."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from torch import Tensor
 
 from topk_platform.specs.checks import check
 
-__all__ = ["shots"]
+__all__ = ["shot_words", "shots"]
+
+_BOUNDS = {"many": "above 100", "medium": "20 to 100", "few": "below 20"}
 
 
 def shots(class_counts: Tensor, many: int = 100, few: int = 20) -> dict[str, Tensor]:
@@ -35,3 +37,33 @@ def shots(class_counts: Tensor, many: int = 100, few: int = 20) -> dict[str, Ten
         "medium": (class_counts >= few) & (class_counts <= many),
         "few": class_counts < few,
     }
+
+
+def shot_words(class_counts: Tensor) -> str:
+    """Return how many classes are many-, medium- and few-shot, and which group accuracies are empty for that reason.
+
+    Accuracies of a group are measured only where classes are in at least two groups: the accuracy of a single group is
+    the macro average.
+
+    Args:
+        class_counts: Training samples of each class, int64 ``(classes,)``: after the regime's conditions.
+
+    Example:
+        >>> import torch
+        >>> shot_words(torch.tensor([3, 4, 6]))
+        'all few-shot (below 20 samples), so many_*, medium_* and few_* are empty and macro_* covers every class'
+        >>> shot_words(torch.tensor([30, 4, 6]))
+        '1 medium-shot (20 to 100 samples) and 2 few-shot (below 20 samples), so many_* is empty'
+    """
+    sizes = {name: int(mask.sum()) for name, mask in shots(class_counts).items()}
+    held = {name: size for name, size in sizes.items() if size}
+    if len(held) == 1:
+        name = next(iter(held))
+        return (
+            f"all {name}-shot ({_BOUNDS[name]} samples), so many_*, medium_* and few_* are empty and macro_* covers "
+            "every class"
+        )
+    parts = [f"{size} {name}-shot ({_BOUNDS[name]} samples)" for name, size in held.items()]
+    text = f"{', '.join(parts[:-1])} and {parts[-1]}"
+    empty = [name for name, size in sizes.items() if not size]
+    return f"{text}, so {empty[0]}_* is empty" if empty else text

@@ -14,6 +14,7 @@ from topk_platform.results.recommendation import Recommendation, recommended
 from topk_platform.results.table import row_and_column
 from topk_platform.results.table_building import build_table
 from topk_platform.specs import Arm, LabelNoise, Regime, Study
+from topk_platform.specs.fields import check_call
 
 __all__ = ["recommend", "situation_of", "situations_at", "situations_of"]
 
@@ -54,6 +55,7 @@ def recommend(
         UserError: if a number is out of range, or the store holds no study and there is no evidence either, or the
             store holds something else.
     """
+    check_call(recommend, locals())
     situation = Situation(classes, images, imbalance, noise, k)
     left_out: dict[str, str] = {}
     root = Store.open(store)

@@ -10,9 +10,16 @@ from torch import nn
 from topk_platform.errors import UserError
 from topk_platform.models.convnet import convnet
 from topk_platform.models.densenet import densenet
+from topk_platform.models.heads import feature_head
 from topk_platform.models.linear import linear
 from topk_platform.models.mlp import mlp
-from topk_platform.models.vision import densenet121_small, find_weights, resnet18_small, torchvision_model
+from topk_platform.models.vision import (
+    densenet121_small,
+    find_weights,
+    resnet18_small,
+    resnet_small,
+    torchvision_model,
+)
 from topk_platform.references import check_arguments, look_up, signature_of
 from topk_platform.specs import Model
 
@@ -24,9 +31,11 @@ __all__ = [
     "convnet",
     "densenet",
     "densenet121_small",
+    "feature_head",
     "linear",
     "mlp",
     "resnet18_small",
+    "resnet_small",
     "torchvision_model",
 ]
 
@@ -34,9 +43,11 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "convnet": convnet,
     "densenet": densenet,
     "densenet121_small": densenet121_small,
+    "feature_head": feature_head,
     "linear": linear,
     "mlp": mlp,
     "resnet18_small": resnet18_small,
+    "resnet_small": resnet_small,
     "torchvision": torchvision_model,
 }
 

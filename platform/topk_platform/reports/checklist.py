@@ -17,6 +17,7 @@ from topk_platform.results.from_store import Held, read
 from topk_platform.results.table import Table
 from topk_platform.results.table_building import build_table
 from topk_platform.specs import Choice, Dimension, Study
+from topk_platform.specs.fields import check_call
 
 __all__ = ["Checklist", "Item", "checklist"]
 
@@ -79,6 +80,7 @@ def checklist(
         The questions are those of the NeurIPS paper checklist (2024) on experiments, and of Dodge et al., Show Your
         Work, 2019, appendix B.
     """
+    check_call(checklist, locals())
     held = read(study, store, trials, seeds, needed=True)
     facts = _Facts(held, build_table(held.study, held.histories, ranks=held.ranks))
     return Checklist(

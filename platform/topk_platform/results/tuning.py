@@ -20,6 +20,7 @@ from topk_platform.records import ArmResults
 from topk_platform.results.from_store import read
 from topk_platform.results.range_edges import Edge, edges
 from topk_platform.specs import Arm, Choice, Dimension, Grid, Parameter, Scalar, Study
+from topk_platform.specs.fields import check_call
 
 __all__ = ["ArmTuning", "Curve", "Fixed", "Sensitivity", "Tuning", "tuning"]
 
@@ -170,6 +171,7 @@ def tuning(
     Source:
         Dodge et al., Show Your Work, EMNLP 2019; Lourie et al., Show Your Work with Confidence, NAACL 2024 (opda).
     """
+    check_call(tuning, locals())
     shown = study.only(only) if only else study
     held = read(study, store, trials, curves=True, needed=True)
     arms = [results for results in held.results.values() if results.arm in shown.arms]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -16,9 +16,11 @@ from topk_losses.operators import inclusion_probabilities
 from topk_platform.elsewhere import made_by
 from topk_platform.errors import UserError, blamed
 from topk_platform.models import MODELS, architecture_of, build_model, check_model
+from topk_platform.serving.frozen import OnFeatures, read_frozen
 from topk_platform.serving.package import WEIGHTS, Config
-from topk_platform.serving.pictures import read_inputs
+from topk_platform.serving.pictures import Given, listed, read_inputs
 from topk_platform.specs import Model
+from topk_platform.specs.fields import check_call
 from topk_platform.training.steps.batches import Normalisation
 from topk_platform.trust import Trust
 
@@ -72,6 +74,13 @@ class Classifier:
     config: Config
     module: Prepared
 
+    def __repr__(self) -> str:
+        config, takes = self.config, self.config.inputs
+        return (
+            f"Classifier({config.arm}: {config.k} candidates of {takes.classes} classes, {takes.kind}s of shape "
+            f"{takes.shape})"
+        )
+
     @torch.no_grad()
     def scores(self, inputs: Tensor) -> Tensor:
         """Return the scores ``(n, L)``, float32.
@@ -115,22 +124,22 @@ class Classifier:
             for row in zip(labels.tolist(), chances.tolist(), strict=True)
         ]
 
-    def predict(
-        self, paths: str | Path | Sequence[str | Path], k: int | None = None
-    ) -> list[list[Candidate]]:
-        """Return the K candidates for each of some files, the most probable first.
+    def predict(self, given: Given | Sequence[Given], k: int | None = None) -> list[list[Candidate]]:
+        """Return the K candidates for each of some inputs, the most probable first.
 
         Args:
-            paths: Images; ``.npy`` files for a network that takes numbers. One path is a list of one.
+            given: One or several: paths of images, folders of images, images of Pillow's, uint8 arrays or tensors; for
+                a network that takes numbers, ``.npy`` files, folders of them, arrays or tensors. See
+                :func:`~topk_platform.serving.pictures.listed` and :func:`~topk_platform.serving.pictures.read_inputs`.
             k: K; by default the arm's K.
 
         Raises:
-            UserError: if a file cannot be read, or k is not in [1, L].
+            UserError: if a file cannot be read, something else is given than the network takes, or k is not in [1, L].
         """
         candidates: list[list[Candidate]] = []
-        paths = [paths] if isinstance(paths, str | Path) else paths
-        for start in range(0, len(paths), _AT_ONCE):
-            candidates += self.candidates(read_inputs(paths[start : start + _AT_ONCE], self.config.inputs), k)
+        items = listed(given, self.config.inputs)
+        for start in range(0, len(items), _AT_ONCE):
+            candidates += self.candidates(read_inputs(items[start : start + _AT_ONCE], self.config.inputs), k)
         return candidates
 
 
@@ -148,6 +157,7 @@ def load_model(folder: str | Path, *, trust: Iterable[str] = ()) -> Classifier:
     Raises:
         UserError: if it contains no exported network, is damaged, or names code that is not trusted or does not exist.
     """
+    check_call(load_model, locals())
     return load_trusting(Path(folder), Trust.of(trust))
 
 
@@ -159,7 +169,7 @@ def load_trusting(folder: Path, trust: Trust) -> Classifier:
         trust: The code that it may name.
     """
     config, path = Config.read(folder), folder / WEIGHTS
-    trust.check(folder, {"model": config.model.name})
+    trust.check(folder, config.code)
     try:
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
@@ -168,11 +178,15 @@ def load_trusting(folder: Path, trust: Trust) -> Classifier:
         tensors = load_file(path)
     except (OSError, SafetensorError) as error:
         raise UserError(f"{path} cannot be read: {error}") from error
-    return assembled(config, tensors, path, trust)
+    head = assembled(config, tensors, path, trust)
+    if config.backbone is None:
+        return head
+    behind = OnFeatures(read_frozen(folder, config.backbone), head.module.network, config.shape)
+    return replace(head, module=Prepared(behind, None).eval())
 
 
 def assembled(config: Config, tensors: Mapping[str, Tensor], file: Path | str, trust: Trust) -> Classifier:
-    """Return the network with these tensors.
+    """Return the network with these tensors; for a head on features, the head alone.
 
     Args:
         config: The network's configuration.
@@ -183,18 +197,19 @@ def assembled(config: Config, tensors: Mapping[str, Tensor], file: Path | str, t
     Raises:
         UserError: if the function that builds it is not trusted, does not exist, or builds another network.
     """
-    trust.check(file, {"model": config.model.name})
+    trust.check(file, config.code)
     takes, model = config.inputs, architecture_of(config.model)
     check_model(model)
     if model.name in MODELS:
         _check_builds(config, model, tensors, file)
     with torch.random.fork_rng(devices=[]), blamed(f"model {model.name}"):
-        network = build_model(model, takes.shape, takes.classes, config.head)
+        network = build_model(model, config.shape, takes.classes, config.head)
     try:
         network.load_state_dict(tensors)
     except RuntimeError as error:
         raise _another(config, " ".join(str(error).split())) from error
-    how = Normalisation.by(takes.mean, takes.std) if takes.kind == "image" else None
+    images = takes.kind == "image" and config.backbone is None
+    how = Normalisation.by(takes.mean, takes.std) if images else None
     return Classifier(config, Prepared(network, how).eval())
 
 
@@ -208,9 +223,8 @@ def _check_builds(config: Config, model: Model, tensors: Mapping[str, Tensor], f
     for name, value in model.options.items():
         if isinstance(value, int | float) and value > most:
             raise _another(config, f"its tensors in {file} allow {name} of at most {most}, got {value}")
-    takes = config.inputs
     with made_by(file, f"the tensors of model {model.name}"), torch.device("meta"):
-        built = build_model(model, takes.shape, takes.classes, config.head).state_dict()
+        built = build_model(model, config.shape, config.inputs.classes, config.head).state_dict()
     expected = {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in built.items()}
     got = {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
     for name in sorted(expected.keys() | got.keys()):

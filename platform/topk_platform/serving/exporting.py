@@ -14,8 +14,9 @@ from topk_platform.results.contrasts import combined
 from topk_platform.results.from_store import Held, read
 from topk_platform.results.statistics import Estimate
 from topk_platform.serving.card import model_card
-from topk_platform.serving.package import CARD, CONFIG, MLMODEL, ONNX, PT2, WEIGHTS, Config
-from topk_platform.specs import Study
+from topk_platform.serving.package import BACKBONE, CARD, CONFIG, MLMODEL, ONNX, PT2, WEIGHTS, Config
+from topk_platform.specs import FEATURES, Study
+from topk_platform.specs.fields import check_call
 from topk_platform.trust import Trust
 
 __all__ = ["Exported", "best_of", "export_model"]
@@ -65,6 +66,7 @@ def export_model(
     Raises:
         UserError: if there is no such arm, it has no network, or the folder contains something else.
     """
+    check_call(export_model, locals())
     held = read(study, store, needed=True)
     history = _history(held, arm)
     runs = runs_of_all(study, held.results)[study.arm_id(history.arm)]
@@ -76,7 +78,9 @@ def export_model(
             "trains that confirmation again"
         )
     estimates = _estimates(study, runs.with_ranks(held.ranks if study.interval == "crossed" else None))
-    exported = _write(Path(to), saved, chosen, model_card(study, saved, chosen, estimates))
+    config, backbone = _configured(saved)
+    card = model_card(study, saved, config, chosen, estimates)
+    exported = _write(Path(to), saved, chosen, config, {CARD: card.encode()} | backbone)
     return replace(exported, files=(*exported.files, *_graphs(Path(to), Trust.of_study(study), onnx, mlflow)))
 
 
@@ -113,8 +117,18 @@ def _estimates(study: Study, runs: Runs) -> dict[str, Estimate]:
     return {metric: estimate for metric, estimate in estimates.items() if estimate is not None}
 
 
-def _write(to: Path, saved: SavedModel, row: Row, card: str) -> Exported:
-    config = Config.of(saved)
+def _configured(saved: SavedModel) -> tuple[Config, dict[str, bytes]]:
+    """Return a network's configuration, and the file of the backbone that made its features, if it takes features."""
+    config, regime = Config.of(saved), saved.trial.arm.regime
+    if regime.dataset != FEATURES:
+        return config, {}
+    from topk_platform.serving.frozen import with_backbone  # noqa: PLC0415 - torch, which other networks do not need
+
+    config, content = with_backbone(config, regime.options)
+    return config, {BACKBONE: content}
+
+
+def _write(to: Path, saved: SavedModel, row: Row, config: Config, more: Mapping[str, bytes]) -> Exported:
     if to.exists() and (not to.is_dir() or any(to.iterdir())) and not (to / CONFIG).is_file():
         raise UserError(
             f"--to must be a new or empty folder, or the folder of an earlier export, got {str(to)!r}"
@@ -122,14 +136,14 @@ def _write(to: Path, saved: SavedModel, row: Row, card: str) -> Exported:
     files = {
         WEIGHTS: saved.content,
         CONFIG: config.to_json().encode(),
-        CARD: card.encode(),
         "trial.json": (json.dumps(json.loads(saved.trial.to_json()), indent=1) + "\n").encode(),
+        **more,
     }
     try:
         to.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():
             (to / name).write_bytes(content)
-        for name in (ONNX, PT2, MLMODEL):  # files of an earlier export belong to another network
+        for name in {BACKBONE, ONNX, PT2, MLMODEL} - set(files):  # of an earlier export, of another network
             (to / name).unlink(missing_ok=True)
     except OSError as error:
         raise UserError(f"--to {str(to)!r} cannot be written: {error}") from error

@@ -14,7 +14,7 @@ from topk_platform.errors import StoreError, UserError, reason
 from topk_platform.records import Row, Store, read_model
 from topk_platform.records.artifacts.files import artifact_name
 from topk_platform.serving.classifier import Classifier, assembled, load_trusting
-from topk_platform.serving.package import MLMODEL, PT2, WEIGHTS, Config
+from topk_platform.serving.package import MLMODEL, PT2, Config
 from topk_platform.tracking import Graph
 from topk_platform.trust import Trust
 
@@ -94,6 +94,6 @@ def _description() -> str:
 
     flavors = {
         "pytorch": {"model_data": "data", "pytorch_version": torch.__version__, "code": None},
-        "python_function": {"loader_module": "topk_platform.serving.flavor", "data": WEIGHTS, "env": {}},
+        "python_function": {"loader_module": "topk_platform.serving.flavor", "env": {}},
     }
     return json.dumps({"flavors": flavors, "mlflow_version": VERSION}, indent=1) + "\n"  # JSON is YAML too

@@ -39,12 +39,13 @@ from topk_platform.specs.search.sampler import Sampler
 from topk_platform.specs.search.space import Choice, Dimension, Float, Int, Scalar
 from topk_platform.specs.study.claims import Claim, Contrast
 from topk_platform.specs.study.published import Published
-from topk_platform.specs.study.smoke import STANDINS, smoke_arm
+from topk_platform.specs.study.smoke import FEATURES, STANDINS, images_of, smoke_arm
 from topk_platform.specs.study.study import Study
 from topk_platform.specs.trial import EpochRecord, Phase, Status, Trial, TrialRecord
 
 __all__ = [
     "CONDITIONS",
+    "FEATURES",
     "GROUPS",
     "SEARCHABLE",
     "SHAPES",
@@ -91,6 +92,7 @@ __all__ = [
     "digest",
     "digits_of",
     "grid",
+    "images_of",
     "in_order",
     "less_is_better",
     "measure_of",

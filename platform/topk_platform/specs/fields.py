@@ -6,12 +6,24 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
-from types import FunctionType, NoneType, UnionType
+from pathlib import Path
+from types import NoneType, SimpleNamespace, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from topk_platform.errors import UserError
 
-__all__ = ["Count", "NonNegative", "Part", "Positive", "Rule", "Share", "Whole", "check_fields", "one_of"]
+__all__ = [
+    "Count",
+    "NonNegative",
+    "Part",
+    "Positive",
+    "Rule",
+    "Share",
+    "Whole",
+    "check_call",
+    "check_fields",
+    "one_of",
+]
 
 
 _LONGEST = 100  # letters of a value in an error
@@ -71,6 +83,44 @@ def check_fields(spec: Any) -> None:
         _check(f"{kind.__name__}.{name}", value, annotation)
 
 
+def check_call(function: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
+    """Check the arguments of a function against its annotations, as :func:`check_fields` does a spec's fields.
+
+    Args:
+        function: The function.
+        arguments: Its arguments by name: ``locals()`` in its first line.
+
+    Raises:
+        UserError: naming the argument, the rule and the value.
+
+    Example:
+        >>> def wait(hours: float, quietly: bool = False) -> None:
+        ...     check_call(wait, locals())
+        >>> wait("2")
+        Traceback (most recent call last):
+        topk_platform.errors.UserError: hours must be a finite number, got '2'
+    """
+    for name, annotation in _parameters(function).items():
+        value = arguments[name]
+        try:
+            _check(name, value, annotation)
+        except UserError as error:
+            raise UserError(f"{error}{getattr(annotation, 'remedy_for', _no_remedy)(value)}") from error
+
+
+def _no_remedy(_value: Any) -> str:
+    return ""
+
+
+@cache
+def _parameters(function: Callable[..., Any]) -> dict[str, Any]:
+    # What it returns may be imported for type checkers alone.
+    given = SimpleNamespace(
+        __annotations__={n: a for n, a in function.__annotations__.items() if n != "return"}
+    )
+    return get_type_hints(given, function.__globals__, include_extras=True)
+
+
 @cache
 def _annotations(cls: type) -> dict[str, Any]:
     hints = get_type_hints(cls, include_extras=True)
@@ -120,12 +170,9 @@ def _fits(value: Any, kind: Any) -> bool:
 
 
 def _shown(value: Any) -> str:
-    """Return a value on one line; with a function or a class, the reference that names it."""
+    """Return a value on one line."""
     text = " ".join(repr(value).split())
-    short = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
-    if isinstance(value, type | FunctionType):
-        return f"{short}: name it '{value.__module__}:{value.__qualname__}'"
-    return short
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 def _is_sequence(annotation: Any) -> bool:
@@ -138,6 +185,7 @@ _WORDS = {
     float: "a finite number",
     str: "a string",
     NoneType: "None",
+    Path: "a path",
 }
 
 
@@ -151,4 +199,8 @@ def _described(annotation: Any) -> str:
         return f"a sequence, each {_described(parts[0])}"
     if origin is Mapping:
         return "a mapping"
-    return _WORDS.get(annotation) or str(annotation.__name__)
+    if origin is Callable:
+        return "a function"
+    return (
+        _WORDS.get(annotation) or f"{'an' if annotation.__name__[0] in 'AEIO' else 'a'} {annotation.__name__}"
+    )

@@ -497,3 +497,18 @@ def test_without_a_baseline_the_legend_names_none() -> None:
     text = to_markdown(build_table(study, {study.arm_id(arm): ArmHistory(arm) for arm in study.arms}))
     assert "difference" not in text and "None" not in text
     assert "An interval needs two seeds or more." in text
+
+
+def test_a_group_accuracy_without_values_says_why() -> None:
+    """All classes are few-shot, so that no run records few_top3."""
+    study = a_study(losses=FIXED)
+    rows = {study.arm_id(arm): history(study, arm, [0.9, 0.92], chosen=0) for arm in study.arms}
+    for arm in rows.values():
+        for row in arm.confirm.values():
+            for metric in study.metrics:
+                if metric.startswith(("many_", "medium_", "few_")):
+                    row[f"test.{metric}"] = None
+    table = build_table(study, rows)
+    why = "few_top3 has no value in clean, noisy: accuracies of many-, medium- and few-shot classes"
+    assert why in to_markdown(table, ["few_top3"])
+    assert "has no value" not in to_markdown(table)

@@ -90,6 +90,43 @@ def test_a_network_says_of_files_what_it_was_tested_with(
             assert [c.probability for c in guesses] == sorted((c.probability for c in guesses), reverse=True)
 
 
+def test_a_folder_images_and_arrays_are_predicted_as_files_are(
+    trees: tuple[Path, Study],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder, study = trees
+    export_model(study, study.arms[0].name, tmp_path / "out", store=folder / "runs")
+    test = folder / "data" / "trees" / "test"
+    paths, model = sorted(test.glob("*/*.png")), load_model(tmp_path / "out")
+    expected = model.predict(paths)
+    for given in (
+        test,
+        [Image.open(path) for path in paths],
+        [np.asarray(Image.open(path)) for path in paths],
+    ):
+        assert model.predict(given) == expected
+    assert model.predict(Image.open(paths[0])) == expected[:1]
+    monkeypatch.setattr(
+        sys, "argv", ["topk", "predict", str(tmp_path / "out"), str(test), "-k", "1", "--json"]
+    )
+    with pytest.raises(SystemExit):
+        main()
+    printed = json.loads(capsys.readouterr().out)
+    assert [one["image"] for one in printed] == list(map(str, paths))
+    assert [one["candidates"][0]["label"] for one in printed] == [row[0].label for row in expected]
+
+
+def test_a_network_of_many_classes_is_shown_in_a_line(trees: tuple[Path, Study], tmp_path: Path) -> None:
+    folder, study = trees
+    exported = export_model(study, study.arms[0].name, tmp_path / "out", store=folder / "runs")
+    assert repr(load_model(tmp_path / "out")) == (
+        "Classifier(trees/convnet/cross_entropy: 2 candidates of 3 classes, images of shape (3, 8, 8))"
+    )
+    assert "names=('ash', 'birch', … 3 in all)" in repr(exported)
+
+
 def test_the_pages_lines_run(
     trees: tuple[Path, Study], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

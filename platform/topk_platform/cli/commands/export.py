@@ -133,10 +133,12 @@ def predict(
         str, typer.Argument(help="A folder that `topk export --arm` wrote.", callback=named_place)
     ],
     images: Annotated[
-        list[str], typer.Argument(help="Image files; .npy files for a network that takes numbers.")
+        list[str],
+        typer.Argument(help="Image files and folders of them; .npy files for a network that takes numbers."),
     ],
     k: Annotated[
-        int | None, typer.Option("-k", help="How many candidates; by default the K that it was trained for.")
+        int | None,
+        typer.Option("-k", "--k", help="How many candidates; by default the K that it was trained for."),
     ] = None,
     output: Annotated[str, typer.Option("--format", help="text or csv.")] = "text",
     trust: TrustOption = None,
@@ -150,12 +152,16 @@ def predict(
     check_format(output, *_FORMATS, json=json)
 
     config = Config.read(Path(folder))  # before torch is loaded, which takes a second
-    Trust.of(trust or ()).check(folder, {"model": config.model.name})
-    candidates = serving.load_model(folder, trust=trust or ()).predict(images, k)
+    Trust.of(trust or ()).check(folder, config.code)
+    from topk_platform.serving.pictures import listed  # noqa: PLC0415 - torch
+
+    model = serving.load_model(folder, trust=trust or ())
+    files = [str(file) for file in listed(images, config.inputs)]
+    candidates = model.predict(files, k)
     if json:
-        print_json(_data(images, candidates))
+        print_json(_data(files, candidates))
     else:
-        say(_FORMATS[output](images, candidates), nl=False)
+        say(_FORMATS[output](files, candidates), nl=False)
 
 
 def bundle(

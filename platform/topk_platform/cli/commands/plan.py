@@ -166,7 +166,14 @@ def _plan_data(plan: Plan, price: float | None) -> dict[str, Any]:
         "running": plan.running,
     }
     samples = [dataclasses.asdict(one) for one in plan.samples]
-    return {"study": plan.study.name, **totals, "outdated": again, "samples": samples, "arms": arms}
+    return {
+        "study": plan.study.name,
+        **totals,
+        "outdated": again,
+        "samples": samples,
+        "notes": plan.notes,
+        "arms": arms,
+    }
 
 
 def _probe_data(probed: Probe) -> dict[str, Any]:
@@ -195,7 +202,7 @@ def _print_plan(
         done = f"{arm.searched}/{trials}", f"{arm.confirmed}/{study.seeds * study.points(arm.arm)}"
         table.add_row(arm.arm.name, *done, str(arm.left), seconds)
     console.print(table)
-    for line in _samples(plan):
+    for line in (*_samples(plan), *(f"Note: {note}" for note in plan.notes)):
         console.print(line, highlight=False, markup=False)
     console.print(
         f"{plan.left} trials left{_along(plan)}, about {duration(plan.seconds)} of training on one worker at most"

@@ -13,7 +13,7 @@ from topk_platform.data.dataset import GROUPS, Dataset, Split
 from topk_platform.data.datasets.own import assembled, split_folders
 from topk_platform.data.folder import data_folder
 from topk_platform.data.images.in_files import Images
-from topk_platform.data.images.listing import FileList, from_folders, readable
+from topk_platform.data.images.listing import FileList, from_folders, held_out_folders, readable
 from topk_platform.data.splits.grouping import grouped_files
 from topk_platform.errors import MissingDataError
 from topk_platform.specs.checks import check
@@ -89,8 +89,8 @@ def image_files(
 
     Raises:
         MissingDataError: if there is no such folder.
-        UserError: if a class has no images, the splits' classes differ, a folder beside ``train`` is not named after
-            a split, or the groups are wrong as :func:`topk_platform.data.image_folder` says.
+        UserError: if a class has no training images, a folder beside ``train`` is not named after a split, or
+            the groups are wrong as :func:`topk_platform.data.image_folder` says.
     """
     root = data_folder() / folder
     if not root.is_dir():
@@ -99,12 +99,13 @@ def image_files(
             f"{folder}/train/CLASS/IMAGE, or name the folder that holds {folder} with --data DIR or TOPK_DATA"
         )
     how = Reading(size, resize, unreadable)
-    places = {name: place.relative_to(root).as_posix() for name, place in split_folders(root).items()}
-    lists = {name: from_folders(root, place) for name, place in places.items()}
-    check_classes("image_files", root, lists)
+    parts = {name: folder.relative_to(root).as_posix() for name, folder in split_folders(root).items()}
+    training = from_folders(root, parts["train"])
+    others = {name: part for name, part in parts.items() if name != "train"}
+    lists = {"train": training} | {n: held_out_folders(root, p, training.classes) for n, p in others.items()}
     splits = {name: how.split(files, name) for name, files in lists.items()}
     if groups:
-        splits = grouped_files(splits, _paths(splits), places, root, groups)
+        splits = grouped_files(splits, _paths(splits), parts, root, groups)
     given = {"validation": validation, "test": test}
     fractions = {name: fraction for name, fraction in given.items() if name not in lists}
     return assembled(splits, fractions, groups=called, whole_groups=whole_groups)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Generator, Tensor
@@ -20,6 +20,9 @@ from topk_platform.data.splits.grouping import check_apart, group_numbers, group
 from topk_platform.data.splits.splitting import stratified
 from topk_platform.errors import MissingDataError
 from topk_platform.specs.checks import check, first_few
+
+if TYPE_CHECKING:
+    from torchvision.datasets import ImageFolder
 
 __all__ = ["HELD_OUT", "assembled", "from_tensors", "image_folder", "split_folders"]
 
@@ -166,9 +169,10 @@ def image_folder(
 ) -> Dataset:
     """Return the images of ``folder / class / image``, in torchvision's ``ImageFolder`` layout.
 
-    With folders ``train``, ``val`` (or ``validation``, ``valid``) and ``test`` in it, each with the same classes, these
-    are the splits. A split without a folder is taken from training, a fixed fraction of each class; without a folder
-    ``train`` all images are split this way. Classes are numbered in the order of their names.
+    With folders ``train``, ``val`` (or ``validation``, ``valid``) and ``test`` in it, these are the splits. The classes
+    are those of ``train``; a class may have no image in ``val`` or ``test``, whose macro accuracies then leave it out:
+    ``topk plan`` names such classes. A split without a folder is taken from training, a fixed fraction of each class;
+    without a folder ``train`` all images are split this way. Classes are numbered in the order of their names.
 
     Args:
         folder: Its path in the data folder; an absolute path works too, but is part of the arms' identity, which then
@@ -185,7 +189,7 @@ def image_folder(
 
     Raises:
         MissingDataError: if there is no such folder.
-        UserError: if an image cannot be read, the splits' classes differ, a folder beside ``train`` is not named
+        UserError: if an image cannot be read, a class has no training image, a folder beside ``train`` is not named
             after a split, the group of an image is not known, a class has too few groups, or two splits share a group
             that is to be whole.
     """
@@ -196,22 +200,17 @@ def image_folder(
             f"dataset image_folder: there is no folder {root}. Put the images there as {folder}/CLASS/IMAGE or "
             f"{folder}/train/CLASS/IMAGE, or name the folder that holds {folder} with --data DIR or TOPK_DATA"
         )
-    places = split_folders(root)
-    splits = {name: _ImageList.find(place) for name, place in places.items()}
-    names = splits["train"].classes
-    for name, images in splits.items():
-        check(
-            images.classes == names,
-            f"dataset image_folder: {places[name]} must have the classes of {places['train']}, "
-            f"differing: {sorted(set(images.classes) ^ set(names))}",
-        )
-    found = {name: Split(*images.read(size)) for name, images in splits.items()}
+    folders = split_folders(root)
+    training = _ImageList.of_training(folders["train"])
+    splits = {"train": training} | {n: training.held_out(f) for n, f in folders.items() if n != "train"}
+    names = training.classes
+    parts = {name: Split(*images.read(size)) for name, images in splits.items()}
     if groups:
         paths = {name: [Path(p).relative_to(root).as_posix() for p in i.paths] for name, i in splits.items()}
-        within = {name: place.relative_to(root).as_posix() for name, place in places.items()}
-        found = grouped_files(found, paths, within, root, groups)
-    fractions = {n: f for n, f in {"validation": validation, "test": test}.items() if n not in found}
-    return assembled(found, fractions, names=names, groups=called, whole_groups=whole_groups)
+        within = {name: folder.relative_to(root).as_posix() for name, folder in folders.items()}
+        parts = grouped_files(parts, paths, within, root, groups)
+    fractions = {n: f for n, f in {"validation": validation, "test": test}.items() if n not in parts}
+    return assembled(parts, fractions, names=names, groups=called, whole_groups=whole_groups)
 
 
 def split_folders(root: Path) -> dict[str, Path]:
@@ -221,7 +220,7 @@ def split_folders(root: Path) -> dict[str, Path]:
         UserError: if a folder beside ``train`` is not named after a split, or a split has a folder and ``train`` has
             none.
     """
-    folders = sorted(place.name for place in root.iterdir() if place.is_dir() and place.name[0] != ".")
+    folders = sorted(entry.name for entry in root.iterdir() if entry.is_dir() and entry.name[0] != ".")
     if "train" not in folders:
         stray = [name for name in folders if name.lower() in _SPLITS]
         check(not stray, f"{root} holds {stray}, which are a split's names, but no folder 'train'")
@@ -232,13 +231,13 @@ def split_folders(root: Path) -> dict[str, Path]:
         f"{root} holds {stray} beside 'train', which would not be read: a split's folder is called one of "
         f"{list(_SPLITS)}; rename it or move it away",
     )
-    found = {"train": root / "train"}
+    splits = {"train": root / "train"}
     for split, names in HELD_OUT.items():
         there = [root / name for name in names if (root / name).is_dir()]
-        check(len(there) <= 1, f"{split} must be one folder, got {[str(place) for place in there]}")
+        check(len(there) <= 1, f"{split} must be one folder, got {[str(one) for one in there]}")
         if there:
-            found[split] = there[0]
-    return found
+            splits[split] = there[0]
+    return splits
 
 
 class _ImageList:
@@ -250,18 +249,32 @@ class _ImageList:
         self.labels = torch.tensor([label for _, label in samples])
 
     @classmethod
-    def find(cls, folder: Path) -> _ImageList:
-        from torchvision.datasets import ImageFolder  # noqa: PLC0415 - a second of import
-
-        found = ImageFolder(folder, is_valid_file=lambda path: is_image(Path(path).name), allow_empty=True)
-        counts = Counter(label for _, label in found.samples)
-        empty = [name for label, name in enumerate(found.classes) if not counts[label]]
+    def of_training(cls, folder: Path) -> _ImageList:
+        """Return the images of the training split, or of all splits; each class must have one."""
+        images = _in_folders(folder)
+        counts = Counter(label for _, label in images.samples)
+        empty = [name for label, name in enumerate(images.classes) if not counts[label]]
         check(
             not empty,
-            f"dataset image_folder: each folder of {folder} is a class and must hold images "
-            f"({', '.join(ENDINGS)}), but these hold none: {first_few(empty)}",
+            f"dataset image_folder: each folder of {folder} is a class and must hold images for training "
+            f"({', '.join(ENDINGS)}), but these hold none: {first_few(empty)}. Classes without images are allowed in "
+            "val and test alone",
         )
-        return cls(found.classes, found.samples)
+        return cls(images.classes, images.samples)
+
+    def held_out(self, folder: Path) -> _ImageList:
+        """Return the images of another split with the classes of this one; a class may have none."""
+        images = _in_folders(folder)
+        unknown = sorted(set(images.classes) - set(self.classes))
+        check(
+            not unknown,
+            f"dataset image_folder: {folder} must have no class that training lacks, got {first_few(unknown)}",
+        )
+        check(bool(images.samples), f"dataset image_folder: {folder} must hold images, got none")
+        numbers = {name: label for label, name in enumerate(self.classes)}
+        return _ImageList(
+            self.classes, [(path, numbers[images.classes[label]]) for path, label in images.samples]
+        )
 
     def read(self, size: int) -> tuple[Tensor, Tensor]:
         """Return the images, uint8 ``(n, 3, size, size)``, and their labels."""
@@ -282,3 +295,9 @@ class _ImageList:
             "Mend them or move them out of the folder",
         )
         return images, self.labels
+
+
+def _in_folders(folder: Path) -> ImageFolder:
+    from torchvision.datasets import ImageFolder  # noqa: PLC0415 - a second of import
+
+    return ImageFolder(folder, is_valid_file=lambda path: is_image(Path(path).name), allow_empty=True)

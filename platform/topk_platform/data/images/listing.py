@@ -22,7 +22,16 @@ from topk_platform.data.images.decoding import UnreadableImageError, pool, scale
 from topk_platform.errors import MissingDataError, UserError
 from topk_platform.specs.checks import first_few
 
-__all__ = ["ENDINGS", "FileList", "from_file", "from_folders", "is_image", "parse_lines", "readable"]
+__all__ = [
+    "ENDINGS",
+    "FileList",
+    "from_file",
+    "from_folders",
+    "held_out_folders",
+    "is_image",
+    "parse_lines",
+    "readable",
+]
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 """The endings of image files, in lower case."""
@@ -88,6 +97,41 @@ def from_folders(root: Path, part: str) -> FileList:
         return _file_list(root, samples, classes, stamp)
 
     return _remembered(f"folders {part}", root, stamp, make)
+
+
+def held_out_folders(root: Path, part: str, classes: Sequence[str]) -> FileList:
+    """Return the images of ``root / part / class / image`` with given classes, of which some may have none.
+
+    The list is kept as of :func:`from_folders`.
+
+    Args:
+        root: The dataset's folder.
+        part: The folder in it.
+        classes: The classes' names, in the order of the labels.
+
+    Raises:
+        UserError: if there is a folder of another class, or no image at all.
+    """
+    top = root / part
+    folders = sorted(entry.name for entry in os.scandir(top) if entry.is_dir() and entry.name[0] != ".")
+    unknown = sorted(set(folders) - set(classes))
+    if unknown:
+        raise UserError(f"{top} must have no class that training lacks, got {first_few(unknown)}")
+    stamp = _stamp([*(f"{name} {(top / name).stat().st_mtime_ns}" for name in folders), *classes])
+
+    def make() -> FileList:
+        numbers = {name: label for label, name in enumerate(classes)}
+        found = list(pool().map(_images, [top / name for name in folders]))
+        samples = [
+            (f"{part}/{name}/{image}", size, numbers[name])
+            for name, images in zip(folders, found, strict=True)
+            for image, size in images
+        ]
+        if not samples:
+            raise UserError(f"{top} must hold images, got none")
+        return _file_list(root, samples, list(classes), stamp)
+
+    return _remembered(f"held out {part}", root, stamp, make)
 
 
 def is_image(name: str) -> bool:

@@ -21,6 +21,7 @@ from topk_platform.running.estimate.expecting import ended_seconds
 from topk_platform.running.machine.here import local_workers
 from topk_platform.running.preflight.changes import Outdated, outdated
 from topk_platform.specs import Arm, Study, digest
+from topk_platform.specs.fields import check_call
 
 if TYPE_CHECKING:
     from topk_platform.running.estimate.samples import Samples
@@ -74,6 +75,7 @@ class Plan:
         load: How many processes wanted a core of this machine in the last minute, on average, when the plan was begun;
             None where the system does not say.
         running: The seconds that a run of this study, which is under way, expects to take still; None without one.
+        notes: Lines about classes that a split lacks, such as those that label noise empties.
     """
 
     study: Study
@@ -84,6 +86,7 @@ class Plan:
     samples: tuple[Samples, ...] = ()
     load: float | None = None
     running: float | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def left(self) -> int:
@@ -180,6 +183,7 @@ def plan(
     Raises:
         UserError: if something is wrong with the study, its data or the store.
     """
+    check_call(plan, locals())
     if workers is not None and workers < 1:
         raise UserError(f"workers must be at least 1, got {workers}")
     load = _load()  # before steps are timed, which add to it
@@ -217,6 +221,7 @@ def _plan_with_data(
     from topk_platform.running.estimate.samples import samples_of  # noqa: PLC0415
     from topk_platform.running.estimate.timing import trial_seconds  # noqa: PLC0415
     from topk_platform.running.preflight.checks import check_device, check_study  # noqa: PLC0415
+    from topk_platform.running.preflight.training_splits import notes_on_data  # noqa: PLC0415
 
     with data_at(data):
         checked = check_study(study, download, done)
@@ -230,7 +235,7 @@ def _plan_with_data(
         left = [i for i, arm in board.arms.items() if arm.left]
         made = _plan(study, board, histories, {**likely, **trial_seconds(unknown)}, workers)
         again = tuple(outdated(study, rows.ledger, counted, left))
-        return replace(made, outdated=again, samples=samples_of(study))
+        return replace(made, outdated=again, samples=samples_of(study), notes=notes_on_data(study))
 
 
 def _unfinished(rows: StudyRows, study: Study, counted: Mapping[str, Identity]) -> dict[str, ArmHistory]:

@@ -36,8 +36,8 @@ class Rehearsal:
     def __init__(self) -> None:
         self._scores: dict[Any, Tensor] = {}
 
-    def __call__(self, arm: Arm, dataset: Source) -> None:
-        """Raise ``UserError``, naming the arm and the line of code, unless a step of the arm works."""
+    def __call__(self, arm: Arm, dataset: Source, class_counts: Tensor) -> None:
+        """Raise ``UserError``, naming the arm and the line of its code, unless a step of the arm works."""
         same = repr((arm.regime.dataset, arm.regime.options, arm.model, arm.loss.head))
         if same in self._scores and not is_reference(arm.loss.name):
             return
@@ -47,7 +47,7 @@ class Rehearsal:
             if same not in self._scores:
                 self._scores[same] = _scores(arm, inputs, dataset)
             if is_reference(arm.loss.name):  # ours keep a contract, and some take a second to compile
-                _check_loss(arm, self._scores[same], labels, dataset)
+                _check_loss(arm, self._scores[same], labels, class_counts)
 
 
 def _few(dataset: Source) -> tuple[Tensor, Tensor]:
@@ -92,13 +92,13 @@ def _scores(arm: Arm, inputs: Tensor, dataset: Source) -> Tensor:
     return scores.detach().float()
 
 
-def _check_loss(arm: Arm, scores: Tensor, labels: Tensor, dataset: Source) -> None:
+def _check_loss(arm: Arm, scores: Tensor, labels: Tensor, class_counts: Tensor) -> None:
     who = f"arm {arm.name}: loss {arm.loss.name}{_location(look_up('loss', arm.loss.name, LOSSES))}"
     setting = arm.setting(arm.loss.first)
     own = numbers(setting.own, 0, setting.recipe.epochs)
     scores = scores.clone().requires_grad_()
     with blamed(who):
-        module: object = build_loss(arm.loss, own, arm.k, torch.clamp(dataset.class_counts, min=1))
+        module: object = build_loss(arm.loss, own, arm.k, class_counts)
     if not isinstance(module, nn.Module):
         raise UserError(f"{who} must return a torch.nn.Module, got {_described(module)}")
     with blamed(f"{who}, called with scores {tuple(scores.shape)} and labels {labels.tolist()},"):

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated
 
+from topk_platform.references import reference_of
 from topk_platform.specs.arms.loss import Loss
 from topk_platform.specs.arms.recipe import Recipe, replacer_of
 from topk_platform.specs.arms.regime import Regime
@@ -25,7 +26,8 @@ class Model:
     """A network.
 
     Args:
-        name: A name in the platform's table, or ``package.module:attribute`` of your own function.
+        name: A name in the platform's table, or ``package.module:attribute`` of your own function, or the function
+            itself, where every process can import it; the name is then its reference.
         options: Keyword arguments of the model's function.
         label: Its name in the names of arms; by default the name, or the attribute of a reference.
     """
@@ -35,6 +37,7 @@ class Model:
     label: str = ""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "name", reference_of("model", self.name))
         check_fields(self)
         object.__setattr__(self, "label", self.label or self.name.rpartition(":")[2])
         check_name("model label", self.label)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
+from topk_platform.references import reference_of
 from topk_platform.specs.arms.recipe import SEARCHABLE
 from topk_platform.specs.arms.schedule import SHAPES, Parameter, Schedule
 from topk_platform.specs.checks import check, check_name
@@ -22,7 +23,8 @@ class Loss:
     """A loss with what is searched of it.
 
     Args:
-        name: A name in the platform's table, or ``package.module:attribute`` of your own.
+        name: A name in the platform's table, or ``package.module:attribute`` of your own, or the function or class
+            itself, where every process can import it; the name is then its reference.
         space: The dimensions searched: the loss's own parameters, the recipe's (``learning_rate``,
             ``weight_decay``, ``momentum``, ``batch_size``), and what schedules name.
         first: The first trial's values, usually the paper's: one for every dimension of ``space`` that is active with
@@ -53,6 +55,7 @@ class Loss:
     label: str = ""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "name", reference_of("loss", self.name))
         check_fields(self)
         object.__setattr__(self, "label", self.label or self.name.rpartition(":")[2])
         check_name("loss label", self.label)

@@ -45,6 +45,7 @@ SEARCHABLE = extended(("learning_rate", "weight_decay", "momentum", "batch_size"
 """The fields of a recipe that a loss may search or fix. Those behind the first four start no arm anew that lacks them.
 """
 
+_OPTIMIZERS = ("heavy_ball", "adamw")  # those of `OPTIMIZERS` in training/steps/optim.py
 _Momentum = Annotated[float, Rule("in [0, 1)", lambda value: 0 <= value < 1)]
 
 
@@ -155,7 +156,7 @@ class Recipe:
     epochs: Count
     batch_size: Count = 64
     accumulate: Count = 1
-    optimizer: Annotated[str, one_of("sgd", "adam", "heavy_ball", "adamw")] = "sgd"
+    optimizer: Annotated[str, one_of("sgd", "adam", *_OPTIMIZERS)] = "sgd"
     learning_rate: NonNegative = 0.1
     momentum: _Momentum = 0.9
     weight_decay: NonNegative = 1e-4
@@ -216,7 +217,7 @@ class Recipe:
         learner = "retrained" if isinstance(self.after, RetrainedClassifier) else "shown"
         shown = self.average is not None or self.after is not None or self.stochastic_depth > 0
         names = {
-            "optimizer": self.optimizer if self.optimizer in ("heavy_ball", "adamw") else "",
+            "optimizer": self.optimizer if self.optimizer in _OPTIMIZERS else "",
             "learner": learner if shown else "",
             "average": type(self.average).__name__ if self.average is not None else "",
             "after": type(self.after).__name__ if self.after is not None else "",

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 from topk_platform.specs.arms.additions import RetrainedClassifier
 from topk_platform.specs.arms.arm import Arm, Model
+from topk_platform.specs.arms.conditions import Condition
 from topk_platform.specs.arms.loss import Loss
+from topk_platform.specs.arms.noise import ConfusionNoise, NoisyLabels
 from topk_platform.specs.arms.recipe import Recipe
 from topk_platform.specs.arms.regime import Regime
 from topk_platform.specs.metric_names import GROUPS, measure_of
@@ -18,12 +20,25 @@ from topk_platform.specs.search.space import Choice, Scalar
 if TYPE_CHECKING:
     from topk_platform.specs.study.study import Study
 
-__all__ = ["SMOKE", "STANDINS", "StandIn", "smoke_arm", "smoke_study", "standin_reference"]
+__all__ = [
+    "FEATURES",
+    "SMOKE",
+    "STANDINS",
+    "StandIn",
+    "images_of",
+    "smoke_arm",
+    "smoke_study",
+    "standin_reference",
+]
 
 SMOKE = "-smoke"
 """The end of a smoke run's name, after the study's name."""
 
 _MODULE = "topk_platform.testing.smoke_datasets"
+FEATURES = "image_features"
+"""The dataset of the features of another dataset's images, which its option ``of`` names."""
+
+_PIXELS = 32  # for a backbone
 _EPOCHS = 2
 _TRIALS = 2  # of each search
 _SEEDS = 2  # of an arm, at least
@@ -101,7 +116,7 @@ def smoke_arm(arm: Arm, classes: int) -> Arm:
     """
     recipe = _short(arm.recipe)
     small = replace(arm, model=_untrained(arm.model), recipe=recipe)
-    if arm.regime.dataset not in STANDINS:
+    if images_of(arm.regime) not in STANDINS:
         return small
     return replace(
         small,
@@ -126,13 +141,28 @@ def _untrained(model: Model) -> Model:
     return replace(model, options={name: value for name, value in model.options.items() if name != "weights"})
 
 
+def images_of(regime: Regime) -> str:
+    """Return the dataset whose images a regime is about, also where it takes features of them."""
+    return str(regime.options.get("of", "")) if regime.dataset == FEATURES else regime.dataset
+
+
 def _stood_in(regime: Regime, model: Model, classes: int) -> Regime:
-    standin = STANDINS[regime.dataset]
-    small = {**standin.options, "classes": min(classes, standin.classes)}
+    images = images_of(regime)
+    standin = STANDINS[images]
+    small: dict[str, Scalar] = {**standin.options, "classes": min(classes, standin.classes)}
     architecture = str(model.options.get("architecture", ""))
     if standin.sized and not (model.name == "torchvision" and architecture.startswith(_WHOLE_SIZE)):
         small |= _SIZES
-    return replace(regime, dataset=standin_reference(regime.dataset), options={**regime.options, **small})
+    reference = standin_reference(images)
+    regime = replace(regime, conditions=tuple(filter(_fits, regime.conditions)))
+    if regime.dataset == FEATURES:
+        return replace(regime, options={**regime.options, **small, "of": reference, "pixels": _PIXELS})
+    return replace(regime, dataset=reference, options={**regime.options, **small})
+
+
+def _fits(condition: Condition) -> bool:
+    """Return whether a condition fits a stand-in: a file of labels or confusions is about the real images."""
+    return not isinstance(condition, ConfusionNoise | NoisyLabels)
 
 
 def standin_reference(dataset: str) -> str:

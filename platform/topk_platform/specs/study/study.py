@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import FunctionType
 from typing import Annotated, Any
 
 from topk_platform.errors import UserError
@@ -43,6 +44,11 @@ __all__ = ["Study"]
 
 _BASELINE = "cross_entropy"
 _Share = Annotated[float, Rule("in (0, 1]: a trial trains on one GPU", lambda value: 0 < value <= 1)]
+
+_DEVICE = Rule(
+    "one of ['cpu', 'cuda'] (Apple's mps has no float64, in which scores are computed)",
+    ("cpu", "cuda").__contains__,
+)
 
 
 def _is_kind(name: str) -> bool:
@@ -117,7 +123,7 @@ class Study:
     show: tuple[str, ...] = ()
     seed: int = 0
     threads: Count = 1
-    device: Annotated[str, one_of("cpu", "cuda")] = "cpu"
+    device: Annotated[str, _DEVICE] = "cpu"
     gpus: _Share | Annotated[str, Rule("'auto' or a number in (0, 1]", lambda value: value == "auto")] = 1.0
     time_limit: Positive | None = None
     description: str = ""
@@ -137,6 +143,13 @@ class Study:
         default=0.0, metadata=LATER
     )
     start_limit: Positive = field(default=0.5, metadata=LATER)
+
+    @staticmethod
+    def remedy_for(value: object) -> str:
+        """Return what to give in place of a value that is no study, to follow an error's text."""
+        if isinstance(value, str):
+            return ": import it, such as `from topk_studies import digits`, and call it, digits()"
+        return f": call it, {value.__name__}()" if isinstance(value, FunctionType) else ""
 
     def __post_init__(self) -> None:
         check_fields(self)

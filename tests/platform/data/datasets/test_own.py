@@ -140,7 +140,7 @@ def test_missing_and_broken_images_are_one_clear_error(folder: Path) -> None:
         load(Regime("r", "image_folder", options={"folder": "mine"}))
     draw(folder / "train", "abc")
     draw(folder / "test", "abd")
-    with pytest.raises(UserError, match=r"must have the classes of .*differing: \['c', 'd'\]"):
+    with pytest.raises(UserError, match=r"test must have no class that training lacks, got d$"):
         image_folder("mine")
     (folder / "test" / "d").rename(folder / "test" / "c")
     for name in ("a/0.png", "c/9.png"):
@@ -152,7 +152,10 @@ def test_missing_and_broken_images_are_one_clear_error(folder: Path) -> None:
     for place in ("train", "test"):
         for picture in (folder / place / "b").iterdir():
             picture.rename(picture.with_name(f".{picture.name}"))
-    with pytest.raises(UserError, match=r"must hold images \(.jpg, .*\), but these hold none: b$"):
+    with pytest.raises(
+        UserError,
+        match=r"train is a class and must hold images for training \(.jpg, .*\), but these hold none: b\. ",
+    ):
         image_folder("mine")
     (folder / "val").mkdir()
     (folder / "valid").mkdir()
@@ -163,6 +166,39 @@ def test_missing_and_broken_images_are_one_clear_error(folder: Path) -> None:
 
 
 READERS = [partial(image_folder, size=8), partial(image_files, size=8, resize=8)]
+
+
+@pytest.mark.parametrize("read", READERS)
+def test_a_class_may_lack_images_in_validation_and_test(folder: Path, read: Callable[..., Dataset]) -> None:
+    """By its folder, which may be empty or not be there."""
+    draw(folder / "train", "abc")
+    draw(folder / "val", "ac")
+    draw(folder / "test", "bc")
+    (folder / "test" / "a").mkdir()
+    data = read("mine")
+    assert (data.classes, data.class_names) == (3, ("a", "b", "c"))
+    assert [sorted(set(split.labels.tolist())) for split in data.splits.values()] == [
+        [0, 1, 2],
+        [0, 2],
+        [1, 2],
+    ]
+    draw(folder / "val", "d")
+    with pytest.raises(UserError, match=r"val must have no class that training lacks, got d$"):
+        read("mine")
+
+
+@pytest.mark.parametrize("read", READERS)
+def test_a_class_without_a_training_image_is_refused(folder: Path, read: Callable[..., Dataset]) -> None:
+    draw(folder / "train", "ab")
+    draw(folder / "test", "ab")
+    (folder / "train" / "c").mkdir()
+    with pytest.raises(UserError, match=r"train .*must hold .*none.* c"):
+        read("mine")
+    (folder / "train" / "c").rmdir()
+    for picture in (folder / "test").glob("*/*"):
+        picture.unlink()
+    with pytest.raises(UserError, match=r"test must hold images, got none"):
+        read("mine")
 
 
 @pytest.mark.parametrize("read", READERS, ids=["image_folder", "image_files"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -95,12 +96,62 @@ def test_features_that_cannot_be_kept_are_an_error_that_names_the_folder(
         features_of(photos(), Backbone(Counting(), 8))
 
 
+def test_a_full_disk_is_an_error_that_names_the_folder_and_leaves_nothing(folder: Path) -> None:
+    """As a limit on the size of files, which fails a write in the same way."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64, limits[1]))
+    try:
+        with pytest.raises(
+            UserError, match=r"MB of features cannot be kept in .*/features, which has .* TOPK_CACHE"
+        ):
+            features_of(photos(), Backbone(Counting(), 8))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not [file for file in (folder / ".topk" / "features").iterdir() if file.suffix != ".lock"]
+
+
+def test_a_gpu_that_is_too_small_is_an_error_that_says_what_to_do() -> None:
+    class Large(nn.Module):
+        def forward(self, images: Tensor) -> Tensor:
+            raise torch.OutOfMemoryError(f"{images.nbytes} bytes")  # as a GPU does; there is none here
+
+    with pytest.raises(
+        UserError, match=r"at 8 pixels needs more memory than the GPU has free.*CUDA_VISIBLE_DEVICES="
+    ):
+        features_of(photos(), Backbone(Large(), 8))
+
+
 def test_a_network_that_gives_no_features_and_data_that_are_no_images_are_refused() -> None:
     numbers = from_tensors((torch.randn(60, 3, 8, 8), torch.arange(60) % 3))
     with pytest.raises(UserError, match=r"takes uint8 images \(n, 3, height, width\), got torch.float32"):
         features_of(numbers, Backbone(Counting(), 8))
     with pytest.raises(UserError, match="must return finite features"):
         features_of(photos(), Backbone(Counting(float("nan")), 8))
+
+
+def test_views_are_squares_of_each_training_image_and_the_first_is_the_whole() -> None:
+    data = photos()
+    same = Backbone(nn.Identity(), 10, mean=(0.0,) * 3, deviation=(1 / 255,) * 3)  # features are the pixels
+    viewed = features_of(data, same, views=3)
+    one = features_of(data, same)
+    assert viewed.shape == (3, 300)
+    assert torch.equal(viewed.train.tensor[:, 0], one.train.tensor)
+    for split, plain in ((viewed.validation, one.validation), (viewed.test, one.test)):
+        assert torch.equal(split.tensor, plain.tensor[:, None].expand(-1, 3, -1))
+    squares = Backbone(nn.Identity(), 8, mean=(0.0,) * 3, deviation=(1 / 255,) * 3)
+    seen = features_of(data, squares, views=2).train.tensor[:, 1].view(-1, 3, 8, 8)
+    kinds = set()
+    for image, view in zip(data.train.tensor.float(), seen, strict=True):
+        matches = [
+            (top, left, flipped)
+            for top in range(3)
+            for left in range(3)
+            for flipped in (False, True)
+            if torch.equal(view.flip(2) if flipped else view, image[:, top : top + 8, left : left + 8])
+        ]
+        assert len(matches) == 1
+        kinds.add(matches[0])
+    assert len(kinds) > 12  # of 18, by 48 images
 
 
 def test_a_study_names_a_dataset_and_a_backbone_of_its_own(

@@ -465,6 +465,7 @@ def test_this_machine_is_sound_and_nothing_is_written(
         "same bits",
         "store",
         "tracking",
+        "study",
     }
     assert set(states(found)) == checked
     assert not list(tmp_path.iterdir())

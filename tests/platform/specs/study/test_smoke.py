@@ -43,6 +43,17 @@ def test_options_are_shrunk_and_others_kept() -> None:
     assert options == {"unreadable": "skip", "sise": 3, **small}
 
 
+def test_features_are_those_of_the_stand_ins_small_images() -> None:
+    given = {"of": "imagenet", "backbone": "timm/resnet18", "pixels": 224}
+    features = smoke_arm(arm("image_features", options=given, recipe=Recipe(90, batch_size=256)), 8)
+    options = features.regime.options
+    assert features.regime.dataset == "image_features" and features.recipe.batch_size == 16
+    assert options["of"] == "topk_platform.testing.smoke_datasets:imagenet"
+    assert (options["backbone"], options["pixels"], options["classes"]) == ("timm/resnet18", 32, 8)
+    own = arm("image_features", options={"of": "image_folder", "folder": "birds"})
+    assert smoke_arm(own, 8).regime == own.regime
+
+
 @pytest.mark.parametrize(("architecture", "small"), [("resnet50", True), ("vit_b_16", False)])
 def test_networks_of_one_size_get_it(architecture: str, small: bool) -> None:
     options = smoke_arm(arm(model=Model("torchvision", {"architecture": architecture})), 8).regime.options

@@ -123,6 +123,7 @@ def _here(asked: _Asked, driver: Facts) -> Iterator[CheckResult]:
     here = Node(HERE, driver)
     yield from _of_machine(asked, driver, here, driver)
     yield from _of_all(asked, driver, [(here, driver)])
+    yield from _of_study(asked, driver, HERE)
 
 
 def _cluster(
@@ -188,6 +189,29 @@ def _of_driver(asked: _Asked, driver: Facts) -> Iterator[CheckResult]:
     yield from checks.check_modules(node, driver, asked.references)
     yield from checks.check_data(driver, node, driver, asked.folder)
     yield from checks.check_token(node, driver)
+    yield from _of_study(asked, driver, DRIVER)
+
+
+def _of_study(asked: _Asked, driver: Facts, where: str) -> Iterator[CheckResult]:
+    """Make the checks with which ``topk plan`` and ``topk run`` begin, where nothing that they need is broken."""
+    study = asked.study
+    needed = ("environment", "code", "reference ", "data ")
+    if study is None or any(problem.startswith(needed) for problem in driver.problems):
+        return
+    from topk_platform.data import data_at  # noqa: PLC0415 - torch, which may be what is broken
+    from topk_platform.running.preflight.checks import check_study  # noqa: PLC0415
+    from topk_platform.running.preflight.training_splits import notes_on_data  # noqa: PLC0415
+
+    with data_at(asked.folder):
+        try:
+            check_study(study)
+        except UserError as error:
+            yield CheckResult("study", "wrong", str(error), "change the study as this says", [where])
+            return
+        notes = notes_on_data(study)
+    for note in notes:
+        yield CheckResult("study", "warning", note, "", [where])
+    yield CheckResult("study", "good", f"{study.name}: {len(study.arms)} arms can be trained", "", [where])
 
 
 def _of_all(asked: _Asked, driver: Facts, answered: Answered) -> Iterator[CheckResult]:
