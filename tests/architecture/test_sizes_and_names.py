@@ -56,6 +56,8 @@ RULES_OF_MANY_MODULES = {
         "records/repairing/test_random_damage.py": "damage of all kinds",
         "records/storage/test_store_paths.py": "stores by their addresses",
         "records/table/test_columns_page.py": "a page of the documentation",
+        "running/preflight/test_additions.py": "what recipes add, before anything starts",
+        "sources/test_extensions.py": "what recipes add, in the arms' identities",
         "tracking/mlflow/test_mlflow_ui.py": "what MLflow's pages show",
         "tracking/test_contract.py": "the contract of all trackers",
         "records/test_stores.py": "stores of earlier versions",
