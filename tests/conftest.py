@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import threading
 import time
 import uuid
@@ -43,9 +44,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Spare the collector what imports and collection have made; each of its full passes takes a second else."""
+    """Spare the collector what imports and collection have made: a full pass over it takes a second."""
     gc.collect()
     gc.freeze()
+    # A module that a test writes twice within a second would be taken from what was compiled of the first one.
+    sys.dont_write_bytecode = True
 
 
 @pytest.fixture(autouse=True)
