@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import sys
 import threading
 import time
 import uuid
@@ -39,6 +41,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(RAY):
             item.add_marker("ray")
+
+
+def pytest_collection_finish() -> None:
+    """Spare the collector what imports and collection have made: a full pass over it takes a second."""
+    gc.collect()
+    gc.freeze()
+    # A module that a test writes twice within a second would be taken from what was compiled of the first one.
+    sys.dont_write_bytecode = True
 
 
 @pytest.fixture(autouse=True)

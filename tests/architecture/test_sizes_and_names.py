@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -56,6 +58,8 @@ RULES_OF_MANY_MODULES = {
         "records/repairing/test_random_damage.py": "damage of all kinds",
         "records/storage/test_store_paths.py": "stores by their addresses",
         "records/table/test_columns_page.py": "a page of the documentation",
+        "running/preflight/test_additions.py": "what recipes add, before anything starts",
+        "sources/test_extensions.py": "what recipes add, in the arms' identities",
         "tracking/mlflow/test_mlflow_ui.py": "what MLflow's pages show",
         "tracking/test_contract.py": "the contract of all trackers",
         "records/test_stores.py": "stores of earlier versions",
@@ -134,10 +138,27 @@ def mirrors_a_module(path: Path) -> bool:
     return tested.name.removeprefix("_") == subject or any((tested / one).exists() for one in names)
 
 
-def parsed(*roots: str) -> Iterator[tuple[str, ast.Module]]:
-    for root in roots:
-        for path in sorted((ROOT / root).rglob("*.py")):
-            yield str(path.relative_to(ROOT)), ast.parse(path.read_text())
+def sources(*roots: str) -> list[str]:
+    return [str(path.relative_to(ROOT)) for root in roots for path in sorted((ROOT / root).rglob("*.py"))]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a source is judged by: its long functions, and how many of its names are banned."""
+
+    long: frozenset[str]
+    banned: int
+
+
+@cache
+def facts(source: str) -> Facts:
+    """Parse a source once for all tests."""
+    tree = ast.parse((ROOT / source).read_text())
+    functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    return Facts(
+        frozenset(function.name for function in functions if code_lines(function) > MOST_LINES),
+        sum(name.strip("_") in BANNED for name in defined_names(tree)),
+    )
 
 
 def code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
@@ -171,17 +192,12 @@ def test_a_test_file_stands_where_its_module_stands_or_gives_its_reason(root: st
 
 
 def test_no_function_is_longer_than_a_screen() -> None:
-    long = {
-        f"{path}:{node.name}"
-        for path, tree in parsed(*CODE)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and code_lines(node) > MOST_LINES
-    }
+    long = {f"{source}:{name}" for source in sources(*CODE) for name in facts(source).long}
     assert long - set(LONG_FUNCTIONS) == set()
 
 
 def test_no_folder_holds_more_files_than_a_reader_takes_in() -> None:
-    files = Counter(str(Path(path).parent) for path, _ in parsed(*CODE, "tests"))
+    files = Counter(str(Path(path).parent) for path in sources(*CODE, "tests"))
     large = {folder for folder, count in files.items() if count > MOST_FILES}
     assert large - set(LARGE_FOLDERS) == set()
 
@@ -189,11 +205,5 @@ def test_no_folder_holds_more_files_than_a_reader_takes_in() -> None:
 @pytest.mark.parametrize("root", MOST_BANNED)
 def test_no_name_is_told_found_or_place(root: str) -> None:
     """As variable, argument, attribute, function or class."""
-    counts = Counter(
-        {
-            path: number
-            for path, tree in parsed(root)
-            if (number := sum(name.strip("_") in BANNED for name in defined_names(tree)))
-        }
-    )
+    counts = Counter({source: facts(source).banned for source in sources(root)})
     assert counts.total() <= MOST_BANNED[root], counts.most_common()

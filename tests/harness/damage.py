@@ -32,6 +32,7 @@ NOTES = (
     "standing.json",
     "plan.json",
     "undone.json",
+    "data.json",
     "tables/",
     "lease/",
     "damaged/",

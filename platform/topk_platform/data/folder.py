@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from topk_platform.specs.checks import check_place
+from topk_platform.specs.checks import absolute, check_place
 
 __all__ = ["cache_folder", "data_at", "data_folder", "pixel_folder", "use_data_folder"]
 
@@ -38,7 +38,7 @@ def use_data_folder(folder: str | Path) -> None:
         UserError: if it is blank.
     """
     check_place("data", folder)
-    os.environ[_VARIABLE] = str(Path(folder).expanduser().absolute())
+    os.environ[_VARIABLE] = str(absolute(Path(folder).expanduser()))
 
 
 @contextmanager

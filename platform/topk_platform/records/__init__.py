@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from topk_platform.records.ledger.lookup import Found, find
     from topk_platform.records.ledger.snapshot import is_current, write_snapshot
     from topk_platform.records.ledger.writer import Writer
+    from topk_platform.records.notes.data import DataNote, Samples, note_data, read_data
     from topk_platform.records.notes.planned import note_plan, read_plan
     from topk_platform.records.notes.states import (
         ArmState,
@@ -60,6 +61,7 @@ __all__ = [
     "ArmResults",
     "ArmState",
     "DamagedError",
+    "DataNote",
     "Evidence",
     "Found",
     "GpuUse",
@@ -70,6 +72,7 @@ __all__ = [
     "Recorded",
     "Repaired",
     "Row",
+    "Samples",
     "SavedModel",
     "Store",
     "StoreKeeper",
@@ -92,10 +95,12 @@ __all__ = [
     "live_state",
     "missing_artifacts",
     "note_adopted",
+    "note_data",
     "note_plan",
     "note_state",
     "read_adopted",
     "read_all_ranks",
+    "read_data",
     "read_guesses",
     "read_history",
     "read_model",

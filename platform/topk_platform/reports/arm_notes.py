@@ -10,10 +10,9 @@ from topk_platform.records import ArmHistory, Row
 from topk_platform.results.statistics import Estimate
 from topk_platform.results.table import Table
 from topk_platform.specs import Arm, canonical_json, number_text
+from topk_platform.specs.described import described
 
 __all__ = ["arms_to_json"]
-
-_RECIPE = ("batch_size", "epochs", "learning_rate", "optimizer", "schedule", "weight_decay")
 
 
 def arms_to_json(table: Table, histories: Mapping[str, ArmHistory]) -> str:
@@ -44,7 +43,7 @@ def _arm_data(table: Table, arm: Arm, key: tuple[str, str]) -> dict[str, Any]:
         if (cell := table.cells.get((*key, metric))) is not None and cell.value is not None
     }
     return {
-        "parameters": _settings(arm) | _common(rows),
+        "parameters": {name: str(value) for name, value in described(arm).items()} | _common(rows),
         "metrics": {
             name: value for metric, e in estimates.items() for name, value in _numbers(metric, e).items()
         },
@@ -56,12 +55,6 @@ def _arm_data(table: Table, arm: Arm, key: tuple[str, str]) -> dict[str, Any]:
             "regime": arm.regime.name,
         },
     }
-
-
-def _settings(arm: Arm) -> dict[str, str]:
-    """Return what the arm's trials have in common, so that arms can be compared by it."""
-    recipe = {name: str(getattr(arm.recipe, name)) for name in _RECIPE}
-    return {"k": str(arm.k), "loss": arm.loss.name, "head": arm.loss.head, **recipe}
 
 
 def _common(rows: Sequence[Row]) -> dict[str, str]:

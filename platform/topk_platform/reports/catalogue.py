@@ -35,13 +35,13 @@ class Plot:
         function: The function that draws it, from a :class:`~topk_platform.reports.plots.Plotted` to a figure.
         title: The title above it in the page, which says what it shows and what its marks mean.
         source: What it is drawn from: ``"table"``, the table alone, so that it can be drawn from a file of findings
-            too; ``"store"``, a store with ranks, epochs, trials or networks; or ``"definition"``, the study's
-            definition, which needs no results.
+            too; ``"store"``, a store with ranks, epochs, trials or networks; ``"data"``, such a store and the test
+            images; or ``"definition"``, the study's definition, which needs no results.
     """
 
     function: str
     title: str
-    source: Literal["table", "store", "definition"] = "table"
+    source: Literal["table", "store", "data", "definition"] = "table"
 
 
 PLOTS: Mapping[str, Plot] = {
@@ -76,6 +76,11 @@ PLOTS: Mapping[str, Plot] = {
         "plots.confusion:confusion",
         "Which classes are among the K guesses for which; look-alikes are framed.",
         "store",
+    ),
+    "guesses": Plot(
+        "plots.guesses:guesses",
+        "Test images with their K guesses, each beside an image of every guessed class; the true class is framed.",
+        "data",
     ),
     "front": Plot(
         "plots.front:front",

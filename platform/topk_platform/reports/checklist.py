@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from topk_platform.records import Row, Tally
+from topk_platform.reports.plain_text import markdown_table
 from topk_platform.reports.tables.legend import counted, covered
 from topk_platform.reports.tables.notes import once, without_ranks
-from topk_platform.reports.words import settings
+from topk_platform.reports.words import rounded, rounded_in, settings
 from topk_platform.results.from_store import Held, read
 from topk_platform.results.table import Table
 from topk_platform.results.table_building import build_table
@@ -102,10 +103,6 @@ class _Facts:
         return [row for arm in self.held.results.values() for row in arm.counting()]
 
 
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    return "\n".join("| " + " | ".join(line) + " |" for line in (header, ["---"] * len(header), *rows))
-
-
 def _data(facts: _Facts) -> str:
     prints = {
         history.arm.regime.name: row["dataset_fingerprint"]
@@ -113,13 +110,14 @@ def _data(facts: _Facts) -> str:
         for row in history.rows()
     }
     seen = {arm.regime.name: arm.regime for arm in facts.study.arms}
-    return _table(
-        ("regime", "dataset", "conditions on the training split", "fingerprint"),
+    return markdown_table(
+        ("regime", "dataset", "conditions on the training split", *_SPLITS, "fingerprint"),
         [
             (
                 name,
                 " ".join([regime.dataset, *(f"{k}={v}" for k, v in regime.options.items())]),
-                ", ".join(map(repr, regime.conditions)) or "none",
+                ", ".join(rounded_in(repr(condition)) for condition in regime.conditions) or "none",
+                *_sizes(facts, name),
                 prints.get(name, ""),
             )
             for name, regime in seen.items()
@@ -127,45 +125,71 @@ def _data(facts: _Facts) -> str:
     )
 
 
+_SPLITS = (
+    *("classes", "training samples", "of these in a class", "wrong training labels"),
+    *("validation samples", "test samples"),
+)
+
+
+def _sizes(facts: _Facts, regime: str) -> Sequence[str]:
+    """Return the numbers of samples of a regime; of a run that noted none, what its ranks show."""
+    note = facts.held.data.get(regime)
+    if note is None:
+        tested = facts.table.tested.get(regime) if regime not in facts.table.units else None
+        return *["–"] * 5, "–" if tested is None else f"{tested:,}"
+    one = note.samples
+    groups = f" of {one.groups}" if one.groups else ""
+    aside = f" and {one.calibration:,} for calibration" if one.calibration else ""
+    return (
+        f"{one.classes:,}",
+        f"{one.train:,}",
+        one.each,
+        f"{one.wrong:.1%}",
+        f"{one.validation:,}{aside}",
+        f"{one.test:,}{groups}",
+    )
+
+
 def _models(facts: _Facts) -> str:
     models = {arm.model.label: arm.model for arm in facts.study.arms}
     return "\n".join(
-        f"- {label}: {model.name} {dict(model.options) or ''}".rstrip() for label, model in models.items()
+        rounded_in(f"- {label}: {model.name} {dict(model.options) or ''}".rstrip())
+        for label, model in models.items()
     )
 
 
 def _recipes(facts: _Facts) -> str:
-    lines = Counter(repr(arm.recipe) for arm in facts.study.arms)
+    lines = Counter(rounded_in(repr(arm.recipe)) for arm in facts.study.arms)
     return "\n".join(f"- {text} ({count} arms)" for text, count in lines.items())
 
 
 def _range(dimension: Dimension) -> str:
     if isinstance(dimension, Choice):
-        return f"one of {', '.join(map(str, dimension.options))}"
-    return f"{dimension.low:g} to {dimension.high:g}{', logarithmic' if dimension.log else ''}"
+        return f"one of {', '.join(map(rounded, dimension.options))}"
+    return f"{rounded(dimension.low)} to {rounded(dimension.high)}{', logarithmic' if dimension.log else ''}"
 
 
 def _spaces(facts: _Facts) -> str:
     rows = dict.fromkeys(
-        (arm.loss.label, name, _range(dimension), f"{arm.loss.first[name]}")
+        (arm.loss.label, name, _range(dimension), rounded(arm.loss.first[name]))
         for arm in facts.study.arms
         for name, dimension in arm.loss.space.items()
     )
     fixed = dict.fromkeys(
-        (arm.loss.label, name, "fixed", f"{value}")
+        (arm.loss.label, name, "fixed", rounded(value))
         for arm in facts.study.arms
         for name, value in arm.loss.fixed.items()
     )
     if not rows and not fixed:
         return "No parameter of a loss is searched or set. The recipe has all values."
-    return _table(("loss", "parameter", "range", "first value"), [*rows, *fixed])
+    return markdown_table(("loss", "parameter", "range", "first value"), [*rows, *fixed])
 
 
 def _search(facts: _Facts) -> str:
     arms = [arm for arm in facts.study.arms if arm.is_searched]
     if not arms:
         return "Nothing was searched: the study gives every arm one configuration."
-    parts = Counter(repr(arm.protocol) for arm in arms)
+    parts = Counter(rounded_in(repr(arm.protocol)) for arm in arms)
     ended = Tally.of(row["status"] for row in facts.counting if row["phase"] == "search")
     searches = facts.study.searches
     times = (
@@ -206,7 +230,7 @@ def _best(facts: _Facts) -> str:
         for choice in choices
     ]
     return (
-        _table(("loss", facts.table.across, "chosen", "validation, %"), rows)
+        markdown_table(("loss", facts.table.across, "chosen", "validation, %"), rows)
         if rows
         else "Nothing was searched."
     )
@@ -257,7 +281,7 @@ def _compute(facts: _Facts) -> str:
     ]
     part = f", each on {_part(facts.study)}" if facts.study.device == "cuda" else ""
     return (
-        f"{_table(('phase', 'trainings', 'hours in all', 'seconds each'), rows)}\n\n"
+        f"{markdown_table(('phase', 'trainings', 'hours in all', 'seconds each'), rows)}\n\n"
         f"Hours of training on {facts.study.device}{part}, with {_threads(facts.study.threads)}; of these, "
         f"{besides / 3600:.2f} hours went into trainings that the tables do not count. "
         f"{sum(facts.table.outdated.values())} recorded trials were made with other code, other data or on other "
@@ -298,7 +322,7 @@ def _failures(facts: _Facts) -> str:
     )
     if not ended:
         return "No trial that counts diverged or failed."
-    return _table(
+    return markdown_table(
         ("arm", "how", "trials"), [(arm, status, str(n)) for (arm, status), n in sorted(ended.items())]
     )
 

@@ -9,7 +9,7 @@ from rich.console import Group
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from topk_platform.reports.csv_text import rows_to_csv
+from topk_platform.reports.plain_text import markdown_table, rows_to_csv
 from topk_platform.results.decisions import Decision, Evidence
 from topk_platform.specs import Contrast, scale_of, unit_of
 
@@ -110,12 +110,11 @@ def claims_to_markdown(name: str, decisions: Sequence[Decision]) -> str:
     parts = [f"# Claims of {name}", _summary(decisions)]
     for decision in decisions:
         parts.append(f"## {decision.claim.name}: {decision.verdict}\n\n{_title(decision)}")
-        lines = ["| contrast | claimed | measured | | |", "| --- | --- | --- | --- | --- |"]
-        lines += [
-            f"| {contrast_text(e.contrast)} | {_claimed(decision)} | {_measured(e)} | {e.verdict} | {_settled(e)} |"
+        rows = [
+            (contrast_text(e.contrast), _claimed(decision), _measured(e), e.verdict, _settled(e))
             for e in decision.evidence
         ]
-        parts.append("\n".join(lines))
+        parts.append(markdown_table(("contrast", "claimed", "measured", "", ""), rows))
     return "\n\n".join(parts) + "\n"
 
 

@@ -1,13 +1,52 @@
-"""What rich shows, as text."""
+"""Rows as CSV and as a Markdown table, and what rich shows as text."""
 
 from __future__ import annotations
 
+import csv
 import io
 import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from rich.console import Console, RenderableType
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
-__all__ = ["as_text"]
+__all__ = ["as_text", "markdown_table", "rows_to_csv"]
+
+
+def rows_to_csv(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
+    r"""Return rows as CSV with a header; None is an empty cell.
+
+    Args:
+        columns: The columns in their order.
+        rows: The values of each row by column; other columns are left out.
+
+    Example:
+        >>> rows_to_csv(["arm", "n"], [{"arm": "clean", "n": 5, "why": ""}, {"arm": "noisy", "n": None}])
+        'arm,n\nclean,5\nnoisy,\n'
+    """
+    # Arrow would import pandas to make an array of Python's values.
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a Markdown table.
+
+    Args:
+        header: The names of the columns.
+        rows: The texts of each row.
+
+    Example:
+        >>> print(markdown_table(["arm", "n"], [["clean", "5"]]))
+        | arm | n |
+        | --- | --- |
+        | clean | 5 |
+    """
+    return "\n".join("| " + " | ".join(line) + " |" for line in (header, ["---"] * len(header), *rows))
 
 
 def as_text(shown: RenderableType) -> str:
@@ -17,6 +56,8 @@ def as_text(shown: RenderableType) -> str:
         >>> as_text("a line")
         'a line\n'
     """
+    from rich.console import Console  # noqa: PLC0415 - for terminals
+
     width = shutil.get_terminal_size((120, 24)).columns
     # A notebook would show what is captured as well, and in colours.
     console = Console(file=io.StringIO(), force_jupyter=False, color_system=None, width=width)

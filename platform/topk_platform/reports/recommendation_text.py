@@ -11,10 +11,11 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from topk_platform.reports import words
+from topk_platform.reports.plain_text import markdown_table
 from topk_platform.results.comparisons import Situation
 from topk_platform.results.recommendation import NEAR, Recommendation
 from topk_platform.results.replicates import Pooled
-from topk_platform.specs import Parameter, Schedule
+from topk_platform.specs import Schedule
 
 __all__ = ["recommendation_data", "recommendation_to_markdown", "recommendation_to_rich", "sentences"]
 
@@ -108,7 +109,7 @@ def _p(one: Pooled) -> str:
 
 def _settings(one: Pooled) -> list[str]:
     parts = [
-        ", ".join(f"{name} = {_plain(value)}" for name, value in values.items())
+        ", ".join(f"{name} = {words.rounded(value)}" for name, value in values.items())
         for values in one.first.values
         if values
     ]
@@ -119,10 +120,6 @@ def _settings(one: Pooled) -> list[str]:
         f"Its values there, with model {one.first.model}: {parts[0]}{several}. They belong to its recipe: start your "
         "own search from them."
     ]
-
-
-def _plain(value: Parameter) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def _baseline(recommendation: Recommendation) -> list[str]:
@@ -210,8 +207,7 @@ def recommendation_to_markdown(recommendation: Recommendation) -> str:
     """Return a recommendation as Markdown."""
     parts = [f"# {_said(recommendation.asked)}", "\n".join(f"- {line}" for line in sentences(recommendation))]
     if rows := _rows(recommendation):
-        lines = [_HEADER, ("---",) * len(_HEADER), *rows]
-        parts.append("\n".join("| " + " | ".join(line) + " |" for line in lines))
+        parts.append(markdown_table(_HEADER, rows))
     return "\n\n".join([*parts, *_notes(recommendation)]) + "\n"
 
 

@@ -8,7 +8,8 @@ from rich.console import Group
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from topk_platform.reports.csv_text import rows_to_csv
+from topk_platform.reports.plain_text import markdown_table, rows_to_csv
+from topk_platform.reports.words import rounded
 from topk_platform.results.tuning import ArmTuning, Fixed, Tuning
 
 __all__ = ["tuning_to_csv", "tuning_to_markdown", "tuning_to_rich", "tuning_to_rows"]
@@ -77,7 +78,7 @@ def _fixed_row(fixed: Fixed) -> tuple[str, ...]:
         fixed.column,
         fixed.loss,
         fixed.parameter,
-        str(fixed.value),
+        rounded(fixed.value),
         fixed.metric,
         mean,
         str(fixed.n),
@@ -111,8 +112,7 @@ def tuning_to_markdown(tuning: Tuning, within: float = 0.005) -> str:
     """
     parts = [f"# Tuning of {tuning.study}", *_notes(tuning, within)]
     for title, header, rows in _tables(tuning, within):
-        lines = [header, ["---"] * len(header), *rows]
-        parts += [f"## {title}", "\n".join("| " + " | ".join(line) + " |" for line in lines)]
+        parts += [f"## {title}", markdown_table(header, rows)]
     return "\n\n".join(parts) + "\n"
 
 

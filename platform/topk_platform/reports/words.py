@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 
 from topk_platform.results.statistics import Estimate
 from topk_platform.specs import Scalar
 from topk_platform.specs.metric_names import GROUPS, digits_of, measure_of, scale_of, unit_of
 
-__all__ = ["ERRORS", "metric_title", "number", "points", "probability", "settings", "title_of"]
+__all__ = [
+    "ERRORS",
+    "in_range",
+    "metric_title",
+    "number",
+    "points",
+    "probability",
+    "rounded",
+    "rounded_in",
+    "settings",
+    "title_of",
+]
 
 _UNEVEN = 0.2
 
 
 _LEVEL = 0.05  # of the marks
+
+_LONG = re.compile(r"(?<![\w.])\d+\.\d{5,}(?:e[+-]?\d+)?(?![\w.])")
 
 
 ERRORS = {
@@ -92,9 +106,39 @@ def points(size: float) -> str:
     return f"{size:g} point{'' if size == 1 else 's'}"
 
 
+def in_range(numbers: Sequence[int]) -> str:
+    """Return counts in words: the one number, or the least and the most.
+
+    Example:
+        >>> in_range([1240, 1240]), in_range([310, 1240])
+        ('1,240', '310 to 1,240')
+    """
+    few, many = (f"{end(numbers):,}" for end in (min, max))
+    return few if few == many else f"{few} to {many}"
+
+
 def settings(values: Mapping[str, Scalar]) -> str:
     """Return a configuration in a line."""
-    return ", ".join(
-        f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}"
-        for name, value in values.items()
-    )
+    return ", ".join(f"{name} {rounded(value)}" for name, value in values.items())
+
+
+def rounded(value: object) -> str:
+    """Return a value as text, a number with a fraction to three digits, or to its whole part where that is longer.
+
+    Example:
+        >>> rounded(0.04520469449210724), rounded(1240.5), rounded(12), rounded("adam")
+        ('0.0452', '1240', '12', 'adam')
+    """
+    if not isinstance(value, float):
+        return f"{value}"
+    return f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
+
+
+def rounded_in(text: str) -> str:
+    """Return a text, such as the one that a spec prints, with its long numbers rounded to three digits.
+
+    Example:
+        >>> rounded_in("Recipe(epochs=30, learning_rate=0.04520469449210724, eps=1.0000000000000001e-08)")
+        'Recipe(epochs=30, learning_rate=0.0452, eps=1e-08)'
+    """
+    return _LONG.sub(lambda number: rounded(float(number[0])), text)

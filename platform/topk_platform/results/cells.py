@@ -13,7 +13,10 @@ from topk_platform.results.contrasts import combined, sums
 from topk_platform.results.statistics import Estimate, holm, improvement, wilcoxon
 from topk_platform.specs import Published, less_is_better, unit_of
 
-__all__ = ["Cell", "Mark", "cell_of", "marked", "tested"]
+__all__ = ["Cell", "CellKey", "Mark", "cell_of", "marked", "tested"]
+
+CellKey = tuple[str, str, str]
+"""Row, column and metric."""
 
 Mark = Literal["", "better", "worse"]
 
@@ -110,11 +113,7 @@ def cell_of(
     )
 
 
-Place = tuple[str, str, str]
-"""Row, column and metric."""
-
-
-def marked(cells: Mapping[Place, tuple[Cell, Tally]], tolerance: float = 0.0) -> dict[Place, Cell]:
+def marked(cells: Mapping[CellKey, tuple[Cell, Tally]], tolerance: float = 0.0) -> dict[CellKey, Cell]:
     """Return a table's cells with their marks, corrected over all cells of a family, and the best of each column.
 
     The primary family is that of the cells whose arm was selected by the cell's metric. Every other metric is a
@@ -124,7 +123,7 @@ def marked(cells: Mapping[Place, tuple[Cell, Tally]], tolerance: float = 0.0) ->
         cells: The cells by row, column and metric, each with the tally of its baseline's confirmations.
         tolerance: Differences of accuracies within it are equivalence, as a fraction of 1; 0 tests none.
     """
-    families: dict[str, dict[Place, Cell]] = {}
+    families: dict[str, dict[CellKey, Cell]] = {}
     for key, (cell, _) in cells.items():
         if cell.difference is not None and cell.difference.n > _LEAST:
             families.setdefault("" if cell.primary else key[2], {})[key] = cell
@@ -138,8 +137,8 @@ _LEAST = 2  # seeds that are too few to test anything
 
 
 def _judged(
-    family: Mapping[Place, Cell], theirs: Mapping[Place, Tally], tolerance: float
-) -> dict[Place, Cell]:
+    family: Mapping[CellKey, Cell], theirs: Mapping[CellKey, Tally], tolerance: float
+) -> dict[CellKey, Cell]:
     """Return the cells of a family with what their tests show."""
     tests = {p: c.difference for p, c in family.items() if c.difference and not c.difference.once}
     level = 1 - _ALPHA / 2 / len(family)
@@ -179,7 +178,7 @@ def _mark(cell: Cell, theirs: Tally, p: float) -> Mark:
     return "" if theirs.lost else "worse"
 
 
-def tested(cells: Mapping[Place, Cell]) -> dict[str, tuple[int, str]]:
+def tested(cells: Mapping[CellKey, Cell]) -> dict[str, tuple[int, str]]:
     """Return the number of test images, or of groups of them, and their name, by column.
 
     They are known where the intervals of a column's plain accuracies cover images.
@@ -198,7 +197,7 @@ def tested(cells: Mapping[Place, Cell]) -> dict[str, tuple[int, str]]:
     }
 
 
-def _with_best(cells: Mapping[Place, Cell]) -> dict[Place, Cell]:
+def _with_best(cells: Mapping[CellKey, Cell]) -> dict[CellKey, Cell]:
     sound = {
         key: -cell.value.mean if less_is_better(key[2]) else cell.value.mean
         for key, cell in cells.items()

@@ -12,10 +12,12 @@ from topk_platform.errors import StoreError
 from topk_platform.records import (
     ArmHistory,
     ArmResults,
+    DataNote,
     Ledger,
     Store,
     last_counted,
     read_all_ranks,
+    read_data,
     read_history,
     results_of,
 )
@@ -78,6 +80,11 @@ class Held:
     def results(self) -> dict[str, ArmResults]:
         """What counts of every arm within the budget, by the arm's identity."""
         return results_of(self.study, self.histories)
+
+    @cached_property
+    def data(self) -> dict[str, DataNote]:
+        """What runs have noted of each regime's data, by the regime's name: numbers of samples and names of classes."""
+        return read_data(self.ledger.store)
 
     @property
     def ranks(self) -> ReadRanks:

@@ -9,16 +9,13 @@ from topk_platform.identity import bits_of, chooser_of
 from topk_platform.protocol.ended import Ended
 from topk_platform.records import ArmHistory, ArmResults, Tally, results_of
 from topk_platform.results.arm_fronts import front_of
-from topk_platform.results.cells import Cell, cell_of, marked, tested
+from topk_platform.results.cells import Cell, CellKey, cell_of, marked, tested
 from topk_platform.results.confirmed_runs import IMAGES, ReadRanks, Runs, runs_of_all
 from topk_platform.results.machine_kinds import Unlike, unlike
 from topk_platform.results.table import ChosenValues, Fruitless, Table, row_and_column
 from topk_platform.specs import Arm, Study
 
 __all__ = ["build_table"]
-
-Place = tuple[str, str, str]
-"""Row, column and metric."""
 
 
 def build_table(
@@ -88,9 +85,9 @@ def _cells(
     runs: Mapping[str, Runs],
     across: str,
     read: ReadRanks | None,
-) -> tuple[dict[Place, Cell], dict[str, int]]:
+) -> tuple[dict[CellKey, Cell], dict[str, int]]:
     """Return the cells, and how many confirmations lack their ranks, by arm identity."""
-    cells: dict[Place, tuple[Cell, Tally]] = {}
+    cells: dict[CellKey, tuple[Cell, Tally]] = {}
     lacking: dict[str, int] = {}
     for baseline, arm_ids in _compared(study, histories).items():
         theirs = runs[baseline].with_ranks(read) if baseline else Runs()

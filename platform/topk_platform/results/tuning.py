@@ -231,7 +231,15 @@ def _curve(results: Sequence[float]) -> Curve:
         # Equal results, of which there are many on a small split, make the bands only wider than they need be.
         warnings.filterwarnings("ignore", "Duplicates detected", RuntimeWarning)
         bands = EmpiricalDistribution.confidence_bands(
-            np.asarray(results, float), 0.95, a=0.0, b=1.0, method="ld_equal_tailed", n_jobs=1
+            np.asarray(results, float),
+            0.95,
+            a=0.0,
+            b=1.0,
+            method="ld_equal_tailed",
+            n_jobs=1,
+            generator=np.random.default_rng(
+                0
+            ),  # the bands are simulated: the same results give the same bands
         )
     # The more probability lies low, the lower is the best of n: the CDF's upper band gives the curve's lower end.
     high, point, low = (cdf.average_tuning_curve(numbers).tolist() for cdf in bands)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 from topk_platform.errors import UserError
 
-__all__ = ["check", "check_name", "check_place", "first_few"]
+__all__ = ["absolute", "check", "check_name", "check_place", "first_few"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 
@@ -46,3 +48,16 @@ def first_few(names: Sequence[str], most: int = 5) -> str:
     """
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
+
+
+def absolute(path: str | Path) -> Path:
+    """Return a path from the root of the file system, without ``..``, as messages print it.
+
+    Links are followed only where the path has ``..``, which means the folder above a link's target.
+
+    Example:
+        >>> absolute("/mnt/runs/../data")
+        PosixPath('/mnt/data')
+    """
+    given = Path(path)
+    return Path(os.path.realpath(given)) if ".." in given.parts else given.absolute()

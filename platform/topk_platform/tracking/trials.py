@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import logging
 import re
@@ -21,7 +20,8 @@ from topk_platform.records.ledger.ledger import Ledger
 from topk_platform.records.storage.checked_json import DamagedError
 from topk_platform.records.storage.store import Store
 from topk_platform.records.table.rows import Row, to_rows
-from topk_platform.specs import Arm, Recipe, Scalar, Trial, canonical_json, digest
+from topk_platform.specs import Arm, Scalar, Trial, canonical_json, digest
+from topk_platform.specs.described import described
 from topk_platform.tracking.tracker import ArmResult, Dataset, Extras, Point, StudyResult, TrackedTrial
 
 __all__ = ["ARMS", "SearchTrials", "listed", "milliseconds", "read_trials", "study_result", "tracked_trial"]
@@ -42,7 +42,6 @@ ARMS = "arms.json"
 _PLOTTED = re.compile(r"train\.loss|learning_rate|validation\.top\d+")
 _VALUES = 120
 
-_ALWAYS = ("batch_size", "epochs", "learning_rate", "optimizer", "schedule", "weight_decay")
 _LONGEST = 120  # characters of a group's name; Weights & Biases allows 128
 _LOG = logging.getLogger("topk_platform")
 
@@ -105,28 +104,11 @@ def _group(row: Row) -> str:
 
 
 def _parameters(trial: Trial) -> dict[str, Scalar]:
-    """Return what was searched and what is fixed.
-
-    Of the recipe, the fields in ``_ALWAYS`` and those that differ from the defaults. What the loss searches or fixes
-    of the recipe replaces the recipe's own value.
-    """
-    recipe = trial.arm.recipe
-    shown = dict(_changed(recipe, Recipe(recipe.epochs)))
-    shown |= {name: getattr(recipe, name) for name in _ALWAYS}
-    shown |= {"k": trial.arm.k, "head": trial.arm.loss.head}
-    shown |= {name: value for name, value in trial.parameters.items() if value is not None}
+    """Return the arm's settings and what was searched, which replaces the recipe's own values."""
+    searched = {name: value for name, value in trial.parameters.items() if value is not None}
     plain = (bool, int, float, str)
-    return {name: value if isinstance(value, plain) else str(value) for name, value in sorted(shown.items())}
-
-
-def _changed(spec: object, default: object, prefix: str = "") -> Iterator[tuple[str, object]]:
-    """Yield the fields that differ from the defaults, those of nested specs as ``OUTER.INNER``."""
-    for field in dataclasses.fields(spec):  # type: ignore[arg-type]
-        value, usual = getattr(spec, field.name), getattr(default, field.name)
-        if dataclasses.is_dataclass(usual):
-            yield from _changed(value, usual, f"{prefix}{field.name}.")
-        elif value != usual:
-            yield f"{prefix}{field.name}", value
+    chosen = {name: v if isinstance(v, plain) else str(v) for name, v in searched.items()}
+    return dict(sorted({**described(trial.arm), **chosen}.items()))
 
 
 def _metrics(row: Row, arm: Arm) -> dict[str, float]:

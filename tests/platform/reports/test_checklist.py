@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study, UserError, grid
-from topk_platform.records import ArmHistory, Ledger, Store
+from topk_platform.records import ArmHistory, DataNote, Ledger, Samples, Store, note_data
 from topk_platform.reports import checklist as module
 from topk_platform.reports.checklist import Checklist, checklist
 from topk_platform.results.from_store import Held
@@ -49,11 +50,13 @@ def filled_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checklist:
     return filled(LOSSES, tmp_path, monkeypatch)
 
 
-def filled(losses: list[Loss], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checklist:
-    arms = grid([Regime("r", "digits")], [Model("linear")], losses, k=3, recipe=Recipe(1))
+def filled(
+    losses: list[Loss], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recipe: Recipe | None = None
+) -> Checklist:
+    arms = grid([Regime("r", "digits")], [Model("linear")], losses, k=3, recipe=recipe or Recipe(1))
     study = Study("light", arms, topk=(1, 3), trials=2, seeds=3)
     histories = {study.arm_id(arm): history_of(study, arm) for arm in arms}
-    held = Held(study, Ledger(Store.open(tmp_path), "light"), histories)
+    held = Held(study, Ledger(Store.open(tmp_path).at("light"), "light"), histories)
     monkeypatch.setattr(module, "read", lambda *_, **__: held)
     return checklist(study, store=tmp_path)
 
@@ -72,7 +75,7 @@ def filled(losses: list[Loss], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         "Intervals cover fresh seeds alone",
         "covers images. Not tested: differences between losses of which one was searched once",
         "| search | 4 | 0.00 | 1.0 |",
-        "| r | digits | none | f00 |",
+        "| r | digits | none | – | – | – | – | – | – | f00 |",
         "- torch: 2.15.0 (10 trials)",
         "- code version: abc",
         "No trial that counts diverged or failed.",
@@ -103,3 +106,22 @@ def test_without_results_there_is_none(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="holds nothing of study 'ring_modes'"):
         checklist(ring_modes(), store=tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+def test_numbers_of_samples_are_those_that_a_run_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    samples = Samples("r", 1240, 3100, 9920, 62, 3, 6, calibration=500, groups="160 typefaces", wrong=0.3929)
+    note_data(Store.open(tmp_path).at("light"), {"r": DataNote("of", samples)})
+    text = filled(LOSSES, tmp_path, monkeypatch).to_markdown()
+    line = "| 62 | 1,240 | 3 to 6 | 39.3% | 3,100 and 500 for calibration | 9,920 of 160 typefaces | f00 |"
+    assert f"| r | digits | none {line}" in text
+
+
+def test_no_number_is_printed_with_all_its_digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranges, first, fixed and chosen values, conditions and the recipe: to three digits each."""
+    long = 0.04520469449210724
+    loss = Loss("focal", {"learning_rate": Float(long, 1)}, {"learning_rate": long}, fixed={"gamma": 2 / 3})
+    text = filled([loss], tmp_path, monkeypatch, Recipe(1, weight_decay=1 / 7000)).to_markdown()
+    assert "| focal | learning_rate | 0.0452 to 1 | 0.0452 |" in text and "weight_decay=0.000143" in text
+    assert not re.search(r"\d\.\d{7}", text)

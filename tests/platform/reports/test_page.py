@@ -7,6 +7,8 @@ import html
 import itertools
 import json
 import re
+import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from html.parser import HTMLParser
@@ -50,6 +52,7 @@ from topk_platform.reports.tables.data import to_rows
 from topk_platform.reports.tables.latex import escaped
 from topk_platform.reports.tables.markdown import block_to_markdown
 from topk_platform.results.from_store import read
+from topk_platform.results.table import Table
 from topk_platform.running.driver.boards import in_environment
 from topk_platform.running.preflight.checks import check_study
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
@@ -125,6 +128,11 @@ def page(store: Path) -> str:
     return report_of(a_study(), store=store)
 
 
+@pytest.fixture(scope="module")
+def table(store: Path) -> Table:
+    return table_of(a_study(), store=store)
+
+
 class Reader(HTMLParser):
     """What a page's elements would fetch, which names they have and use, and which elements are left open."""
 
@@ -159,12 +167,11 @@ def test_the_page_is_whole_and_fetches_nothing(page: str) -> None:
     reader.feed(page)
     assert reader.open == [] and reader.fetched == []
     assert set(reader.used) <= set(reader.ids)
-    assert not re.search(r"@import|url\((?!#)|<script", page)
+    assert not re.search(r"@import|url\((?!#)|fetch\(|import\(|XMLHttpRequest", page)
     assert len(page.encode()) < 3_000_000
 
 
-def test_the_numbers_of_the_page_are_the_tables(page: str, store: Path) -> None:
-    table = table_of(a_study(), store=store)
+def test_the_numbers_of_the_page_are_the_tables(page: str, table: Table) -> None:
     for (_, _, metric), cell in table.cells.items():
         if cell.value is not None and metric in table.study.show:
             assert f"{100 * cell.value.mean:.1f} ± {100 * cell.value.half_width:.1f}" in page
@@ -179,13 +186,18 @@ def test_the_page_says_what_came_out(page: str) -> None:
     assert "to cross_entropy was tested, because a loss was searched once" in page
     assert "ahead: undecided" in page and "was searched once" in page and "&lt;b&gt;leads&lt;/b&gt;" in page
     assert "Which hyperparameters were searched, within which bounds?" in page
-    assert page.count("<svg") == len(PLOTS) - 2
-    assert "No plot of" not in page  # of those that no result of the study could make
+    assert page.count("<svg") == len(PLOTS) - 3
+    (left_out,) = re.findall(
+        "No plot of (.*?): (.*?)[.]<", page
+    )  # and none that no result of the study could make
+    assert left_out == (
+        "guesses",
+        "the test images on this machine are not those that the runs were tested on",
+    )
 
 
-def test_a_report_in_markdown_says_what_the_page_says(store: Path, page: str) -> None:
+def test_a_report_in_markdown_says_what_the_page_says(store: Path, table: Table, page: str) -> None:
     text = markdown_report(a_study(), store=store)
-    table = table_of(a_study(), store=store)
     assert text.startswith(
         "# page\n\n15 arms; 10 search trials and 5 fresh seeds per arm; baseline cross_entropy."
     )
@@ -196,8 +208,8 @@ def test_a_report_in_markdown_says_what_the_page_says(store: Path, page: str) ->
     assert (
         "ahead: undecided" in text and "### Which hyperparameters were searched, within which bounds?" in text
     )
-    told = re.findall(r"^## (.*)$", text, flags=re.MULTILINE)
-    assert told == ["Tables", "Claims", "Tuning", "How it was done"]
+    titles = re.findall(r"^## (.*)$", text, flags=re.MULTILINE)
+    assert titles == ["Tables", "Results by class", "Claims", "Tuning", "How it was done"]
     assert "<svg" not in text and "\n\n\n" not in text
 
 
@@ -247,8 +259,42 @@ def test_json_has_numbers_truth_values_and_nulls(store: Path, topk: Callable[...
     assert claim["stand_in"] is False and isinstance(claim["power"], float | None) and claim["n"] == 5
 
 
-def test_a_name_that_looks_like_a_number_stays_a_name(store: Path) -> None:
-    table = table_of(a_study(), store=store)
+def test_results_by_class_are_printed_in_the_format_asked_for(store: Path, topk: Callable[..., str]) -> None:
+    asked = ("table", "page_lab:study", "--store", str(store), "--by", "class")
+    rows = json.loads(topk(*asked, "--json"))
+    assert len(rows) == 15 * 10 and {row["seeds"] for row in rows} == {5}
+    svm = [row for row in rows if row["loss"] == NAMES[1] and row["regime"] == "noise-0.4"]
+    cell = table_of(a_study(), store=store).cells[NAMES[1], "noise-0.4", "top3"].value
+    assert cell is not None
+    assert sum(row["topk"] * row["images"] for row in svm) / IMAGES == pytest.approx(cell.mean)
+    assert "most often" in topk(*asked) and topk(*asked, "--format", "csv").count("\n") == 151
+    assert "--by class is written as rich, md or csv, got --format latex" in topk(
+        *asked, "--format", "latex", code=2
+    )
+    assert "--by must be class, got 'loss'" in topk(*asked[:-1], "loss", code=2)
+
+
+def test_the_page_has_each_classes_results(page: str, store: Path) -> None:
+    assert page.count('<details class="printed"><summary>noise-') == 5
+    assert "<th>most often taken for</th>" in page
+
+
+def test_the_page_is_the_same_bytes_again(page: str, store: Path) -> None:
+    assert report_of(a_study(), store=store) == page
+
+
+def test_the_page_sorts_by_numbers_or_by_the_alphabet_with_missing_entries_last(page: str) -> None:
+    """The script is run by node, where there is one; without a page it only defines its functions."""
+    (script,) = re.findall(r"<script>(.*?)</script>", page, flags=re.DOTALL)
+    if (node := shutil.which("node")) is None:
+        pytest.skip("node is not installed")
+    columns = [["9.5 ± 0.4", "–", "10.1", "1,240"], ["mlp", "cnn", "", "9"], ["a", "b", "c", "d"]]
+    asked = f"{script}; console.log(JSON.stringify({json.dumps(columns)}.map((one) => orderOf(one, -1))))"
+    done = subprocess.run([node, "-e", asked], capture_output=True, text=True, check=True, timeout=60)
+    assert json.loads(done.stdout) == [[3, 2, 0, 1], [0, 1, 3, 2], [3, 2, 1, 0]]
+
+
+def test_a_name_that_looks_like_a_number_stays_a_name(table: Table) -> None:
     cells = {("1e3", *place[1:]): cell for place, cell in table.cells.items() if place[0] == NAMES[0]}
     assert {row["loss"] for row in to_rows(dataclasses.replace(table, cells=cells))} == {"1e3"}
 
@@ -269,7 +315,7 @@ def test_without_a_ledger_there_is_no_page(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [kind for kind in PLOTS if kind not in ("regions", "winners")])
+@pytest.mark.parametrize("kind", [kind for kind in PLOTS if kind not in ("regions", "winners", "guesses")])
 def test_all_of_a_plot_lies_inside_it(kind: str, store: Path) -> None:
     """No name, number or line is cut off at the edge: what is drawn takes up less than the figure."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -293,9 +339,8 @@ def test_a_plot_is_the_same_file_again(store: Path) -> None:
         plots.written(made, "gif")
 
 
-def test_accuracy_is_drawn_at_the_regimes_numbers_with_the_tables_means(store: Path) -> None:
+def test_accuracy_is_drawn_at_the_regimes_numbers_with_the_tables_means(store: Path, table: Table) -> None:
     made = plot_of(a_study(), "accuracy", store=store, metric="top1")
-    table = table_of(a_study(), store=store)
     (ax,) = made.axes
     assert ax.get_xlabel() == "label noise, probability"
     for line in ax.lines:
@@ -305,13 +350,12 @@ def test_accuracy_is_drawn_at_the_regimes_numbers_with_the_tables_means(store: P
         assert list(line.get_ydata()) == [100 * cell.mean for cell in cells if cell]  # type: ignore[arg-type]
 
 
-def test_of_a_single_regime_each_loss_has_a_row_with_its_interval(store: Path) -> None:
+def test_of_a_single_regime_each_loss_has_a_row_with_its_interval(store: Path, table: Table) -> None:
     made = plot_of(a_study(), "accuracy", store=store, metric="top3", only="noise-0.4/*")
     (ax,) = made.axes
     names = [label.get_text() for label in ax.get_yticklabels()]
     assert names == [wrapped(name, 24) for name in NAMES] and made.legends == []
     assert ax.get_xlabel() == "test top-3 accuracy, %\nnoise-0.4"
-    table = table_of(a_study(), store=store)
     drawn = [line.get_xdata() for line in ax.lines]
     for name, bar, mark in zip(NAMES, drawn[::2], drawn[1::2], strict=True):
         value = table.cells[name, "noise-0.4", "top3"].value
@@ -320,9 +364,8 @@ def test_of_a_single_regime_each_loss_has_a_row_with_its_interval(store: Path) -
         assert list(mark) == pytest.approx([100 * value.mean])
 
 
-def test_curves_over_k_pass_through_the_tables_numbers(store: Path) -> None:
+def test_curves_over_k_pass_through_the_tables_numbers(store: Path, table: Table) -> None:
     made = plot_of(a_study(), "topk", store=store, only="noise-0.2/*")
-    table = table_of(a_study(), store=store)
     for line in made.axes[0].lines:
         ys = dict(zip(line.get_xdata(), line.get_ydata(), strict=True))  # type: ignore[arg-type]
         for k in (1, 3):
@@ -335,9 +378,8 @@ def shares(line: Any, factor: float) -> float:
     return max(y for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True) if x <= factor)
 
 
-def test_a_profile_says_in_how_many_regimes_an_error_is_near_the_lowest(store: Path) -> None:
+def test_a_profile_says_in_how_many_regimes_an_error_is_near_the_lowest(store: Path, table: Table) -> None:
     made = plot_of(a_study(), "profile", store=store, metric="top1")
-    table = table_of(a_study(), store=store)
     means = {r: [table.cells[r, c, "top1"].value for c in table.columns] for r in table.rows}
     errors = np.array([[1 - cell.mean for cell in cells if cell] for cells in means.values()])
     assert errors.shape == (3, 5)
@@ -390,6 +432,39 @@ def test_the_axis_is_the_number_in_which_arms_differ() -> None:
     assert axis_of(arms_with(1.0)) is None
 
 
+def noisy(*levels: float) -> list[Arm]:
+    regimes = [Regime(f"noise-{p}", "digits", (LabelNoise(p),)) for p in levels]
+    return list(grid(regimes, [Model("linear")], [Loss("focal")], k=3, recipe=Recipe(1)))
+
+
+def test_two_levels_are_no_series_and_stand_side_by_side(store: Path) -> None:
+    axis = axis_of(noisy(0.0, 0.4))
+    assert axis is not None and axis.names == ("0", "0.4") and sorted(axis.positions.values()) == [0, 1]
+    made = plot_of(a_study(), "accuracy", store=store, only=["noise-0.0/*", "noise-0.8/*"])
+    assert {line.get_linestyle() for line in made.axes[0].lines} == {"None"}
+    assert [label.get_text() for label in made.axes[0].get_xticklabels()] == ["0", "0.8"]
+
+
+def test_a_line_is_broken_at_a_level_without_a_result(store: Path) -> None:
+    data = plots.plotted(read(a_study(), store, curves=True), store, metric="top3")
+    cells = {key: cell for key, cell in data.table.cells.items() if key[:2] != (NAMES[1], "noise-0.4")}
+    made = plots.draw(
+        "accuracy", dataclasses.replace(data, table=dataclasses.replace(data.table, cells=cells))
+    )
+    broken = {
+        str(line.get_label()): np.isnan(np.asarray(line.get_ydata(), float)) for line in made.axes[0].lines
+    }
+    assert broken[NAMES[1]].tolist() == [False, False, True, False, False]
+    assert not broken[NAMES[0]].any()
+
+
+def test_search_trials_of_regimes_are_in_panels_of_their_own(store: Path) -> None:
+    made = plot_of(a_study(), "search", store=store, only=["noise-0.0/*", "noise-0.8/*"])
+    titles = [ax.get_title("left").replace("\n", " ") for ax in made.axes]
+    assert len(titles) == 2 * len(NAMES) and all("noise-0.0" in title for title in titles[::2])
+    assert {len(ax.lines[0].get_xdata()) for ax in made.axes} == {10}  # type: ignore[arg-type]
+
+
 def test_a_loss_looks_the_same_in_every_study() -> None:
     alone = looks([Loss("ldam")])["ldam"]
     assert looks([Loss("focal"), Loss("my.module:mine"), Loss("ldam")])["ldam"] == alone
@@ -417,8 +492,7 @@ def test_a_drawing_in_a_page_keeps_its_scales_and_takes_the_pages_ink() -> None:
 
 @pytest.mark.parametrize("transpose", [False, True])
 @pytest.mark.parametrize("output", list(TABLE_FORMATS))
-def test_formats_have_every_number_and_name(store: Path, output: str, transpose: bool) -> None:
-    table = table_of(a_study(), store=store)
+def test_formats_have_every_number_and_name(table: Table, output: str, transpose: bool) -> None:
     made = as_format(output, table, ["top3"], transpose=transpose)
     text = str(table) if output == "rich" else str(made)
     value = table.cells[NAMES[1], "noise-0.2", "top3"].value
@@ -432,9 +506,8 @@ def test_formats_have_every_number_and_name(store: Path, output: str, transpose:
     assert output in ("csv", "rich") or "77.7" in flat
 
 
-def test_how_seeds_ended_stands_below_a_mean_and_may_be_broken(store: Path) -> None:
+def test_how_seeds_ended_stands_below_a_mean_and_may_be_broken(table: Table) -> None:
     """Beside it a few regimes with failures would be wider than a page."""
-    table = table_of(a_study(), store=store)
     place = (NAMES[1], "noise-0.4", "top3")
     ended = dataclasses.replace(
         table.cells[place], confirmed=Tally(completed=3, diverged=1, failed=1), best=False
@@ -447,8 +520,8 @@ def test_how_seeds_ended_stands_below_a_mean_and_may_be_broken(store: Path) -> N
     assert rf"{{\scriptsize {told}}}" in table.to_latex(["top3"]).replace("{}", "")
 
 
-def test_a_latex_caption_says_how_the_numbers_came_about(store: Path) -> None:
-    text = table_of(a_study(), store=store).to_latex(["top3"])
+def test_a_latex_caption_says_how_the_numbers_came_about(table: Table) -> None:
+    text = table.to_latex(["top3"])
     (caption,) = re.findall(r"\\caption\{(.*)\}\n\\label", text)
     said = re.sub(r"[\\$]", "", caption)
     assert (
@@ -462,11 +535,10 @@ def test_a_latex_caption_says_how_the_numbers_came_about(store: Path) -> None:
     assert "difference to Cross-entropy over the same seeds" in said and "cross_entropy" not in said
 
 
-def test_names_and_numbers_in_latex_are_as_in_a_paper(store: Path) -> None:
+def test_names_and_numbers_in_latex_are_as_in_a_paper(table: Table) -> None:
     study = a_study()
     mine = dataclasses.replace(study.arms[1].loss, label="my_svm-0.1")
     arms = [dataclasses.replace(arm, loss=mine) if arm.loss.name == NAMES[1] else arm for arm in study.arms]
-    table = table_of(study, store=store)
     renamed = {
         ("my_svm-0.1" if row == NAMES[1] else row, *rest): c for (row, *rest), c in table.cells.items()
     }
@@ -488,9 +560,9 @@ def test_what_is_special_in_latex_is_escaped() -> None:
     assert escaped("-0.3, noise-0.8 [-1.2, 3.0], K-1, top-5") == "$-$0.3, noise-0.8 [$-$1.2, 3.0], K-1, top-5"
 
 
-def test_latex_tables_are_well_formed(store: Path) -> None:
+def test_latex_tables_are_well_formed(table: Table) -> None:
     """Environments close in order, rows have as many cells as columns, and nothing special is left unescaped."""
-    text = table_of(a_study(), store=store).to_latex(["top1", "top3"])
+    text = table.to_latex(["top1", "top3"])
     opened: list[str] = []
     for kind, name in re.findall(r"\\(begin|end)\{(\w+)\}", text):
         assert kind == "begin" or opened.pop() == name
@@ -504,8 +576,7 @@ def test_latex_tables_are_well_formed(store: Path) -> None:
     assert text.isascii()
 
 
-def test_a_table_prints_as_a_table_and_shows_itself(store: Path) -> None:
-    table = table_of(a_study(), store=store)
+def test_a_table_prints_as_a_table_and_shows_itself(table: Table) -> None:
     assert "top-3 accuracy, % (n = 5, one search)" in str(table) and "Table(" not in repr(table)
     assert table._repr_html_() == table.to_html() and table.to_html().count("<table") == 2
     frame = table.to_pandas()

@@ -62,8 +62,8 @@ EDITS = [
     Edit(
         "a docstring of the training loop",
         "topk_platform.training.session",
-        '"""Train to the end of the epoch, or',
-        '"""Go on to the end of the epoch, or',
+        '"""Train to the end of the epoch and return',
+        '"""Go on to the end of the epoch and return',
         NONE,
     ),
     Edit(

@@ -192,21 +192,20 @@ def test_policies_averages_and_left_out_blocks_come_back(
         assert bits(cut_and_resumed([trial], memory(cut))) == bits(expected), cut
 
 
-@pytest.mark.parametrize("cut", [1, 2, 6, 8])
 @pytest.mark.parametrize("mix", ["", "mixup", "cutmix"])
-def test_augmented_images_come_back(mix: str, cut: int, make_trial: MakeTrial, memory: Any) -> None:
+def test_augmented_images_come_back(mix: str, make_trial: MakeTrial, memory: Any) -> None:
     """160 images: an epoch has 3 steps."""
     augmentation = Augmentation(crop=4, flip=True, cutout=8, mix=mix)
     model = Model("convnet", {"width": 4})
     trial = make_trial(regime=IMAGES, model=model, recipe=Recipe(4, augmentation=augmentation))
     expected = finish(run_trials([trial]))
     assert expected[0].status == "completed", expected[0].reason
-    assert bits(cut_and_resumed([trial], memory(cut))) == bits(expected)
+    for cut in (1, 2, 6, 8):
+        assert bits(cut_and_resumed([trial], memory(cut))) == bits(expected), f"cut after step {cut}"
 
 
-@pytest.mark.parametrize("cut", [1, 17, 45])
 @pytest.mark.parametrize("loss", ["noised_topk_hinge", "ldam"])
-def test_an_ensemble_comes_back(loss: str, cut: int, make_trial: MakeTrial, memory: Any) -> None:
+def test_an_ensemble_comes_back(loss: str, make_trial: MakeTrial, memory: Any) -> None:
     trials = [
         make_trial(
             loss,
@@ -219,11 +218,11 @@ def test_an_ensemble_comes_back(loss: str, cut: int, make_trial: MakeTrial, memo
     ]
     expected = finish(run_trials(trials))
     assert {record.status for record in expected} == {"completed"}
-    assert bits(cut_and_resumed(trials, memory(cut))) == bits(expected)
+    for cut in (1, 17, 45):
+        assert bits(cut_and_resumed(trials, memory(cut))) == bits(expected), f"cut after step {cut}"
 
 
-@pytest.mark.parametrize("cut", [2, 3, 5])
-def test_an_ensemble_on_augmented_images_comes_back(cut: int, make_trial: MakeTrial, memory: Any) -> None:
+def test_an_ensemble_on_augmented_images_comes_back(make_trial: MakeTrial, memory: Any) -> None:
     recipe = Recipe(3, augmentation=Augmentation(crop=2, flip=True))
     trials = [
         make_trial(regime=IMAGES, model=Model("linear"), recipe=recipe, seed=seed, together=(1, 2))
@@ -231,7 +230,8 @@ def test_an_ensemble_on_augmented_images_comes_back(cut: int, make_trial: MakeTr
     ]
     expected = finish(run_trials(trials))
     assert {record.status for record in expected} == {"completed"}, expected[0].reason
-    assert bits(cut_and_resumed(trials, memory(cut))) == bits(expected)
+    for cut in (2, 3, 5):
+        assert bits(cut_and_resumed(trials, memory(cut))) == bits(expected), f"cut after step {cut}"
 
 
 def test_a_pause_changes_nothing(make_trial: MakeTrial, memory: Any) -> None:
@@ -289,8 +289,10 @@ def test_checkpoints_lie_in_the_store_until_the_trial_is_recorded(
     assert not files(keeper, trial)
 
 
-@pytest.mark.parametrize("left", [2 * STEPS, 2 * STEPS + 1, 2 * STEPS + 4])
-@pytest.mark.parametrize("damage", ["truncated", "corrupted", "empty"])
+@pytest.mark.parametrize(
+    ("damage", "left"),
+    [("truncated", 2 * STEPS), ("corrupted", 2 * STEPS + 1), ("empty", 2 * STEPS + 4)],
+)
 def test_a_damaged_checkpoint_falls_back_to_the_one_before_it(
     damage: str, left: int, keeper: StoreKeeper, make_trial: MakeTrial
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -22,12 +23,17 @@ from topk_platform.cli.options import (
 )
 from topk_platform.cli.studies import requested_study
 from topk_platform.errors import UserError
+from topk_platform.records import Store, read_all_ranks
 from topk_platform.reports import page, plots
 from topk_platform.reports.catalogue import PLOT_FILES, TABLE_FORMATS, drawn_from, or_of
+from topk_platform.reports.plots.interactive import interactive_search
 from topk_platform.reports.tables import as_format
+from topk_platform.reports.tables.classes import CLASS_FORMATS, classes_as, classes_to_rows
 from topk_platform.reports.tables.data import to_rows
 from topk_platform.reports.tables.notes import without_ranks
+from topk_platform.results.by_class import class_results
 from topk_platform.results.from_store import table as read_table
+from topk_platform.results.table import Table
 
 __all__ = ["plot", "report", "table"]
 
@@ -44,11 +50,16 @@ def table(
     only: OnlyOption = None,
     metric: MetricsOption = None,
     transpose: Annotated[bool, typer.Option("--transpose", help="Losses as columns.")] = False,
+    by: Annotated[
+        str, typer.Option("--by", help="class: each class's accuracies, and what it is confused with.")
+    ] = "",
     smoke: SmokeOption = False,
     json: JsonOption = False,
 ) -> None:
     """Print a study's table from the results in the store; runs nothing."""
     check_format(output, *TABLE_FORMATS, json=json)
+    if by:
+        _check_by_class(by, output, bool(metric) or transpose)
     requested = requested_study(study, smoke, store=store, searches=searches)
 
     results = read_table(requested, store=store, trials=trials, seeds=seeds, only=only)
@@ -56,6 +67,9 @@ def table(
         json or output == "csv"
     ):  # the other formats show it below the table
         typer.echo(f"topk: {line}", err=True)
+    if by:
+        _print_classes(results, store, output, json)
+        return
     if json:
         print_rows(to_rows(results, metric or ()))
         return
@@ -64,6 +78,29 @@ def table(
         make_console().print(formatted)
     else:
         say(str(formatted), nl=False)
+
+
+def _check_by_class(by: str, output: str, more: bool) -> None:
+    """Raise ``UserError`` for options that do not go together with results by class."""
+    if by != "class":
+        raise UserError(f"--by must be class, got {by!r}")
+    if output not in CLASS_FORMATS:
+        raise UserError(f"--by class is written as {or_of(CLASS_FORMATS)}, got --format {output}")
+    if more:
+        raise UserError(
+            "--metric and --transpose are not for --by class: it has top-1 and top-K of every class"
+        )
+
+
+def _print_classes(results: Table, store: str, output: str, json: bool) -> None:
+    opened = Store.open(store).at(results.study.name)
+    classes = class_results(results, opened, partial(read_all_ranks, opened))
+    if json:
+        print_rows(classes_to_rows(results, classes))
+    elif output == "rich":
+        make_console().print(classes_as(output, results, classes))
+    else:
+        say(str(classes_as(output, results, classes)), nl=False)
 
 
 def plot(
@@ -88,6 +125,13 @@ def plot(
             "in which the regimes differ.",
         ),
     ] = "",
+    interactive: Annotated[
+        bool,
+        typer.Option(
+            "--interactive",
+            help="For search: Optuna's own plots in one .html file, to look around in a browser.",
+        ),
+    ] = False,
     searches: SearchesOption = None,
     trials: TrialsOption = None,
     seeds: SeedsOption = None,
@@ -96,6 +140,11 @@ def plot(
 ) -> None:
     """Plot a study's results from the store into a file."""
     requested = requested_study(study, smoke, store=store, searches=searches)
+    if interactive:
+        path = to or Path(f"{requested.name}-{kind}.html")
+        _check_interactive(kind, path)
+        _write(path, interactive_search(requested, store=store, trials=trials, only=only).encode())
+        return
     path = to or Path(f"{requested.name}-{kind}.svg")
     _check_suffix(path)
 
@@ -103,6 +152,13 @@ def plot(
         requested, kind, store=store, metric=metric, by=by, trials=trials, seeds=seeds, only=only
     )
     _write(path, plots.written(figure, path.suffix[1:]))
+
+
+def _check_interactive(kind: str, path: Path) -> None:
+    if kind != "search":
+        raise UserError(f"--interactive is for the plot search, got {kind!r}")
+    if path.suffix != ".html":
+        raise UserError(f"--to must end in .html with --interactive, got {str(path)!r}")
 
 
 def _check_suffix(path: Path) -> None:

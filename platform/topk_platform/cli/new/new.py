@@ -18,6 +18,7 @@ from topk_platform.cli.new.features import HEADS, PIXELS, on_features
 from topk_platform.cli.new.networks import NETWORKS, NetworkCode, network_code
 from topk_platform.cli.options import named_place
 from topk_platform.errors import UserError, reason
+from topk_platform.specs.checks import absolute
 
 __all__ = ["new"]
 
@@ -122,7 +123,7 @@ def new(
     not given are chosen and printed.
     """
     file = _file(name)
-    path = Path(_answer(source, "--from", "Folder of images, or .npz or .pt file")).expanduser().absolute()
+    path = absolute(Path(_answer(source, "--from", "Folder of images, or .npz or .pt file")).expanduser())
     data = data_code(path, size or (PIXELS if features else 32), groups)
     if data.classes < 2:
         raise UserError(f"--from must hold at least 2 classes, got {data.classes} in {path}")

@@ -12,6 +12,7 @@ from topk_platform.errors import StoreError
 from topk_platform.identity import Identity
 from topk_platform.records.artifacts.damage import damaged_artifacts
 from topk_platform.records.ledger.ledger import IDENTITIES, Ledger
+from topk_platform.records.notes.data import DATA
 from topk_platform.records.notes.undone import Undone
 from topk_platform.records.repairing.salvage import salvage
 from topk_platform.records.storage.aside import ASIDE, move_aside
@@ -30,7 +31,7 @@ from topk_platform.specs.checks import check_name
 __all__ = ["Repaired", "repair"]
 
 _TABLE = re.compile(rf"{FOLDER}(?:-(\d+))?")
-_NOTES = ("standing.json", "plan.json", "environment.json", "code.json")  # made anew by the next run
+_NOTES = ("standing.json", "plan.json", "environment.json", "code.json", DATA)  # made anew by the next run
 _DERIVED = "tables"
 _ROW = ("kind", "key", "epoch")
 

@@ -19,7 +19,7 @@ from urllib.parse import urlencode, urlsplit
 from topk_platform.errors import StoreError, reason
 from topk_platform.records.storage.addresses import check_path, options_of
 from topk_platform.records.storage.folder import Files, Folder, Listed
-from topk_platform.specs.checks import check_place
+from topk_platform.specs.checks import absolute, check_place
 
 __all__ = ["MARK", "PAUSES", "Store"]
 
@@ -72,7 +72,8 @@ class Store:
         text = str(uri)
         check_place("store", text)
         if "://" not in text or text.startswith("file://"):
-            folder = Path(text.removeprefix("file://")).absolute()
+            path = Path(text.removeprefix("file://"))
+            folder = path.absolute() if "\0" in text else absolute(path)
             # Delta Lake opens the targets of symbolic links. realpath refuses zero bytes.
             check_path(text, text if "\0" in text else os.path.realpath(folder))
             return cls(str(folder), text)

@@ -11,6 +11,7 @@ from topk_platform.reports.page.content import content_of
 from topk_platform.reports.page.drawn import Drawn, drawings
 from topk_platform.reports.page.markdown import lowered, to_markdown
 from topk_platform.reports.plots import Plotted, plotted
+from topk_platform.reports.tables.classes import EXPLAINED, HEADER
 from topk_platform.reports.tables.html import block_to_html
 from topk_platform.results.from_store import Held, read
 from topk_platform.specs import Study
@@ -52,7 +53,8 @@ def report(
     """Return an HTML page about a study's results, finished or not.
 
     It has the question, the answer in words, the tables with published numbers, plots, claims, how the study searched
-    and tested, and the trials behind every number. It opens from a disk, fetches nothing, and follows the reader's
+    and tested, results by class, and the trials behind every number. A click on a heading sorts a table, and long
+    tables have a field that filters their rows. The page opens from a disk, fetches nothing, and follows the reader's
     light or dark mode.
 
     Args:
@@ -120,6 +122,8 @@ def _page(held: Held, store: str | Path, data: Plotted, drawn: Sequence[Drawn]) 
         tuning=_html(text.tuning),
         checklist=_html(text.checklist),
         shown=text.table.study.show,
+        header=HEADER,
+        explained=EXPLAINED,
     )
 
 

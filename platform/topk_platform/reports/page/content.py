@@ -6,12 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from topk_platform.records import Samples
 from topk_platform.reports import decisions_text, tuning_text
 from topk_platform.reports.answer import answer
 from topk_platform.reports.checklist import checklist
 from topk_platform.reports.tables import legend
 from topk_platform.reports.tables import notes as table_notes
 from topk_platform.reports.tables.blocks import Block, blocks
+from topk_platform.reports.tables.classes import ClassPart, class_parts
+from topk_platform.reports.words import in_range
+from topk_platform.results.by_class import class_results
 from topk_platform.results.decisions import decide
 from topk_platform.results.from_store import Held, main_metric
 from topk_platform.results.table import Table
@@ -22,6 +26,7 @@ from topk_platform.specs import Study, scale_of
 __all__ = ["Content", "Keys", "Part", "content_of"]
 
 _WIDE, _LONG = 8, 24
+_CLASS_ROWS = 300  # of a regime's results by class
 
 
 @dataclass(frozen=True)
@@ -71,6 +76,8 @@ class Content:
         tuning: How the arms were tuned, in Markdown; empty if no arm was.
         checklist: The checklist, in Markdown.
         keys: The trials behind the numbers.
+        classes: The results by class, a part for each column of the table.
+        sizes: The numbers of training, validation and test samples in words; empty if no run has noted them.
     """
 
     study: Study
@@ -83,6 +90,8 @@ class Content:
     tuning: str
     checklist: str
     keys: Sequence[Keys]
+    classes: Sequence[ClassPart] = ()
+    sizes: str = ""
 
     @property
     def budget(self) -> str:
@@ -119,7 +128,28 @@ def content_of(held: Held, store: str | Path, tuning: Tuning) -> Content:
         tuning=tuning_text.tuning_to_markdown(tuning) if tuning.arms or tuning.fixed else "",
         checklist=checklist(study, store=store).to_markdown(),
         keys=list(_keys(table)),
+        classes=class_parts(class_results(table, held.ledger.store, held.ranks), _CLASS_ROWS),
+        sizes=_sizes([held.data[name].samples for name in _regimes(study) if name in held.data]),
     )
+
+
+def _regimes(study: Study) -> Iterable[str]:
+    return dict.fromkeys(arm.regime.name for arm in study.arms)
+
+
+def _sizes(samples: Sequence[Samples]) -> str:
+    """Return the numbers of samples of a study's regimes in words."""
+    if not samples:
+        return ""
+    counts = {
+        "training": [one.train for one in samples],
+        "validation": [one.validation for one in samples],
+        "test": [one.test for one in samples],
+    }
+    parts = ", ".join(f"{in_range(numbers)} {split}" for split, numbers in counts.items())
+    wrong = [f"{one.wrong:.1%} in {one.regime}" for one in samples if one.wrong]
+    labels = f" Wrong training labels: {', '.join(wrong)}." if wrong else ""
+    return f"Samples: {parts}; {in_range([one.classes for one in samples])} classes.{labels}"
 
 
 def _titled(table: Table) -> Iterable[tuple[str, Block]]:

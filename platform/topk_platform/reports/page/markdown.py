@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from topk_platform.reports.page.content import Content
+from topk_platform.reports.plain_text import markdown_table
+from topk_platform.reports.tables.classes import EXPLAINED, HEADER
 from topk_platform.reports.tables.markdown import block_to_markdown
 
 __all__ = ["lowered", "to_markdown"]
@@ -26,6 +28,7 @@ def _parts(content: Content) -> Iterator[str]:
         f"# {content.study.name}",
         content.study.description,
         content.budget,
+        content.sizes,
         f"**Answer.** {content.answer}",
     )
     yield from (f"> {line}" for line in content.striking)
@@ -34,6 +37,7 @@ def _parts(content: Content) -> Iterator[str]:
     for part in content.tables:
         yield from (f"### {part.title}", block_to_markdown(part.block), part.notes, part.ranked)
     yield from content.notes[1:]  # the legend stands below each table
+    yield from _classes(content)
     for title, text in (
         ("Claims", content.claims),
         ("Tuning", content.tuning),
@@ -45,6 +49,12 @@ def _parts(content: Content) -> Iterator[str]:
         yield "\n".join(f"- `{key}` {arm}: {why}" for key, arm, why in failures[:_FAILED])
         yield f"And {len(failures) - _FAILED} more." if len(failures) > _FAILED else ""
     yield f"Plots, and the trials behind every number: `topk report {content.study.name}`, a page in HTML."
+
+
+def _classes(content: Content) -> Iterator[str]:
+    yield from ("## Results by class", EXPLAINED) if content.classes else ()
+    for part in content.classes:
+        yield from (f"### {part.column}", markdown_table(HEADER, part.rows), part.note)
 
 
 def lowered(markdown: str) -> str:

@@ -21,7 +21,10 @@ class Axis:
         series: The name of each arm's line, by the arm's name; the arms of one line differ only in the number.
         panels: The name of each arm's panel, by the arm's name.
         log: Whether the numbers differ so much that the axis is logarithmic.
-        names: The names at 0, 1, ... if the axis has names in place of numbers.
+        names: The names at 0, 1, ... if the axis has names in place of numbers: with fewer than three numbers there is
+            no series of measurements, and nothing is drawn between them.
+        shared: Whether the numbers are those of regimes, so that every line has all of them; otherwise each line has
+            its own.
     """
 
     title: str
@@ -30,6 +33,18 @@ class Axis:
     panels: Mapping[str, str]
     log: bool = False
     names: tuple[str, ...] = ()
+    shared: bool = False
+
+    def levels(self, panel: str, series: str) -> list[float]:
+        """Return the numbers of a line in order, also those without a result.
+
+        Args:
+            panel: The name of the line's panel.
+            series: The name of the line.
+        """
+        arms = [arm for arm in self.positions if self.panels[arm] == panel]
+        own = arms if self.shared else [arm for arm in arms if self.series[arm] == series]
+        return sorted({self.positions[arm] for arm in own})
 
 
 @dataclass(frozen=True)
@@ -46,6 +61,7 @@ class Plane:
 
 
 _NUMBERED = tuple(kind for kind in CONDITIONS if kind.axis)
+_SERIES = 3  # so many measured levels are a series, which a line may join
 
 
 def axis_of(arms: Sequence[Arm], by: str = "") -> Axis | None:
@@ -139,7 +155,25 @@ def _others(regime: Regime, kind: type[Condition]) -> tuple[Condition, ...]:
 def _made(title: str, arms: Sequence[Arm], positions: Mapping[str, float]) -> Axis:
     series = {arm.name: arm.loss.label for arm in arms}
     panels = {arm.name: arm.model.label for arm in arms}
-    return Axis(title, positions, series, panels, _wide(positions.values()))
+    return _axis(title, positions, series, panels, shared=True)
+
+
+def _axis(
+    title: str,
+    positions: Mapping[str, float],
+    series: Mapping[str, str],
+    panels: Mapping[str, str],
+    *,
+    shared: bool = False,
+) -> Axis:
+    """Return an axis of numbers, or of their names side by side if they are too few for a series."""
+    numbers = sorted(set(positions.values()))
+    if len(numbers) >= _SERIES:
+        return Axis(title, positions, series, panels, _wide(numbers), shared=shared)
+    places = {arm: float(numbers.index(number)) for arm, number in positions.items()}
+    return Axis(
+        title, places, series, panels, names=tuple(f"{number:g}" for number in numbers), shared=shared
+    )
 
 
 def _by_parameter(arms: Sequence[Arm], name: str) -> Axis | None:
@@ -153,13 +187,13 @@ def _by_parameter(arms: Sequence[Arm], name: str) -> Axis | None:
         return None
     series = {arm.name: arm.loss.name.rpartition(":")[2] for arm in shown}
     panels = {arm.name: f"{arm.regime.name}, {arm.model.label}" for arm in shown}
-    return Axis(name, positions, series, panels, _wide(positions.values()))
+    return _axis(name, positions, series, panels)
 
 
 def _as_number(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def _wide(values: object) -> bool:
-    numbers = sorted(set(values))  # type: ignore[call-overload]
-    return bool(numbers) and numbers[0] > 0 and numbers[-1] / numbers[0] >= 20
+def _wide(numbers: Sequence[float]) -> bool:
+    """Return whether numbers in order differ so much that their axis is logarithmic."""
+    return numbers[0] > 0 and numbers[-1] / numbers[0] >= 20

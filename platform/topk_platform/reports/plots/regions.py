@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from topk_platform.records import Row, Store, read_model
 from topk_platform.reports.plots.drawing import (
     NothingToPlotError,
     Plotted,
@@ -16,7 +17,6 @@ from topk_platform.reports.plots.drawing import (
     legend_of,
     panels,
 )
-from topk_platform.reports.plots.networks import kept_network
 from topk_platform.reports.plots.style import INK, wrapped
 from topk_platform.specs import Arm, Regime, Scalar
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from torch import Tensor
 
 __all__ = ["densities", "regions"]
 
@@ -61,8 +62,8 @@ def densities(regime: Regime, angles: npt.ArrayLike) -> _Array:
         Sawada et al., Trade-offs in Top-k Classification Accuracies on Losses for Deep Learning, 2020, section IV.
 
     Example:
-        >>> found = densities(Regime("r", "ring", options={"sigma": 20}), range(360))
-        >>> found.shape, found.sum(1).round(6).tolist(), found.argmax(0)[[0, 60, 120]].tolist()
+        >>> result = densities(Regime("r", "ring", options={"sigma": 20}), range(360))
+        >>> result.shape, result.sum(1).round(6).tolist(), result.argmax(0)[[0, 60, 120]].tolist()
         ((6, 360), [1.0, 1.0, 1.0, 1.0, 1.0, 1.0], [0, 1, 2])
     """
     sigma, distance, classes = _options(regime)
@@ -126,12 +127,47 @@ def _lane(data: Plotted, key: tuple[str, str], arm: Arm) -> _Lane | None:
     points = torch.stack([angles.cos(), angles.sin()], 1).float()
     rows = data.table.confirmations.get(key, {}).values()
     completed = [row for row in rows if row["status"] == "completed"]
-    networks = filter(None, (kept_network(data.held.ledger.store, row) for row in completed))
+    networks = filter(None, (_kept_network(data.held.ledger.store, row) for row in completed))
     result = [_among(network(points).numpy(), (1, arm.k)) for network in networks]
     if not result:
         return None
     first, among = np.mean(result, 0)
     return _Lane(first, among, len(result))
+
+
+def _kept_network(store: Store, row: Row) -> Callable[[Tensor], Tensor] | None:
+    """Return a confirmed run's network as a function from inputs ``(n, *shape)`` to scores ``(n, L)``.
+
+    Args:
+        store: The study's folder.
+        row: The run's row of the ledger.
+
+    Returns:
+        The function, or None if no network was kept.
+
+    Raises:
+        UserError: if the function that builds the network cannot be found, or the network cannot be read.
+    """
+    import torch  # noqa: PLC0415 - seconds of import
+    from safetensors.torch import load  # noqa: PLC0415 - as above
+
+    from topk_platform.models import architecture_of, build_model  # noqa: PLC0415 - as above
+
+    saved = read_model(store, row)
+    if saved is None:
+        return None
+    arm, takes = saved.trial.arm, saved.inputs
+    with torch.random.fork_rng(devices=[]):
+        network = build_model(architecture_of(arm.model), takes.shape, takes.classes, arm.loss.head)
+    network.load_state_dict(load(saved.content))
+    network.eval()
+
+    @torch.no_grad()
+    def scores(inputs: Tensor) -> Tensor:
+        result: Tensor = network(inputs).float()
+        return result
+
+    return scores
 
 
 def _among(scores: npt.NDArray[np.float32], ks: Sequence[int]) -> _Array:

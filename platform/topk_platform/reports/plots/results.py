@@ -42,8 +42,8 @@ class _Point(NamedTuple):
 def accuracy(data: Plotted) -> Figure:
     """Draw a test accuracy against the number in which regimes, or the arms of one loss, differ; bands are intervals.
 
-    If there is no such number, the regimes stand side by side, and the intervals are bars; of a single regime, each
-    loss has a row.
+    Lines join three measured numbers or more, and are broken at a number without a result. With fewer numbers, or
+    none, the regimes stand side by side, and the intervals are bars; of a single regime, each loss has a row.
     """
     axis = axis_of(list(data.arms.values()), data.by)
     if axis is None and len(filled := _with_means(data)) == 1:
@@ -61,7 +61,7 @@ def accuracy(data: Plotted) -> Figure:
     count = len({series for _, series in lines})
     for number, ((panel, series), points) in enumerate(lines.items()):
         shift = (number % count - (count - 1) / 2) * 0.7 / count if ordinal else 0.0
-        _line(positions[panel], data, series, points, shift=shift, bars=ordinal)
+        _line(positions[panel], data, series, points, axis.levels(panel, series), shift=shift, bars=ordinal)
     for ax in axes:
         ax.set_xlabel(axis.title)
         ax.set_xscale("log" if axis.log else "linear")
@@ -116,7 +116,9 @@ def _categories(data: Plotted) -> Axis:
     columns = {column: position for position, column in enumerate(data.table.columns)}
     positions = {arm.name: float(columns[column]) for (_, column), arm in data.arms.items()}
     series = {arm.name: row for (row, _), arm in data.arms.items()}
-    return Axis(data.table.across, positions, series, dict.fromkeys(positions, ""), names=tuple(columns))
+    return Axis(
+        data.table.across, positions, series, dict.fromkeys(positions, ""), names=tuple(columns), shared=True
+    )
 
 
 def _lines(data: Plotted, axis: Axis) -> dict[tuple[str, str], list[_Point]]:
@@ -130,12 +132,22 @@ def _lines(data: Plotted, axis: Axis) -> dict[tuple[str, str], list[_Point]]:
 
 
 def _line(
-    ax: Axes, data: Plotted, series: str, points: Sequence[_Point], *, shift: float, bars: bool
+    ax: Axes,
+    data: Plotted,
+    series: str,
+    points: Sequence[_Point],
+    levels: Sequence[float],
+    *,
+    shift: float,
+    bars: bool,
 ) -> None:
+    """Draw a line over its levels; it is broken where a level has no result."""
     look = data.line_look(points[0].row, points[0].column)
-    xs = [point.x + shift for point in points]
+    measured = {point.x: point for point in points}
+    ends = [_ends(measured[x]) if x in measured else (math.nan,) * 3 for x in levels]
+    xs = [x + shift for x in levels]
     scale = scale_of(data.metric)
-    means, low, high = ([scale * v for v in values] for values in zip(*map(_ends, points), strict=True))
+    means, low, high = ([scale * v for v in values] for values in zip(*ends, strict=True))
     style = "none" if bars else look.line
     order = 1 if look.colour == OTHERS else 3
     ax.plot(xs, means, color=look.colour, marker=look.marker, linestyle=style, label=series, zorder=order)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from topk_platform.reports.plots.drawing import NothingToPlotError, Plotted, check_searched, figure, panels
 from topk_platform.reports.plots.style import COLUMN, PAGE, Look, wrapped
-from topk_platform.specs import Arm, Choice, Dimension, Scalar
+from topk_platform.specs import Choice, Dimension, Scalar
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,26 +18,32 @@ __all__ = ["importance", "search"]
 
 _Dot = tuple[Scalar, float]
 _NEAR = 2.0
+_ACROSS = 3  # panels in a row
 
 
 def search(data: Plotted) -> Figure:
-    """Draw, for every searched parameter of a loss, its values and how far each trial is below the best of its arm.
+    """Draw, for every searched parameter of an arm, its values and how far each trial is below the best of the arm.
 
-    A panel has the trials of all regimes; the best trial of each arm is at 0. Trials without a result are left out.
+    Each regime has panels of its own; the best trial of each arm is at 0. Trials without a result are left out.
     """
     check_searched(data)
     result = _dots(data)
     if not result:
         raise NothingToPlotError("no search trial was completed")
-    made, axes = panels([f"{row}: {name}" for row, name in result], 1.7)
-    for ((row, name), (dimension, dots)), ax in zip(result.items(), axes, strict=True):
-        column = next(c for r, c in data.arms if r == row)
+    columns = {column for _, _, column in result}
+    across = len(columns) if 1 < len(columns) < _ACROSS else _ACROSS
+    made, axes = panels([_title(*key, several=len(columns) > 1) for key in result], 1.7, across=across)
+    for ((row, name, column), (dimension, dots)), ax in zip(result.items(), axes, strict=True):
         _scatter(ax, dimension, dots, data.look(row, column))
         ax.set_xlabel(name.replace("_", " "))
         _heights(ax, min(y for _, y in dots))
-    for ax in axes[:: min(len(axes), 3)]:
+    for ax in axes[:: min(len(axes), across)]:
         ax.set_ylabel("validation,\npoints below the best")
     return made
+
+
+def _title(row: str, name: str, column: str, *, several: bool) -> str:
+    return f"{row}: {name}, {column}" if several else f"{row}: {name}"
 
 
 def _heights(ax: Axes, lowest: float) -> None:
@@ -52,19 +58,25 @@ def _heights(ax: Axes, lowest: float) -> None:
         ax.set_ylim(min(1.1 * lowest, -0.5), 0.1 * max(-lowest, 0.5))
 
 
-def _dots(data: Plotted) -> dict[tuple[str, str], tuple[Dimension, list[_Dot]]]:
-    result: dict[tuple[str, str], tuple[Dimension, list[_Dot]]] = {}
-    for column in data.table.columns:
-        for row, arm in _arms_in(data, column):
-            ended, repeats = data.history(arm).ended(), arm.repeats
-            asked = [t for n, t in ended.items() if repeats.holds(n, data.study.trials)]
-            completed = [trial for trial in asked if trial.status == "completed"]
-            best = max((trial.objective for trial in completed), default=0.0)
-            for name, dimension in arm.loss.space.items():
-                dots = [(t.values[name], 100 * (t.objective - best)) for t in completed if name in t.values]
-                if dots:
-                    result.setdefault((row, name), (dimension, []))[1].extend(dots)
-    return result
+def _dots(data: Plotted) -> dict[tuple[str, str, str], tuple[Dimension, list[_Dot]]]:
+    """Return the dots of each panel, by row, parameter and column; the regimes of a parameter are side by side."""
+    result: dict[tuple[str, str, str], tuple[Dimension, list[_Dot]]] = {}
+    for (row, column), arm in data.arms.items():
+        ended, repeats = data.history(arm).ended(), arm.repeats
+        asked = [t for n, t in ended.items() if repeats.holds(n, data.study.trials)]
+        completed = [trial for trial in asked if trial.status == "completed"]
+        best = max((trial.objective for trial in completed), default=0.0)
+        for name, dimension in arm.loss.space.items():
+            dots = [(t.values[name], 100 * (t.objective - best)) for t in completed if name in t.values]
+            if dots:
+                result[row, name, column] = dimension, dots
+    rows, columns = data.table.rows, data.table.columns
+    order = {key: (rows.index(key[0]), columns.index(key[2])) for key in result}
+    names = list(dict.fromkeys(name for _, name, _ in result))
+    return {
+        key: result[key]
+        for key in sorted(result, key=lambda k: (order[k][0], names.index(k[1]), order[k][1]))
+    }
 
 
 def _scatter(ax: Axes, dimension: Dimension, dots: Sequence[_Dot], look: Look) -> None:
@@ -125,8 +137,3 @@ def _shares(data: Plotted) -> dict[tuple[str, str], float]:
         for s in known[arm.name].sensitivities
         if s.importance is not None
     }
-
-
-def _arms_in(data: Plotted, column: str) -> list[tuple[str, Arm]]:
-    """Return the rows of a column with their arms."""
-    return [(row, arm) for (row, other), arm in data.arms.items() if other == column]

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from topk_platform.records import Tally
-from topk_platform.reports.csv_text import rows_to_csv
+from topk_platform.reports.plain_text import rows_to_csv
 from topk_platform.reports.tables.blocks import chosen_metrics
 from topk_platform.reports.tables.markdown import to_markdown
 from topk_platform.results.arm_fronts import front_rows

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from topk_platform.loss_catalogue import LOSS_CATALOGUE
 from topk_platform.reports.tables.blocks import Block, blocks
-from topk_platform.reports.tables.names import row_titles, with_titles
 from topk_platform.reports.tables.styled import caption, cell_lines, to_pandas
 from topk_platform.results.cells import Cell
-from topk_platform.results.table import Table
+from topk_platform.results.table import Table, row_and_column
 
 __all__ = ["escaped", "to_latex"]
 
@@ -66,13 +66,13 @@ def to_latex(table: Table, metrics: Sequence[str] = (), *, transpose: bool = Fal
 
 
 def _environment(block: Block) -> str:
-    titles = row_titles(block.table)
+    titles = _row_titles(block.table)
     styled = to_pandas(block, _cell, lambda name: _name(titles.get(name, name))).style
     label = f"tab:{block.table.study.name}-{block.metric}".replace("_", "-")
     text: str = styled.to_latex(
         hrules=True,
         column_format="l" + "r" * len(block.columns),
-        caption=escaped(with_titles(block.table, caption(block))),
+        caption=escaped(_with_titles(block.table, caption(block))),
         label=label,
         position_float="centering",
     )
@@ -99,3 +99,39 @@ def _name(name: str) -> str:
     from topk_platform.reports.plots.style import wrapped  # noqa: PLC0415 - one rule for names, in plots and tables
 
     return _stacked([escaped(line) for line in wrapped(name).splitlines()], "l")
+
+
+def _row_titles(table: Table) -> dict[str, str]:
+    """Return the title of each row whose loss has one: ``"mlp/focal"`` is ``"mlp/Focal loss"``.
+
+    A loss that the study labels otherwise keeps its label, which says what is particular about it.
+
+    Args:
+        table: The table.
+    """
+    result: dict[str, str] = {}
+    for arm in table.study.arms:
+        if (title := _titled(arm.loss.name, arm.loss.label)) is not None:
+            row, _ = row_and_column(table.study, table.across, arm)
+            result[row] = row.removesuffix(arm.loss.label) + title
+    return result
+
+
+def _with_titles(table: Table, text: str) -> str:
+    """Return a text with titles in place of the losses' identifiers.
+
+    Args:
+        table: Its study says which labels are identifiers.
+        text: Such as the table's caption.
+    """
+    known = {arm.loss.label for arm in table.study.arms if _titled(arm.loss.name, arm.loss.label) is not None}
+    if not known:
+        return text
+    # Not within a longer name, such as that of a regime or of another label.
+    names = re.compile(rf"(?<![\w-])(?:{'|'.join(sorted(map(re.escape, known)))})(?![\w-])")
+    return names.sub(lambda result: LOSS_CATALOGUE[result[0]].title, text)
+
+
+def _titled(name: str, label: str) -> str | None:
+    entry = LOSS_CATALOGUE.get(name) if name == label else None
+    return None if entry is None else entry.title

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 
 from topk_platform.reports.tables.cell_words import ALIKE, DOWN, UP
-from topk_platform.reports.words import ERRORS, points, probability
+from topk_platform.reports.words import ERRORS, in_range, points, probability
 from topk_platform.results.statistics import Covers, Ranking
 from topk_platform.results.table import Table
 from topk_platform.specs import Study
@@ -184,9 +183,4 @@ def _tested_on(table: Table) -> str:
     counts: dict[str, list[int]] = {}
     for column, number in table.tested.items():
         counts.setdefault(table.units.get(column, "test images"), []).append(number)
-    return ", ".join(f"{_range(numbers)} {what}" for what, numbers in counts.items())
-
-
-def _range(numbers: Sequence[int]) -> str:
-    few, many = (f"{end(numbers):,}" for end in (min, max))
-    return few if few == many else f"{few} to {many}"
+    return ", ".join(f"{in_range(numbers)} {what}" for what, numbers in counts.items())

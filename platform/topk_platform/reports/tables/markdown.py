@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from topk_platform.reports import words
+from topk_platform.reports.plain_text import markdown_table
 from topk_platform.reports.tables import cell_words
 from topk_platform.reports.tables import notes as table_notes
 from topk_platform.reports.tables.blocks import Block, blocks
@@ -13,11 +14,6 @@ from topk_platform.results.cells import Cell
 from topk_platform.results.table import Table
 
 __all__ = ["block_to_markdown", "to_markdown"]
-
-
-def _markdown_table(header: Sequence[str], body: Iterable[Sequence[str]]) -> str:
-    lines = [header, ["---"] * len(header), *body]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def to_markdown(table: Table, metrics: Sequence[str] = (), *, transpose: bool = False) -> str:
@@ -45,7 +41,7 @@ def block_to_markdown(block: Block) -> str:
         block: The block.
     """
     body = [[name, *map(_markdown_cell, line)] for name, line in zip(block.rows, block.cells, strict=True)]
-    return _markdown_table([block.corner, *block.columns], body)
+    return markdown_table([block.corner, *block.columns], body)
 
 
 def _configurations(table: Table) -> str:
@@ -63,7 +59,7 @@ def _configurations(table: Table) -> str:
         for result in choices
     ]
     key = ["loss", table.across, *(["search"] if repeated else [])]
-    return _markdown_table(
+    return markdown_table(
         [*key, "chosen on validation", "validation, %", "trials", "of these not completed"], body
     )
 
@@ -89,12 +85,12 @@ def _front_points(table: Table) -> str:
         ]
         for row, column, search, values, metric, validation, test in front_rows(table.fronts)
     ]
-    return _markdown_table(header, body)
+    return markdown_table(header, body)
 
 
 def _volumes(table: Table) -> str:
     body = [[*key, cell_words.tested(front.volume)] for key, front in table.fronts.items()]
-    return _markdown_table(["loss", table.across, "hypervolume, %"], body)
+    return markdown_table(["loss", table.across, "hypervolume, %"], body)
 
 
 def _markdown_cell(cell: Cell | None) -> str:

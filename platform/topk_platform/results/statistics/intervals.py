@@ -111,8 +111,8 @@ def estimate(values: Sequence[float]) -> Estimate | None:
     """Return the mean of ``values``, one per seed, with its 95 % t-interval; None if there are no values.
 
     Example:
-        >>> found = estimate([0.9, 0.92, 0.94])
-        >>> round(found.mean, 4), round(found.half_width, 4), found.n
+        >>> result = estimate([0.9, 0.92, 0.94])
+        >>> round(result.mean, 4), round(result.half_width, 4), result.n
         (0.92, 0.0497, 3)
     """
     return interval(dict(enumerate(values, 1)))

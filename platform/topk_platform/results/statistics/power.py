@@ -82,8 +82,8 @@ class Precision:
             Bloom, Minimum Detectable Effects, Evaluation Review, 1995.
 
         Example:
-            >>> found = Precision(0.25, 0.0, 10, math.inf).detectable()
-            >>> round(found, 2), round(Precision(0.25, 0.0, 10, math.inf).power(found), 3)
+            >>> result = Precision(0.25, 0.0, 10, math.inf).detectable()
+            >>> round(result, 2), round(Precision(0.25, 0.0, 10, math.inf).power(result), 3)
             (1.57, 0.8)
         """
         error = self.error()

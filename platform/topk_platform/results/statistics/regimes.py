@@ -49,8 +49,8 @@ def ranking(values: Mapping[str, Sequence[float]]) -> Ranking | None:
         Demšar, Statistical Comparisons of Classifiers over Multiple Data Sets, JMLR 2006; Iman and Davenport 1980.
 
     Example:
-        >>> found = ranking({"a": [3, 3, 3, 3, 3, 3], "b": [2, 2, 2, 2, 1, 2], "c": [1, 1, 1, 1, 2, 1]})
-        >>> {name: round(rank, 2) for name, rank in found.mean_ranks.items()}, found.alike
+        >>> result = ranking({"a": [3, 3, 3, 3, 3, 3], "b": [2, 2, 2, 2, 1, 2], "c": [1, 1, 1, 1, 2, 1]})
+        >>> {name: round(rank, 2) for name, rank in result.mean_ranks.items()}, result.alike
         ({'a': 1.0, 'b': 2.17, 'c': 2.83}, (('a', 'b'), ('b', 'c')))
     """
     table = np.array(list(values.values()), float)

@@ -131,6 +131,9 @@ class _Execution:
         self.launch.budget.gpus = cluster.share
         self.ledger.identify({**last_counted(self.ledger, self.whole), **self.counted})
         note_plan(self.ledger.store, self.part)
+        from topk_platform.running.estimate.samples import note_samples  # noqa: PLC0415 - torch
+
+        note_samples(self.ledger.store, self.part, self.counted)
 
     def _recorder(self, writer: Writer, again: Sequence[str]) -> Recorder:
         tracking = self.launch.tracking

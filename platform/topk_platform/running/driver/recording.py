@@ -21,7 +21,9 @@ from topk_platform.records import (
 )
 from topk_platform.reports import to_files
 from topk_platform.reports.arm_notes import arms_to_json
+from topk_platform.reports.tables.classes import classes_to_files
 from topk_platform.results import build_table
+from topk_platform.results.by_class import class_results
 from topk_platform.specs import Study, TrialRecord
 from topk_platform.tracking import Extras, Feeds
 
@@ -114,7 +116,8 @@ class Recorder:
 
     def _write_tables(self, whole: Study, histories: Mapping[str, ArmHistory]) -> None:
         store = self.ledger.store
-        table = build_table(whole, histories, ranks=partial(read_all_ranks, store))
+        ranks = partial(read_all_ranks, store)
+        table = build_table(whole, histories, ranks=ranks)
         files = to_files(table) | {"arms.json": arms_to_json(table, histories).encode()}
         for name, content in files.items():
             store.write(f"tables/{name}", content)
@@ -122,6 +125,8 @@ class Recorder:
         counting = {row["key"] for arm in results for row in arm.counting()}
         if self.ran or not is_current(store, counting):
             write_snapshot(self.ledger, counting)
+            for name, content in classes_to_files(table, class_results(table, store, ranks)).items():
+                store.write(f"tables/{name}", content)
         texts = {name: files[name].decode() for name in files if not name.endswith(".parquet")}
         extras = None if self.hurry or self.extras is None else partial(self.extras, whole)
         self.feeds.put_files(texts, extras)

@@ -2,58 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 from torch import Generator
 
 from topk_platform.data import Dataset, apply_conditions, set_aside, shot_words
 from topk_platform.data.noise import Tracked, wrong_share
+from topk_platform.identity import Identity
+from topk_platform.records import DataNote, Samples, Store, note_data, read_data
 from topk_platform.running.preflight.training_splits import streams, trained_on
-from topk_platform.specs import Regime, Study
+from topk_platform.specs import Arm, Regime, Study, digest
 
-__all__ = ["Samples", "samples_of"]
-
-
-@dataclass(frozen=True)
-class Samples:
-    """A regime's numbers of samples, after its conditions.
-
-    Args:
-        regime: Its name.
-        train: Training samples.
-        validation: Validation samples, which choose configurations and epochs.
-        test: Test samples.
-        classes: The number of classes.
-        fewest: Training samples of the rarest class.
-        most: Training samples of the most frequent class.
-        calibration: Validation samples that are set aside for the thresholds of sets.
-        groups: Of how many groups the test samples are, such as ``"160 typefaces"``; empty if that is not known.
-        shots: How many classes are many-, medium- and few-shot, in words.
-        wrong: The share of the training samples whose label a condition changed, as counted in the data.
-    """
-
-    regime: str
-    train: int
-    validation: int
-    test: int
-    classes: int
-    fewest: int
-    most: int
-    calibration: int = 0
-    groups: str = ""
-    shots: str = ""
-    wrong: float = 0.0
-
-    def __str__(self) -> str:
-        groups = f" of {self.groups}" if self.groups else ""
-        aside = f"calibrated with {self.calibration}, " if self.calibration else ""
-        each = f"{self.fewest}" if self.fewest == self.most else f"{self.fewest} to {self.most}"
-        return (
-            f"trained with {self.train}, validated with {self.validation}, {aside}tested with {self.test} "
-            f"samples{groups}; {self.classes} classes of {each} training samples"
-            f"{', ' if self.shots else ''}{self.shots}"
-            f"{f'; {self.wrong:.1%} of the training labels are wrong' if self.wrong else ''}"
-        )
+__all__ = ["Samples", "note_samples", "samples_of"]
 
 
 def samples_of(study: Study) -> tuple[Samples, ...]:
@@ -71,15 +31,38 @@ def samples_of(study: Study) -> tuple[Samples, ...]:
         (1240, 3100, 9920, '160 typefaces')
     """
     regimes = {arm.regime.name: arm.regime for arm in study.arms}
-    return tuple(_samples(study, regime) for regime in regimes.values())
+    return tuple(_samples(study, regime)[0] for regime in regimes.values())
 
 
-def _samples(study: Study, regime: Regime) -> Samples:
+def note_samples(store: Store, study: Study, identities: Mapping[str, Identity]) -> None:
+    """Note the numbers of samples of a study's regimes and the names of their classes in its folder.
+
+    Regimes whose data and conditions are those of the last note are not read again.
+
+    Args:
+        store: The study's folder.
+        study: The study.
+        identities: The arms' data, by arm identity.
+    """
+    noted, notes = read_data(store), {}
+    for name, arm in {arm.regime.name: arm for arm in study.arms}.items():
+        of = _hash(study, arm, identities)
+        if name not in noted or noted[name].of != of:
+            notes[name] = DataNote(of, *_samples(study, arm.regime))
+    note_data(store, notes)
+
+
+def _hash(study: Study, arm: Arm, identities: Mapping[str, Identity]) -> str:
+    data = identities[study.arm_id(arm)].dataset_fingerprint
+    return digest((data, arm.regime.conditions, study.calibration, study.seed))
+
+
+def _samples(study: Study, regime: Regime) -> tuple[Samples, tuple[str, ...]]:
     data, calibration = trained_on(study, regime, conditions=False), study.calibration
     data = data.with_train(Tracked.of(data.train))
     data = apply_conditions(data, regime.conditions, streams(study))
     data = set_aside(data, calibration, Generator().manual_seed(0)) if calibration else data
-    return Samples(
+    samples = Samples(
         regime.name,
         len(data.train),
         len(data.validation),
@@ -92,6 +75,7 @@ def _samples(study: Study, regime: Regime) -> Samples:
         shots=shot_words(data.class_counts),
         wrong=wrong_share(data.train),
     )
+    return samples, data.class_names
 
 
 def _groups(data: Dataset) -> str:

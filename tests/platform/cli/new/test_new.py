@@ -11,17 +11,15 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from trained import train
 
 from topk_platform import plan
 from topk_platform.cli.new.networks import NETWORKS
 from topk_platform.cli.studies import load_study
 from topk_platform.data import data_at, read
 from topk_platform.models import MODELS
-from topk_platform.protocol.ended import Ended
-from topk_platform.records import Ledger, Store, read_history
-from topk_platform.running.driver.boards import make_board
 from topk_platform.running.preflight.checks import check_study
-from topk_platform.training import finish, run_trials
+from topk_platform.testing import fake_run
 
 New = Callable[..., tuple[int, str, str]]
 
@@ -35,6 +33,12 @@ def birds(tmp_path: Path) -> Path:
             pixels = draw.integers(0, 256, (20, 24, 3), dtype=np.uint8)
             Image.fromarray(pixels).save(folder / name / f"{place}.png")
     return folder
+
+
+def files_in(folder: Path) -> dict[Path, bytes]:
+    """Return the files of a folder with their content, but for what Python compiled."""
+    paths = (path for path in folder.rglob("*") if path.is_file() and path.parent.name != "__pycache__")
+    return {path: path.read_bytes() for path in paths}
 
 
 def save_arrays(file: Path) -> None:
@@ -53,14 +57,8 @@ def check_runs(name: str, place: Path, tmp_path: Path) -> None:
     found = plan(small, store=tmp_path / "runs", data=place)
     assert {arm.left for arm in found.arms} == {2} and len(found.arms) == len(study.arms)
     with data_at(place):
-        identities = check_study(small)
-        ledger = Ledger.open(Store.open(tmp_path / "runs"), small.name)
-        board = make_board(small, identities, read_history(ledger, small, identities))
-        while trials := board.next_trials():
-            (record,) = finish(run_trials(trials))
-            assert record.status == "completed", record.reason
-            board.end(trials[0], Ended.from_record(record))
-    assert board.left == 0
+        fake_run(small, tmp_path / "runs", train, identities=check_study(small))
+        assert all(arm.left == 0 for arm in plan(small, store=tmp_path / "runs", data=place).arms)
 
 
 def test_images_and_a_network_of_torchvisions(new: New, birds: Path, tmp_path: Path) -> None:
@@ -298,11 +296,11 @@ def test_what_cannot_be_is_a_line_and_nothing_is_written(
     np.savez(tmp_path / "odd.npz", x=inputs, y=[0, 1, -1, 0, 1, 99, 99, 0])
     inputs[[3, 7], 1] = np.nan, np.inf
     np.savez(tmp_path / "nan.npz", x=inputs, y=labels)
-    before = {path: path.is_file() and path.read_bytes() for path in tmp_path.rglob("*")}
+    before = files_in(tmp_path)
     code, out, err = new(*arguments)
     assert (code, out, len(err.splitlines())) == (2, "", 1)
     assert message in err
-    assert {path: path.is_file() and path.read_bytes() for path in tmp_path.rglob("*")} == before
+    assert files_in(tmp_path) == before
 
 
 def test_our_networks_are_those_that_there_are() -> None:

@@ -6,6 +6,7 @@ import csv
 import io
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -13,9 +14,11 @@ import pytest
 
 from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study
 from topk_platform.evidence.tidy import export_csv
-from topk_platform.records import Ledger, Store
+from topk_platform.records import Ledger, Store, read_all_ranks
 from topk_platform.records.ledger.snapshot import write_snapshot
+from topk_platform.reports.tables.classes import classes_to_files
 from topk_platform.reports.tables.data import to_files
+from topk_platform.results.by_class import class_results
 from topk_platform.results.from_store import table
 
 PAGE = (Path(__file__).parents[4] / "docs" / "columns.md").read_text()
@@ -70,6 +73,13 @@ def test_the_page_has_the_columns_of_the_tables(run: tuple[Study, Path]) -> None
     names, *rows = csv.reader(io.StringIO(files["fronts.csv"].decode()))
     assert told("fronts.csv") == names
     assert {len(row) for row in rows} == {len(names)}
+
+
+def test_the_page_has_the_columns_of_results_by_class(run: tuple[Study, Path]) -> None:
+    study, store = run
+    shown, folder = table(study, store=store), Store.open(store).at("s")
+    files = classes_to_files(shown, class_results(shown, folder, partial(read_all_ranks, folder)))
+    assert told("classes.parquet") == pq.read_schema(io.BytesIO(files["classes.parquet"])).names
 
 
 def test_the_page_has_the_columns_of_an_export(run: tuple[Study, Path], tmp_path: Path) -> None:

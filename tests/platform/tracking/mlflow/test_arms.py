@@ -59,7 +59,9 @@ def test_an_arms_run_says_what_it_came_to(tmp_path: Path, study: Study, record: 
     written(tmp_path, ledger, arms_of(study, ledger))
     found, expected = parent(tmp_path), estimate(list(values.values()))
     assert expected is not None
-    assert found.data.params["learning_rate"] == "0.1" and found.data.params["k"] == "3"
+    params = found.data.params
+    assert params["learning_rate"] == "0.1" and params["k"] == "3" and params["epochs"] == "2"
+    assert (params["regime"], params["model"], params["loss"]) == ("r", "mlp", "cross_entropy")
     assert found.data.metrics["test.top3.mean"] == expected.mean
     assert found.data.metrics["test.top3.half_width"] == pytest.approx(expected.half_width)
     assert found.data.metrics["test.top3.n"] == 2

@@ -1,0 +1,117 @@
+"""How many samples each regime of a study has, and the names of its classes, noted in the study's folder.
+
+A run notes them, because it has the data at hand. Reports then need not read the data. No trial's identity depends
+on the note.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from topk_platform.records.storage.checked_json import damaged, read_checked, with_checksum
+from topk_platform.records.storage.store import Store
+from topk_platform.records.table.mark import repair_of
+
+__all__ = ["DATA", "DataNote", "Samples", "note_data", "read_data"]
+
+DATA = "data.json"
+"""The file in a study's folder."""
+
+
+@dataclass(frozen=True)
+class Samples:
+    """A regime's numbers of samples, after its conditions.
+
+    Args:
+        regime: Its name.
+        train: Training samples.
+        validation: Validation samples, which choose configurations and epochs.
+        test: Test samples.
+        classes: The number of classes.
+        fewest: Training samples of the rarest class.
+        most: Training samples of the most frequent class.
+        calibration: Validation samples that are set aside for the thresholds of sets.
+        groups: How many groups the test samples form, such as ``"160 typefaces"``; empty if that is not known.
+        shots: How many classes are many-, medium- and few-shot, in words.
+        wrong: The share of the training samples whose label a condition changed, as counted in the data.
+    """
+
+    regime: str
+    train: int
+    validation: int
+    test: int
+    classes: int
+    fewest: int
+    most: int
+    calibration: int = 0
+    groups: str = ""
+    shots: str = ""
+    wrong: float = 0.0
+
+    def __str__(self) -> str:
+        groups = f" of {self.groups}" if self.groups else ""
+        aside = f"calibrated with {self.calibration}, " if self.calibration else ""
+        return (
+            f"trained with {self.train}, validated with {self.validation}, {aside}tested with {self.test} "
+            f"samples{groups}; {self.classes} classes of {self.each} training samples"
+            f"{', ' if self.shots else ''}{self.shots}"
+            f"{f'; {self.wrong:.1%} of the training labels are wrong' if self.wrong else ''}"
+        )
+
+    @property
+    def each(self) -> str:
+        """The training samples of a class, such as ``"20"`` or ``"3 to 6"``."""
+        return f"{self.fewest}" if self.fewest == self.most else f"{self.fewest} to {self.most}"
+
+
+@dataclass(frozen=True)
+class DataNote:
+    """What is noted of a regime's data.
+
+    Args:
+        of: A hash of the data and the conditions that the numbers belong to.
+        samples: The numbers of samples.
+        names: The names of the classes; empty if the dataset has none.
+    """
+
+    of: str
+    samples: Samples
+    names: tuple[str, ...] = ()
+
+
+def note_data(store: Store, notes: Mapping[str, DataNote]) -> None:
+    """Write what is known of regimes into a study's folder, in place of what was noted of these regimes before.
+
+    Args:
+        store: The study's folder.
+        notes: The notes by the regime's name.
+    """
+    if not notes:
+        return
+    content = {name: dataclasses.asdict(note) for name, note in {**read_data(store), **notes}.items()}
+    store.write(DATA, with_checksum(content))
+
+
+def read_data(store: Store) -> dict[str, DataNote]:
+    """Return what is noted of each regime of a study, by the regime's name; nothing of regimes that no run noted.
+
+    Args:
+        store: The study's folder.
+
+    Raises:
+        DamagedError: if the file is damaged.
+        StoreError: if it cannot be read.
+    """
+    remedy = f"{repair_of(store)} sets it aside, and the next run makes it anew"
+    content = read_checked(store, DATA, remedy)
+    try:
+        return {name: _note(fields) for name, fields in (content or {}).items()}
+    except (TypeError, KeyError) as error:
+        raise damaged(store, DATA, remedy) from error
+
+
+def _note(fields: Mapping[str, object]) -> DataNote:
+    note = DataNote(**fields)  # type: ignore[arg-type]
+    return dataclasses.replace(note, samples=Samples(**note.samples), names=tuple(note.names))  # type: ignore[arg-type]

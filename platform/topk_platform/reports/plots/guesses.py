@@ -1,0 +1,200 @@
+"""Test images with the K guesses of a confirmed network, each beside an image of every class that was guessed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from topk_platform.errors import UserError
+from topk_platform.records import Guesses, Ranks, read_guesses
+from topk_platform.reports.plots.drawing import NothingToPlotError, Plotted, UnsuitedStudyError, panels
+from topk_platform.reports.plots.style import PAGE, wrapped
+from topk_platform.specs import Arm
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from topk_platform.data import Dataset
+
+__all__ = ["guesses"]
+
+_Labels = npt.NDArray[np.int64]
+_Pixels = npt.NDArray[np.float64]
+_ROWS = 4  # images of each kind
+_MOST = 10  # guesses in a row
+_BESIDE = 5  # with so many guesses, the three kinds are side by side
+_GAP = 0.4  # between an image and the guesses, in tiles
+_LINE = 0.24  # the height of a line of a name, in tiles
+_PIXELS = 48  # the side of a large image in the plot
+_RIGHT = "#009E73"
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A confirmed run with the images that it was tested on.
+
+    Args:
+        arm: Its arm.
+        seed: Its seed.
+        labels: The true class of each image, ``(N,)``.
+        guesses: The K guesses, best first, ``(N, K)``.
+        data: The dataset.
+    """
+
+    arm: Arm
+    seed: int
+    labels: _Labels
+    guesses: _Labels
+    data: Dataset
+
+    @property
+    def kinds(self) -> Mapping[str, npt.NDArray[np.bool_]]:
+        """Which images are right, right within K, and lost: ``(N,)`` each, by a title."""
+        hits = self.guesses == self.labels[:, None]
+        first, among = hits[:, 0], hits.any(1)
+        kinds = {"right": first, f"right within K = {self.arm.k}": among & ~first, "lost": ~among}
+        return {f"{name}: {100 * kind.mean():.1f} %": kind for name, kind in kinds.items()}
+
+    def name(self, label: int) -> str:
+        """Return the name of a class, or its number."""
+        names = self.data.class_names
+        return names[label] if names else str(label)
+
+    def example(self, label: int, image: int) -> int:
+        """Return another test image of a class than ``image``: the first that is guessed at once, or else the first.
+
+        It is -1 if the class has no other test image.
+        """
+        own = np.flatnonzero((self.labels == label) & (np.arange(len(self.labels)) != image))
+        right = own[self.guesses[own, 0] == label]
+        return int(right[0] if len(right) else own[0]) if len(own) else -1
+
+    def row(self, image: int) -> list[int]:
+        """Return the guessed classes of an image that are drawn: the first ones, and the right one in any case."""
+        classes: list[int] = self.guesses[image].tolist()
+        label = int(self.labels[image])
+        return [*classes[: _MOST - 1], label] if label in classes[_MOST:] else classes[:_MOST]
+
+
+def guesses(data: Plotted) -> Figure:
+    """Draw test images with their K guesses: some that are right, some that are right within K, and some that are lost.
+
+    A row begins with a test image and its true class. Beside it stands an image of every class that was guessed, the
+    best guess first, so that look-alikes can be compared; the true class has a frame. The images are those of the
+    first completed seed of the baseline, or of the first arm that is shown, one for each of the classes with the most
+    images of that kind.
+    """
+    run = _run(data)
+    across = 3 if run.guesses.shape[1] <= _BESIDE else 1
+    kinds = {title: chosen for title, kind in run.kinds.items() if (chosen := _chosen(run, kind))}
+    pixels = _pixels(run, [image for chosen in kinds.values() for image in chosen])
+    lines = max(wrapped(run.name(int(label)), 9).count("\n") + 1 for label in set(run.labels.tolist()))
+    step = 1.1 + _LINE * lines
+    tiles = 1 + _GAP + min(run.guesses.shape[1], _MOST)
+    made, axes = panels(list(kinds), 0.3 + _ROWS * step * (PAGE / across - 0.1) / tiles, across=across)
+    made.set_size_inches(PAGE, made.get_size_inches()[1])
+    for ax, chosen in zip(axes, kinds.values(), strict=True):
+        for row, image in enumerate(chosen):
+            _draw_row(ax, run, pixels, image, row * step)
+        ax.set_xlim(0, tiles)
+        ax.set_ylim(_ROWS * step, 0)
+        ax.set_aspect("equal")
+        ax.set_axis_off()
+    made.suptitle(f"{wrapped(run.arm.name, 80)}, seed {run.seed}", fontsize="medium", x=0.02, ha="left")
+    return made
+
+
+def _run(data: Plotted) -> _Run:
+    """Return the first completed seed with guesses of the baseline's arm, or of the first arm that has one."""
+    arms = sorted(data.arms, key=lambda key: data.arms[key].loss.label != data.study.baseline)
+    for key in arms:
+        rows = {
+            seed: row for seed, row in data.table.confirmations[key].items() if row["status"] == "completed"
+        }
+        for seed, row in sorted(rows.items()):
+            kept = read_guesses(data.held.ledger.store, row)
+            ranks = data.held.ranks([row]).get(row["key"])
+            if kept is not None and ranks is not None:
+                return _with_images(data.arms[key], seed, ranks, kept)
+    raise NothingToPlotError("no confirmed run has kept its guesses for the test images")
+
+
+def _with_images(arm: Arm, seed: int, ranks: Ranks, kept: Guesses) -> _Run:
+    """Return a run with its images; raise ``NothingToPlotError`` if they are not here, or are other ones."""
+    from topk_platform.data import Dataset, load  # noqa: PLC0415 - torch, for those who plot images
+
+    try:
+        source = load(arm.regime)
+    except UserError as error:
+        raise NothingToPlotError(f"the test images cannot be read on this machine: {error}") from error
+    if not isinstance(source, Dataset):
+        raise UnsuitedStudyError("every seed draws test samples of its own, which are not kept")
+    if len(source.shape) != 3 or source.shape[0] not in (1, 3):
+        raise UnsuitedStudyError("the networks are not given images")
+    if source.test.fingerprint != ranks.images:
+        raise NothingToPlotError("the test images on this machine are not those that the runs were tested on")
+    return _Run(arm, seed, ranks.label, kept.classes, source)
+
+
+def _chosen(run: _Run, kind: npt.NDArray[np.bool_]) -> list[int]:
+    """Return images of a kind: the first of each class, of the classes with the most images of it."""
+    counts = np.bincount(run.labels[kind], minlength=1)
+    most = np.argsort(-counts, kind="stable")[:_ROWS]
+    return [int(np.flatnonzero(kind & (run.labels == label))[0]) for label in most if counts[label]]
+
+
+def _pixels(run: _Run, images: Sequence[int]) -> dict[int, _Pixels]:
+    """Return the pixels of images and of the examples beside them, ``(height, width, 1 or 3)`` in [0, 1]."""
+    import torch  # noqa: PLC0415 - as above
+    from torch.nn.functional import adaptive_avg_pool2d, interpolate  # noqa: PLC0415 - as above
+
+    beside = {run.example(label, image) for image in images for label in run.row(image)} - {-1}
+    needed = sorted({*images, *beside})
+    split = run.data.test.take(torch.tensor(needed))
+    inputs = torch.cat([part.cpu() for part in split.in_order()]).float()
+    low, high = (0.0, 255.0) if run.data.test.inputs.dtype == torch.uint8 else _ends(inputs)
+    inputs = ((inputs - low) / max(high - low, 1e-9)).clamp(0, 1)
+    side = min(inputs.shape[2:])
+    if side > _PIXELS:
+        height, width = (_PIXELS * length // side for length in inputs.shape[2:])
+        inputs = adaptive_avg_pool2d(inputs, (height, width))
+    else:  # readers' programs would blur the few pixels of a small image
+        inputs = interpolate(inputs, scale_factor=-(-_PIXELS // side), mode="nearest")
+    return dict(zip(needed, inputs.permute(0, 2, 3, 1).double().numpy(), strict=True))
+
+
+def _ends(inputs: npt.ArrayLike) -> tuple[float, float]:
+    numbers = np.asarray(inputs)
+    return float(numbers.min()), float(numbers.max())
+
+
+def _draw_row(ax: Axes, run: _Run, pixels: Mapping[int, _Pixels], image: int, top: float) -> None:
+    label = int(run.labels[image])
+    _tile(ax, pixels[image], 0.0, top, run.name(label), framed=False)
+    for position, guess in enumerate(run.row(image)):
+        example = pixels.get(run.example(guess, image))
+        _tile(ax, example, 1 + _GAP + position, top, run.name(guess), framed=guess == label)
+
+
+def _tile(ax: Axes, pixels: _Pixels | None, x: float, y: float, name: str, *, framed: bool) -> None:
+    """Draw an image with a class's name below it; a class without a test image has only its name."""
+    from matplotlib.patches import Rectangle  # noqa: PLC0415 - for those who plot
+
+    if pixels is not None:
+        grey = pixels.shape[2] == 1
+        ax.imshow(
+            pixels[..., 0] if grey else pixels,
+            cmap="gray",
+            vmin=0,
+            vmax=1,
+            extent=(x + 0.05, x + 0.95, y + 0.95, y + 0.05),
+            interpolation="none",
+        )
+    if framed:
+        ax.add_patch(Rectangle((x + 0.05, y + 0.05), 0.9, 0.9, fill=False, edgecolor=_RIGHT, linewidth=1.5))
+    ax.text(x + 0.5, y + 1.0, wrapped(name, 9), ha="center", va="top", fontsize=4.5, linespacing=1.0)

@@ -1,0 +1,190 @@
+"""Results by class as Arrow, Parquet, CSV, Markdown, and a table on the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from topk_platform.errors import UserError
+from topk_platform.reports.plain_text import markdown_table, rows_to_csv
+from topk_platform.results.by_class import ClassResult
+from topk_platform.results.table import Table
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+__all__ = [
+    "CLASS_FORMATS",
+    "EXPLAINED",
+    "HEADER",
+    "ClassPart",
+    "class_parts",
+    "classes_as",
+    "classes_to_files",
+    "classes_to_rows",
+]
+
+HEADER = ("class", "loss", "images", "top-1, %", "top-K, %", "most often taken for")
+"""The columns of a table for people."""
+
+EXPLAINED = (
+    "Top-1 and top-K accuracy over the test images of each class, as means over seeds; the hardest classes first. Most "
+    "often taken for: the other class that is most often the first guess, and for which share of the images."
+)
+"""What the columns mean."""
+_ON_TERMINAL = 30
+
+
+@dataclass(frozen=True)
+class ClassPart:
+    """The results by class of one column of a table, for people.
+
+    Args:
+        column: The name of the column.
+        rows: The texts of each row, in the order of :data:`HEADER`; the hardest classes first.
+        hidden: How many classes are left out.
+    """
+
+    column: str
+    rows: Sequence[tuple[str, ...]]
+    hidden: int = 0
+
+    @property
+    def note(self) -> str:
+        """The line that says how many classes are left out; empty if none is."""
+        return f"{self.hidden} easier classes are left out." if self.hidden else ""
+
+
+def class_parts(results: Iterable[ClassResult], most: int = 0) -> list[ClassPart]:
+    """Return results by class for people: a part for each column of the table.
+
+    Args:
+        results: The results.
+        most: How many rows a part has at most, as whole classes; 0 for no limit.
+    """
+    columns: dict[str, dict[int, list[ClassResult]]] = {}
+    for result in results:
+        columns.setdefault(result.column, {}).setdefault(result.label, []).append(result)
+    return [_part(column, list(classes.values()), most) for column, classes in columns.items()]
+
+
+def _part(column: str, classes: Sequence[Sequence[ClassResult]], most: int) -> ClassPart:
+    hardest = sorted(classes, key=lambda losses: sum(one.topk for one in losses) / len(losses))
+    shown = hardest[: max(most // max(map(len, classes)), 1)] if most else hardest
+    return ClassPart(column, [_texts(one) for losses in shown for one in losses], len(classes) - len(shown))
+
+
+def _texts(result: ClassResult) -> tuple[str, ...]:
+    other = f"{result.confused_name} ({100 * result.confused_share:.1f} %)" if result.confused_name else "–"
+    accuracies = (f"{100 * result.top1:.1f}", f"{100 * result.topk:.1f}")
+    return result.name, result.row, f"{result.images}", *accuracies, other
+
+
+def classes_to_rows(table: Table, results: Iterable[ClassResult]) -> list[dict[str, Any]]:
+    """Return results by class, a dictionary for each row; shares are fractions of 1.
+
+    Args:
+        table: The table; the column ``regime`` is called ``model`` if the table's columns are models.
+        results: The results.
+    """
+    return [dict(zip(_kinds(table), _values(result), strict=True)) for result in results]
+
+
+def _kinds(table: Table) -> Mapping[str, str]:
+    return {
+        "loss": "string",
+        table.across: "string",
+        "class": "int64",
+        "name": "string",
+        "images": "int64",
+        "seeds": "int64",
+        "k": "int64",
+        "top1": "float64",
+        "topk": "float64",
+        "confused_with": "int64",
+        "confused_name": "string",
+        "confused_share": "float64",
+    }
+
+
+def _values(result: ClassResult) -> tuple[object, ...]:
+    counts = (result.label, result.name, result.images, result.seeds, result.k)
+    confused = (result.confused_with, result.confused_name or None, result.confused_share)
+    return (result.row, result.column, *counts, result.top1, result.topk, *confused)
+
+
+def classes_to_files(table: Table, results: Iterable[ClassResult]) -> dict[str, bytes]:
+    """Return the file ``classes.parquet`` of a study's ``tables`` folder; nothing if no ranks were kept.
+
+    Args:
+        table: The table.
+        results: The results.
+    """
+    import pyarrow as pa  # noqa: PLC0415 - the catalogue's help texts must not load it
+    import pyarrow.parquet as pq  # noqa: PLC0415 - as above
+
+    if not (rows := [_values(result) for result in results]):
+        return {}
+    kinds = _kinds(table)
+    columns = [pa.array([row[i] for row in rows], kind) for i, kind in enumerate(kinds.values())]
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_arrays(columns, names=list(kinds)), sink)
+    return {"classes.parquet": bytes(sink.getvalue())}
+
+
+def _to_csv(table: Table, results: Sequence[ClassResult]) -> str:
+    return rows_to_csv(list(_kinds(table)), classes_to_rows(table, results))
+
+
+def _to_markdown(table: Table, results: Sequence[ClassResult]) -> str:
+    parts = [f"# {table.study.name}: results by class", EXPLAINED]
+    for part in class_parts(results):
+        parts += [f"## {part.column}", markdown_table(HEADER, part.rows)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _to_rich(table: Table, results: Sequence[ClassResult]) -> Group:
+    from rich.console import Group  # noqa: PLC0415 - for terminals
+    from rich.table import Table as RichTable  # noqa: PLC0415 - as above
+    from rich.text import Text  # noqa: PLC0415 - as above
+
+    shown: list[RichTable | Text] = []
+    for part in class_parts(results, _ON_TERMINAL):
+        made = RichTable(title=f"{table.study.name}, {part.column}", title_justify="left")
+        for name in HEADER:
+            numbers = name in HEADER[2:5]
+            made.add_column(name, justify="right" if numbers else "left", overflow="fold")
+        for row in part.rows:
+            made.add_row(*map(Text, row))
+        shown.append(made)
+        if part.hidden:
+            line = f"{part.note} All: topk table {table.study.name} --by class --format csv"
+            shown.append(Text(line, style="dim"))
+    return Group(*shown, Text(EXPLAINED, style="dim"))
+
+
+CLASS_FORMATS: Mapping[str, Callable[[Table, Sequence[ClassResult]], object]] = {
+    "rich": _to_rich,
+    "md": _to_markdown,
+    "csv": _to_csv,
+}
+"""The functions that write results by class, by the name of the format."""
+
+
+def classes_as(output: str, table: Table, results: Iterable[ClassResult]) -> object:
+    """Return results by class in a format: text, or what rich prints.
+
+    Args:
+        output: One of ``CLASS_FORMATS``.
+        table: The table.
+        results: The results.
+
+    Raises:
+        UserError: if there are no results.
+    """
+    if not (listed := list(results)):
+        raise UserError(
+            "there are no results by class: no confirmed run has kept the ranks of its test images"
+        )
+    return CLASS_FORMATS[output](table, listed)

@@ -1,0 +1,135 @@
+"""Results by class: how well an arm's confirmed networks know each class, and with which class they confuse it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from topk_platform.records import Guesses, Ranks, Row, Store, read_data, read_guesses, read_model
+from topk_platform.results.confirmed_runs import ReadRanks
+from topk_platform.results.table import Table, row_and_column
+from topk_platform.specs import Arm
+
+__all__ = ["ClassResult", "class_results"]
+
+_Numbers = npt.NDArray[np.float64]
+_Labels = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class ClassResult:
+    """What an arm's confirmed networks make of the test images of one class.
+
+    Args:
+        row: The row of the arm in the table.
+        column: Its column.
+        label: The number of the class.
+        name: Its name; the number as a text if the dataset has no names.
+        images: How many test images it has; where every seed draws its own, the rounded mean.
+        seeds: Over how many seeds the numbers are means.
+        k: The arm's K.
+        top1: The share of the images whose first guess is right.
+        topk: The share of the images with the class among the K guesses.
+        confused_with: The number of the other class that is most often the first guess; None if there is none.
+        confused_name: Its name; empty if there is none.
+        confused_share: The share of the images for which it is the first guess.
+    """
+
+    row: str
+    column: str
+    label: int
+    name: str
+    images: int
+    seeds: int
+    k: int
+    top1: float
+    topk: float
+    confused_with: int | None = None
+    confused_name: str = ""
+    confused_share: float = 0.0
+
+
+def class_results(table: Table, store: Store, ranks: ReadRanks) -> Iterable[ClassResult]:
+    """Yield the results of every class of every arm that a table shows, in the table's order.
+
+    They come from the ranks and guesses that confirmations keep. Arms without kept ranks are left out; without kept
+    guesses it is not known with what a class is confused.
+
+    Args:
+        table: The table.
+        store: The study's folder.
+        ranks: Reads the ranks of confirmations.
+
+    Raises:
+        DamagedError: if a file is not what was recorded.
+        StoreError: if a file cannot be read.
+    """
+    notes = read_data(store)
+    arms = {row_and_column(table.study, table.across, arm): arm for arm in table.study.arms}
+    for key, rows in table.confirmations.items():
+        completed = [row for row in rows.values() if row["status"] == "completed"]
+        kept = ranks(completed)
+        runs = [(kept[row["key"]], read_guesses(store, row)) for row in completed if row["key"] in kept]
+        if runs:
+            note = notes.get(arms[key].regime.name)
+            names = note.names if note is not None and note.names else _names(store, completed)
+            yield from _of_arm(key, arms[key], runs, names)
+
+
+def _names(store: Store, rows: Sequence[Row]) -> Sequence[str]:
+    """Return the classes' names as the first kept network has them."""
+    saved = read_model(store, rows[0])
+    return () if saved is None else [saved.inputs.name(label) for label in range(saved.inputs.classes)]
+
+
+def _of_arm(
+    key: tuple[str, str], arm: Arm, runs: Sequence[tuple[Ranks, Guesses | None]], names: Sequence[str]
+) -> Iterable[ClassResult]:
+    ranks = [run for run, _ in runs]
+    images = np.bincount(np.concatenate([run.label for run in ranks]))  # of all runs
+    top1, topk = (_right(ranks, k, len(images)) / np.maximum(images, 1) for k in (1, arm.k))
+    confused = _confused([(run.label, guesses.classes) for run, guesses in runs if guesses is not None])
+    for label in np.flatnonzero(images).tolist():
+        other, count = confused.get(label, (None, 0))
+        yield ClassResult(
+            *key,
+            label=label,
+            name=_name(names, label),
+            images=round(int(images[label]) / len(runs)),
+            seeds=len(runs),
+            k=arm.k,
+            top1=float(top1[label]),
+            topk=float(topk[label]),
+            confused_with=other,
+            confused_name="" if other is None else _name(names, other),
+            confused_share=count / int(images[label]),
+        )
+
+
+def _name(names: Sequence[str], label: int) -> str:
+    return names[label] if label < len(names) else str(label)
+
+
+def _right(runs: Sequence[Ranks], k: int, classes: int) -> _Numbers:
+    """Return how many images of each class have it among the k guesses, in all runs: ``(L,)``."""
+    result = np.zeros(classes)
+    for run in runs:
+        right = np.clip((k - run.greater) / (run.tied + 1), 0, 1)
+        result += np.bincount(run.label, right, classes)
+    return result
+
+
+def _confused(runs: Sequence[tuple[_Labels, _Labels]]) -> Mapping[int, tuple[int, int]]:
+    """Return, by class, the most frequent wrong first guess and how often it is made; of equals, the first class."""
+    pairs = [np.stack([label, guesses[:, 0]], 1)[label != guesses[:, 0]] for label, guesses in runs]
+    if not pairs:
+        return {}
+    wrong, counts = np.unique(np.concatenate(pairs), axis=0, return_counts=True)
+    result: dict[int, tuple[int, int]] = {}
+    for (true, guess), count in zip(wrong.tolist(), counts.tolist(), strict=True):
+        if count > result.get(true, (0, 0))[1]:
+            result[true] = guess, count
+    return result

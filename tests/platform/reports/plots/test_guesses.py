@@ -1,0 +1,113 @@
+"""The plot of test images with their guesses: the right images, names and frames, and what it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
+
+from topk_platform import Loss, Model, Recipe, Regime, Study, grid, plot
+from topk_platform.data import Dataset, Split, load
+from topk_platform.records import Ledger, Store, read_guesses, read_ranks
+from topk_platform.reports.plots import NothingToPlotError, UnsuitedStudyError, written
+from topk_platform.testing import fake_run
+
+K = 3
+
+
+def a_study(dataset: str = "digits") -> Study:
+    losses = [Loss("cross_entropy"), Loss("focal")]
+    arms = grid([Regime("r", dataset)], [Model("linear")], losses, k=K, recipe=Recipe(2))
+    return Study("s", arms, topk=(1, K), seeds=1)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory, train_study: Callable[[Study, Path], None]) -> Path:
+    folder = tmp_path_factory.mktemp("guesses")
+    train_study(a_study(), folder)
+    return folder
+
+
+def rows(ax: Axes) -> list[list[str]]:
+    """The names below the images, from top to bottom and from left to right."""
+    texts = sorted(ax.texts, key=lambda text: (text.get_position()[1], text.get_position()[0]))
+    return [
+        [text.get_text() for text in texts[start : start + 1 + K]] for start in range(0, len(texts), 1 + K)
+    ]
+
+
+def test_every_row_is_a_test_image_with_its_guesses(store: Path) -> None:
+    made = plot(a_study(), "guesses", store=store, only="*/focal")
+    folder = Store.open(store).at("s")
+    (row,) = Ledger.open(Store.open(store), "s").rows("loss = 'focal'")
+    ranks, guesses = read_ranks(folder, row), read_guesses(folder, row)
+    digits = load(a_study().arms[0].regime)
+    assert ranks is not None and guesses is not None and isinstance(digits, Dataset)
+    hits = guesses.classes == ranks.label[:, None]
+    kinds = (hits[:, 0], hits.any(1) & ~hits[:, 0], ~hits.any(1))
+    titles = [ax.get_title("left") for ax in made.axes]
+    shares = [f"{100 * kind.mean():.1f} %" for kind in kinds if kind.any()]
+    assert [title.rpartition(": ")[2] for title in titles] == shares
+    for ax, kind in zip(made.axes, filter(np.any, kinds), strict=True):
+        for names, image in zip(rows(ax), ax.images[:: 1 + K], strict=True):
+            drawn = np.asarray(image.get_array(), float)[::6, ::6]
+            pixels = digits.test.tensor[:, 0].double().numpy()
+            pixels = (pixels - pixels.min()) / (pixels.max() - pixels.min())
+            (found, *_) = [i for i in np.flatnonzero(kind) if np.abs(pixels[i] - drawn).max() < 0.2]
+            assert [int(name) for name in names] == [ranks.label[found], *guesses.classes[found]]
+        framed = [patch for patch in ax.patches if isinstance(patch, Rectangle)]
+        assert len(framed) == (0 if titles[made.axes.index(ax)].startswith("lost") else len(rows(ax)))
+
+
+def test_the_same_runs_give_the_same_file(store: Path) -> None:
+    one, other = (written(plot(a_study(), "guesses", store=store), "svg") for _ in range(2))
+    assert one == other and len(one) < 600_000
+
+
+def test_other_images_than_those_of_the_runs_are_not_drawn(tmp_path: Path) -> None:
+    fake_run(a_study(), tmp_path, lambda _: 0.5)
+    with pytest.raises(NothingToPlotError, match="not those that the runs were tested on"):
+        plot(a_study(), "guesses", store=tmp_path)
+
+
+def test_missing_data_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOPK_DATA", str(tmp_path))
+    fake_run(a_study("cifar100"), tmp_path / "runs", lambda _: 0.5)
+    with pytest.raises(NothingToPlotError, match=r"the test images cannot be read on this machine: .*cifar"):
+        plot(a_study("cifar100"), "guesses", store=tmp_path / "runs")
+
+
+@pytest.mark.parametrize(
+    ("dataset", "message"), [("ring", "every seed draws"), ("own_numbers:numbers", "not given images")]
+)
+def test_there_are_no_images_of_what_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dataset: str, message: str
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "own_numbers.py").write_text(
+        f"import runpy\nnumbers = runpy.run_path({__file__!r})['numbers']\n"
+    )
+    study = a_study(dataset)
+    fake_run(study, tmp_path / "runs", lambda _: 0.5)
+    with pytest.raises(UnsuitedStudyError, match=message):
+        plot(study, "guesses", store=tmp_path / "runs")
+
+
+def numbers() -> Dataset:
+    """Five numbers for each sample."""
+    split = Split(torch.arange(50.0).reshape(10, 5), torch.arange(10))
+    return Dataset(split, split, split, 10)
+
+
+def test_a_long_row_has_the_right_guess(tmp_path: Path, train_study: Callable[[Study, Path], None]) -> None:
+    """With more guesses than fit, the last one that is drawn is the right one."""
+    from topk_platform.reports.plots.guesses import _Run
+
+    arm = a_study().arms[0]
+    run = _Run(arm, 1, np.array([14]), np.arange(15)[None], numbers())
+    assert run.row(0) == [*range(9), 14]

@@ -1,0 +1,137 @@
+"""Results by class: numbers that are counted image by image, names, and the files and commands that have them."""
+
+from __future__ import annotations
+
+import csv
+import io
+from functools import partial
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from topk_platform import Arm, Loss, Model, Recipe, Regime, Study, UserError, grid, table
+from topk_platform.records import DataNote, Ledger, Samples, Store, note_data, read_all_ranks
+from topk_platform.reports.tables.classes import class_parts, classes_as, classes_to_files
+from topk_platform.results.by_class import ClassResult, class_results
+from topk_platform.specs import Trial
+from topk_platform.testing import fake_run
+
+K = 2
+LABELS = [0, 0, 0, 0, 1, 1, 2]
+GUESSES = {
+    1: [[0, 1], [1, 0], [1, 2], [2, 1], [1, 0], [0, 2], [2, 0]],
+    2: [[0, 1], [0, 1], [1, 0], [1, 2], [1, 0], [1, 2], [0, 1]],
+}
+
+
+def a_study() -> Study:
+    arms = grid(
+        [Regime("r", "digits")],
+        [Model("linear")],
+        [Loss("cross_entropy"), Loss("focal")],
+        k=K,
+        recipe=Recipe(1),
+    )
+    return Study("s", arms, topk=(1, K), seeds=2)
+
+
+def guesses(trial: Trial) -> torch.Tensor:
+    return torch.tensor(GUESSES[trial.seed])
+
+
+def ranks(trial: Trial) -> torch.Tensor:
+    rows = [
+        guess.index(label) if label in guess else K
+        for label, guess in zip(LABELS, GUESSES[trial.seed], strict=True)
+    ]
+    label = torch.tensor(LABELS)
+    return torch.stack([torch.tensor(rows), label * 0, label, label * 0])
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    fake_run(a_study(), tmp_path, lambda _: 0.5, ranks=ranks, guesses=guesses)
+    return tmp_path
+
+
+def results(store: Path) -> list[ClassResult]:
+    folder = Store.open(store).at("s")
+    return list(class_results(table(a_study(), store=store), folder, partial(read_all_ranks, folder)))
+
+
+def test_shares_are_those_of_counting_every_image(store: Path) -> None:
+    rows = results(store)
+    assert [(one.row, one.label) for one in rows] == [
+        (loss, label) for loss in ("cross_entropy", "focal") for label in range(3)
+    ]
+    for one in rows:
+        seen = [
+            guess
+            for seed in (1, 2)
+            for label, guess in zip(LABELS, GUESSES[seed], strict=True)
+            if label == one.label
+        ]
+        assert one.images == len(seen) / 2 and one.seeds == 2 and one.k == K
+        assert one.top1 == pytest.approx(sum(guess[0] == one.label for guess in seen) / len(seen))
+        assert one.topk == pytest.approx(sum(one.label in guess for guess in seen) / len(seen))
+        wrong = [guess[0] for guess in seen if guess[0] != one.label]
+        assert one.confused_with == max(sorted(set(wrong)), key=wrong.count)
+        assert one.confused_share == pytest.approx(wrong.count(one.confused_with) / len(seen))
+
+
+def test_names_are_those_that_the_run_noted(store: Path) -> None:
+    assert [one.name for one in results(store)[:3]] == ["0", "1", "2"]
+    note_data(
+        Store.open(store).at("s"), {"r": DataNote("of", Samples("r", 9, 9, 7, 3, 3, 3), ("O", "Q", "o"))}
+    )
+    first = results(store)[0]
+    assert (first.name, first.confused_name) == ("O", "Q")
+
+
+def test_all_formats_have_the_same_rows(store: Path) -> None:
+    shown, rows = table(a_study(), store=store), results(store)
+    written = pq.read_table(io.BytesIO(classes_to_files(shown, rows)["classes.parquet"])).to_pylist()
+    read = list(csv.DictReader(io.StringIO(str(classes_as("csv", shown, rows)))))
+    assert [{name: "" if v is None else str(v) for name, v in row.items()} for row in written] == read
+    text = str(classes_as("md", shown, rows))
+    assert "| 2 | focal | 1 | 50.0 | 50.0 | 0 (50.0 %) |" in text
+    assert "| class | loss | images | top-1, % | top-K, % | most often taken for |" in text
+
+
+def test_the_hardest_classes_come_first_and_easier_ones_are_counted(store: Path) -> None:
+    (part,) = class_parts(results(store), most=4)
+    assert [row[0] for row in part.rows] == [
+        "2",
+        "2",
+        "0",
+        "0",
+    ]  # two of three classes, each with both losses
+    assert part.note == "1 easier classes are left out."
+
+
+def test_without_kept_ranks_there_is_an_error(tmp_path: Path, store: Path) -> None:
+    for file in (store / "s" / "ranks").iterdir():
+        file.unlink()
+    assert results(store) == []
+    with pytest.raises(UserError, match="there are no results by class"):
+        classes_as("csv", table(a_study(), store=store), results(store))
+
+
+def test_where_every_seed_draws_its_own_images_the_shares_are_of_all_of_them(tmp_path: Path) -> None:
+    """Seed 1 has one image of class 0, right; seed 2 has three, one of them right."""
+    arm = Arm(Regime("r", "digits"), Model("linear"), Loss("cross_entropy"), 1, Recipe(1), metric="top1")
+    study = Study("s", [arm], topk=(1, 2), seeds=2)
+    drawn = {1: ([0, 1, 1, 1], [0, 1, 1, 1]), 2: ([0, 0, 0, 1], [0, 1, 1, 1])}
+
+    def own(trial: Trial) -> torch.Tensor:
+        label, guess = map(torch.tensor, drawn[trial.seed])
+        return torch.stack([(label != guess).long(), label * 0, label, label * 0])
+
+    fake_run(
+        study, tmp_path, lambda _: 0.5, ranks=own, guesses=lambda t: torch.tensor(drawn[t.seed][1])[:, None]
+    )
+    folder = Ledger.open(Store.open(tmp_path), "s").store
+    first, _ = class_results(table(study, store=tmp_path), folder, partial(read_all_ranks, folder))
+    assert (first.top1, first.images, first.confused_share) == (0.5, 2, 0.5)

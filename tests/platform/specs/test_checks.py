@@ -1,0 +1,24 @@
+"""Paths as messages print them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from topk_platform.records import Store
+from topk_platform.specs.checks import absolute
+
+
+def test_a_path_has_no_steps_upwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    assert absolute("../runs") == tmp_path / "runs" and absolute("runs") == tmp_path / "work" / "runs"
+    assert Store.open("../runs").local == tmp_path / "runs"
+
+
+def test_the_folder_above_a_link_is_that_of_its_target(tmp_path: Path) -> None:
+    (tmp_path / "far" / "target").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "far" / "target")
+    assert absolute(tmp_path / "link" / ".." / "runs") == tmp_path / "far" / "runs"
+    assert absolute(tmp_path / "link") == tmp_path / "link"
