@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from topk_platform.reports.plots.drawing import NothingToPlotError, Plotted, legend, name_vertical, panels
+from topk_platform.reports.plots.drawing import Plotted, UnsuitedStudyError, legend, name_vertical, panels
 from topk_platform.results.cardinality import CardinalityPoint, read_points
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ _Curve = list[tuple[float, float]]
 def cardinality(data: Plotted) -> Figure:
     """Draw each loss's mean accuracy over seeds: a line for selectors of all penalties, dashed for fixed sizes."""
     curves = {key: result for key in data.arms if (result := _curves(data, key))}
-    if not curves:
-        raise NothingToPlotError(
+    if not curves:  # no run trains selectors by itself, so a page leaves this plot out
+        raise UnsuitedStudyError(
             f"no selector was trained for its confirmed networks yet: topk cardinality {data.study.name}"
         )
     columns = [column for column in data.table.columns if any(column == c for _, c in curves)]
