@@ -205,7 +205,7 @@ def _graphs(to: Path, trust: Trust, onnx: bool, mlflow: bool) -> tuple[str, ...]
     """Write the requested graphs of the network, and return the files' names."""
     more: tuple[str, ...] = ()
     if onnx:
-        from topk_platform.serving.onnx import write_onnx  # noqa: PLC0415 - torch
+        from topk_platform.serving.pt2 import write_onnx  # noqa: PLC0415 - torch
 
         write_onnx(to, trust)
         more = (ONNX,)

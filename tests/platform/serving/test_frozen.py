@@ -54,12 +54,12 @@ def trees(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder, random = tmp_path_factory.mktemp("trees"), np.random.default_rng(0)
     for split in ("train", "val", "test"):
         for label, name in enumerate(("ash", "birch", "cedar")):
-            place = folder / "trees" / split / name
-            place.mkdir(parents=True)
+            folder_of_class = folder / "trees" / split / name
+            folder_of_class.mkdir(parents=True)
             for number in range(8):
                 pixels = random.integers(0, 120, (40, 52, 3))
                 pixels[..., label] += 60
-                Image.fromarray(pixels.astype(np.uint8)).save(place / f"{number}.png")
+                Image.fromarray(pixels.astype(np.uint8)).save(folder_of_class / f"{number}.png")
     (folder / "lab_backbone.py").write_text(OWN)
     return folder
 
