@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import sys
@@ -47,6 +48,7 @@ def pytest_collection_finish() -> None:
     """Spare the collector what imports and collection have made: a full pass over it takes a second."""
     gc.collect()
     gc.freeze()
+    atexit.register(gc.unfreeze)  # compiled libraries report what is still there at the end as leaks
     # A module that a test writes twice within a second would be taken from what was compiled of the first one.
     sys.dont_write_bytecode = True
 
