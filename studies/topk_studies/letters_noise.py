@@ -55,7 +55,7 @@ def letters_noise_losses() -> Study:
 
 
 def _searched(name: str) -> Loss:
-    """Return a loss and its space; the active-passive loss keeps its usual passive part, so that it searches two of its own."""
+    """Return a loss and its space. The active-passive loss keeps its usual passive part and searches two weights."""
     own = {
         parameter: given
         for parameter, given in LOSS_CATALOGUE[name].searched.items()

@@ -45,7 +45,7 @@ def test_a_page_shows_its_file_which_is_short(file: Path) -> None:
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_an_example_trains(file: Path, tmp_path: Path) -> None:
-    """By the training engine: each arm's first trial, which all its searches share, and a confirmation of each search."""
+    """Each arm's first trial, which its searches share, and a confirmation of each search really train."""
     study = load_study(f"{file.stem}:study").smoke()
     searches = study.arms[0].protocol.searches
     small = study.with_budget(searches, searches)
