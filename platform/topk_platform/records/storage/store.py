@@ -92,7 +92,7 @@ class Store:
             folder = path.absolute() if "\0" in text else absolute(path)
             # Delta Lake opens the targets of symbolic links. realpath refuses zero bytes.
             _check_path(text, text if "\0" in text else os.path.realpath(folder))
-            return cls(str(folder), text)
+            return cls(str(folder), str(folder) if "/../" in text else text)
         options = _options(text)
         _check_path(text, urlsplit(text).path)
         if urlsplit(text).scheme == "s3" and "endpoint" not in options:
