@@ -22,6 +22,9 @@ SETUP = cat pyproject.toml $(CONSTRAINTS)
 study: $(VENV)/.platform
 	$(BIN)/topk run letters_quick
 
+# Each of the many processes that tests start would compile all sources anew where an environment says that none are kept.
+test test-others test-ray test-slow: export PYTHONDONTWRITEBYTECODE :=
+
 # Both halves at once, for the tests of Ray often wait for its processes; what they say is shown after the others. It
 # fails if either does.
 test: $(VENV)/.test

@@ -68,7 +68,9 @@ def _takes(name: str) -> tuple[str, ...]:
 
 
 LOSSES = {
-    name: SETTINGS.get(name, ({},)) for name in functional.__all__ if _takes(name)[:2] == ("scores", "target")
+    name: SETTINGS.get(name, ({},))
+    for name in functional.__all__
+    if _takes(name)[:2] == ("scores", "target") and "reduction" in _takes(name)
 }
 
 

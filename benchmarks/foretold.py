@@ -4,10 +4,9 @@ python benchmarks/foretold.py letters_quick
 python benchmarks/foretold.py digits --workers 2 --only 'balanced/*' --repeat 3 --trials 8
 
 Each time in a store of its own, so that nothing of it has ended: first the plan, then the run, by the commands that a
-user types. A plan tells of trainings alone; the run's time is told from the start of its first training to the end of
-its last, and as the whole command with what comes before and after: the interpreter, Ray, the tables. Pruning is
-foreseen as an average, so the trials that were pruned are told too, and what else keeps the machine busy: its load
-before.
+user types. A plan is about trainings alone. The run's time is that from the start of its first training to the end of
+its last, and that of the whole command, with what comes before and after: the interpreter, Ray, the tables. A plan
+counts each trial in full, so the number of pruned trials is printed too, and the load of the machine before.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Make the dataset `letters` again, or a larger one, from a folder of fonts.
 
     python tools/make_letters.py FONTS --out letters.npz --table letters.csv
-    python tools/make_letters.py FONTS --out again.npz --families platform/topk_platform/data/letters.csv
+    python tools/make_letters.py FONTS --out again.npz --families platform/topk_platform/data/datasets/letters.csv
     python tools/make_letters.py FONTS --out greek.npz --characters ΑΒΓΔΕΖΗΘαβγδεζηθ --size 32
 
 FONTS holds fonts as one likes, or Debian's packages, each unpacked into a folder of its own; of these the licences are

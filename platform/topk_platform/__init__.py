@@ -1,3 +1,4 @@
+# ruff: noqa: F403 - what the catalogues of conditions, samplers and pruners export
 """The study platform: data, models, training, search on Ray, records and reports.
 
 Example:
@@ -14,41 +15,31 @@ from typing import TYPE_CHECKING
 from topk_platform.errors import UserError
 from topk_platform.lazy import first_use
 from topk_platform.specs import (
-    GP,
-    NSGAII,
-    QMC,
-    TPE,
     Arm,
     Augmentation,
     Choice,
     Claim,
-    CmaEs,
     Contrast,
     Float,
-    Grid,
     Int,
-    LabelNoise,
-    LongTail,
     Loss,
     Model,
-    NoPruning,
     Numerics,
-    OptunaSampler,
-    Patient,
-    PerClass,
     Protocol,
     Published,
-    Quantile,
     Racing,
-    Random,
     Recipe,
     Regime,
     Schedule,
     Study,
-    SuccessiveHalving,
-    TrainFraction,
     grid,
 )
+from topk_platform.specs.arms import additions, conditions
+from topk_platform.specs.arms.additions import *
+from topk_platform.specs.arms.conditions import *
+from topk_platform.specs.search import pruner, sampler
+from topk_platform.specs.search.pruner import *
+from topk_platform.specs.search.sampler import *
 
 if TYPE_CHECKING:
     from topk_platform.evidence import bundle, verify
@@ -65,39 +56,23 @@ if TYPE_CHECKING:
     from topk_platform.serving import export_model, load_model
 
 __all__ = [
-    "GP",
-    "NSGAII",
-    "QMC",
-    "TPE",
     "Arm",
     "Augmentation",
     "Choice",
     "Claim",
-    "CmaEs",
     "Contrast",
     "Float",
-    "Grid",
     "Int",
-    "LabelNoise",
-    "LongTail",
     "Loss",
     "Model",
-    "NoPruning",
     "Numerics",
-    "OptunaSampler",
-    "Patient",
-    "PerClass",
     "Protocol",
     "Published",
-    "Quantile",
     "Racing",
-    "Random",
     "Recipe",
     "Regime",
     "Schedule",
     "Study",
-    "SuccessiveHalving",
-    "TrainFraction",
     "UserError",
     "bundle",
     "checklist",
@@ -115,7 +90,15 @@ __all__ = [
     "tuning",
     "verify",
 ]
+__all__ += additions.__all__
+__all__ += conditions.__all__
+__all__ += pruner.__all__
+__all__ += sampler.__all__
 
 # These import pyarrow and more; defining a study should not.
 if not TYPE_CHECKING:  # a type checker would take any name for one of this package's
     __getattr__ = first_use(__name__)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})  # what is imported on first use is listed before it

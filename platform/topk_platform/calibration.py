@@ -1,4 +1,4 @@
-"""How far a network's probabilities are those of its hits: log-likelihood, Brier score and calibration error."""
+"""How well probabilities agree with the shares of hits: log-likelihood, Brier score and calibration error."""
 
 from __future__ import annotations
 

@@ -43,8 +43,17 @@ _LOSSES = Node("topk_platform.training.loss_table", "LOSSES")
 _MODELS = Node("topk_platform.models", "MODELS")
 _DATASETS = Node("topk_platform.data.loading", "DATASETS")
 _CONDITIONS = Node("topk_platform.data.conditions", "_CONDITIONS")
-_TABLES = (_LOSSES, _MODELS, _DATASETS, _CONDITIONS)
-# What a trial is made of, by the values that its identity holds; of these classes the methods count that are called.
+_ADDITIONS = {  # tables of what a recipe may add, by kind
+    "optimizer": Node("topk_platform.training.steps.optim", "OPTIMIZERS"),
+    "policy": Node("topk_platform.training.steps.policies", "POLICIES"),
+    "learner": Node("topk_platform.training.learners", "LEARNERS"),
+    "average": Node("topk_platform.training.averaging", "AVERAGES"),
+    "after": Node("topk_platform.training.after", "AFTERS"),
+    "replacer": Node("topk_platform.specs.arms.recipe", "REPLACERS"),
+}
+_TABLES = (_LOSSES, _MODELS, _DATASETS, _CONDITIONS, *_ADDITIONS.values())
+# What a trial is made of, by the values that its identity holds. Of these classes, the methods count that are called.
+# Conditions that were added later count for the arms that have them; the first four count for every arm.
 _SPECS = (
     *("Arm", "Augmentation", "LabelNoise", "LongTail", "Loss", "Model", "Numerics", "PerClass", "Protocol"),
     *("Recipe", "Regime", "Schedule", "Setting", "TrainFraction", "Trial"),
@@ -53,7 +62,7 @@ _LOOP = (
     Node("topk_platform.training.run", "run_trials"),
     *(Node("topk_platform.specs", name) for name in _SPECS),
 )
-_LOOKED_UP = ("topk_platform.references",)  # what is looked up there is what an arm names
+_LOOKED_UP = ("topk_platform.references",)  # everything looked up there is named by an arm, and so is a root
 _PLATFORM_PARTS = ("data", "models", "training", "calibration.py", "metrics.py", "streams.py")
 
 
@@ -61,8 +70,8 @@ class Part(NamedTuple):
     """Some of the definitions that an arm's trials execute; arms share parts.
 
     Args:
-        version: A hash of what they mean.
-        definitions: By full name a hash of each, apart from what its names lead to.
+        version: A hash of them and of what their names lead to.
+        definitions: The hash of each definition's own code, by full name.
     """
 
     version: str
@@ -94,13 +103,9 @@ def _version(parts: Iterable[Part]) -> str:
 
 
 def code_parts(study: Study) -> dict[str, list[Part]]:
-    """Return what each code version of a study's arms is made of.
-
-    Its parts tell which definition has changed when the version has.
-    """
+    """Return the parts of each code version of a study's arms; they show which definition has changed."""
     code = Code()
-    found = (code.parts(_entries(arm)) for arm in study.arms)
-    return {_version(parts): parts for parts in found}
+    return {_version(parts): parts for arm in study.arms if (parts := code.parts(_entries(arm)))}
 
 
 def code_definitions(arm: Arm) -> dict[str, str]:
@@ -109,10 +114,10 @@ def code_definitions(arm: Arm) -> dict[str, str]:
 
 
 class Own:
-    """This package's sources, as they are when each is first looked at.
+    """This package's sources; each is read once, when it is first needed.
 
     Args:
-        find: Returns where a module is.
+        find: Returns the source of a module.
     """
 
     def __init__(self, find: Callable[[str], Source | None] = find_source) -> None:
@@ -120,17 +125,17 @@ class Own:
         self._known: dict[tuple[Node, ...], Part] = {}
 
     def part(self, entries: tuple[Node, ...] = _LOOP) -> Part:
-        """Return what some definitions reach; by default, the training loop."""
+        """Return all definitions that some definitions use; by default, those that the training loop uses."""
         if entries not in self._known:
             self._known[entries] = _part_of(self.program, entries)
         return self._known[entries]
 
 
 class Code:
-    """The users' sources as they are now, over this package's.
+    """The sources of the user's modules as they are now, together with this package's.
 
     Args:
-        own: This package's; by default as they were when the process first looked at them.
+        own: This package's sources.
     """
 
     def __init__(self, own: Own | None = None) -> None:
@@ -143,7 +148,7 @@ class Code:
         return _version(self.parts(_entries(arm)))
 
     def parts(self, entries: Iterable[Node]) -> list[Part]:
-        """Return the training loop and what some definitions reach."""
+        """Return the part of the training loop and the parts of some definitions."""
         return [self._own.part(), *map(self._part, entries)]
 
     def _part(self, entry: Node) -> Part:
@@ -166,7 +171,15 @@ def _entries(arm: Arm) -> list[Node]:
     given = [Node(*name.split(":", 1)) for name in references(arm)]
     ours = [Node(table.module, f"{table.name}[{name}]") for table, name in names if not is_reference(name)]
     kinds = dict.fromkeys(type(condition).__name__ for condition in arm.regime.conditions)
-    return [*given, *ours, *(Node(_CONDITIONS.module, f"{_CONDITIONS.name}[{kind}]") for kind in kinds)]
+    effects = [Node(_CONDITIONS.module, f"{_CONDITIONS.name}[{kind}]") for kind in kinds]
+    added = [(_ADDITIONS[kind], name) for kind, name in arm.additions]
+    return [
+        *given,
+        *ours,
+        *effects,
+        *(Node(table.module, f"{table.name}[{name}]") for table, name in added),
+        *(Node("topk_platform.specs", kind) for kind in kinds if kind not in _SPECS),
+    ]
 
 
 @cache
@@ -206,19 +219,18 @@ def _loaded_version(entries: tuple[Node, ...]) -> str:
 
 
 def user_modules(arm: Arm) -> dict[str, Path]:
-    """Return the files of the modules that an arm refers to and of all that these import, by module name.
+    """Return the files of the user's modules that an arm refers to, and of all that these import, by module name.
 
-    Imports are followed as they are written, in functions as well and with the packages that modules lie in, to
-    whatever is neither the standard library's, nor installed in ``site-packages``, nor of ``topk_losses``,
-    ``topk_platform`` and ``topk_studies``. Nothing is imported for it, a module that is not there is left out, and
-    one that is imported by a computed name is not seen.
+    Imports in functions are followed too, and the packages that contain a module are included. Modules of the standard
+    library, of installed packages and of ``topk_losses``, ``topk_platform`` and ``topk_studies`` are left out, and so
+    are missing modules and those imported by a computed name. Nothing is imported to find them.
     """
-    found = map(find_source, Program().imported(_referenced(arm)))
-    return {source.name: source.path for source in found if source is not None}
+    sources = map(find_source, Program().imported(_referenced(arm)))
+    return {source.name: source.path for source in sources if source is not None}
 
 
 def references(arm: Arm) -> tuple[str, ...]:
-    """Return what an arm names as ``package.module:attribute``: of data, model and loss, and the sampler's."""
+    """Return the references, ``package.module:attribute``, of an arm: its data, model, loss and sampler."""
     names = [arm.regime.dataset, arm.model.name, arm.loss.name]
     if arm.is_searched and isinstance(arm.protocol.sampler, OptunaSampler):
         names.append(arm.protocol.sampler.reference)
@@ -238,8 +250,8 @@ def _own_roots() -> list[Path]:
 @cache
 def _installed_sources(top: str) -> str:
     spec = find_spec(top)
-    place = None if spec is None else next(iter(spec.submodule_search_locations or ()), spec.origin)
-    return _bytes_of((Path(place),)) if place is not None and is_installed(Path(place)) else ""
+    path = None if spec is None else next(iter(spec.submodule_search_locations or ()), spec.origin)
+    return _bytes_of((Path(path),)) if path is not None and is_installed(Path(path)) else ""
 
 
 @cache
@@ -253,6 +265,6 @@ def _bytes_of(roots: tuple[Path, ...]) -> str:
 
 
 def _files(root: Path) -> list[Path]:
-    """Return the sources of a package, or of a part of one, in their order; what is for tests does not count."""
-    found = sorted([root] if root.is_file() else root.rglob("*.py"))
-    return [path for path in found if "testing" not in path.relative_to(root.parent).parts]
+    """Return the sources of a package, or of a part of it, in order; modules for tests are left out."""
+    files = sorted([root] if root.is_file() else root.rglob("*.py"))
+    return [path for path in files if "testing" not in path.relative_to(root.parent).parts]

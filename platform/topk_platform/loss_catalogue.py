@@ -34,6 +34,8 @@ class LossEntry:
         searched: The loss's own parameters that are worth searching, each with its range and its first value, the
             paper's.
         drawn: The settings that its page draws, each as the loss's fixed parameters; none where a picture says nothing.
+        of_batches: Whether it has one value for a batch and none for a sample; networks cannot train as an ensemble
+            with such a loss.
     """
 
     title: str
@@ -41,6 +43,7 @@ class LossEntry:
     marker: str
     searched: Mapping[str, tuple[Dimension, Scalar]] = field(default_factory=dict)
     drawn: tuple[Mapping[str, Scalar], ...] = ()
+    of_batches: bool = False
 
 
 def _each(parameter: str, *values: Scalar, **others: Scalar) -> tuple[Mapping[str, Scalar], ...]:
@@ -80,6 +83,16 @@ LOSS_CATALOGUE: Mapping[str, LossEntry] = {
         "o",
         searched={"margin": (Float(0.03, 30.0, log=True), 1.0)},
         drawn=_each("margin", 0.5, 1.0),
+    ),
+    "conformal_training": LossEntry(
+        "Conformal training",
+        PURPLE,
+        "D",
+        searched={
+            "temperature": (Float(0.1, 10.0, log=True), 1.0),
+            "size_weight": (Float(0.001, 10.0, log=True), 0.01),
+        },
+        of_batches=True,
     ),
     "convex_topk_hinge": LossEntry(
         "Convex top-K hinge",

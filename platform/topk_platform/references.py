@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import inspect
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
@@ -12,7 +13,7 @@ from typing import Any, TypeVar
 
 from topk_platform.errors import UserError, blamed, unknown_name
 
-__all__ = ["check_arguments", "import_reference", "is_reference", "look_up", "signature_of"]
+__all__ = ["check_arguments", "import_reference", "is_reference", "look_up", "reference_of", "signature_of"]
 
 T = TypeVar("T")
 
@@ -62,6 +63,42 @@ def _near(module_name: str) -> str:
     if near:
         return f"did you mean {' or '.join(near)}, of the files in this folder?"
     return f"its file must be in this folder, {Path.cwd()}, or its package be installed"
+
+
+def reference_of(kind: str, value: Any) -> Any:
+    """Return the reference ``package.module:attribute`` of a function or a class; what cannot be called stays as it is.
+
+    Args:
+        kind: What it is to a study, for errors: ``"loss"``, ``"model"`` or ``"dataset"``.
+        value: A name, or a function or a class at the top of a module that any process can import.
+
+    Raises:
+        UserError: if no process could import it: a lambda, something inside a function, or of a notebook or a script.
+
+    Example:
+        >>> reference_of("loss", "cross_entropy"), reference_of("dataset", is_reference)
+        ('cross_entropy', 'topk_platform.references:is_reference')
+    """
+    if isinstance(value, str) or not callable(value):
+        return value
+    module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
+    if module is None or name is None:
+        why = f"{_a(value)} has no name of its own"
+    elif module == "__main__":
+        why = "it is of a notebook or of the script that runs, which workers do not import"
+    elif "<lambda>" in name:
+        why = "a lambda has no name"
+    elif "." in name:
+        why = "it is inside a function or a class"
+    elif getattr(sys.modules.get(module), name, None) is value:
+        return f"{module}:{name}"
+    else:
+        why = f"{module}:{name} is something else"
+    raise UserError(
+        f"{kind} must be a name or what every process can import by its name, got {name or value!r}: {why}. Define it "
+        "by `def` or `class` at the top of a file, such as my_lab.py here, and import it from there, or give it as "
+        "'my_lab:NAME'"
+    )
 
 
 def look_up(kind: str, name: str, table: Mapping[str, T]) -> T:

@@ -1,4 +1,4 @@
-"""Which code a file from other people may name: code of this package, and modules that the user trusts."""
+"""The code that files from other people may name: this package's, and modules that the user trusts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from topk_platform.code_version import references, user_modules
 from topk_platform.errors import UserError
 from topk_platform.references import is_reference
 from topk_platform.specs import STANDINS, Arm, Study
-from topk_platform.specs.smoke import standin_reference
+from topk_platform.specs.study.smoke import standin_reference
 
 __all__ = ["Trust"]
 

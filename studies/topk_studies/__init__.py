@@ -21,6 +21,7 @@ from topk_studies.garcin2022 import (
 from topk_studies.handwritten import digits
 from topk_studies.letters import letters, letters_map, letters_quick
 from topk_studies.letters_axes import letters_capacity, letters_imbalance, letters_k
+from topk_studies.letters_noise import letters_noise_losses
 from topk_studies.letters_questions import (
     letters_epsilon,
     letters_fraction,
@@ -30,6 +31,7 @@ from topk_studies.letters_questions import (
     letters_tradeoff,
 )
 from topk_studies.letters_reasons import letters_memory, letters_underfit
+from topk_studies.photos import photos_fraction, photos_map, photos_noise, photos_pixels, photos_tail
 from topk_studies.ring import ring_capacity, ring_modes, ring_overlap
 from topk_studies.sawada2020 import sawada2020_cifar100
 from topk_studies.searches import (
@@ -68,11 +70,17 @@ __all__ = [
     "letters_map",
     "letters_margin",
     "letters_memory",
+    "letters_noise_losses",
     "letters_quick",
     "letters_samples",
     "letters_temperature",
     "letters_tradeoff",
     "letters_underfit",
+    "photos_fraction",
+    "photos_map",
+    "photos_noise",
+    "photos_pixels",
+    "photos_tail",
     "ring_capacity",
     "ring_modes",
     "ring_overlap",
@@ -116,6 +124,12 @@ STUDIES: dict[str, Callable[[], Study]] = {
     "letters_tradeoff": letters_tradeoff,
     "letters_memory": letters_memory,
     "letters_underfit": letters_underfit,
+    "photos_noise": photos_noise,
+    "photos_fraction": photos_fraction,
+    "photos_tail": photos_tail,
+    "photos_map": photos_map,
+    "photos_pixels": photos_pixels,
+    "letters_noise_losses": letters_noise_losses,
     "ring_overlap": ring_overlap,
     "ring_modes": ring_modes,
     "ring_capacity": ring_capacity,

@@ -1,4 +1,4 @@
-"""CONTRIBUTING's list of a new loss's files is right: a loss that is added to a copy by it is there for everybody."""
+"""CONTRIBUTING's table of extensions is right: what is added by it, in its files alone, can be used by everybody."""
 
 from __future__ import annotations
 
@@ -7,75 +7,108 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
+import pytest
+from additions import ADDITIONS, add
+
+from topk_platform import Arm, Loss, Model, Recipe, Regime
+from topk_platform.code_version import code_version
+from topk_platform.data import DATASETS
+from topk_platform.models import MODELS
+from topk_platform.records.storage.addresses import OBJECT_STORES
+from topk_platform.reports.catalogue import PLOTS, TABLE_FORMATS
+from topk_platform.specs import CONDITIONS
+from topk_platform.specs.search.pruner import PRUNERS
+from topk_platform.specs.search.sampler import SAMPLERS
+from topk_platform.tracking.trackers import OWN
+from topk_platform.training.steps.optim import OPTIMIZERS
+
 ROOT = Path(__file__).parents[2]
-
-# By file, what is appended to it.
-ADDED = {
-    "losses/topk_losses/functional/generalized.py": """
-def doubled(scores, target, strength=1.0, *, weight=None, ignore_index=-100, reduction="mean"):
-    value = generalized_cross_entropy(
-        scores, target, 0.5, weight=weight, ignore_index=ignore_index, reduction=reduction
-    )
-    return strength * value
-
-__all__ += ["doubled"]
-""",
-    "losses/topk_losses/modules/generalized.py": """
-class Doubled(GeneralizedCrossEntropy):
-    pass
-
-__all__ += ["Doubled"]
-""",
-    "platform/topk_platform/training/loss_table.py": """
-def _doubled(strength: float = 1.0) -> nn.Module:
-    return tl.Doubled(0.5)
-
-LOSSES["doubled"] = _doubled
-""",
-    "platform/topk_platform/loss_catalogue.py": """
-LOSS_CATALOGUE["doubled"] = LossEntry("Doubled loss", GREEN, "D")
-""",
-}
-SEEN = """
-import torch, topk_losses
-from topk_losses import functional
-from topk_platform.reports.plots.style import looks
-from topk_platform.specs import Loss
-from topk_platform.training.losses import build_loss
-
-assert "Doubled" in topk_losses.__all__ and "doubled" in functional.__all__
-scores = torch.zeros(2, 3, requires_grad=True)
-build_loss(Loss("doubled"), {}, 2, torch.tensor([5, 5, 5]))(scores, torch.tensor([0, 1])).backward()
-assert scores.grad.abs().sum() > 0
-look = looks([Loss("doubled")])["doubled"]
-assert (look.colour, look.marker) == ("#009E73", "D")
-"""
+PAGE = (ROOT / "CONTRIBUTING.md").read_text()
+PATH = re.compile(r"`([\w./]+\.(?:py|md))`")
 
 
-def test_the_list_of_a_new_losss_files_names_files_that_are_there() -> None:
-    text = (
-        (ROOT / "CONTRIBUTING.md")
-        .read_text()
-        .partition("## The files of a new loss")[2]
-        .partition("\n## ")[0]
-    )
+def rows() -> dict[str, list[str]]:
+    """The cells behind each kind of extension."""
+    lines = re.findall(r"^\| (.*) \|$", PAGE.partition("## Where things go")[2], flags=re.MULTILINE)
+    cells = [line.split(" | ") for line in lines if not line.startswith(("new ", "---"))]
+    return {kind: others for kind, *others in cells}
+
+
+def test_the_table_has_every_kind_of_extension() -> None:
+    assert rows().keys() == {*ADDITIONS, "study"}
+
+
+@pytest.mark.parametrize("kind", sorted(ADDITIONS.keys() - {"loss"}))
+def test_an_extension_is_written_in_the_files_of_its_row(kind: str) -> None:
+    *cells, tests = rows()[kind]
+    listed = PATH.findall(" ".join(cells))
+    new = [file for file in ADDITIONS[kind] if not (ROOT / file).exists()]
+    pattern = [file.replace("NAME", Path(new[0]).stem) if new else file for file in listed]
+    assert set(ADDITIONS[kind]) == set(pattern)
+    assert not [file for file in PATH.findall(tests) if "NAME" not in file and not (ROOT / file).is_file()]
+
+
+def test_the_list_of_a_new_losss_files_names_files_that_exist() -> None:
+    text = PAGE.partition("## The files of a new loss")[2].partition("\n## ")[0]
     steps = re.findall(r"^\d\. .*?(?=^\d\. |^Tests)", text, flags=re.MULTILINE | re.DOTALL)
     assert len(steps) == 8
-    paths = [path for path in re.findall(r"`([\w/]+\.(?:py|md))`", text) if path == path.lower()]
+    paths = [path for path in PATH.findall(text) if path == path.lower()]
     assert not [path for path in paths if not (ROOT / path).is_file()]
-    for step, file in zip((2, 3, 5, 6), ADDED, strict=True):
+    for step, file in zip((2, 3, 5, 6), ADDITIONS["loss"], strict=True):
         assert str(Path(file).parent) in steps[step - 1]
 
 
-def test_a_loss_added_by_the_list_is_exported_built_and_drawn(tmp_path: Path) -> None:
-    for part in ("losses", "platform"):
-        shutil.copytree(ROOT / part, tmp_path / part, ignore=shutil.ignore_patterns("__pycache__", "*.npz"))
-    for file, text in ADDED.items():
-        with (tmp_path / file).open("a") as stream:
-            stream.write(text)
-    paths = os.pathsep.join(str(tmp_path / part) for part in ("losses", "platform"))
-    subprocess.run(
-        [sys.executable, "-c", SEEN], env={**os.environ, "PYTHONPATH": paths}, check=True, cwd=tmp_path
+@pytest.fixture(scope="module")
+def usable(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The kinds whose extension was added to a copy of the repository and used there; then an arm's code version."""
+    copy = tmp_path_factory.mktemp("copy")
+    for part in ("losses", "platform", "docs"):
+        ignored = shutil.ignore_patterns("__pycache__", "letters.npz", "*.png", "*.ipynb", "_build")
+        shutil.copytree(ROOT / part, copy / part, ignore=ignored)
+    for kind in ADDITIONS:
+        add(kind, copy)
+    paths = os.pathsep.join(str(copy / part) for part in ("losses", "platform"))
+    script = ROOT / "tests" / "harness" / "use_additions.py"
+    done = subprocess.run(
+        [sys.executable, script],
+        env={**os.environ, "PYTHONPATH": paths},
+        cwd=copy,
+        capture_output=True,
+        text=True,
     )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("kind", sorted(ADDITIONS))
+def test_an_extension_that_is_added_by_its_row_can_be_used(kind: str, usable: list[str]) -> None:
+    assert kind.replace(" ", "_") in usable
+
+
+def test_no_extension_starts_an_arm_anew_that_does_not_use_it(usable: list[str]) -> None:
+    arm = Arm(Regime("r", "digits"), Model("mlp"), Loss("cross_entropy"), 1, Recipe(1))
+    assert usable[-1] == code_version(arm)
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        ("dataset", DATASETS),
+        ("condition", [condition.__name__ for condition in CONDITIONS]),
+        ("model", MODELS),
+        ("optimizer", OPTIMIZERS),
+        ("sampler", [sampler.__name__ for sampler in SAMPLERS]),
+        ("pruner", [pruner.__name__ for pruner in PRUNERS]),
+        ("tracker", OWN),
+        ("object store", OBJECT_STORES),
+        ("table format", TABLE_FORMATS),
+        ("plot", PLOTS),
+    ],
+)
+def test_the_page_of_a_catalogue_names_every_entry(kind: str, names: Iterable[str]) -> None:
+    (page,) = [file for file in PATH.findall(" ".join(rows()[kind])) if file.startswith("docs/")]
+    text = (ROOT / page).read_text()
+    assert not [name for name in names if not re.search(rf"\b{name}\b", text)]

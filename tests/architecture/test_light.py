@@ -142,6 +142,7 @@ AS_JSON = (
     ("checklist light_lab:study", {"study", "items"}),
 )
 BESIDE = {
+    "cardinality": "trains: tests/platform/serving/test_cardinality.py",
     "run": "its events: tests/platform/cli/run/test_view.py",
     "probe": "trains: tests/platform/cli/test_cli.py",
     "adopt": "trains: tests/platform/evidence/test_adopting.py",
@@ -190,7 +191,7 @@ WRONG = (
     ("recommend --classes 9 --images 99 --store typo --not-shipped", "holds no study"),
     ("recommend --classes 9 --images 99 --format csv", "--format must be rich or md"),
     ("export digits --format csv --to x", "holds nothing of study 'digits'"),
-    ("export digits --format csv --to x --note n", "--note and --data are for --format findings"),
+    ("export digits --format csv --to x --note n", "--note is for --format findings"),
     ("findings digit.gz", "must be a file of findings"),
     ("findings letterz", "unknown study whose findings are shipped"),
     ("findings --to x.svg", "--to is for --plot"),

@@ -121,6 +121,6 @@ def test_a_checkpoint_that_somebody_else_wrote_runs_nothing(tmp_path: Path) -> N
     keeper = StoreKeeper(Store.open(tmp_path), 0.0)
     keeper.store.write(f"checkpoints/{trial.key}/000000000001.ckpt", hashlib.sha256(data).digest() + data)
     (name,) = keeper.store.names(f"checkpoints/{trial.key}")
-    with pytest.warns(UserWarning, match=f"{name}.* cannot be used and is passed over"):
+    with pytest.warns(UserWarning, match=f"{name}.* cannot be used and is skipped"):
         assert keeper.load([trial]) is None
     assert not (tmp_path / "run").exists()

@@ -21,6 +21,7 @@ PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md")), *sorted(DOCS.glob("*/*.
 # Blocks that want what a run leaves, and the test that runs them there.
 ELSEWHERE = {
     "serving.md": ROOT / "tests" / "platform" / "serving" / "test_serving.py",
+    "photos.md": ROOT / "tests" / "studies" / "test_photos.py",
     "notebook.md": ROOT / "tests" / "docs" / "test_notebook.py",
 }
 # Packages that a page tells its reader to install.

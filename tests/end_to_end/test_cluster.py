@@ -240,4 +240,8 @@ def test_one_with_another_ray_is_reported_before_anything_starts(
     (result,) = (
         one for one in diagnose(address=nodes.address, store=tmp_path / "s").results if one.check == "cluster"
     )
-    assert (result.state, result.found, result.remedy) == ("wrong", caught.value.problem, caught.value.remedy)
+    assert (result.state, result.finding, result.remedy) == (
+        "wrong",
+        caught.value.problem,
+        caught.value.remedy,
+    )

@@ -160,7 +160,7 @@ def test_each_thing_that_is_wrong_is_told_with_its_place(findings: list[dict[str
     assert len(found) == WRONG and all(len(lines) == 1 for lines in found.values()), found
     first = {check: lines[0] for check, lines in found.items()}
     assert first["tracking"].startswith("driver: mlflow must be")
-    assert first["gpus"].startswith("head: Ray was told of 1 here, and torch can use none: ")
+    assert first["gpus"].startswith("head: Ray counts 1 here, and torch can use none: ")
     assert first["versions"] == "node: optuna 3.6.0, the platform takes <6,>=4.5"
     assert first["same bits"].startswith("node: losses torch, not numba ")
     assert "No module named 'sklearn'" in first["modules"]

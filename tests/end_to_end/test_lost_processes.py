@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from topk_platform.running.driver.conductor import Conductor, _Run
+from topk_platform.running.driver.assignments import Assignment
+from topk_platform.running.driver.conductor import Conductor
 
 Rows = Callable[..., list[dict[str, Any]]]
 
@@ -54,7 +55,7 @@ def troubled(shared: Any, tmp_path_factory: pytest.TempPathFactory) -> Troubled:
 
     ended: list[str] = []
 
-    def is_stalled(_: Conductor, run: _Run) -> bool:
+    def is_stalled(_: Conductor, run: Assignment) -> bool:
         """Not by the clock, which another test turns: the one that hangs, as soon as it does, and never again."""
         hangs = run.trials[0].arm.loss.label == "hangs" and bool(shared.noted("hanging"))
         if hangs and not ended:

@@ -21,7 +21,7 @@ from topk_platform import Choice, Claim, Contrast, Float, Int, Loss, Study
 from topk_platform.cli.app import main
 from topk_platform.code_version import code_versions
 from topk_platform.identity import Identity
-from topk_platform.records import Ledger, OpenTrial, Store, Undone, write_snapshot
+from topk_platform.records import Ledger, OpenTrial, Store, Undone, note_plan, write_snapshot
 from topk_platform.records.table import checksums, delta
 from topk_platform.specs import TrialRecord
 
@@ -30,6 +30,7 @@ __all__ = ["Case", "Said", "check_case", "copied", "make_store", "records", "ref
 SECONDS = 60  # after which a command hangs
 NOTES = (
     "standing.json",
+    "plan.json",
     "undone.json",
     "data.json",
     "tables/",
@@ -90,6 +91,7 @@ def make_store(place: Path) -> None:
 def _run(ledger: Ledger, some: Sequence[TrialRecord]) -> None:
     with ledger.writing(study()) as writer:
         ledger.identify(identities())
+        note_plan(ledger.store, study())
         writer.remove([row["key"] for row in ledger.rows() if row["status"] == "failed"])
         for record in some:
             add(ledger, writer._table, record)

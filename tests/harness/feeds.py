@@ -1,17 +1,36 @@
-"""Filling a tracker in a test."""
+"""Filling a tracker in a test, and MLflow databases that are copies of one."""
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 from topk_platform.records import Ledger
 from topk_platform.tracking import Extras, TrackedStudy, Tracker
 from topk_platform.tracking.feed import Feed
+from topk_platform.tracking.mlflow.database import SQLITE, make_database, tracking_uri
 from topk_platform.tracking.mlflow.tracker import MlflowTracker
 from topk_platform.tracking.trials import SearchTrials, study_result
 
-__all__ = ["fill", "start_feed"]
+__all__ = ["copy_database", "fill", "start_feed"]
+
+
+@cache
+def _template() -> tempfile.TemporaryDirectory[str]:
+    """The folder of a database without runs, which is deleted when the process ends."""
+    folder = tempfile.TemporaryDirectory(prefix="topk-mlflow-")
+    make_database(tracking_uri(Path(folder.name)))
+    return folder
+
+
+def copy_database(uri: str) -> None:
+    """Copy an empty MLflow database to where there is none: MLflow takes a second to make one."""
+    path = Path(uri.removeprefix(SQLITE))
+    if uri.startswith(SQLITE) and not path.exists():
+        shutil.copyfile(Path(_template().name) / "mlflow.db", path)
 
 
 def start_feed(
@@ -23,7 +42,9 @@ def start_feed(
     stale: Collection[str] = (),
     pauses: Sequence[float] = (0.01,),
 ) -> Feed:
-    """Return a started feed of a tracker, by default MLflow's database in ``folder``."""
+    """Return a started feed of a tracker, by default MLflow's database in ``folder``, made if missing."""
+    if tracker is None and folder is not None:
+        copy_database(tracking_uri(folder))
     study = TrackedStudy(ledger.study, ledger.identity, folder)
     feed = Feed(tracker or MlflowTracker(), study, ledger, search, stale=stale, pauses=pauses)
     feed.start()

@@ -1,5 +1,7 @@
 """Every loss keeps the contract that its package publishes."""
 
+import functools
+
 import pytest
 import torch
 
@@ -367,29 +369,12 @@ class TestALossOfOnesOwn(LossContract):
         return Brier(**shared)
 
 
-def in_float32(contract, backend):
-    """The same contract where kernels compute, or would: float32, and enough classes for them."""
-
-    class InFloat32(contract):
-        classes = 100
-        dtype = torch.float32
-        twice_differentiable = False  # which goes the way of plain torch, as the class itself has tried
-        derivable = False  # that is tried in float64
-        compiles = False  # a graph has torch's operations alone, whatever the scores
-
-        @pytest.fixture(autouse=True)
-        def chosen(self):
-            with topk_losses.use_backend(backend):
-                yield
-
-    return InFloat32
-
-
 BACKENDS = ["torch"] if topk_losses.backend("cpu") == "torch" else ["torch", "numba"]
+OF_OTHERS = {"TestTorchsCrossEntropy", "TestALossOfOnesOwn"}
 CONTRACTS = {
-    name: contract
+    name.removeprefix("Test"): contract
     for name, contract in globals().items()
-    if name.startswith("Test") and name not in ("TestTorchsCrossEntropy", "TestALossOfOnesOwn")
+    if name.startswith("Test") and name not in OF_OTHERS
 }
 # Losses without kernels are the same whichever backend is chosen.
 PLAIN = {
@@ -397,10 +382,69 @@ PLAIN = {
     *("VectorScaling", "LabelSmoothing", "MeanAbsoluteError", "SymmetricCrossEntropy", "ActivePassiveLoss"),
     *("ActiveNegativeLoss", "AsymmetricLoss", "LogitClip"),
 }
-globals().update(
-    {
-        f"{name}By{backend.title()}": in_float32(one, backend)
-        for name, one in CONTRACTS.items()
-        for backend in (["torch"] if name.removeprefix("Test") in PLAIN else BACKENDS)
-    }
+
+
+def in_float32(contract):
+    """The same contract where kernels compute, or would: float32, and enough classes for them."""
+
+    class InFloat32(contract):
+        classes = 100
+        dtype = torch.float32
+        twice_differentiable = False  # plain torch computes second derivatives, and float64 has checked them
+        derivable = False  # checked in float64
+        compiles = False  # a compiled graph has torch's operations alone, whatever the scores
+
+    return InFloat32()
+
+
+def checks(contract):
+    """Yield every check of a contract: its name, and the call that makes it."""
+    for name in dir(contract):
+        check = getattr(contract, name)
+        if name == "test_half_precision_is_float32_on_the_rounded_scores":
+            for dtype in (torch.float16, torch.bfloat16):
+                yield f"{name}, {dtype}", functools.partial(check, dtype)
+        elif name.startswith("test_"):
+            yield name, check
+
+
+def run_checks(contract):
+    """Return how many checks of a contract passed, and the errors of those that failed, by name."""
+    passed, failed = 0, {}
+    for name, check in checks(contract):
+        try:
+            check()
+            passed += 1
+        except pytest.skip.Exception:  # a property that the loss does not promise
+            pass
+        except Exception as error:  # noqa: BLE001 - all of them are reported together
+            failed[name] = f"{type(error).__name__}: {error}"
+    return passed, failed
+
+
+@pytest.mark.parametrize(
+    ("name", "backend"),
+    [(name, backend) for name in CONTRACTS for backend in (BACKENDS[:1] if name in PLAIN else BACKENDS)],
 )
+def test_the_contract_holds_in_float32_by_every_backend(name, backend):
+    """One test runs all checks of a loss: each is a class's own test above, in float64."""
+    with topk_losses.use_backend(backend):
+        passed, failed = run_checks(in_float32(CONTRACTS[name]))
+    assert not failed, "\n".join(f"{check}: {error}" for check, error in failed.items())
+    assert passed >= 12
+
+
+class WrongInAllWays(topk_losses.Loss):
+    """Depends on the order of the classes, on constants in the scores and on the other rows."""
+
+    def rows(self, scores, labels):
+        return 2 * scores.gather(1, labels) - scores[:, :1] + scores.mean()
+
+
+def test_a_loss_that_breaks_the_contract_fails_the_checks_by_name():
+    class Contract(LossContract):
+        def make(self, **shared):
+            return WrongInAllWays(**shared)
+
+    _, failed = run_checks(in_float32(Contract))
+    assert {"test_batch_split_in_two", "test_permuted_classes", "test_constant_added_to_a_row"} <= set(failed)

@@ -14,9 +14,10 @@ from topk_losses._core import numba
 VARIANT = {
     *("balanced_softmax", "logit_adjusted", "vector_scaling"),
     "logit_clip",
+    "conformal_training",
     "noised_imbalanced_topk_hinge",
 }
-"""Losses that depend on which class is which, or on a constant in all scores."""
+"""Losses that depend on which class is which, on a constant in all scores, or on the other samples of the batch."""
 
 
 def plain(name):

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from topk_platform import Arm, Float, Loss, Model, OptunaSampler, Protocol, Recipe, Regime
+from topk_platform import Arm, Float, Loss, Model, OptunaSampler, PairFlip, Protocol, Recipe, Regime
 from topk_platform.code_version import _SPECS, code_definitions, code_version, loaded_version, user_modules
+from topk_platform.specs import CONDITIONS
 from topk_platform.specs.trial import SPECS
 
 
@@ -251,5 +252,11 @@ def test_the_file_that_defines_the_study_does_not_count(lab: Path) -> None:
 
 def test_all_that_a_trial_is_made_of_is_followed_but_what_chooses_its_values() -> None:
     searching = {"search", "sampler", "pruner", "space"}
-    made = {spec.__name__ for spec in SPECS if spec.__module__.rpartition(".")[2] not in searching}
-    assert made <= set(_SPECS)
+    made = {spec for spec in SPECS if spec.__module__.rpartition(".")[2] not in searching}
+    assert {spec.__name__ for spec in made - set(CONDITIONS)} <= set(_SPECS)
+
+
+def test_a_condition_counts_for_the_arms_that_have_it() -> None:
+    noisy = replace(an_arm("cross_entropy"), regime=Regime("noisy", "digits", (PairFlip(0.5),)))
+    added = code_definitions(noisy).keys() - code_definitions(an_arm("cross_entropy")).keys()
+    assert {name.rpartition(".")[2] for name in added} >= {"PairFlip", "_pair_flip"}

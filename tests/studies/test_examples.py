@@ -10,15 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from trained import train
 
 from topk_platform.cli.studies import load_study
 from topk_platform.data import data_at
-from topk_platform.identity import Identity
-from topk_platform.protocol.ended import Ended
-from topk_platform.records import ArmHistory
-from topk_platform.running.driver.boards import make_board
 from topk_platform.running.preflight.checks import check_study
-from topk_platform.training import finish, run_trials
+from topk_platform.testing import fake_run
 
 DOCS = Path(__file__).parents[2] / "docs"
 FILES = sorted((DOCS / "examples").glob("*.py"))
@@ -48,16 +45,14 @@ def test_a_page_shows_its_file_which_is_short(file: Path) -> None:
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_an_example_trains(file: Path, tmp_path: Path) -> None:
-    """A search trial and a confirmation of each arm's smoke run, by the training engine."""
-    small = load_study(f"{file.stem}:study").smoke().with_budget(1, 1)
+    """A trial and a confirmation of each search of each arm's smoke run, by the training engine."""
+    study = load_study(f"{file.stem}:study").smoke()
+    searches = study.arms[0].protocol.searches
+    small = study.with_budget(searches, searches)
     with data_at(tmp_path):
-        identities: dict[str, Identity] = check_study(small)
-        board = make_board(small, identities, {small.arm_id(arm): ArmHistory(arm) for arm in small.arms})
-        while trials := board.next_trials():
-            (record,) = finish(run_trials(trials))
-            assert record.status == "completed", record.reason
-            board.end(trials[0], Ended.from_record(record))
-    assert board.left == 0
+        ledger = fake_run(small, tmp_path / "runs", train, identities=check_study(small))
+    searching = sum(bool(arm.loss.space) for arm in small.arms)
+    assert len(ledger.rows()) == len(small.arms) + searching
 
 
 def loaded(name: str) -> Any:

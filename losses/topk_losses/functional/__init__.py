@@ -1,14 +1,15 @@
 # ruff: noqa: F403, PLE0605 - what the families export
 """Every loss and operator as a function of scores and targets.
 
-All losses have this in common:
+All losses of samples have this in common; conformal training is a loss of whole batches and has a page of its own:
 
 - ``scores`` have the shape ``(N, L)``, ``(N, L, ...)`` or, for a single row, ``(L,)``. ``target`` holds labels
   ``(N, ...)`` of any integer dtype. ``reduction``, ``weight`` and ``ignore_index`` mean the same as in torch's
   cross-entropy. A weighted mean divides by the sum of the labels' weights.
 - ``target`` may instead hold probabilities t of the scores' shape (Mixup, CutMix, label smoothing). The loss is then
   the expectation over a label drawn from them, ``Σ_c t_c·loss(s, c)``. Weights multiply the terms of that sum, and
-  the mean divides by the number of samples, as in torch. Only the smooth top-K SVM does not take probabilities.
+  the mean divides by the number of samples, as in torch. Only the smooth top-K SVM and conformal training do
+  not take probabilities.
 - A score of -inf masks a class: the loss is that of a row without this class, and the class gets no gradient. A
   masked target costs +inf. Where fewer than K other classes are left, a top-K loss is 0.
 - A row that contains NaN or +inf (half precision overflows to +inf) has a loss and a gradient of NaN, so that a
@@ -22,6 +23,8 @@ All losses have this in common:
 import inspect
 
 from topk_losses.functional.autkc import *
+from topk_losses.functional.cardinality import *
+from topk_losses.functional.conformal import *
 from topk_losses.functional.entropy import *
 from topk_losses.functional.generalized import *
 from topk_losses.functional.grouping import *

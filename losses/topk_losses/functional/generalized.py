@@ -43,11 +43,13 @@ def generalized_cross_entropy(
         ValueError: for wrong shapes and dtypes, labels out of range and γ outside ``(0, 1]``.
 
     Note:
-        It has H-consistency bounds for top-K, like cross-entropy and the other comp-sum losses (Mao et al. 2024).
+        It has H-consistency bounds for top-K, like cross-entropy and the other comp-sum losses (Cortes et al. 2024,
+        Theorem 4.5).
 
     References:
         Zhang, Sabuncu: Generalized Cross Entropy Loss for Training Deep Neural Networks with Noisy Labels, NeurIPS
-        2018; Mao, Mohri, Zhong: Cardinality-Aware Set Prediction and Top-k Classification, NeurIPS 2024.
+        2018; Cortes, Mao, Mohri, Mohri, Zhong: Cardinality-Aware Set Prediction and Top-k Classification, NeurIPS
+        2024.
 
     Example:
         >>> import torch

@@ -3,6 +3,7 @@
 
 from topk_losses.modules._base import Loss as Loss
 from topk_losses.modules.autkc import *
+from topk_losses.modules.conformal import *
 from topk_losses.modules.entropy import *
 from topk_losses.modules.generalized import *
 from topk_losses.modules.grouping import *

@@ -20,6 +20,7 @@ __all__ = [
     "autkc",
     "balanced_softmax",
     "calibrated_topk_hinge",
+    "conformal_training",
     "convex_topk_hinge",
     "cross_entropy",
     "expected_topk",
@@ -62,6 +63,31 @@ def rowwise(loss: Callable[..., Tensor], scores: Tensor, target: Tensor, **param
     """
     rows = zip(scores.double(), target.tolist(), strict=True)
     return torch.stack([loss(row, label, **parameters) for row, label in rows])
+
+
+def conformal_training(
+    scores: Tensor,
+    labels: Sequence[int],
+    alpha: float,
+    temperature: float,
+    kappa: float,
+    size_weight: float,
+    classification: float,
+) -> Tensor:
+    """The loss of a batch ``(N, L)``, sample by sample and class by class; ``rowwise`` does not apply to it."""
+    logs = [row - torch.log(sum((torch.exp(s) for s in row), torch.zeros_like(row[0]))) for row in scores]
+    half = len(scores) // 2
+    own = sorted((logs[i][labels[i]] for i in range(max(half, 1))), key=lambda log: log.item())
+    position = min(alpha * (1 + 1 / len(own)), 1.0) * (len(own) - 1)
+    low, share = math.floor(position), position - math.floor(position)
+    threshold = (1 - share) * own[low] + share * own[min(low + 1, len(own) - 1)]
+    total = torch.zeros((), dtype=scores.dtype)
+    for i in range(half, len(scores)):
+        inside = [1 / (1 + torch.exp((threshold - log) / temperature)) for log in logs[i]]
+        size = sum(inside, torch.zeros((), dtype=scores.dtype))
+        excess = size - kappa if size > kappa else 0 * size
+        total = total + classification * (1 - inside[labels[i]]) + size_weight * excess
+    return torch.log(total / (len(scores) - half) + 1e-8)
 
 
 def _others(s: Tensor, y: int) -> Tensor:

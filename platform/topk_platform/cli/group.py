@@ -99,6 +99,12 @@ COMMANDS: dict[str, Listed] = {
         "Decide a study's claims, such as its paper's findings: confirmed, refuted, undecided, or waiting for data.",
         "topk claims ring_modes --json",
     ),
+    "cardinality": Listed(
+        _RESULTS,
+        "commands.cardinality",
+        "Train networks that choose how many candidates an image gets, on a study's confirmed networks, and test them.",
+        "topk cardinality letters_quick --only 'noise-0.8/*'",
+    ),
     "tuning": Listed(
         _RESULTS,
         "commands.conclusions",
@@ -121,7 +127,7 @@ COMMANDS: dict[str, Listed] = {
         _RESULTS,
         "commands.recommend",
         "Recommend a loss to start with, from studies on similar data, or say that it is not known.",
-        "topk recommend --classes 5000 --images 300000 --imbalance 100 --noise 0.1 --k 5",
+        "topk recommend --classes 5000 --images 300000 --imbalance 100 --noise 0.1 -k 5",
     ),
     "show": Listed(
         _TRIALS,

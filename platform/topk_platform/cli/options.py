@@ -10,7 +10,7 @@ import typer
 from topk_platform.cli.studies import known_studies
 from topk_platform.errors import UserError
 from topk_platform.specs.checks import check_place
-from topk_platform.specs.smoke import SMOKE
+from topk_platform.specs.study.smoke import SMOKE
 
 __all__ = [
     "DataOption",

@@ -18,7 +18,7 @@ from rich.console import Console
 from topk_platform import records
 from topk_platform.errors import UserError, blamed
 from topk_platform.references import check_arguments, import_reference, is_reference, look_up
-from topk_platform.specs import STANDINS, Arm, Study
+from topk_platform.specs import STANDINS, Arm, Study, images_of
 
 if TYPE_CHECKING:
     from topk_platform.results.findings import Findings
@@ -163,7 +163,7 @@ def _uncompiled(arm: Arm) -> Arm:
 
 def smoke_notice(study: Study, small: Study) -> str:
     """Return a line that says how a smoke run differs from the study; empty if it does not."""
-    names = dict.fromkeys(arm.regime.dataset for arm in study.arms if arm.regime.dataset in STANDINS)
+    names = dict.fromkeys(name for arm in study.arms if (name := images_of(arm.regime)) in STANDINS)
     parts = [f"small stand-ins of {', '.join(names)} in place of the data"] if names else []
     parts += ["the CPU in place of a GPU"] if small.device != study.device else []
     return f"Smoke run: {', and '.join(parts)}." if parts else ""

@@ -1,3 +1,4 @@
+# ruff: noqa: F403 - what the catalogue of datasets exports
 """Datasets, and the conditions that turn them into regimes.
 
 ``Regime(name, dataset, conditions, options)`` names a dataset of :data:`DATASETS`, whose options are its function's
@@ -27,27 +28,21 @@ images are kept. Without ``TOPK_CACHE`` only lists of files are kept, in ``.topk
 The data folder is ``topk run --data DIR``, the environment's ``TOPK_DATA``, or ``data``: see :func:`data_folder`.
 """
 
+from topk_platform.data import loading
 from topk_platform.data.checking import check_source
-from topk_platform.data.cifar import cifar100, read_cifar100
 from topk_platform.data.conditions import apply_conditions, long_tail_counts, noisy_labels, set_aside
 from topk_platform.data.dataset import Dataset, Split
-from topk_platform.data.digits import digits
-from topk_platform.data.files import image_files
+from topk_platform.data.datasets.cifar import read_cifar100
+from topk_platform.data.datasets.letters import LOOK_ALIKES
+from topk_platform.data.datasets.own import from_tensors
 from topk_platform.data.folder import cache_folder, data_at, data_folder, use_data_folder
-from topk_platform.data.groups import shots
-from topk_platform.data.imagenet import imagenet, imagenet_lt
-from topk_platform.data.images import Images
-from topk_platform.data.inaturalist import inaturalist
-from topk_platform.data.letters import LOOK_ALIKES, letters
-from topk_platform.data.loading import DATASETS, download, load, read
-from topk_platform.data.own import from_tensors, image_folder
-from topk_platform.data.plantnet import plantnet300k
+from topk_platform.data.images.in_files import Images
+from topk_platform.data.loading import *
+from topk_platform.data.noise import write_labels
 from topk_platform.data.population import Population, Source
-from topk_platform.data.ring import ring
-from topk_platform.data.synthetic import synthetic_images
+from topk_platform.data.shots import shot_words, shots
 
 __all__ = [
-    "DATASETS",
     "LOOK_ALIKES",
     "Dataset",
     "Images",
@@ -57,27 +52,16 @@ __all__ = [
     "apply_conditions",
     "cache_folder",
     "check_source",
-    "cifar100",
     "data_at",
     "data_folder",
-    "digits",
-    "download",
     "from_tensors",
-    "image_files",
-    "image_folder",
-    "imagenet",
-    "imagenet_lt",
-    "inaturalist",
-    "letters",
-    "load",
     "long_tail_counts",
     "noisy_labels",
-    "plantnet300k",
-    "read",
     "read_cifar100",
-    "ring",
     "set_aside",
+    "shot_words",
     "shots",
-    "synthetic_images",
     "use_data_folder",
+    "write_labels",
 ]
+__all__ += loading.__all__

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from topk_platform.data.dataset import Dataset
-from topk_platform.data.images import Images
+from topk_platform.data.images.in_files import Images
 from topk_platform.data.loading import read
 from topk_platform.data.population import Population, Source
 from topk_platform.errors import UserError

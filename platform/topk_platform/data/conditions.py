@@ -1,4 +1,4 @@
-"""The conditions of a regime, applied to the training split alone; and what is set aside of the validation split."""
+"""Conditions of a regime, applied to the training split alone, and samples set aside from the validation split."""
 
 from __future__ import annotations
 
@@ -9,11 +9,31 @@ import torch
 from torch import Generator, Tensor
 
 from topk_platform.data.dataset import Dataset
-from topk_platform.data.grouping import whole
+from topk_platform.data.folder import data_folder
+from topk_platform.data.noise import (
+    confused_labels,
+    features_of_split,
+    instance_labels,
+    most_confused_labels,
+    pair_flipped_labels,
+    read_confusion,
+    read_labels,
+)
 from topk_platform.data.population import Population, Source
-from topk_platform.data.splitting import by_class, stratified
+from topk_platform.data.splits.grouping import whole
+from topk_platform.data.splits.splitting import by_class, stratified
 from topk_platform.errors import UserError
-from topk_platform.specs import Condition, LabelNoise, LongTail, PerClass, TrainFraction
+from topk_platform.specs import (
+    Condition,
+    ConfusionNoise,
+    InstanceNoise,
+    LabelNoise,
+    LongTail,
+    NoisyLabels,
+    PairFlip,
+    PerClass,
+    TrainFraction,
+)
 from topk_platform.specs.checks import first_few
 
 __all__ = ["apply_conditions", "long_tail_counts", "noisy_labels", "set_aside"]
@@ -63,10 +83,38 @@ def _label_noise(dataset: Dataset, condition: LabelNoise, generator: Generator) 
     return dataset.with_train(dataset.train.relabelled(labels))
 
 
-def _thinned(dataset: Dataset, wanted: Tensor, generator: Generator, whole_groups: bool = False) -> Dataset:
-    """Keep ``wanted`` random training samples per class; with one seed, a smaller subset is part of a larger.
+def _pair_flip(dataset: Dataset, condition: PairFlip, generator: Generator) -> Dataset:
+    superclasses = torch.tensor(dataset.superclasses or (0,) * dataset.classes)
+    labels = pair_flipped_labels(dataset.train.labels, superclasses, condition.probability, generator)
+    return dataset.with_train(dataset.train.relabelled(labels))
 
-    With ``whole_groups`` they are the samples of one random group after another.
+
+def _confusion_noise(dataset: Dataset, condition: ConfusionNoise, generator: Generator) -> Dataset:
+    matrix = read_confusion(data_folder() / condition.file, dataset.classes, dataset.class_names)
+    labels = confused_labels(dataset.train.labels, matrix, condition.probability, generator)
+    return dataset.with_train(dataset.train.relabelled(labels))
+
+
+def _instance_noise(dataset: Dataset, condition: InstanceNoise, generator: Generator) -> Dataset:
+    train, share = dataset.train, condition.probability
+    features = features_of_split(train)
+    if condition.form == "most_confused":
+        labels = most_confused_labels(features, train.labels, dataset.classes, share)
+    else:
+        labels = instance_labels(features, train.labels, dataset.classes, share, generator)
+    return dataset.with_train(train.relabelled(labels))
+
+
+def _noisy_labels(dataset: Dataset, condition: NoisyLabels, generator: Generator) -> Dataset:
+    del generator  # the file's labels are the same for all seeds
+    labels = read_labels(data_folder() / condition.file, dataset)
+    return dataset.with_train(dataset.train.relabelled(labels))
+
+
+def _thinned(dataset: Dataset, wanted: Tensor, generator: Generator, whole_groups: bool = False) -> Dataset:
+    """Keep ``wanted`` random training samples per class. With the same seed, a smaller subset is part of a larger one.
+
+    With ``whole_groups``, the samples of one random group after another are kept.
     """
     shuffled = torch.randperm(len(dataset.train), generator=generator)
     if whole_groups:
@@ -121,8 +169,12 @@ def _per_class(dataset: Dataset, condition: PerClass, generator: Generator) -> D
 
 
 _CONDITIONS: dict[type, Callable[..., Dataset]] = {
+    ConfusionNoise: _confusion_noise,
+    InstanceNoise: _instance_noise,
     LabelNoise: _label_noise,
     LongTail: _long_tail,
+    NoisyLabels: _noisy_labels,
+    PairFlip: _pair_flip,
     PerClass: _per_class,
     TrainFraction: _train_fraction,
 }
@@ -131,7 +183,7 @@ _CONDITIONS: dict[type, Callable[..., Dataset]] = {
 def apply_conditions(
     source: Source, conditions: Iterable[Condition], generator: Callable[[str], Generator]
 ) -> Dataset:
-    """Return the data that one seed trains on: drawn, where a population is given, then changed by each condition.
+    """Return the data that one seed trains on: a sample of a population, or the dataset, changed by each condition.
 
     Conditions apply in their order and change only the training split. Label noise stays within the superclasses, or
     spans all classes where the dataset has none.
@@ -155,11 +207,11 @@ def apply_conditions(
 def set_aside(dataset: Dataset, part: float, generator: Generator) -> Dataset:
     """Return the dataset with a part of each class's validation samples set aside, for the thresholds of sets.
 
-    Where the validation split names groups, whole groups are set aside.
+    If the validation samples have groups, whole groups are set aside.
 
     Args:
         dataset: The dataset, on the CPU.
-        part: Of the validation split, in ``(0, 1)``.
+        part: The part of the validation split, in ``(0, 1)``.
         generator: The source of randomness.
 
     Raises:

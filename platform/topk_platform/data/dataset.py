@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 
 from topk_platform.data.arrays import check_inputs, class_numbers
-from topk_platform.data.images import Images
+from topk_platform.data.images.in_files import Images
 from topk_platform.specs.checks import check
 
 __all__ = ["GROUPS", "Dataset", "Split"]
 
 GROUPS = "groups"
-"""What groups of samples are called where nobody says."""
+"""The default name of groups of samples."""
 
 _SAMPLES_AT_ONCE = 4096
 _NUMBERS_AT_ONCE = 2**20  # 341 CIFAR images, which DenseNet 40-40 needs 2 GB to score
@@ -34,7 +34,7 @@ class Split:
             files.
         labels: Whole numbers, kept as int64.
         groups: The group of each sample, whole numbers from 0, kept as int64: samples of one typeface, patient or
-            photographer resemble one another. None where nothing is known of groups.
+            photographer resemble one another. None if the groups are not known.
 
     Raises:
         UserError: if inputs, labels or groups are something else, or differ in number.
@@ -120,12 +120,12 @@ class Split:
 
     @property
     def at_once(self) -> int:
-        """How many samples a network scores at once: enough to use the device, few enough for deep features."""
+        """How many samples a network scores at once: enough to use the device, few enough for its memory."""
         numbers = math.prod(self.inputs.shape[1:])
         return min(max(_NUMBERS_AT_ONCE // max(numbers, 1), 1), _SAMPLES_AT_ONCE)
 
     def in_order(self, size: int | None = None) -> Iterator[Tensor]:
-        """Return all inputs in copied batches of ``size``, by default :attr:`at_once`; images in files in their own."""
+        """Yield all inputs in copied batches of ``size``, by default :attr:`at_once`; images in files ignore it."""
         if isinstance(self.inputs, Images):
             yield from self.inputs.in_order()
             return
@@ -149,7 +149,7 @@ class Dataset:
         classes: The number of classes L; labels lie in ``[0, L)``.
         superclasses: The superclass of each class, where the dataset has them.
         names: The name of each class, for whoever looks at results; names change no result.
-        groups: What the groups of the splits' samples are called, in the plural, such as ``"patients"``.
+        groups: The name of the groups of samples, in the plural, such as ``"patients"``.
         calibration: Validation samples that were set aside for the thresholds of sets, by ``Study(calibration=...)``;
             None where the validation split decides them.
 
@@ -233,7 +233,7 @@ class Dataset:
 
     @property
     def class_counts(self) -> Tensor:
-        """How many training samples each class has, int64 ``(classes,)``."""
+        """The number of training samples of each class, int64 ``(classes,)``."""
         return torch.bincount(self.train.labels, minlength=self.classes)
 
     @cached_property

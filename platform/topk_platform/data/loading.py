@@ -3,32 +3,53 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-from topk_platform.data.backbones import load_backbone
-from topk_platform.data.cifar import cifar100, download_cifar100
 from topk_platform.data.dataset import Dataset
-from topk_platform.data.digits import digits
-from topk_platform.data.features import features_of
-from topk_platform.data.files import image_files
+from topk_platform.data.datasets.cifar import cifar100, download_cifar100
+from topk_platform.data.datasets.digits import digits
+from topk_platform.data.datasets.image_files import image_files
+from topk_platform.data.datasets.imagenet import imagenet, imagenet_lt, unpack_imagenet
+from topk_platform.data.datasets.inaturalist import inaturalist
+from topk_platform.data.datasets.letters import letters
+from topk_platform.data.datasets.own import image_folder
+from topk_platform.data.datasets.parquet import parquet_images
+from topk_platform.data.datasets.plantnet import plantnet300k
+from topk_platform.data.datasets.ring import ring
+from topk_platform.data.datasets.synthetic import synthetic_images
+from topk_platform.data.features.backbones import load_backbone
+from topk_platform.data.features.computing import features_of
 from topk_platform.data.folder import data_folder
-from topk_platform.data.imagenet import imagenet, imagenet_lt, unpack_imagenet
-from topk_platform.data.inaturalist import inaturalist
-from topk_platform.data.letters import letters
-from topk_platform.data.own import image_folder
-from topk_platform.data.parquet import parquet_images
-from topk_platform.data.plantnet import plantnet300k
+from topk_platform.data.marked import with_files
 from topk_platform.data.population import Population, Source
-from topk_platform.data.ring import ring
-from topk_platform.data.synthetic import synthetic_images
 from topk_platform.errors import UserError, blamed
+from topk_platform.extensions import extended
 from topk_platform.references import check_arguments, look_up
-from topk_platform.specs import Regime
+from topk_platform.specs import Regime, images_of
 
-__all__ = ["DATASETS", "DOWNLOADS", "download", "image_features", "load", "read"]
+__all__ = [
+    "DATASETS",
+    "DOWNLOADS",
+    "cifar100",
+    "digits",
+    "download",
+    "image_features",
+    "image_files",
+    "image_folder",
+    "imagenet",
+    "imagenet_lt",
+    "inaturalist",
+    "letters",
+    "load",
+    "parquet_images",
+    "plantnet300k",
+    "read",
+    "ring",
+    "synthetic_images",
+]
 
 
 def image_features(
@@ -36,25 +57,28 @@ def image_features(
     backbone: str = "efficientnet_lite0",
     pixels: int = 128,
     weights: str = "",
+    views: int = 1,
     **options: bool | int | float | str | None,
 ) -> Dataset:
     """Return another dataset's images as features of a frozen backbone, float32 ``(n, d)``; see :func:`features_of`.
 
     Args:
         of: The dataset of images: a name of the platform's table, or ``package.module:attribute``.
-        backbone: As of :func:`~topk_platform.data.backbones.load_backbone`.
+        backbone: The network, see :func:`~topk_platform.data.features.backbones.load_backbone`.
         pixels: The side of the square to which images are scaled before the backbone.
-        weights: As of :func:`~topk_platform.data.backbones.load_backbone`.
+        weights: The file of its weights, likewise.
+        views: How many views of each training image are kept, see :func:`features_of`. More than one need the model
+            ``feature_head``, which trains on a random view of each image.
         **options: The keyword arguments of the dataset ``of``.
 
     Raises:
         MissingDataError: if the data, a package or the weights are not on this machine.
-        UserError: as ``of``, :func:`features_of` and :func:`~topk_platform.data.backbones.load_backbone`.
+        UserError: as ``of``, :func:`features_of` and :func:`~topk_platform.data.features.backbones.load_backbone`.
     """
     source = read(Regime("features", of, options=options))
     if not isinstance(source, Dataset):
         raise UserError(f"dataset {of} is drawn anew for each seed, so its features cannot be kept")
-    return features_of(source, load_backbone(backbone, pixels, weights), of)
+    return features_of(source, load_backbone(backbone, pixels, weights), of, views)
 
 
 DATASETS: dict[str, Callable[..., Dataset]] = {
@@ -82,13 +106,15 @@ DOWNLOADS: dict[str, Callable[[Path], None]] = {
 
 
 def download(regime: Regime) -> None:
-    """Download the regime's dataset into the data folder, if it can be downloaded and is not there.
+    """Download the regime's dataset into the data folder, or the images of its features, if it is not there.
+
+    Does nothing for a dataset that cannot be downloaded.
 
     Raises:
         UserError: if that fails.
     """
-    if regime.dataset in DOWNLOADS:
-        DOWNLOADS[regime.dataset](data_folder())
+    if (images := images_of(regime)) in DOWNLOADS:
+        DOWNLOADS[images](data_folder())
 
 
 def load(regime: Regime) -> Source:
@@ -97,7 +123,20 @@ def load(regime: Regime) -> Source:
     Raises:
         UserError: as :func:`read`.
     """
-    return _load(regime.dataset, tuple(sorted(regime.options.items())), data_folder())
+    return extended(
+        _load,
+        {"files": partial(_load_with, regime.condition_files)},
+        "files" if regime.condition_files else "",
+    )(regime.dataset, tuple(sorted(regime.options.items())), data_folder())
+
+
+def _load_with(
+    files: Sequence[str],
+    name: str,
+    options: tuple[tuple[str, bool | int | float | str | None], ...],
+    folder: Path,
+) -> Source:
+    return with_files(_load(name, options, folder), files, folder)
 
 
 @lru_cache(maxsize=4)

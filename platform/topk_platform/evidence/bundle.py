@@ -31,7 +31,7 @@ from topk_platform.results import build_table
 from topk_platform.results.decisions import decided
 from topk_platform.results.from_store import Held, read
 from topk_platform.specs import Study
-from topk_platform.specs.fields import check_fields
+from topk_platform.specs.fields import check_call, check_fields
 
 __all__ = ["KIND", "Bundle", "bundle", "results"]
 
@@ -162,6 +162,7 @@ def bundle(study: Study, *, store: str | Path = "runs") -> Bundle:
     Raises:
         UserError: if the store has no results of the study.
     """
+    check_call(bundle, locals())
     held = read(study, store, needed=True)
     files = {
         _STUDY: study.to_json().encode(),

@@ -12,7 +12,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from topk_platform.errors import UserError
 from topk_platform.evidence.tidy import Written
-from topk_platform.protocol.suggest import to_optuna
+from topk_platform.protocol.search.suggest import to_optuna
 from topk_platform.records import ArmHistory
 from topk_platform.results.from_store import read
 from topk_platform.specs import Study
@@ -25,7 +25,7 @@ def export_optuna(study: Study, to: str | Path, *, store: str | Path = "runs") -
 
     ``optuna-dashboard FILE`` shows it; ``optuna.load_study(study_name=ARM, storage=JournalStorage(JournalFileBackend(
     FILE)))`` opens it for ``optuna.visualization``. Pruned trials have their values by epoch. Diverged and failed
-    trials have the state FAIL, although the search itself was told something else. Every trial has its key and its
+    trials have the state FAIL, although the search itself counts them as pruned. Every trial has its key and its
     status as attributes.
 
     Args:

@@ -14,6 +14,7 @@ from topk_platform.results.recommendation import Recommendation, recommended
 from topk_platform.results.table import row_and_column
 from topk_platform.results.table_building import build_table
 from topk_platform.specs import Arm, LabelNoise, Regime, Study
+from topk_platform.specs.fields import check_call
 
 __all__ = ["recommend", "situation_of", "situations_at", "situations_of"]
 
@@ -54,6 +55,7 @@ def recommend(
         UserError: if a number is out of range, or the store holds no study and there is no evidence either, or the
             store holds something else.
     """
+    check_call(recommend, locals())
     situation = Situation(classes, images, imbalance, noise, k)
     left_out: dict[str, str] = {}
     root = Store.open(store)
@@ -133,14 +135,14 @@ def situations_of(
         arms: Its arms.
         left_out: Regimes whose data are not on disk are added here, with the reason.
     """
-    found: dict[tuple[str, int], Situation] = {}
+    situations: dict[tuple[str, int], Situation] = {}
     for arm in arms:
-        if (arm.regime.name, arm.k) not in found:
+        if (arm.regime.name, arm.k) not in situations:
             try:
-                found[arm.regime.name, arm.k] = situation_of(arm.regime, arm.k)
+                situations[arm.regime.name, arm.k] = situation_of(arm.regime, arm.k)
             except UserError as error:
                 left_out[f"{study}, {arm.regime.name}"] = f"its data cannot be read: {error}"
-    return found
+    return situations
 
 
 def situations_at(
@@ -177,12 +179,16 @@ def situation_of(regime: Regime, k: int) -> Situation:
     """
     import torch  # noqa: PLC0415 - a second that an unknown option need not wait for
 
-    from topk_platform.data import apply_conditions, load  # noqa: PLC0415 - as above
+    from topk_platform.data import Population, apply_conditions, load  # noqa: PLC0415 - as above
+    from topk_platform.data.noise import Tracked, wrong_share  # noqa: PLC0415 - as above
 
     others = [condition for condition in regime.conditions if not isinstance(condition, LabelNoise)]
-    dataset = apply_conditions(load(regime), others, lambda _role: torch.Generator().manual_seed(0))
+    source = load(regime)
+    source = source.example if isinstance(source, Population) else source
+    source = source.with_train(Tracked.of(source.train))
+    dataset = apply_conditions(source, others, lambda _role: torch.Generator().manual_seed(0))
     counts = [count for count in dataset.class_counts.tolist() if count]
-    kept = 1.0  # the share of labels that no condition replaces
+    kept = 1.0 - wrong_share(dataset.train)  # the share of labels that no condition replaces
     for condition in regime.conditions:
         kept *= 1 - condition.probability if isinstance(condition, LabelNoise) else 1
     imbalance = max(counts) / min(counts)

@@ -14,6 +14,7 @@ from topk_platform.identity import Identity
 from topk_platform.records import DamagedError, Found, Ledger, Row, Store, find, read_ranks
 from topk_platform.references import import_reference, is_reference
 from topk_platform.specs import Trial, TrialRecord
+from topk_platform.specs.fields import check_call
 from topk_platform.trust import Trust
 
 __all__ = ["Replay", "replay", "replay_trusting"]
@@ -68,6 +69,7 @@ def replay(
         UserError: if no trial or several trials have this key, a module of the trial is not trusted or cannot be
             imported, its function lacks a parameter of the record, or its data are missing or have changed.
     """
+    check_call(replay, locals())
     recorded = find(key, store)
     return replay_trusting(recorded, store, data, Trust.of(trust).with_own_modules(recorded.trial.arm))
 

@@ -19,6 +19,7 @@ from topk_platform.evidence.bundle import KIND, Bundle, results
 from topk_platform.evidence.replaying import Replay, replay_trusting
 from topk_platform.records import Found, Store, find
 from topk_platform.results.from_store import Held
+from topk_platform.specs.fields import check_call
 from topk_platform.trust import Trust
 
 __all__ = ["Checked", "Outcome", "Verification", "compared", "replayed", "verify"]
@@ -92,6 +93,7 @@ def verify(
         UserError: if the file is not a bundle, a drawn trial names code that is not trusted, or a number is out of
             range.
     """
+    check_call(verify, locals())
     if again < 0 or not 0 <= tolerance < math.inf:
         raise UserError(f"replay and tolerance must be at least 0, got {again} and {tolerance}")
     trusted, bundle = Trust.of(trust), Bundle.read(file)

@@ -10,9 +10,16 @@ from torch import nn
 from topk_platform.errors import UserError
 from topk_platform.models.convnet import convnet
 from topk_platform.models.densenet import densenet
+from topk_platform.models.heads import feature_head
 from topk_platform.models.linear import linear
 from topk_platform.models.mlp import mlp
-from topk_platform.models.vision import densenet121_small, find_weights, resnet18_small, torchvision_model
+from topk_platform.models.vision import (
+    densenet121_small,
+    find_weights,
+    resnet18_small,
+    resnet_small,
+    torchvision_model,
+)
 from topk_platform.references import check_arguments, look_up, signature_of
 from topk_platform.specs import Model
 
@@ -24,9 +31,11 @@ __all__ = [
     "convnet",
     "densenet",
     "densenet121_small",
+    "feature_head",
     "linear",
     "mlp",
     "resnet18_small",
+    "resnet_small",
     "torchvision_model",
 ]
 
@@ -34,9 +43,11 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "convnet": convnet,
     "densenet": densenet,
     "densenet121_small": densenet121_small,
+    "feature_head": feature_head,
     "linear": linear,
     "mlp": mlp,
     "resnet18_small": resnet18_small,
+    "resnet_small": resnet_small,
     "torchvision": torchvision_model,
 }
 
@@ -45,7 +56,7 @@ _OURS = ("shape", "classes", "head")
 
 
 def check_model(model: Model) -> None:
-    """Raise ``UserError`` unless the model exists and takes the options given, and its weights are there.
+    """Raise ``UserError`` unless the model exists, takes the options given, and has its weights on this machine.
 
     A model's function takes ``shape``, ``classes`` and ``head``, then its options.
     """
@@ -57,7 +68,7 @@ def check_model(model: Model) -> None:
 
 
 def _check_takes(name: str, function: Callable[..., nn.Module]) -> None:
-    """Raise ``UserError`` unless a model's function takes what the data and the arm say."""
+    """Raise ``UserError`` unless a model's function takes the shape, the classes and the head."""
     if name.startswith("torchvision.models:"):
         _, _, architecture = name.partition(":")
         raise UserError(
@@ -77,7 +88,10 @@ def _check_takes(name: str, function: Callable[..., nn.Module]) -> None:
 
 
 def architecture_of(model: Model) -> Model:
-    """Return the same network without the weights that its training started from, which need not be there any more."""
+    """Return the same model without the pretrained weights from which its training started.
+
+    They are not needed to load a trained network, and may no longer be on this machine.
+    """
     if model.name != "torchvision":
         return model
     options = {name: value for name, value in model.options.items() if name != "weights"}
@@ -85,11 +99,11 @@ def architecture_of(model: Model) -> Model:
 
 
 def build_model(model: Model, shape: tuple[int, ...], classes: int, head: str) -> nn.Module:
-    """Return a new network, its weights drawn from torch's global generator as torch's layers do.
+    """Return a new network. Its weights are drawn from torch's global generator, as torch's layers do.
 
     Args:
-        model: Which.
-        shape: Shape of one input.
+        model: The model.
+        shape: The shape of one input.
         classes: Number of outputs L.
         head: ``"linear"`` or ``"cosine"``.
     """

@@ -19,7 +19,7 @@ def convnet(
         classes: L.
         head: ``"linear"`` or ``"cosine"``.
         width: Channels of the first block.
-        blocks: How many.
+        blocks: The number of blocks.
 
     Example:
         >>> sum(p.numel() for p in convnet((3, 32, 32), 100).parameters())

@@ -1,12 +1,13 @@
-"""The last layer: linear, or the normalised head whose outputs are cosines."""
+"""Heads: the last layer, linear or with cosines as outputs; and small networks on the features of a frozen one."""
 
 from __future__ import annotations
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from topk_losses import CosineHead
 
-__all__ = ["make_head"]
+__all__ = ["feature_head", "make_head"]
 
 
 def make_head(features: int, classes: int, head: str) -> nn.Module:
@@ -20,3 +21,55 @@ def make_head(features: int, classes: int, head: str) -> nn.Module:
     if head == "cosine":
         return CosineHead(features, classes)
     raise ValueError(f"head must be 'linear' or 'cosine', got {head!r}")
+
+
+class _RandomView(nn.Module):
+    """A random view of each sample ``(N, V, d)`` in training, and the first one else."""
+
+    def forward(self, views: Tensor) -> Tensor:
+        if not self.training:
+            return views[:, 0]
+        chosen = (torch.rand(views.shape[:1], device=views.device) * views.shape[1]).long()
+        return views.gather(1, chosen[:, None, None].expand(-1, 1, views.shape[2])).squeeze(1)
+
+
+def feature_head(
+    shape: tuple[int, ...],
+    classes: int,
+    head: str = "linear",
+    layers: int = 0,
+    hidden: int = 256,
+    dropout: float = 0.0,
+) -> nn.Module:
+    """Return a head on the features of a frozen network: hidden layers with ReLUs, then the last layer.
+
+    Args:
+        shape: ``(d,)``; or ``(V, d)``, V views of each sample, of which training takes a random one each time.
+        classes: L.
+        head: The last layer, ``"linear"`` or ``"cosine"``.
+        layers: How many hidden layers there are; 0 for the last layer alone.
+        hidden: Their units.
+        dropout: The share of features and of units that is dropped in training.
+
+    Raises:
+        ValueError: if the shape is another one, or ``layers`` is negative.
+
+    Example:
+        >>> sum(p.numel() for p in feature_head((4, 1280), 100).parameters())
+        128100
+        >>> sum(p.numel() for p in feature_head((1280,), 100, layers=2, hidden=8).parameters())
+        11220
+    """
+    if len(shape) not in (1, 2):
+        raise ValueError(
+            f"feature_head takes features (d,) or views of them (V, d), got inputs of shape {shape}"
+        )
+    if layers < 0:
+        raise ValueError(f"feature_head: layers must be at least 0, got {layers}")
+    width, parts = shape[-1], [] if len(shape) == 1 else [_RandomView()]
+    drop = [nn.Dropout(dropout)] if dropout else []
+    stack: list[nn.Module] = [*parts, *drop]
+    for _ in range(layers):
+        stack += [nn.Linear(width, hidden), nn.ReLU(), *drop]
+        width = hidden
+    return nn.Sequential(*stack, make_head(width, classes, head))

@@ -4,17 +4,21 @@ from topk_platform.protocol.arm_board import ArmBoard
 from topk_platform.protocol.arm_progress import ArmProgress
 from topk_platform.protocol.board import Board
 from topk_platform.protocol.correlations import early_correlations
+from topk_platform.protocol.counts import Counts
+from topk_platform.protocol.durations import Durations
 from topk_platform.protocol.ended import Ended, best, chosen
 from topk_platform.protocol.lane import Slot
-from topk_platform.protocol.order import Pace, alike, paces
-from topk_platform.protocol.pruning import Stopping, expected_part, stopping_values
-from topk_platform.protocol.samplers import check_packages, check_sampler, informed
+from topk_platform.protocol.order import Pace, alike
+from topk_platform.protocol.search.pruning import Stopping, stopping_values
+from topk_platform.protocol.search.samplers import check_packages, check_sampler, informed
 from topk_platform.protocol.standings import hold_races
 
 __all__ = [
     "ArmBoard",
     "ArmProgress",
     "Board",
+    "Counts",
+    "Durations",
     "Ended",
     "Pace",
     "Slot",
@@ -25,9 +29,7 @@ __all__ = [
     "check_sampler",
     "chosen",
     "early_correlations",
-    "expected_part",
     "hold_races",
     "informed",
-    "paces",
     "stopping_values",
 ]

@@ -28,7 +28,6 @@ class ArmBoard(ArmProgress):
         outdated: How many recorded trials of the arm do not count, by the reason.
 
     Attributes:
-        running: The slots of trials under way, including those that wait for a retry.
         open: The slots left without a result for now.
         origin: The arm from whose best configuration its search starts, if there is one.
         beyond: How many trials have ended that nobody asked for: they trained in an ensemble with others.
@@ -48,7 +47,6 @@ class ArmBoard(ArmProgress):
         super().__init__(arm, study.trials, study.seeds, study.points(arm), self._searched, self._confirmed)
         self.study, self.identity, self.outdated = study, identity, outdated or {}
         self.arm_id = study.arm_id(arm)
-        self.running: set[Slot] = set()
         self.open: set[Slot] = set()
         self.origin: ArmBoard | None = None
         self.beyond = 0
@@ -75,9 +73,7 @@ class ArmBoard(ArmProgress):
     def ahead(self) -> tuple[int, int, int]:
         """What has not started: search trainings in sequence, confirmations in sequence, and the number of trials."""
         if self._ahead is None:
-            searches = max(lane.search_rounds for lane in self.lanes)
-            confirmations = max(lane.confirm_rounds for lane in self.lanes)
-            self._ahead = searches, confirmations, self.left - len(self.running)
+            self._ahead = (*self.rounds, self.left - len(self.running))
         return self._ahead
 
     def limit(self, until: int, last: int) -> None:
@@ -127,41 +123,8 @@ class ArmBoard(ArmProgress):
         for other in self.lanes if slot == _FIRST else (lane,):
             other.note()
 
-    def block(self, slot: Slot) -> tuple[Slot, ...]:
-        """Return the slots that train together with a slot, including it: one alone, or a whole ensemble.
-
-        A block is complete even where the budget asks for a part of it, or the ledger has a part, because a member's
-        last bits depend on the number of members.
-        """
-        phase, number, seed = slot
-        repeats, size = self.arm.repeats, self.arm.protocol.ensemble
-        if phase == "search":
-            return tuple((phase, member, seed) for member in repeats.block(number, size))
-        return tuple((phase, number, member) for member in repeats.seed_block(seed, size))
-
     def trial(self, slot: Slot) -> Trial:
         """Return the trial of a slot that is ready."""
         if self._proposer is None:
             self._proposer = Proposer(self.study, self.identity, self, self.origin)
         return self._proposer.trial(slot, self.block(slot))
-
-    @property
-    def along(self) -> int:
-        """How many trials beyond those asked for are still to train, because ensembles are trained whole."""
-        if self.arm.protocol.ensemble == 1:
-            return 0
-        count = self._filling(self.missing(), self.running)
-        for lane in self.lanes:
-            if not lane.confirming:  # its choice is not known yet, but its seeds are
-                seeds = self.arm.repeats.seeds_of(lane.index, self.study.seeds)
-                count += lane.points * self._filling([("confirm", -1, seed) for seed in seeds])
-        return count
-
-    def _filling(self, missing: Iterable[Slot], running: Iterable[Slot] = ()) -> int:
-        """Return how many other trials run, or complete the blocks of the missing ones, and have not ended."""
-        slots = set(missing)
-        others = {*running, *(member for slot in slots for member in self.block(slot))} - slots
-        return sum(
-            slot not in self.confirmed if slot[0] == "confirm" else slot[1] not in self.searched
-            for slot in others
-        )

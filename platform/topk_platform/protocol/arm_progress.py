@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 
 from topk_platform.protocol.ended import Ended
 from topk_platform.protocol.lane import Lane, Slot
@@ -22,13 +23,14 @@ class ArmProgress:
         arm: The arm.
         trials: How many search trials its searches share out; without meaning for an arm that searches nothing.
         seeds: How many seeds the arm asks for.
-        points: The most configurations of each search that are confirmed.
+        points: How many configurations of each search are confirmed at most.
         searched: The ended search trials by number; it is kept, not copied.
-        confirmed: The ended confirmations by slot; likewise.
+        confirmed: The ended confirmations by slot; it is kept, not copied, too.
 
     Attributes:
         lanes: Its searches.
         last: How many seeds count: fewer than ``seeds`` if the arm dropped out of a race.
+        running: The slots of trials under way, including those that wait for a retry.
 
     Example:
         >>> from topk_platform.specs import Float, Loss, Model, Recipe, Regime
@@ -52,6 +54,7 @@ class ArmProgress:
         self.arm, self.seeds, self.points, self.last = arm, seeds, points, seeds
         self.searched: Mapping[int, Ended] = {} if searched is None else searched
         self.confirmed: Mapping[Slot, Ended] = {} if confirmed is None else confirmed
+        self.running: set[Slot] = set()
         self._budget = trials if arm.is_searched else 0
         self.lanes = [
             Lane(arm, index, self._budget, seeds, points, self.searched, self.confirmed)
@@ -84,6 +87,27 @@ class ArmProgress:
         if len(self.lanes) == 1:  # asked as often as for the next slot
             return self.lanes[0].left
         return sum(lane.left for lane in self.lanes)
+
+    @property
+    def trainings(self) -> int:
+        """How many trainings are left, of single trials or of whole ensembles."""
+        return math.ceil((self.left + self.along) / self.arm.protocol.ensemble)
+
+    @property
+    def search_workers(self) -> int:
+        """The most workers that what is left of the search can keep busy at once."""
+        return sum(lane.search_workers for lane in self.lanes)
+
+    @property
+    def confirm_workers(self) -> int:
+        """The most workers that what is left of the confirmations can keep busy at once."""
+        return sum(lane.confirm_workers for lane in self.lanes)
+
+    @property
+    def rounds(self) -> tuple[int, int]:
+        """How many trainings of the search, and how many confirmations, are still to start one after another."""
+        searches = max(lane.search_rounds for lane in self.lanes)
+        return searches, max(lane.confirm_rounds for lane in self.lanes)
 
     def counts(self, number: int) -> bool:
         """Return whether the arm asks for a search trial, by its number."""
@@ -118,3 +142,36 @@ class ArmProgress:
         self.last = last
         for lane in self.lanes:
             lane.limit(until, last)
+
+    def block(self, slot: Slot) -> tuple[Slot, ...]:
+        """Return the slots that train together with a slot, including it: one alone, or a whole ensemble.
+
+        A block is complete even where the budget asks for a part of it, or the ledger has a part, because a member's
+        last bits depend on the number of members.
+        """
+        phase, number, seed = slot
+        repeats, size = self.arm.repeats, self.arm.protocol.ensemble
+        if phase == "search":
+            return tuple((phase, member, seed) for member in repeats.block(number, size))
+        return tuple((phase, number, member) for member in repeats.seed_block(seed, size))
+
+    @property
+    def along(self) -> int:
+        """How many trials beyond those asked for are still to train, because ensembles are trained whole."""
+        if self.arm.protocol.ensemble == 1:
+            return 0
+        count = self._filling(self.missing(), self.running)
+        for lane in self.lanes:
+            if not lane.confirming:  # its choice is not known yet, but its seeds are
+                seeds = self.arm.repeats.seeds_of(lane.index, self.seeds)
+                count += lane.points * self._filling([("confirm", -1, seed) for seed in seeds])
+        return count
+
+    def _filling(self, missing: Iterable[Slot], running: Iterable[Slot] = ()) -> int:
+        """Return how many other trials run, or complete the blocks of the missing ones, and have not ended."""
+        slots = set(missing)
+        others = {*running, *(member for slot in slots for member in self.block(slot))} - slots
+        return sum(
+            slot not in self.confirmed if slot[0] == "confirm" else slot[1] not in self.searched
+            for slot in others
+        )

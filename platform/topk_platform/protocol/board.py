@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
 from topk_platform.protocol.arm_board import ArmBoard
+from topk_platform.protocol.durations import Durations
 from topk_platform.protocol.ended import Ended
-from topk_platform.protocol.lane import Slot
 from topk_platform.protocol.order import Order, Pace, alike
 from topk_platform.protocol.standings import hold_race, rivals_of
 from topk_platform.specs import Trial
@@ -53,18 +53,6 @@ class Board:
             may_start: Whether a number of trials of an arm, by its identity, may start together.
             pace: How long trainings of an arm take, as far as known, for the order of arms, see :class:`Order`.
         """
-        arm, block = self.next_block(may_start, pace)
-        return tuple(arm.trial(member) for member in block) if arm is not None else ()
-
-    def next_block(
-        self, may_start: MayStart = _whatever, pace: Pace = alike
-    ) -> tuple[ArmBoard | None, tuple[Slot, ...]]:
-        """Return the next arm and the slots of its next trials, marked as running; None while nothing can start.
-
-        Args:
-            may_start: As for :meth:`next_trials`.
-            pace: Likewise.
-        """
         candidates = (
             (arm, slot)
             for arm in self.arms.values()
@@ -72,11 +60,11 @@ class Board:
         )
         first = max(candidates, key=lambda pair: self._order.urgency(pair[0], pace), default=None)
         if first is None:
-            return None, ()
+            return ()
         arm, slot = first
         block = arm.block(slot)
         arm.take(block)
-        return arm, block
+        return tuple(arm.trial(member) for member in block)
 
     def has_ended(self, trial: Trial) -> bool:
         """Return whether a trial had ended before, as some members of an ensemble may have."""
@@ -86,12 +74,9 @@ class Board:
         return (trial.phase, trial.number, trial.seed) in arm.confirmed
 
     def end(self, trial: Trial, ended: Ended) -> None:
-        """Take note of an ended trial."""
-        self.note(self.arms[trial.arm_id], (trial.phase, trial.number, trial.seed), ended)
-
-    def note(self, arm: ArmBoard, slot: Slot, ended: Ended) -> None:
-        """Note that a slot of an arm has ended."""
-        arm.end(slot, ended)
+        """Note that a trial has ended."""
+        arm = self.arms[trial.arm_id]
+        arm.end((trial.phase, trial.number, trial.seed), ended)
         if arm.arm_id in self._rivals and not arm.searching:
             hold_race(arm.study, self._rivals[arm.arm_id])
 
@@ -123,7 +108,7 @@ class Board:
 
     @property
     def ended(self) -> bool:
-        """Whether no trial is left; of many arms the first with one answers."""
+        """Whether no trial is left."""
         return not any(arm.left for arm in self.arms.values())
 
     @property
@@ -135,3 +120,24 @@ class Board:
     def total(self) -> int:
         """How many trials the study asks for."""
         return sum(arm.total for arm in self.arms.values())
+
+    def seconds(self, durations: Durations, workers: int) -> float:
+        """Return the expected time until all trials have ended.
+
+        It is all training that is left, shared out among the workers; or, if it is longer, the time of the longest
+        chain of trainings that wait for one another. Trials that are pruned before their last epoch shorten it.
+
+        Args:
+            durations: How long trainings take.
+            workers: How many trainings may run at once.
+        """
+        left = [arm for arm in self.arms.values() if arm.left]
+        work = sum(arm.trainings * durations.of(arm.arm_id) for arm in left)
+        return max([work / max(1, workers), *(self._chain(arm, durations) for arm in left)], default=0.0)
+
+    def _chain(self, arm: ArmBoard, durations: Durations) -> float:
+        """Return the time of an arm's trainings that wait for one another, with those of the search it waits for."""
+        own = (sum(arm.rounds) + bool(arm.running)) * durations.of(arm.arm_id)
+        if arm.origin is None or not arm.origin.searching:
+            return own
+        return own + self._chain(arm.origin, durations)

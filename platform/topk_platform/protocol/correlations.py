@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topk_platform.protocol.ended import Ended
-from topk_platform.protocol.pruning import rung_epochs, values_at
+from topk_platform.protocol.search.pruning import rung_epochs, values_at
 from topk_platform.specs import Arm, Quantile, rungs_of
 
 __all__ = ["early_correlations"]
 
-_FEWEST = 3  # with two trials it is 1 or -1, whatever they show
+_FEWEST = 3  # with two trials it is always 1 or -1
 
 
 def early_correlations(arm: Arm, ended: Sequence[Ended]) -> dict[int, tuple[int, float | None]]:

@@ -34,10 +34,12 @@ class Ended(NamedTuple):
 
     @property
     def objective(self) -> float:
-        """The selection metric; NaN unless the trial was completed."""
+        """The selection metric; NaN unless the trial was completed and the metric is known."""
         if self.status != "completed":
             return math.nan
-        return self.curve[max(self.curve)] if self.selected is None else self.selected
+        if self.selected is None:
+            return self.curve[max(self.curve)] if self.curve else math.nan
+        return self.selected
 
     @property
     def objectives(self) -> tuple[float, ...]:

@@ -11,7 +11,7 @@ Point = Sequence[float]
 
 
 def pareto(points: Sequence[Point]) -> list[int]:
-    """Return which points no other point dominates; of equal points, the first.
+    """Return the points that no other point dominates, by their positions; the first one of equal points.
 
     Example:
         >>> pareto([(0.8, 0.9), (0.7, 0.95), (0.7, 0.9), (0.8, 0.9)])

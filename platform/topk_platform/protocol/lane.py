@@ -30,7 +30,7 @@ class Lane:
         seeds: How many seeds the arm's searches share out.
         points: The most configurations that are confirmed.
         searched: The arm's ended search trials by number; the arm adds to them.
-        confirmed: The slots of the arm's ended confirmations; likewise.
+        confirmed: The slots of the arm's ended confirmations; the arm adds to them too.
 
     Attributes:
         chosen: The configurations to confirm, the main one first; none until the search has ended.

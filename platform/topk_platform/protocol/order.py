@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from topk_platform.protocol.arm_board import ArmBoard
 
-__all__ = ["Order", "Pace", "alike", "paces"]
+__all__ = ["Order", "Pace", "alike"]
 
 Pace = Callable[[str], float]
 """The expected seconds of an arm's training (or its ensemble's), by its identity."""
@@ -47,15 +47,3 @@ class Order:
     def _behind(self, arm: ArmBoard, pace: Pace) -> float:
         """Return the time of the longest chain among the arms that wait for an arm's search."""
         return max((self.urgency(other, pace)[0] for other in self._waiting.get(arm.arm_id, ())), default=0.0)
-
-
-def paces(known: Mapping[str, float]) -> Pace:
-    """Return a pace from the known times of some arms; other arms get the mean.
-
-    Example:
-        >>> pace = paces({"long": 3.0, "short": 1.0})
-        >>> pace("long"), pace("other"), paces({})("any")
-        (3.0, 2.0, 1.0)
-    """
-    mean = sum(known.values()) / len(known) if known else 1.0
-    return lambda arm_id: known.get(arm_id, mean)

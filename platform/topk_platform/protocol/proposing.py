@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from topk_platform.identity import Identity
 from topk_platform.protocol.arm_progress import ArmProgress
 from topk_platform.protocol.lane import Slot
-from topk_platform.protocol.pruning import Stopping, stopping_values
+from topk_platform.protocol.search.pruning import Stopping, stopping_values
 from topk_platform.specs import Loss, NoPruning, Scalar, Study, Trial
 
 if TYPE_CHECKING:
-    from topk_platform.protocol.suggest import Searcher
+    from topk_platform.protocol.search.suggest import Searcher
 
 __all__ = ["Proposer"]
 
@@ -82,7 +82,7 @@ class Proposer:
 
     def _searcher(self, number: int) -> Searcher:
         """Return the searcher of a trial's search, made once; each search has its own random draws."""
-        from topk_platform.protocol.suggest import Searcher  # noqa: PLC0415 - Optuna, which counting need not wait for
+        from topk_platform.protocol.search.suggest import Searcher  # noqa: PLC0415 - Optuna, which counting need not wait for
 
         repeats, lanes = self._arm.repeats, self._progress.lanes
         search = repeats.search_of(number)

@@ -1,4 +1,4 @@
-"""Which arms drop out of a race, as a pure function of the results so far."""
+"""Races between arms: a pure function of the results says which arms drop out."""
 
 from __future__ import annotations
 

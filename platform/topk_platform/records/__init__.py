@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from topk_platform.lazy import first_use
 
 if TYPE_CHECKING:
+    from topk_platform.records.arm_results import ArmResults, results_of
     from topk_platform.records.artifacts.checkpoints import StoreKeeper, forget
     from topk_platform.records.artifacts.damage import (
         NEEDED,
@@ -23,31 +24,28 @@ if TYPE_CHECKING:
     from topk_platform.records.artifacts.guesses import Guesses, read_guesses
     from topk_platform.records.artifacts.networks import SavedModel, read_model, save_model
     from topk_platform.records.artifacts.ranks import Ranks, read_all_ranks, read_ranks
-    from topk_platform.records.history import (
-        ArmHistory,
-        ArmResults,
-        StudyRows,
-        add_curves,
-        last_counted,
-        read_history,
-        results_of,
-    )
+    from topk_platform.records.history import ArmHistory, StudyRows, last_counted, read_history
     from topk_platform.records.ledger.adopted import ADOPTED, Evidence, note_adopted, read_adopted, take_back
     from topk_platform.records.ledger.ledger import Ledger, is_study
     from topk_platform.records.ledger.lookup import Found, find
     from topk_platform.records.ledger.snapshot import is_current, write_snapshot
     from topk_platform.records.ledger.writer import Writer
     from topk_platform.records.notes.data import DataNote, Samples, note_data, read_data
+    from topk_platform.records.notes.planned import note_plan, read_plan
     from topk_platform.records.notes.states import (
         ArmState,
         GpuUse,
         StudyState,
+        TrialState,
+        live_state,
         note_state,
         read_state,
+        thinned,
         trend_of,
     )
     from topk_platform.records.notes.tally import Tally
     from topk_platform.records.notes.undone import OpenTrial, Undone
+    from topk_platform.records.recorded import Recorded
     from topk_platform.records.repairing.repair import Repaired, repair
     from topk_platform.records.storage.checked_json import DamagedError
     from topk_platform.records.storage.lease import check_undriven, driven
@@ -71,6 +69,7 @@ __all__ = [
     "Ledger",
     "OpenTrial",
     "Ranks",
+    "Recorded",
     "Repaired",
     "Row",
     "Samples",
@@ -80,10 +79,10 @@ __all__ = [
     "StudyRows",
     "StudyState",
     "Tally",
+    "TrialState",
     "Undone",
     "Unsound",
     "Writer",
-    "add_curves",
     "artifact_name",
     "check_undriven",
     "damaged_artifacts",
@@ -93,9 +92,11 @@ __all__ = [
     "is_current",
     "is_study",
     "last_counted",
+    "live_state",
     "missing_artifacts",
     "note_adopted",
     "note_data",
+    "note_plan",
     "note_state",
     "read_adopted",
     "read_all_ranks",
@@ -103,6 +104,7 @@ __all__ = [
     "read_guesses",
     "read_history",
     "read_model",
+    "read_plan",
     "read_ranks",
     "read_state",
     "repair",
@@ -110,6 +112,7 @@ __all__ = [
     "save_model",
     "set_aside",
     "take_back",
+    "thinned",
     "trend_of",
     "write_snapshot",
 ]

@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from itertools import chain
 from types import MappingProxyType
-from typing import TypeVar
 
 from topk_platform.code_version import code_versions
 from topk_platform.identity import Identity, with_origins
-from topk_platform.protocol import ArmProgress, Ended, Slot, hold_races
+from topk_platform.protocol import Ended, Slot
 from topk_platform.records.ledger.curves import Curves
 from topk_platform.records.ledger.ledger import Ledger
 from topk_platform.records.table.rows import Row, RowViews
@@ -22,12 +19,9 @@ from topk_platform.specs import Arm, Scalar, Study
 
 __all__ = [
     "ArmHistory",
-    "ArmResults",
     "StudyRows",
-    "add_curves",
     "last_counted",
     "read_history",
-    "results_of",
 ]
 
 _NO_CURVE: Mapping[int, float] = MappingProxyType({})
@@ -36,7 +30,7 @@ _SEARCHED = (
     *("key", "arm_id", "phase", "number", "seed", "status", "reason", "values", "train_seconds"),
     *("code_version", "dataset_fingerprint", "versions"),
 )
-"""The columns read of search trials, of which there are many."""
+"""The columns that are read for search trials; there are many of them."""
 
 
 @dataclass
@@ -90,6 +84,10 @@ class ArmHistory:
             tuple(_or_nan(row.get(f"validation.{metric}")) for metric in others) if others else (),
         )
 
+    def confirmed(self) -> Iterator[Ended]:
+        """Yield the confirmations in the protocol's form, whose values are parsed when they are looked at."""
+        return map(self.glance, self.confirm.values())
+
     def rows(self) -> list[Row]:
         """Return all rows of the arm's identity."""
         return [*self.search.values(), *self.confirm.values()]
@@ -118,103 +116,6 @@ class _Values(Mapping[str, Scalar]):
         return len(_values(self._row, self._space))
 
 
-_Key = TypeVar("_Key", int, Slot)
-
-
-class _Glances(Mapping[_Key, Ended]):
-    """Rows in the protocol's form, each converted when it is looked at."""
-
-    def __init__(self, rows: Mapping[_Key, Row], glance: Callable[[Row], Ended]) -> None:
-        self._rows: Mapping[_Key, Row] = rows
-        self._glance = glance
-
-    def __getitem__(self, key: _Key) -> Ended:
-        return self._glance(self._rows[key])
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._rows
-
-    def __iter__(self) -> Iterator[_Key]:
-        return iter(self._rows)
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-
-@dataclass(frozen=True)
-class ArmResults:
-    """What counts of an arm within a study's budget: the protocol's state of it, and the rows behind that.
-
-    Args:
-        history: All rows of the arm.
-        state: What has ended of it, and what follows.
-    """
-
-    history: ArmHistory
-    state: ArmProgress
-
-    @property
-    def arm(self) -> Arm:
-        """The arm."""
-        return self.history.arm
-
-    @property
-    def last(self) -> int:
-        """How many seeds count: fewer than the study's if the arm dropped out of a race."""
-        return self.state.last
-
-    @property
-    def left(self) -> int:
-        """How many trials and seeds have not ended, without confirmations that cannot run."""
-        return self.state.left
-
-    @cached_property
-    def chosen(self) -> list[tuple[Ended, ...]]:
-        """What each search has chosen by now, the main configuration first; empty without a completed trial."""
-        return [tuple(e._replace(values=dict(e.values)) for e in chosen) for chosen in self.state.chosen]
-
-    def searched(self) -> list[Row]:
-        """Return the search trials that the budget asks for, and that have ended."""
-        return [row for number, row in self.history.search.items() if self.state.counts(number)]
-
-    def confirmations(self) -> dict[int, Row]:
-        """Return by seed the confirmation of what the seed's search has chosen by now, whatever its status."""
-        return {seed: rows[0] for seed, rows in self._confirmed(1).items() if rows}
-
-    def confirmed_points(self) -> dict[int, list[Row]]:
-        """Return by seed the confirmations of what the seed's search has chosen, the main configuration first."""
-        return self._confirmed(self.state.points)
-
-    def _confirmed(self, points: int) -> dict[int, list[Row]]:
-        """Return by seed the confirmations of the first configurations that the seed's search has chosen."""
-        confirmed, repeats = self.history.confirm, self.arm.repeats
-        chosen = {seed: self.chosen[repeats.search_of_seed(seed)] for seed in repeats.seeds(self.last)}
-        slots = {seed: [(ended.number, seed) for ended in mine[:points]] for seed, mine in chosen.items()}
-        return {seed: [confirmed[slot] for slot in mine if slot in confirmed] for seed, mine in slots.items()}
-
-    def counting(self) -> list[Row]:
-        """Return the rows that make a table."""
-        return [*self.searched(), *chain(*self.confirmed_points().values())]
-
-
-def results_of(study: Study, histories: Mapping[str, ArmHistory]) -> dict[str, ArmResults]:
-    """Return what counts of each arm within a study's budget and races, by arm identity.
-
-    Args:
-        study: The study, which says how many trials and seeds there are, and which arms race.
-        histories: By arm identity.
-    """
-    results = {arm_id: ArmResults(history, _state(study, history)) for arm_id, history in histories.items()}
-    hold_races(study, {arm_id: arm.state for arm_id, arm in results.items()})
-    return results
-
-
-def _state(study: Study, history: ArmHistory) -> ArmProgress:
-    searched = _Glances(history.search, history.glance)
-    confirmed = _Glances(history.slots(), history.glance)
-    return ArmProgress(history.arm, study.trials, study.seeds, study.points(history.arm), searched, confirmed)
-
-
 def last_counted(ledger: Ledger, study: Study, data: Mapping[str, str] | None = None) -> dict[str, Identity]:
     """Return which rows of a study's arms count: those of the current code and of the last run's data and machine.
 
@@ -227,13 +128,13 @@ def last_counted(ledger: Ledger, study: Study, data: Mapping[str, str] | None = 
         By arm identity.
     """
     noted = ledger.identities()
-    found = {
+    counted = {
         arm_id: replace(noted.get(arm_id, Identity()), code_version=code)
         for arm_id, code in code_versions(study).items()
     }
     if data is not None:
-        found = {i: replace(identity, dataset_fingerprint=data[i]) for i, identity in found.items()}
-    return with_origins(study, found)
+        counted = {i: replace(identity, dataset_fingerprint=data[i]) for i, identity in counted.items()}
+    return with_origins(study, counted)
 
 
 @dataclass(frozen=True)
@@ -253,13 +154,13 @@ class StudyRows:
 
     Args:
         ledger: Where they are.
-        study: Says which metrics the arms are searched by.
+        arms: The arms, by whose metrics the curves are read.
         curves: Whether to read epochs, which the search needs and tables do not.
     """
 
-    def __init__(self, ledger: Ledger, study: Study, *, curves: bool = True) -> None:
+    def __init__(self, ledger: Ledger, arms: Iterable[Arm], *, curves: bool = True) -> None:
         self.ledger, self._curves = ledger, curves
-        self._metrics = sorted({f"validation.{metric}" for arm in study.arms for metric in arm.objectives})
+        self._metrics = sorted({f"validation.{metric}" for arm in arms for metric in arm.objectives})
         self._held: _Read | None = None
 
     @property
@@ -298,10 +199,21 @@ class StudyRows:
             study: Says which arms count.
             identities: Which of an arm's rows count, by arm identity; all rows of arms that are missing here.
         """
+        return self.histories_of({study.arm_id(arm): arm for arm in study.arms}, identities)
+
+    def histories_of(
+        self, arms: Mapping[str, Arm], identities: Mapping[str, Identity]
+    ) -> dict[str, ArmHistory]:
+        """Return each arm's history by its identity, as :meth:`histories`.
+
+        Args:
+            arms: By arm identity.
+            identities: Which of an arm's rows count, by arm identity.
+        """
         rows = self._rows
         histories = {
-            study.arm_id(arm): ArmHistory(arm, curves=rows.curves.get(f"validation.{arm.metric}", {}))
-            for arm in study.arms
+            arm_id: ArmHistory(arm, curves=rows.curves.get(f"validation.{arm.metric}", {}))
+            for arm_id, arm in arms.items()
         }
         excluded = _Excluded(identities)
         for history, row, number, _ in _counted(rows.searched, histories, excluded):
@@ -324,7 +236,7 @@ def read_history(
         identities: Which of an arm's rows count, by arm identity; all rows of arms that are missing here.
         curves: Whether to read epochs, which the search needs and tables do not.
     """
-    return StudyRows(ledger, study, curves=curves).histories(study, identities)
+    return StudyRows(ledger, study.arms, curves=curves).histories(study, identities)
 
 
 def _counted(
@@ -381,12 +293,3 @@ class _Excluded:
         """Yield the evidence of each row that was adopted."""
         if self._identities.get(arm_id, Identity()).adopted:
             yield from filter(None, (self.adopts(tuple(row[name] for name in self.BY)) for row in rows))
-
-
-def add_curves(ledger: Ledger, histories: Mapping[str, ArmHistory]) -> None:
-    """Add the selection metric by epoch, by key, to each arm's history."""
-    metrics = sorted({f"validation.{history.arm.metric}" for history in histories.values()})
-    table = ledger.read("epochs", ["key", "epoch", *metrics])
-    curves = {metric: Curves(table, metric) for metric in metrics}
-    for history in histories.values():
-        history.curves = curves[f"validation.{history.arm.metric}"]

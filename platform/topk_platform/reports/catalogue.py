@@ -67,6 +67,11 @@ PLOTS: Mapping[str, Plot] = {
         "Accuracy over all k, from the kept ranks; bands are 95 % t-intervals over seeds.",
         "store",
     ),
+    "cardinality": Plot(
+        "plots.cardinality:cardinality",
+        "Test accuracy by mean number of candidates; lines: a selector chooses 1, 2, 4 or 8; dotted: a fixed number.",
+        "store",
+    ),
     "confusion": Plot(
         "plots.confusion:confusion",
         "Which classes are among the K guesses for which; look-alikes are framed.",

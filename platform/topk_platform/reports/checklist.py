@@ -17,6 +17,7 @@ from topk_platform.results.from_store import Held, read
 from topk_platform.results.table import Table
 from topk_platform.results.table_building import build_table
 from topk_platform.specs import Choice, Dimension, Study
+from topk_platform.specs.fields import check_call
 
 __all__ = ["Checklist", "Item", "checklist"]
 
@@ -79,6 +80,7 @@ def checklist(
         The questions are those of the NeurIPS paper checklist (2024) on experiments, and of Dodge et al., Show Your
         Work, 2019, appendix B.
     """
+    check_call(checklist, locals())
     held = read(study, store, trials, seeds, needed=True)
     facts = _Facts(held, build_table(held.study, held.histories, ranks=held.ranks))
     return Checklist(
@@ -123,7 +125,10 @@ def _data(facts: _Facts) -> str:
     )
 
 
-_SPLITS = ("classes", "training samples", "of these in a class", "validation samples", "test samples")
+_SPLITS = (
+    *("classes", "training samples", "of these in a class", "wrong training labels"),
+    *("validation samples", "test samples"),
+)
 
 
 def _sizes(facts: _Facts, regime: str) -> Sequence[str]:
@@ -131,7 +136,7 @@ def _sizes(facts: _Facts, regime: str) -> Sequence[str]:
     note = facts.held.data.get(regime)
     if note is None:
         tested = facts.table.tested.get(regime) if regime not in facts.table.units else None
-        return *["–"] * 4, "–" if tested is None else f"{tested:,}"
+        return *["–"] * 5, "–" if tested is None else f"{tested:,}"
     one = note.samples
     groups = f" of {one.groups}" if one.groups else ""
     aside = f" and {one.calibration:,} for calibration" if one.calibration else ""
@@ -139,6 +144,7 @@ def _sizes(facts: _Facts, regime: str) -> Sequence[str]:
         f"{one.classes:,}",
         f"{one.train:,}",
         one.each,
+        f"{one.wrong:.1%}",
         f"{one.validation:,}{aside}",
         f"{one.test:,}{groups}",
     )

@@ -14,6 +14,7 @@ from topk_platform.results.from_store import Held, read
 from topk_platform.results.statistics import Estimate, Precision
 from topk_platform.results.statistics.repeated_looks import level_at_plan, level_now
 from topk_platform.specs import Claim, Contrast, Study, scale_of
+from topk_platform.specs.fields import check_call
 
 __all__ = ["Decision", "Evidence", "Verdict", "decide", "decided"]
 
@@ -98,6 +99,7 @@ def decide(
     Raises:
         UserError: if the store holds something else.
     """
+    check_call(decide, locals())
     return decided(read(study, store, trials, seeds))
 
 

@@ -25,6 +25,7 @@ from topk_platform.results.confirmed_runs import ReadRanks
 from topk_platform.results.table import Table
 from topk_platform.results.table_building import build_table
 from topk_platform.specs import Study
+from topk_platform.specs.fields import check_call
 
 __all__ = ["Held", "main_metric", "read", "table"]
 
@@ -51,6 +52,7 @@ def table(
     Raises:
         UserError: if the store holds something else, or nothing of the study.
     """
+    check_call(table, locals())
     held = read(study, store, trials, seeds)
     shown = study.only(only) if only else study
     if not held.ledger.exists and not shown.published:

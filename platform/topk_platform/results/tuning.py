@@ -16,11 +16,11 @@ import numpy as np
 
 from topk_platform.errors import UserError
 from topk_platform.protocol.ended import Ended
-from topk_platform.protocol.samplers import random_draws
 from topk_platform.records import ArmResults
 from topk_platform.results.from_store import read
 from topk_platform.results.range_edges import Edge, edges
 from topk_platform.specs import Arm, Choice, Dimension, Grid, Parameter, Scalar, Study
+from topk_platform.specs.fields import check_call
 
 __all__ = ["ArmTuning", "Curve", "Fixed", "Sensitivity", "Tuning", "tuning"]
 
@@ -171,6 +171,7 @@ def tuning(
     Source:
         Dodge et al., Show Your Work, EMNLP 2019; Lourie et al., Show Your Work with Confidence, NAACL 2024 (opda).
     """
+    check_call(tuning, locals())
     shown = study.only(only) if only else study
     held = read(study, store, trials, curves=True, needed=True)
     arms = [results for results in held.results.values() if results.arm in shown.arms]
@@ -219,7 +220,7 @@ def _is_drawn(arm: Arm, trial: Ended) -> bool:
     sampler = arm.protocol.sampler
     if trial.values == arm.loss.first or isinstance(sampler, Grid):
         return False
-    return arm.repeats.position(trial.number) <= random_draws(sampler)
+    return arm.repeats.position(trial.number) <= sampler.random
 
 
 def _curve(results: Sequence[float]) -> Curve:
@@ -255,7 +256,7 @@ def _importances(space: Mapping[str, Dimension], trials: Sequence[Ended]) -> dic
         return {}
     import optuna  # noqa: PLC0415 - a second
 
-    from topk_platform.protocol.suggest import to_optuna  # noqa: PLC0415 - as above
+    from topk_platform.protocol.search.suggest import to_optuna  # noqa: PLC0415 - as above
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     distributions = to_optuna(space)

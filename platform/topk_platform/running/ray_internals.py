@@ -90,7 +90,7 @@ def on_loopback() -> Iterator[None]:
 
 @contextmanager
 def messages_on_stderr() -> Iterator[None]:
-    """Let what Ray tells its driver go to stderr for as long as the block lasts, so that stdout is the command's.
+    """Let Ray's messages go to stderr for as long as the block lasts, so that stdout holds only the command's output.
 
     Ray prints what it publishes of lost processes and the like on stdout, whatever ``log_to_driver`` says, amid tables
     and lines of JSON. Fallback: these lines stay there.

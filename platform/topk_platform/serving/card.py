@@ -8,19 +8,29 @@ from collections.abc import Mapping
 from topk_platform.records import Row, SavedModel
 from topk_platform.references import is_reference
 from topk_platform.results.statistics import Estimate
+from topk_platform.serving.package import Config
 from topk_platform.specs import Inputs, Study, canonical_json, number_text
 
 __all__ = ["model_card"]
 
 
-def model_card(study: Study, saved: SavedModel, row: Row, estimates: Mapping[str, Estimate]) -> str:
+def model_card(
+    study: Study,
+    saved: SavedModel,
+    config: Config,
+    row: Row,
+    estimates: Mapping[str, Estimate],
+    calibration: str = "",
+) -> str:
     """Return a Markdown card.
 
     Args:
         study: The network's study.
         saved: The network.
+        config: Its configuration.
         row: The ledger's row of its confirmation.
         estimates: The arm's test metrics over all its seeds.
+        calibration: What was calibrated; empty if nothing was.
     """
     arm, trial = saved.trial.arm, saved.trial
     conditions = [canonical_json(condition) for condition in arm.regime.conditions]
@@ -30,6 +40,7 @@ def model_card(study: Study, saved: SavedModel, row: Row, estimates: Mapping[str
         "regime": f"{arm.regime.name}: {arm.regime.dataset} {canonical_json(arm.regime.options)}",
         "conditions of the training data": ", ".join(conditions) or "none",
         "model": f"{arm.model.name} {canonical_json(arm.model.options)}, {arm.loss.head} head",
+        **_backbone(config),
         "loss": f"{arm.loss.name} {json.dumps(values)}",
         "trained for": f"{arm.k} candidates of {saved.inputs.classes} classes, {arm.recipe.epochs} epochs at most",
         "trial": f"{trial.key}, seed {trial.seed}",
@@ -40,8 +51,18 @@ def model_card(study: Study, saved: SavedModel, row: Row, estimates: Mapping[str
         f"# {arm.name}\n\n"
         + "".join(f"- {name}: {text}\n" for name, text in facts.items())
         + f"\n## Test results\n\n{_numbers(row, estimates)}\n"
-        + f"## Use\n\n{_usage(saved.inputs, arm.k)}"
-        + _limits(saved)
+        + f"## Use\n\n{_usage(config.inputs, arm.k)}"
+        + f"\n## Sets\n\n{_sets(config.inputs, calibration)}"
+        + _limits(saved, config)
+    )
+
+
+def _backbone(config: Config) -> dict[str, str]:
+    frozen = config.backbone
+    return (
+        {}
+        if frozen is None
+        else {"frozen backbone": f"{frozen.name} at {frozen.pixels} pixels, in this folder"}
     )
 
 
@@ -62,21 +83,37 @@ def _numbers(row: Row, estimates: Mapping[str, Estimate]) -> str:
     )
 
 
-def _usage(inputs: Inputs, k: int) -> str:
-    file, what = (
-        ("image.png", "images") if inputs.kind == "image" else ("input.npy", f"float32 {inputs.shape}")
+def _example(inputs: Inputs) -> tuple[str, str]:
+    """Return the name of a file that the network takes, and what is in it."""
+    return ("image.png", "images") if inputs.kind == "image" else ("input.npy", f"float32 {inputs.shape}")
+
+
+def _sets(inputs: Inputs, calibration: str) -> str:
+    if not calibration:
+        return (
+            "The network is not calibrated, so it gives no sets with a guaranteed coverage. "
+            "`Study(calibration=0.5)` sets validation samples aside for that.\n"
+        )
+    file, _ = _example(inputs)
+    return (
+        f"    topk predict . {file} --coverage 95\n\n"
+        f'```python\nmodel.predict_sets(["{file}"], coverage=0.95)\n```\n\n{calibration}'
     )
+
+
+def _usage(inputs: Inputs, k: int) -> str:
+    file, what = _example(inputs)
     return (
         f"    topk predict . {file}\n\n"
         "```python\nfrom topk_platform import load_model\n"
         f'model = load_model(".")\nmodel.predict(["{file}"])\n```\n\n'
         f"It takes {what} and gives {k} candidates, each with the probability of being among the {k} best, where a "
-        f"set of {k} classes has weight exp(sum of its scores). The probabilities are not calibrated. Preprocessing "
+        f"set of {k} classes has weight exp(sum of its scores). These probabilities are not calibrated. Preprocessing "
         "is in `config.json`.\n"
     )
 
 
-def _limits(saved: SavedModel) -> str:
+def _limits(saved: SavedModel, config: Config) -> str:
     recipe = saved.trial.arm.recipe
     notes = []
     if recipe.test_crops:
@@ -85,11 +122,11 @@ def _limits(saved: SavedModel) -> str:
         )
     if recipe.numerics.bfloat16:
         notes.append("it was tested in bfloat16; `topk predict` computes in float32")
-    if saved.inputs.kind == "image":
+    if config.inputs.kind == "image":
         notes.append(
             "images must look like those of its regime: same subject, same background, same polarity"
         )
-    if is_reference(name := saved.trial.arm.model.name):
+    for name in filter(is_reference, config.code.values()):
         module = name.partition(":")[0]
         notes.append(
             f"it is built by `{name}`: module `{module}` must be importable where it is used, and trusted by name: "

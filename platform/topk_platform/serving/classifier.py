@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -16,10 +16,14 @@ from topk_losses.operators import inclusion_probabilities
 from topk_platform.elsewhere import made_by
 from topk_platform.errors import UserError, blamed
 from topk_platform.models import MODELS, architecture_of, build_model, check_model
+from topk_platform.serving.conformal import calibrate, sets
+from topk_platform.serving.frozen import OnFeatures, read_frozen
 from topk_platform.serving.package import WEIGHTS, Config
-from topk_platform.serving.pictures import read_inputs
+from topk_platform.serving.pictures import Given, listed, read_inputs
+from topk_platform.serving.set_calibration import METHODS, SetCalibration, needed_calibration
 from topk_platform.specs import Model
-from topk_platform.training.batches import Normalisation
+from topk_platform.specs.fields import check_call
+from topk_platform.training.steps.batches import Normalisation
 from topk_platform.trust import Trust
 
 __all__ = ["Candidate", "Classifier", "Prepared", "assembled", "load_model"]
@@ -30,13 +34,14 @@ _LEAST = 64  # an option of one of our networks may always be this large, howeve
 
 @dataclass(frozen=True)
 class Candidate:
-    """One of the K guesses for an image.
+    """One of the classes that are predicted for an image: of its K candidates, or of its set.
 
     Args:
         label: The class's number.
         name: Its name, or its number if the data have no names.
-        probability: The probability of being among the K best, see
-            :func:`~topk_losses.operators.inclusion_probabilities`; those of all classes sum to K.
+        probability: Of K candidates, the probability of being among the K best, see
+            :func:`~topk_losses.operators.inclusion_probabilities`; those of all classes sum to K. Of a set, the
+            calibrated probability of being the true class.
     """
 
     label: int
@@ -67,10 +72,19 @@ class Classifier:
     Args:
         config: The network's configuration.
         module: Computes scores ``(n, L)`` from inputs as they are read, in evaluation mode.
+        calibration: What sets with a guaranteed coverage need; None if the network was not calibrated.
     """
 
     config: Config
     module: Prepared
+    calibration: SetCalibration | None = None
+
+    def __repr__(self) -> str:
+        config, takes = self.config, self.config.inputs
+        return (
+            f"Classifier({config.arm}: {config.k} candidates of {takes.classes} classes, {takes.kind}s of shape "
+            f"{takes.shape})"
+        )
 
     @torch.no_grad()
     def scores(self, inputs: Tensor) -> Tensor:
@@ -115,23 +129,100 @@ class Classifier:
             for row in zip(labels.tolist(), chances.tolist(), strict=True)
         ]
 
-    def predict(
-        self, paths: str | Path | Sequence[str | Path], k: int | None = None
-    ) -> list[list[Candidate]]:
-        """Return the K candidates for each of some files, the most probable first.
+    def predict(self, given: Given | Sequence[Given], k: int | None = None) -> list[list[Candidate]]:
+        """Return the K candidates for each of some inputs, the most probable first.
 
         Args:
-            paths: Images; ``.npy`` files for a network that takes numbers. One path is a list of one.
+            given: One or several: paths of images, folders of images, images of Pillow's, uint8 arrays or tensors; for
+                a network that takes numbers, ``.npy`` files, folders of them, arrays or tensors. See
+                :func:`~topk_platform.serving.pictures.listed` and :func:`~topk_platform.serving.pictures.read_inputs`.
             k: K; by default the arm's K.
 
         Raises:
-            UserError: if a file cannot be read, or k is not in [1, L].
+            UserError: if a file cannot be read, something else is given than the network takes, or k is not in [1, L].
         """
-        candidates: list[list[Candidate]] = []
-        paths = [paths] if isinstance(paths, str | Path) else paths
-        for start in range(0, len(paths), _AT_ONCE):
-            candidates += self.candidates(read_inputs(paths[start : start + _AT_ONCE], self.config.inputs), k)
-        return candidates
+        return self._each(given, lambda inputs: self.candidates(inputs, k))
+
+    def sets(self, inputs: Tensor, coverage: float = 0.95, method: str = METHODS[0]) -> list[list[Candidate]]:
+        """Return a set of classes for each of some inputs, the most probable class first.
+
+        Over many images a set holds the true class at least as often as ``coverage`` says, if the images and the
+        calibration samples are exchangeable. A set has at least one class.
+
+        Args:
+            inputs: As for :meth:`scores`.
+            coverage: In ``(0, 1)``.
+            method: ``"threshold"``, ``"aps"``, ``"raps"`` or ``"prevalence"``, see
+                :func:`~topk_platform.serving.conformal.nonconformity`.
+
+        Raises:
+            UserError: if the network is not calibrated, the coverage is not in (0, 1) or needs more calibration
+                samples, or the method is unknown, and as for :meth:`scores`.
+        """
+        calibration = needed_calibration(self.calibration)
+        inside, probabilities = sets(self.scores(inputs), calibration, coverage, method)
+        return [
+            [
+                Candidate(label, self.config.inputs.name(label), float(row[label]))
+                for label in row.argsort(descending=True, stable=True).tolist()
+                if chosen[label]
+            ]
+            for chosen, row in zip(inside, probabilities, strict=True)
+        ]
+
+    def predict_sets(
+        self,
+        given: Given | Sequence[Given],
+        coverage: float = 0.95,
+        method: str = METHODS[0],
+    ) -> list[list[Candidate]]:
+        """Return a set of classes for each of some images, as :meth:`sets` does.
+
+        Args:
+            given: As for :meth:`predict`.
+            coverage: In ``(0, 1)``.
+            method: As for :meth:`sets`.
+
+        Raises:
+            UserError: if a file cannot be read, and as for :meth:`sets`.
+        """
+        needed_calibration(self.calibration).threshold(coverage, method)  # before any file is read
+        return self._each(given, lambda inputs: self.sets(inputs, coverage, method))
+
+    def calibrated(self, inputs: Tensor, labels: Tensor) -> Classifier:
+        """Return the classifier, calibrated on labelled samples of yours, which must not have trained or chosen it.
+
+        Args:
+            inputs: As for :meth:`scores`.
+            labels: Their classes, int64 ``(n,)``.
+
+        Raises:
+            UserError: if there are no samples or another number of labels, a label is not in ``[0, L)``, or as for
+                :meth:`scores`.
+
+        Example:
+            >>> model = load_model("winner").calibrated(images, labels)  # doctest: +SKIP
+            >>> model.predict_sets(["image.png"], coverage=0.9)  # doctest: +SKIP
+        """
+        classes = self.config.inputs.classes
+        if labels.shape != (len(inputs),) or not len(labels):
+            raise UserError(
+                f"labels must be one for each of n > 0 inputs, got {tuple(labels.shape)} for {len(inputs)} inputs"
+            )
+        if labels.min() < 0 or labels.max() >= classes:
+            raise UserError(
+                f"labels must be in [0, {classes}), got {int(labels.min())} to {int(labels.max())}"
+            )
+        known = None if self.calibration is None else torch.tensor(self.calibration.prevalences)
+        counts = torch.bincount(labels, minlength=classes) if known is None else known
+        return replace(self, calibration=calibrate(self.scores(inputs), labels, counts, self.config.key))
+
+    def _each(
+        self, given: Given | Sequence[Given], predict: Callable[[Tensor], list[list[Candidate]]]
+    ) -> list[list[Candidate]]:
+        items = listed(given, self.config.inputs)
+        parts = (items[start : start + _AT_ONCE] for start in range(0, len(items), _AT_ONCE))
+        return [row for part in parts for row in predict(read_inputs(part, self.config.inputs))]
 
 
 def load_model(folder: str | Path, *, trust: Iterable[str] = ()) -> Classifier:
@@ -148,6 +239,7 @@ def load_model(folder: str | Path, *, trust: Iterable[str] = ()) -> Classifier:
     Raises:
         UserError: if it contains no exported network, is damaged, or names code that is not trusted or does not exist.
     """
+    check_call(load_model, locals())
     return load_trusting(Path(folder), Trust.of(trust))
 
 
@@ -159,7 +251,7 @@ def load_trusting(folder: Path, trust: Trust) -> Classifier:
         trust: The code that it may name.
     """
     config, path = Config.read(folder), folder / WEIGHTS
-    trust.check(folder, {"model": config.model.name})
+    trust.check(folder, config.code)
     try:
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
@@ -168,11 +260,16 @@ def load_trusting(folder: Path, trust: Trust) -> Classifier:
         tensors = load_file(path)
     except (OSError, SafetensorError) as error:
         raise UserError(f"{path} cannot be read: {error}") from error
-    return assembled(config, tensors, path, trust)
+    calibration = SetCalibration.read(folder, config.key, config.inputs.classes)
+    head = replace(assembled(config, tensors, path, trust), calibration=calibration)
+    if config.backbone is None:
+        return head
+    behind = OnFeatures(read_frozen(folder, config.backbone), head.module.network, config.shape)
+    return replace(head, module=Prepared(behind, None).eval())
 
 
 def assembled(config: Config, tensors: Mapping[str, Tensor], file: Path | str, trust: Trust) -> Classifier:
-    """Return the network with these tensors.
+    """Return the network with these tensors; for a head on features, the head alone.
 
     Args:
         config: The network's configuration.
@@ -183,18 +280,19 @@ def assembled(config: Config, tensors: Mapping[str, Tensor], file: Path | str, t
     Raises:
         UserError: if the function that builds it is not trusted, does not exist, or builds another network.
     """
-    trust.check(file, {"model": config.model.name})
+    trust.check(file, config.code)
     takes, model = config.inputs, architecture_of(config.model)
     check_model(model)
     if model.name in MODELS:
         _check_builds(config, model, tensors, file)
     with torch.random.fork_rng(devices=[]), blamed(f"model {model.name}"):
-        network = build_model(model, takes.shape, takes.classes, config.head)
+        network = build_model(model, config.shape, takes.classes, config.head)
     try:
         network.load_state_dict(tensors)
     except RuntimeError as error:
         raise _another(config, " ".join(str(error).split())) from error
-    how = Normalisation.by(takes.mean, takes.std) if takes.kind == "image" else None
+    images = takes.kind == "image" and config.backbone is None
+    how = Normalisation.by(takes.mean, takes.std) if images else None
     return Classifier(config, Prepared(network, how).eval())
 
 
@@ -208,9 +306,8 @@ def _check_builds(config: Config, model: Model, tensors: Mapping[str, Tensor], f
     for name, value in model.options.items():
         if isinstance(value, int | float) and value > most:
             raise _another(config, f"its tensors in {file} allow {name} of at most {most}, got {value}")
-    takes = config.inputs
     with made_by(file, f"the tensors of model {model.name}"), torch.device("meta"):
-        built = build_model(model, takes.shape, takes.classes, config.head).state_dict()
+        built = build_model(model, config.shape, config.inputs.classes, config.head).state_dict()
     expected = {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in built.items()}
     got = {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
     for name in sorted(expected.keys() | got.keys()):

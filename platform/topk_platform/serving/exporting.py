@@ -7,15 +7,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from topk_platform.errors import StoreError, UserError, unknown_name
+from topk_platform.errors import MissingDataError, StoreError, UserError, unknown_name
 from topk_platform.records import ArmHistory, Row, SavedModel, read_model
 from topk_platform.results.confirmed_runs import Runs, runs_of_all
 from topk_platform.results.contrasts import combined
 from topk_platform.results.from_store import Held, read
 from topk_platform.results.statistics import Estimate
 from topk_platform.serving.card import model_card
-from topk_platform.serving.package import CARD, CONFIG, MLMODEL, ONNX, PT2, WEIGHTS, Config
-from topk_platform.specs import Study
+from topk_platform.serving.package import (
+    BACKBONE,
+    CALIBRATION,
+    CARD,
+    CONFIG,
+    MLMODEL,
+    ONNX,
+    PT2,
+    WEIGHTS,
+    Config,
+)
+from topk_platform.specs import FEATURES, Study
+from topk_platform.specs.fields import check_call
 from topk_platform.trust import Trust
 
 __all__ = ["Exported", "best_of", "export_model"]
@@ -47,11 +58,16 @@ def export_model(
     seed: int | None = None,
     onnx: bool = False,
     mlflow: bool = False,
+    calibrated: bool = True,
+    data: str | Path | None = None,
 ) -> Exported:
     """Write an arm's confirmed network to a folder: tensors, configuration, model card and, if requested, more.
 
     By default it is the network of the seed with the best validation; the test set is not used to choose. The test
     metrics on the card are those of the arm, over all its seeds.
+
+    If the study sets calibration samples aside, ``Study(calibration=...)``, the network is calibrated on them, for sets
+    with a guaranteed coverage. This reads the study's data.
 
     Args:
         study: The study.
@@ -61,10 +77,14 @@ def export_model(
         seed: The seed to export instead.
         onnx: Whether to write ``model.onnx`` too; it needs the extra ``onnx``.
         mlflow: Whether the folder is also a model for ``mlflow.pytorch.load_model``.
+        calibrated: Whether to calibrate; False exports such a study's network without its data.
+        data: The folder of datasets.
 
     Raises:
-        UserError: if there is no such arm, it has no network, or the folder contains something else.
+        UserError: if there is no such arm, it has no network, the folder contains something else, or the data for the
+            calibration are missing or have changed.
     """
+    check_call(export_model, locals())
     held = read(study, store, needed=True)
     history = _history(held, arm)
     runs = runs_of_all(study, held.results)[study.arm_id(history.arm)]
@@ -76,8 +96,31 @@ def export_model(
             "trains that confirmation again"
         )
     estimates = _estimates(study, runs.with_ranks(held.ranks if study.interval == "crossed" else None))
-    exported = _write(Path(to), saved, chosen, model_card(study, saved, chosen, estimates))
-    return replace(exported, files=(*exported.files, *_graphs(Path(to), Trust.of_study(study), onnx, mlflow)))
+    trust = Trust.of_study(study)
+    _check_folder(Path(to))
+    calibration, note = None, ""
+    if calibrated and saved.trial.calibration:
+        calibration, note = _calibration(saved, trust, data)
+    config, more = _configured(saved, data)
+    more[CARD] = model_card(study, saved, config, chosen, estimates, note).encode()
+    if calibration is not None:
+        more[CALIBRATION] = calibration.encode()
+    exported = _write(Path(to), saved, chosen, config, more)
+    return replace(exported, files=(*exported.files, *_graphs(Path(to), trust, onnx, mlflow)))
+
+
+def _calibration(saved: SavedModel, trust: Trust, data: str | Path | None) -> tuple[str, str]:
+    """Return the calibration of a network as JSON, and what its card says of it."""
+    from topk_platform.data import data_at  # noqa: PLC0415 - torch, like the next
+    from topk_platform.serving.calibrating import calibrated_network  # noqa: PLC0415
+
+    try:
+        with data_at(data):
+            return calibrated_network(saved, trust)
+    except MissingDataError as error:
+        raise MissingDataError(
+            f"{error}; the calibration needs these data: --no-calibration exports the network without it"
+        ) from error
 
 
 def _history(held: Held, arm: str) -> ArmHistory:
@@ -113,24 +156,46 @@ def _estimates(study: Study, runs: Runs) -> dict[str, Estimate]:
     return {metric: estimate for metric, estimate in estimates.items() if estimate is not None}
 
 
-def _write(to: Path, saved: SavedModel, row: Row, card: str) -> Exported:
-    config = Config.of(saved)
+def _configured(saved: SavedModel, data: str | Path | None) -> tuple[Config, dict[str, bytes]]:
+    """Return a network's configuration, and the file of the backbone that made its features, if it takes features."""
+    config, regime = Config.of(saved), saved.trial.arm.regime
+    if regime.dataset != FEATURES:
+        return config, {}
+    from topk_platform.data import data_at  # noqa: PLC0415 - torch, which other networks do not need, like the next
+    from topk_platform.serving.frozen import with_backbone  # noqa: PLC0415
+
+    with data_at(data):  # a file of weights may be there
+        config, content = with_backbone(config, regime.options)
+    return config, {BACKBONE: content}
+
+
+def _check_folder(to: Path) -> None:
+    """Raise ``UserError`` if a folder holds something else than an earlier export."""
     if to.exists() and (not to.is_dir() or any(to.iterdir())) and not (to / CONFIG).is_file():
         raise UserError(
             f"--to must be a new or empty folder, or the folder of an earlier export, got {str(to)!r}"
         )
+
+
+def _write(to: Path, saved: SavedModel, row: Row, config: Config, more: Mapping[str, bytes]) -> Exported:
     files = {
         WEIGHTS: saved.content,
         CONFIG: config.to_json().encode(),
-        CARD: card.encode(),
         "trial.json": (json.dumps(json.loads(saved.trial.to_json()), indent=1) + "\n").encode(),
+        **more,
     }
     try:
         to.mkdir(parents=True, exist_ok=True)
+        for name in (
+            BACKBONE,
+            ONNX,
+            PT2,
+            MLMODEL,
+            CALIBRATION,
+        ):  # files of an earlier export belong to another network
+            (to / name).unlink(missing_ok=True)
         for name, content in files.items():
             (to / name).write_bytes(content)
-        for name in (ONNX, PT2, MLMODEL):  # files of an earlier export belong to another network
-            (to / name).unlink(missing_ok=True)
     except OSError as error:
         raise UserError(f"--to {str(to)!r} cannot be written: {error}") from error
     return Exported(to, config, row["seed"], tuple(files))
@@ -140,7 +205,7 @@ def _graphs(to: Path, trust: Trust, onnx: bool, mlflow: bool) -> tuple[str, ...]
     """Write the requested graphs of the network, and return the files' names."""
     more: tuple[str, ...] = ()
     if onnx:
-        from topk_platform.serving.onnx import write_onnx  # noqa: PLC0415 - torch
+        from topk_platform.serving.pt2 import write_onnx  # noqa: PLC0415 - torch
 
         write_onnx(to, trust)
         more = (ONNX,)

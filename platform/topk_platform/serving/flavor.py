@@ -14,7 +14,7 @@ from safetensors.torch import load
 from topk_platform.elsewhere import made_by
 from topk_platform.errors import UserError
 from topk_platform.records import SavedModel
-from topk_platform.serving.classifier import Classifier, assembled
+from topk_platform.serving.classifier import Classifier, assembled, load_trusting
 from topk_platform.serving.package import Config
 from topk_platform.trust import Trust
 
@@ -65,17 +65,19 @@ def _numbers(given: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _load_pyfunc(path: str) -> Predictor:
-    """Return the network in a safetensors file; MLflow calls this function by its name.
+    """Return the network in a safetensors file, or in the folder of an export; MLflow calls this function by its name.
 
     A user's own network needs its module in the environment variable ``TOPK_TRUST``. MLflow's options come from the
     model's own file ``MLmodel``, which must not decide whom to trust.
     """
+    if Path(path).is_dir():
+        return Predictor(load_trusting(Path(path), Trust.of_environment()))
     with made_by(path, "the network of a trial", SafetensorError):
         saved = SavedModel.of(Path(path).read_bytes())
         config = Config.of(saved)
         config.check_size()
     trust = Trust.of_environment()
-    trust.check(path, {"model": config.model.name})
+    trust.check(path, config.code)
     with made_by(path, "the network of a trial", SafetensorError):
         tensors = load(saved.content)
     return Predictor(assembled(config, tensors, path, trust))

@@ -17,17 +17,53 @@ from topk_platform.specs.checks import check
 from topk_platform.specs.codec import encode
 from topk_platform.specs.fields import Count, check_fields, one_of
 
-__all__ = ["CARD", "CONFIG", "MLMODEL", "ONNX", "PT2", "WEIGHTS", "Config"]
+__all__ = [
+    "BACKBONE",
+    "CALIBRATION",
+    "CARD",
+    "CONFIG",
+    "MLMODEL",
+    "ONNX",
+    "PT2",
+    "WEIGHTS",
+    "Config",
+    "Frozen",
+]
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
+BACKBONE = "backbone.safetensors"
 CARD = "README.md"
+CALIBRATION = "calibration.json"
 ONNX = "model.onnx"
 PT2 = "data/model.pt2"
 MLMODEL = "MLmodel"
 
 _FORMAT = 1
 _FOLDER = "a folder of `topk export --arm`"
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """The frozen backbone in front of an exported head.
+
+    Args:
+        name: As of :func:`~topk_platform.data.features.backbones.load_backbone`.
+        pixels: The side of the square to which images are scaled.
+        shape: Shape of one image's features, which the head takes.
+        sha256: The SHA-256 of the backbone's file.
+
+    Raises:
+        UserError: if a field has another type or is out of range.
+    """
+
+    name: str
+    pixels: Count
+    shape: tuple[Count, ...]
+    sha256: str
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 @dataclass(frozen=True)
@@ -42,6 +78,8 @@ class Config:
         arm: The arm's name.
         key: The key of the trial that trained it.
         sha256: The SHA-256 of the tensors' file; empty in files of earlier versions.
+        backbone: What makes the features that the network takes, for a head that was trained on features; ``inputs``
+            are then the backbone's.
 
     Raises:
         UserError: if a field has another type or is out of range.
@@ -54,11 +92,22 @@ class Config:
     arm: str
     key: str
     sha256: str = ""
+    backbone: Frozen | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
         classes = self.inputs.classes
         check(self.k <= classes, f"k must be at most the number of classes, {classes}, got {self.k}")
+
+    @property
+    def code(self) -> dict[str, str]:
+        """The code that the configuration names, by kind."""
+        return {"model": self.model.name} | ({"backbone": self.backbone.name} if self.backbone else {})
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of what the model takes: an input, or its features."""
+        return self.inputs.shape if self.backbone is None else self.backbone.shape
 
     @classmethod
     def of(cls, saved: SavedModel) -> Config:
@@ -78,6 +127,7 @@ class Config:
             "head": self.head,
             "inputs": {name: value for name, value in encode(self.inputs).items() if name != "type"},
             "sha256": self.sha256,
+            **({"backbone": vars(self.backbone)} if self.backbone else {}),
         }
         return json.dumps(data, indent=1) + "\n"
 
@@ -93,7 +143,8 @@ class Config:
             raise ValueError(f"format must be {_FORMAT}, got {data['format']!r}")
         model, inputs = Model(data["model"]["name"], data["model"]["options"]), Inputs(**data["inputs"])
         head, k, arm, key = (data[name] for name in ("head", "k", "arm", "key"))
-        return cls(model, head, inputs, k, arm, key, data.get("sha256", ""))
+        backbone = Frozen(**data["backbone"]) if "backbone" in data else None
+        return cls(model, head, inputs, k, arm, key, data.get("sha256", ""), backbone)
 
     @classmethod
     def read(cls, folder: Path) -> Config:

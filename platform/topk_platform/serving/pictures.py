@@ -1,12 +1,14 @@
-"""Reading files as a network's inputs, in the same way as its training data."""
+"""Reading files, images and arrays as a network's inputs, in the same way as its training data."""
 
 from __future__ import annotations
 
+import os
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,40 +16,104 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from topk_platform.data.appearance import appearance
-from topk_platform.data.decoding import check_pixels, crop, scaled
+from topk_platform.data.images.appearance import appearance
+from topk_platform.data.images.decoding import check_pixels, crop, scaled
+from topk_platform.data.images.listing import ENDINGS, is_image
 from topk_platform.errors import UserError, reason
 from topk_platform.specs import Inputs
 
-__all__ = ["read_inputs"]
+__all__ = ["Given", "listed", "read_inputs"]
 
+Given = str | Path | Image.Image | npt.NDArray[Any] | Tensor
+"""What an input is read from: a file, an image of Pillow's, an array or a tensor."""
+
+_NUMBERS = ".npy"
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}  # Pillow's modes by the number of channels
 # Undocumented errors that Pillow's readers raise for manipulated files.
 _BROKEN = (TypeError, LookupError, ArithmeticError, EOFError, MemoryError, struct.error, zlib.error)
 
 
-def read_inputs(paths: Sequence[str | Path], inputs: Inputs) -> Tensor:
-    """Return the inputs in files, ``(n, *shape)``: uint8 images, or float32 numbers.
-
-    An image is converted to grey or colour like the training data, scaled to cover the network's input, and cropped to
-    its middle. Numbers are ``.npy`` files with one input each.
+def listed(given: Given | Sequence[Given], inputs: Inputs) -> list[Given]:
+    """Return inputs one by one: the files of a folder, the samples of a batch, the items of a sequence.
 
     Args:
-        paths: The files.
+        given: One or several. Of a folder, all images in it and in its folders count, in the order of their paths; for
+            a network that takes numbers, all ``.npy`` files. An array or a tensor with a dimension more than one input
+            is a batch.
         inputs: The network's inputs.
 
     Raises:
-        UserError: if a file cannot be read, or contains something else.
+        UserError: if a folder holds no such file, or something is given that is none of these.
+    """
+    if isinstance(given, Image.Image):
+        return [given]
+    if isinstance(given, str | Path):
+        return _files(Path(given), inputs) if Path(given).is_dir() else [given]
+    if isinstance(given, np.ndarray | Tensor):
+        return list(given) if given.ndim > len(inputs.shape) else [given]
+    if isinstance(given, Sequence):
+        return [one for part in given for one in listed(part, inputs)]
+    raise UserError(
+        f"an input must be a path, an image of Pillow's, an array or a tensor, or several, got {type(given).__name__}"
+    )
+
+
+def _files(folder: Path, inputs: Inputs) -> list[Given]:
+    of_images = inputs.kind == "image"
+    files = sorted(
+        Path(parent) / name
+        for parent, _, names in os.walk(folder, followlinks=True)
+        for name in names
+        if (is_image(name) if of_images else name.endswith(_NUMBERS))
+    )
+    if not files:
+        endings = ", ".join(ENDINGS) if of_images else _NUMBERS
+        raise UserError(f"folder {folder} must hold files for the network ({endings}), got none")
+    return list(files)
+
+
+def read_inputs(given: Sequence[Given], inputs: Inputs) -> Tensor:
+    """Return inputs as the network takes them, ``(n, *shape)``: uint8 images, or float32 numbers.
+
+    An image is converted to grey or colour like the training data, scaled to cover the network's input, and cropped to
+    its middle. So is a uint8 array ``(height, width)`` or ``(height, width, channels)``; one of the network's own shape
+    ``(channels, height, width)`` is taken as it is. Numbers are arrays, or ``.npy`` files with one input each.
+
+    Args:
+        given: The inputs, as of :func:`listed`.
+        inputs: The network's inputs.
+
+    Raises:
+        UserError: if a file cannot be read, or something else is given than the network takes.
     """
     read = _image if inputs.kind == "image" else _numbers
-    return torch.stack([read(Path(path), inputs) for path in paths])
+    return torch.stack([read(one, inputs) for one in given])
 
 
-def _numbers(path: Path, inputs: Inputs) -> Tensor:
-    if path.suffix != ".npy":
-        raise UserError(
-            f"this network takes numbers of shape {inputs.shape}, not images: give them as .npy files, got {path}"
+def _numbers(given: Given, inputs: Inputs) -> Tensor:
+    if isinstance(given, Image.Image) or (isinstance(given, str | Path) and Path(given).suffix != _NUMBERS):
+        what = (
+            f"an image of {given.width} × {given.height} pixels" if isinstance(given, Image.Image) else given
         )
+        raise UserError(
+            f"this network takes numbers of shape {inputs.shape}, not images: give them as arrays or as {_NUMBERS} "
+            f"files, got {what}"
+        )
+    name, numbers = (
+        (str(given), _loaded(Path(given))) if isinstance(given, str | Path) else ("an array", _array(given))
+    )
+    if numbers.shape != inputs.shape or numbers.dtype.kind not in "fiu":
+        raise UserError(
+            f"{name} must hold numbers of shape {inputs.shape}, got {numbers.dtype} of shape {numbers.shape}"
+        )
+    return torch.from_numpy(numbers.astype(np.float32))
+
+
+def _array(given: npt.NDArray[Any] | Tensor) -> npt.NDArray[Any]:
+    return given.detach().cpu().numpy() if isinstance(given, Tensor) else given
+
+
+def _loaded(path: Path) -> npt.NDArray[Any]:
     try:
         numbers = np.load(
             path, mmap_mode="r", allow_pickle=False
@@ -56,49 +122,77 @@ def _numbers(path: Path, inputs: Inputs) -> Tensor:
         raise UserError(f"{path} cannot be read as .npy: {reason(error)}") from error
     if not isinstance(numbers, np.ndarray):
         raise UserError(f"{path} cannot be read as .npy: it is an archive of several arrays")
-    if numbers.shape != inputs.shape or numbers.dtype.kind not in "fiu":
+    return numbers
+
+
+def _image(given: Given, inputs: Inputs) -> Tensor:
+    if isinstance(given, np.ndarray | Tensor):
+        pixels = _array(given)
+        if pixels.dtype == np.uint8 and pixels.shape == inputs.shape:
+            return torch.from_numpy(pixels.copy())
+        given = _picture(pixels, inputs)
+    name = "of Pillow's" if isinstance(given, Image.Image) else str(given)
+    with _reading(name):
+        if not inputs.resize:
+            shown = _covering(given, name, *inputs.shape)
+        elif isinstance(given, Image.Image):  # the data were images in files
+            shown = crop(_scaled(given, name, inputs.resize), inputs.shape[1])
+        else:
+            shown = crop(scaled(Path(given), inputs.resize), inputs.shape[1])
+    return torch.from_numpy(np.array(shown)).permute(2, 0, 1)
+
+
+def _picture(pixels: npt.NDArray[Any], inputs: Inputs) -> Image.Image:
+    """Return an array as an image of Pillow's; raise ``UserError`` unless it is one of bytes."""
+    flat = pixels.ndim == 2
+    if pixels.dtype != np.uint8 or not (flat or (pixels.ndim == 3 and pixels.shape[2] in _MODES)):
+        hint = ": take (255 * x).round() of values x in [0, 1], as uint8" if pixels.dtype.kind == "f" else ""
         raise UserError(
-            f"{path} must hold numbers of shape {inputs.shape}, got {numbers.dtype} of shape {numbers.shape}"
+            f"an image must be uint8 of shape (height, width), (height, width, channels), or {inputs.shape} as the "
+            f"network takes it, got {pixels.dtype} of shape {pixels.shape}{hint}"
         )
-    return torch.from_numpy(numbers.astype(np.float32))
+    return Image.fromarray(pixels if flat or pixels.shape[2] > 1 else pixels[..., 0])
 
 
-def _image(path: Path, inputs: Inputs) -> Tensor:
-    as_trained = inputs.resize > 0  # the data were images in files
-    with _read(path):
-        pixels = (
-            crop(scaled(path, inputs.resize), inputs.shape[1])
-            if as_trained
-            else _covering(path, *inputs.shape)
-        )
-    return torch.from_numpy(np.array(pixels)).permute(2, 0, 1)
+def _scaled(picture: Image.Image, name: str, resize: int) -> npt.NDArray[np.uint8]:
+    """Return an image of Pillow's as :func:`~topk_platform.data.images.decoding.scaled` returns that of a file."""
+    shown = appearance(picture.copy())  # which may turn its argument
+    short = min(shown.size)
+    size = max(resize * shown.width // short, 1), max(resize * shown.height // short, 1)
+    check_pixels(Path(name), size)
+    return np.asarray(shown.resize(size, Image.Resampling.BILINEAR))
 
 
 @contextmanager
-def _read(path: Path) -> Iterator[None]:
+def _reading(name: str) -> Iterator[None]:
     """Turn an image reader's errors in the block into one line that names the image."""
     try:
         yield
+    except UserError:
+        raise
     except _BROKEN as error:
-        raise UserError(f"image {path} cannot be read: {type(error).__name__}: {error}") from error
+        raise UserError(f"image {name} cannot be read: {type(error).__name__}: {error}") from error
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise UserError(f"image {name} cannot be read: {error}") from error
 
 
-def _covering(path: Path, channels: int, height: int, width: int) -> npt.NDArray[np.uint8]:
+def _covering(
+    given: str | Path | Image.Image, name: str, channels: int, height: int, width: int
+) -> npt.NDArray[np.uint8]:
     """Return an image scaled to cover ``(height, width, channels)`` and cropped to its middle."""
     if channels not in _MODES:
-        raise UserError(
-            f"an image file has {', '.join(map(str, _MODES))} channels, the network takes {channels}"
-        )
-    try:
-        with Image.open(path) as image:
+        raise UserError(f"an image has {', '.join(map(str, _MODES))} channels, the network takes {channels}")
+    if isinstance(given, Image.Image):
+        picture = appearance(given.copy(), _MODES[channels])
+    else:
+        with Image.open(given) as image:
             picture = appearance(image, _MODES[channels])
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise UserError(f"image {path} cannot be read: {error}") from error
+            picture.load()  # while the file is open: Pillow reads a JPEG as late as it can
     if width * picture.height <= height * picture.width:
         size = max(height * picture.width // picture.height, width), height
     else:
         size = width, max(width * picture.height // picture.width, height)
-    check_pixels(path, size)
+    check_pixels(Path(name), size)
     pixels = np.asarray(picture.resize(size, Image.Resampling.BILINEAR)).reshape(size[1], size[0], channels)
     top, left = round((size[1] - height) / 2), round((size[0] - width) / 2)
     return pixels[top : top + height, left : left + width]

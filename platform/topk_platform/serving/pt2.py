@@ -1,7 +1,8 @@
-"""An exported network as a model for ``mlflow.pytorch.load_model``, without pickles."""
+"""An exported network as a graph: of ``torch.export`` for MLflow, without pickles, and of ONNX."""
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import json
 import warnings
@@ -14,11 +15,11 @@ from topk_platform.errors import StoreError, UserError, reason
 from topk_platform.records import Row, Store, read_model
 from topk_platform.records.artifacts.files import artifact_name
 from topk_platform.serving.classifier import Classifier, assembled, load_trusting
-from topk_platform.serving.package import MLMODEL, PT2, WEIGHTS, Config
+from topk_platform.serving.package import MLMODEL, ONNX, PT2, Config
 from topk_platform.tracking import Graph
 from topk_platform.trust import Trust
 
-__all__ = ["graph_of", "graph_of_row", "write_pt2"]
+__all__ = ["graph_of", "graph_of_row", "write_onnx", "write_pt2"]
 
 
 def graph_of(classifier: Classifier) -> bytes:
@@ -94,6 +95,46 @@ def _description() -> str:
 
     flavors = {
         "pytorch": {"model_data": "data", "pytorch_version": torch.__version__, "code": None},
-        "python_function": {"loader_module": "topk_platform.serving.flavor", "data": WEIGHTS, "env": {}},
+        "python_function": {"loader_module": "topk_platform.serving.flavor", "env": {}},
     }
     return json.dumps({"flavors": flavors, "mlflow_version": VERSION}, indent=1) + "\n"  # JSON is YAML too
+
+
+def write_onnx(folder: Path, trust: Trust) -> None:
+    """Write ``model.onnx`` beside an exported network: from inputs ``(n, *shape)``, any n, to scores ``(n, L)``.
+
+    The file's metadata has the calibration with thresholds at some coverages, as JSON under ``topk.calibration``.
+
+    Args:
+        folder: The folder of the export.
+        trust: The code that may build its network.
+
+    Raises:
+        UserError: if the extra ``onnx`` is not installed, or ONNX lacks an operation of the network.
+    """
+    if missing := [name for name in ("onnx", "onnxscript") if importlib.util.find_spec(name) is None]:
+        raise UserError(f"--onnx needs {' and '.join(missing)}: pip install 'topk-studies[onnx]'")
+    classifier = load_trusting(folder, trust)
+    takes = classifier.config.inputs
+    kind = torch.uint8 if takes.kind == "image" else torch.float32
+    example = torch.zeros((2, *takes.shape), dtype=kind)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about torch's internals
+            program = torch.onnx.export(
+                classifier.module,
+                (example,),
+                input_names=["inputs"],
+                output_names=["scores"],
+                dynamic_shapes=({0: torch.export.Dim("n")},),
+                dynamo=True,
+                verbose=False,
+            )
+            if program is None:
+                raise RuntimeError("torch.onnx.export with dynamo=True must return a program, got None")
+            if classifier.calibration is not None:
+                summary = json.dumps(classifier.calibration.summary())
+                program.model.metadata_props["topk.calibration"] = summary
+            program.save(folder / ONNX, external_data=False)
+    except torch.onnx.errors.OnnxExporterError as error:
+        raise UserError(f"model {classifier.config.model.name} has no ONNX: {reason(error)}") from error

@@ -1,4 +1,4 @@
-"""Python sources read for what they mean: which definitions a name leads to, and whether one of them has changed."""
+"""Analysis of Python sources: the definitions that a piece of code uses, and whether one of them has changed."""
 
 from topk_platform.sources.finding import (
     Source,
@@ -9,8 +9,9 @@ from topk_platform.sources.finding import (
     is_ours,
     top_of,
 )
-from topk_platform.sources.program import Node, Program
+from topk_platform.sources.program import Program
 from topk_platform.sources.remembering import keep
+from topk_platform.sources.resolving import Node
 
 __all__ = [
     "Node",

@@ -1,4 +1,4 @@
-"""Whether code that runs on import may change something beside the names that it binds."""
+"""Whether code that runs on import may do more than bind names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from topk_platform.sources.finding import is_ours, top_of
 
 __all__ = ["Acts", "acts_of"]
 
-# Of libraries, what makes something of its arguments and changes nothing else.
+# Functions and packages of libraries that return something and change nothing else.
 _CALM = (
     *(
         "torch.no_grad",
@@ -35,16 +35,17 @@ _RESTLESS = (
     "locale",
     "signal",
 )
-_ACTING = frozenset({"exec", "eval", "setattr", "delattr", "open", "__import__"})  # of the built-in functions
+# Built-in functions that may change something.
+_ACTING = frozenset({"exec", "eval", "setattr", "delattr", "open", "__import__"})
 
 
 @dataclass
 class Acts:
-    """What code may do.
+    """The effects that code may have.
 
     Args:
-        acts: Whether it calls what may change something, or changes something that it did not make.
-        calls: The names that it calls whose code is to be asked.
+        acts: Whether it may change something that it did not make.
+        calls: The names that it calls and whose code must be examined too.
     """
 
     acts: bool = False
@@ -52,24 +53,24 @@ class Acts:
 
 
 def acts_of(nodes: Iterable[ast.AST], imports: Mapping[str, Sequence[str]], *, on_import: bool) -> Acts:
-    """Return what statements may do.
+    """Return the effects that statements may have.
 
     Args:
         nodes: The statements.
-        imports: What the module's imports bind, each with its ``module:attribute``.
-        on_import: Whether they are only imported, which runs decorators and default values but no function's body, or
-            also called.
+        imports: The names that the module's imports bind, each with its ``module:attribute``.
+        on_import: Whether they are only imported. An import runs decorators and default values, but not the bodies of
+            functions.
     """
-    found = Acts()
+    result = Acts()
     for node in nodes:
-        _look(node, imports, found, frozenset(), on_import, top=on_import)
-    return found
+        _look(node, imports, result, frozenset(), on_import, top=on_import)
+    return result
 
 
 def _look(
     node: ast.AST,
     imports: Mapping[str, Sequence[str]],
-    found: Acts,
+    result: Acts,
     local: frozenset[str],
     on_import: bool,
     top: bool = False,
@@ -78,23 +79,23 @@ def _look(
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
         local = local if on_import else local | _own_names(node)
         for decorator in getattr(node, "decorator_list", ()):
-            _called(decorator, imports, found, local)
+            _called(decorator, imports, result, local)
         children = [node.args, *getattr(node, "decorator_list", ())] if on_import else children
     elif isinstance(node, _COMPREHENSION):
         local = local | _own_names(node)
     elif isinstance(node, ast.ClassDef):
-        found.acts |= any(k.arg != "metaclass" or ast.unparse(k.value) != "ABCMeta" for k in node.keywords)
+        result.acts |= any(k.arg != "metaclass" or ast.unparse(k.value) != "ABCMeta" for k in node.keywords)
         for decorator in node.decorator_list:
-            _called(decorator, imports, found, local)
+            _called(decorator, imports, result, local)
     elif isinstance(node, ast.Call):
-        _called(node.func, imports, found, local)
+        _called(node.func, imports, result, local)
     elif isinstance(node, (ast.Attribute, ast.Subscript)) and not isinstance(node.ctx, ast.Load):
-        found.acts |= _root(node) not in local
+        result.acts |= _root(node) not in local
     elif isinstance(node, (ast.Delete, ast.Global)) or (top and isinstance(node, _LOUD)):
-        found.acts = True
+        result.acts = True
     top = top and isinstance(node, (ast.If, ast.Try, ast.ExceptHandler))
     for child in children:
-        _look(child, imports, found, local, on_import, top)
+        _look(child, imports, result, local, on_import, top)
 
 
 _COMPREHENSION = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -122,28 +123,28 @@ def _root(node: ast.AST) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def _called(node: ast.AST, imports: Mapping[str, Sequence[str]], found: Acts, local: frozenset[str]) -> None:
+def _called(node: ast.AST, imports: Mapping[str, Sequence[str]], result: Acts, local: frozenset[str]) -> None:
     root = _root(node)
-    if not root or root in local:  # of a value, such as "".join, or of an argument
+    if not root or root in local:  # a method of a value, such as "".join, or a call of an argument
         return
     if root in imports:
         for target in imports[root]:
-            _called_import(f"{target.replace(':', '.')}.{_rest(node)}".strip("."), node, found)
+            _called_import(f"{target.replace(':', '.')}.{_rest(node)}".strip("."), node, result)
     elif hasattr(builtins, root):
-        found.acts |= root in _ACTING
+        result.acts |= root in _ACTING
     else:
-        found.calls.add(_chain(node))
+        result.calls.add(_chain(node))
 
 
-def _called_import(name: str, node: ast.AST, found: Acts) -> None:
+def _called_import(name: str, node: ast.AST, result: Acts) -> None:
     within = [name == one or name.startswith(f"{one}.") for one in _CALM]
     restless = [name == one or name.startswith(f"{one}.") for one in _RESTLESS]
     if any(restless) or name.startswith("os."):
-        found.acts |= not name.startswith(("os.path", "os.environ.get", "os.fspath", "os.getenv"))
+        result.acts |= not name.startswith(("os.path", "os.environ.get", "os.fspath", "os.getenv"))
     elif is_ours(name) or top_of(name) in sys.stdlib_module_names or any(within):
         return
     else:
-        found.calls.add(_chain(node))
+        result.calls.add(_chain(node))
 
 
 def _rest(node: ast.AST) -> str:

@@ -1,6 +1,6 @@
-"""What a piece of source text means, as a text: the same for the same program on every version of Python.
+"""The canonical text of a piece of source: equal for equal programs, on every version of Python.
 
-Comments, formatting, docstrings, annotations and what is for type checkers alone leave no trace in it.
+It contains no comments, formatting, docstrings or annotations, and nothing that only type checkers read.
 """
 
 from __future__ import annotations
@@ -9,20 +9,20 @@ import ast
 import hashlib
 from collections.abc import Iterable, Iterator
 
-__all__ = ["digest_of", "for_types_alone", "meant", "runs_as_script"]
+__all__ = ["digest_of", "for_types_alone", "meant", "runs_as_script", "without_extensions"]
 
 _BODIES = frozenset({"body", "orelse", "finalbody"})
-# Not `ctx`: where a name stands says whether it is read. Imports in a function show in what its names lead to.
+# `ctx` follows from where a name stands. Imports in a function show in what its names lead to.
 _SKIPPED = frozenset({"ctx", "type_comment", "kind", "returns", "annotation"})
-_MARKS = ("ClassVar", "InitVar", "KW_ONLY")  # annotations that decide what a dataclass makes of a field
+_MARKS = ("ClassVar", "InitVar", "KW_ONLY")  # annotations that change how a dataclass treats a field
 
 
 def digest_of(nodes: Iterable[ast.AST], keep: frozenset[str] = frozenset()) -> str:
-    r"""Return a hash of what syntax trees mean.
+    r"""Return a hash of syntax trees.
 
     Args:
         nodes: The trees, in their order.
-        keep: ``"annotations"``, ``"docstrings"`` or both, where the program reads them.
+        keep: ``"annotations"``, ``"docstrings"`` or both, if the program reads them at run time.
 
     Example:
         >>> digest_of(ast.parse("def f(x: int): 'text'; return (x)").body) == digest_of(
@@ -43,7 +43,7 @@ def for_types_alone(node: ast.AST) -> bool:
 
 
 def runs_as_script(node: ast.AST) -> bool:
-    """Return whether a statement is ``if __name__ == "__main__":``, whose body no import runs."""
+    """Return whether a statement is ``if __name__ == "__main__":``, whose body does not run on import."""
     test = node.test if isinstance(node, ast.If) else None
     if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.Eq):
         return False
@@ -53,13 +53,33 @@ def runs_as_script(node: ast.AST) -> bool:
 
 
 def meant(body: Iterable[ast.stmt], keep: frozenset[str] = frozenset()) -> Iterator[ast.stmt]:
-    """Yield the statements of a body that do something, imports left out."""
+    """Yield the statements of a body that do something, except imports."""
     for statement in body:
         if for_types_alone(statement) or runs_as_script(statement):
             assert isinstance(statement, ast.If)  # noqa: S101 - for the type checker
             yield from meant(statement.orelse, keep)
         elif not _is_idle(statement, keep):
             yield statement
+
+
+def without_extensions(tree: ast.Module) -> ast.Module:
+    r"""Return a module in whose extension points stands what is usual there; the entries count where arms name them.
+
+    Example:
+        >>> text = "from topk_platform.extensions import extended\nlearner = extended(Session, LEARNERS, name)"
+        >>> ast.unparse(without_extensions(ast.parse(text))).splitlines()[-1]
+        'learner = Session'
+    """
+    imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
+    if any(f"{node.module}" == "topk_platform.extensions" for node in imports):
+        _Usual().visit(tree)
+    return tree
+
+
+class _Usual(ast.NodeTransformer):
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        return node.args[0] if isinstance(node.func, ast.Name) and node.func.id == "extended" else node
 
 
 def _is_idle(statement: ast.stmt, keep: frozenset[str]) -> bool:
@@ -85,7 +105,7 @@ def _parts(node: ast.AST, keep: frozenset[str], *, of_class: bool) -> Iterator[s
 
 
 def _is_kept(annotation: ast.AST, keep: frozenset[str]) -> bool:
-    """Return whether an annotation counts: where they are read, and ``tl.constexpr``, which Triton compiles by."""
+    """Return whether an annotation counts: all do if the program reads them, and Triton reads ``tl.constexpr``."""
     return "annotations" in keep or "constexpr" in _text(annotation)
 
 
@@ -101,11 +121,11 @@ def _value(name: str, value: object, keep: frozenset[str], *, of_class: bool) ->
         statements = meant(value, keep) if name in _BODIES else value
         for item in statements:
             text = "".join(_of_class(item, keep) if of_class else _value("", item, keep, of_class=False))
-            if text:  # a name that is only annotated leaves none
+            if text:  # a name that is only annotated has none
                 yield f"{text},"
         yield "]"
     elif isinstance(value, int) and not isinstance(value, bool):
-        yield hex(value)  # a decimal of any length is not always allowed
+        yield hex(value)  # Python limits the length of decimals
     else:
         yield f"{type(value).__name__}:{value!r}"
 
@@ -118,7 +138,7 @@ def _of_class(item: object, keep: frozenset[str]) -> Iterator[str]:
 
 
 def _annotated(node: ast.AnnAssign, keep: frozenset[str], *, of_class: bool) -> Iterator[str]:
-    """An assignment is what it is without its annotation; in a class a name without a value is a field."""
+    """Yield an assignment as if it had no annotation; in a class, a name without a value is a field."""
     if node.value is None and not of_class:
         return
     text = _text(node.annotation)
@@ -134,7 +154,7 @@ def _annotated(node: ast.AnnAssign, keep: frozenset[str], *, of_class: bool) -> 
 
 
 def _joined(node: ast.JoinedStr) -> Iterator[tuple[str, object]]:
-    """The parts of an f-string, neighbouring texts as one: versions of Python divide them differently."""
+    """Yield the parts of an f-string; adjacent texts are joined, because versions of Python split them differently."""
     parts: list[ast.AST] = []
     for value in node.values:
         last = parts[-1] if parts else None

@@ -1,4 +1,4 @@
-"""Where a module's source is, found without importing anything."""
+"""Finding the source of a module without importing anything."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class Source:
 
     @property
     def is_package(self) -> bool:
-        """Whether it is a package's own file."""
+        """Whether it is a package's ``__init__.py``."""
         return self.path.name == "__init__.py"
 
     @property
     def package(self) -> str:
-        """The package that relative imports in it begin from."""
+        """The package that its relative imports are relative to."""
         return self.name if self.is_package else self.name.rpartition(".")[0]
 
 
@@ -46,27 +46,27 @@ def top_of(name: str) -> str:
 
 
 def is_ours(name: str) -> bool:
-    """Return whether a module is of this distribution."""
+    """Return whether a module belongs to this distribution."""
     return top_of(name) in _OURS
 
 
 def is_followed(top: str) -> bool:
-    """Return whether the modules under a top-level name are ours or a user's, rather than installed or missing."""
+    """Return whether a top-level name is a package of ours or a module of the user's, not installed or missing."""
     if is_ours(top) or top in sys.stdlib_module_names:
         return is_ours(top)
     spec = _top_spec(top)
-    places = [] if spec is None else [*(spec.submodule_search_locations or ()), *filter(None, [spec.origin])]
-    return bool(places) and not is_installed(Path(places[0]))
+    folders = [] if spec is None else [*(spec.submodule_search_locations or ()), *filter(None, [spec.origin])]
+    return bool(folders) and not is_installed(Path(folders[0]))
 
 
 def find_source(name: str) -> Source | None:
-    """Return the source of a module under a name that is followed; None where there is no such file."""
+    """Return the source of a module; None if there is no such file."""
     path = _file(name)
     return None if path is None else Source(name, path)
 
 
 def is_namespace(name: str) -> bool:
-    """Return whether a name is that of a package without a file of its own."""
+    """Return whether a name is a package without an ``__init__.py``."""
     spec = find_spec(name)
     return spec is not None and spec.loader is None and bool(spec.submodule_search_locations)
 
@@ -78,19 +78,19 @@ def _file(name: str) -> Path | None:
 
 
 def is_installed(path: Path) -> bool:
-    """Return whether a file is the standard library's, or lies in ``site-packages``."""
+    """Return whether a file is in the standard library or in ``site-packages``."""
     library = Path(os.__file__).parent
     return path.is_relative_to(library) or not {"site-packages", "dist-packages"}.isdisjoint(path.parts)
 
 
 def find_spec(name: str) -> ModuleSpec | None:
-    """Return where a module is, importing nothing: ``importlib.util.find_spec`` would run its packages."""
+    """Return where a module is. Nothing is imported, whereas ``importlib.util.find_spec`` imports its packages."""
     parent = name.rpartition(".")[0]
     if not parent:
         return _ours(name) if is_ours(name) else _top_spec(name)
     above = find_spec(parent)
-    places = (above.submodule_search_locations if above is not None else None) or ()
-    finders = filter(None, map(pkgutil.get_importer, places))
+    folders = (above.submodule_search_locations if above is not None else None) or ()
+    finders = filter(None, map(pkgutil.get_importer, folders))
     specs = [spec for finder in finders if (spec := finder.find_spec(name)) is not None]
     return next((spec for spec in specs if spec.loader is not None), specs[0] if specs else None)
 

@@ -1,4 +1,4 @@
-"""One module's definitions: what each means, and which names it uses."""
+"""The definitions of one module: the hash of each, and the names that it uses."""
 
 from __future__ import annotations
 
@@ -10,13 +10,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from topk_platform.sources.acting import acts_of
-from topk_platform.sources.canonical import digest_of, for_types_alone, meant, runs_as_script
+from topk_platform.sources.canonical import (
+    digest_of,
+    for_types_alone,
+    meant,
+    runs_as_script,
+    without_extensions,
+)
 from topk_platform.sources.finding import Source
 from topk_platform.sources.scopes import absolute, imported, uses_of
 
 __all__ = ["Definition", "Module", "analysed"]
 
-# A module that names one of these reads its annotations, or its docstrings, while it runs.
+# A module that uses one of these names may read its annotations, or its docstrings, at run time. They then count.
 _READERS = {
     "annotations": frozenset(
         {
@@ -30,16 +36,16 @@ _READERS = {
 
 @dataclass(frozen=True)
 class Definition:
-    """What a name of a module is.
+    """The definition of a name of a module.
 
     Args:
-        digest: Hash of what it means, apart from what the names in it mean.
+        digest: Hash of its own code; what the names in it lead to is not included.
         chains: The names that it uses, see :class:`~topk_platform.sources.scopes.Uses`.
-        attributes: The names of attributes in it.
-        blind: Whether it reaches names that its syntax does not show.
-        acts: Whether importing it, or calling it, may change something outside of it.
-        calls: The names that are called when it is imported or called, which may act.
-        bases: Of a class, its bases.
+        attributes: The names of the attributes that it uses.
+        blind: Whether it uses names that cannot be read from its syntax, such as by ``globals()``.
+        acts: Whether importing or calling it may change something outside of it.
+        calls: The names that it calls when it is imported or called; these may act too.
+        bases: The bases of a class.
     """
 
     digest: str
@@ -53,16 +59,16 @@ class Definition:
 
 @dataclass(frozen=True)
 class Module:
-    """What a module's source says, nothing of it run.
+    """A module as its source defines it; nothing is run.
 
     Args:
         definitions: By name; a class's methods as ``CLASS.METHOD``, a dictionary's entries as ``NAME[KEY]``.
-        imports: The names that imports bind, each with the ``module:attribute`` that they may be.
-        lazy: Likewise, of imports for type checkers alone, which say what a ``__getattr__`` returns.
-        stars: The modules all of whose names are imported.
-        runs: The modules that are imported with it.
-        statements: What runs on import and may act: top-level statements that bind nothing, and definitions.
-        is_package: Whether it is a package's own file.
+        imports: The names that imports bind, each with the ``module:attribute`` that it may stand for.
+        lazy: The same for imports under ``if TYPE_CHECKING:``; they say what a module's ``__getattr__`` returns.
+        stars: The modules that are imported with ``*``.
+        runs: The modules that importing this one imports.
+        statements: The top-level statements and definitions that run on import and may act.
+        is_package: Whether it is a package's ``__init__.py``.
     """
 
     definitions: Mapping[str, Definition] = field(default_factory=dict)
@@ -80,7 +86,7 @@ class Module:
 
     @property
     def imported_later(self) -> Iterator[str]:
-        """The modules that its functions import, as far as their names are written."""
+        """The modules that its functions import, if the source has their names."""
         for definition in self.definitions.values():
             for chain in definition.chains:
                 if chain[0] in "~=":
@@ -94,14 +100,14 @@ class Module:
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Module:
-        """Return what :meth:`to_data` made data of."""
+        """Return the module that :meth:`to_data` has written."""
         return cls(
-            definitions={name: _definition(found) for name, found in data["definitions"].items()},
-            imports={name: tuple(found) for name, found in data["imports"].items()},
-            lazy={name: tuple(found) for name, found in data["lazy"].items()},
+            definitions={name: _definition(item) for name, item in data["definitions"].items()},
+            imports={name: tuple(item) for name, item in data["imports"].items()},
+            lazy={name: tuple(item) for name, item in data["lazy"].items()},
             stars=tuple(data["stars"]),
             runs=tuple(data["runs"]),
-            statements=tuple(_definition(found) for found in data["statements"]),
+            statements=tuple(_definition(item) for item in data["statements"]),
             is_package=data["is_package"],
         )
 
@@ -112,10 +118,10 @@ def _definition(data: Mapping[str, Any]) -> Definition:
 
 
 def analysed(source: Source, content: bytes) -> Module:
-    """Return what a module's content says; of one that cannot be parsed, that it is these bytes."""
+    """Return the analysis of a module; one that cannot be parsed is a single definition with a hash of its bytes."""
     try:
         tree = ast.parse(content) if source.path.suffix == ".py" else None
-    except (SyntaxError, ValueError):  # half written, as a rule; whoever imports it is told
+    except (SyntaxError, ValueError):  # such as a file that is half written; importing it raises the error
         tree = None
     if tree is None:
         bytes_ = Definition(hashlib.sha256(content).hexdigest()[:16], acts=True)
@@ -127,7 +133,7 @@ class _Reading:
     """The analysis of one module."""
 
     def __init__(self, source: Source, tree: ast.Module) -> None:
-        self._source, self._tree = source, tree
+        self._source, self._tree = source, without_extensions(tree)
         self._keep = _kept(tree)
         self._imports: dict[str, list[str]] = {}
         self._lazy: dict[str, list[str]] = {}
@@ -138,7 +144,7 @@ class _Reading:
 
     def module(self) -> Module:
         self._bind_imports(self._tree.body, self._imports)
-        found: dict[str, Definition] = {}
+        definitions: dict[str, Definition] = {}
         for statement in meant(self._tree.body, self._keep):
             for name in set(_names(statement)):
                 self._statements.setdefault(name, []).append(statement)
@@ -146,10 +152,10 @@ class _Reading:
             if acting.acts or acting.calls or acting.bases:
                 self._acting.append(acting)
         for name, statements in self._statements.items():
-            found[name] = self._definition(statements)
-            found |= self._inside(name, statements[-1])
+            definitions[name] = self._definition(statements)
+            definitions |= self._inside(name, statements[-1])
         return Module(
-            definitions=found,
+            definitions=definitions,
             imports={name: tuple(targets) for name, targets in self._imports.items()},
             lazy={name: tuple(targets) for name, targets in self._lazy.items()},
             stars=tuple(self._stars),
@@ -174,10 +180,10 @@ class _Reading:
         )
 
     def _inside(self, name: str, statement: ast.stmt) -> dict[str, Definition]:
-        """Return a class's methods, and what is left of it without them; or a dictionary's entries."""
+        """Return the methods of a class and the class without them; or the entries of a dictionary."""
         if isinstance(statement, ast.ClassDef):
             methods = [s for s in statement.body if isinstance(s, (ast.FunctionDef, ast.AsyncFunctionDef))]
-            found = {f"{name}.{method.name}": self._definition([method]) for method in methods}
+            parts = {f"{name}.{method.name}": self._definition([method]) for method in methods}
             given = [s for s in statement.body if isinstance(s, ast.Assign)]
             head = [
                 *statement.decorator_list,
@@ -185,7 +191,7 @@ class _Reading:
                 *(k.value for k in statement.keywords),
                 *given,
             ]
-            return {**found, f"{name}.": self._definition(head)}
+            return {**parts, f"{name}.": self._definition(head)}
         value = getattr(statement, "value", None)
         if not isinstance(value, ast.Dict) or not all(
             isinstance(k, (ast.Constant, ast.Name)) for k in value.keys
@@ -220,7 +226,7 @@ class _Reading:
 
 
 def _run(node: ast.Import | ast.ImportFrom, package: str) -> Iterator[str]:
-    """Yield the modules that an import runs; what is imported from a package may be a module."""
+    """Yield the modules that an import runs; a name imported from a package may be a module too."""
     if isinstance(node, ast.Import):
         yield from (alias.name for alias in node.names)
         return
@@ -249,7 +255,7 @@ def _key(key: ast.expr | None) -> str:
 
 
 def _names(statement: ast.stmt) -> Iterator[str]:
-    """Yield the names that a statement binds in its module, those of imports left out."""
+    """Yield the names that a statement binds in its module, except by imports."""
     if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         yield statement.name
         return

@@ -1,4 +1,4 @@
-"""Analysed modules, kept on disk by their content, because to parse a hundred files takes a second."""
+"""A cache on disk of analysed modules, by their content, because analysing a hundred files takes seconds."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _MOST = 2000  # modules that are kept
 
 
 def read_module(source: Source) -> Module:
-    """Return what a module says, read from its file now."""
+    """Return the analysis of a module, whose file is read now."""
     content = source.path.read_bytes()
     key = hashlib.sha256(f"{source.name}\0{source.is_package}\0".encode() + content).hexdigest()
     return _module(source, content, key)
 
 
-@cache  # by the key alone, in effect
+@cache
 def _module(source: Source, content: bytes, key: str) -> Module:
     known = _known()
     if key not in known:
@@ -39,10 +39,10 @@ _NEW: set[str] = set()
 
 
 def keep() -> None:
-    """Write what this process has analysed to disk, for later processes; where that fails, they analyse it again."""
+    """Write the modules that this process has analysed to disk, for later processes; an error there is ignored."""
     if not _NEW:
         return
-    known = _read()  # what others have written meanwhile
+    known = _read()  # other processes may have written meanwhile
     newest = {**known, **{key: _known()[key] for key in _NEW}}
     _NEW.clear()
     text = json.dumps(dict(list(newest.items())[-_MOST:]), separators=(",", ":"))
@@ -59,14 +59,14 @@ def _known() -> dict[str, Any]:
 
 
 def _read() -> dict[str, Any]:
-    with suppress(OSError, RuntimeError, ValueError):  # none, or a damaged one, which is made anew
-        found = json.loads(_file().read_bytes())
-        return found if isinstance(found, dict) else {}
+    with suppress(OSError, RuntimeError, ValueError):  # there is none, or it is damaged
+        modules = json.loads(_file().read_bytes())
+        return modules if isinstance(modules, dict) else {}
     return {}
 
 
 def _file() -> Path:
-    """The cache's file: another one for another version of Python, and of this analysis."""
+    """Return the cache's file; each version of Python and of this analysis has its own."""
     own = hashlib.sha256()
     for path in sorted(Path(__file__).parent.glob("*.py")):
         own.update(path.read_bytes())

@@ -1,4 +1,4 @@
-"""Which names of a module a piece of its code uses."""
+"""The names of a module that a piece of its code uses."""
 
 from __future__ import annotations
 
@@ -15,19 +15,21 @@ ANY = "*"
 
 _Function = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _Comprehension = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-_BLIND = frozenset({"globals", "locals", "eval", "exec", "__import__"})  # reach names that no syntax shows
+_BLIND = frozenset(
+    {"globals", "locals", "eval", "exec", "__import__"}
+)  # use names that cannot be read from the syntax
 _SYS = ast.dump(ast.Name("sys", ast.Load()))
 
 
 @dataclass
 class Uses:
-    """What a piece of code uses.
+    """The names that a piece of code uses.
 
     Args:
-        chains: Names of the module with the attributes behind them, such as ``functional.focal``; what an import in
-            a function leads to begins with ``=``, such as ``=topk_losses.functional.focal``.
-        attributes: All names of attributes, for which of a class's methods may be called.
-        blind: Whether it reaches names that its syntax does not show.
+        chains: Names of the module with the attributes that follow, such as ``functional.focal``. A name that an import
+            in a function binds begins with ``=``, such as ``=topk_losses.functional:focal``.
+        attributes: The names of all attributes; they say which methods of a class may be called.
+        blind: Whether it uses names that cannot be read from its syntax.
     """
 
     chains: set[str] = field(default_factory=set)
@@ -36,21 +38,21 @@ class Uses:
 
 
 def uses_of(nodes: Iterable[ast.AST], package: str, annotations: bool = False) -> Uses:
-    """Return what statements of a module use.
+    """Return the names that statements of a module use.
 
     Args:
         nodes: The statements.
-        package: The package that relative imports begin from.
+        package: The package that relative imports are relative to.
         annotations: Whether annotations count.
     """
     visitor = _Visitor(package, annotations)
     for node in nodes:
         visitor.visit(node)
-    return visitor.found
+    return visitor.uses
 
 
 def imported(node: ast.Import | ast.ImportFrom, package: str) -> Iterator[tuple[str, str]]:
-    """Yield the names that an import binds, each with what it is, as ``module:attribute`` or ``module:``.
+    """Yield the names that an import binds, each with what it stands for: ``module:attribute`` or ``module:``.
 
     Example:
         >>> list(imported(ast.parse("from ..rows import best as b").body[0], "lab.tools"))
@@ -72,7 +74,7 @@ def absolute(name: str, level: int, package: str) -> str:
     Args:
         name: As written.
         level: The number of dots before it.
-        package: The package of the module in which it stands.
+        package: The package of the module that contains the import.
     """
     if not level:
         return name
@@ -83,11 +85,11 @@ def absolute(name: str, level: int, package: str) -> str:
 
 class _Visitor(ast.NodeVisitor):
     def __init__(self, package: str, annotations: bool) -> None:
-        self.found = Uses()
+        self.uses = Uses()
         self._package, self._annotations = package, annotations
         self._scopes: list[
             dict[str, str]
-        ] = []  # of functions: what is local, and what an import there leads to
+        ] = []  # for each enclosing function: its own names, and what those that it imports stand for
 
     def visit_If(self, node: ast.If) -> None:
         if for_types_alone(node) or runs_as_script(node):
@@ -100,11 +102,11 @@ class _Visitor(ast.NodeVisitor):
         self._note(node.id, (), isinstance(node.ctx, ast.Load))
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
-        self.found.attributes.add(node.attr)
-        self.found.blind |= ast.dump(node.value) == _SYS and node.attr == "modules"
+        self.uses.attributes.add(node.attr)
+        self.uses.blind |= ast.dump(node.value) == _SYS and node.attr == "modules"
         names, root = [node.attr], node.value
         while isinstance(root, ast.Attribute):
-            self.found.attributes.add(root.attr)
+            self.uses.attributes.add(root.attr)
             names.append(root.attr)
             root = root.value
         if isinstance(root, ast.Name):
@@ -113,31 +115,31 @@ class _Visitor(ast.NodeVisitor):
             self.visit(root)
 
     def _note(self, name: str, rest: Iterable[str], read: bool) -> None:
-        self.found.blind |= name in _BLIND
+        self.uses.blind |= name in _BLIND
         scope = next((scope for scope in reversed(self._scopes) if name in scope), None)
         if scope is None:
-            if read or self._scopes:  # a function that sets a name of its module's
-                self.found.chains.add(".".join((name, *rest)))
+            if read or self._scopes:  # a function may set a name of its module
+                self.uses.chains.add(".".join((name, *rest)))
         elif scope[name]:
-            self.found.chains.add(_chain(scope[name], rest))
+            self.uses.chains.add(_chain(scope[name], rest))
 
     def visit_Call(self, node: ast.Call) -> None:
         named = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         texts = [_text(argument) for argument in node.args]
         if named == "getattr" and len(texts) > 1:
-            self.found.attributes.add(texts[1] or ANY)
+            self.uses.attributes.add(texts[1] or ANY)
         if named == "import_module" and texts:
-            self.found.chains.add(f"={texts[0]}:")
-            self.found.blind |= not texts[0] or texts[0].startswith(".")
+            self.uses.chains.add(f"={texts[0]}:")
+            self.uses.blind |= not texts[0] or texts[0].startswith(".")
         self.generic_visit(node)
 
     def visit_Import(self, node: ast.Import) -> None:
         for alias in node.names:
-            self.found.chains.add(f"~{alias.name}")
+            self.uses.chains.add(f"~{alias.name}")
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
         base = absolute(node.module or "", node.level, self._package)
-        self.found.chains.add(f"~{base}")
+        self.uses.chains.add(f"~{base}")
 
     def visit_arg(self, node: ast.arg) -> None:
         self._visit_annotation(node.annotation)
@@ -201,21 +203,21 @@ def _stored(node: ast.AST) -> Iterator[str]:
 def _locals(
     function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, body: Iterable[ast.AST], package: str
 ) -> dict[str, str]:
-    """Return a function's own names; of those that an import binds, what they lead to."""
-    found = dict.fromkeys((argument.arg for argument in _arguments(function)), "")
+    """Return a function's own names; a name that it imports comes with what it stands for."""
+    names = dict.fromkeys((argument.arg for argument in _arguments(function)), "")
     outer: set[str] = set()
     for node in _inside(body):
         if isinstance(node, (ast.Global, ast.Nonlocal)):
             outer.update(node.names)
         elif isinstance(node, (ast.Import, ast.ImportFrom)):
-            found.update(imported(node, package))
+            names.update(imported(node, package))
         else:
-            found.update(dict.fromkeys(_bound(node), ""))
-    return {name: target for name, target in found.items() if name not in outer}
+            names.update(dict.fromkeys(_bound(node), ""))
+    return {name: target for name, target in names.items() if name not in outer}
 
 
 def _inside(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    """Yield the nodes of a body, without those of functions and classes in it."""
+    """Yield the nodes of a body, without the bodies of functions and classes in it."""
     waiting = list(body)
     while waiting:
         node = waiting.pop()

@@ -1,12 +1,19 @@
+# ruff: noqa: F403 - what the catalogues of conditions, samplers and pruners export
 """Frozen dataclasses for what a study asks and what came of it; they need only the standard library."""
 
-from topk_platform.specs.arm import Arm, Model, Protocol, grid
+from topk_platform.specs.arms import additions, conditions
+from topk_platform.specs.arms.additions import *
+from topk_platform.specs.arms.arm import Arm, Model, Protocol, grid
+from topk_platform.specs.arms.conditions import *
+from topk_platform.specs.arms.conditions import CONDITIONS, Condition, Noise, strength
+from topk_platform.specs.arms.loss import Loss
+from topk_platform.specs.arms.recipe import SEARCHABLE, Augmentation, Numerics, Recipe
+from topk_platform.specs.arms.regime import Regime
+from topk_platform.specs.arms.schedule import SHAPES, Parameter, Schedule
+from topk_platform.specs.arms.setting import Setting, numbers
 from topk_platform.specs.checks import check_name
-from topk_platform.specs.claims import Claim, Contrast
 from topk_platform.specs.codec import canonical_json, digest
-from topk_platform.specs.conditions import active, in_order, reaching
 from topk_platform.specs.inputs import Inputs
-from topk_platform.specs.loss import Loss
 from topk_platform.specs.metric_names import (
     GROUPS,
     Measure,
@@ -21,68 +28,50 @@ from topk_platform.specs.metric_names import (
     scale_of,
     unit_of,
 )
-from topk_platform.specs.pruner import (
-    NoPruning,
-    Patient,
-    Pruner,
-    Quantile,
-    SuccessiveHalving,
-    rungs_of,
-    startup_of,
-)
-from topk_platform.specs.published import Published
-from topk_platform.specs.racing import Racing
-from topk_platform.specs.recipe import SEARCHABLE, Augmentation, Numerics, Recipe
-from topk_platform.specs.regime import Condition, LabelNoise, LongTail, PerClass, Regime, TrainFraction
-from topk_platform.specs.repeats import Repeats
-from topk_platform.specs.sampler import GP, NSGAII, QMC, TPE, CmaEs, Grid, OptunaSampler, Random, Sampler
-from topk_platform.specs.schedule import SHAPES, Parameter, Schedule
-from topk_platform.specs.setting import Setting, numbers
-from topk_platform.specs.smoke import STANDINS, smoke_arm
-from topk_platform.specs.space import Choice, Dimension, Float, Int, Scalar
-from topk_platform.specs.study import Study
+from topk_platform.specs.search import pruner, sampler
+from topk_platform.specs.search.active import active, in_order, reaching
+from topk_platform.specs.search.pruner import *
+from topk_platform.specs.search.pruner import Pruner, rungs_of
+from topk_platform.specs.search.racing import Racing
+from topk_platform.specs.search.repeats import Repeats
+from topk_platform.specs.search.sampler import *
+from topk_platform.specs.search.sampler import Sampler
+from topk_platform.specs.search.space import Choice, Dimension, Float, Int, Scalar
+from topk_platform.specs.study.claims import Claim, Contrast
+from topk_platform.specs.study.published import Published
+from topk_platform.specs.study.smoke import FEATURES, STANDINS, images_of, smoke_arm
+from topk_platform.specs.study.study import Study
 from topk_platform.specs.trial import EpochRecord, Phase, Status, Trial, TrialRecord
 
 __all__ = [
-    "GP",
+    "CONDITIONS",
+    "FEATURES",
     "GROUPS",
-    "NSGAII",
-    "QMC",
     "SEARCHABLE",
     "SHAPES",
     "STANDINS",
-    "TPE",
     "Arm",
     "Augmentation",
     "Choice",
     "Claim",
-    "CmaEs",
     "Condition",
     "Contrast",
     "Dimension",
     "EpochRecord",
     "Float",
-    "Grid",
     "Inputs",
     "Int",
-    "LabelNoise",
-    "LongTail",
     "Loss",
     "Measure",
     "Model",
-    "NoPruning",
+    "Noise",
     "Numerics",
-    "OptunaSampler",
     "Parameter",
-    "Patient",
-    "PerClass",
     "Phase",
     "Protocol",
     "Pruner",
     "Published",
-    "Quantile",
     "Racing",
-    "Random",
     "Recipe",
     "Regime",
     "Repeats",
@@ -92,8 +81,6 @@ __all__ = [
     "Setting",
     "Status",
     "Study",
-    "SuccessiveHalving",
-    "TrainFraction",
     "Trial",
     "TrialRecord",
     "accuracy_names",
@@ -105,6 +92,7 @@ __all__ = [
     "digest",
     "digits_of",
     "grid",
+    "images_of",
     "in_order",
     "less_is_better",
     "measure_of",
@@ -115,6 +103,10 @@ __all__ = [
     "rungs_of",
     "scale_of",
     "smoke_arm",
-    "startup_of",
+    "strength",
     "unit_of",
 ]
+__all__ += additions.__all__
+__all__ += conditions.__all__
+__all__ += pruner.__all__
+__all__ += sampler.__all__

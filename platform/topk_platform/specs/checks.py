@@ -1,4 +1,4 @@
-"""Rules that specs hold their fields to."""
+"""Checks that specs have in common."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def check(rule: bool, message: str) -> None:
 
 
 def check_place(argument: str, value: object) -> None:
-    """Raise ``UserError`` if a path or URI is blank, as that of an unset shell variable is.
+    """Raise ``UserError`` if a path or URI is blank, such as that of an unset shell variable.
 
     Example:
         >>> check_place("store", "")
@@ -40,7 +40,7 @@ def check_name(kind: str, name: str) -> None:
 
 
 def first_few(names: Sequence[str], most: int = 5) -> str:
-    """Return names as an error lists them: the first few, and how many more there are.
+    """Return the first few names, and how many more there are, for a message.
 
     Example:
         >>> first_few(["a", "b", "c"], most=2)

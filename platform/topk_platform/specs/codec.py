@@ -43,7 +43,7 @@ def decode(data: Any, classes: Iterable[type]) -> Any:
     """Return the value that ``encode`` made ``data`` from; sequences come back as tuples.
 
     Args:
-        data: What ``json.loads`` returned.
+        data: The data from ``json.loads``.
         classes: The dataclasses that may occur in it.
 
     Raises:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from topk_platform.specs.arm import Arm
-from topk_platform.specs.recipe import Recipe
-from topk_platform.specs.space import Scalar
+from topk_platform.specs.arms.arm import Arm
+from topk_platform.specs.arms.recipe import Recipe
+from topk_platform.specs.search.space import Scalar
 
 __all__ = ["described"]
 
@@ -47,7 +47,7 @@ def described(arm: Arm) -> dict[str, Scalar]:
 def _changed(spec: object, default: object, prefix: str = "") -> Iterator[tuple[str, object]]:
     for field in dataclasses.fields(spec):  # type: ignore[arg-type]
         value, usual = getattr(spec, field.name), getattr(default, field.name)
-        if dataclasses.is_dataclass(value):
+        if dataclasses.is_dataclass(usual):
             yield from _changed(value, usual, f"{prefix}{field.name}.")
         elif value != usual:
             yield f"{prefix}{field.name}", value

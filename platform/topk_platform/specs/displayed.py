@@ -7,22 +7,22 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from topk_platform.specs.checks import first_few
-from topk_platform.specs.space import Choice, Dimension
+from topk_platform.specs.search.space import Choice, Dimension
 
 if TYPE_CHECKING:
-    from topk_platform.specs.loss import Loss
-    from topk_platform.specs.study import Study
+    from topk_platform.specs.arms.loss import Loss
+    from topk_platform.specs.study.study import Study
 
 __all__ = ["loss_to_html", "range_text", "study_to_html", "study_to_text"]
 
-_LINED = 12  # names that a line may have; of more it says how many
+_LINED = 12  # at most so many names are in a line
 
 
 def range_text(dimension: Dimension) -> str:
     """Return a dimension's range in a few words.
 
     Args:
-        dimension: Of a search space.
+        dimension: The dimension.
 
     Example:
         >>> from topk_platform.specs import Float
@@ -44,7 +44,7 @@ def study_to_text(study: Study) -> str:
 
 
 def study_to_html(study: Study) -> str:
-    """Return a study for a notebook: what :func:`study_to_text` says, and the search space of each loss.
+    """Return a study for a notebook: the lines of :func:`study_to_text`, and the search space of each loss.
 
     Args:
         study: The study.

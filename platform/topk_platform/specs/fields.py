@@ -6,12 +6,24 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
-from types import FunctionType, NoneType, UnionType
+from pathlib import Path
+from types import NoneType, SimpleNamespace, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from topk_platform.errors import UserError
 
-__all__ = ["Count", "NonNegative", "Part", "Positive", "Rule", "Share", "Whole", "check_fields", "one_of"]
+__all__ = [
+    "Count",
+    "NonNegative",
+    "Part",
+    "Positive",
+    "Rule",
+    "Share",
+    "Whole",
+    "check_call",
+    "check_fields",
+    "one_of",
+]
 
 
 _LONGEST = 100  # letters of a value in an error
@@ -71,43 +83,81 @@ def check_fields(spec: Any) -> None:
         _check(f"{kind.__name__}.{name}", value, annotation)
 
 
+def check_call(function: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
+    """Check the arguments of a function against its annotations, as :func:`check_fields` does a spec's fields.
+
+    Args:
+        function: The function.
+        arguments: Its arguments by name: ``locals()`` in its first line.
+
+    Raises:
+        UserError: naming the argument, the rule and the value.
+
+    Example:
+        >>> def wait(hours: float, quietly: bool = False) -> None:
+        ...     check_call(wait, locals())
+        >>> wait("2")
+        Traceback (most recent call last):
+        topk_platform.errors.UserError: hours must be a finite number, got '2'
+    """
+    for name, annotation in _parameters(function).items():
+        value = arguments[name]
+        try:
+            _check(name, value, annotation)
+        except UserError as error:
+            raise UserError(f"{error}{getattr(annotation, 'remedy_for', _no_remedy)(value)}") from error
+
+
+def _no_remedy(_value: Any) -> str:
+    return ""
+
+
+@cache
+def _parameters(function: Callable[..., Any]) -> dict[str, Any]:
+    # What it returns may be imported for type checkers alone.
+    given = SimpleNamespace(
+        __annotations__={n: a for n, a in function.__annotations__.items() if n != "return"}
+    )
+    return get_type_hints(given, function.__globals__, include_extras=True)
+
+
 @cache
 def _annotations(cls: type) -> dict[str, Any]:
     hints = get_type_hints(cls, include_extras=True)
     return {field.name: hints[field.name] for field in fields(cls)}
 
 
-def _check(place: str, value: Any, annotation: Any, also: str = "") -> None:
+def _check(field: str, value: Any, annotation: Any, also: str = "") -> None:
     # No `check(...)`: its message would be made of every field of every spec, thousands of them.
     origin, parts = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        _check(place, value, parts[0])
+        _check(field, value, parts[0])
         for rule in parts[1:]:
             if not rule.holds(value):
-                raise UserError(f"{place} must be {rule.text}{also}, got {value!r}")
+                raise UserError(f"{field} must be {rule.text}{also}, got {value!r}")
     elif origin in (Union, UnionType):
-        _check_union(place, value, annotation)
+        _check_union(field, value, annotation)
     else:
         if not _fits(value, origin or annotation):
-            raise UserError(f"{place} must be {_described(annotation)}, got {_shown(value)}")
+            raise UserError(f"{field} must be {_described(annotation)}, got {_shown(value)}")
         if origin in (tuple, Sequence):
             for number, item in enumerate(value):
-                _check(f"{place}[{number}]", item, parts[0])
+                _check(f"{field}[{number}]", item, parts[0])
         elif origin is Mapping:
             for key, item in value.items():
-                _check(f"the name {key!r} in {place}", key, parts[0])
-                _check(f"{place}[{key!r}]", item, parts[1])
+                _check(f"the name {key!r} in {field}", key, parts[0])
+                _check(f"{field}[{key!r}]", item, parts[1])
 
 
-def _check_union(place: str, value: Any, annotation: Any) -> None:
+def _check_union(field: str, value: Any, annotation: Any) -> None:
     """Check a value against the first member of a union that is of its type, including that member's range."""
     for member in get_args(annotation):
         plain = get_args(member)[0] if get_origin(member) is Annotated else member
         if _fits(value, get_origin(plain) or plain):
             also = " or None" if NoneType in get_args(annotation) else ""
-            _check(place, value, member, also)
+            _check(field, value, member, also)
             return
-    raise UserError(f"{place} must be {_described(annotation)}, got {_shown(value)}")
+    raise UserError(f"{field} must be {_described(annotation)}, got {_shown(value)}")
 
 
 def _fits(value: Any, kind: Any) -> bool:
@@ -120,12 +170,9 @@ def _fits(value: Any, kind: Any) -> bool:
 
 
 def _shown(value: Any) -> str:
-    """Return a value on one line; with a function or a class, the reference that names it."""
+    """Return a value on one line."""
     text = " ".join(repr(value).split())
-    short = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
-    if isinstance(value, type | FunctionType):
-        return f"{short}: name it '{value.__module__}:{value.__qualname__}'"
-    return short
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 def _is_sequence(annotation: Any) -> bool:
@@ -138,6 +185,7 @@ _WORDS = {
     float: "a finite number",
     str: "a string",
     NoneType: "None",
+    Path: "a path",
 }
 
 
@@ -151,4 +199,8 @@ def _described(annotation: Any) -> str:
         return f"a sequence, each {_described(parts[0])}"
     if origin is Mapping:
         return "a mapping"
-    return _WORDS.get(annotation) or str(annotation.__name__)
+    if origin is Callable:
+        return "a function"
+    return (
+        _WORDS.get(annotation) or f"{'an' if annotation.__name__[0] in 'AEIO' else 'a'} {annotation.__name__}"
+    )

@@ -58,6 +58,17 @@ class Inputs:
             f"Inputs.mean and std must be one of each of the {channels} channels, got {self.mean} and {self.std}",
         )
 
+    def __repr__(self) -> str:
+        names = (
+            f"({', '.join(map(repr, self.names[:2]))}, … {len(self.names)} in all)"
+            if self.names[2:]
+            else self.names
+        )
+        return (
+            f"Inputs(shape={self.shape}, classes={self.classes}, kind={self.kind!r}, names={names}, mean={self.mean}, "
+            f"std={self.std}, resize={self.resize})"
+        )
+
     def name(self, label: int) -> str:
         """Return a class's name, its number where it has none."""
         return self.names[label] if self.names else str(label)

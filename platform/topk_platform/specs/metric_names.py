@@ -23,17 +23,21 @@ __all__ = [
 ]
 
 GROUPS = ("many", "medium", "few")
-"""Groups of classes by their number of training samples; macro accuracies over a group are named ``many_top5`` and so
-on."""
+"""Groups of classes by their number of training samples. A macro accuracy over a group is named ``many_top5``, for
+example."""
 
-_UNITS = {"size": "classes", "candidates": "classes", "nll": "nats"}  # of what is no share of samples
-_LESS = (*_UNITS, "brier", "ece")  # is better
+_UNITS = {
+    "size": "classes",
+    "candidates": "classes",
+    "nll": "nats",
+}  # of metrics that are not shares of samples
+_LESS = (*_UNITS, "brier", "ece")  # metrics whose smaller values are better
 _ACCURACY = re.compile(rf"(?:(?:macro|{'|'.join(GROUPS)})_)?top([1-9]\d*)")
 _MEASURE = re.compile(r"(autkc|average)([1-9]\d*)|(size)(90|95|99)|(brier|ece|nll)")
 
 
 class Measure(NamedTuple):
-    """A metric other than the accuracies, as its name asks for it.
+    """A metric other than an accuracy, as its name describes it.
 
     Args:
         kind: ``"autkc"``, the mean of top-1 to top-K accuracy; ``"average"``, the accuracy of sets that hold K classes
@@ -48,12 +52,12 @@ class Measure(NamedTuple):
 
     @property
     def is_of_sets(self) -> bool:
-        """Whether it measures sets of classes, whose threshold other samples decide."""
+        """Whether it measures sets of classes, whose threshold is computed from other samples."""
         return self.kind in ("average", "size")
 
 
 def measure_of(metric: str) -> Measure | None:
-    """Return the measure that a metric's name asks for; None for an accuracy or an unknown name.
+    """Return the measure that a metric's name describes; None for an accuracy or an unknown name.
 
     Example:
         >>> measure_of("average5"), measure_of("nll"), measure_of("top5"), measure_of("size80")
@@ -73,8 +77,8 @@ def measures_among(metrics: Iterable[str]) -> tuple[str, ...]:
         >>> measures_among(["top5", "size95", "autkc10", "autkc5", "size95"])
         ('autkc5', 'autkc10', 'size95')
     """
-    found = {measure: metric for metric in metrics if (measure := measure_of(metric)) is not None}
-    return tuple(found[measure] for measure in sorted(found))
+    names = {measure: metric for metric in metrics if (measure := measure_of(metric)) is not None}
+    return tuple(names[measure] for measure in sorted(names))
 
 
 def accuracy_names(topk: Sequence[int]) -> tuple[str, ...]:
@@ -95,8 +99,8 @@ def accuracy_k(metric: str) -> int | None:
         >>> accuracy_k("macro_top5"), accuracy_k("autkc5")
         (5, None)
     """
-    found = _ACCURACY.fullmatch(metric)
-    return int(found[1]) if found else None
+    match = _ACCURACY.fullmatch(metric)
+    return int(match[1]) if match else None
 
 
 def coverage_names(measures: Iterable[str]) -> tuple[str, ...]:
@@ -121,7 +125,7 @@ def candidate_names(targets: Sequence[float]) -> tuple[str, ...]:
 
 
 def less_is_better(metric: str) -> bool:
-    """Return whether a smaller value of a metric is better: so for sizes of sets and for errors, not for accuracies.
+    """Return whether a smaller value of a metric is better, as for sizes of sets and for errors.
 
     Example:
         >>> less_is_better("size95"), less_is_better("ece"), less_is_better("average5")
@@ -131,7 +135,7 @@ def less_is_better(metric: str) -> bool:
 
 
 def _own_unit(metric: str) -> str:
-    """Return the unit of a metric that is no share of samples, or nothing."""
+    """Return the unit of a metric that is not a share of samples; empty for a share."""
     return next((unit for kind, unit in _UNITS.items() if metric.startswith(kind)), "")
 
 
@@ -151,7 +155,7 @@ def unit_of(metric: str, *, difference: bool = False) -> str:
 
 
 def digits_of(metric: str) -> int:
-    """Return how many digits behind the point a table shows of a metric.
+    """Return how many decimals of a metric a table shows.
 
     Example:
         >>> digits_of("top5"), digits_of("size95"), digits_of("nll")
@@ -161,7 +165,7 @@ def digits_of(metric: str) -> int:
 
 
 def number_text(metric: str, value: float) -> str:
-    """Return a metric's value with a digit more than a table: a share in percent.
+    """Return a metric's value with one more decimal than in a table; shares are in percent.
 
     Example:
         >>> number_text("top5", 0.93456), number_text("size95", 3.14159), number_text("nll", 0.5)

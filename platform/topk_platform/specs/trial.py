@@ -1,4 +1,4 @@
-"""One trial and what came of it: the plain data that travel to a worker and back."""
+"""One trial and its record: the plain data that travel to a worker and back."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, cast
 
-from topk_platform.specs.arm import Arm, Model, Protocol
+from topk_platform.specs.arms.additions import ADDITIONS
+from topk_platform.specs.arms.arm import Arm, Model, Protocol
+from topk_platform.specs.arms.conditions import CONDITIONS
+from topk_platform.specs.arms.loss import Loss
+from topk_platform.specs.arms.recipe import Augmentation, Numerics, Recipe
+from topk_platform.specs.arms.regime import Regime
+from topk_platform.specs.arms.schedule import Parameter, Schedule
+from topk_platform.specs.arms.setting import Setting
 from topk_platform.specs.codec import LATER, canonical_json, decode, digest, encode
-from topk_platform.specs.loss import Loss
-from topk_platform.specs.pruner import NoPruning, Patient, Quantile, SuccessiveHalving
-from topk_platform.specs.recipe import Augmentation, Numerics, Recipe
-from topk_platform.specs.regime import LabelNoise, LongTail, PerClass, Regime, TrainFraction
-from topk_platform.specs.sampler import GP, NSGAII, QMC, TPE, CmaEs, Grid, OptunaSampler, Random
-from topk_platform.specs.schedule import Parameter, Schedule
-from topk_platform.specs.setting import Setting
-from topk_platform.specs.space import Choice, Float, Int, Scalar
+from topk_platform.specs.search.pruner import PRUNERS
+from topk_platform.specs.search.sampler import SAMPLERS
+from topk_platform.specs.search.space import Choice, Float, Int, Scalar
 
 __all__ = ["SPECS", "EpochRecord", "Phase", "Status", "Trial", "TrialRecord"]
 
@@ -26,10 +28,11 @@ Phase = Literal["search", "confirm"]
 Status = Literal["completed", "pruned", "diverged", "failed"]
 
 SPECS = (
-    *(Arm, Augmentation, Choice, Float, Int, LabelNoise, LongTail, Loss, Model, Numerics, PerClass, Protocol),
-    *(Recipe, Regime, Schedule, TrainFraction),
-    *(GP, NSGAII, QMC, TPE, CmaEs, Grid, OptunaSampler, Random),
-    *(NoPruning, Patient, Quantile, SuccessiveHalving),
+    *(Arm, Augmentation, Choice, Float, Int, Loss, Model, Numerics, Protocol, Recipe, Regime, Schedule),
+    *ADDITIONS,
+    *CONDITIONS,
+    *SAMPLERS,
+    *PRUNERS,
 )
 """The specs that an arm is made of."""
 
@@ -44,23 +47,23 @@ class Trial:
         arm: The arm.
         topk: The k of the metrics.
         phase: ``"search"`` or ``"confirm"``.
-        number: The search trial's number in its arm; of a confirmation, the number of the one it confirms.
+        number: The search trial's number in its arm; for a confirmation, the number of the trial that it confirms.
         seed: 0 in the search, 1, 2, ... in confirmations.
         root: The root of all random streams.
-        values: What the searcher chose.
-        targets: The accuracies of which the least K is wanted.
-        stop_below: Pairs (epoch, value): stop after that epoch when the metric is below that value.
-        spare: Pair (n, tolerance): but not while the best of the last n validations is within the tolerance of the best
-            of those before them; empty: whatever they show.
-        together: The numbers of a search's, or the seeds of a confirmation's, trials that train as one ensemble.
+        values: The values that the searcher chose.
+        targets: Accuracies. For each, the least K that reaches it is measured.
+        stop_below: Pairs (epoch, value): stop after that epoch if the metric is below that value.
+        spare: Pair (n, tolerance): do not stop while the best of the last n validations is within the tolerance of the
+            best of those before them. Empty: always stop.
+        together: The trials that train as one ensemble: the numbers of search trials, or the seeds of confirmations.
         threads: Torch threads.
         device: ``"cpu"`` or ``"cuda"``.
-        dataset_fingerprint: Of the data before conditions.
-        code_version: Of the code that its training executes.
+        dataset_fingerprint: The fingerprint of the data before conditions.
+        code_version: The version of the code that its training executes.
         environment: The versions and the kind of machine that determine its last bits; empty where any will do.
-        origin: What the arm's search started from: the code and data of another arm, see
-            :func:`~topk_platform.identity.with_origins`; empty where it started from the first values.
-        measures: What is measured beside the accuracies, see :class:`~topk_platform.specs.Study`.
+        origin: The code and data of the arm from which the arm's search started, see
+            :func:`~topk_platform.identity.with_origins`; empty if it started from the first values.
+        measures: The metrics besides the accuracies, see :class:`~topk_platform.specs.Study`.
         calibration: The part of the validation split that is set aside for the thresholds of sets, likewise.
     """
 
@@ -93,12 +96,12 @@ class Trial:
 
     @property
     def parameters(self) -> dict[str, Parameter]:
-        """What is fixed and what was chosen, together."""
+        """The fixed and the chosen parameters together."""
         return self.arm.loss.parameters(self.values)
 
     @property
     def setting(self) -> Setting:
-        """The same, told apart: the recipe, and the loss's own parameters."""
+        """The same parameters, divided into the recipe and the loss's own parameters."""
         return self.arm.setting(self.values)
 
     def to_json(self) -> str:
@@ -120,14 +123,14 @@ class Trial:
 
 @dataclass(frozen=True)
 class EpochRecord:
-    """What an epoch showed that was validated.
+    """The record of an epoch that was validated.
 
     Args:
         epoch: From 1.
-        train_loss: The mean over the training samples.
-        validation: Metrics of the validation split.
-        seconds: Since the last epoch that was validated, this validation included.
-        learning_rate: Of the last step.
+        train_loss: The mean loss over the training samples.
+        validation: The metrics of the validation split.
+        seconds: The time since the last epoch that was validated, this validation included.
+        learning_rate: The learning rate of the last step.
         gradient_density: Mean count of entries of the loss's gradient with respect to a sample's scores that
             are not 0, in the last batch (berrada2018, Fig. 2b).
         step_seconds: Mean time of a training step.

@@ -12,7 +12,7 @@ from topk_platform.code_version import code_versions
 from topk_platform.errors import UserError
 from topk_platform.identity import Identity, with_origins
 from topk_platform.protocol.ended import Ended
-from topk_platform.records import Ledger, Store, read_history
+from topk_platform.records import Ledger, Store, note_plan, read_history
 from topk_platform.records.artifacts.guesses import save_guesses
 from topk_platform.records.artifacts.ranks import save_ranks
 from topk_platform.running.driver.boards import make_board
@@ -92,6 +92,7 @@ def fake_run(
     counted = identities or with_origins(study, {i: Identity(code, FAKE_DATA) for i, code in codes.items()})
     with ledger.writing(study) as writer:
         ledger.identify(counted)
+        note_plan(ledger.store, study)
         board = make_board(study, counted, read_history(ledger, study, counted))
         ended = 0
         while (stop_after is None or ended < stop_after) and (trials := board.next_trials()):

@@ -10,7 +10,7 @@ from typing import ClassVar
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmBoard, Board
 from topk_platform.protocol.ended import Ended
-from topk_platform.protocol.suggest import suggest
+from topk_platform.protocol.search.suggest import suggest
 from topk_platform.specs import (
     Arm,
     Choice,

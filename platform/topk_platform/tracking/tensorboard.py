@@ -55,15 +55,6 @@ class TensorboardTracker(Tracker):
             raise UserError("track tensorboard needs TensorBoard: pip install 'topk-studies[tensorboard]'")
         self._folder(study)
 
-    def holds(
-        self, study: TrackedStudy, keys: Collection[str], unlisted: Collection[str], result: StudyResult
-    ) -> bool:
-        """Return whether the log files hold everything."""
-        folder = self._folder(study)
-        held = _runs(folder)
-        right = held.keys() >= set(keys) and held.keys().isdisjoint(unlisted)
-        return right and _results(folder) == result.digest
-
     def begin(self, study: TrackedStudy) -> Iterator[str]:
         """Delete what a kill left half written; yield the keys of the trials that are complete."""
         self._study, self._root = study, self._folder(study)
@@ -135,9 +126,9 @@ def _final(name: str) -> str:
 
 def _runs(folder: Path) -> dict[str, Path]:
     """Return the folders of complete trials by their keys, which are at the end of the names of log files."""
-    paths = (path for path in folder.glob(f"**/{_FILES}") if not _HIDDEN.search(str(path)))
+    files = (path for path in folder.glob(f"**/{_FILES}") if not _HIDDEN.search(str(path)))
     return {
-        path.name.rpartition(".")[2]: path.parent for path in paths if path.parent.name.startswith("seed ")
+        path.name.rpartition(".")[2]: path.parent for path in files if path.parent.name.startswith("seed ")
     }
 
 

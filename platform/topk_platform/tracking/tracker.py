@@ -1,4 +1,4 @@
-"""What a tracker is: a place where people look at trials and compare them, filled from the ledger."""
+"""The interface of trackers, in which people look at trials and compare them."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ class StudyResult:
 
     Args:
         files: The text files of the study's tables, by name, such as ``table.md``.
-        digest: The hash of these files: where it is the same, nothing has changed.
+        digest: The hash of these files; if it is the same, nothing has changed.
         arms: What each arm came to, by the arm's identity.
         extras: Makes the report, the plots and graphs, or returns None if that fails, which a warning then says; None
             if there are to be none.
@@ -198,7 +198,7 @@ class StudyResult:
 
 
 class Tracker(ABC):
-    """A place where people look at trials and compare them, such as MLflow, TensorBoard or Weights & Biases.
+    """A program in which people look at trials and compare them, such as MLflow, TensorBoard or Weights & Biases.
 
     A tracker decides nothing: results come from the ledger alone, and a tracker can be filled from it at any time. Its
     methods are called in a thread of their own, one at a time. An error in one of them is reported, never ends the

@@ -229,6 +229,6 @@ class _Once:
     def _tried(self) -> Extras | None:
         try:
             return self._make()
-        except Exception as error:  # noqa: BLE001 - whatever a plot or a network of anybody's raises, the study is done
+        except Exception as error:  # noqa: BLE001 - a plot or a user's network may raise anything, and the study is done
             _LOG.warning("trackers get no report and no plots: %s", reason(error))
             return None

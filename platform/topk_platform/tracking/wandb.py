@@ -65,13 +65,6 @@ class WandbTracker(Tracker):
         if not wandb.login(prompt=False, verify=False):
             raise UserError("track wandb needs a login: run `wandb login`, or set WANDB_MODE=offline")
 
-    def holds(
-        self, study: TrackedStudy, keys: Collection[str], unlisted: Collection[str], result: StudyResult
-    ) -> bool:
-        """Return whether the offline runs hold everything; False if there is a server to ask."""
-        held = _offline_runs(_folder(study)).keys() if _offline() else set[str]()
-        return held >= {*keys, _results_key(study, result)} and held.isdisjoint(unlisted)
-
     def begin(self, study: TrackedStudy) -> Iterator[str]:
         """Delete what a kill left half written; yield the keys of the trials that are complete."""
         self._study = study
@@ -177,7 +170,7 @@ class WandbTracker(Tracker):
         self._study.progressed()
 
     def _moved(self, folder: Path) -> Path:
-        """Move an offline run to where it is looked for; return its folder."""
+        """Move an offline run to the folder of complete runs; return its folder."""
         (written,) = folder.glob("wandb/offline-run-*")
         return written.rename(_folder(self._study) / written.name)
 
@@ -208,8 +201,8 @@ def _hidden(study: TrackedStudy) -> Iterator[Path]:
 
 def _offline_runs(folder: Path) -> dict[str, Path]:
     """Return the folders of the complete offline runs, by the keys of their trials."""
-    matched = ((_OFFLINE.fullmatch(path.name), path) for path in folder.glob("offline-run-*"))
-    return {match[1]: path for match, path in matched if match is not None}
+    runs = ((_OFFLINE.fullmatch(path.name), path) for path in folder.glob("offline-run-*"))
+    return {match[1]: path for match, path in runs if match is not None}
 
 
 def _results_key(study: TrackedStudy, result: StudyResult) -> str:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from topk_platform.lazy import first_use
 
 if TYPE_CHECKING:
     from topk_platform.training.ensemble import check_ensemble
-    from topk_platform.training.group import Keeper, Pulse
     from topk_platform.training.loss_table import LOSSES
     from topk_platform.training.losses import build_loss, check_loss, check_parameters
-    from topk_platform.training.machine import environment
+    from topk_platform.training.process.environment import environment
     from topk_platform.training.run import Training, finish, run_trials
     from topk_platform.training.session import Session
+    from topk_platform.training.shown import check_additions
+    from topk_platform.training.trials.group import Keeper, Pulse
 
 __all__ = [
     "LOSSES",
@@ -21,6 +23,7 @@ __all__ = [
     "Session",
     "Training",
     "build_loss",
+    "check_additions",
     "check_ensemble",
     "check_loss",
     "check_parameters",
@@ -29,24 +32,6 @@ __all__ = [
     "run_trials",
 ]
 
-_MODULES = {
-    "Keeper": "group",
-    "LOSSES": "loss_table",
-    "Pulse": "group",
-    "Session": "session",
-    "Training": "run",
-    "build_loss": "losses",
-    "check_ensemble": "ensemble",
-    "check_loss": "losses",
-    "check_parameters": "losses",
-    "environment": "machine",
-    "finish": "run",
-    "run_trials": "run",
-}
-
-
-def __getattr__(name: str) -> Any:
-    # Training imports torch; defining a study, with one of the named recipes beside it, should not.
-    if name in _MODULES:
-        return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# Training imports torch, which defining a study does without.
+if not TYPE_CHECKING:  # a type checker would take any name for one of this package's
+    __getattr__ = first_use(__name__)

@@ -13,10 +13,7 @@ from topk_platform.data import Dataset, Split
 from topk_platform.errors import UserError
 from topk_platform.metrics import Scorer
 from topk_platform.specs import Augmentation, Inputs, Recipe, Trial
-from topk_platform.training.batches import Batches, Normalisation, prepared
-from topk_platform.training.epoch import Epoch, never, order_states
 from topk_platform.training.losses import BoundLoss, takes_class_counts
-from topk_platform.training.optim import learning_rate
 from topk_platform.training.session import score
 from topk_platform.training.setup import (
     Scored,
@@ -30,7 +27,10 @@ from topk_platform.training.setup import (
     tested,
 )
 from topk_platform.training.stacking import Forward, stack, stacked_forward, stacked_optimizer
-from topk_platform.training.stepping import clip, density_of, optimizer_state, precision
+from topk_platform.training.steps.batches import Batches, Normalisation, prepared
+from topk_platform.training.steps.epoch import Epoch, never, order_states
+from topk_platform.training.steps.optim import learning_rate
+from topk_platform.training.steps.stepping import clip, density_of, optimizer_state, precision
 
 __all__ = ["Ensemble", "check_ensemble"]
 
@@ -38,12 +38,12 @@ _RANDOM = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout
 
 
 def check_ensemble(model: nn.Module, recipe: Recipe, searched: Sequence[str]) -> None:
-    """Raise ``UserError`` unless such networks can train as a stack that leaves each one's result as it is.
+    """Raise ``UserError`` unless such networks can train as a stack, each with the result that it would have alone.
 
     Args:
-        model: One of them.
-        recipe: How they train.
-        searched: What of the recipe and the loss differs between them.
+        model: One of the networks.
+        recipe: The recipe.
+        searched: The parameters of the recipe and the loss that differ between the networks.
     """
     if next(model.buffers(), None) is not None or any(isinstance(m, _RANDOM) for m in model.modules()):
         raise UserError("an ensemble's network must have neither buffers (batch normalisation) nor dropout")
@@ -57,9 +57,9 @@ def check_ensemble(model: nn.Module, recipe: Recipe, searched: Sequence[str]) ->
 
 @dataclass
 class Ensemble:
-    """A learner with several members: their weights are stacked, ``(members, ...)``, and move in one pass.
+    """A learner with several members, whose weights are stacked, ``(members, ...)``, and updated together.
 
-    A member's steps are those of a :class:`Session` of its own; only sums are taken in another order.
+    A member makes the same steps as in a :class:`Session` of its own. Only the order of sums differs.
     """
 
     trials: tuple[Trial, ...]
@@ -128,11 +128,11 @@ class Ensemble:
         return len(self.batches[0])
 
     def train_epoch(self) -> Tensor:
-        """Train to the end of an epoch; return ``(members, 2)``: mean losses over the samples, gradient densities."""
+        """Train to the end of an epoch; return ``(members, 2)``: mean losses of the samples and gradient densities."""
         return cast("Tensor", self.advance(never))
 
     def advance(self, pause: Callable[[], bool]) -> Tensor | None:
-        """Train to the end of the epoch, or until ``pause`` says so after a step; return the same, or None."""
+        """Train to the end of the epoch and return the same, or pause after a step and return None."""
         epoch = self.step // self.epoch_steps
         reweighted, warming = self.recipe.reweights(epoch), self.recipe.warms(epoch)
         for loss in self.losses:
@@ -160,9 +160,9 @@ class Ensemble:
             yield torch.stack(inputs), torch.stack(targets)
 
     def _plain_batches(self, inputs: Tensor, labels: Tensor, done: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """What stacking the members' batches would give, where only an order has to be drawn."""
+        """Yield the stacked batches of all members, if only an order has to be drawn."""
         if self.epoch_steps == 1:
-            yield inputs.clone(), labels  # a copy, for a network whose first layer works in place
+            yield inputs.clone(), labels  # a copy, because a network's first layer may work in place
             return
         orders = [torch.randperm(labels.shape[1], generator=batches.order) for batches in self.batches]
         order = torch.stack(orders).to(labels.device, non_blocking=True)
@@ -210,7 +210,7 @@ class Ensemble:
 
     @torch.no_grad()
     def validate(self) -> Tensor:
-        """Return ``(members, 1 + measures)`` of the validation splits."""
+        """Score the validation splits: ``(members, 1 + measures)``."""
         splits = [dataset.validation for dataset in self.datasets]
         shared = all(split.inputs is splits[0].inputs for split in splits)
         inputs = (
@@ -227,7 +227,7 @@ class Ensemble:
         return prepared(inputs, self.normalisations[member], channels_last=False)
 
     def test(self, member: int, weights: dict[str, Tensor]) -> Scored:
-        """Return what the test split shows of one member with these weights."""
+        """Score the test split with one member's network and these weights."""
         trial, dataset = self.trials[member], self.datasets[member]
         network = self.network(member, weights)
 
@@ -241,13 +241,13 @@ class Ensemble:
         return {name: value.detach()[member].clone() for name, value in self.stacked.items()}
 
     def network(self, member: int, weights: dict[str, Tensor]) -> nn.Module:
-        """Return a network of its own with these weights."""
+        """Return a separate network with these weights."""
         network = initialised(self.trials[member], self.datasets[member]).to(self.trials[member].device)
         network.load_state_dict(weights)
         return network
 
     def inputs(self, member: int) -> Inputs:
-        """Return what a member's network takes."""
+        """Return the description of a member's inputs."""
         return inputs_of(self.datasets[member], self.normalisations[member])
 
     def state(self) -> dict[str, object]:
@@ -262,7 +262,7 @@ class Ensemble:
         }
 
     def load_state(self, state: dict[str, object]) -> None:
-        """Go on from what :meth:`state` returned."""
+        """Continue from a state that :meth:`state` returned."""
         parts = cast("dict[str, Any]", state)
         with torch.no_grad():
             for name, value in parts["stacked"].items():
@@ -293,7 +293,7 @@ def _at_once(trials: Sequence[Trial], datasets: Sequence[Dataset], losses: Seque
 
 
 def _plain(recipe: Recipe, datasets: Sequence[Dataset]) -> tuple[Tensor, Tensor] | None:
-    """Inputs ``(members or 1, n, ...)`` and labels ``(members, n)`` that batches are only picked from, or None."""
+    """Return inputs ``(members or 1, n, ...)`` and labels ``(members, n)``, if batches are rows of them; else None."""
     splits = [dataset.train for dataset in datasets]
     if recipe.augmentation != Augmentation() or splits[0].inputs.dtype == torch.uint8:
         return None

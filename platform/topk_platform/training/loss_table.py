@@ -41,8 +41,18 @@ class TemperedCrossEntropy(nn.Module):
         return self.temperature * loss
 
 
+def _at_least_one(class_counts: Tensor) -> Tensor:
+    """Return the counts with 1 in place of 0: label noise can leave a class without a sample.
+
+    Such a class is never the target, so its own margin is never used. As a competitor of the others it gets the offset
+    of the rarest class that has a sample, where its logarithm of 0 would take it out of the softmax. Deferred class
+    weights treat it alike, see :func:`~topk_platform.training.steps.optim.effective_weights`.
+    """
+    return class_counts.clamp(min=1)
+
+
 def _ldam(class_counts: Tensor, max_margin: float = 0.5, scale: float = 30.0) -> nn.Module:
-    return tl.LDAM(tl.uneven_margins(class_counts, max_margin), scale=scale)
+    return tl.LDAM(tl.uneven_margins(_at_least_one(class_counts), max_margin), scale=scale)
 
 
 def _noised_imbalanced(
@@ -53,7 +63,7 @@ def _noised_imbalanced(
     max_margin: float = 0.2,
     scale: float = 50.0,
 ) -> nn.Module:
-    margins = tl.uneven_margins(class_counts, max_margin)
+    margins = tl.uneven_margins(_at_least_one(class_counts), max_margin)
     return tl.NoisedImbalancedTopKHinge(k, margins, epsilon=epsilon, samples=samples, scale=scale)
 
 
@@ -111,16 +121,26 @@ def _logit_clip(limit: float = 1.5) -> nn.Module:
     return tl.LogitClip(limit)
 
 
+def _conformal_training(
+    alpha: float = 0.01,
+    temperature: float = 1.0,
+    kappa: float = 1.0,
+    size_weight: float = 0.01,
+    classification: float = 1.0,
+) -> nn.Module:
+    return tl.ConformalTraining(alpha, temperature, kappa, size_weight, classification)
+
+
 def _vector_scaling(class_counts: Tensor, tau: float = 1.0, gamma: float = 0.3) -> nn.Module:
-    return tl.VectorScaling(class_counts, tau=tau, gamma=gamma)
+    return tl.VectorScaling(_at_least_one(class_counts), tau=tau, gamma=gamma)
 
 
 def _balanced_softmax(class_counts: Tensor) -> nn.Module:
-    return tl.BalancedSoftmax(class_counts)
+    return tl.BalancedSoftmax(_at_least_one(class_counts))
 
 
 def _logit_adjusted(class_counts: Tensor, tau: float = 1.0) -> nn.Module:
-    return tl.LogitAdjusted(class_counts, tau=tau)
+    return tl.LogitAdjusted(_at_least_one(class_counts), tau=tau)
 
 
 def _topk_grouping(k: int) -> nn.Module:
@@ -169,6 +189,7 @@ LOSSES: dict[str, Callable[..., nn.Module]] = {
     "autkc": _autkc,
     "balanced_softmax": _balanced_softmax,
     "calibrated_topk_hinge": _calibrated_topk_hinge,
+    "conformal_training": _conformal_training,
     "convex_topk_hinge": _convex_topk_hinge,
     "cross_entropy": TemperedCrossEntropy,
     "focal": _focal,

@@ -1,4 +1,4 @@
-"""Losses built from a trial's parameters and from what the training data are, and checked before a study starts."""
+"""Losses built from a trial's parameters and its training data, and checked before a study starts."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 class BoundLoss:
-    """A loss together with its own random stream, for those that draw, and with deferred class weights.
+    """A loss with its own random stream, for losses that draw random numbers, and with deferred class weights.
 
     Args:
-        module: Called as ``module(scores, target)``, or with ``generator=`` where its ``forward`` takes one.
-        generator: The loss's stream.
+        module: The module of epoch 0. It is called as ``module(scores, target)``, and with ``generator=`` if its
+            ``forward`` has that parameter.
+        generator: The loss's random stream.
         weights: The class weights that :meth:`reweight` sets, ``(L,)``, or None.
-        in_epoch: The module of an epoch, of a loss with a schedule; None where one serves them all. ``module`` is that
-            of epoch 0.
+        in_epoch: Returns the module of an epoch, for a loss with a schedule; None if all epochs have the same one.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ def check_loss(
 
 
 def _check_makes(name: str, function: Callable[..., nn.Module], given: Mapping[str, Any]) -> None:
-    """Raise ``UserError`` if a loss's function is a module itself, or one of scores and labels."""
+    """Raise ``UserError`` if a loss's function is itself a module, or a function of scores and labels."""
     if isinstance(function, nn.Module):
         raise UserError(
             f"loss {name} must be a function or a class that returns a torch.nn.Module, got a "
@@ -185,7 +185,7 @@ def _check_makes(name: str, function: Callable[..., nn.Module], given: Mapping[s
 
 
 def check_parameters(loss: Loss, own: Mapping[str, Parameter]) -> None:
-    """Raise ``UserError`` unless the loss exists and its function takes these parameters; it is not called.
+    """Raise ``UserError`` unless the loss exists and its function takes these parameters. The function is not called.
 
     Args:
         loss: The spec.

@@ -1,4 +1,4 @@
-"""The largest batch of which a whole training step fits into a device's memory, found by trying."""
+"""The largest batch whose training step fits into a device's memory, determined by trying."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ import torch
 from topk_platform.data import Images, Split
 from topk_platform.errors import UserError
 from topk_platform.specs import Recipe, Trial
-from topk_platform.training.faults import is_out_of_memory
-from topk_platform.training.process import lent_process
+from topk_platform.training.process.faults import is_out_of_memory
+from topk_platform.training.process.state import lent_process
 from topk_platform.training.session import Session
 
 __all__ = [
@@ -34,7 +34,7 @@ __all__ = [
     "take_step",
 ]
 
-_SMALL = 2  # samples a part of the first step, after which the optimiser's state is there
+_SMALL = 2  # samples per part of the first step, which creates the optimiser's state
 _PRECISE = 16  # the answer is exact to one part in so many
 
 Outcome = Literal["fits", "memory", "error"]
@@ -48,7 +48,7 @@ class Attempts(Protocol):
     """Tries training steps of one trial within a device's memory."""
 
     def fits(self, size: int, parts: int = 1) -> bool:
-        """Return whether a step fits of a batch of ``size`` samples taken in ``parts`` parts.
+        """Return whether a step fits with a batch of ``size`` samples, taken in ``parts`` parts.
 
         Raises:
             StepError: if it fails for another reason.
@@ -56,10 +56,10 @@ class Attempts(Protocol):
         ...
 
     def scores_fit(self) -> bool:
-        """Return whether as many samples of the validation split fit as are scored at once.
+        """Return whether scoring fits, with as many samples of the validation split as are scored at once.
 
         Raises:
-            StepError: likewise.
+            StepError: if it fails for another reason.
         """
         ...
 
@@ -68,9 +68,9 @@ def largest(fits: Callable[[int], bool], limit: int, start: int = 1) -> int:
     """Return the largest batch that fits, to one part in 16, by doubling or halving, then bisection; 0 if none does.
 
     Args:
-        fits: Whether a batch of this size does; if one does, all smaller ones do.
-        limit: The largest that is asked for.
-        start: The first to try.
+        fits: Returns whether a batch of this size fits; if it does, all smaller ones do.
+        limit: The largest size to try.
+        start: The first size to try.
 
     Example:
         >>> largest(lambda size: size <= 100, limit=50_000, start=32), largest(lambda size: True, limit=50)
@@ -90,29 +90,29 @@ def least_parts(fits: Callable[[int], bool], size: int, part: int) -> int | None
     """Return the least number of parts in which a batch fits, to one in 16, or None.
 
     Args:
-        fits: Whether it does in so many.
-        size: The batch's.
-        part: The largest that fits as a batch of its own, at least 1. The whole batch's inputs lie beside a part's
-            activations, so that parts may have to be smaller.
+        fits: Returns whether the batch fits in this many parts.
+        size: The size of the batch.
+        part: The largest size that fits as a batch of its own, at least 1. Parts may have to be smaller, because the
+            inputs of the whole batch are in memory as well.
 
     Example:
         >>> least_parts(lambda parts: parts >= 5, size=256, part=64)
         5
     """
-    found = largest(lambda samples: fits(math.ceil(size / samples)), limit=part, start=part)
-    return math.ceil(size / found) if found else None
+    samples_that_fit = largest(lambda samples: fits(math.ceil(size / samples)), limit=part, start=part)
+    return math.ceil(size / samples_that_fit) if samples_that_fit else None
 
 
 def take_step(trial: Trial, size: int, parts: int = 1) -> None:
-    """Train for a step of ``size`` samples, as the trial would, after a small first one.
+    """Train one step with ``size`` samples, as the trial would, after a small first step.
 
-    The first leaves the optimiser with the state that it will hold, such as momentum.
-    Of images in files as many random ones of their shape are taken, for which nothing has to be decoded.
+    The first step creates the optimiser's state, such as momentum. Images in files are replaced by random images of
+    the same shape, so that nothing has to be decoded.
 
     Args:
         trial: The trial.
-        size: At most the samples of the training split.
-        parts: That a batch is taken in.
+        size: The number of samples, at most that of the training split.
+        parts: The number of parts in which a batch is taken.
     """
     with lent_process(trial):
         session = Session.prepare(_in_parts(trial, parts))
@@ -121,7 +121,7 @@ def take_step(trial: Trial, size: int, parts: int = 1) -> None:
 
 
 def take_scores(trial: Trial) -> None:
-    """Score as many samples of the validation split as are scored at once, with the optimiser's state there.
+    """Score as many validation samples as are scored at once, while the optimiser's state is in memory.
 
     Args:
         trial: The trial.
@@ -159,16 +159,16 @@ _WORK: dict[str, Callable[..., None]] = {"step": take_step, "scores": take_score
 
 
 def _attempt(trial: Trial, work: str, numbers: tuple[int, ...]) -> tuple[Outcome, str]:
-    """Do the work; nothing of it is alive afterwards."""
-    found = _tried(trial, work, numbers)
+    """Do the work and free its memory."""
+    outcome = _tried(trial, work, numbers)
     gc.collect()
-    return found
+    return outcome
 
 
 def _tried(trial: Trial, work: str, numbers: tuple[int, ...]) -> tuple[Outcome, str]:
     try:
         _WORK[work](trial, *numbers)
-    except Exception as error:  # noqa: BLE001 - whatever a user's code raises is told with its text
+    except Exception as error:  # noqa: BLE001 - a user's code may raise anything; its text is reported
         if is_out_of_memory(error):
             return "memory", ""
         return "error", f"{type(error).__name__}: {error}"
@@ -187,7 +187,7 @@ class CudaAttempts:
 
     Args:
         trial: The trial.
-        memory: Bytes that may be taken; by default what is free.
+        memory: The bytes that may be used; by default all that are free.
     """
 
     trial: Trial
@@ -209,24 +209,24 @@ class CudaAttempts:
         return self._fits("step", size, parts)
 
     def scores_fit(self) -> bool:
-        """Return whether scoring does."""
+        """Return whether scoring fits."""
         return self._fits("scores")
 
     def _fits(self, work: str, *numbers: int) -> bool:
-        found = _attempt(self.trial, work, numbers)
+        outcome, text = _attempt(self.trial, work, numbers)
         torch.cuda.empty_cache()
-        return _judged(*found)
+        return _judged(outcome, text)
 
 
 class CpuAttempts:
-    """Attempts on the CPU, in a process of their own that is denied more memory than it may take.
+    """Attempts on the CPU, in a separate process with a limit on its memory.
 
-    Where memory is merely used up, Linux ends some process, not always the one that is to blame; with the limit,
-    allocations fail in this one. If it dies nonetheless, the step did not fit.
+    When a machine's memory is used up, Linux kills some process, not always the one that used it. With the limit,
+    allocations fail in this process. If it dies nonetheless, the step did not fit.
 
     Args:
         trial: The trial.
-        memory: Bytes of private memory that the process may have in all.
+        memory: The bytes of private memory that the process may have in all.
 
     Raises:
         UserError: on systems that have no such limit.
@@ -254,7 +254,7 @@ class CpuAttempts:
         return self._fits("step", size, parts)
 
     def scores_fit(self) -> bool:
-        """Return whether scoring does."""
+        """Return whether scoring fits."""
         return self._fits("scores")
 
     def _fits(self, work: str, *numbers: int) -> bool:
@@ -289,9 +289,9 @@ class CpuAttempts:
 
 
 def _serve(connection: Connection, text: str, memory: int) -> None:
-    import resource  # noqa: PLC0415 - which not every system has
+    import resource  # noqa: PLC0415 - not every system has it
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is the parent's, who ends this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is handled by the parent, which ends this process
     trial = Trial.from_json(text)
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     wanted = memory + _untouched()

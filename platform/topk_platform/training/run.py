@@ -11,17 +11,19 @@ import torch
 from torch import Tensor
 
 from topk_platform.errors import ChangedError, FaultError, MissingDataError
+from topk_platform.extensions import extended
 from topk_platform.specs import Trial, TrialRecord
-from topk_platform.training.clock import Stopwatch
 from topk_platform.training.ensemble import Ensemble
-from topk_platform.training.faults import is_out_of_memory, machinery_fault, stored
-from topk_platform.training.group import Group, Keeper, Network, Pulse
-from topk_platform.training.keeping import keep_networks
-from topk_platform.training.member import Lap, Member, pick
-from topk_platform.training.pace import FIRST_SECONDS, Pace
-from topk_platform.training.process import lent_process, process_state, restore_process
+from topk_platform.training.learners import LEARNERS
+from topk_platform.training.process.faults import is_out_of_memory, machinery_fault, stored
+from topk_platform.training.process.state import lent_process, process_state, restore_process
 from topk_platform.training.session import Session
 from topk_platform.training.setup import Learner
+from topk_platform.training.trials.clock import Stopwatch
+from topk_platform.training.trials.group import Group, Keeper, Network, Pulse
+from topk_platform.training.trials.keeping import keep_networks
+from topk_platform.training.trials.member import Lap, Member, pick
+from topk_platform.training.trials.pace import FIRST_SECONDS, Pace
 
 __all__ = ["Training", "finish", "run_trials"]
 
@@ -35,29 +37,29 @@ def run_trials(
     interruptible: bool = True,
     time_limit: float = math.inf,
 ) -> Training:
-    """Train a trial, or several as an ensemble; yield signs of life, return the records.
+    """Train a trial, or several as an ensemble; yield signs of life, and return the records.
 
-    Whatever the trials' own code does wrong ends in their records: NaN and Inf as ``diverged``, an exception or an
-    exit as ``failed`` with its reason. What the machinery does wrong is raised as a fault and is in no record. The
-    process's death is left to the caller; with a keeper the same call then goes on from the last checkpoint, to the
-    same history and weights, on the CPU bit for bit.
+    Errors of the trials' own code are results: NaN and infinity are recorded as ``diverged``, an exception or an exit
+    as ``failed`` with its reason. Errors of the machinery are raised as faults and are not recorded. If the process
+    dies, the caller must call this again: with a keeper, training then continues from the last checkpoint and ends with
+    the same history and weights, on the CPU bit for bit.
 
     Args:
-        trials: One, or those of one ensemble in their order.
+        trials: One trial, or those of one ensemble in their order.
         keeper: Keeps checkpoints, and the ranks, guesses and networks of completed confirmations.
-        interruptible: Whether a ``KeyboardInterrupt`` is somebody's at the terminal, and goes on to the caller, rather
-            than one that the trials' own code raises.
-        time_limit: Seconds that the trials may train in all. It is part of no result.
+        interruptible: Whether a ``KeyboardInterrupt`` comes from somebody at the terminal. It is then raised again;
+            otherwise it counts as an error of the trials' own code.
+        time_limit: Seconds that the trials may train in all. It changes no result.
 
     Returns:
-        A generator; ``records = yield from run_trials(trials)``. It yields at least every ten seconds while steps
-        are made, at each epoch's end and after a checkpoint. The records come last, once what belongs to them is
-        stored; if a network cannot be, the record says why.
+        A generator: ``records = yield from run_trials(trials)``. It yields at least every ten seconds while steps
+        are made, at each epoch's end and after a checkpoint. It returns the records after their files are stored. If a
+        network cannot be stored, the record says why.
 
     Raises:
-        ChangedError: if the data at hand are not those that the trials were planned with: no result of theirs.
-        MissingDataError: if they are not there.
-        FaultError: if the machinery keeps the trials from a result: its store, a neighbour on its GPU, time.
+        ChangedError: if the data are not those that the trials were planned with.
+        MissingDataError: if the data are not on this machine.
+        FaultError: if the machinery prevents a result: the store, another process on the GPU, or a time limit.
     """
     group = Group([Member(trial) for trial in trials], keeper, Stopwatch(trials[0].device), Pace(time_limit))
     try:
@@ -67,7 +69,7 @@ def run_trials(
                 yield from keep_networks(group, learner, keeper)
     except (ChangedError, MissingDataError, FaultError, GeneratorExit):
         raise
-    except BaseException as error:  # what a user's code raises is the trial's result, told with its reason
+    except BaseException as error:  # what a user's code raises is the trial's result
         if interruptible and isinstance(error, KeyboardInterrupt):
             raise
         if (fault := machinery_fault(error, group.device)) is not None:
@@ -98,7 +100,9 @@ def _reason(error: BaseException, trial: Trial) -> str:
 
 def _run(group: Group) -> Generator[Pulse, None, Learner]:
     learner: Learner = (
-        Session.prepare(group.trials[0]) if len(group.members) == 1 else Ensemble.prepare(group.trials)
+        extended(Session, LEARNERS, _learner_of(group)).prepare(group.trials[0])
+        if len(group.members) == 1
+        else Ensemble.prepare(group.trials)
     )
     _resume(group, learner)
     if group.kept:
@@ -119,23 +123,27 @@ def _run(group: Group) -> Generator[Pulse, None, Learner]:
     return learner
 
 
+def _learner_of(group: Group) -> str:
+    return group.trials[0].setting.recipe.additions.get("learner", "")
+
+
 def _pause(group: Group) -> Callable[[], bool]:
-    now, due = time.perf_counter, group.pause  # looked up once, for steps may be short
+    now, due = time.perf_counter, group.pause  # looked up once, because steps may be short
     return lambda: now() >= due
 
 
 def _end_epoch(group: Group, learner: Learner, trained: Tensor) -> None:
-    """Take note of an epoch's end, and of what its validation shows."""
+    """Record an epoch's end and its validation."""
     group.epoch += 1
     watch, group.watch = group.watch, Stopwatch(group.device)
     if not learner.recipe.evaluates(group.epoch):
-        if group.device == "cpu":  # where looking waits for nothing
+        if group.device == "cpu":  # reading the loss does not wait for a device
             for member, (loss, _) in zip(group.members, trained.tolist(), strict=True):
                 if member.running:
                     member.note_loss(group.epoch, loss)
         group.pace.end_epoch()
         return
-    rows = torch.cat([trained, learner.validate()], 1).tolist()  # the epoch's one wait for the device
+    rows = torch.cat([trained, learner.validate()], 1).tolist()  # the only wait for the device in an epoch
     seconds, group.lap = group.elapsed - group.lap, group.elapsed
     for place, (member, row) in enumerate(zip(group.members, rows, strict=True)):
         if member.running:

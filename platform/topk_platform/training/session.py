@@ -13,12 +13,7 @@ from torch import Tensor, nn
 from topk_platform.data import Dataset, Split
 from topk_platform.metrics import Scorer
 from topk_platform.specs import Inputs, Recipe, Trial
-from topk_platform.training.batches import Batches, Normalisation, prepared
-from topk_platform.training.compiling import compiled
-from topk_platform.training.crops import score_crops
-from topk_platform.training.epoch import Epoch, never, order_states
 from topk_platform.training.losses import BoundLoss
-from topk_platform.training.optim import learning_rate, make_optimizer
 from topk_platform.training.setup import (
     Scored,
     batches_of,
@@ -30,14 +25,19 @@ from topk_platform.training.setup import (
     scorer_of,
     tested,
 )
-from topk_platform.training.stepping import clip, density_of, optimizer_state, precision
+from topk_platform.training.steps.batches import Batches, Normalisation, prepared
+from topk_platform.training.steps.compiling import compiled
+from topk_platform.training.steps.crops import score_crops
+from topk_platform.training.steps.epoch import Epoch, never, order_states
+from topk_platform.training.steps.optim import learning_rate, make_optimizer
+from topk_platform.training.steps.stepping import clip, density_of, optimizer_state, precision
 
 __all__ = ["Session", "score"]
 
 
 @dataclass
 class Session:
-    """Network, loss, optimiser, data and random streams of one trial: a learner with one member."""
+    """The network, loss, optimiser, data and random streams of one trial: a learner with one member."""
 
     trial: Trial
     recipe: Recipe
@@ -54,7 +54,7 @@ class Session:
 
     @classmethod
     def prepare(cls, trial: Trial) -> Session:
-        """Return a fresh session; nothing of an earlier trial is left in it.
+        """Return a fresh session, which depends on no earlier trial.
 
         Raises:
             ChangedError: if the data at hand are not those that the trial was planned with.
@@ -87,14 +87,17 @@ class Session:
         return len(self.batches)
 
     def train_epoch(self) -> Tensor:
-        """Train to the end of an epoch; return ``(1, 2)``: mean loss over the samples, gradient density."""
+        """Train to the end of an epoch; return ``(1, 2)``: the mean loss over the samples and the gradient density."""
         return cast("Tensor", self.advance(never))
 
     def advance(self, pause: Callable[[], bool]) -> Tensor | None:
-        """Train to the end of the epoch, or until ``pause`` says so after a step; return the same, or None.
+        """Train to the end of the epoch and return the same, or pause after a step and return None.
 
-        On the CPU a loss that is not finite ends the epoch at once; on a GPU, where looking at it would wait for
-        the device at every step, it shows at the epoch's end.
+        On the CPU a loss that is not finite ends the epoch at once. On a GPU it is noticed at the epoch's end, because
+        reading it at every step would wait for the device.
+
+        Args:
+            pause: See :meth:`Learner.advance`.
         """
         self.model.train()
         epoch = self.step // self.epoch_steps
@@ -131,7 +134,7 @@ class Session:
         return losses[0] if len(losses) == 1 else torch.stack(losses).sum()
 
     def _backward(self, inputs: Tensor, target: Tensor, share: float) -> Tensor:
-        """Add a part's gradient to that of its batch; return its part of the loss."""
+        """Add a part's gradient to that of its batch; return the part's share of the loss."""
         with precision(self.trial.device, self.recipe.numerics.bfloat16):
             scores = self.model(inputs)
         scores = scores.float()
@@ -143,7 +146,7 @@ class Session:
         loss.backward()  # type: ignore[no-untyped-call]
         return loss.detach()
 
-    def _note_density(self, gradient: Tensor) -> None:  # of a batch in parts, the last one's
+    def _note_density(self, gradient: Tensor) -> None:  # if a batch is taken in parts, of its last part
         self.density = density_of(gradient)
 
     def rate(self, member: int = 0, step: int | None = None) -> float:  # noqa: ARG002 - there is one member
@@ -153,12 +156,12 @@ class Session:
         )
 
     def validate(self) -> Tensor:
-        """Return ``(1, 1 + measures)`` of the validation split."""
+        """Score the validation split: ``(1, 1 + measures)``."""
         split, device = self.dataset.validation, self.trial.device
         return score(self.model, split, self.normalisation, self.recipe, device, self.scorer).measures[None]
 
     def test(self, member: int, weights: dict[str, Tensor]) -> Scored:
-        """Return what the test split shows of the network with these weights."""
+        """Score the test split with these weights."""
         how = score_crops if self.recipe.test_crops else score
         model = self.network(member, weights)
 
@@ -177,7 +180,7 @@ class Session:
         return self.model
 
     def inputs(self, member: int) -> Inputs:  # noqa: ARG002 - as above
-        """Return what the network takes."""
+        """Return the description of the network's inputs."""
         return inputs_of(self.dataset, self.normalisation)
 
     def state(self) -> dict[str, object]:
@@ -192,7 +195,7 @@ class Session:
         }
 
     def load_state(self, state: dict[str, object]) -> None:
-        """Go on from what :meth:`state` returned."""
+        """Continue from a state that :meth:`state` returned."""
         parts = cast("dict[str, Any]", state)
         self.model.load_state_dict(parts["model"])
         self.loss.load_state(parts["loss"], (parts["step"] - 1) // self.epoch_steps)
@@ -219,11 +222,11 @@ def score(
     device: str,
     scorer: Scorer,
 ) -> Scored:
-    """Return what a split shows of a network."""
+    """Score a split with a network."""
     model.eval()
     numerics = recipe.numerics
     with precision(device, numerics.bfloat16):
-        # Copies, for a network whose first layer works in place would change the data of every later trial.
+        # Copies, because a network whose first layer works in place would change the data of every later trial.
         parts = [
             model(prepared(part, normalisation, numerics.channels_last)).float() for part in split.in_order()
         ]

@@ -1,4 +1,4 @@
-"""What a trial trains with, built from its spec alone."""
+"""Everything that a trial trains with, built from its spec alone."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from torch import Generator, Tensor, nn
 
 from topk_platform.data import Dataset, Images, Split, apply_conditions, load, set_aside, shots
 from topk_platform.errors import ChangedError
+from topk_platform.extensions import extended
 from topk_platform.metrics import Scorer, places
 from topk_platform.models import build_model
 from topk_platform.specs import Inputs, Recipe, Schedule, Trial, numbers
 from topk_platform.streams import stream_seed
-from topk_platform.training.batches import Batches, Normalisation
 from topk_platform.training.losses import BoundLoss, build_loss
-from topk_platform.training.optim import effective_weights
+from topk_platform.training.steps.batches import Batches, Normalisation
+from topk_platform.training.steps.optim import effective_weights
+from topk_platform.training.steps.policies import POLICIES
 
 __all__ = [
     "Learner",
@@ -36,15 +38,15 @@ __all__ = [
 
 
 class Scored(NamedTuple):
-    """What a split shows of a network.
+    """The scores of a network on a split, and what is measured of them.
 
     Args:
-        measures: Whether all scores are finite, then the measures: float64 ``(1 + measures,)``.
+        measures: 1 if all scores are finite, else 0, followed by the measures: float64 ``(1 + measures,)``.
         scores: ``(N, L)``.
         split: The samples, N of them.
         groups: Masks over the classes, bool ``(L,)``: many-, medium- and few-shot.
         averaged: Whether the scores are sums of probabilities, over several crops.
-        clusters: What the groups of the samples are called; empty where there are none.
+        clusters: The name of the groups of samples, such as "patients"; empty if there are none.
     """
 
     measures: Tensor
@@ -56,7 +58,7 @@ class Scored(NamedTuple):
 
     @property
     def cluster(self) -> Tensor | None:
-        """The group of each sample, int64 ``(N,)``; None where there are none."""
+        """The group of each sample, int64 ``(N,)``; None if there are no groups."""
         return None if self.split.groups is None else self.split.groups.cpu()
 
     @property
@@ -66,10 +68,11 @@ class Scored(NamedTuple):
 
     @property
     def ranks(self) -> Tensor:
-        """What table and statistics need of each sample, int64 ``(4, N)``.
+        """Four numbers for each sample, from which tables and statistics are computed, int64 ``(4, N)``.
 
-        How many classes score above the true one; how many others equal it; the true class; 1, 2 or 3 where that
-        class is many-, medium- or few-shot, and 0 where the classes are in no such groups.
+        They are: the number of classes that score above the true class; the number of other classes that score the
+        same; the true class; and 1, 2 or 3 if that class is many-, medium- or few-shot, or 0 if there are no such
+        groups.
         """
         labels = self.split.labels
         group = sum(
@@ -78,12 +81,12 @@ class Scored(NamedTuple):
         return torch.stack([*places(self.scores, labels), labels, group]).cpu()
 
     def guesses(self, k: int) -> Tensor:
-        """Return the k classes that score highest, best first, int64 ``(N, k)``; of equal scores, any first."""
+        """Return the k classes that score highest, best first, int64 ``(N, k)``. Equal scores are in any order."""
         return self.scores.topk(min(k, self.scores.shape[-1])).indices.cpu()
 
 
 class Learner(Protocol):
-    """What trains the networks of one or more trials, step by step; members are the trials in order."""
+    """Trains the networks of one or more trials, step by step; its members are the trials in order."""
 
     recipe: Recipe
     scorer: Scorer
@@ -99,22 +102,22 @@ class Learner(Protocol):
         ...
 
     def advance(self, pause: Callable[[], bool]) -> Tensor | None:
-        """Train to the end of the epoch that is under way, or of a new one.
+        """Train to the end of the current epoch, or of a new one.
 
         Args:
-            pause: Asked after every step but an epoch's last; where it says so, training is left there.
+            pause: Called after every step except the last one of an epoch. If it returns True, training pauses there.
 
         Returns:
-            ``(members, 2)``: mean loss over the epoch's samples, gradient density; None where it was left.
+            ``(members, 2)``: the mean loss over the epoch's samples and the gradient density; None if it paused.
         """
         ...
 
     def validate(self) -> Tensor:
-        """Return ``(members, 1 + measures)`` of the validation split: whether all scores are finite, then them."""
+        """Score the validation split: ``(members, 1 + measures)``, whether all scores are finite and the measures."""
         ...
 
     def test(self, member: int, weights: dict[str, Tensor]) -> Scored:
-        """Return what the test split shows of one member with these weights."""
+        """Score the test split with one member's network and these weights."""
         ...
 
     def rate(self, member: int) -> float:
@@ -126,11 +129,11 @@ class Learner(Protocol):
         ...
 
     def network(self, member: int, weights: dict[str, Tensor]) -> nn.Module:
-        """Return a network of its own with these weights."""
+        """Return a separate network with these weights."""
         ...
 
     def inputs(self, member: int) -> Inputs:
-        """Return what a member's network takes."""
+        """Return the description of a member's inputs."""
         ...
 
     def state(self) -> dict[str, object]:
@@ -138,12 +141,12 @@ class Learner(Protocol):
         ...
 
     def load_state(self, state: dict[str, object]) -> None:
-        """Go on from what :meth:`state` returned."""
+        """Continue from a state that :meth:`state` returned."""
         ...
 
 
 def inputs_of(dataset: Dataset, normalisation: Normalisation | None) -> Inputs:
-    """Return what a network takes that was trained on a dataset, normalised so."""
+    """Return the description of the inputs of a network that was trained on a dataset with a normalisation."""
     images = dataset.train.inputs
     return Inputs(
         shape=dataset.shape,
@@ -177,13 +180,13 @@ def dataset_of(trial: Trial) -> Dataset:
     dataset = apply_conditions(source, trial.arm.regime.conditions, partial(generator_of, trial))
     if not trial.calibration:
         return dataset
-    # One stream for all seeds: what is set aside must be in no trial's selection.
+    # One stream for all seeds: no trial may select by the samples that are set aside.
     stream = Generator().manual_seed(stream_seed(trial.study, trial.root, 0, "calibration"))
     return set_aside(dataset, trial.calibration, stream)
 
 
 def recipe_of(trial: Trial) -> Recipe:
-    """Return the arm's recipe with what was searched of it."""
+    """Return the arm's recipe with the values that the trial searches."""
     return trial.setting.recipe
 
 
@@ -215,7 +218,7 @@ def batches_of(
     trial: Trial, recipe: Recipe, dataset: Dataset, normalisation: Normalisation | None
 ) -> Batches:
     """Return the training split's batches; the dataset lies on the trial's device."""
-    return Batches(
+    return extended(Batches, POLICIES, recipe.additions.get("policy", ""))(
         split=dataset.train,
         classes=dataset.classes,
         size=recipe.batch_size,
@@ -228,7 +231,7 @@ def batches_of(
 
 
 def scorer_of(trial: Trial, dataset: Dataset) -> Scorer:
-    """Return what measures the trial's splits.
+    """Return the scorer of the trial's splits.
 
     Raises:
         ValueError: if the metric that selects is over a group without classes.
@@ -250,12 +253,12 @@ def scorer_of(trial: Trial, dataset: Dataset) -> Scorer:
 
 
 def tested(shown: Callable[[Split, Scorer], Scored], dataset: Dataset, scorer: Scorer) -> Scored:
-    """Return what the test split shows of a network, with sets cut where validation, or what is set aside of it, says.
+    """Score the test split. Thresholds of sets come from the calibration samples, or else from the validation split.
 
     Args:
         shown: Scores a split with the network.
-        dataset: Its splits.
-        scorer: What is measured.
+        dataset: The splits.
+        scorer: The measures.
     """
     if scorer.sets:
         calibration = dataset.validation if dataset.calibration is None else dataset.calibration

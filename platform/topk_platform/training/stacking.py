@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from topk_platform.specs import Recipe
-from topk_platform.training.optim import make_optimizer
+from topk_platform.training.steps.optim import make_optimizer
 
 __all__ = ["Forward", "stack", "stacked_forward", "stacked_optimizer"]
 
@@ -28,17 +28,18 @@ _ELEMENTWISE = (
 )
 
 Forward = Callable[[Tensor, bool], Tensor]
-"""Inputs ``(members, n, ...)``, or ``(n, ...)`` if they are shared, as said, to scores ``(members, n, L)``."""
+"""From inputs ``(members, n, ...)``, or ``(n, ...)`` if the second argument says that they are shared, to scores
+``(members, n, L)``."""
 
 
 def stacked_forward(network: nn.Module, stacked: Mapping[str, Tensor]) -> Forward:
     """Return the forward pass of all members at once.
 
-    A plain chain of linear layers and elementwise functions is written out in batched products with the bias added
-    in the product, a fifth faster on the CPU; anything else is left to ``vmap``.
+    A plain chain of linear layers and elementwise functions is computed by batched products that add the bias, which
+    is a fifth faster on the CPU. Any other network goes through ``vmap``.
 
     Args:
-        network: One of them.
+        network: One of the networks.
         stacked: The weights by name, ``(members, ...)``.
     """
     layers = _chain(network)
@@ -46,11 +47,11 @@ def stacked_forward(network: nn.Module, stacked: Mapping[str, Tensor]) -> Forwar
 
 
 def _chain(network: nn.Module) -> list[tuple[str, nn.Module]] | None:
-    """The layers with their names, if they are known to be all that happens."""
+    """Return the layers with their names, if the network is a plain chain of known layers; else None."""
     if type(network) is not nn.Sequential:
         return None
     layers = list(network.named_children())
-    # In place, an elementwise layer would overwrite the samples if it came first, or what a gradient needs.
+    # An elementwise layer in place would overwrite the samples, or values that a gradient needs.
     known = all(
         type(layer) in (nn.Linear, nn.Flatten)
         or (type(layer) in _ELEMENTWISE and not getattr(layer, "inplace", False))
@@ -105,7 +106,7 @@ def stack(networks: Sequence[nn.Module], device: str) -> dict[str, Tensor]:
 
 
 def stacked_optimizer(recipes: Sequence[Recipe], stacked: dict[str, Tensor]) -> torch.optim.Optimizer:
-    """Return an optimiser: one group over the stacks where all members train alike, else one each over views."""
+    """Return an optimiser: with one group if all members have the same recipe, else with a group for each member."""
     if all(recipe == recipes[0] for recipe in recipes):
         return make_optimizer(recipes[0], stacked.values())
     for weights in stacked.values():

@@ -104,7 +104,7 @@ def test_ranks_add_up_to_the_classes(row, epsilon):
     assert (table > -1e-12).all()
 
 
-@pytest.mark.parametrize("k", range(1, 6))
+@pytest.mark.parametrize("k", [1, 3, 5])
 def test_derivatives(k, sample):
     scores = sample(3, 5, spread=0.5)[0].requires_grad_()
     assert torch.autograd.gradcheck(lambda s: expected_topk(s, k, 0.5), scores)

@@ -66,7 +66,7 @@ def exact_gradient(scores, label, k, tau, shape, form):
 
 
 @pytest.mark.parametrize(("shape", "form"), [pair for pair in FORMS if pair[0] in EXACT])
-@pytest.mark.parametrize("chance", [1e-12, 1e-6, 0.5, 1 - 1e-6, 1 - 1e-12])
+@pytest.mark.parametrize("chance", [1e-12, 0.5, 1 - 1e-12])
 def test_gradients_keep_their_digits_whatever_the_probability(shape, form, chance, sample):
     """With labels, with probabilities as targets, and through the memberships; relative to the largest entry."""
     k, tau = (1, 0.3) if chance < 0.1 else (3, 1.0)

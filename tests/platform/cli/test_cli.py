@@ -384,7 +384,7 @@ def test_a_study_for_a_gpu_is_refused_where_there_is_none(
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     code, out, err = topk(monkeypatch, capsys, command, "lab_of_bad_things:on_gpu")
     assert (code, out) == (2, "")
-    assert "study mine wants device 'cuda' and this machine has none" in err
+    assert "study mine needs device 'cuda', and this machine has none" in err
     assert all(
         way in err for way in ("--address HOST:PORT", "--smoke", "dataclasses.replace(study, device='cpu')")
     )

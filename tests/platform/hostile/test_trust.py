@@ -103,6 +103,8 @@ def test_a_record_of_a_store_names_files_of_ones_own_and_no_installed_code(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    # The program is a script here, whatever program runs the tests.
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
     (tmp_path / "mine_alone.py").write_text("raise SystemExit\n")
     for loss, trusted in (
         ("mine_alone:loss", True),

@@ -32,7 +32,7 @@ from topk_platform import (
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmBoard, Board, stopping_values
 from topk_platform.protocol.ended import Ended, best
-from topk_platform.protocol.suggest import frozen_trial, suggest, to_optuna
+from topk_platform.protocol.search.suggest import frozen_trial, suggest, to_optuna
 from topk_platform.specs import Sampler, Status, Trial
 
 LOSS = Loss(

@@ -75,7 +75,7 @@ def filled(
         "Intervals cover fresh seeds alone",
         "covers images. Not tested: differences between losses of which one was searched once",
         "| search | 4 | 0.00 | 1.0 |",
-        "| r | digits | none | – | – | – | – | – | f00 |",
+        "| r | digits | none | – | – | – | – | – | – | f00 |",
         "- torch: 2.15.0 (10 trials)",
         "- code version: abc",
         "No trial that counts diverged or failed.",
@@ -111,10 +111,10 @@ def test_without_results_there_is_none(tmp_path: Path) -> None:
 def test_numbers_of_samples_are_those_that_a_run_noted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    samples = Samples("r", 1240, 3100, 9920, 62, 3, 6, calibration=500, groups="160 typefaces")
+    samples = Samples("r", 1240, 3100, 9920, 62, 3, 6, calibration=500, groups="160 typefaces", wrong=0.3929)
     note_data(Store.open(tmp_path).at("light"), {"r": DataNote("of", samples)})
     text = filled(LOSSES, tmp_path, monkeypatch).to_markdown()
-    line = "| 62 | 1,240 | 3 to 6 | 3,100 and 500 for calibration | 9,920 of 160 typefaces | f00 |"
+    line = "| 62 | 1,240 | 3 to 6 | 39.3% | 3,100 and 500 for calibration | 9,920 of 160 typefaces | f00 |"
     assert f"| r | digits | none {line}" in text
 
 

@@ -87,19 +87,25 @@ def a_table(*published: Published) -> Table:
 
 def test_intervals_are_students() -> None:
     values = [0.81, 0.83, 0.79, 0.8, 0.85]
-    found = estimate(values)
-    assert found is not None
-    low, high = stats.t.interval(0.95, 4, loc=found.mean, scale=stats.sem(values))
-    assert (found.mean - found.half_width, found.mean + found.half_width) == pytest.approx((low, high))
+    outcome = estimate(values)
+    assert outcome is not None
+    low, high = stats.t.interval(0.95, 4, loc=outcome.mean, scale=stats.sem(values))
+    assert (outcome.mean - outcome.half_width, outcome.mean + outcome.half_width) == pytest.approx(
+        (low, high)
+    )
     assert estimate([]) is None
     single = estimate([0.5])
     assert single is not None and math.isnan(single.half_width) and not single.excludes_zero
 
 
 def test_differences_are_paired_by_seed() -> None:
-    found = paired_difference({1: 0.9, 2: 0.8, 4: 0.1}, {1: 0.85, 2: 0.75, 3: 0.9})
-    assert found is not None
-    assert (found.n, found.mean, found.half_width) == (2, pytest.approx(0.05), pytest.approx(0, abs=1e-12))
+    outcome = paired_difference({1: 0.9, 2: 0.8, 4: 0.1}, {1: 0.85, 2: 0.75, 3: 0.9})
+    assert outcome is not None
+    assert (outcome.n, outcome.mean, outcome.half_width) == (
+        2,
+        pytest.approx(0.05),
+        pytest.approx(0, abs=1e-12),
+    )
     assert paired_difference({1: 0.9}, {2: 0.8}) is None
 
 
@@ -116,15 +122,15 @@ def test_differences_are_paired_by_seed() -> None:
 @pytest.mark.parametrize("sign", [1, -1])
 def test_an_interval_without_a_spread_is_not_believed(ours: list[float], sure: bool, sign: int) -> None:
     theirs = [0.9, 0.8, 0.7, 0.6]
-    found = estimate([sign * (a - b) for a, b in zip(ours, theirs, strict=False)])
-    assert found is not None and found.excludes_zero == sure
+    outcome = estimate([sign * (a - b) for a, b in zip(ours, theirs, strict=False)])
+    assert outcome is not None and outcome.excludes_zero == sure
 
 
 def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
     """2,000 made-up studies of five seeds: 95 % cover the mean, give or take four standard errors (± 1.9 %)."""
     draws = stats.norm(0.8, 0.05).rvs((2000, 5), random_state=7)
-    found = [estimate(list(row)) for row in draws]
-    covered = sum(abs(f.mean - 0.8) <= f.half_width for f in found if f is not None) / 2000
+    outcome = [estimate(list(row)) for row in draws]
+    covered = sum(abs(f.mean - 0.8) <= f.half_width for f in outcome if f is not None) / 2000
     assert abs(covered - 0.95) < 4 * math.sqrt(0.95 * 0.05 / 2000)
 
 
@@ -273,8 +279,8 @@ def test_published_numbers_change_nothing_of_ours() -> None:
 
 def test_csv_has_columns_of_its_own_for_what_is_published() -> None:
     rows = list(csv.DictReader(io.StringIO(to_csv(a_table(*PRINTED)))))
-    told = {(r["loss"], r["regime"], r["metric"]): r for r in rows}
-    both = told["cross_entropy", "clean", "top3"]
+    by_cell = {(r["loss"], r["regime"], r["metric"]): r for r in rows}
+    both = by_cell["cross_entropy", "clean", "top3"]
     assert float(both["mean"]) == pytest.approx(0.92)
     assert (float(both["published"]), float(both["published_sd"])) == pytest.approx((0.9126, 0.0014))
     assert (both["published_n"], both["published_split"], both["published_source"]) == (
@@ -282,14 +288,14 @@ def test_csv_has_columns_of_its_own_for_what_is_published() -> None:
         "test",
         "A, Table 1",
     )
-    alone = told["smooth_topk_svm", "noisy", "top3"]
+    alone = by_cell["smooth_topk_svm", "noisy", "top3"]
     assert (alone["mean"], alone["n"], alone["published_sd"], alone["published_split"]) == (
         "",
         "",
         "",
         "validation",
     )
-    assert told["cross_entropy", "clean", "top1"]["published"] == ""
+    assert by_cell["cross_entropy", "clean", "top1"]["published"] == ""
     assert pq.read_table(io.BytesIO(to_parquet(a_table(*PRINTED)))).num_rows == len(rows) == 3 * 10 + 2
 
 
@@ -331,15 +337,15 @@ def with_ends(
     histories = {}
     for arm, tests in zip(study.arms, (CE_VALUES, ahead), strict=True):
         chosen = int(arm.is_searched)
-        found = history(study, arm, tests, chosen=chosen)
+        past = history(study, arm, tests, chosen=chosen)
         for seed, status in ends.get(arm.loss.label, {}).items():
-            found.confirm[chosen, seed] |= {
+            past.confirm[chosen, seed] |= {
                 "status": status,
                 **dict.fromkeys(f"test.{m}" for m in study.metrics),
             }
         if arm.loss.label in (searches or {}):
-            found = ArmHistory(arm, {n: row | {"status": "diverged"} for n, row in found.search.items()})
-        histories[study.arm_id(arm)] = found
+            past = ArmHistory(arm, {n: row | {"status": "diverged"} for n, row in past.search.items()})
+        histories[study.arm_id(arm)] = past
     return build_table(study, histories)
 
 
@@ -356,8 +362,8 @@ def test_seeds_that_diverged_are_told_of_wherever_the_mean_is() -> None:
     assert left is not None and (left.mean, left.n) == (pytest.approx(0.7), 2)
     assert "| 70.0 ± 0.0 (2 of 5 seeds, 2 diverged, 1 failed)<br>+20.0 ± 0.0 |" in text
     assert "70.0 ± 0.0 (2 of 5 seeds, 2 diverged, 1 failed)" in terminal
-    for told in (text, terminal):
-        assert "Of 10 confirmations, 2 diverged and 1 failed." in told
+    for printed in (text, terminal):
+        assert "Of 10 confirmations, 2 diverged and 1 failed." in printed
     (row,) = [
         r
         for r in csv.DictReader(io.StringIO(to_csv(table)))
@@ -497,3 +503,18 @@ def test_without_a_baseline_the_legend_names_none() -> None:
     text = to_markdown(build_table(study, {study.arm_id(arm): ArmHistory(arm) for arm in study.arms}))
     assert "difference" not in text and "None" not in text
     assert "An interval needs two seeds or more." in text
+
+
+def test_a_group_accuracy_without_values_says_why() -> None:
+    """All classes are few-shot, so that no run records few_top3."""
+    study = a_study(losses=FIXED)
+    rows = {study.arm_id(arm): history(study, arm, [0.9, 0.92], chosen=0) for arm in study.arms}
+    for arm in rows.values():
+        for row in arm.confirm.values():
+            for metric in study.metrics:
+                if metric.startswith(("many_", "medium_", "few_")):
+                    row[f"test.{metric}"] = None
+    table = build_table(study, rows)
+    why = "few_top3 has no value in clean, noisy: accuracies of many-, medium- and few-shot classes"
+    assert why in to_markdown(table, ["few_top3"])
+    assert "has no value" not in to_markdown(table)

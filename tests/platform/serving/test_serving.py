@@ -21,7 +21,7 @@ from torch import Tensor
 from topk_platform import Arm, Loss, Model, Recipe, Regime, Study, UserError, export_model, load_model
 from topk_platform.cli import main
 from topk_platform.data import Dataset, data_at, load
-from topk_platform.data.decoding import crop, scaled
+from topk_platform.data.images.decoding import crop, scaled
 from topk_platform.records import Ledger, Store
 from topk_platform.serving.classifier import Classifier
 from topk_platform.serving.flavor import Predictor, _load_pyfunc
@@ -90,11 +90,50 @@ def test_a_network_says_of_files_what_it_was_tested_with(
             assert [c.probability for c in guesses] == sorted((c.probability for c in guesses), reverse=True)
 
 
+def test_a_folder_images_and_arrays_are_predicted_as_files_are(
+    trees: tuple[Path, Study],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder, study = trees
+    export_model(study, study.arms[0].name, tmp_path / "out", store=folder / "runs")
+    test = folder / "data" / "trees" / "test"
+    paths, model = sorted(test.glob("*/*.png")), load_model(tmp_path / "out")
+    expected = model.predict(paths)
+    for given in (
+        test,
+        [Image.open(path) for path in paths],
+        [np.asarray(Image.open(path)) for path in paths],
+    ):
+        assert model.predict(given) == expected
+    assert model.predict(Image.open(paths[0])) == expected[:1]
+    monkeypatch.setattr(
+        sys, "argv", ["topk", "predict", str(tmp_path / "out"), str(test), "-k", "1", "--json"]
+    )
+    with pytest.raises(SystemExit):
+        main()
+    printed = json.loads(capsys.readouterr().out)
+    assert [one["image"] for one in printed] == list(map(str, paths))
+    assert [one["candidates"][0]["label"] for one in printed] == [row[0].label for row in expected]
+
+
+def test_a_network_of_many_classes_is_shown_in_a_line(trees: tuple[Path, Study], tmp_path: Path) -> None:
+    folder, study = trees
+    exported = export_model(study, study.arms[0].name, tmp_path / "out", store=folder / "runs")
+    assert repr(load_model(tmp_path / "out")) == (
+        "Classifier(trees/convnet/cross_entropy: 2 candidates of 3 classes, images of shape (3, 8, 8))"
+    )
+    assert "names=('ash', 'birch', … 3 in all)" in repr(exported)
+
+
 def test_the_pages_lines_run(
     trees: tuple[Path, Study], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, study = trees
-    block, service = re.findall(r"```python\n(.*?)```", (DOCS / "serving.md").read_text(), flags=re.DOTALL)
+    block, in_sets, service = re.findall(
+        r"```python\n(.*?)```", (DOCS / "serving.md").read_text(), flags=re.DOTALL
+    )
     export_model(study, study.arms[0].name, tmp_path / "winner", store=folder / "runs")
     Image.new("RGB", (13, 9)).save(tmp_path / "letter.png")
     monkeypatch.chdir(tmp_path)
@@ -102,6 +141,11 @@ def test_the_pages_lines_run(
     exec(block.replace("model.predict", "guesses = model.predict"), names)  # noqa: S102 - our own page
     (guesses,) = names["guesses"]  # type: ignore[misc]
     assert {guess.name for guess in guesses} <= {"ash", "birch", "cedar"} and guesses
+    pixels = torch.randint(256, (100, 3, 8, 8), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    names["model"] = names["model"].calibrated(pixels, torch.arange(100) % 3)  # type: ignore[attr-defined]
+    exec(in_sets.replace("model.predict", "one_set = model.predict"), names)  # noqa: S102 - our own page
+    (one_set,) = names["one_set"]  # type: ignore[misc]
+    assert {guess.name for guess in one_set} <= {"ash", "birch", "cedar"} and one_set
     exec(service, names)  # noqa: S102 - our own page
     status, told = asyncio.run(posted(names["app"], (tmp_path / "letter.png").read_bytes()))
     assert (status, told) == (200, [asdict(guess) for guess in guesses])

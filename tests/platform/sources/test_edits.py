@@ -62,8 +62,8 @@ EDITS = [
     Edit(
         "a docstring of the training loop",
         "topk_platform.training.session",
-        '"""Train to the end of the epoch, or',
-        '"""Go on to the end of the epoch, or',
+        '"""Train to the end of the epoch and return',
+        '"""Go on to the end of the epoch and return',
         NONE,
     ),
     Edit(
@@ -75,14 +75,14 @@ EDITS = [
     ),
     Edit(
         "a formatter's changes",
-        "topk_platform.training.optim",
-        "return _SGD(\n        parameters,\n        lr=recipe.learning_rate,",
-        "return (_SGD)(parameters, lr=(recipe.learning_rate),",
+        "topk_platform.training.steps.optim",
+        "return _Adam(parameters, lr=recipe.learning_rate,",
+        "return (_Adam)(parameters,\n    lr=(recipe.learning_rate),",
         NONE,
     ),
     Edit(
         "an annotation",
-        "topk_platform.training.optim",
+        "topk_platform.training.steps.optim",
         "def learning_rate(recipe: Recipe, step: int, steps: int) -> float:",
         "def learning_rate(recipe: object, step: 'int', steps) -> object:",
         NONE,
@@ -131,7 +131,7 @@ EDITS = [
     ),
     Edit(
         "the optimiser's step",
-        "topk_platform.training.optim",
+        "topk_platform.training.steps.optim",
         "step = torch.no_grad()(_eager(torch.optim.SGD.step))",
         "step = torch.no_grad()(torch.optim.SGD.step)",
         ALL,
@@ -166,7 +166,7 @@ EDITS = [
     ),
     Edit(
         "what runs when a module is imported",
-        "topk_platform.training.optim",
+        "topk_platform.training.steps.optim",
         "import torch\n",
         "import torch\n\ntorch.set_flush_denormal(True)\n",
         ALL,
@@ -175,19 +175,20 @@ EDITS = [
         "a re-export more",
         "topk_platform.data",
         "from topk_platform.data.checking import check_source",
-        "from topk_platform.data.checking import check_source\nfrom topk_platform.data.appearance import appearance",
+        "from topk_platform.data.checking import check_source\n"
+        "from topk_platform.data.images.appearance import appearance",
         NONE,
     ),
     Edit(
         "a part of a recipe that nothing uses yet",
-        "topk_platform.specs.recipe",
+        "topk_platform.specs.arms.recipe",
         "    def __post_init__(self) -> None:",
         "    later: float = 0.0\n\n    def __post_init__(self) -> None:",
         NONE,
     ),
     Edit(
         "a report, the search, the records",
-        "topk_platform.protocol.suggest",
+        "topk_platform.protocol.search.suggest",
         "import ",
         "import sys\nsys.setrecursionlimit(2000)\nimport ",
         NONE,

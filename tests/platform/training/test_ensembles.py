@@ -139,3 +139,14 @@ def test_what_cannot_train_together_is_refused_before_anything_runs(
     arm = Arm(Regime("r", "digits"), Model(model), loss, 3, recipe, protocol=Protocol(ensemble=2))
     with pytest.raises(UserError, match=message):
         check_study(Study("s", [arm], topk=(1, 3)))
+
+
+def test_a_loss_of_whole_batches_is_refused_before_anything_runs() -> None:
+    def study(ensemble: int) -> Study:
+        loss, together = Loss("conformal_training"), Protocol(ensemble=ensemble)
+        arm = Arm(Regime("r", "digits"), Model("mlp"), loss, 3, Recipe(1), protocol=together)
+        return Study("s", [arm], topk=(1, 3))
+
+    with pytest.raises(UserError, match="one value for a whole batch and cannot train an ensemble"):
+        check_study(study(2))
+    check_study(study(1))

@@ -12,7 +12,7 @@ import torch
 
 from topk_platform import Arm, Augmentation, Loss, Model, PerClass, Protocol, Recipe, Regime, Study, UserError
 from topk_platform.data import load
-from topk_platform.data.decoding import scaled
+from topk_platform.data.images.decoding import scaled
 from topk_platform.specs import Trial, TrialRecord
 from topk_platform.testing.standins import (
     write_imagenet_lt,
@@ -20,8 +20,8 @@ from topk_platform.testing.standins import (
     write_plantnet300k,
 )
 from topk_platform.training import finish, run_trials
-from topk_platform.training.batches import Normalisation
 from topk_platform.training.session import Session
+from topk_platform.training.steps.batches import Normalisation
 
 SMALL: dict[str, Any] = {"size": 16, "resize": 20}
 AUGMENTED = Augmentation(window=True, flip=True)
@@ -75,24 +75,26 @@ def test_each_regime_is_learnt(trial: Callable[..., Trial], regime: str) -> None
     assert record.epochs[-1].train_loss < record.epochs[0].train_loss
 
 
-@pytest.mark.parametrize("cut", [1, 4, 5, 13])
 @pytest.mark.parametrize("mix", ["", "mixup"])
 def test_a_resumed_trial_goes_on_as_if_nothing_had_happened(
-    mix: str, cut: int, trial: Callable[..., Trial], memory: Any, monkeypatch: pytest.MonkeyPatch
+    mix: str, trial: Callable[..., Trial], memory: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Killed after that step, of five an epoch, and gone on with in another number of threads: bit for bit the same."""
+    """Killed after a step, of five an epoch, and gone on with in another number of threads: bit for bit the same."""
     augmentation = Augmentation(window=True, crop=1, flip=True, mix=mix)
     wanted = trial(recipe=recipe(epochs=3, batch_size=5, augmentation=augmentation))
-    whole, broken = memory(), memory(cut)
+    whole = memory()
     (expected,) = finish(run_trials([wanted], whole))
     assert expected.status == "completed", expected.reason
-    with pytest.raises(KeyboardInterrupt):
-        finish(run_trials([wanted], broken))
-    monkeypatch.setenv("TOPK_DECODERS", "3")
-    (resumed,) = finish(run_trials([wanted], broken))
-    assert same(expected, resumed)
-    one, other = whole.models[wanted.key], broken.models[wanted.key]
-    assert all(torch.equal(one[name], other[name]) for name in one)
+    for cut in (1, 4, 5, 13):
+        broken = memory(cut)
+        with pytest.raises(KeyboardInterrupt):
+            finish(run_trials([wanted], broken))
+        with monkeypatch.context() as patch:
+            patch.setenv("TOPK_DECODERS", "3")
+            (resumed,) = finish(run_trials([wanted], broken))
+        assert same(expected, resumed), f"cut after step {cut}"
+        one, other = whole.models[wanted.key], broken.models[wanted.key]
+        assert all(torch.equal(one[name], other[name]) for name in one), f"cut after step {cut}"
 
 
 @pytest.fixture
@@ -104,7 +106,7 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
         paths.append(path)
         return scaled(path, resize)
 
-    monkeypatch.setattr("topk_platform.data.images.scaled", noted)
+    monkeypatch.setattr("topk_platform.data.images.in_files.scaled", noted)
     return paths
 
 

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from topk_platform import Augmentation, LongTail, Model, Numerics, Recipe, Regime, UserError
 from topk_platform.specs import Trial, TrialRecord
 from topk_platform.training import Session, finish, run_trials
-from topk_platform.training.optim import effective_weights, learning_rate
-from topk_platform.training.stepping import density_of
+from topk_platform.training.steps.optim import effective_weights, learning_rate
+from topk_platform.training.steps.stepping import density_of
 
 MakeTrial = Callable[..., Trial]
 IMAGES = Regime(

@@ -23,7 +23,7 @@ from topk_platform.training import (
     finish,
     run_trials,
 )
-from topk_platform.training.optim import learning_rate, make_optimizer
+from topk_platform.training.steps.optim import learning_rate, make_optimizer
 
 
 def a_trial(

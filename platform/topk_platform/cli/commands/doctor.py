@@ -57,7 +57,7 @@ def _table(diagnosis: Diagnosis) -> Table:
     table = Table("", "check", "where", "result and remedy", box=None, pad_edge=False, header_style="bold")
     for result in sorted(diagnosis.results, key=lambda result: [*_MARKS].index(result.state)):
         mark, style = _MARKS[result.state]
-        text = Text(result.found)
+        text = Text(result.finding)
         if result.remedy:
             text.append(f"\n{result.remedy}", style)
         table.add_row(Text(mark, style), Text(result.check), Text(_where(result.nodes)), text)
@@ -91,4 +91,10 @@ def _data(diagnosis: Diagnosis) -> dict[str, Any]:
 
 
 def _as_json(result: CheckResult) -> dict[str, Any]:
-    return {name: getattr(result, name) for name in ("check", "state", "nodes", "found", "remedy")}
+    return {
+        "check": result.check,
+        "state": result.state,
+        "nodes": result.nodes,
+        "found": result.finding,
+        "remedy": result.remedy,
+    }

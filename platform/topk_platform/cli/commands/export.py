@@ -33,6 +33,7 @@ from topk_platform.evidence import verify as verify_file
 from topk_platform.evidence.tidy import Written, export_csv
 from topk_platform.evidence.verifying import Verification
 from topk_platform.serving.package import Config
+from topk_platform.serving.set_calibration import METHODS, SetCalibration, needed_calibration
 from topk_platform.specs import Study
 from topk_platform.terminal import printable
 from topk_platform.trust import Trust
@@ -40,6 +41,13 @@ from topk_platform.trust import Trust
 __all__ = ["bundle", "export", "predict", "verify"]
 
 _To = Annotated[str, typer.Option("--to", help="Where to write it.", callback=named_place)]
+_Calibrated = Annotated[
+    bool,
+    typer.Option(
+        "--calibration/--no-calibration",
+        help="Calibrate the network for `topk predict --coverage`, if its study sets samples aside for that.",
+    ),
+]
 
 
 def export(
@@ -64,6 +72,7 @@ def export(
             "with a codebook; findings.",
         ),
     ] = "model",
+    calibrated: _Calibrated = True,
     note: Annotated[
         str, typer.Option("--note", help="A note kept in the findings, such as the commit.")
     ] = "",
@@ -77,12 +86,24 @@ def export(
     Findings are the study's table in a small file, for `topk findings` and `topk recommend` on machines without the
     store.
     """
-    _check_export(output, arm, seed, onnx or mlflow)
-    if output != "findings" and (note or data is not None):
-        raise UserError(f"--note and --data are for --format findings, got --format {output}")
+    _check_export(output, arm, seed, onnx or mlflow or not calibrated)
+    if output != "findings" and note:
+        raise UserError(f"--note is for --format findings, got --format {output}")
+    if output not in ("findings", "model") and data is not None:
+        raise UserError(f"--data is for a network and for --format findings, got --format {output}")
     requested = requested_study(study, smoke, store=store, searches=searches)
     if arm is not None:
-        exported = serving.export_model(requested, arm, to, store=store, seed=seed, onnx=onnx, mlflow=mlflow)
+        exported = serving.export_model(
+            requested,
+            arm,
+            to,
+            store=store,
+            seed=seed,
+            onnx=onnx,
+            mlflow=mlflow,
+            calibrated=calibrated,
+            data=data,
+        )
         say(f"{exported.config.arm}, seed {exported.seed}: {', '.join(exported.files)} in {to}")
         return
     if output == "findings":
@@ -125,7 +146,9 @@ def _check_export(output: str, arm: str | None, seed: int | None, more: bool) ->
         )
         raise UserError(f"--format {output} {need}")
     if arm is None and (more or seed is not None):
-        raise UserError(f"--onnx, --mlflow and --seed are for a network, not for --format {output}")
+        raise UserError(
+            f"--onnx, --mlflow, --no-calibration and --seed are for a network, not for --format {output}"
+        )
 
 
 def predict(
@@ -133,10 +156,23 @@ def predict(
         str, typer.Argument(help="A folder that `topk export --arm` wrote.", callback=named_place)
     ],
     images: Annotated[
-        list[str], typer.Argument(help="Image files; .npy files for a network that takes numbers.")
+        list[str],
+        typer.Argument(help="Image files and folders of them; .npy files for a network that takes numbers."),
     ],
     k: Annotated[
-        int | None, typer.Option("-k", help="How many candidates; by default the K that it was trained for.")
+        int | None,
+        typer.Option("-k", "--k", help="How many candidates; by default the K that it was trained for."),
+    ] = None,
+    coverage: Annotated[
+        float | None,
+        typer.Option(
+            "--coverage",
+            help="Print sets of as many classes as it takes to hold the true one for so many percent of images.",
+        ),
+    ] = None,
+    method: Annotated[
+        str | None,
+        typer.Option("--method", help=f"How sets are formed: {', '.join(METHODS)}; by default {METHODS[0]}."),
     ] = None,
     output: Annotated[str, typer.Option("--format", help="text or csv.")] = "text",
     trust: TrustOption = None,
@@ -145,17 +181,43 @@ def predict(
     """Print the K candidates for each image, with the probability of being among the K best.
 
     The probabilities of all classes add up to K; for K = 1 they are the softmax of the scores. They are not
-    calibrated. Only code of this package is run, unless --trust names a module.
+    calibrated.
+
+    With --coverage, print a set for each image instead, with the calibrated probability of each class. The network must
+    have been calibrated; its README.md says on how many samples, and what is guaranteed.
+
+    Only code of this package is run, unless --trust names a module.
     """
     check_format(output, *_FORMATS, json=json)
-
+    _check_sets(k, coverage, method)
     config = Config.read(Path(folder))  # before torch is loaded, which takes a second
-    Trust.of(trust or ()).check(folder, {"model": config.model.name})
-    candidates = serving.load_model(folder, trust=trust or ()).predict(images, k)
+    Trust.of(trust or ()).check(folder, config.code)
+    share, how = (None if coverage is None else coverage / 100), method or METHODS[0]
+    if share is not None:
+        calibration = SetCalibration.read(Path(folder), config.key, config.inputs.classes)
+        needed_calibration(calibration).threshold(share, how)
+    from topk_platform.serving.pictures import listed  # noqa: PLC0415 - torch
+
+    model = serving.load_model(folder, trust=trust or ())
+    files = [str(file) for file in listed(images, config.inputs)]
+    predicted = model.predict(files, k) if share is None else model.predict_sets(files, share, how)
     if json:
-        print_json(_data(images, candidates))
+        print_json(_data(files, predicted, "candidates" if share is None else "set"))
     else:
-        say(_FORMATS[output](images, candidates), nl=False)
+        say(_FORMATS[output](files, predicted), nl=False)
+
+
+def _check_sets(k: int | None, coverage: float | None, method: str | None) -> None:
+    """Raise ``UserError`` for options of sets that do not go together, or a coverage that is no percentage."""
+    if coverage is None:
+        if method is not None:
+            raise UserError("--method is for sets: give --coverage too, such as --coverage 95")
+        return
+    if k is not None:
+        raise UserError("--coverage decides how many classes a set has: leave -k out")
+    if not 1 <= coverage < 100:
+        meant = f", do you mean {100 * coverage:g}?" if 0 < coverage < 1 else ""
+        raise UserError(f"--coverage must be a percentage in [1, 100), got {coverage:g}{meant}")
 
 
 def bundle(
@@ -240,11 +302,13 @@ def _csv(images: Sequence[str], candidates: Sequence[Sequence[serving.Candidate]
     return text.getvalue()
 
 
-def _data(images: Sequence[str], candidates: Sequence[Sequence[serving.Candidate]]) -> list[dict[str, Any]]:
+def _data(
+    images: Sequence[str], candidates: Sequence[Sequence[serving.Candidate]], kind: str
+) -> list[dict[str, Any]]:
     return [
         {
             "image": image,
-            "candidates": [{"label": c.label, "name": c.name, "probability": c.probability} for c in row],
+            kind: [{"label": c.label, "name": c.name, "probability": c.probability} for c in row],
         }
         for image, row in zip(images, candidates, strict=True)
     ]

@@ -28,10 +28,12 @@ from topk_platform.cli.options import (
 )
 from topk_platform.cli.studies import requested_study
 from topk_platform.errors import UserError
+from topk_platform.protocol import ArmProgress
 from topk_platform.running.estimate.batch_sizes import Probe
 from topk_platform.running.estimate.batch_sizes import probe as probe_study
 from topk_platform.running.estimate.planning import Plan
 from topk_platform.running.estimate.planning import plan as plan_study
+from topk_platform.running.machine.here import local_cpus
 from topk_platform.running.preflight.changes import avoidable
 from topk_platform.specs import Study
 
@@ -124,7 +126,7 @@ def probe(
             only=only,
             memory=memory,
             data=data,
-            tell=lambda arm: shown.update(f"trying {arm.name}"),
+            report=lambda arm: shown.update(f"trying {arm.name}"),
         )
     if json:
         print_json(_probe_data(probed))
@@ -137,32 +139,42 @@ def _plan_data(plan: Plan, price: float | None) -> dict[str, Any]:
     arms = [
         {
             "arm": arm.arm.name,
-            "searched": arm.searched,
+            "searched": _searched(arm),
             "search_trials": plan.study.search_trials(arm.arm),
-            "confirmed": arm.confirmed,
+            "confirmed": _confirmed(arm),
             "confirmations": plan.study.seeds * plan.study.points(arm.arm),
             "left": arm.left,
             "along": arm.along,
-            "trial_seconds": arm.trial_seconds,
-            "measured": arm.measured,
-            "seconds": arm.seconds,
+            "trial_seconds": plan.durations.of(arm.arm_id),
+            "measured": plan.durations.knows(arm.arm_id),
+            "seconds": plan.seconds_of(arm),
         }
         for arm in plan.arms
     ]
     workers = {"search_workers": plan.search_workers, "confirm_workers": plan.confirm_workers}
     cost = None if price is None else plan.cost(price)
     again = [dataclasses.asdict(one) for one in plan.outdated]
-    foreseen = {"workers": plan.forecast.workers, "elapsed": plan.forecast.seconds}
     totals = {
         "left": plan.left,
         "along": plan.along,
         "seconds": plan.seconds,
-        **foreseen,
+        "workers": plan.workers,
+        "elapsed": plan.elapsed,
         **workers,
         "cost": cost,
+        "load": plan.load,
+        "cores": local_cpus(),
+        "running": plan.running,
     }
     samples = [dataclasses.asdict(one) for one in plan.samples]
-    return {"study": plan.study.name, **totals, "outdated": again, "samples": samples, "arms": arms}
+    return {
+        "study": plan.study.name,
+        **totals,
+        "outdated": again,
+        "samples": samples,
+        "notes": plan.notes,
+        "arms": arms,
+    }
 
 
 def _probe_data(probed: Probe) -> dict[str, Any]:
@@ -186,12 +198,13 @@ def _print_plan(
     cost = "" if price is None else f", which costs {plan.cost(price):.2f} at {price:g} an hour"
     table = Table("arm", "search", "confirm", "left", "s/trial", title=study.name, title_justify="left")
     for arm in plan.arms:
-        seconds = f"{arm.trial_seconds:.2f}" + ("" if arm.measured else " (guess)")
+        guess = "" if plan.durations.knows(arm.arm_id) else " (guess)"
+        seconds = f"{plan.durations.of(arm.arm_id):.2f}{guess}"
         trials = study.search_trials(arm.arm)
-        done = f"{arm.searched}/{trials}", f"{arm.confirmed}/{study.seeds * study.points(arm.arm)}"
+        done = f"{_searched(arm)}/{trials}", f"{_confirmed(arm)}/{study.seeds * study.points(arm.arm)}"
         table.add_row(arm.arm.name, *done, str(arm.left), seconds)
     console.print(table)
-    for line in _samples(plan):
+    for line in (*_samples(plan), *(f"Note: {note}" for note in plan.notes)):
         console.print(line, highlight=False, markup=False)
     console.print(
         f"{plan.left} trials left{_along(plan)}, about {duration(plan.seconds)} of training on one worker at most"
@@ -202,20 +215,36 @@ def _print_plan(
         console.print(line, highlight=False, markup=False)
     for reason in plan.outdated:
         console.print(f"Trained again: {reason}", highlight=False, markup=False)
-    if hint := _avoidable(plan, command):
+    if hint := avoidable(plan.outdated, command):
         console.print(hint, highlight=False, markup=False, soft_wrap=True)
     if plan.left:
-        line = (
-            f"About {duration(plan.forecast.seconds)} on {_workers(study, plan.forecast.workers)}, "
-            "besides the start of Ray and its workers, tens of seconds on an idle machine"
-        )
-        console.print(line, highlight=False)
+        console.print(_expected(plan), highlight=False)
         console.print(f"At most {_feeds(plan)} can be busy at once", highlight=False)
 
 
-def _avoidable(plan: Plan, command: str) -> str:
+def _searched(arm: ArmProgress) -> int:
+    """Return how many of the search trials that are asked for have ended."""
+    return sum(map(arm.counts, arm.searched))
 
-    return avoidable(plan.outdated, command)
+
+def _confirmed(arm: ArmProgress) -> int:
+    """Return how many confirmations of the chosen configurations have ended."""
+    return sum(lane.ended for lane in arm.lanes)
+
+
+def _expected(plan: Plan) -> str:
+    """Return the line about the time that is left: by the run that is under way, or else by this plan."""
+    if plan.running is not None:
+        return f"A run of this study is under way and expects about {duration(plan.running)} more"
+    line = (
+        f"About {duration(plan.elapsed)} on {_workers(plan.study, plan.workers)}, "
+        "besides the start of Ray and its workers, tens of seconds on an idle machine"
+    )
+    if plan.load is None:
+        return line
+    cores = local_cpus()
+    busy = ": trials take longer than on an idle machine" if plan.load > cores / 2 else ""
+    return f"{line}. This machine's load is {plan.load:.1f} on {cores} cores{busy}"
 
 
 def _along(plan: Plan) -> str:

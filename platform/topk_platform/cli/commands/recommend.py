@@ -25,7 +25,7 @@ def recommend(
     noise: Annotated[
         float, typer.Option("--noise", help="The share of wrong training labels, 0 to 1.")
     ] = 0.0,
-    k: Annotated[int, typer.Option("--k", help="K, the number of guesses shown.")] = 5,
+    k: Annotated[int, typer.Option("-k", "--k", help="K, the number of guesses shown.")] = 5,
     study: Annotated[
         list[str] | None,
         typer.Option(

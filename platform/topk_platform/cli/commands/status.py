@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console, Group, RenderableType
@@ -21,12 +21,12 @@ from topk_platform.cli.commands.early import early_table
 from topk_platform.cli.consoles import make_console, print_json, say
 from topk_platform.cli.options import JsonOption, SmokeOption, StoreOption, recorded_name
 from topk_platform.cli.studies import load_study
-from topk_platform.errors import StoreError, UserError
+from topk_platform.errors import UserError
 from topk_platform.identity import counts_in_words
 from topk_platform.records import (
     NEEDED,
     Ledger,
-    Row,
+    Recorded,
     Store,
     StudyState,
     Undone,
@@ -36,14 +36,13 @@ from topk_platform.records import (
     read_state,
 )
 from topk_platform.references import is_reference
-from topk_platform.running.progress.rows import arms_text, headline
+from topk_platform.running.progress.rows import arms_text, headline, trials_text
 
-__all__ = ["standing", "status"]
-
-T = TypeVar("T")
+__all__ = ["status"]
 
 _WATCH_SECONDS = 3.0
-_AROUND = 6  # lines of a watched study besides its rows: headlines, events and notes
+_TRIALS = 6  # running trials that are shown
+_AROUND = 6 + _TRIALS  # lines of a watched study besides its rows: headlines, events and notes
 
 
 def status(
@@ -65,34 +64,20 @@ def status(
     if watch:
         _watch(make_console(), store, study)
         return
-    ledgers, problems = _read(store, study)
+    recorded, problems = _read(store, study, curves=not json)
     console = make_console()
-    shown, more = _each(ledgers, _data if json else partial(_shown, console))
+    shown = [(_data if json else partial(_shown, console))(one) for one in recorded]
     if json:
         print_json(shown)
     else:
         for part in chain(*shown):
             console.print(part, soft_wrap=isinstance(part, str), markup=False, highlight=False)
-    for problem in (*problems, *more):
+    for problem in problems:
         say(f"topk: {problem}", err=True)
-    if problems or more:
+    if problems:
         raise typer.Exit(Exit.BAD_INPUT)
     if not shown:
         raise UserError(_none(store, study))
-
-
-def _each(
-    ledgers: Sequence[tuple[Ledger, list[Row]]], made: Callable[[tuple[Ledger, list[Row]]], T]
-) -> tuple[list[T], list[StoreError]]:
-    """Return a function's result for each study, and the errors of studies for which it failed."""
-    shown: list[T] = []
-    problems: list[StoreError] = []
-    for one in ledgers:
-        try:
-            shown.append(made(one))
-        except StoreError as error:
-            problems.append(error)
-    return shown, problems
 
 
 def _name(study: str | None, smoke: bool) -> str | None:
@@ -109,53 +94,60 @@ def _none(store: str, study: str | None) -> str:
     return f"store {store!r} holds no study" + (f" {study!r}" if study else "") + absent
 
 
-def _read(uri: str, only: str | None) -> tuple[list[tuple[Ledger, list[Row]]], list[UserError]]:
-    """Return the ledgers of a store, or of one study, with their rows, and the errors of unreadable ones."""
+@dataclass(frozen=True)
+class _Study:
+    """What is shown of a study."""
+
+    recorded: Recorded
+    state: StudyState
+    notes: list[str]
+
+    @classmethod
+    def read(cls, ledger: Ledger, *, curves: bool) -> _Study:
+        recorded = Recorded.read(ledger, curves=curves)
+        notes = [*_standing(recorded), *_lacking(recorded)]
+        return cls(recorded, read_state(recorded), notes)
+
+
+def _read(uri: str, only: str | None, *, curves: bool) -> tuple[list[_Study], list[UserError]]:
+    """Return the studies of a store, or one of them, and the errors of unreadable ones."""
     store, problems = Store.open(uri), list[UserError]()
-    ledgers: list[tuple[Ledger, list[Row]]] = []
+    studies: list[_Study] = []
     for study in store.folders():
         if only not in (None, study):
             continue
         try:
             ledger = Ledger.open(store, study)
-            ledgers += [(ledger, ledger.rows())] if ledger.exists else []
+            studies += [_Study.read(ledger, curves=curves)] if ledger.exists else []
         except UserError as error:
             # otherwise it is no study, but a folder such as MLflow's artifacts
             problems += [error] if is_study(store, study) else []
-    return ledgers, problems
+    return studies, problems
 
 
-def _shown(console: Console, study: tuple[Ledger, Sequence[Row]]) -> list[RenderableType]:
+def _shown(console: Console, study: _Study) -> list[RenderableType]:
     """Return what is printed about a study; texts are printed unchanged."""
-    ledger, rows = study
-
-    counting = _counting(ledger, rows)
-    early = early_table(ledger, counting)
-    return [
-        _rendered(console, ledger, rows),
-        *([] if early is None else [early]),
-        *standing(ledger),
-        *_lacking(ledger, counting),
-    ]
+    early = early_table(study.recorded.histories.values())
+    return [_rendered(console, study), *([] if early is None else [early]), *study.notes]
 
 
-def _rendered(
-    console: Console, ledger: Ledger, rows: Sequence[Row], most: int | None = None
-) -> RenderableType:
+def _rendered(console: Console, study: _Study, most: int | None = None) -> RenderableType:
     """Return a study's headline, one row per arm and, while it runs, the last events."""
-    state = read_state(ledger, _counting(ledger, rows))
-    lines = [Text(_title(ledger, rows))]
+    state = study.state
+    lines = [Text(_title(study.recorded))]
     if state.left:
         lines.append(Text(headline(state)))
     events = [Text(event, no_wrap=True, overflow="ellipsis", style="dim") for event in state.events[-4:]]
-    return Group(*lines, *([arms_text(state, console.width, most)] if state.arms else []), *events)
+    arms = [arms_text(state, console.width, most)] if state.arms else []
+    trials = [trials_text(state, _TRIALS)] if state.training else []
+    return Group(*lines, *arms, *trials, *events)
 
 
-def _title(ledger: Ledger, rows: Sequence[Row]) -> str:
-    outdated, last = _outdated(ledger, rows), max((row["ended"] for row in rows), default=None)
+def _title(recorded: Recorded) -> str:
+    outdated, last = recorded.outdated, recorded.last
     when = f", the last at {last:%Y-%m-%d %H:%M:%S} UTC" if last else ""
     without = f"; {sum(outdated.values())} do not count: {counts_in_words(outdated)}" if outdated else ""
-    return f"{ledger.study}: {len(rows)} trials ended{when}{without}"
+    return f"{recorded.ledger.study}: {recorded.trials} trials ended{when}{without}"
 
 
 def _watch(console: Console, store: str, study: str | None) -> None:
@@ -168,56 +160,38 @@ def _watch(console: Console, store: str, study: str | None) -> None:
 
 def _seen(console: Console, store: str, study: str | None) -> Iterator[RenderableType]:
     while True:
-        ledgers, problems = _read(store, study)
-        if not ledgers and not problems:
+        studies, problems = _read(store, study, curves=False)
+        if not studies and not problems:
             raise UserError(_none(store, study))
-        most = max(2, console.height // max(1, len(ledgers)) - _AROUND - 2)
-        shown, more = _each(ledgers, partial(_watched, console, most))
-        yield Group(*chain(*shown), *(Text(f"topk: {problem}") for problem in (*problems, *more)))
+        most = max(2, console.height // max(1, len(studies)) - _AROUND - 2)
+        shown = (_watched(console, most, one) for one in studies)
+        yield Group(*chain(*shown), *(Text(f"topk: {problem}") for problem in problems))
 
 
-def _watched(console: Console, most: int, study: tuple[Ledger, Sequence[Row]]) -> list[RenderableType]:
-    ledger, rows = study
-    lines = (*_lacking(ledger, _counting(ledger, rows)), *standing(ledger))
-    notes = [Text(line, no_wrap=True, overflow="ellipsis") for line in lines]
-    return [_rendered(console, ledger, rows, most), *notes[:2], Text()]
+def _watched(console: Console, most: int, study: _Study) -> list[RenderableType]:
+    notes = [Text(line, no_wrap=True, overflow="ellipsis") for line in study.notes[:2]]
+    return [_rendered(console, study, most), *notes, Text()]
 
 
-def _data(study: tuple[Ledger, Sequence[Row]]) -> dict[str, Any]:
-
-    ledger, rows = study
-    state: StudyState = read_state(ledger, _counting(ledger, rows))
+def _data(study: _Study) -> dict[str, Any]:
+    state, recorded = study.state, study.recorded
     arms = [{**dataclasses.asdict(arm), "done": arm.done, "total": arm.total} for arm in state.arms]
     return {
         **dataclasses.asdict(state),
         "arms": arms,
         "left": state.left,
-        "recorded": len(rows),
-        "not_counted": dict(_outdated(ledger, rows)),
-        "notes": [*standing(ledger), *_lacking(ledger, _counting(ledger, rows))],
+        "recorded": recorded.trials,
+        "not_counted": recorded.outdated,
+        "notes": study.notes,
     }
 
 
-def _outdated(ledger: Ledger, rows: Sequence[Row]) -> Counter[str]:
-    """Return how many rows did not count in the last run, by reason."""
-    counted = ledger.identities()
-    gone = "arms that the study no longer has"
-    reasons = (counted[row["arm_id"]].excludes(row) if row["arm_id"] in counted else gone for row in rows)
-    return Counter(filter(None, reasons)) if counted else Counter()
-
-
-def _counting(ledger: Ledger, rows: Sequence[Row]) -> list[Row]:
-    """Return the rows that counted in the last run."""
-    counted = ledger.identities()
-    return [row for row in rows if row["arm_id"] in counted and not counted[row["arm_id"]].excludes(row)]
-
-
-def standing(ledger: Ledger) -> list[str]:
+def _standing(recorded: Recorded) -> list[str]:
     """Return lines about the process that runs a study, and about open trials."""
-    undone, begun = Undone.read(ledger.store), ledger.store.folders("checkpoints")
-    ended = _ended(ledger, {*begun, *(trial.key for trial in undone.open)})
-    lines = [f"{ledger.study}: {driven(ledger.store)}"]
-    if cut_off := len(set(begun) - ended):
+    store, ended = recorded.ledger.store, recorded.keys
+    undone, begun = Undone.read(store), store.folders("checkpoints")
+    lines = [f"{recorded.ledger.study}: {driven(store)}"]
+    if cut_off := len(set(begun) - set(ended)):
         lines.append(f"checkpoints: {cut_off} trials have begun and go on from there")
     lines += [f"{trial} (noted {trial.when})" for trial in undone.open if trial.key not in ended]
     if undone.tracking:
@@ -225,9 +199,10 @@ def standing(ledger: Ledger) -> list[str]:
     return lines
 
 
-def _lacking(ledger: Ledger, rows: Sequence[Row]) -> list[str]:
+def _lacking(recorded: Recorded) -> list[str]:
     """Return lines that say how many confirmations lack a file, and how to make it again."""
-    files = missing_artifacts(ledger.store, rows)
+    rows = [row for history in recorded.histories.values() for row in history.confirm.values()]
+    files = missing_artifacts(recorded.ledger.store, rows)
     results = len({file.key for file in files if file.kind in NEEDED})
     networks = len({file.key for file in files if file.kind not in NEEDED})
     lines = []
@@ -240,10 +215,3 @@ def _lacking(ledger: Ledger, rows: Sequence[Row]) -> list[str]:
             f"networks: {networks} confirmations lack theirs; `topk run --networks` trains them again"
         )
     return lines
-
-
-def _ended(ledger: Ledger, keys: Collection[str]) -> set[str]:
-    """Return the keys of those trials, among a few, that have ended."""
-    names = ", ".join(f"'{key}'" for key in keys if key.isalnum())
-    rows = ledger.read("trials", ["key"], where=f"key in ({names})") if names else None
-    return set(rows["key"].to_pylist()) if rows else set()

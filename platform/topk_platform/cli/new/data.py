@@ -3,39 +3,20 @@
 from __future__ import annotations
 
 import importlib.util
-import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from topk_platform.cli.new.data_faults import check_finite, check_labels, few_images, has_tail, image_counts
+from topk_platform.cli.new.arrays import array_code
+from topk_platform.cli.new.data_code import DataCode, in_code
+from topk_platform.cli.new.data_faults import few_images, has_tail, image_counts, not_read
 from topk_platform.errors import UserError, reason
 
-__all__ = ["DataCode", "data_code"]
+__all__ = ["data_code"]
 
-_ARRAYS = (".npz", ".pt")
 _SAVED = ("dataset_dict.json", "dataset_info.json")  # of several splits, of one
-_GROUPS = "groups"
+_REMEDY = "Add images, move such folders away, or give folders val and test of your own"
 _HELD_OUT = {"validation": ("validation", "valid", "val"), "test": ("test",)}
-
-_READ_NPZ = """
-
-def data() -> Dataset:
-    with np.load(data_folder() / {file}) as arrays:
-        return from_tensors(({parts}))
-
-"""
-_READ_PT = """
-
-def data() -> Dataset:
-    arrays = torch.load(data_folder() / {file}, weights_only=True)
-    return from_tensors(({parts}))
-
-"""
-
 
 _READ_SAVED = """
 
@@ -49,37 +30,6 @@ def arrays(rows: Rows) -> tuple[np.ndarray, list[int]]:
     return np.stack([np.asarray(image) for image in images]).transpose(0, 3, 1, 2), rows[{labels}][:]
 
 """
-
-
-@dataclass(frozen=True)
-class DataCode:
-    """The parts of a study file that are about its data.
-
-    Args:
-        title: The data in words.
-        folder: The folder of datasets that contains them.
-        classes: How many classes there are.
-        network: A network that fits the data.
-        regime: The code of the regime; ``{name}`` stands for the study's name.
-        function: The code of a function that reads the data, if they need one.
-        imports: Its imports from other packages.
-        names: Its imports from ``topk_platform``.
-        augmentation: The code of the recipe's augmentation, if there is one.
-        tail: Whether some classes have many times as many samples as others.
-        note: A note about the data for the user; may be empty.
-    """
-
-    title: str
-    folder: Path
-    classes: int
-    network: str
-    regime: str
-    function: str = ""
-    imports: tuple[str, ...] = ()
-    names: tuple[str, ...] = ()
-    augmentation: str = ""
-    tail: bool = False
-    note: str = ""
 
 
 def data_code(source: Path, size: int, groups: str = "") -> DataCode:
@@ -96,7 +46,7 @@ def data_code(source: Path, size: int, groups: str = "") -> DataCode:
             no such groups.
     """
     if not source.is_dir():
-        return _arrays(source, groups)
+        return array_code(source, groups)
     if not any((source / name).is_file() for name in _SAVED):
         return _images(source, size, groups)
     if groups:
@@ -125,9 +75,9 @@ def _saved(folder: Path, size: int) -> DataCode:
         folder=folder.parent,
         classes=classes,
         network="convnet",
-        regime='Regime("images", "{name}:data")',
+        dataset="{name}:data",
         function=_READ_SAVED.format(
-            file=_code(folder.name), splits=splits, size=size, inputs=_code(image), labels=_code(label)
+            file=in_code(folder.name), splits=splits, size=size, inputs=in_code(image), labels=in_code(label)
         ),
         imports=(
             "import numpy as np",
@@ -158,7 +108,7 @@ def _splits(saved: Mapping[str, Any]) -> str:
     if not saved:
         return "arrays(splits)"
     names = {part: next((n for n in names if n in saved), "") for part, names in _HELD_OUT.items()}
-    given = [f"{part}=arrays(splits[{_code(name)}])" for part, name in names.items() if name]
+    given = [f"{part}=arrays(splits[{in_code(name)}])" for part, name in names.items() if name]
     return ", ".join(['arrays(splits["train"])', *given])
 
 
@@ -167,103 +117,16 @@ def _images(folder: Path, size: int, groups: str) -> DataCode:
     counts = image_counts(train)
     held_out = [names for names in _HELD_OUT.values() if any((folder / name).is_dir() for name in names)]
     least = 1 + len(_HELD_OUT) - (len(held_out) if train != folder else 0)
-    grouped = f', "groups": {_code(groups)}' if groups else ""
-    options = f'{{"folder": {_code(folder.name)}, "size": {size}{grouped}}}'
+    grouped = {"groups": groups} if groups else {}
     return DataCode(
         title=f"on the images of {folder.name}",
         folder=folder.parent,
         classes=len(counts),
         network="convnet",
-        regime=f'Regime("images", "image_folder", options={options.replace("{", "{{").replace("}", "}}")})',
+        dataset="image_folder",
+        options={"folder": folder.name, "size": size, **grouped},
         names=("Augmentation",),
         augmentation=f", augmentation=Augmentation(crop={size // 8}, flip=True)",
         tail=has_tail(counts),
-        note=few_images(counts, least),
+        notes=tuple(filter(None, (few_images(counts, least, _REMEDY), not_read(folder)))),
     )
-
-
-def _arrays(file: Path, groups: str) -> DataCode:
-    if not file.exists():
-        raise UserError(f"--from: there is no {str(file)!r}")
-    if file.suffix not in _ARRAYS or not file.is_file():
-        raise UserError(
-            f"--from must be a folder of images or a file {' or '.join(_ARRAYS)}, got {str(file)!r}"
-        )
-
-    arrays = {name: np.asarray(array) for name, array in _reader(file.suffix)(file).items()}
-    grouped = _grouped(file, arrays, groups)
-    inputs, labels = _pair(file, {name: array for name, array in arrays.items() if name not in grouped})
-    check_labels(labels, arrays[labels])
-    check_finite(inputs, arrays[inputs])
-    numbers, counts = np.unique(arrays[labels], return_counts=True)
-    image = arrays[inputs].dtype == np.uint8 and arrays[inputs].ndim == 4
-    read, library = (_READ_NPZ, "import numpy as np") if file.suffix == ".npz" else (_READ_PT, "import torch")
-    return DataCode(
-        title=f"on the arrays of {file.name}",
-        folder=file.parent,
-        classes=len(numbers),
-        network="convnet" if image else "mlp",
-        regime='Regime("arrays", "{name}:data")',
-        function=read.format(
-            file=_code(file.name),
-            parts=", ".join(f"arrays[{_code(name)}]" for name in (inputs, labels, *grouped)),
-        ),
-        imports=(library,),
-        tail=has_tail(dict(enumerate(counts.tolist()))),
-    )
-
-
-def _grouped(file: Path, arrays: Mapping[Any, Any], groups: str) -> tuple[str, ...]:
-    """Return the name of the array of groups, if there is one."""
-    if groups and groups not in arrays:
-        raise UserError(
-            f"--groups must name an array of {file}, got {groups!r} beside {sorted(map(str, arrays))}"
-        )
-    name = groups or _GROUPS
-    return (name,) if name in arrays else ()
-
-
-def _reader(suffix: str) -> Callable[[Path], Mapping[Any, Any]]:
-    return _npz if suffix == ".npz" else _pt
-
-
-def _npz(file: Path) -> Mapping[Any, Any]:
-
-    try:
-        with np.load(file) as arrays:
-            return dict(arrays)
-    except Exception as error:  # NumPy documents no error types
-        raise UserError(f"--from {str(file)!r} cannot be read: {reason(error)}") from error
-
-
-def _pt(file: Path) -> Mapping[Any, Any]:
-    import torch  # noqa: PLC0415 - a second or two
-
-    try:
-        content = torch.load(file, weights_only=True)
-    except Exception as error:  # torch documents no error types
-        raise UserError(f"--from {str(file)!r} cannot be read: {reason(error)}") from error
-    named = dict(enumerate(content)) if isinstance(content, tuple | list) else content
-    if not isinstance(named, dict):
-        raise UserError(
-            f"--from must hold a dictionary or a pair of tensors, got {type(content).__name__} in {file}"
-        )
-    return {name: value for name, value in named.items() if isinstance(value, torch.Tensor)}
-
-
-def _pair(file: Path, arrays: Mapping[Any, Any]) -> tuple[Any, Any]:
-    """Return the names of the inputs and the labels: the only array ``(n,)`` of integers, and one as long as it."""
-    labels = [name for name, array in arrays.items() if array.ndim == 1 and array.dtype.kind in "iu"]
-    inputs = [name for name in arrays if labels and name not in labels and arrays[name].ndim >= 2]
-    inputs = [name for name in inputs if len(arrays[name]) == len(arrays[labels[0]])]
-    if len(labels) != 1 or len(inputs) != 1:
-        shapes = ", ".join(f"{name} {array.shape} {array.dtype}" for name, array in arrays.items())
-        raise UserError(
-            f"--from must hold inputs (n, ...) and whole labels (n,), one of each, got {shapes or 'nothing'} in {file}"
-        )
-    return inputs[0], labels[0]
-
-
-def _code(value: Any) -> str:
-    """Return a text or a number as Python's code, in double quotes as the rest of the file."""
-    return json.dumps(value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,19 @@ import numpy.typing as npt
 from topk_platform.errors import UserError
 from topk_platform.specs.checks import first_few
 
-__all__ = ["check_finite", "check_labels", "few_images", "has_tail", "image_counts"]
+__all__ = [
+    "all_zero",
+    "check_finite",
+    "check_labels",
+    "few_images",
+    "has_tail",
+    "image_counts",
+    "large_numbers",
+    "not_read",
+]
 
 _ENDINGS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
+_LARGE = 20  # a standard deviation of 1 has no such numbers
 _TAIL = 5  # times as many samples in the most frequent class as in the rarest
 
 
@@ -37,15 +48,54 @@ def _is_image(name: str) -> bool:
     return name.lower().endswith(_ENDINGS) and not name.startswith(".")
 
 
-def few_images(counts: Mapping[str, int], least: int) -> str:
+def not_read(folder: Path) -> str:
+    """Return a note on files that are not read, and on images in folders of folders; empty if there are none.
+
+    Args:
+        folder: The folder of a dataset, ``CLASS/IMAGE`` or ``train/CLASS/IMAGE``.
+
+    Effect: looks at the names of all files.
+    """
+    split = (folder / "train").is_dir()
+    others: Counter[str] = Counter()
+    beside = nested = 0
+    for parent, folders, names in os.walk(folder, followlinks=True):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        depth = len(Path(parent).relative_to(folder).parts) - split  # 1 is a class's folder
+        images = sum(map(_is_image, names))
+        beside += images if depth < 1 else 0
+        nested += images if depth > 1 else 0
+        others.update(_ending(name) for name in names if not _is_image(name) and not name.startswith("."))
+    lines = []
+    if others:
+        kinds = ", ".join(
+            f"{count} {ending}"
+            for ending, count in sorted(others.items(), key=lambda pair: (-pair[1], *pair))
+        )
+        svg = ": save drawings (.svg) as .png" if others[".svg"] else ""
+        lines.append(f"not read: {others.total()} other than images ({kinds}){svg}")
+    if beside:
+        lines.append(f"not read because no class's folder holds them: {beside}")
+    if nested:
+        lines.append(f"in folders within a class's folder, and counted as images of that class: {nested}")
+    return f"files {'; '.join(lines)}" if lines else ""
+
+
+def _ending(name: str) -> str:
+    return Path(name).suffix.lower() or "without an ending"
+
+
+def few_images(counts: Mapping[str, int], least: int, remedy: str, what: str = "images") -> str:
     """Return a note that names every class with too few images; empty if there is none.
 
     Args:
         counts: Images by class.
         least: How many images a class needs: one for training, and one for each split that is taken from training.
+        remedy: What to do about it.
+        what: What is counted.
 
     Example:
-        >>> few_images({"gull": 9, "owl": 2}, 3)[:61]
+        >>> few_images({"gull": 9, "owl": 2}, 3, "Add images")[:61]
         '1 class has fewer than the 3 images that its splits need: owl'
     """
     few = [f"{name} ({count})" for name, count in counts.items() if count < least]
@@ -53,9 +103,35 @@ def few_images(counts: Mapping[str, int], least: int) -> str:
         return ""
     whose = "class has" if len(few) == 1 else "classes have"
     return (
-        f"{len(few)} {whose} fewer than the {least} image{'s' if least > 1 else ''} that its splits need: "
-        f"{', '.join(few)}. Add images, move such folders away, or give folders val and test of your own: "
-        "`topk plan` refuses them as they are"
+        f"{len(few)} {whose} fewer than the {least} {what if least > 1 else what[:-1]} that its splits need: "
+        f"{', '.join(few)}. {remedy}: `topk plan` refuses them as they are"
+    )
+
+
+def all_zero(name: Any, inputs: npt.NDArray[Any]) -> str:
+    """Return a note on inputs ``(n, ...)`` that are zero everywhere; empty if there are none."""
+    rows = np.flatnonzero(~inputs.reshape(len(inputs), -1).any(1)).tolist()
+    if not rows:
+        return ""
+    return (
+        f"{len(rows)} of {len(inputs)} inputs in {name!r} are zero everywhere: rows (from 0) "
+        f"{first_few([str(row) for row in rows])}"
+    )
+
+
+def large_numbers(name: Any, inputs: npt.NDArray[Any]) -> str:
+    """Return a note on images whose numbers are far from 0 and reach the network as they are; empty for others."""
+    low, high = float(inputs.min()), float(inputs.max())
+    if max(-low, high) <= _LARGE:
+        return ""
+    bytes_ = (
+        ": save them as uint8, which are normalised, or divide them by 255"
+        if low >= 0 and high <= 255
+        else ""
+    )
+    return (
+        f"inputs {name!r} are numbers from {low:g} to {high:g} and reach the network as they are"
+        f"{bytes_ or ': bring them to about -1 to 1'}"
     )
 
 

@@ -11,7 +11,16 @@ from topk_platform.references import is_reference
 
 __all__ = ["NETWORKS", "NetworkCode", "network_code"]
 
-NETWORKS = ("convnet", "densenet", "densenet121_small", "linear", "mlp", "resnet18_small")
+NETWORKS = (
+    "convnet",
+    "densenet",
+    "densenet121_small",
+    "feature_head",
+    "linear",
+    "mlp",
+    "resnet18_small",
+    "resnet_small",
+)
 """The networks of this package that ``topk new`` offers."""
 
 _TIMM = "timm:"
@@ -88,9 +97,8 @@ def _timm(architecture: str) -> NetworkCode:
         hint = f": did you mean {_TIMM}{near[0]}?" if near else ""
         raise UserError(f"timm has no network {architecture!r}{hint}")
     config = timm.get_pretrained_cfg(architecture)
-    fixed = (
-        config is not None and config.fixed_input_size
-    )  # its positions are those of one size, which has to be told
+    # A network with positions of one size has to be given the size of the images.
+    fixed = config is not None and config.fixed_input_size
     return NetworkCode(
         model=f'Model("{{name}}:network", {{{{"architecture": "{architecture}"}}}}, label="{architecture}")',
         function=_FUNCTION.format(size=", img_size=shape[1:]" if fixed else ""),

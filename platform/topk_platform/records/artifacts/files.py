@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Literal
+from collections.abc import Callable
+from typing import Literal, TypeVar
 
 import pyarrow as pa
 
@@ -15,7 +14,9 @@ from topk_platform.records.storage.checked_json import DamagedError, damaged
 from topk_platform.records.storage.store import Store
 from topk_platform.records.table.rows import Row
 
-__all__ = ["KINDS", "Kind", "artifact_name", "parsed", "read_artifact", "write_artifact"]
+__all__ = ["KINDS", "Kind", "artifact_name", "read_artifact", "read_parsed", "write_artifact"]
+
+_T = TypeVar("_T")
 
 Kind = Literal["ranks", "guesses", "network"]
 
@@ -68,15 +69,25 @@ def read_artifact(store: Store, kind: Kind, row: Row) -> bytes:
     return content
 
 
-@contextmanager
-def parsed(store: Store, kind: Kind, row: Row) -> Iterator[None]:
-    """Turn whatever is raised in the block, which reads a file's content, into one line that names the file.
+def read_parsed(store: Store, kind: Kind, row: Row, parse: Callable[[bytes], _T]) -> _T | None:
+    """Return what a function makes of a confirmation's file; None if there is no such file.
+
+    Args:
+        store: The study's folder.
+        kind: Which file.
+        row: The confirmation's row of the ledger.
+        parse: The function. Its errors mean that the file is damaged.
 
     Raises:
-        DamagedError: in place of the error.
+        DamagedError: if the file is damaged.
+        StoreError: if it cannot be read.
     """
     try:
-        yield
+        content = read_artifact(store, kind, row)
+    except FileNotFoundError:
+        return None
+    try:
+        return parse(content)
     except (pa.ArrowException, OSError, LookupError, TypeError, ValueError) as error:
         raise _damaged(store, kind, row) from error
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from topk_platform.records.artifacts.files import parsed, read_artifact, write_artifact
+from topk_platform.records.artifacts.files import read_parsed, write_artifact
 from topk_platform.records.artifacts.per_image import IMAGES, from_parquet, to_parquet
 from topk_platform.records.storage.store import Store
 from topk_platform.records.table.rows import Row
@@ -47,7 +47,7 @@ def save_guesses(store: Store, trial: Trial, guesses: Tensor, images: str) -> st
 
 
 def read_guesses(store: Store, row: Row) -> Guesses | None:
-    """Return a trial's guesses, None where none were kept.
+    """Return a trial's guesses, None if there are none.
 
     Args:
         store: The study's folder.
@@ -57,11 +57,9 @@ def read_guesses(store: Store, row: Row) -> Guesses | None:
         DamagedError: if they are not what was recorded.
         StoreError: if they cannot be read.
     """
-    try:
-        content = read_artifact(store, "guesses", row)
-    except FileNotFoundError:
-        return None
-    with parsed(store, "guesses", row):
-        columns, about = from_parquet(content)
-        classes = np.stack(list(columns.values()), 1)
-        return Guesses(classes, about[IMAGES])
+    return read_parsed(store, "guesses", row, _parsed)
+
+
+def _parsed(content: bytes) -> Guesses:
+    columns, about = from_parquet(content)
+    return Guesses(np.stack(list(columns.values()), 1), about[IMAGES])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from topk_platform.elsewhere import parse_json
-from topk_platform.records.artifacts.files import parsed, read_artifact, write_artifact
+from topk_platform.records.artifacts.files import read_parsed, write_artifact
 from topk_platform.records.storage.store import Store
 from topk_platform.records.table.rows import Row
 from topk_platform.specs import Inputs, Trial, canonical_json
@@ -88,7 +88,7 @@ def _ordered(content: bytes) -> bytes:
 
 
 def read_model(store: Store, row: Row) -> SavedModel | None:
-    """Return a trial's network, None where none was kept.
+    """Return a trial's network, None if there is none.
 
     Args:
         store: The study's folder.
@@ -98,9 +98,4 @@ def read_model(store: Store, row: Row) -> SavedModel | None:
         DamagedError: if it is not what was recorded, or something else.
         StoreError: if it cannot be read.
     """
-    try:
-        content = read_artifact(store, "network", row)
-    except FileNotFoundError:
-        return None
-    with parsed(store, "network", row):
-        return SavedModel.of(content)
+    return read_parsed(store, "network", row, SavedModel.of)

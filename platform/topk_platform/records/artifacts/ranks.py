@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from topk_platform.records.artifacts.files import parsed, read_artifact, write_artifact
+from topk_platform.records.artifacts.files import read_parsed, write_artifact
 from topk_platform.records.artifacts.per_image import IMAGES, from_parquet, to_parquet
 from topk_platform.records.storage.store import Store
 from topk_platform.records.table.rows import Row
@@ -85,7 +85,7 @@ def _without_gaps(cluster: Tensor) -> Tensor:
 
 
 def read_ranks(store: Store, row: Row) -> Ranks | None:
-    """Return a trial's ranks, None where none were kept.
+    """Return a trial's ranks, None if there are none.
 
     Args:
         store: The study's folder.
@@ -95,14 +95,13 @@ def read_ranks(store: Store, row: Row) -> Ranks | None:
         DamagedError: if they are not what was recorded.
         StoreError: if they cannot be read.
     """
-    try:
-        content = read_artifact(store, "ranks", row)
-    except FileNotFoundError:
-        return None
-    with parsed(store, "ranks", row):
-        columns, about = from_parquet(content)
-        greater, tied, label, group = (columns[name] for name in _COLUMNS)
-        images, cluster, clusters = about[IMAGES], columns.get(_CLUSTER), about.get(_CLUSTERS, "")
+    return read_parsed(store, "ranks", row, _parsed)
+
+
+def _parsed(content: bytes) -> Ranks:
+    columns, about = from_parquet(content)
+    greater, tied, label, group = (columns[name] for name in _COLUMNS)
+    images, cluster, clusters = about[IMAGES], columns.get(_CLUSTER), about.get(_CLUSTERS, "")
     if cluster is None:
         cluster, clusters = _known(images, len(label))
     return Ranks(greater, tied, label, group, images, cluster, clusters)

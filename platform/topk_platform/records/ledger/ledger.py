@@ -209,6 +209,14 @@ class Ledger:
         """
         return to_rows(self.read("trials", where=where, without=without))
 
+    def arms(self) -> list[Row]:
+        """Return a row per recorded arm: ``arm_id``, the number of ``trials``, the last ``ended``, one ``config``."""
+        if not exists(self.store):
+            return []
+        sql = """select arm_id, count(*) as trials, max(ended) as ended, max(config) as config
+                 from ledger where kind = 'trials' group by arm_id order by arm_id"""
+        return to_rows(Opened.of(self.store).query(sql, ["trials"]))
+
     def keys(self) -> list[str]:
         """Return the keys of all ended trials."""
         table = self.read("trials", ["key"])

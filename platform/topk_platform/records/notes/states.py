@@ -1,29 +1,39 @@
-"""A study's progress, arm by arm: noted by its driver while it runs, and read on any machine."""
+"""A study's progress, arm by arm. Its driver notes it while it runs, and any machine can read it."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import accumulate
 
 from topk_platform.errors import StoreError
-from topk_platform.records.ledger.ledger import Ledger
+from topk_platform.protocol import Counts
 from topk_platform.records.notes.tally import Tally
 from topk_platform.records.notes.undone import Undone
+from topk_platform.records.recorded import Recorded
 from topk_platform.records.storage.checked_json import with_checksum, without_checksum
 from topk_platform.records.storage.lease import is_driven
 from topk_platform.records.storage.store import Store
-from topk_platform.records.table.rows import Row
-from topk_platform.specs import Scalar, Trial
+from topk_platform.specs import Arm, Scalar
 
-__all__ = ["ArmState", "GpuUse", "StudyState", "note_state", "read_state", "trend_of"]
+__all__ = [
+    "ArmState",
+    "GpuUse",
+    "StudyState",
+    "TrialState",
+    "live_state",
+    "note_state",
+    "read_state",
+    "thinned",
+    "trend_of",
+]
 
 _FILE = "standing.json"
-_TREND = 12  # values of a search that are kept: as many as a row of a terminal has room for
+_TREND = 12  # values of a search or of a curve that are kept: as many as a row of a terminal has room for
 
 
 @dataclass(frozen=True)
@@ -41,8 +51,8 @@ class ArmState:
             confirmation), in [0, 1]; None before the first.
         values: The values chosen in that trial.
         seconds: Expected time for the arm's rest on its current workers; None where not known.
-        trend: The best validation value so far after each completed search trial, in order; of a long search a few,
-            including the first and the last.
+        trend: The best validation value so far after each completed search trial, in order; for a long search, a few of
+            these values, with the first and the last.
 
     Example:
         >>> state = ArmState("clean/mlp/ldam", Tally(completed=3, pruned=1), left=6)
@@ -60,6 +70,26 @@ class ArmState:
     values: Mapping[str, Scalar] = field(default_factory=dict)
     seconds: float | None = None
     trend: tuple[float, ...] = ()
+
+    @classmethod
+    def of(cls, arm: Arm, counts: Counts, left: int | None) -> ArmState:
+        """Return the progress of an arm of which nothing runs.
+
+        Args:
+            arm: The arm.
+            counts: What has ended of it.
+            left: How many trials have not ended; None where no plan is known.
+        """
+        best = counts.best
+        return cls(
+            arm.name,
+            Tally(**counts.statuses),
+            left,
+            metric=arm.metric,
+            best=None if best is None else best.objective,
+            values={} if best is None else dict(best.values),
+            trend=trend_of(counts.values.copy()),
+        )
 
     @property
     def done(self) -> int:
@@ -93,6 +123,25 @@ class GpuUse:
 
 
 @dataclass(frozen=True)
+class TrialState:
+    """The progress of a running trial, or of the first trial of an ensemble.
+
+    Args:
+        trial: Its arm, and its number or seed.
+        epoch: How many of its epochs have ended.
+        epochs: How many it has at most.
+        metric: The selection metric.
+        curve: That metric after each validated epoch; for a long curve, a few values that include both ends.
+    """
+
+    trial: str
+    epoch: int
+    epochs: int
+    metric: str
+    curve: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
 class StudyState:
     """A study's progress.
 
@@ -106,6 +155,7 @@ class StudyState:
         events: The last events, one line each, the newest at the end.
         when: The time of this state, in ISO 8601.
         gpu_use: How the cluster's GPUs are used; None where it has none.
+        training: The running trials, in the order of their starts; at most twenty.
     """
 
     study: str
@@ -117,6 +167,7 @@ class StudyState:
     events: tuple[str, ...] = ()
     when: str = ""
     gpu_use: GpuUse | None = None
+    training: tuple[TrialState, ...] = ()
 
     @property
     def tally(self) -> Tally:
@@ -150,7 +201,11 @@ def trend_of(values: Iterable[float]) -> tuple[float, ...]:
         >>> trend_of(range(1000))[:3], len(trend_of(range(1000)))
         ((0, 91, 182), 12)
     """
-    points = list(accumulate((value for value in values if math.isfinite(value)), max))
+    return thinned(list(accumulate((value for value in values if math.isfinite(value)), max)))
+
+
+def thinned(points: Sequence[float]) -> tuple[float, ...]:
+    """Return a series; for a long one, a few points at even distances that include both ends."""
     if len(points) <= _TREND:
         return tuple(points)
     return tuple(points[round(step * (len(points) - 1) / (_TREND - 1))] for step in range(_TREND))
@@ -166,7 +221,7 @@ def note_state(store: Store, state: StudyState) -> None:
 
 
 def _noted(store: Store) -> StudyState | None:
-    """Return the driver's note; None if there is none or it cannot be read, for it is only for people."""
+    """Return the driver's note; None if there is none or it cannot be read, because it is only for people."""
     with suppress(FileNotFoundError, StoreError, ValueError, KeyError, TypeError):
         note = without_checksum(store.read(_FILE))
         arms = [
@@ -174,77 +229,53 @@ def _noted(store: Store) -> StudyState | None:
             for arm in note["arms"]
         ]
         use = GpuUse(**note["gpu_use"]) if note.get("gpu_use") else None
-        return StudyState(**{**note, "arms": tuple(arms), "events": tuple(note["events"]), "gpu_use": use})
+        training = [TrialState(**{**one, "curve": tuple(one["curve"])}) for one in note.get("training", ())]
+        parts = {"arms": arms, "events": note["events"], "training": training}
+        return StudyState(**{**note, **{k: tuple(part) for k, part in parts.items()}, "gpu_use": use})
     return None
 
 
-def read_state(ledger: Ledger, rows: Sequence[Row]) -> StudyState:
-    """Return a study's progress: ended trials from its ledger, the rest from its last driver's note.
-
-    Args:
-        ledger: The ledger.
-        rows: The rows of its trials that count.
+def live_state(store: Store) -> StudyState | None:
+    """Return what the driver of a running study has noted last; None if nobody drives it or nothing is noted.
 
     Raises:
         StoreError: if the store cannot be read.
     """
-    by_arm: dict[str, list[Row]] = defaultdict(list)
-    for row in rows:
-        by_arm[row["arm"]].append(row)
-    ended = {name: _ended(name, arm_rows) for name, arm_rows in by_arm.items()}
-    noted, driven = _noted(ledger.store), is_driven(ledger.store)
-    plan = {arm.arm: arm for arm in noted.arms} if noted else {}
-    keys = {row["key"] for row in rows}
-    lost = [trial.arm for trial in Undone.read(ledger.store).open if trial.key not in keys]
-    names = [*plan, *sorted(ended.keys() - plan.keys())]
-    arms = tuple(_joined(ended.get(n, ArmState(n)), plan.get(n), driven, lost.count(n)) for n in names)
-    if noted is None or not driven:
-        return StudyState(ledger.study, arms, when=noted.when if noted else "")
-    return dataclasses.replace(noted, arms=arms)
+    return _noted(store) if is_driven(store) else None
 
 
-def _joined(ended: ArmState, noted: ArmState | None, driven: bool, lost: int) -> ArmState:
-    """Return what has ended of an arm, with what its driver noted of the rest."""
-    if noted is None or noted.total is None:
-        return dataclasses.replace(ended, lost=lost)
-    state = dataclasses.replace(
-        ended, left=max(0, noted.total - ended.done), metric=ended.metric or noted.metric
-    )
-    if not driven:
-        return dataclasses.replace(state, lost=lost)
-    running = min(noted.running, state.left or 0)
+def read_state(recorded: Recorded) -> StudyState:
+    """Return a study's progress: what has ended and what is left by the protocol, the rest by its driver's note.
+
+    Args:
+        recorded: What its store holds.
+
+    Raises:
+        StoreError: if the store cannot be read.
+    """
+    store = recorded.ledger.store
+    noted = _noted(store)
+    running = noted if noted is not None and is_driven(store) else None
+    live = {arm.arm: arm for arm in running.arms} if running else {}
+    lost = Counter(trial.arm for trial in Undone.read(store).open if trial.key not in recorded.keys)
+    arms = []
+    for arm_id, history in recorded.histories.items():
+        arm, progress = history.arm, recorded.progress.get(arm_id)
+        counts = Counts(arm, map(history.glance, history.search.values()), history.confirmed())
+        state = ArmState.of(arm, counts, None if progress is None else progress.left + progress.along)
+        state = dataclasses.replace(state, lost=lost[arm.name])
+        arms.append(_with_live(state, live[arm.name]) if arm.name in live else state)
+    if running is None:
+        return StudyState(recorded.ledger.study, tuple(arms), when=noted.when if noted else "")
+    return dataclasses.replace(running, arms=tuple(arms))
+
+
+def _with_live(state: ArmState, noted: ArmState) -> ArmState:
+    """Return an arm's progress with what its driver noted of its running trials."""
+    left = state.left or 0
     return dataclasses.replace(
-        state, running=running, lost=max(lost, noted.lost), seconds=noted.seconds if state.left else 0.0
+        state,
+        running=min(noted.running, left),
+        lost=max(state.lost, noted.lost),
+        seconds=noted.seconds if left else 0.0,
     )
-
-
-def _ended(name: str, rows: Sequence[Row]) -> ArmState:
-    tally, metric = Tally.of(row["status"] for row in rows), _metric(rows[0])
-    completed = [row for row in rows if row["status"] == "completed"]
-    shown = [row for row in completed if row["phase"] == "search"] or completed
-    values = [(_value(row, metric), row) for row in shown]
-    best = max(values, key=lambda pair: pair[0], default=(-math.inf, None))
-    if best[1] is None or best[0] == -math.inf:
-        return ArmState(name, tally, metric=metric)
-    searched = sorted((row["number"], value) for value, row in values if row["phase"] == "search")
-    trend = trend_of(value for _, value in searched)
-    return ArmState(name, tally, metric=metric, best=best[0], values=_chosen(best[1]), trend=trend)
-
-
-def _value(row: Row, metric: str) -> float:
-    value = row.get(f"validation.{metric}")
-    return -math.inf if value is None or math.isnan(value) else value
-
-
-def _metric(row: Row) -> str:
-    """Return what a row's arm is searched by; nothing if it was written by a version that spelt it otherwise."""
-    with suppress(ValueError):
-        return Trial.from_json(row["config"]).arm.metric
-    return ""
-
-
-def _chosen(row: Row) -> dict[str, Scalar]:
-    """Return what a row's search had chosen, without what its arm has fixed."""
-    with suppress(ValueError):
-        return dict(Trial.from_json(row["config"]).values)
-    return {}

@@ -1,4 +1,4 @@
-"""What a run left undone, noted in the store for ``topk status`` on any machine."""
+"""Trials that a run left open, noted in the store for ``topk status`` on any machine."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Undone:
 
     Args:
         open: Trials without a result; may include one that has ended since, in a run that was cut off.
-        tracking: Why trackers are behind; empty where none is.
+        tracking: Why trackers are behind; empty if none is.
     """
 
     open: tuple[OpenTrial, ...] = ()

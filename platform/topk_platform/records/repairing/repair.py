@@ -31,7 +31,7 @@ from topk_platform.specs.checks import check_name
 __all__ = ["Repaired", "repair"]
 
 _TABLE = re.compile(rf"{FOLDER}(?:-(\d+))?")
-_NOTES = ("standing.json", "environment.json", "code.json", DATA)  # made anew by the next run
+_NOTES = ("standing.json", "plan.json", "environment.json", "code.json", DATA)  # made anew by the next run
 _DERIVED = "tables"
 _ROW = ("kind", "key", "epoch")
 
@@ -41,11 +41,11 @@ class Repaired:
     """What a repair did.
 
     Args:
-        damaged: The files that were damaged, by their place in the study's folder; each is now in ``damaged``.
+        damaged: The files that were damaged, by their paths in the study's folder; each is now in ``damaged``.
         missing: The files that were not there.
         trials: How many further trials were removed because their epochs were lost.
         made: The files that were made anew.
-        kept: Where the old table is, of which the new one was made; empty where the table was sound.
+        kept: Where the old table is now; empty if the table was sound.
     """
 
     damaged: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""What can still be read of a damaged table: its live parts, as far as checksums and log tell, and their sound rows."""
+"""Reading a damaged table: its live parts, as far as checksums and log name them, and their sound rows."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class Salvage:
     """What can be read of a table.
 
     Args:
-        damaged: The files that are damaged, by their place in the study's folder.
-        missing: The files that are not there, likewise.
+        damaged: The files that are damaged, by their paths in the study's folder.
+        missing: The files that are missing.
         rows: All sound rows; those of trials that are not complete are left out.
-        lost: How many trials are left out though their own rows are sound, because epochs of theirs are not there.
+        lost: How many trials with sound rows are left out because some of their epochs are missing.
         identity: The ledger's identity, as far as it is known.
     """
 
@@ -58,7 +58,7 @@ class _Live:
     """The parts that a table consists of.
 
     Args:
-        parts: The SHA-256 of each where it is known, by path in the table's folder.
+        parts: The SHA-256 of each part by its path in the table's folder; empty if it is not known.
         uncertain: Whether rows may be in several of them.
     """
 
@@ -103,7 +103,7 @@ def _sums(store: Store, folder: str, salvaged: Salvage, summed: bool) -> Checksu
 
 
 def _live(store: Store, folder: str, sums: Checksums | None, salvaged: Salvage) -> _Live:
-    """Return the live parts: what the log leads to if it is sound, else what checksums and log tell together."""
+    """Return the live parts: those of the log if it is sound, otherwise those that checksums and log name together."""
     table, damage = store.at(folder), damaged_log(store, folder, sums)
     if damage is None:
         try:
@@ -148,7 +148,7 @@ def _note_log(store: Store, folder: str, sums: Checksums, salvaged: Salvage) -> 
 
 
 def _replayed(store: Store, folder: str, salvaged: Salvage, *, uncertain: bool = False) -> _Live:
-    """Return the parts that the log names, of a table without checksums: what is damaged in it is passed over."""
+    """Return the parts that the log of a table without checksums names; damaged files of the log are skipped."""
     table = store.at(folder)
     first, live, mentioned = _checkpoint(table)
     live.uncertain = uncertain
@@ -208,7 +208,7 @@ def _apply(live: _Live, actions: Iterable[Mapping[str, Any]]) -> None:
 
 
 def _unmentioned(table: Store, mentioned: set[str]) -> list[str]:
-    """Return the parts on disk of which no log file says anything: the lost ones may have added them."""
+    """Return the parts on disk that no log file mentions; a lost log file may have added them."""
     folders = [folder for folder in table.folders() if folder.startswith("kind=")]
     parts = [f"{folder}/{name}" for folder in folders for name in table.names(folder, ".parquet")]
     return [path for path in parts if path not in mentioned]
@@ -242,7 +242,7 @@ def _part(content: bytes, path: str, digest: str) -> pa.Table:
 
 
 def _once(rows: pa.Table) -> pa.Table:
-    """Return rows that may be in several parts once each, without the trials of which there are different ones."""
+    """Return each row once, although it may be in several parts; trials with contradictory rows are left out."""
     first: dict[tuple[Any, ...], tuple[int, str]] = {}
     doubtful = set()
     for number, row in enumerate(rows.to_pylist()):
@@ -254,7 +254,7 @@ def _once(rows: pa.Table) -> pa.Table:
 
 
 def _complete(rows: pa.Table, cut: bool) -> tuple[pa.Table, int]:
-    """Return the rows of trials that are there with all their epochs, and how many trials are not.
+    """Return the rows of trials that have all their epochs, and the number of other trials.
 
     Args:
         rows: The rows.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import posixpath
-import re
 import shutil
 import uuid
 from collections.abc import Iterator, Mapping
@@ -15,9 +14,10 @@ from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from topk_platform.errors import StoreError, reason
+from topk_platform.records.storage.addresses import check_path, options_of
 from topk_platform.records.storage.folder import Files, Folder, Listed
 from topk_platform.specs.checks import absolute, check_place
 
@@ -28,25 +28,9 @@ MARK = "ledger.json"
 
 _HIDDEN = "."
 _PROBE_BYTES = 2**20  # as large as MLflow's database before the first trial
-_SCHEMES = ("s3", "gs", "az", "abfs", "abfss")
-_AWS = "give them in the environment, as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
-_AZURE = "give them in the environment, as AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY"
-_ELSEWHERE = {
-    **dict.fromkeys(("s3", "http"), _AWS),
-    **dict.fromkeys(("az", "abfs", "abfss"), _AZURE),
-    "gs": "give them in the environment, as GOOGLE_APPLICATION_CREDENTIALS",
-}
-_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
-_BUCKET = r"[^@:]*"
-_CONTAINER = r"[\w.$-]*(?:@[\w.-]+)?"
-_NAMED = {"http": r"(?:[\w.-]*|\[[\w:.]+\])(?::\d*)?", "abfs": _CONTAINER, "abfss": _CONTAINER}
-_OPTIONS = ("endpoint", "region", "virtual_hosted_style_request")
 PAUSES = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 120.0)
 """Seconds between tries to write to a store that refuses; four minutes in total."""
 
-# What Delta Lake misreads in an address: it decodes `%20`, takes a backslash for a slash, and panics at the others. No
-# way to write the address avoids that, nor does a symbolic link.
-_UNHELD = re.compile(r"[\[\]|^\\]|%[0-9A-Fa-f]{2}|[\x00-\x1f\x7f\ud800-\udfff]")
 # A server that is down is reported within seconds; callers that can wait try again.
 _PATIENCE: Any = {"max_retries": 4, "retry_timeout": timedelta(seconds=20)}
 
@@ -91,12 +75,10 @@ class Store:
             path = Path(text.removeprefix("file://"))
             folder = path.absolute() if "\0" in text else absolute(path)
             # Delta Lake opens the targets of symbolic links. realpath refuses zero bytes.
-            _check_path(text, text if "\0" in text else os.path.realpath(folder))
+            check_path(text, text if "\0" in text else os.path.realpath(folder))
             return cls(str(folder), str(folder) if "/../" in text else text)
-        options = _options(text)
-        _check_path(text, urlsplit(text).path)
-        if urlsplit(text).scheme == "s3" and "endpoint" not in options:
-            options |= _endpoint_of_environment()
+        options = options_of(text)
+        check_path(text, urlsplit(text).path)
         store = cls(text.partition("?")[0].rstrip("/"), text.partition("?")[0].rstrip("/"), options)
         with store._one_line_errors("opened"):
             store._files  # noqa: B018 - raises if the client cannot be made
@@ -300,53 +282,3 @@ class Store:
                 f"store {self.uri!r} cannot be written: {why.strerror} in {folder.root}"
             ) from why
         folder.delete(probe)
-
-
-def _check_path(store: str, path: str) -> None:
-    if match := _UNHELD.search(path):
-        raise StoreError(
-            f"store {store!r} cannot be used: its path has {match.group()!r}, which Delta Lake takes for something "
-            "else: choose another --store"
-        )
-
-
-def _options(text: str) -> dict[str, str]:
-    parts = urlsplit(text)
-    if parts.scheme not in _SCHEMES:
-        raise StoreError(
-            f"store of scheme {parts.scheme!r} cannot be opened: it must be a folder or a URI of {', '.join(_SCHEMES)}"
-        )
-    _check_open("store", text, parts.scheme)
-    if parts.fragment:
-        raise StoreError(
-            f"store {text.partition('?')[0]!r} cannot be used: nothing can be stored under a name with '#'"
-        )
-    given = dict(parse_qsl(parts.query, keep_blank_values=True))
-    known = _OPTIONS if parts.scheme == "s3" else ()
-    if unknown := sorted(given.keys() - {*known}):
-        raise StoreError(
-            f"store: the options of {text.partition('?')[0]!r} are {', '.join(known) or 'none'}, got "
-            f"{', '.join(unknown)}; credentials come from the environment"
-        )
-    if "endpoint" in given:
-        _check_open("store's endpoint", given["endpoint"], "http")
-    return given
-
-
-def _endpoint_of_environment() -> dict[str, str]:
-    for name in _ENDPOINTS:
-        if endpoint := os.environ.get(name):
-            _check_open(name, endpoint, "http")
-            return {"endpoint": endpoint}
-    return {}
-
-
-def _check_open(what: str, uri: str, scheme: str) -> None:
-    """Raise ``StoreError`` if a URI holds a user's name or a password; a password may contain any character.
-
-    The message must not show the URI. A URI of Azure may name a container before an @.
-    """
-    rest = uri.partition("://")[2]
-    named = re.split(r"[/?#]", rest)[0]
-    if not re.fullmatch(_NAMED.get(scheme, _BUCKET), named) or (scheme == "http" and "@" in rest):
-        raise StoreError(f"{what} must not hold credentials: {_ELSEWHERE[scheme]}")

@@ -39,7 +39,7 @@ class Mark:
 
     @classmethod
     def read(cls, store: Store) -> Mark | None:
-        """Return the mark of a study's folder; None where there is none.
+        """Return the mark of a study's folder; None if there is none.
 
         Raises:
             StoreError: if it is damaged, or cannot be read.

@@ -75,12 +75,12 @@ def address(store: Store, folder: str) -> tuple[str, dict[str, str] | None]:
 
 @contextmanager
 def one_line_errors(store: Store, use: str = "read", folder: str = FOLDER) -> Iterator[None]:
-    """Turn whatever Delta Lake says of a study's table within the block into one line, which names a damaged file.
+    """Turn errors of Delta Lake in the block into one line, which names a damaged file.
 
     Args:
         store: The study's folder.
-        use: What the block does, ``"read"`` or ``"written"``: where writing fails, the file that it names is no damaged
-            one but its own.
+        use: What the block does, ``"read"`` or ``"written"``. If writing fails, the file that the error names is
+            the new one and not damaged.
         folder: The table's folder in the study's.
     """
     try:

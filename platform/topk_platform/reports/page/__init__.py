@@ -15,6 +15,7 @@ from topk_platform.reports.tables.classes import EXPLAINED, HEADER
 from topk_platform.reports.tables.html import block_to_html
 from topk_platform.results.from_store import Held, read
 from topk_platform.specs import Study
+from topk_platform.specs.fields import check_call
 
 __all__ = ["Page", "markdown_report", "report", "report_files"]
 
@@ -65,6 +66,7 @@ def report(
     Raises:
         UserError: if the store holds something else, or nothing of the study.
     """
+    check_call(report, locals())
     held = read(study, store, trials, seeds, curves=True, needed=True)
     data = plotted(held, store)
     return Page(_page(held, store, data, drawings(data)))

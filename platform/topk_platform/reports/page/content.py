@@ -147,7 +147,9 @@ def _sizes(samples: Sequence[Samples]) -> str:
         "test": [one.test for one in samples],
     }
     parts = ", ".join(f"{in_range(numbers)} {split}" for split, numbers in counts.items())
-    return f"Samples: {parts}; {in_range([one.classes for one in samples])} classes."
+    wrong = [f"{one.wrong:.1%} in {one.regime}" for one in samples if one.wrong]
+    labels = f" Wrong training labels: {', '.join(wrong)}." if wrong else ""
+    return f"Samples: {parts}; {in_range([one.classes for one in samples])} classes.{labels}"
 
 
 def _titled(table: Table) -> Iterable[tuple[str, Block]]:

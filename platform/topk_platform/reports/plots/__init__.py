@@ -17,6 +17,7 @@ from topk_platform.results.table import Table
 from topk_platform.results.table_building import build_table
 from topk_platform.results.tuning import Tuning, tuning
 from topk_platform.specs import Study
+from topk_platform.specs.fields import check_call
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -61,6 +62,7 @@ def plot(
         UserError: if the store has no results of the study, there is no such kind or metric, or there is nothing to
             draw for this kind.
     """
+    check_call(plot, locals())
     if kind not in PLOTS:
         raise unknown_name("kind of plot", kind, PLOTS)
     held = read(study, store, trials, seeds, curves=True, needed=PLOTS[kind].source != "definition")

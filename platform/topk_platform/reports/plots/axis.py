@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from topk_platform.errors import UserError
-from topk_platform.specs import Arm, Condition, LabelNoise, LongTail, PerClass, Regime, TrainFraction
+from topk_platform.specs import CONDITIONS, Arm, Condition, Regime, strength
 
 __all__ = ["Axis", "Plane", "axis_of", "plane_of"]
 
@@ -60,14 +60,8 @@ class Plane:
     positions: Mapping[str, tuple[float, float]]
 
 
+_NUMBERED = tuple(kind for kind in CONDITIONS if kind.axis)
 _SERIES = 3  # so many measured levels are a series, which a line may join
-
-_TITLES: Mapping[type[Condition], tuple[str, float]] = {
-    LabelNoise: ("label noise, probability", 0.0),
-    TrainFraction: ("fraction of the training data", 1.0),
-    LongTail: ("imbalance, largest over smallest class", 1.0),
-}
-"""For each condition, the title of its number, and the number of a regime that does not have the condition."""
 
 
 def axis_of(arms: Sequence[Arm], by: str = "") -> Axis | None:
@@ -100,12 +94,13 @@ def plane_of(regimes: Sequence[Regime]) -> Plane | None:
         regimes: Regimes of a study.
 
     Example:
+        >>> from topk_platform import LabelNoise, PerClass
         >>> made = [Regime(f"{n}-{p}", "letters", (PerClass(n), LabelNoise(p))) for n in (5, 20) for p in (0.0, 0.4)]
         >>> plane_of(made).positions["20-0.4"]
         (0.4, 20.0)
     """
     named = list({regime.name: regime for regime in regimes}.values())
-    numbers = {kind: [_number(regime, kind) for regime in named] for kind in (*_TITLES, PerClass)}
+    numbers = {kind: [_number(regime, kind) for regime in named] for kind in _NUMBERED}
     both = [kind for kind, result in numbers.items() if len(set(result)) > 1]
     rest = {
         repr((r.dataset, dict(r.options), [c for c in r.conditions if type(c) not in both])) for r in named
@@ -117,11 +112,7 @@ def plane_of(regimes: Sequence[Regime]) -> Plane | None:
         r.name: (a, b) for r, a, b in zip(named, x, y, strict=True) if a is not None and b is not None
     }
     alone = len(positions) == len(named) == len(set(positions.values()))
-    return Plane((_title(both[0]), _title(both[1])), positions) if alone else None
-
-
-def _title(kind: type[Condition]) -> str:
-    return _TITLES[kind][0] if kind in _TITLES else "training samples per class"
+    return Plane((both[0].axis, both[1].axis), positions) if alone else None
 
 
 def _fixed_names(arms: Sequence[Arm]) -> list[str]:
@@ -130,11 +121,11 @@ def _fixed_names(arms: Sequence[Arm]) -> list[str]:
 
 def _by_regime(arms: Sequence[Arm]) -> Axis | None:
     regimes = list({arm.regime.name: arm.regime for arm in arms}.values())
-    for kind in (*_TITLES, PerClass):
+    for kind in _NUMBERED:
         numbers = {r.name: result for r in regimes if (result := _number(r, kind)) is not None}
         alike = {repr((r.dataset, dict(r.options), _others(r, kind))) for r in regimes}
         if len(alike) == 1 and len(numbers) == len(regimes) and len(set(numbers.values())) > 1:
-            return _made(_title(kind), arms, {arm.name: numbers[arm.regime.name] for arm in arms})
+            return _made(kind.axis, arms, {arm.name: numbers[arm.regime.name] for arm in arms})
     return _by_option(arms, regimes)
 
 
@@ -154,10 +145,7 @@ def _by_option(arms: Sequence[Arm], regimes: Sequence[Regime]) -> Axis | None:
 
 def _number(regime: Regime, kind: type[Condition]) -> float | None:
     result = [c for c in regime.conditions if type(c) is kind]
-    if not result:
-        return _TITLES[kind][1] if kind in _TITLES else None
-    strength = fields(result[0])[0]  # by convention a condition's first field
-    return float(getattr(result[0], strength.name))
+    return strength(result[0]) if result else kind.neutral
 
 
 def _others(regime: Regime, kind: type[Condition]) -> tuple[Condition, ...]:

@@ -14,7 +14,7 @@ from topk_platform.reports.plots.drawing import NothingToPlotError, Plotted, pan
 from topk_platform.reports.plots.style import INK, Look, looks, styled, wrapped
 from topk_platform.reports.words import settings
 from topk_platform.specs import Loss, Recipe, Scalar, numbers
-from topk_platform.specs.setting import Setting
+from topk_platform.specs.arms.setting import Setting
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -48,8 +48,13 @@ class Block:
 
     @property
     def below(self) -> list[str]:
-        """What is said below the block: how its rows rank, and how large a difference would have been seen."""
-        result = (legend.ranked(self.table, self.metric), legend.detectable(self.table, self.metric))
+        """The lines below the block: how its rows rank, which difference would have been seen, and what is empty."""
+        table, metric = self.table, self.metric
+        result = (
+            legend.ranked(table, metric),
+            legend.detectable(table, metric),
+            legend.empty_group(table, metric),
+        )
         return [line for line in result if line]
 
 

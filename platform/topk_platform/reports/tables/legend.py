@@ -9,9 +9,9 @@ from topk_platform.reports.words import ERRORS, in_range, points, probability
 from topk_platform.results.statistics import Covers, Ranking
 from topk_platform.results.table import Table
 from topk_platform.specs import Study
-from topk_platform.specs.metric_names import less_is_better, scale_of, unit_of
+from topk_platform.specs.metric_names import GROUPS, less_is_better, scale_of, unit_of
 
-__all__ = ["counted", "covered", "detectable", "legend", "ranked", "setting"]
+__all__ = ["counted", "covered", "detectable", "empty_group", "legend", "ranked", "setting"]
 
 _COVERED: dict[Covers, str] = {
     "seeds": "fresh seeds alone, not the choice of the test images",
@@ -100,6 +100,26 @@ def detectable(table: Table, metric: str) -> str:
         text = text.replace("has a chance", "would have a chance")
         return f"{text}, if the search had no luck; as it was made once, none is."
     return f"{text}."
+
+
+def empty_group(table: Table, metric: str) -> str:
+    """Return the line that says why the accuracy of a group of classes has no value in some columns, or nothing."""
+    if metric.partition("_")[0] not in GROUPS:
+        return ""
+    ended = {
+        column
+        for (_, column), rows in table.confirmations.items()
+        if any(row["status"] == "completed" for row in rows.values())
+    }
+    filled = {key[1] for key, cell in table.cells.items() if key[2] == metric and cell.value is not None}
+    empty = [column for column in table.columns if column in ended - filled]
+    if not empty:
+        return ""
+    return (
+        f"{metric} has no value in {', '.join(empty)}: accuracies of many-, medium- and few-shot classes (above 100, "
+        "20 to 100, below 20 training samples) are measured where training has classes of at least two of these "
+        "groups, and the test split classes of that group."
+    )
 
 
 def _size(metric: str, size: float) -> str:

@@ -17,10 +17,10 @@ from topk_platform.specs import Study
 __all__ = ["LOST", "cluster_size", "nodes_for", "slots", "trial_resources"]
 
 LOST = (NodeDiedError, TaskUnschedulableError)
-"""What Ray raises where a node that was asked is lost before or while it answers."""
+"""Ray's errors for a node that is lost before or while it answers."""
 
 _GROW_SECONDS = 900.0  # a cloud's GPU machine, its image and its set-up commands
-_UNITS = 10_000  # Ray counts in parts so small; of what is rounded up, one trial fewer would fit
+_UNITS = 10_000  # Ray counts in such parts; rounding up would let one trial fewer fit
 _KIND = "accelerator_type:"
 
 

@@ -34,7 +34,7 @@ _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_AIR_NEW_OUTPUT": "0",
-    "RAY_COLOR_PREFIX": "0",  # what Ray says of lost processes is kept in files as a rule
+    "RAY_COLOR_PREFIX": "0",  # Ray's messages are mostly kept in files
     "RAY_CHDIR_TO_TRIAL_DIR": "0",  # a user's relative paths mean the folder that the command runs in
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",

@@ -37,9 +37,9 @@ _ANSWER_SECONDS = 120.0  # the first worker of a node fetches the packages and i
 def common_environment(study: Study, patience: Patience | None = None) -> dict[str, str]:
     """Return the common environment of all nodes on which the study's trials fit.
 
-    An answer takes no core, and so comes from nodes whose cores are all busy. Where it takes a GPU, nodes whose GPUs
-    are busy are not waited for as long as one node answers. They, and nodes that join later, are checked when a trial
-    starts there: a trial carries the environment that it was planned for.
+    Answering takes no core, so nodes answer even if all their cores are busy. If answering takes a GPU, nodes with busy
+    GPUs are not waited for once one node has answered. These nodes, and nodes that join later, are checked when a trial
+    starts there, because each trial carries the environment that it was planned for.
 
     Args:
         study: Says what a trial needs.
@@ -78,7 +78,7 @@ def measured(
     Args:
         study: Says what a trial needs but for its share of a GPU.
         trials: Those to measure.
-        everywhere: Whether a GPU of each node is asked, for they may differ, or one of any node.
+        everywhere: Whether to measure on each node, because GPUs may differ, or on any one node.
         patience: As for :func:`common_environment`.
 
     Raises:
@@ -94,10 +94,10 @@ def measured(
 
 
 def check_shared(store: Store, study: Study, patience: Patience | None = None) -> None:
-    """Raise ``StoreError`` if a folder of this machine is the store, and a node that is to train does not see it.
+    """Raise ``StoreError`` if the store is a folder of this machine that a node cannot see.
 
-    Each node is asked for a file that was just written there, so that a folder of the same name is none. On nodes
-    that come later each trial looks for the study's mark, see :class:`~topk_platform.records.StoreKeeper`.
+    Each node is asked to read a file that was just written there, because it may have another folder of the same name.
+    On nodes that join later, each trial looks for the study's mark, see :class:`~topk_platform.records.StoreKeeper`.
     """
     if store.local is None:
         return
@@ -115,7 +115,7 @@ def check_shared(store: Store, study: Study, patience: Patience | None = None) -
 
 
 def _reads(path: str) -> str:
-    """Return what a file holds, nothing where it cannot be read."""
+    """Return the content of a file; empty if it cannot be read."""
     try:
         return Path(path).read_text()
     except OSError:
@@ -132,7 +132,7 @@ def _ask(
 ) -> list[tuple[str, T]]:
     """Return the answers of the nodes that answer, each with the node's address.
 
-    A node that is lost before it answers is left out, which is said in a line; if no node is left, one is waited for.
+    A node that is lost before it answers is left out, and a line says so. If no node is left, wait for one.
 
     Args:
         needs: The resources that a node must have to be asked.
@@ -218,7 +218,7 @@ def _is_lost(answer: Any) -> bool:
         ray.get(answer)
     except LOST:
         return True
-    except RayError:  # raised again for whoever takes the answer
+    except RayError:  # raised again when the answer is used
         return False
     return False
 

@@ -69,7 +69,7 @@ class Patience:
             otherwise: The longest wait in seconds where the user gave none.
 
         Raises:
-            ClusterError: in one line, once the time has passed; whatever else ``ask`` raises, at once.
+            ClusterError: in one line, once the time has passed; other errors of ``ask`` at once.
         """
         seconds = otherwise if self._seconds is None else self._seconds
         end, last = self._clock() + seconds, ""

@@ -74,7 +74,7 @@ def _check_answer(probe: subprocess.Popen[str], address: str) -> None:
         probe.stdout.readline()  # on a busy machine the import alone may take as long as a cluster is given
         _, message = probe.communicate(timeout=_ANSWER_SECONDS)
     except subprocess.TimeoutExpired as error:
-        hint = " (one that wants a token answers to RAY_AUTH_MODE=token)"
+        hint = " (a cluster with a token needs RAY_AUTH_MODE=token)"
         raise ClusterError(
             f"no Ray cluster answers at {address!r} within {_ANSWER_SECONDS} s"
             + ("" if "RAY_AUTH_MODE" in os.environ else hint)

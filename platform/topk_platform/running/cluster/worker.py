@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import platform
 import signal
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from types import GeneratorType
+from typing import Any, cast
 
 import torch
 from ray import tune
@@ -21,7 +23,7 @@ from topk_platform.running.machine.devices import cap_memory, outside_fault
 from topk_platform.running.machine.gpu_use import sample_gpu
 from topk_platform.specs import Trial, TrialRecord
 from topk_platform.training import Pulse, Training, environment, run_trials
-from topk_platform.training.faults import is_usable, stored
+from topk_platform.training.process.faults import is_usable, stored
 
 __all__ = ["TrialActor", "check_planned"]
 
@@ -122,7 +124,7 @@ class TrialActor(tune.Trainable):  # type: ignore[misc]
                 pulse = next(training)
                 if time.monotonic() >= until or self._is_news(pulse):
                     self._last = pulse
-                    return _progress(pulse) | self._gpu()
+                    return _progress(pulse) | {"curve": _curve(training)} | self._gpu()
         except StopIteration as end:
             return self._end(end.value)
         except (ChangedError, MissingDataError) as error:
@@ -146,6 +148,16 @@ class TrialActor(tune.Trainable):  # type: ignore[misc]
 
 def _progress(pulse: Pulse) -> dict[str, Any]:
     return {"ended": False, "epoch": pulse.epoch, "kept": pulse.kept, "patience": pulse.patience}
+
+
+def _curve(training: Training) -> list[float]:
+    """Return the selection metric after each validated epoch so far; for an ensemble, that of its first trial.
+
+    It is read from the suspended generator, and not reported by it: the loop's code is part of each result's identity.
+    """
+    loop = cast("GeneratorType[Pulse, None, object]", training).gi_yieldfrom
+    member = inspect.getgeneratorlocals(cast("GeneratorType[Pulse, None, object]", loop))["group"].members[0]
+    return [epoch.validation[member.trial.arm.metric] for epoch in member.epochs]
 
 
 def _metrics(records: Sequence[TrialRecord]) -> dict[str, float]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from topk_platform.errors import UserError
+from topk_platform.protocol import Durations
 from topk_platform.specs import Study, TrialRecord
 
 __all__ = ["Budget", "Limits"]
@@ -56,17 +57,10 @@ class _Running:
     since: float
 
 
-@dataclass
-class _Mean:
-    count: int = 0
-    total: float = 0.0
-
-
 class Budget:
     """What is left of a run's limits.
 
-    A trial's expected time is the mean of its arm's ended trials. Before the first has ended, it is a guess; without a
-    guess, the mean of the other arms. If nothing is known, the trial may start.
+    If nothing is known about how long trials take, a trial may start.
 
     Args:
         limits: What may be spent, from now on; by default anything.
@@ -75,12 +69,13 @@ class Budget:
 
     Attributes:
         gpus: The part of a GPU that a trial takes, which may be known only when the run has begun.
+        durations: How long trials take, kept up to date as they end.
         held: The limits that kept a trial from starting or cut one off, in words.
 
     Example:
         >>> now = [0.0]
         >>> budget = Budget(Limits(hours=1), clock=lambda: now[0])
-        >>> budget.expect({"arm": 1800.0}, {})
+        >>> budget.durations.guess({"arm": 1800.0})
         >>> budget.allows("arm", 1)
         True
         >>> now[0] = 2000.0
@@ -96,24 +91,10 @@ class Budget:
     ) -> None:
         self.limits, self.gpus, self._clock = limits or Limits(), gpus, clock
         self._unlimited = self.limits == Limits()
-        self._guessed: dict[str, float] = {}
-        self._ended: dict[str, _Mean] = {}
-        self._all = _Mean()
+        self.durations = Durations()
         self._began, self._trials, self._gpu_seconds = clock(), 0, 0.0
         self._running: dict[str, _Running] = {}
         self.held: set[str] = set()
-
-    def expect(self, guessed: Mapping[str, float], ended: Mapping[str, Sequence[float]]) -> None:
-        """Note how long trials take.
-
-        Args:
-            guessed: Seconds of a trial, or of an ensemble, by arm identity.
-            ended: Seconds of those that have ended in earlier runs, likewise.
-        """
-        self._guessed = dict(guessed)
-        self._ended = {arm_id: _Mean(len(seconds), sum(seconds)) for arm_id, seconds in ended.items()}
-        means = self._ended.values()
-        self._all = _Mean(sum(mean.count for mean in means), sum(mean.total for mean in means))
 
     def allows(self, arm_id: str, trials: int) -> bool:
         """Return whether this many trials of an arm, training together, may start now."""
@@ -124,9 +105,11 @@ class Budget:
         return not held
 
     def _held(self, arm_id: str, trials: int) -> set[str]:
-        seconds = self.seconds(arm_id)
+        seconds = self.durations.of(arm_id)
         under_way = sum(run.trials for run in self._running.values())
-        reserved = sum(max(self._lasted(run), self.seconds(run.arm_id)) for run in self._running.values())
+        reserved = sum(
+            max(self._lasted(run), self.durations.of(run.arm_id)) for run in self._running.values()
+        )
         return self._exceeded(
             hours=(self._clock() - self._began + seconds) / _HOUR,
             gpu_hours=(self._gpu_seconds + self.gpus * (reserved + seconds)) / _HOUR,
@@ -144,25 +127,9 @@ class Budget:
     def _lasted(self, run: _Running) -> float:
         return self._clock() - run.since
 
-    def seconds(self, arm_id: str) -> float:
-        """Return the expected time of an arm's trial, or of its ensemble."""
-        if self._has_ended(arm_id):
-            return self._ended[arm_id].total / self._ended[arm_id].count
-        if arm_id in self._guessed:
-            return self._guessed[arm_id]
-        means = [mean.total / mean.count for mean in self._ended.values() if mean.count]
-        known = means + [guess for other, guess in self._guessed.items() if not self._has_ended(other)]
-        return sum(known) / len(known) if known else 0.0
-
     def pace(self, arm_id: str) -> float:
-        """Return the expected time for ordering the arms: the mean over all trials where nothing is known of an arm."""
-        if self._has_ended(arm_id):
-            return self._ended[arm_id].total / self._ended[arm_id].count
-        mean = self._all.total / self._all.count if self._all.count else 1.0
-        return self._guessed.get(arm_id, mean)
-
-    def _has_ended(self, arm_id: str) -> bool:
-        return arm_id in self._ended and self._ended[arm_id].count > 0
+        """Return the expected time of an arm's trial, for the order of arms; equal for all if nothing is known."""
+        return self.durations.of(arm_id, unknown=1.0)
 
     def begin(self, key: str, arm_id: str, trials: int) -> None:
         """Note that trials of an arm start, under the name ``key``."""
@@ -171,8 +138,7 @@ class Budget:
     def learn(self, record: TrialRecord) -> None:
         """Note how long an ended trial took, unless it broke off."""
         if record.status in ("completed", "pruned"):
-            for mean in (self._ended.setdefault(record.trial.arm_id, _Mean()), self._all):
-                mean.count, mean.total = mean.count + 1, mean.total + record.train_seconds
+            self.durations.add(record.trial.arm_id, record.train_seconds)
 
     def end(self, key: str, ended: bool) -> None:
         """Note that trials are over, and whether they have a result; a trial that is tried again counts once."""

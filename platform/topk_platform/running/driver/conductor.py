@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -13,53 +12,18 @@ from topk_platform.data import data_folder
 from topk_platform.errors import FAULTS, FaultError, LostProcessError, NotStartedError, StalledError
 from topk_platform.protocol import Board
 from topk_platform.protocol.ended import Ended
+from topk_platform.running.driver.assignments import Assignment, Orders
 from topk_platform.running.driver.budget import Budget
 from topk_platform.running.driver.retries import Faults, OpenTrial, Retries
 from topk_platform.running.driver.starts import Starts
 from topk_platform.running.machine.gpu_use import GpuSample
 from topk_platform.running.progress.events import Event
 from topk_platform.specs import Trial, TrialRecord
-from topk_platform.training.pace import FIRST_SECONDS
 
-__all__ = ["Conductor", "Orders"]
+__all__ = ["Conductor"]
 
 _GRACE_SECONDS = 60.0  # a message may be under way for so long
 _TURN_SECONDS = 10.0  # a turn that took longer counts for so much: the driver itself stood still
-
-
-@dataclass(frozen=True)
-class Orders:
-    """What every trial of a run is given besides its specification.
-
-    Args:
-        store: The URI of the study's folder.
-        checkpoint_seconds: The least time between two checkpoints of a trial.
-        time_limit: Seconds that a trial may train in all.
-        report_seconds: Seconds between two progress messages of a trial.
-        share: The part of a GPU that a trial takes.
-    """
-
-    store: str
-    checkpoint_seconds: float
-    time_limit: float = math.inf
-    report_seconds: float = 2.0
-    share: float = 1.0
-
-
-@dataclass
-class _Run:
-    """Trials that train together in a process of their own; watched once it is there."""
-
-    trials: tuple[Trial, ...]
-    watched: bool = False
-    last_message: float = 0.0
-    patience: float = FIRST_SECONDS
-    stalled: FaultError | None = None
-    cut: bool = False
-
-    @property
-    def key(self) -> str:
-        return self.trials[0].key
 
 
 @dataclass
@@ -95,7 +59,7 @@ class Conductor:
     faults: Faults = field(default_factory=Faults)
 
     def __post_init__(self) -> None:
-        self._runs: dict[str, _Run] = {}
+        self._runs: dict[str, Assignment] = {}
         self._waiting: list[tuple[float, tuple[Trial, ...]]] = []
         self._withdrawn: set[str] = set()
         self._retries = Retries(self.pauses)
@@ -134,7 +98,7 @@ class Conductor:
         trials = self.board.next_trials(self.budget.allows, self.budget.pace)
         if not trials:
             return None
-        self._runs[tune_id] = _Run(trials)
+        self._runs[tune_id] = Assignment(trials)
         self.budget.begin(tune_id, trials[0].arm_id, len(trials))
         self.starts.add(tune_id, self._now)
         self.notify(Event("started", trials, workers=self._busy))
@@ -173,16 +137,15 @@ class Conductor:
         return config
 
     def receive(self, tune_id: str, message: dict[str, Any]) -> None:
-        """Take a worker's message about its trial; the records are removed from the message."""
+        """Take a worker's message about its trial; what Tune need not keep is removed from it."""
         if tune_id in self._withdrawn:  # it is being ended, and its trial is another's
             return
         run = self._runs[tune_id]
         run.last_message = self._now
         run.patience = message.get("patience", run.patience)
         self._retries.progress(run.key, message.get("kept", 0))
-        if sample := message.pop("gpu", None):
-            self.notify(Event("measured", run.trials, workers=self._busy, sample=GpuSample(*sample)))
         if not message["ended"]:
+            self._progressed(run, message)
             return
         records = message.pop("records", [])
         del self._runs[tune_id]
@@ -194,7 +157,19 @@ class Conductor:
         elif "fault" in message:
             self._fault(run, FAULTS[message["fault"]](message["why"]))
 
-    def _record(self, run: _Run, records: Sequence[TrialRecord]) -> None:
+    def _progressed(self, run: Assignment, message: dict[str, Any]) -> None:
+        sample, curve = message.pop("gpu", None), message.pop("curve", ())
+        event = Event(
+            "progress",
+            run.trials,
+            workers=self._busy,
+            sample=None if sample is None else GpuSample(*sample),
+            epoch=message.get("epoch", 0),
+            curve=tuple(curve),
+        )
+        self.notify(event)
+
+    def _record(self, run: Assignment, records: Sequence[TrialRecord]) -> None:
         """Keep the records of trials that ended together, then let the trials that wait for them start."""
         self._retries.forget(run.key)
         for trial, record in zip(run.trials, records, strict=True):
@@ -241,7 +216,7 @@ class Conductor:
         self._runs.clear()
         self.faults.ended = why
 
-    def _fault(self, run: _Run, fault: FaultError) -> None:
+    def _fault(self, run: Assignment, fault: FaultError) -> None:
         """Let trials that a fault stopped start again after a pause, or leave them open."""
         text = f"{fault.kind}: {fault}"
         pause = self._retries.pause(run.key) if fault.passing else None
@@ -252,7 +227,7 @@ class Conductor:
         self.board.again += 1
         self.notify(Event("again", run.trials, why=text, workers=self._busy))
 
-    def _leave(self, run: _Run, text: str, remedy: str) -> None:
+    def _leave(self, run: Assignment, text: str, remedy: str) -> None:
         for trial in run.trials:
             if self.board.has_ended(trial):
                 self.board.release(trial)
@@ -261,7 +236,7 @@ class Conductor:
             self.faults.open.append(OpenTrial(trial.key, trial.arm.name, text, remedy))
         self.notify(Event("open", run.trials, why=f"{text}; {remedy}", workers=self._busy))
 
-    def _refuse(self, run: _Run, reason: str) -> None:
+    def _refuse(self, run: Assignment, reason: str) -> None:
         """Keep nothing of a trial that a worker cannot run as it was planned, and start nothing more."""
         self.refusal = self.refusal or reason
         for trial in run.trials:
@@ -299,7 +274,9 @@ class Conductor:
         hours = self.starts.limit / 3600
         self._fault(
             run,
-            NotStartedError(f"its process did not start within {hours:.3g} h, though there was room for it"),
+            NotStartedError(
+                f"its process did not start within {hours:.3g} h, although there was room for it"
+            ),
         )
 
     def _cut(self) -> list[str]:
@@ -308,7 +285,7 @@ class Conductor:
             self._runs[tune_id].cut = True
         return cut
 
-    def _is_stalled(self, run: _Run) -> bool:
+    def _is_stalled(self, run: Assignment) -> bool:
         patience = run.patience + self.orders.report_seconds + _GRACE_SECONDS
         return run.watched and run.stalled is None and self._now - run.last_message > patience
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 
 from topk_platform.errors import reason
 from topk_platform.identity import Identity
-from topk_platform.protocol import Board
+from topk_platform.protocol import Board, Durations
 from topk_platform.records import (
     ArmHistory,
     Ledger,
@@ -22,6 +22,7 @@ from topk_platform.records import (
     forget,
     last_counted,
     missing_artifacts,
+    note_plan,
     read_all_ranks,
     set_aside,
 )
@@ -33,7 +34,7 @@ from topk_platform.running.driver.launching import Cluster, Launch, on_cluster
 from topk_platform.running.driver.recording import Recorder, draws_report, make_extras
 from topk_platform.running.driver.retries import Faults
 from topk_platform.running.driver.summary import Summary
-from topk_platform.running.estimate.expecting import ended_seconds, expect
+from topk_platform.running.estimate.expecting import ended_seconds, guess_unknown
 from topk_platform.running.own_ray.scratch import scratch_folder
 from topk_platform.running.preflight.changes import avoidable, note_code, outdated
 from topk_platform.running.progress.events import Event
@@ -104,12 +105,12 @@ class _Execution:
                 self.launch.patience.say(line)
             writer.remove(again)
             rows.refresh()  # without those; another run may have written before this one held the ledger
-            (board, seconds), recorder = self._board_and_seconds(rows), self._recorder(writer, again)
+            board, recorder = self._timed_board(rows), self._recorder(writer, again)
             forget(self.ledger.store, rows.keys)
             if board.left:
                 rows.release()  # while it trains, the driver needs the memory and not the rows
             with _closing(lambda: recorder.close(self.whole, partial(self._known, rows)), writer.hurry):
-                faults = self._train(board, seconds, recorder, cluster)
+                faults = self._train(board, recorder, cluster)
                 end = _End.of(board, self.launch.budget, faults)
                 if end.interrupted:
                     writer.hurry()
@@ -124,11 +125,12 @@ class _Execution:
         return nullcontext(Cluster())
 
     def _identify(self, cluster: Cluster) -> None:
-        """Record which rows count, now that the machines are known."""
+        """Note which rows count, now that the machines are known, and what the run was asked for."""
         if cluster.environment is not None:
             self.counted = in_environment(self.part, self.counted, cluster.environment)
         self.launch.budget.gpus = cluster.share
         self.ledger.identify({**last_counted(self.ledger, self.whole), **self.counted})
+        note_plan(self.ledger.store, self.part)
         from topk_platform.running.estimate.samples import note_samples  # noqa: PLC0415 - torch
 
         note_samples(self.ledger.store, self.part, self.counted)
@@ -140,22 +142,22 @@ class _Execution:
         extras = partial(make_extras, store=self.launch.store.address) if draws_report() else None
         return Recorder(self.ledger, writer, tracking.open(self.launch.store, self.ledger, again), extras)
 
-    def _train(
-        self, board: Board, seconds: Mapping[str, Sequence[float]], recorder: Recorder, cluster: Cluster
-    ) -> Faults:
+    def _train(self, board: Board, recorder: Recorder, cluster: Cluster) -> Faults:
         """Train what is left; return what faults left undone."""
-        watch = Watch(self.whole.name, board)
+        budget = self.launch.budget
+        watch = Watch(self.whole.name, board, budget.durations)
         notified = partial(_notify, watch, self.notify)
         if not board.left:
             notified(Event("begun"))
             return Faults()
-        notified(self._begun(board, seconds, cluster))
-        expect(self.launch.budget, board, seconds, here=self.launch.address is None)
+        notified(self._begun(board, cluster))
+        if self.launch.address is None:
+            guess_unknown(budget, board)
         with Noting(self.ledger.store, watch):
             shared = replace(self.part, gpus=cluster.share)
             return _run_trials(shared, board, recorder, notified, cluster, self.launch)
 
-    def _begun(self, board: Board, seconds: Mapping[str, Sequence[float]], cluster: Cluster) -> Event:
+    def _begun(self, board: Board, cluster: Cluster) -> Event:
         left = [arm_id for arm_id, arm in board.arms.items() if arm.left]
         again = outdated(self.part, self.ledger, self.counted, left)
         why = "; ".join(filter(None, (*map(str, again), avoidable(again))))
@@ -165,7 +167,6 @@ class _Execution:
             slots=cluster.slots,
             gpus=cluster.gpus,
             share=cluster.share,
-            seconds={arm_id: sum(each) / len(each) for arm_id, each in seconds.items() if each},
             why=why,
         )
 
@@ -209,11 +210,11 @@ class _Execution:
     def _board(self, rows: StudyRows) -> Board:
         return make_board(self.part, self.counted, rows.histories(self.part, self.counted))
 
-    def _board_and_seconds(self, rows: StudyRows) -> tuple[Board, dict[str, list[float]]]:
-        """Return the study's state, and the times of each arm's ended trials."""
+    def _timed_board(self, rows: StudyRows) -> Board:
+        """Return the study's state, and note for the limits of the run how long ended trials took."""
         histories = rows.histories(self.part, self.counted)
-        seconds = {arm_id: ended_seconds(history) for arm_id, history in histories.items()}
-        return make_board(self.part, self.counted, histories), seconds
+        self.launch.budget.durations = Durations({i: ended_seconds(one) for i, one in histories.items()})
+        return make_board(self.part, self.counted, histories)
 
     def _largest(self, rows: StudyRows) -> list[Trial]:
         from topk_platform.running.estimate.packing import largest_trials  # noqa: PLC0415 - torch
@@ -227,7 +228,7 @@ def _failed(histories: Iterable[ArmHistory]) -> list[str]:
 
 def _notify(watch: Watch, notify: Progress, event: Event) -> None:
     watch(event)
-    if event.kind != "measured":
+    if event.kind != "progress":
         notify(watch, event)
 
 

@@ -102,7 +102,7 @@ class Listener(TrialProgressCallback):  # type: ignore[misc]
             self._desk.put(worker, None if many else self._conductor.follow(worker))
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:  # noqa: ARG002
-        """Hand over what Ray says of it."""
+        """Report the error to the conductor."""
         self._forget(trial.trial_id)
         self._conductor.lose(trial.trial_id, _reason(trial.error_file))
 

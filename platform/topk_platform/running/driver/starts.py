@@ -45,7 +45,7 @@ class Starts:
         self._waits[worker] = _Wait(now)
 
     def remove(self, worker: str) -> None:
-        """Note that a worker has started, or that nobody waits for it any more."""
+        """Note that a worker has started, or is no longer needed."""
         self._waits.pop(worker, None)
 
     def overdue(self, now: float) -> list[str]:

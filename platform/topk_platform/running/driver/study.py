@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -18,6 +19,7 @@ from topk_platform.running.driver.launching import Launch
 from topk_platform.running.driver.summary import Summary
 from topk_platform.running.progress.views import view_for
 from topk_platform.specs import Study
+from topk_platform.specs.fields import check_call
 from topk_platform.tracking import Track, Tracking
 
 __all__ = ["Progress", "run"]
@@ -97,7 +99,9 @@ def run(
             fits; by default a minute each, or 15 minutes for a node that ``workers`` lets the cluster add. What is
             there has time to answer in any case, a head 20 s and the nodes two minutes; nodes have longer where
             ``wait`` is longer, and have no limit without it.
-        waiting: Called with a line that says what is waited for, and with ``gpus="auto"`` how many trials share a GPU.
+        waiting: Called with a line that says what is waited for, what the data lack, such as classes that label noise
+            empties, and with ``gpus="auto"`` how many trials share a GPU. By default what the data lack is a Python
+            warning.
 
     Raises:
         MissingDataError: if a dataset is not on disk.
@@ -111,6 +115,7 @@ def run(
         >>> from topk_studies import digits
         >>> summary = run(digits().smoke(), store="runs", only="balanced/*")  # doctest: +SKIP
     """
+    check_call(run, locals())
     part = (study.only(only) if only else study).with_budget(trials, seeds)
     part = part if accelerator is None else replace(part, accelerator=accelerator)
     limits = Limits(max_hours, max_gpu_hours, max_trials)
@@ -135,7 +140,8 @@ def run(
     ledger.store.check_writable()
     check_undriven(ledger.store)
     with nullcontext(progress) if callable(progress) else view_for(progress) as report:
-        return _run_checked(study, part, ledger, launch, report, data, download)
+        notify = warnings.warn if waiting is None else waiting
+        return _run_checked(study, part, ledger, launch, report, data, download, notify)
 
 
 def _run_checked(
@@ -146,18 +152,22 @@ def _run_checked(
     report: Progress,
     data: str | Path | None,
     download: bool,
+    notify: Callable[[str], object],
 ) -> Summary:
     # Torch takes a second or two to import; errors in the arguments are reported before.
     from topk_platform.data import data_at  # noqa: PLC0415
     from topk_platform.running.preflight.checks import check_device, check_imported, check_study  # noqa: PLC0415
+    from topk_platform.running.preflight.training_splits import notes_on_data  # noqa: PLC0415
 
     check_imported(part)
     if launch.address is None:
         check_device(part)
     with data_at(data):
-        counted, rows = _expected(part, ledger, launch), StudyRows(ledger, study)
+        counted, rows = _expected(part, ledger, launch), StudyRows(ledger, study.arms)
         done = {} if launch.retry_failed else _finished(part, counted, rows, launch)
         checked = check_study(part, download, done)
+        for note in notes_on_data(part):
+            notify(f"Note: {note}")
         return execute(study, part, as_checked(checked, counted), rows, launch, report)
 
 

@@ -20,8 +20,9 @@ from topk_platform.running.cluster.capacity import trial_resources
 from topk_platform.running.cluster.desk import Desk
 from topk_platform.running.cluster.room import Room
 from topk_platform.running.cluster.worker import TrialActor
+from topk_platform.running.driver.assignments import Orders
 from topk_platform.running.driver.budget import Budget
-from topk_platform.running.driver.conductor import Conductor, Orders
+from topk_platform.running.driver.conductor import Conductor
 from topk_platform.running.driver.hooks import BoardSearcher, DesertedStopper, Listener
 from topk_platform.running.driver.retries import PAUSES, Faults
 from topk_platform.running.driver.starts import Starts

@@ -56,7 +56,7 @@ def probe(
     only: str | Sequence[str] | None = None,
     memory: float | None = None,
     data: str | Path | None = None,
-    tell: Callable[[Arm], None] | None = None,
+    report: Callable[[Arm], None] | None = None,
 ) -> Probe:
     """Return the largest batch of each of a study's arms that fits on this machine.
 
@@ -69,7 +69,7 @@ def probe(
         memory: GiB for a trial: on a GPU by default all that is free, or the study's fraction of it; on the CPU what
             the machine has available, shared by as many trials as run at once.
         data: The folder of datasets; by default ``TOPK_DATA``, or else ``data``.
-        tell: Called with each arm before it is tried.
+        report: Called with each arm before it is tried.
 
     Raises:
         UserError: if something is wrong with the study or its data, memory is not above 0, this machine lacks the
@@ -81,5 +81,5 @@ def probe(
     # Torch, a second or two that what is wrong with the arguments need not wait for.
     from topk_platform.running.estimate.fitting import fitted  # noqa: PLC0415
 
-    given, found = fitted(study, None if memory is None else round(memory * _GIB), data, tell)
-    return Probe(study, given, tuple(found[arm.name] for arm in study.arms))
+    given, probes = fitted(study, None if memory is None else round(memory * _GIB), data, report)
+    return Probe(study, given, tuple(probes[arm.name] for arm in study.arms))

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 from topk_platform.protocol import Board
 from topk_platform.records import ArmHistory
 from topk_platform.running.driver.budget import Budget
 
-__all__ = ["ended_seconds", "expect"]
+__all__ = ["ended_seconds", "guess_unknown"]
 
 
 def ended_seconds(history: ArmHistory) -> list[float]:
@@ -16,20 +14,15 @@ def ended_seconds(history: ArmHistory) -> list[float]:
     return [row["train_seconds"] for row in history.rows() if row["status"] in ("completed", "pruned")]
 
 
-def expect(budget: Budget, board: Board, ended: Mapping[str, Sequence[float]], *, here: bool) -> None:
-    """Give a budget the expected times of trials.
+def guess_unknown(budget: Budget, board: Board) -> None:
+    """Time a few steps of arms without an ended trial, as a plan does, if a limit of hours needs to know their times.
 
     Args:
-        budget: The budget.
+        budget: The budget, whose durations get the guesses.
         board: The study's state.
-        ended: The seconds of the trials that have ended, by arm identity.
-        here: Whether trials run on this machine: then, where hours are limited, arms without an ended trial are timed,
-            as by ``plan``.
     """
-    unknown = [arm for arm_id, arm in board.arms.items() if arm.left and not ended[arm_id]]
-    guessed: dict[str, float] = {}
-    if budget.limits.timed and here and unknown:
+    unknown = [arm for i, arm in board.arms.items() if arm.left and not budget.durations.knows(i)]
+    if budget.limits.timed and unknown:
         from topk_platform.running.estimate.timing import trial_seconds  # noqa: PLC0415 - torch
 
-        guessed = trial_seconds(unknown)
-    budget.expect(guessed, ended)
+        budget.durations.guess(trial_seconds(unknown))

@@ -31,7 +31,7 @@ __all__ = ["Candidate", "first_trial", "fitted"]
 
 
 def fitted(
-    study: Study, memory: int | None, data: str | Path | None, tell: Callable[[Arm], None] | None
+    study: Study, memory: int | None, data: str | Path | None, report: Callable[[Arm], None] | None
 ) -> tuple[int | None, dict[str, ArmProbe]]:
     """Return the bytes that a trial was given (None: all free memory of a GPU), and the findings by arm name.
 
@@ -39,7 +39,7 @@ def fitted(
         study: The study.
         memory: Bytes for a trial; None: the free memory.
         data: The folder of datasets.
-        tell: Called with every arm that is tried next.
+        report: Called with every arm that is tried next.
     """
     check_device(study)
     with data_at(data):
@@ -48,7 +48,7 @@ def fitted(
         probes = {
             candidate.trial.arm.name: result
             for kind in _kinds(trials)
-            for candidate, result in zip(kind, _probed(kind, given, tell), strict=True)
+            for candidate, result in zip(kind, _probed(kind, given, report), strict=True)
         }
     return given, probes
 
@@ -106,6 +106,7 @@ class Candidate:
             keep=(),
             patience=None,
             test_crops="",
+            after=None,
         )
         return canonical_json((self.shape, self.classes, arm.model, arm.loss, arm.k, recipe))
 
@@ -131,11 +132,11 @@ def _kinds(candidates: list[Candidate]) -> list[list[Candidate]]:
 
 
 def _probed(
-    kind: list[Candidate], memory: int | None, tell: Callable[[Arm], None] | None
+    kind: list[Candidate], memory: int | None, report: Callable[[Arm], None] | None
 ) -> Iterator[ArmProbe]:
     first = max(kind, key=lambda candidate: candidate.samples)
-    if tell is not None:
-        tell(first.trial.arm)
+    if report is not None:
+        report(first.trial.arm)
     if first.trial.together:
         for candidate in kind:
             yield _result(candidate, problem="ensembles are not probed")

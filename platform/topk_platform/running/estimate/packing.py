@@ -16,8 +16,8 @@ from topk_platform.protocol import Board
 from topk_platform.running.estimate.fitting import Candidate, first_trial
 from topk_platform.running.machine.devices import OWN_BYTES
 from topk_platform.specs import Arm, Scalar, Study, Trial, reaching
-from topk_platform.training.faults import is_out_of_memory
 from topk_platform.training.probing import take_scores, take_step
+from topk_platform.training.process.faults import is_out_of_memory
 
 __all__ = ["Measured", "Packing", "largest_trials", "measure", "packing"]
 

@@ -2,61 +2,30 @@
 
 from __future__ import annotations
 
-import math
+import os
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from topk_platform.errors import UserError
 from topk_platform.identity import Identity
-from topk_platform.protocol import ArmBoard, Board, Slot, expected_part, informed
-from topk_platform.records import ArmHistory, Ledger, Store, StudyRows, last_counted
+from topk_platform.protocol import ArmBoard, Board, Durations, informed
+from topk_platform.records import ArmHistory, Ledger, Store, StudyRows, last_counted, live_state
 from topk_platform.running.driver.boards import as_checked, finished, make_board
 from topk_platform.running.driver.incomplete import incomplete, without
 from topk_platform.running.estimate.expecting import ended_seconds
-from topk_platform.running.estimate.forecast import Forecast, forecast
 from topk_platform.running.machine.here import local_workers
 from topk_platform.running.preflight.changes import Outdated, outdated
-from topk_platform.specs import Arm, Study, digest, startup_of
+from topk_platform.specs import Study, digest
+from topk_platform.specs.fields import check_call
 
 if TYPE_CHECKING:
     from topk_platform.running.estimate.samples import Samples
 
-__all__ = ["ArmPlan", "Plan", "plan"]
-
-
-@dataclass(frozen=True)
-class ArmPlan:
-    """One arm's share of a plan.
-
-    Args:
-        arm: The arm.
-        searched: Search trials that have ended.
-        confirmed: Confirmations of the best configuration that have ended.
-        left: Trials still to end.
-        trial_seconds: Expected seconds of a trial, or of an ensemble.
-        measured: Whether ``trial_seconds`` is the mean of completed trials, rather than extrapolated from a few steps.
-        search_workers: How many workers the search trials that are left can keep busy at once.
-        confirm_workers: How many workers its confirmations can keep busy at once.
-        along: How many trials beyond those asked for train along, because ensembles are trained whole.
-    """
-
-    arm: Arm
-    searched: int
-    confirmed: int
-    left: int
-    trial_seconds: float
-    measured: bool
-    search_workers: int = 0
-    confirm_workers: int = 0
-    along: int = 0
-
-    @property
-    def seconds(self) -> float:
-        """Seconds of training left on one worker."""
-        return math.ceil((self.left + self.along) / self.arm.protocol.ensemble) * self.trial_seconds
+__all__ = ["Plan", "plan"]
 
 
 @dataclass(frozen=True)
@@ -65,22 +34,36 @@ class Plan:
 
     Args:
         study: The study, with the budget that was asked for.
-        arms: Its arms.
-        forecast: How long the rest takes on several workers.
+        board: The state of its arms.
+        durations: How long their trainings take.
+        workers: How many workers it is planned for.
         outdated: Why recorded trials of unfinished arms do not count and are trained again.
         samples: The numbers of samples of each regime; empty if the data were not read, as nothing is left to run.
+        load: How many processes wanted a core of this machine in the last minute, on average, when the plan was begun;
+            None where the system does not say.
+        running: The seconds that a run of this study, which is under way, expects to take still; None without one.
+        notes: Lines about classes that a split lacks, such as those that label noise empties.
     """
 
     study: Study
-    arms: tuple[ArmPlan, ...]
-    forecast: Forecast
+    board: Board
+    durations: Durations
+    workers: int
     outdated: tuple[Outdated, ...] = ()
     samples: tuple[Samples, ...] = ()
+    load: float | None = None
+    running: float | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def arms(self) -> tuple[ArmBoard, ...]:
+        """The states of its arms, in its order."""
+        return tuple(self.board.arms.values())
 
     @property
     def left(self) -> int:
         """Trials still to end."""
-        return sum(arm.left for arm in self.arms)
+        return self.board.left
 
     @property
     def along(self) -> int:
@@ -90,20 +73,25 @@ class Plan:
     @property
     def seconds(self) -> float:
         """Seconds of training left; pruning and early stopping only shorten it."""
-        return sum(arm.seconds for arm in self.arms)
+        return sum(map(self.seconds_of, self.arms))
+
+    def seconds_of(self, arm: ArmBoard) -> float:
+        """Return the seconds of training left for an arm."""
+        return arm.trainings * self.durations.of(arm.arm_id)
+
+    @property
+    def elapsed(self) -> float:
+        """The expected seconds until all trials have ended on its number of workers."""
+        return self.board.seconds(self.durations, self.workers)
 
     @property
     def search_workers(self) -> int:
         """The most workers that the searches can keep busy; more would idle while trials wait for others."""
-        busy = {plan.arm.name: plan.search_workers for plan in self.arms}
-        waiting: dict[str, list[str]] = {name: [] for name in busy}
-        for plan in self.arms:
-            waiting.get(plan.arm.start_from, []).append(plan.arm.name)
 
-        def most(name: str) -> int:  # an arm searches before those that start from it do
-            return max(busy[name], sum(map(most, waiting[name])))
+        def most(arm: ArmBoard) -> int:  # an arm searches before those that start from it do
+            return max(arm.search_workers, sum(most(other) for other in self.arms if other.origin is arm))
 
-        return sum(most(plan.arm.name) for plan in self.arms if plan.arm.start_from not in busy)
+        return sum(most(arm) for arm in self.arms if arm.origin is None)
 
     @property
     def confirm_workers(self) -> int:
@@ -129,8 +117,8 @@ class Plan:
         """Return the cost of the training that is left.
 
         Args:
-            price: Price of a GPU hour, of which a trial uses the fraction ``Study.gpus``, or all of it where that is
-                ``"auto"``; for a study on the CPU, of a worker's hour.
+            price: Price of a GPU hour, or of a worker's hour for a study on the CPU. A trial takes the fraction
+                ``Study.gpus`` of a GPU, or a whole GPU if that is ``"auto"``.
         """
         return self.seconds / 3600 * price * (self.study.gpu_share if self.study.device == "cuda" else 1)
 
@@ -153,10 +141,9 @@ def plan(
     """Return what is done and what is left of a study; nothing is written and no worker started.
 
     For arms without ended trials, the expected time comes from arms with the same regime, network and recipe;
-    otherwise from a few steps on this machine, timed once for all arms that share data, network, batches and loss. The
-    forecast expects searches to be pruned, at each rung the part of the trials that the pruner's rule stops on average;
-    the sums of training time count every trial in full.
-    The start of Ray and of its workers, tens of seconds on an idle machine, is not foreseen.
+    otherwise from a few steps on this machine, timed once for all arms that share data, network, batches and loss. For
+    such arms, each trial counts in full, although the pruner may stop it.
+    The start of Ray and of its workers, tens of seconds on an idle machine, is not included.
     Trials count as done if they counted in the last run. Where every trial has ended, the data are not read: ``run``
     finds out whether they are still the same.
 
@@ -168,21 +155,31 @@ def plan(
         only: A glob over arm names, ``regime/model/loss``, or several.
         data: The folder of datasets; by default ``TOPK_DATA``, or else ``data``.
         download: Whether to download into it the datasets that are not there.
-        workers: The number of workers for the forecast; by default as many as ``run`` would have here.
+        workers: The number of workers; by default as many as ``run`` would have here.
 
     Raises:
         UserError: if something is wrong with the study, its data or the store.
     """
+    check_call(plan, locals())
     if workers is not None and workers < 1:
         raise UserError(f"workers must be at least 1, got {workers}")
+    load = _load()  # before steps are timed, which add to it
     study = (study.only(only) if only else study).with_budget(trials, seeds)
     ledger = Ledger.open(Store.open(store), study.name)
-    counted, rows = last_counted(ledger, study), StudyRows(ledger, study)
+    counted, rows = last_counted(ledger, study), StudyRows(ledger, study.arms)
     histories = _unfinished(rows, study, counted)
     done = finished(study, counted, histories)
     if len(done) == len(histories):
         return _plan(study, make_board(study, counted, histories), histories, {}, workers)
-    return _plan_with_data(study, rows, counted, done, data, download=download, workers=workers)
+    made = _plan_with_data(study, rows, counted, done, data, download=download, workers=workers)
+    running = live_state(ledger.store)
+    return replace(made, load=load, running=None if running is None else running.seconds)
+
+
+def _load() -> float | None:
+    with suppress(OSError, AttributeError):  # not every system has it
+        return os.getloadavg()[0]
+    return None
 
 
 def _plan_with_data(
@@ -201,6 +198,7 @@ def _plan_with_data(
     from topk_platform.running.estimate.samples import samples_of  # noqa: PLC0415
     from topk_platform.running.estimate.timing import trial_seconds  # noqa: PLC0415
     from topk_platform.running.preflight.checks import check_device, check_study  # noqa: PLC0415
+    from topk_platform.running.preflight.training_splits import notes_on_data  # noqa: PLC0415
 
     with data_at(data):
         checked = check_study(study, download, done)
@@ -212,10 +210,9 @@ def _plan_with_data(
         if unknown:
             check_device(study)
         left = [i for i, arm in board.arms.items() if arm.left]
-        # Before the forecast, which brings the board to its end.
-        again = tuple(outdated(study, rows.ledger, counted, left))
         made = _plan(study, board, histories, {**likely, **trial_seconds(unknown)}, workers)
-        return replace(made, outdated=again, samples=samples_of(study))
+        again = tuple(outdated(study, rows.ledger, counted, left))
+        return replace(made, outdated=again, samples=samples_of(study), notes=notes_on_data(study))
 
 
 def _unfinished(rows: StudyRows, study: Study, counted: Mapping[str, Identity]) -> dict[str, ArmHistory]:
@@ -231,40 +228,11 @@ def _plan(
     guessed: Mapping[str, float],
     workers: int | None,
 ) -> Plan:
-    known = {arm_id: seconds for arm_id, history in histories.items() if (seconds := _mean_seconds(history))}
-    fallback = sum(guessed.values()) / len(guessed) if guessed else 0.0
-    arms = {
-        arm_id: ArmPlan(
-            arm=arm.arm,
-            searched=sum(map(arm.counts, arm.searched)),
-            confirmed=sum(lane.ended for lane in arm.lanes),
-            left=arm.left,
-            trial_seconds=known.get(arm_id, guessed.get(arm_id, fallback)),
-            measured=arm_id in known,
-            search_workers=sum(lane.search_workers for lane in arm.lanes),
-            confirm_workers=sum(lane.confirm_workers for lane in arm.lanes),
-            along=arm.along,
-        )
-        for arm_id, arm in board.arms.items()
-    }
-
-    def lasting(arm: ArmBoard, slot: Slot) -> float:
-        return arms[arm.arm_id].trial_seconds * _part(arm.arm, slot)
-
+    durations = Durations({i: ended_seconds(history) for i, history in histories.items()})
+    durations.guess(guessed)
     # Counting GPUs loads torch, which a plan with nothing left does without.
     at_once = workers or (local_workers(study) if board.left else 1)
-    foreseen = forecast(board, lasting, at_once, known)  # last, because it brings the board to its end
-    return Plan(study, tuple(arms.values()), foreseen)
-
-
-def _part(arm: Arm, slot: Slot) -> float:
-    """Return the part of its epochs that a trial, or the ensemble that begins with it, may be expected to take."""
-    phase, number, _ = slot
-    pruner, ensemble = arm.protocol.pruner, arm.protocol.ensemble
-    known = arm.protocol.known(arm.repeats.position(number))
-    if phase == "confirm" or len(arm.objectives) > 1 or len(known) < startup_of(pruner):
-        return 1.0
-    return expected_part(pruner, arm.recipe, ensemble)
+    return Plan(study, board, durations, at_once)
 
 
 def _of_similar_arms(histories: Mapping[str, ArmHistory]) -> dict[str, float]:
@@ -275,13 +243,5 @@ def _of_similar_arms(histories: Mapping[str, ArmHistory]) -> dict[str, float]:
         for i, h in histories.items()
     }
     for arm_id, history in histories.items():
-        if seconds := _mean_seconds(history):
-            known[kinds[arm_id]].append(seconds)
-    return {i: sum(known[kind]) / len(known[kind]) for i, kind in kinds.items() if kind in known}
-
-
-def _mean_seconds(history: ArmHistory) -> float:
-    """Return the mean time of completed trials, or, where there are none yet, of those that were pruned."""
-    completed = [row["train_seconds"] for row in history.rows() if row["status"] == "completed"]
-    seconds = completed or ended_seconds(history)
-    return sum(seconds) / len(seconds) if seconds else 0.0
+        known[kinds[arm_id]] += ended_seconds(history)
+    return {i: sum(known[kind]) / len(known[kind]) for i, kind in kinds.items() if known.get(kind)}

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 
 from torch import Generator
 
-from topk_platform.data import Dataset, Population, apply_conditions, load, set_aside
+from topk_platform.data import Dataset, apply_conditions, set_aside, shot_words
+from topk_platform.data.noise import Tracked, wrong_share
 from topk_platform.identity import Identity
 from topk_platform.records import DataNote, Samples, Store, note_data, read_data
+from topk_platform.running.preflight.training_splits import streams, trained_on
 from topk_platform.specs import Arm, Regime, Study, digest
 
 __all__ = ["Samples", "note_samples", "samples_of"]
@@ -17,7 +19,7 @@ __all__ = ["Samples", "note_samples", "samples_of"]
 def samples_of(study: Study) -> tuple[Samples, ...]:
     """Return the numbers of samples of each regime of a study, in its order.
 
-    Where data are drawn, or label noise moves samples between classes, they are those of one draw.
+    Where data are drawn, or label noise moves samples between classes, they are those of the search.
 
     Args:
         study: The study, whose data are read unless this process has read them.
@@ -29,7 +31,7 @@ def samples_of(study: Study) -> tuple[Samples, ...]:
         (1240, 3100, 9920, '160 typefaces')
     """
     regimes = {arm.regime.name: arm.regime for arm in study.arms}
-    return tuple(_samples(regime, study.calibration)[0] for regime in regimes.values())
+    return tuple(_samples(study, regime)[0] for regime in regimes.values())
 
 
 def note_samples(store: Store, study: Study, identities: Mapping[str, Identity]) -> None:
@@ -46,19 +48,19 @@ def note_samples(store: Store, study: Study, identities: Mapping[str, Identity])
     for name, arm in {arm.regime.name: arm for arm in study.arms}.items():
         of = _hash(study, arm, identities)
         if name not in noted or noted[name].of != of:
-            notes[name] = DataNote(of, *_samples(arm.regime, study.calibration))
+            notes[name] = DataNote(of, *_samples(study, arm.regime))
     note_data(store, notes)
 
 
 def _hash(study: Study, arm: Arm, identities: Mapping[str, Identity]) -> str:
     data = identities[study.arm_id(arm)].dataset_fingerprint
-    return digest((data, arm.regime.conditions, study.calibration))
+    return digest((data, arm.regime.conditions, study.calibration, study.seed))
 
 
-def _samples(regime: Regime, calibration: float) -> tuple[Samples, tuple[str, ...]]:
-    source = load(regime)
-    source = source.example if isinstance(source, Population) else source
-    data = apply_conditions(source, regime.conditions, lambda _: Generator().manual_seed(0))
+def _samples(study: Study, regime: Regime) -> tuple[Samples, tuple[str, ...]]:
+    data, calibration = trained_on(study, regime, conditions=False), study.calibration
+    data = data.with_train(Tracked.of(data.train))
+    data = apply_conditions(data, regime.conditions, streams(study))
     data = set_aside(data, calibration, Generator().manual_seed(0)) if calibration else data
     samples = Samples(
         regime.name,
@@ -70,6 +72,8 @@ def _samples(regime: Regime, calibration: float) -> tuple[Samples, tuple[str, ..
         most=int(data.class_counts.max()),
         calibration=0 if data.calibration is None else len(data.calibration),
         groups=_groups(data),
+        shots=shot_words(data.class_counts),
+        wrong=wrong_share(data.train),
     )
     return samples, data.class_names
 

@@ -13,10 +13,10 @@ from torch import Tensor
 from topk_platform.protocol import ArmBoard
 from topk_platform.specs import Recipe, Trial, digest
 from topk_platform.training import Session
-from topk_platform.training.clock import Stopwatch
 from topk_platform.training.ensemble import Ensemble
-from topk_platform.training.process import lent_process
+from topk_platform.training.process.state import lent_process
 from topk_platform.training.setup import dataset_of, recipe_of
+from topk_platform.training.trials.clock import Stopwatch
 
 __all__ = ["trial_seconds"]
 

@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 OWN_BYTES = 2**30
-"""What a process holds of a GPU beside its tensors: CUDA's context, kernels, libraries' workspaces."""
+"""The memory of a GPU that a process holds beside its tensors: CUDA's context, kernels, libraries' workspaces."""
 
 _ANSWER_SECONDS = 60
 _GPU = re.compile(r"^GPU \d+:.*\(UUID: (GPU-[\w-]+)\)")
@@ -35,8 +35,8 @@ _NO_MPS = re.compile(r"\bMPS (client|server)\b")
 def memory_part(share: float, total: int) -> float:
     """Return the part of a GPU's memory that a trial's tensors may take.
 
-    What is left of its share is for what its process holds beside them, :data:`OWN_BYTES`, or half of a share that is
-    smaller than twice that.
+    The rest of its share, :data:`OWN_BYTES`, is for the other memory of its process; it is half of the share if the
+    share is smaller than twice that.
 
     Args:
         share: The trial's part of the GPU, in (0, 1].
@@ -62,13 +62,13 @@ def cap_memory(share: float) -> None:
 
 
 def outside_fault(records: Iterable[TrialRecord], share: float) -> FaultError | None:
-    """Return the fault that made trials fail which share a GPU, or None where none did.
+    """Return the fault that made trials fail on a GPU that they share; None if there is none.
 
-    How much of a GPU a trial gets is no part of it, and so no result: one that outgrows its share may train on a
-    larger one. What MPS does not do any more, for one of its other clients has broken it, is none either.
+    The share of a GPU is no part of a trial, so a trial that needs more memory than its share has no result yet: it may
+    train with a larger share. An error of MPS is no result either, because another of its clients may have caused it.
 
     Args:
-        records: What came of trials that trained together.
+        records: The records of trials that trained together.
         share: Their part of the GPU, in (0, 1].
     """
     failed = [record for record in records if record.status == "failed" and record.trial.device == "cuda"]
@@ -81,7 +81,7 @@ def outside_fault(records: Iterable[TrialRecord], share: float) -> FaultError | 
 
 
 def listed_devices(text: str) -> list[str]:
-    """Return the devices that ``nvidia-smi -L`` tells of, by their UUIDs: of a GPU that is cut up, its slices.
+    """Return the UUIDs of the devices that ``nvidia-smi -L`` lists; a GPU that is divided is listed by its slices.
 
     Example:
         >>> listed_devices('''GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-5d5ba0d6)
@@ -90,25 +90,25 @@ def listed_devices(text: str) -> list[str]:
         ... GPU 1: NVIDIA A100-SXM4-40GB (UUID: GPU-09fb2a11)''')
         ['MIG-c6d4f1ef', 'MIG-cba663e8', 'GPU-09fb2a11']
     """
-    found: list[list[str]] = []
+    gpus: list[list[str]] = []
     for line in text.splitlines():
         if gpu := _GPU.match(line):
-            found.append([gpu[1]])
-        elif found and (piece := _SLICE.match(line)):
-            found[-1].append(piece[1])
-    return [device for gpu, *slices in found for device in slices or [gpu]]
+            gpus.append([gpu[1]])
+        elif gpus and (piece := _SLICE.match(line)):
+            gpus[-1].append(piece[1])
+    return [device for gpu, *slices in gpus for device in slices or [gpu]]
 
 
 def parts_visible(variable: str | None, listed: Iterable[str]) -> list[str]:
-    """Return the devices of a machine where some are slices of MIG, of which a process can use one at a time.
+    """Return the devices of a machine if some are slices of MIG; a process can use one slice at a time.
 
     Args:
-        variable: What ``CUDA_VISIBLE_DEVICES`` says; None where it is not set.
-        listed: All that the driver tells of.
+        variable: The value of ``CUDA_VISIBLE_DEVICES``; None if it is not set.
+        listed: The devices that the driver lists.
 
     Returns:
-        Their UUIDs, each of which ``CUDA_VISIBLE_DEVICES`` takes; empty where there are whole GPUs alone, which a
-        process can see all at once.
+        Their UUIDs, as ``CUDA_VISIBLE_DEVICES`` takes them; empty if all devices are whole GPUs, which a process can
+        use together.
 
     Example:
         >>> slices = ["MIG-a", "MIG-b"]
@@ -120,10 +120,10 @@ def parts_visible(variable: str | None, listed: Iterable[str]) -> list[str]:
 
 
 def slices_here(variable: str | None) -> list[str]:
-    """Return the UUIDs of this machine's devices that may be used where some are slices of MIG, else none.
+    """Return the UUIDs of this machine's usable devices if some are slices of MIG; otherwise none.
 
     Args:
-        variable: What ``CUDA_VISIBLE_DEVICES`` says, None where it is not set.
+        variable: The value of ``CUDA_VISIBLE_DEVICES``; None if it is not set.
     """
     return parts_visible(variable, _listed() if variable is None else [])
 

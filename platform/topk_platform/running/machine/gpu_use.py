@@ -27,8 +27,8 @@ class GpuSample(NamedTuple):
 def sample_gpu(device: str) -> GpuSample | None:
     """Return the use of the GPU that this process trains on, in well under a millisecond.
 
-    The result is None on a CPU, before the training has touched the GPU, and where the driver does not report it: for
-    a slice of a GPU (MIG), and for GPUs that are not NVIDIA's.
+    The result is None on a CPU, before the training has used the GPU, and if the driver does not report it, as for
+    slices of a GPU (MIG) and for GPUs that are not NVIDIA's.
 
     Args:
         device: The trial's device, ``"cpu"`` or ``"cuda"``.

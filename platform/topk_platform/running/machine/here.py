@@ -16,9 +16,9 @@ def local_cpus() -> int:
 
 def local_workers(study: Study) -> int:
     """Return how many trials of a study run here at once by default; at least 1."""
-    found = local_cpus() / study.threads
+    trials = local_cpus() / study.threads
     if study.device == "cuda":
         from topk_platform.running.machine.devices import gpu_count  # noqa: PLC0415 - torch, a second or two
 
-        found = min(found, gpu_count() / study.gpu_share)
-    return max(1, int(found + 1e-9))
+        trials = min(trials, gpu_count() / study.gpu_share)
+    return max(1, int(trials + 1e-9))

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP, held back while something must not be cut off."""
+"""Holding back Ctrl-C, SIGTERM and SIGHUP while something must not be interrupted."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ __all__ = ["interrupts_wait"]
 def interrupts_wait() -> Iterator[None]:
     """Let a Ctrl-C, SIGTERM or SIGHUP wait until the block has ended.
 
-    A Ray that is cut off while it starts crashes or stays behind. An import that is cut off may leave Python's import
-    lock taken, so that another thread's next import waits for ever, or may swallow the interrupt.
+    If a starting Ray is interrupted, it crashes or its processes stay. If an import is interrupted, it may keep
+    Python's import lock, so that another thread's next import waits forever, or it may swallow the interrupt.
 
-    What SIGTERM does is the caller's again at the end; Ray would have it exit, wherever the caller is. A signal that is
-    ignored stays so, for processes that are started as well.
+    At the end the caller's handlers are set again, because Ray replaces that of SIGTERM by an exit. A signal that is
+    ignored stays ignored, also by processes that are started meanwhile.
     """
-    if threading.current_thread() is not threading.main_thread():  # which alone is interrupted
+    if threading.current_thread() is not threading.main_thread():  # only the main thread is interrupted
         yield
         return
     came: list[int] = []

@@ -1,4 +1,4 @@
-"""Watching the processes without which a Ray of our own is nothing, so that a run whose Ray is gone ends."""
+"""Watching the processes that a Ray of our own needs, so that a run ends when its Ray is gone."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from topk_platform.running.own_ray.processes import end, has_ended, started_with
 __all__ = ["GONE_CODE", "Lifeline", "LostRayError"]
 
 GONE_CODE = 3
-"""The exit code of a run that cannot end in good order because its Ray is gone: ``topk``'s for faults of machines."""
+"""The exit code of a run that must end at once because its Ray is gone: that of faults of machines."""
 
 _LOOK_SECONDS = 0.25
-_END_SECONDS = 9.0  # Ray ends its driver, with words of its own, some seconds later
+_END_SECONDS = 9.0  # Ray itself ends its driver some seconds later, with a less helpful message
 
 
 class LostRayError(BaseException):
@@ -25,12 +25,13 @@ class LostRayError(BaseException):
 
 
 class Lifeline:
-    """Says whether a Ray of our own is still there. Of a Ray that somebody else started it has nothing to say.
+    """Says whether a Ray of our own is still there. A Ray that was started elsewhere is taken to be there.
 
-    Without its raylet Ray trains nothing more, and waits for another node. Without its GCS any call of Ray may wait for
-    ever, and after some seconds Ray ends this process. A thread looks at both; when one is gone, it ends the other
-    processes of this Ray. The run's thread is to call :meth:`check`. If it does not, because it waits for Ray, or if it
-    cannot end in time, the process ends here: what has ended by then is in the ledger or is trained again.
+    Without its raylet Ray trains nothing and waits for another node. Without its GCS any call of Ray may wait forever,
+    and after some seconds Ray ends this process. A thread watches both. When one is gone, it ends the other processes
+    of this Ray, and the next call of :meth:`check` in the run's thread raises an error. If that call does not come in
+    time, because the run's thread waits for Ray, the thread ends this process. Trials that have ended by then are in
+    the ledger; the others are trained again.
 
     Args:
         processes: The raylet and the GCS, by these names.
@@ -60,9 +61,9 @@ class Lifeline:
     def check(self) -> None:
         """Raise ``LostRayError`` if this Ray is gone."""
         if self._lost.is_set():
-            if not self.headless:  # else there are seconds left
+            if not self.headless:  # without the GCS only seconds are left
                 self._noticed.set()
-            # What its frames hold of Ray must not be collected, which would be calls of Ray.
+            # Kept, because deleting the objects of Ray in its frames would call Ray.
             self._kept = LostRayError(self._why)
             raise self._kept
 

@@ -1,4 +1,4 @@
-"""Processes of this machine: those of a Ray, and those that stay behind."""
+"""Processes of this machine, such as those of a Ray."""
 
 from __future__ import annotations
 

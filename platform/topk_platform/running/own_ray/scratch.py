@@ -1,4 +1,4 @@
-"""Folders for files that nobody keeps, such as Ray's and Tune's own: for their owner alone, and gone with the run."""
+"""Folders for temporary files, such as Ray's and Tune's: only their owner can enter them, and they end with the run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PREFIX = "topk-"
 _LOCK = ".topk-run.lock"
 _PROBE_BYTES = 2**20
 _SOCKET_BYTES = 107  # of a Unix socket's path
-# What Ray puts between its folder and the end of a socket's path, with a process id of seven digits.
+# The longest path that Ray adds to its folder, with a process id of seven digits.
 _RAYS_BYTES = len("/session_2026-11-24_05-54-03_574123_1234567/sockets/plasma_store")
 
 
@@ -32,7 +32,7 @@ def check_temporary() -> None:
     """Check that the folders that ``RAY_TMPDIR`` and ``TMPDIR`` name, if set, can be used.
 
     Raises:
-        UserError: if one cannot be written to, or there is none at all.
+        UserError: if a folder cannot be written to, or there is none.
     """
     for name in ("RAY_TMPDIR", "TMPDIR"):
         if root := os.environ.get(name):
@@ -46,7 +46,7 @@ def check_temporary() -> None:
 def _check_writable(name: str, root: Path) -> None:
     try:
         with tempfile.TemporaryFile(dir=root, buffering=0) as file:
-            if file.write(bytes(_PROBE_BYTES)) < _PROBE_BYTES:  # a disk that fills up takes a part
+            if file.write(bytes(_PROBE_BYTES)) < _PROBE_BYTES:  # a disk that is almost full takes a part
                 file.write(bytes(_PROBE_BYTES))
     except OSError as error:
         raise UserError(
@@ -57,7 +57,7 @@ def _check_writable(name: str, root: Path) -> None:
 def ray_folder() -> Path:
     """Return the folder in which a Ray of our own has its folder: ``RAY_TMPDIR``, or the system's for temporary files.
 
-    Where the latter's path is too long for Ray's sockets, which Unix limits to 107 bytes, it is ``/tmp``.
+    If the latter's path is too long for Ray's sockets, which Unix limits to 107 bytes, it is ``/tmp``.
 
     Raises:
         UserError: if the path of ``RAY_TMPDIR`` is too long.
@@ -98,7 +98,7 @@ def _locked(root: Path) -> tuple[Path, FileLock]:
     while True:
         folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=root))
         lock = FileLock(folder / _LOCK)
-        with suppress(Timeout):  # another driver took it for one that was left, and deletes it
+        with suppress(Timeout):  # another driver is deleting it, because it looked abandoned
             lock.acquire(timeout=0)
             if (folder / _LOCK).exists():
                 return folder, lock

@@ -26,8 +26,8 @@ from topk_platform.specs import Study
 
 __all__ = ["own_ray"]
 
-# Where its driver was killed, its agents look for its head for so long, by default a minute; a driver whose head was
-# killed has so long to end in good order, see Lifeline.
+# How long its agents look for its head after the driver was killed, by default a minute. A driver whose head was killed
+# has as long to end by itself, see Lifeline.
 _OURS = {"RAY_gcs_rpc_server_reconnect_timeout_s": "15"}
 _LOOPBACK = "127.0.0.1"
 _OBJECT_STORE_BYTES = 200 * 2**20
@@ -54,7 +54,7 @@ def own_ray(study: Study, workers: int | None) -> Iterator[Lifeline]:
 
 
 def _start(study: Study, workers: int | None, folder: str) -> None:
-    # Ray counts GPUs, where trials get slices of them by the names that its processes inherit from here.
+    # Ray counts GPUs, but trials get slices, whose names its processes inherit from here.
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     slices = slices_here(visible) if study.device == "cuda" else []
     devices = {"CUDA_VISIBLE_DEVICES": ",".join(slices)} if slices else {}
@@ -74,7 +74,7 @@ def _start(study: Study, workers: int | None, folder: str) -> None:
 
 
 def _needed(folder: str) -> dict[str, psutil.Process]:
-    """Return the processes without which this Ray is nothing."""
+    """Return the processes that this Ray cannot do without."""
     names = {process.name(): process for process in started_with(folder)}
     return {shown: names[name] for name, shown in _NEEDED.items() if name in names}
 
@@ -95,11 +95,10 @@ def _sheltered() -> Iterator[None]:
 
 
 def _shut_down(folder: str, line: Lifeline) -> None:
-    """Leave Ray, and end the processes that were started for it here, and those that they started.
+    """Leave Ray, and end the processes that it started here, with all their children.
 
-    Ray asks its processes by SIGTERM, which they ignore, waits for a second and then kills them: here it kills
-    them at once. That is four seconds less, and they hold nothing that is kept. The agents of a raylet that was killed
-    would stay for most of a minute, looking for somebody to report it to.
+    Ray would send its processes SIGTERM, which they ignore, wait for a second and kill them. Killing them at once saves
+    four seconds, and they hold nothing that is kept. The agents of a killed raylet would stay for most of a minute.
     """
     ours = list(started_with(folder))
     ours += [child for process in ours for child in descendants(process)]

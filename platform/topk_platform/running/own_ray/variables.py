@@ -13,7 +13,7 @@ __all__ = ["in_variables"]
 def in_variables(variables: Mapping[str, str]) -> Iterator[None]:
     """Set environment variables for as long as the block lasts; those that are set already stay as they are."""
     before = {name: os.environ.get(name) for name in variables}
-    os.environ.update({name: os.environ.get(name, value) for name, value in variables.items()})
+    os.environ.update({name: value for name, value in variables.items() if name not in os.environ})
     try:
         yield
     finally:

@@ -19,11 +19,9 @@ from topk_platform.specs.codec import encode
 __all__ = ["Outdated", "avoidable", "hours", "note_code", "outdated"]
 
 _FILE = "code.json"
-_VERSIONS = (
-    300  # the newest that are kept; each names its parts, which know a hash of each of their definitions
-)
-_NAMED = 4  # definitions, or differences of a study, that a line names
-_CHANGES = {  # what an identity says of a row, in a sentence of its own
+_VERSIONS = 300  # the newest are kept
+_NAMED = 4  # definitions, or differences of a study, in one line
+_CHANGES = {  # reasons of an identity, in other words
     "other data": "the data have changed",
     "another start, whose code or data have changed": "code or data of the arm that it starts from have changed",
 }
@@ -33,15 +31,15 @@ _COLUMNS = ("key", *_KIND, "train_seconds", "ended")
 
 @dataclass(frozen=True)
 class Outdated:
-    """Recorded trials that do not count any more, for one reason.
+    """Recorded trials that no longer count, for one reason.
 
     Args:
         why: What has changed.
         trials: How many there are.
         arms: The names of their arms.
         seconds: How long they trained.
-        adoptable: Whether they could count again without being trained again, see :mod:`topk_platform.evidence`: they
-            are of the arms and of the data that the study has now.
+        adoptable: Whether they could count without being trained again, see :mod:`topk_platform.evidence`: the study
+            still has their arms and data.
     """
 
     why: str
@@ -66,14 +64,14 @@ def hours(seconds: float) -> str:
     return f"{float(f'{seconds / 3600:.2g}'):g} h"
 
 
-def avoidable(found: Sequence[Outdated], command: str = "topk adopt") -> str:
-    """Return the line that says how trials need not be trained again, empty where all must be.
+def avoidable(reasons: Sequence[Outdated], command: str = "topk adopt") -> str:
+    """Return the line that says how to avoid training trials again; empty if all must be trained.
 
     Args:
-        found: Why recorded trials do not count.
+        reasons: Why recorded trials do not count.
         command: The command that adopts them.
     """
-    could = [one for one in found if one.adoptable]
+    could = [one for one in reasons if one.adoptable]
     if not could:
         return ""
     trials, arms = sum(one.trials for one in could), {arm for one in could for arm in one.arms}
@@ -105,21 +103,21 @@ def outdated(
     for kind, row in zip(kinds, rows, strict=True):
         if kind[0] in asked:
             alike[kind].append(row)
-    found: dict[tuple[str, str], list[Row]] = defaultdict(list)
-    for (name, arm_id, code, *_), same in alike.items():  # few, however many rows there are
+    stale: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for (name, arm_id, code, *_), same in alike.items():  # few groups, however many rows there are
         if arm_id != asked[name]:
-            found[name, arm_id] += same
+            stale[name, arm_id] += same
         elif reason := counted.get(arm_id, Identity()).excludes(same[0]):
-            found[name, f"{reason} {code}"] += same
+            stale[name, f"{reason} {code}"] += same
     explained = _Explained(study, ledger, arms, counted)
-    return _summed((explained(asked[name], rows), name, rows) for (name, _), rows in found.items())
+    return _summed((explained(asked[name], rows), name, rows) for (name, _), rows in stale.items())
 
 
 def _summed(reasons: Iterable[tuple[tuple[str, bool], str, Sequence[Row]]]) -> list[Outdated]:
     alike: dict[tuple[str, bool], list[tuple[str, Sequence[Row]]]] = defaultdict(list)
     for reason, arm, rows in reasons:
         alike[reason].append((arm, rows))
-    found = [
+    summed = [
         Outdated(
             why,
             sum(len(rows) for _, rows in theirs),
@@ -129,12 +127,12 @@ def _summed(reasons: Iterable[tuple[tuple[str, bool], str, Sequence[Row]]]) -> l
         )
         for (why, adoptable), theirs in alike.items()
     ]
-    return sorted(found, key=lambda one: -one.trials)
+    return sorted(summed, key=lambda one: -one.trials)
 
 
 @dataclass
 class _Explained:
-    """Says of rows that are alike in what decides it why they do not count."""
+    """Explains why rows with the same code, data and machine do not count."""
 
     study: Study
     ledger: Ledger
@@ -143,7 +141,7 @@ class _Explained:
     _noted: dict[str, dict[str, str]] | None = field(default=None)
 
     def __call__(self, arm_id: str, rows: Sequence[Row]) -> tuple[str, bool]:
-        """Return why, and whether they could be adopted."""
+        """Return the explanation, and whether the rows could be adopted."""
         if rows[0]["arm_id"] != arm_id:
             return self._definition(self.arms[arm_id], max(rows, key=lambda row: row["ended"])["key"]), False
         identity, row = self.counted[arm_id], rows[0]
@@ -154,7 +152,7 @@ class _Explained:
         return _CHANGES.get(reason, f"the machine or its packages have changed: {reason}"), adoptable
 
     def _definition(self, arm: Arm, key: str) -> str:
-        """Return where the study now differs from the trial with this key."""
+        """Return how the study now differs from the trial with this key."""
         (row,) = self.ledger.rows(where=f"key = '{key}'")
         with suppress(ValueError, TypeError):
             differing = _differing(Trial.from_json(row["config"]), arm, self.study)
@@ -166,13 +164,13 @@ class _Explained:
         if self._noted is None:
             self._noted = _read(self.ledger.store)
         if was not in self._noted:
-            return f"the code has changed since version {was}, of whose definitions nothing is noted"
+            return f"the code has changed since version {was}, whose definitions are not noted"
         before, now = self._noted[was], code_definitions(arm)
         changed = [f"{name}{_how(name, before, now)}" for name in _changed(before, now)]
         return (
             f"the code has changed: {_named(changed, ', ')}"
             if changed
-            else "what names lead to has changed, or an installed package"
+            else "a definition that names lead to has changed, or an installed package"
         )
 
 
@@ -206,12 +204,12 @@ def _facts(arm: Arm, seed: int, holder: Trial | Study) -> dict[str, Any]:
     return {**facts, "seed": seed, **encode({name: getattr(holder, name) for name in names})}
 
 
-def _flat(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
+def _flat(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
     if isinstance(value, dict):
         for name, item in value.items():
-            yield from _flat(item, f"{place}.{name}" if place else name)
+            yield from _flat(item, f"{path}.{name}" if path else name)
     else:
-        yield place, json.dumps(value)
+        yield path, json.dumps(value)
 
 
 def note_code(store: Store, study: Study) -> None:
@@ -228,10 +226,10 @@ def note_code(store: Store, study: Study) -> None:
     new = code_parts(study)
     if not new.keys() - versions.keys():
         return
-    versions |= {version: [part.version for part in found] for version, found in new.items()}
-    parts |= {part.version: dict(part.definitions) for found in new.values() for part in found}
+    versions |= {version: [part.version for part in own] for version, own in new.items()}
+    parts |= {part.version: dict(part.definitions) for own in new.values() for part in own}
     newest = dict(list(versions.items())[-max(_VERSIONS, len(new)) :])
-    kept = {part: parts[part] for found in newest.values() for part in found}
+    kept = {part: parts[part] for own in newest.values() for part in own}
     store.write(_FILE, json.dumps({"parts": kept, "versions": newest}).encode())
 
 
@@ -240,9 +238,9 @@ def _noted(store: Store) -> tuple[dict[str, dict[str, str]], dict[str, list[str]
     if not store.exists(_FILE):
         return {}, {}
     with suppress(ValueError, AttributeError, KeyError, TypeError):
-        found = json.loads(store.read(_FILE))
-        parts = {str(part): dict(definitions) for part, definitions in found["parts"].items()}
-        versions = {str(version): [str(p) for p in of] for version, of in found["versions"].items()}
+        note = json.loads(store.read(_FILE))
+        parts = {str(part): dict(definitions) for part, definitions in note["parts"].items()}
+        versions = {str(version): [str(p) for p in of] for version, of in note["versions"].items()}
         if all(part in parts for of in versions.values() for part in of):
             return parts, versions
     return {}, {}

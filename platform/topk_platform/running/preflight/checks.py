@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import torch
 from torch import Generator, Tensor
 
 from topk_platform.code_version import code_versions, references
-from topk_platform.data import Dataset, Images, Source, apply_conditions, check_source, download, set_aside
+from topk_platform.data import Dataset, Images, Source, check_source, download, from_tensors, set_aside
 from topk_platform.errors import UserError
 from topk_platform.identity import Identity, with_origins
+from topk_platform.loss_catalogue import LOSS_CATALOGUE
 from topk_platform.models import build_model, check_model
 from topk_platform.protocol import check_sampler
-from topk_platform.running.preflight.reading import load_or_tell
+from topk_platform.references import is_reference
+from topk_platform.running.preflight.reading import load_regime
 from topk_platform.running.preflight.rehearsal import Rehearsal
-from topk_platform.specs import Arm, Model, Scalar, Setting, Study, measure_of, reaching
-from topk_platform.training import check_ensemble, check_loss
+from topk_platform.running.preflight.training_splits import check_group_metrics, fewest_counts, trained_on
+from topk_platform.specs import Arm, Model, Regime, Scalar, Setting, Study, measure_of, reaching
+from topk_platform.specs.arms.recipe import replaced
+from topk_platform.training import check_additions, check_ensemble, check_loss
 
-__all__ = ["check_device", "check_imported", "check_network", "check_study"]
+__all__ = ["check_arrays", "check_device", "check_imported", "check_network", "check_study"]
+
+_EMPTY_CLASS = (
+    "; with some seed a class has no training sample: take class_counts.clamp(min=1), as our own losses do"
+)
 
 
 def check_study(
@@ -46,36 +55,50 @@ def check_study(
     if downloads:
         for regime in {arm.regime.dataset: arm.regime for arm in study.arms}.values():
             download(regime)
-    identities, rehearse, sound, split = {}, Rehearsal(), set(), set()
+    identities, rehearse, sound, counted = {}, Rehearsal(), set(), _Counted(study)
     codes = code_versions(study)
     for arm in study.arms:
-        dataset, arm_id = load_or_tell(arm.regime), study.arm_id(arm)
+        dataset, arm_id = load_regime(arm.regime), study.arm_id(arm)
         identities[arm_id] = Identity(codes[arm_id], dataset.fingerprint)
         if (finished or {}).get(arm_id) == dataset.fingerprint:
             continue
         if (same := repr((arm.regime.dataset, sorted(arm.regime.options.items())))) not in sound:
             check_source(arm.regime, dataset)
             sound.add(same)
-        if arm.regime.name not in split:
-            _check_splits(study, arm, dataset)
-            split.add(arm.regime.name)
+        counts = counted.of(arm)
         check_sampler(arm, study.trials)
         _check_metrics(study, arm, dataset)
-        _check_arm(arm, dataset)
-        rehearse(arm, dataset)
+        _check_arm(arm, dataset, counts)
+        rehearse(arm, dataset, counts)
     return with_origins(study, identities)
 
 
-def _check_splits(study: Study, arm: Arm, dataset: Source) -> None:
-    """Raise ``UserError`` if groups cannot be kept whole, or nothing can be set aside for calibration."""
-    if not (study.calibration or any(getattr(c, "whole_groups", False) for c in arm.regime.conditions)):
-        return
-    try:
-        data = apply_conditions(dataset, arm.regime.conditions, lambda _role: Generator().manual_seed(0))
-        if study.calibration:
-            set_aside(data, study.calibration, Generator().manual_seed(0))
-    except UserError as error:
-        raise UserError(f"arm {arm.name}: {error}") from error
+class _Counted:
+    """The training samples of each class in each regime of a study, after its conditions; each is counted once."""
+
+    def __init__(self, study: Study) -> None:
+        self._study = study
+        self._counts: dict[tuple[str, bool], Tensor] = {}
+
+    def of(self, arm: Arm) -> Tensor:
+        """Return the counts with which the search's loss is built; for a user's loss the fewest of all seeds.
+
+        Raises:
+            UserError: if groups cannot be kept whole, or nothing can be set aside for calibration.
+        """
+        own = is_reference(arm.loss.name)
+        if (arm.regime.name, own) not in self._counts:
+            try:
+                self._counts[arm.regime.name, own] = self._count(arm.regime, own=own)
+            except UserError as error:
+                raise UserError(f"arm {arm.name}: {error}") from error
+        return self._counts[arm.regime.name, own]
+
+    def _count(self, regime: Regime, *, own: bool) -> Tensor:
+        data = trained_on(self._study, regime)
+        if self._study.calibration:
+            set_aside(data, self._study.calibration, Generator().manual_seed(0))
+        return fewest_counts(self._study, regime) if own else data.class_counts
 
 
 def _check_metrics(study: Study, arm: Arm, dataset: Source) -> None:
@@ -85,14 +108,15 @@ def _check_metrics(study: Study, arm: Arm, dataset: Source) -> None:
             f"got {study.topk}"
         )
     for name in study.measures:
-        if (found := measure_of(name)) and found.kind != "size" and found.number > dataset.classes:
+        if (measure := measure_of(name)) and measure.kind != "size" and measure.number > dataset.classes:
             raise UserError(
                 f"study {study.name}: the K of {name} must be at most the number of classes ({dataset.classes} in "
                 f"arm {arm.name})"
             )
+    check_group_metrics(study, arm)
 
 
-def _check_arm(arm: Arm, dataset: Source) -> None:
+def _check_arm(arm: Arm, dataset: Source, class_counts: Tensor) -> None:
     if not arm.k < dataset.classes:
         raise UserError(
             f"arm {arm.name}: k must be below the number of classes ({dataset.classes}), got {arm.k}"
@@ -113,9 +137,34 @@ def _check_arm(arm: Arm, dataset: Source) -> None:
         raise UserError(
             f"arm {arm.name}: dataset {arm.regime.dataset} is in files and cannot train an ensemble"
         )
-    _check_space(arm, torch.clamp(dataset.class_counts, min=1))
+    if arm.recipe.augmentation.policy is not None and not _holds_pictures(dataset):
+        raise UserError(
+            f"arm {arm.name}: RandAugment and TrivialAugment are for uint8 images of 1 or 3 channels, got inputs of "
+            f"shape {dataset.shape}"
+        )
+    _check_space(arm, class_counts)
     if arm.protocol.ensemble > 1:
         _check_ensemble(arm, dataset)
+    if "learner" in dict(arm.additions):
+        _check_additions(arm, dataset)
+
+
+def _holds_pictures(dataset: Source) -> bool:
+    data = dataset if isinstance(dataset, Dataset) else dataset.example
+    return data.train.inputs.dtype == torch.uint8 and data.shape[0] in (1, 3)
+
+
+def _check_additions(arm: Arm, dataset: Source) -> None:
+    """Raise ``UserError`` if the network cannot have what the recipe adds to it, at either end of what is searched."""
+    depth = arm.loss.space.get("stochastic_depth")
+    recipe = arm.setting(arm.loss.first).recipe
+    if depth is not None:
+        recipe = replaced(recipe, stochastic_depth=depth.ends[-1])
+    network = build_model(arm.model, dataset.shape, dataset.classes, arm.loss.head)
+    try:
+        check_additions(network, recipe, dataset.classes)
+    except UserError as error:
+        raise UserError(f"arm {arm.name}: {error}") from error
 
 
 def _check_space(arm: Arm, class_counts: Tensor) -> None:
@@ -154,11 +203,17 @@ def _check_values(
         if first is None or setting.own != first.own:
             check_loss(arm.loss, setting.own, arm.k, class_counts, setting.recipe if first is None else None)
     except UserError as error:
-        raise UserError(f"arm {arm.name}: {error}") from error
+        hint = "" if class_counts.min() else _EMPTY_CLASS
+        raise UserError(f"arm {arm.name}: {error}{hint}") from error
     return setting
 
 
 def _check_ensemble(arm: Arm, dataset: Source) -> None:
+    if arm.loss.name in LOSS_CATALOGUE and LOSS_CATALOGUE[arm.loss.name].of_batches:
+        raise UserError(
+            f"arm {arm.name}: loss {arm.loss.name} has one value for a whole batch and cannot train an ensemble: "
+            "Protocol(ensemble=1)"
+        )
     network = build_model(arm.model, dataset.shape, dataset.classes, arm.loss.head)
     try:
         check_ensemble(network, arm.recipe, tuple(arm.loss.space))
@@ -184,11 +239,16 @@ def check_network(reference: str) -> None:
     check_model(Model(reference))
 
 
+def check_arrays(inputs: Any, labels: Any) -> None:
+    """Raise ``UserError`` unless datasets take these inputs ``(n, ...)`` and labels ``(n,)``, arrays or tensors."""
+    from_tensors((inputs, labels), (inputs, labels), (inputs, labels))
+
+
 def check_device(study: Study) -> None:
     """Raise ``UserError`` if the study needs a GPU and this machine, which is to run it, has none."""
     if study.device == "cuda" and not torch.cuda.is_available():
         raise UserError(
-            f"study {study.name} wants device 'cuda' and this machine has none: run it on a cluster that has, "
+            f"study {study.name} needs device 'cuda', and this machine has none: run it on a cluster that has one, "
             "--address HOST:PORT; try it on the CPU with --smoke; or train there, with "
             "dataclasses.replace(study, device='cpu') in a study file of yours"
         )

@@ -1,4 +1,4 @@
-"""Which rows would count on this machine, with its code, its data and its packages."""
+"""The identities of this machine: its code, its data and its packages decide which rows count."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def identities_here(ledger: Ledger, study: Study, data: str | Path | None = None
     Raises:
         UserError: if the data are missing, or the study needs a GPU that is not here.
     """
-    # Torch, which whatever is wrong before need not wait for.
+    # These load torch, which errors before need not wait for.
     from topk_platform import training  # noqa: PLC0415
     from topk_platform.data import data_at  # noqa: PLC0415
     from topk_platform.running.preflight.checks import check_device  # noqa: PLC0415
-    from topk_platform.running.preflight.reading import load_or_tell  # noqa: PLC0415
+    from topk_platform.running.preflight.reading import load_regime  # noqa: PLC0415
 
     check_device(study)
     with data_at(data):
-        prints = {study.arm_id(arm): load_or_tell(arm.regime).fingerprint for arm in study.arms}
+        prints = {study.arm_id(arm): load_regime(arm.regime).fingerprint for arm in study.arms}
     return in_environment(study, last_counted(ledger, study, prints), training.environment(study.device))

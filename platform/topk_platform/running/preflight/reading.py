@@ -9,10 +9,10 @@ from topk_platform.data import Source, data_folder, load
 from topk_platform.errors import MissingDataError, UserError
 from topk_platform.specs import Regime
 
-__all__ = ["load_or_tell"]
+__all__ = ["load_regime"]
 
 
-def load_or_tell(regime: Regime) -> Source:
+def load_regime(regime: Regime) -> Source:
     """Return a regime's dataset before its conditions, as :func:`~topk_platform.data.load`.
 
     Raises:

@@ -18,12 +18,12 @@ from topk_platform.references import is_reference, look_up
 from topk_platform.specs import Arm, numbers
 from topk_platform.training.loss_table import LOSSES
 from topk_platform.training.losses import BoundLoss, build_loss
-from topk_platform.training.process import kept_process
+from topk_platform.training.process.state import kept_process
 
 __all__ = ["Rehearsal"]
 
 _SAMPLES = 4
-_ROUNDING = 1e-4  # of a sum of probabilities
+_ROUNDING = 1e-4  # tolerance for a sum of probabilities
 _MOST_PARAMETERS = 2**25  # a step of a larger network takes seconds; ResNet-50 has 25.6 million
 
 
@@ -36,8 +36,8 @@ class Rehearsal:
     def __init__(self) -> None:
         self._scores: dict[Any, Tensor] = {}
 
-    def __call__(self, arm: Arm, dataset: Source) -> None:
-        """Raise ``UserError``, naming the arm and the place in the code, unless a step of the arm works."""
+    def __call__(self, arm: Arm, dataset: Source, class_counts: Tensor) -> None:
+        """Raise ``UserError``, naming the arm and the line of its code, unless a step of the arm works."""
         same = repr((arm.regime.dataset, arm.regime.options, arm.model, arm.loss.head))
         if same in self._scores and not is_reference(arm.loss.name):
             return
@@ -47,11 +47,11 @@ class Rehearsal:
             if same not in self._scores:
                 self._scores[same] = _scores(arm, inputs, dataset)
             if is_reference(arm.loss.name):  # ours keep a contract, and some take a second to compile
-                _check_loss(arm, self._scores[same], labels, dataset)
+                _check_loss(arm, self._scores[same], labels, class_counts)
 
 
 def _few(dataset: Source) -> tuple[Tensor, Tensor]:
-    """Return a few training inputs, as networks take them, and their labels; of images in files, black ones."""
+    """Return a few training inputs, as networks take them, and their labels; black images for images in files."""
     data: Dataset = dataset.example if isinstance(dataset, Population) else dataset
     labels = data.train.labels[:_SAMPLES]
     if isinstance(data.train.inputs, Images):
@@ -62,55 +62,55 @@ def _few(dataset: Source) -> tuple[Tensor, Tensor]:
 
 def _scores(arm: Arm, inputs: Tensor, dataset: Source) -> Tensor:
     """Return the scores of an arm's network, after checking that they can be differentiated."""
-    told = f"arm {arm.name}: model {arm.model.name}{_place(look_up('model', arm.model.name, MODELS))}"
-    with blamed(told):
+    who = f"arm {arm.name}: model {arm.model.name}{_location(look_up('model', arm.model.name, MODELS))}"
+    with blamed(who):
         network: object = build_model(arm.model, dataset.shape, dataset.classes, arm.loss.head)
     if not isinstance(network, nn.Module):
-        raise UserError(f"{told} must return a torch.nn.Module, got {_described(network)}")
-    wanted = (len(inputs), dataset.classes)
+        raise UserError(f"{who} must return a torch.nn.Module, got {_described(network)}")
+    expected = (len(inputs), dataset.classes)
     if sum(parameter.numel() for parameter in network.parameters()) > _MOST_PARAMETERS:
-        return torch.randn(wanted)
+        return torch.randn(expected)
     whole = (
         ""
         if inputs.is_floating_point()
         else ", which reaches it as it is (take inputs.float() to have it real)"
     )
-    with blamed(f"{told}, called with {_described(inputs)}{whole},"):
+    with blamed(f"{who}, called with {_described(inputs)}{whole},"):
         scores: object = network(inputs)
-    if not isinstance(scores, Tensor) or scores.shape != wanted or not scores.is_floating_point():
-        raise UserError(f"{told} must give scores of shape {wanted}, got {_described(scores)}")
+    if not isinstance(scores, Tensor) or scores.shape != expected or not scores.is_floating_point():
+        raise UserError(f"{who} must give scores of shape {expected}, got {_described(scores)}")
     if not scores.isfinite().all():
-        raise UserError(f"{told} must give finite scores, got NaN or infinity")
+        raise UserError(f"{who} must give finite scores, got NaN or infinity")
     if (scores >= 0).all() and (scores.sum(1) - 1).abs().max() < _ROUNDING:
         raise UserError(
-            f"{told} must give scores, any real numbers, got probabilities, which sum to 1: leave out its softmax"
+            f"{who} must give scores, any real numbers, got probabilities, which sum to 1: leave out its softmax"
         )
     if not scores.requires_grad:
-        raise UserError(f"{told} must give scores that depend on its parameters, got none that does")
-    with blamed(f"{told}, differentiated,"):
+        raise UserError(f"{who} must give scores that depend on its parameters, got none that does")
+    with blamed(f"{who}, differentiated,"):
         scores.sum().backward()  # type: ignore[no-untyped-call]
     return scores.detach().float()
 
 
-def _check_loss(arm: Arm, scores: Tensor, labels: Tensor, dataset: Source) -> None:
-    told = f"arm {arm.name}: loss {arm.loss.name}{_place(look_up('loss', arm.loss.name, LOSSES))}"
+def _check_loss(arm: Arm, scores: Tensor, labels: Tensor, class_counts: Tensor) -> None:
+    who = f"arm {arm.name}: loss {arm.loss.name}{_location(look_up('loss', arm.loss.name, LOSSES))}"
     setting = arm.setting(arm.loss.first)
     own = numbers(setting.own, 0, setting.recipe.epochs)
     scores = scores.clone().requires_grad_()
-    with blamed(told):
-        module: object = build_loss(arm.loss, own, arm.k, torch.clamp(dataset.class_counts, min=1))
+    with blamed(who):
+        module: object = build_loss(arm.loss, own, arm.k, class_counts)
     if not isinstance(module, nn.Module):
-        raise UserError(f"{told} must return a torch.nn.Module, got {_described(module)}")
-    with blamed(f"{told}, called with scores {tuple(scores.shape)} and labels {labels.tolist()},"):
+        raise UserError(f"{who} must return a torch.nn.Module, got {_described(module)}")
+    with blamed(f"{who}, called with scores {tuple(scores.shape)} and labels {labels.tolist()},"):
         loss: object = BoundLoss(module, torch.Generator().manual_seed(0))(scores, labels)
     if not isinstance(loss, Tensor) or loss.ndim or not loss.requires_grad:
         raise UserError(
-            f"{told} must give the batch's mean loss as a tensor of shape () that depends on the scores, "
+            f"{who} must give the batch's mean loss as a tensor of shape () that depends on the scores, "
             f"got {_described(loss)}"
         )
     if not loss.isfinite():
-        raise UserError(f"{told} must give a finite loss, got {loss.item()} of scores {tuple(scores.shape)}")
-    with blamed(f"{told}, differentiated,"):
+        raise UserError(f"{who} must give a finite loss, got {loss.item()} of scores {tuple(scores.shape)}")
+    with blamed(f"{who}, differentiated,"):
         loss.backward()  # type: ignore[no-untyped-call]
 
 
@@ -123,7 +123,7 @@ def _described(value: object) -> str:
     )
 
 
-def _place(function: Callable[..., Any]) -> str:
+def _location(function: Callable[..., Any]) -> str:
     with suppress(TypeError, OSError):  # what is built in has no source
         file = inspect.getsourcefile(function)
         return f" ({Path(file).name}:{inspect.getsourcelines(function)[1]})" if file else ""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from topk_platform.running.machine.gpu_use import GpuSample
@@ -11,7 +10,7 @@ from topk_platform.specs import Trial, TrialRecord
 
 __all__ = ["Event", "EventKind"]
 
-EventKind = Literal["begun", "started", "ended", "again", "open", "cut", "measured"]
+EventKind = Literal["begun", "started", "ended", "again", "open", "cut", "progress"]
 """What happened to a run or to its trials:
 
 - ``begun``: the run began;
@@ -20,7 +19,7 @@ EventKind = Literal["begun", "started", "ended", "again", "open", "cut", "measur
 - ``again``: a fault stopped trials, which will be tried again;
 - ``open``: a fault stopped trials, which stay without a result for now;
 - ``cut``: trials were cut off because the time is used up;
-- ``measured``: a trial told how busy its GPU is; only the run's ``Watch`` hears of it.
+- ``progress``: a trial reported its epoch, its curve and how busy its GPU is; only the run's ``Watch`` gets this one.
 """
 
 
@@ -37,8 +36,9 @@ class Event:
         slots: When the run begins: how many trials may run at once.
         gpus: When the run begins: how many GPUs the cluster has.
         share: When the run begins: the part of a GPU that a trial takes.
-        seconds: When the run begins: about how long a trial (or an ensemble) takes, by arm identity, where known.
         sample: How busy the trial's GPU is, where one was measured.
+        epoch: How many epochs of the trials have ended.
+        curve: The selection metric after each validated epoch; for an ensemble, that of its first trial.
 
     Example:
         >>> Event("begun", slots=2).kind
@@ -53,5 +53,6 @@ class Event:
     slots: int = 0
     gpus: float = 0.0
     share: float = 1.0
-    seconds: Mapping[str, float] = field(default_factory=dict)
     sample: GpuSample | None = None
+    epoch: int = 0
+    curve: tuple[float, ...] = ()

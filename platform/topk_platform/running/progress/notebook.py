@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import html
 import logging
-import time
 import warnings
 from types import TracebackType
 from typing import Any, Self
 
 from rich.console import Console
 
-from topk_platform.running.progress.events import Event
 from topk_platform.running.progress.repeating import Repeating
-from topk_platform.running.progress.rows import arms_text, headline
+from topk_platform.running.progress.rows import arms_text, headline, trials_text
 from topk_platform.running.progress.views import ForPeople
-from topk_platform.running.progress.watching import Watch
-from topk_platform.running.progress.words import duration
 
 __all__ = ["NotebookView"]
 
 _SECONDS = 1.0
-_WIDTH, _ROWS, _NEWS = 110, 14, 4
+_WIDTH, _ROWS, _TRIALS, _NEWS = 110, 14, 6, 4
 _PRE = '<pre style="line-height: 1.3; white-space: pre; overflow-x: auto">'
 
 
@@ -48,44 +44,37 @@ class NotebookView(ForPeople):
     """
 
     def __init__(self) -> None:
-        super().__init__(Console())
-        self._watch: Watch | None = None
-        self._since = time.monotonic()
         self._repeating = Repeating(_SECONDS, self._draw)
+        super().__init__(Console(), self._repeating)
         self._handle: Any = None
         self._shown = ""
 
     def __enter__(self) -> Self:
         from IPython.display import display  # noqa: PLC0415 - for notebooks, which have it
 
-        # Ray and what it imports ask for widgets, of which nothing here is made.
+        # Ray warns of missing widgets, which this view does not use.
         logging.getLogger("ray.widgets").setLevel(logging.WARNING)
         warnings.filterwarnings("ignore", message="IProgress not found")
         self._handle = display(_Standing("starting Ray"), display_id=True)
-        self._repeating.__enter__()
-        return self
+        return super().__enter__()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._repeating.__exit__(kind, error, trace)
+        super().__exit__(kind, error, trace)
         self._draw()
-
-    def __call__(self, watch: Watch, event: Event) -> None:
-        """Take note of an event."""
-        super().__call__(watch, event)
-        self._watch = watch
 
     def drawn(self) -> _Standing:
         """Return what is shown now."""
-        passed = duration(time.monotonic() - self._since)
         if self._watch is None:
-            return _Standing(f"starting Ray ({passed})")
+            return _Standing(f"starting Ray ({self._passed})")
         state = self._watch.state()
         done = state.tally.ended
-        news = [] if self._repeating.over.is_set() else ["", *state.events[-_NEWS:]]
-        lines = "\n".join([arms_text(state, _WIDTH, _ROWS).plain, *news])
-        head = f"{state.study}  {headline(state)}, {passed} passed"
+        over = self._repeating.over.is_set()
+        trials = ["", trials_text(state, _TRIALS).plain] if state.training and not over else []
+        news = [] if over else ["", *state.events[-_NEWS:]]
+        lines = "\n".join([arms_text(state, _WIDTH, _ROWS).plain, *trials, *news])
+        head = f"{state.study}  {headline(state)}, {self._passed} passed"
         return _Standing(head, done, done + (state.left or 0), lines.rstrip())
 
     def _draw(self) -> None:

@@ -8,10 +8,10 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from topk_platform.records import ArmState, GpuUse, StudyState
-from topk_platform.running.progress.watching import value_told, values_told
+from topk_platform.running.progress.watching import value_in_words, values_in_words
 from topk_platform.running.progress.words import duration
 
-__all__ = ["arm_line", "arms_text", "headline", "sparkline"]
+__all__ = ["arm_line", "arms_text", "headline", "sparkline", "trials_text"]
 
 _COUNTS = ("running", "pruned", "diverged", "failed", "lost")
 _STYLES = {"running": "cyan", "pruned": "yellow", "diverged": "red", "failed": "red", "lost": "red"}
@@ -28,7 +28,7 @@ def headline(state: StudyState) -> str:
     parts = [f"{count} {name}" for name, count in {**counts, "running": state.running}.items() if count]
     parts += [f"tried again {state.again}"] if state.again else []
     parts += [f"{state.workers} of {state.slots} workers busy"] if state.slots else []
-    parts += [_gpus_told(state.gpu_use)] if state.gpu_use else []
+    parts += [_gpus_in_words(state.gpu_use)] if state.gpu_use else []
     parts += (
         [f"about {duration(state.seconds)} left"]
         if state.left and state.seconds and state.seconds >= 1
@@ -38,7 +38,7 @@ def headline(state: StudyState) -> str:
     return f"{done} trials: {', '.join(parts) or 'nothing has ended yet'}"
 
 
-def _gpus_told(gpus: GpuUse) -> str:
+def _gpus_in_words(gpus: GpuUse) -> str:
     used = f"{gpus.used:g} of {gpus.there:g} GPUs in use"
     if gpus.busy is None:
         return used
@@ -52,10 +52,10 @@ def _counts(completed: int, pruned: int, diverged: int, failed: int) -> dict[str
 def arm_line(arm: ArmState) -> str:
     """Return an arm's progress in one line."""
     counts = [f"{count} {name}" for name in _COUNTS if (count := _count(arm, name))]
-    best = value_told(arm.best, arm.metric)
-    by = f" by {values_told(arm.values)}" if arm.values else ""
-    told = [f"{_done(arm)} trials", *counts, *([f"best validation {best}{by}"] if best else [])]
-    return f"{arm.arm}: {', '.join(told)}"
+    best = value_in_words(arm.best, arm.metric)
+    by = f" by {values_in_words(arm.values)}" if arm.values else ""
+    parts = [f"{_done(arm)} trials", *counts, *([f"best validation {best}{by}"] if best else [])]
+    return f"{arm.arm}: {', '.join(parts)}"
 
 
 def arms_text(state: StudyState, width: int, most: int | None = None) -> Text:
@@ -79,10 +79,30 @@ def arms_text(state: StudyState, width: int, most: int | None = None) -> Text:
         if room >= 0:
             break
     if columns and room >= _SHORTEST and any(arm.values for arm in shown):
-        values = ["by", *(values_told(arm.values) for arm in shown), *([""] if rest else [])]
+        values = ["by", *(values_in_words(arm.values) for arm in shown), *([""] if rest else [])]
         rows = [[*cells, _cut(value, room)] for cells, value in zip(rows, values, strict=True)]
         widths.append(0)
     return _laid_out(rows, widths, ["", "", *(_STYLES[name] for name in counts)])
+
+
+def trials_text(state: StudyState, most: int | None = None) -> Text:
+    """Return one line per running trial: its epoch, its curve so far, and the last value of that.
+
+    Args:
+        state: The study's progress.
+        most: The most lines.
+    """
+    rows = [
+        [
+            one.trial,
+            f"epoch {one.epoch}/{one.epochs}",
+            sparkline(one.curve),
+            value_in_words(one.curve[-1] if one.curve else None, one.metric),
+        ]
+        for one in state.training[:most]
+    ]
+    widths = [max(map(cell_len, cells)) for cells in zip(*rows, strict=True)]
+    return _laid_out(rows, widths, ["", "", _STYLES["running"]], heads=False)
 
 
 def sparkline(values: Sequence[float]) -> str:
@@ -102,15 +122,17 @@ def _cut(text: str, room: int) -> str:
     return text if cell_len(text) <= room else f"{text[: room - 1]}…"
 
 
-def _laid_out(rows: Sequence[Sequence[str]], widths: Sequence[int], styles: Sequence[str]) -> Text:
-    """Return rows of cells under one another: names and what has no width from the left, numbers from the right."""
+def _laid_out(
+    rows: Sequence[Sequence[str]], widths: Sequence[int], styles: Sequence[str], *, heads: bool = True
+) -> Text:
+    """Return rows of cells in columns: names and columns without a width align left, numbers right."""
     parts: list[tuple[str, str]] = []
-    for place, cells in enumerate(rows):
+    for row, cells in enumerate(rows):
         for column, (cell, width) in enumerate(zip(cells, widths, strict=True)):
             pad = " " * (width - cell_len(cell))
-            style = "bold" if not place else styles[column] if column < len(styles) else ""
+            style = "bold" if heads and not row else styles[column] if column < len(styles) else ""
             parts.append((f"{_GAP}{pad}{cell}" if column else f"{cell}{pad}", style))
-        parts.append(("\n" if place < len(rows) - 1 else "", ""))
+        parts.append(("\n" if row < len(rows) - 1 else "", ""))
     return Text.assemble(*parts, no_wrap=True, overflow="fold")
 
 
@@ -144,7 +166,7 @@ def _cell(arm: ArmState, column: str) -> str:
         return sparkline(arm.trend)
     if column == "left":
         return duration(arm.seconds) if arm.seconds and arm.left else ""
-    return value_told(arm.best, arm.metric)
+    return value_in_words(arm.best, arm.metric)
 
 
 def _done(arm: ArmState) -> str:
@@ -152,10 +174,10 @@ def _done(arm: ArmState) -> str:
 
 
 def _sum(arms: Iterable[ArmState]) -> str:
-    found = list(arms)
-    return f"{sum(arm.done for arm in found)}/{sum(arm.total or arm.done for arm in found)}"
+    summed = list(arms)
+    return f"{sum(arm.done for arm in summed)}/{sum(arm.total or arm.done for arm in summed)}"
 
 
 def _count(arm: ArmState, name: str) -> int:
-    found: int = getattr(arm if name in ("running", "lost") else arm.tally, name)
-    return found
+    count: int = getattr(arm if name in ("running", "lost") else arm.tally, name)
+    return count

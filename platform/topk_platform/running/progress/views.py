@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Self
 
@@ -14,7 +15,7 @@ from rich.text import Text
 
 from topk_platform.running.progress.events import Event
 from topk_platform.running.progress.repeating import Repeating
-from topk_platform.running.progress.rows import arm_line, arms_text, headline
+from topk_platform.running.progress.rows import arm_line, arms_text, headline, trials_text
 from topk_platform.running.progress.watching import Watch
 from topk_platform.running.progress.words import duration
 from topk_platform.terminal import PlainConsole
@@ -33,28 +34,41 @@ class View:
 
     Args:
         console: Where to show it.
+        shower: What shows it as long as the block lasts, if anything does.
     """
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, shower: AbstractContextManager[object] | None = None) -> None:
         self.console = console
+        self._shower: AbstractContextManager[object] = shower or nullcontext()
 
     def __enter__(self) -> Self:
+        self._shower.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        return
+        self._shower.__exit__(kind, error, trace)
 
     def __call__(self, watch: Watch, event: Event) -> None:
         """Take note of an event."""
 
 
 class ForPeople(View):
-    """A view for people, which also says which recorded trials do not count."""
+    """A view for people. It also says which recorded trials do not count."""
 
-    def __call__(self, watch: Watch, event: Event) -> None:  # noqa: ARG002 - what is shown of it is others' affair
-        """Take an event; when the run begins, say which recorded trials do not count and why."""
+    def __init__(self, console: Console, shower: AbstractContextManager[object] | None = None) -> None:
+        super().__init__(console, shower)
+        self._watch: Watch | None = None
+        self._since = time.monotonic()
+
+    @property
+    def _passed(self) -> str:
+        return duration(time.monotonic() - self._since)
+
+    def __call__(self, watch: Watch, event: Event) -> None:
+        """Take note of an event; another thread shows it. At the run's begin, say which trials do not count and why."""
+        self._watch = watch
         if event.kind == "begun" and event.why:
             self.console.print(f"Trained again: {event.why}", highlight=False, markup=False)
 
@@ -64,9 +78,7 @@ class LiveView(ForPeople):
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
-        self._watch: Watch | None = None
-        self._since = time.monotonic()
-        self._live = Live(
+        self._shower = Live(  # which asks for the first picture at once
             console=console,
             get_renderable=self.drawn,
             refresh_per_second=_REFRESHES,
@@ -74,34 +86,24 @@ class LiveView(ForPeople):
             vertical_overflow="crop",
         )
 
-    def __enter__(self) -> Self:
-        self._live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._live.stop()
-
-    def __call__(self, watch: Watch, event: Event) -> None:
-        """Take an event; another thread draws it later."""
-        super().__call__(watch, event)
-        self._watch = watch
-
     def drawn(self) -> RenderableType:
         """Return what is shown now."""
-        passed = duration(time.monotonic() - self._since)
         if self._watch is None:
-            return Text(f"starting Ray ({passed})")
+            return Text(f"starting Ray ({self._passed})")
         state = self._watch.state()
         news = state.events[-_NEWS:]
-        rows = max(2, self.console.height - _AROUND - len(news))
+        room = max(2, self.console.height - _AROUND - len(news))
+        shown = min(len(state.training), room // 3)
         width = self.console.width
         lines = [Text(line, no_wrap=True, overflow="ellipsis", style="dim") for line in news]
         done = state.tally.ended
         bar = ProgressBar(total=max(1, done + (state.left or 0)), completed=done, width=min(_BAR, width))
-        head = Text(f"{state.study}  {headline(state)}, {passed} passed", no_wrap=True, overflow="ellipsis")
-        return Group(head, bar, Text(), arms_text(state, width, rows), Text(), *lines)
+        head = Text(
+            f"{state.study}  {headline(state)}, {self._passed} passed", no_wrap=True, overflow="ellipsis"
+        )
+        trials = (trials_text(state, shown), Text()) if shown else ()
+        arms = arms_text(state, width, max(2, room - shown - bool(shown)))
+        return Group(head, bar, Text(), arms, Text(), *trials, *lines)
 
 
 class Lines(ForPeople):
@@ -112,25 +114,14 @@ class Lines(ForPeople):
     """
 
     def __init__(self, console: Console) -> None:
-        super().__init__(console)
-        self._watch: Watch | None = None
         self._last = ""
         self._looking = threading.Lock()  # else an older line could follow a newer one
         self._repeating = Repeating(_LINE_SECONDS, self.look)
-
-    def __enter__(self) -> Self:
-        self._repeating.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._repeating.__exit__(kind, error, trace)
+        super().__init__(console, self._repeating)
 
     def __call__(self, watch: Watch, event: Event) -> None:
         """Take note of an event."""
         super().__call__(watch, event)
-        self._watch = watch
         failed = event.record is not None and event.record.status == "failed"
         fault = event.kind in ("again", "open", "cut") or failed
         if fault:

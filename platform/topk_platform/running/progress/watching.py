@@ -5,111 +5,69 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Self, get_args
+from typing import Self
 
 from topk_platform.errors import StoreError
-from topk_platform.protocol import ArmBoard, Board
-from topk_platform.protocol.ended import best
-from topk_platform.records import ArmState, GpuUse, Store, StudyState, Tally, note_state, trend_of
+from topk_platform.protocol import ArmBoard, Board, Counts, Durations, Ended
+from topk_platform.records import ArmState, GpuUse, Store, StudyState, TrialState, note_state, thinned
 from topk_platform.running.machine.gpu_use import GpuSample
 from topk_platform.running.progress.events import Event
 from topk_platform.running.progress.repeating import Repeating
-from topk_platform.specs import Scalar, Status, Trial, TrialRecord
+from topk_platform.specs import Scalar, Trial, TrialRecord
 
-__all__ = ["Noting", "Watch", "value_told", "values_told"]
+__all__ = ["Noting", "Watch", "value_in_words", "values_in_words"]
 
 _EVENTS = 8  # the last ones, that are remembered
+_TRIALS = 20  # running trials that are shown at most
 _NOTE_SECONDS = 3.0
-_FRESH_SECONDS = 60.0  # a GPU that no trial has told of for so long is not counted among the measured ones
+_FRESH_SECONDS = 60.0  # a GPU's measurement counts for so long
 
 
 class _Arm:
     """Counts for one arm, updated event by event."""
 
     def __init__(self, board: ArmBoard) -> None:
-        self.board, self.metric = board, board.arm.metric
-        ended = [*board.searched.values(), *board.confirmed.values()]
-        # All keys from the start: another thread reads it, and must not meet a new one.
-        self.tally = Counter(dict.fromkeys(get_args(Status), 0))
-        self.tally.update(trial.status for trial in ended)
-        shown = board.searched if board.arm.is_searched else board.confirmed
-        found = best(trial for trial in shown.values() if not math.isnan(trial.objective))
-        self.best = None if found is None else (found.objective, found.values)
-        self.count, self.total, self.guess = 0, 0.0, math.nan
-        searched = sorted(board.searched.items())
-        self.values = [trial.objective for _, trial in searched if trial.status == "completed"]
+        self.board = board
+        self.counts = Counts(board.arm, board.searched.values(), board.confirmed.values())
 
-    def end(self, record: TrialRecord) -> bool:
-        """Count an ended trial; return whether it is the best so far."""
-        self.tally[record.status] += 1
-        if record.status in ("completed", "pruned"):
-            self.count, self.total = self.count + 1, self.total + record.train_seconds
-        if record.status != "completed" or (record.trial.phase == "confirm" and self.board.arm.is_searched):
-            return False
-        value = record.validation.get(self.metric, -math.inf)
-        if record.trial.phase == "search":
-            self.values.append(value)
-        if self.best is not None and not value > self.best[0]:
-            return False
-        self.best = value, record.trial.values
-        return True
-
-    @property
-    def trial_seconds(self) -> float:
-        """The mean time of its trials, or of its ensembles; NaN before the first."""
-        return self.total / self.count if self.count else self.guess
-
-    def work(self, otherwise: float) -> float:
-        """Return the seconds of training left, one worker alone."""
-        seconds = otherwise if math.isnan(self.trial_seconds) else self.trial_seconds
-        return math.ceil((self.board.left + self.board.along) / self.board.arm.protocol.ensemble) * seconds
-
-    @property
-    def workers(self) -> int:
-        return max(1, math.ceil(len(self.board.running) / self.board.arm.protocol.ensemble))
-
-    def state(self, otherwise: float) -> ArmState:
-        seconds = self.work(otherwise) / self.workers
-        return ArmState(
-            arm=self.board.arm.name,
-            tally=Tally(**self.tally),
-            left=self.board.left + self.board.along,
+    def state(self, durations: Durations) -> ArmState:
+        workers = max(1, math.ceil(len(self.board.running) / self.board.arm.protocol.ensemble))
+        return dataclasses.replace(
+            ArmState.of(self.board.arm, self.counts, self.board.left + self.board.along),
             running=len(self.board.running),
             lost=len(self.board.open),
-            metric=self.metric,
-            best=None if self.best is None else self.best[0],
-            values={} if self.best is None else self.best[1],
-            seconds=None if math.isnan(seconds) else seconds,
-            trend=trend_of(self.values.copy()),
+            seconds=self.board.trainings * durations.of(self.board.arm_id) / workers,
         )
 
 
 class Watch:
     """The progress of a running study.
 
-    The driver's thread tells it of every event, which takes some microseconds; any thread may ask for the state,
-    which takes longer.
+    The driver's thread reports every event, which takes some microseconds. Any thread may ask for the state, which
+    takes longer.
 
     Args:
         study: The study's name.
         board: Its board.
+        durations: How long its trainings take; the driver keeps it up to date.
 
     Attributes:
-        study: The same.
-        board: The same.
+        study: The study's name.
+        board: Its board.
     """
 
-    def __init__(self, study: str, board: Board) -> None:
-        self.board, self.study = board, study
+    def __init__(self, study: str, board: Board, durations: Durations | None = None) -> None:
+        self.board, self.study, self._durations = board, study, durations or Durations()
         self._arms = {arm_id: _Arm(arm) for arm_id, arm in board.arms.items()}
         self._workers = self._slots = 0
         self._gpus, self._share = 0.0, 1.0
         self._samples: dict[str, tuple[float, GpuSample]] = {}
+        self._under_way: dict[str, TrialState] = {}
         self._events: deque[tuple[datetime, Event, bool]] = deque(maxlen=_EVENTS)
 
     def __call__(self, event: Event) -> None:
@@ -117,14 +75,26 @@ class Watch:
         self._workers = event.workers
         if event.kind == "begun":
             self._slots, self._gpus, self._share = event.slots, event.gpus, event.share
-            for arm_id, seconds in event.seconds.items():
-                self._arms[arm_id].guess = seconds
-        if event.sample is not None:
-            self._samples[event.sample.uuid] = time.monotonic(), event.sample
+        self._follow(event)
+        if event.kind == "progress":
             return
-        leads = event.record is not None and self._arms[event.record.trial.arm_id].end(event.record)
+        leads = event.record is not None and self._count(event.record)
         if event.kind not in ("begun", "started"):  # of starts there are as many as ends
             self._events.append((datetime.now(UTC), event, leads))
+
+    def _count(self, record: TrialRecord) -> bool:
+        """Count an ended trial; return whether it is the best of its arm so far."""
+        return self._arms[record.trial.arm_id].counts.add(record.trial.phase, Ended.from_record(record))
+
+    def _follow(self, event: Event) -> None:
+        """Note how far the trials under way are, and how busy their GPUs are."""
+        if event.sample is not None:
+            self._samples[event.sample.uuid] = time.monotonic(), event.sample
+        if event.kind in ("started", "progress"):
+            self._under_way[event.trials[0].key] = _trial_state(event)
+        else:
+            for trial in event.trials:
+                self._under_way.pop(trial.key, None)
 
     @property
     def news(self) -> str:
@@ -133,30 +103,29 @@ class Watch:
 
     def arm(self, arm_id: str) -> ArmState:
         """Return an arm's progress, by its identity."""
-        return self._arms[arm_id].state(math.nan)
+        return self._arms[arm_id].state(self._durations)
 
     def close(self) -> None:
         """Take note that nothing runs any more."""
         self._workers = 0
+        self._under_way.clear()
 
     def state(self) -> StudyState:
         """Return the study's progress."""
-        arms = self._arms.values()
-        known = [seconds for arm in arms if not math.isnan(seconds := arm.trial_seconds)]
-        otherwise = sum(known) / len(known) if known else math.nan
-        states = tuple(arm.state(otherwise) for arm in arms)
+        states = tuple(arm.state(self._durations) for arm in self._arms.values())
         return StudyState(
             study=self.study,
             arms=states,
             workers=self._workers,
             slots=self._slots,
-            seconds=self._seconds(otherwise),
+            seconds=self.board.seconds(self._durations, self._slots),
             again=self.board.again,
             events=tuple(
                 f"{when:%H:%M:%S} {_news(event, leads)}" for when, event, leads in self._events.copy()
             ),
             when=datetime.now(UTC).isoformat(timespec="seconds"),
             gpu_use=self._gpu_use(),
+            training=tuple(self._under_way.copy().values())[:_TRIALS],
         )
 
     def _gpu_use(self) -> GpuUse | None:
@@ -174,58 +143,54 @@ class Watch:
             memory=sum(sample.memory for sample in fresh),
         )
 
-    def _seconds(self, otherwise: float) -> float | None:
-        """Return the expected time of the rest: all work on all workers, or the longest arm on its workers."""
-        work = [(arm, arm.work(otherwise)) for arm in self._arms.values() if arm.board.left]
-        widest = [seconds / max(arm.workers, _width(arm.board)) for arm, seconds in work]
-        found = max(sum(seconds for _, seconds in work) / max(1, self._slots), *widest, 0.0)
-        return None if math.isnan(found) else found
-
-
-def _width(board: ArmBoard) -> int:
-    return sum(lane.search_workers or lane.confirm_workers for lane in board.lanes)
-
 
 def _news(event: Event, leads: bool) -> str:
-    """Return in words an event that has befallen trials."""
+    """Return in words what has happened to trials."""
     if event.record is not None:
-        return _told(event.record, leads)
-    place = f"{_place(event.trials[0])} ({event.trials[0].key})"
+        return _outcome(event.record, leads)
+    name = f"{_trial_name(event.trials[0])} ({event.trials[0].key})"
     if event.kind == "cut":
-        return f"{place} is cut off: the time is used up, it goes on from its checkpoint"
-    return f"{place} {'is tried again' if event.kind == 'again' else 'has no result for now'}: {event.why}"
+        return f"{name} is cut off: the time is used up, it goes on from its checkpoint"
+    return f"{name} {'is tried again' if event.kind == 'again' else 'has no result for now'}: {event.why}"
 
 
-def _told(record: TrialRecord, leads: bool) -> str:
+def _outcome(record: TrialRecord, leads: bool) -> str:
     metric = record.trial.arm.metric
-    value = value_told(record.validation.get(metric), metric) if record.status == "completed" else ""
+    value = value_in_words(record.validation.get(metric), metric) if record.status == "completed" else ""
     best_ = (
-        f", the best so far by {values_told(record.trial.values)}" if leads and record.trial.values else ""
+        f", the best so far by {values_in_words(record.trial.values)}"
+        if leads and record.trial.values
+        else ""
     )
     why = f": {record.reason}" if record.reason else ""
-    return f"{_place(record.trial)} {record.status}{f', {value}' if value else ''}{best_}{why}"
+    return f"{_trial_name(record.trial)} {record.status}{f', {value}' if value else ''}{best_}{why}"
 
 
-def _place(trial: Trial) -> str:
+def _trial_state(event: Event) -> TrialState:
+    trial, curve = event.trials[0], thinned(event.curve)
+    return TrialState(_trial_name(trial), event.epoch, trial.arm.recipe.epochs, trial.arm.metric, curve)
+
+
+def _trial_name(trial: Trial) -> str:
     number = f"search {trial.number}" if trial.phase == "search" else f"seed {trial.seed}"
     return f"{trial.arm.name} {number}"
 
 
-def value_told(value: float | None, metric: str) -> str:
+def value_in_words(value: float | None, metric: str) -> str:
     """Return a validation value as it is shown: an accuracy in percent.
 
     Example:
-        >>> value_told(0.8871, "top5"), value_told(None, "top5")
+        >>> value_in_words(0.8871, "top5"), value_in_words(None, "top5")
         ('top5 88.7 %', '')
     """
     return "" if value is None else f"{metric} {100 * value:.1f} %"
 
 
-def values_told(values: Mapping[str, Scalar]) -> str:
+def values_in_words(values: Mapping[str, Scalar]) -> str:
     """Return a trial's chosen values in one line.
 
     Example:
-        >>> values_told({"learning_rate": 0.0125, "samples": 10})
+        >>> values_in_words({"learning_rate": 0.0125, "samples": 10})
         'learning_rate=0.0125, samples=10'
     """
     return ", ".join(

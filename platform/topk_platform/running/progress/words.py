@@ -1,4 +1,4 @@
-"""Numbers as people are told them while a study runs."""
+"""Times in words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``topk status`` tells of early and final validation."""
+"""The table of ``topk status`` about early and final validation."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid
 from topk_platform.cli.commands.early import early_table
-from topk_platform.records import Ledger
+from topk_platform.records import Ledger, Recorded
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
 from topk_platform.testing import fake_run
 
@@ -31,20 +31,12 @@ def a_ledger(folder: Path) -> Ledger:
     return fake_run(study, folder, end)
 
 
-def test_status_tells_of_each_arm_that_searches(tmp_path: Path) -> None:
-    ledger = a_ledger(tmp_path)
-    table = early_table(ledger, ledger.rows())
+def test_each_arm_that_searches_has_a_row(tmp_path: Path) -> None:
+    table = early_table(Recorded.read(a_ledger(tmp_path)).histories.values())
     assert table is not None
-    found = list(zip(*(column.cells for column in table.columns), strict=True))
-    assert found == [
+    cells = list(zip(*(column.cells for column in table.columns), strict=True))
+    assert cells == [
         ("r/mlp/cross_entropy", "5", "1: 1.00, 2: 1.00"),
         ("r/mlp/focal", "5", "1: -0.30, 2: 1.00"),
     ]
-
-
-def test_rows_that_cannot_be_read_are_left_out(tmp_path: Path) -> None:
-    ledger = a_ledger(tmp_path)
-    unknown = '{"type": "Trial", "colour": 1}'
-    searched = [row | {"config": unknown} for row in ledger.rows() if row["loss"] == "focal"]
-    assert early_table(ledger, searched) is None
-    assert early_table(ledger, [row for row in ledger.rows() if row["phase"] == "confirm"]) is None
+    assert early_table([]) is None

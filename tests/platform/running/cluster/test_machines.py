@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from ray.exceptions import NodeDiedError, TaskUnschedulableError, WorkerCrashedError
 from rich.console import Console
+from trained import train
 
 from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study, grid, run, table
 from topk_platform.cli.commands.status import status
@@ -24,13 +25,15 @@ from topk_platform.reports import to_markdown
 from topk_platform.running.cluster import machines
 from topk_platform.running.cluster.patience import NotYetError, Patience
 from topk_platform.running.driver import execution
+from topk_platform.running.driver.assignments import Orders
 from topk_platform.running.driver.boards import in_environment, make_board
-from topk_platform.running.driver.conductor import Conductor, Orders
+from topk_platform.running.driver.conductor import Conductor
 from topk_platform.running.preflight.changes import outdated
 from topk_platform.running.preflight.checks import check_study
 from topk_platform.running.progress.events import Event
 from topk_platform.running.progress.watching import Watch
 from topk_platform.specs import Trial, TrialRecord
+from topk_platform.testing import fake_run
 from topk_platform.training import environment, finish, run_trials
 
 ELSEWHERE = {"torch": "1.0", "machine": "a mainframe", "losses": "torch", "optuna": "5.0.0"}
@@ -48,16 +51,11 @@ def a_study() -> Study:
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
     """A store with the whole study, trained elsewhere."""
-    ledger = Ledger.open(Store.open(tmp_path), "s")
     machine = {name: ELSEWHERE[name] for name in ("torch", "machine", "losses")}
     counted = in_environment(a_study(), check_study(a_study()), machine)
-    with ledger.writing(a_study()) as writer:
-        ledger.identify(counted)
-        board = board_of(ledger, counted)
-        while trials := board.next_trials():
-            (record,) = finish(run_trials(trials, StoreKeeper(ledger.store)))
-            board.end(trials[0], Ended.from_record(record))
-            writer.put(record.replace_versions(**ELSEWHERE))
+    fake_run(
+        a_study(), tmp_path, lambda trial: train(trial).replace_versions(**ELSEWHERE), identities=counted
+    )
     return tmp_path
 
 

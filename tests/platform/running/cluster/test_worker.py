@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -66,13 +67,40 @@ def result(tmp_path: Path, store: str = "", limit: float = math.inf, **planned: 
     return brought
 
 
+def short_loop(records: list[TrialRecord]) -> Any:
+    """Stands for the training loop: one sign of life before any epoch has ended."""
+    group = SimpleNamespace(members=[SimpleNamespace(epochs=[])])
+    assert group.members
+    yield Pulse()
+    return records
+
+
+def test_messages_of_a_running_trial_hold_its_epoch_and_its_curve(tmp_path: Path) -> None:
+    """As they are in the record that comes at the end."""
+    arm = Arm(Regime("r", "digits"), Model("linear"), Loss("cross_entropy"), 3, Recipe(3))
+    identity = Identity(code_version(arm), load(arm.regime).fingerprint)
+    board = ArmBoard(Study("s", [arm], topk=(1, 3)), arm, identity)
+    (tmp_path / MARK).touch()
+    actor = object.__new__(TrialActor)
+    trial = board.trial(board.next_slot())
+    config = {"trials": [trial.to_json()], "recorded": [], "data": "data", "store": str(tmp_path), **AT}
+    limits = {"checkpoint_seconds": 60.0, "time_limit": math.inf, "report_seconds": 0.0, "share": 1.0}
+    actor.setup(config | limits)
+    messages = [actor.step()]
+    while not messages[-1]["ended"]:
+        messages.append(actor.step())
+    (text,) = messages.pop()["records"]
+    curve = [epoch.validation["top3"] for epoch in TrialRecord.from_json(text).epochs]
+    assert max(message["epoch"] for message in messages) == len(curve) == 3
+    assert all(message["curve"] == curve[: message["epoch"]] for message in messages)
+
+
 def test_a_process_trains_one_trial_after_another(monkeypatch: pytest.MonkeyPatch, desk: Desk) -> None:
     started: list[int] = []
 
     def training(trials: Any, _config: Any) -> Any:
         started.append(trials[0].seed)
-        yield Pulse()
-        return []
+        return (yield from short_loop([]))
 
     monkeypatch.setattr(worker, "_checked", training)
     arm = Arm(Regime("r", "digits"), Model("linear"), Loss("cross_entropy"), 3, Recipe(1))
@@ -165,8 +193,7 @@ def test_a_trial_that_outgrows_its_share_of_a_gpu_is_left_open_and_brings_no_rec
     record = TrialRecord(trial, "failed", "CUDA out of memory. Tried to allocate 2.00 GiB.")
 
     def training(_trials: Any, _config: Any) -> Any:
-        yield Pulse()
-        return [record]
+        return (yield from short_loop([record]))
 
     monkeypatch.setattr(worker, "_checked", training)
     actor = object.__new__(TrialActor)

@@ -1,4 +1,4 @@
-"""What a run may spend: nothing starts that would end beyond it, and what runs too long is cut off for now."""
+"""The limits of a run: no trial starts that would end beyond them, and trials that still run then are cut off."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from topk_platform import (
     run,
 )
 from topk_platform.identity import Identity
-from topk_platform.protocol import ArmBoard, Board
+from topk_platform.protocol import ArmBoard, Board, Durations
 from topk_platform.protocol.ended import Ended
+from topk_platform.running.driver.assignments import Orders
 from topk_platform.running.driver.budget import Budget, Limits
-from topk_platform.running.driver.conductor import Conductor, Orders
+from topk_platform.running.driver.conductor import Conductor
 from topk_platform.running.driver.retries import PAUSES
-from topk_platform.running.estimate.forecast import Forecast
-from topk_platform.running.estimate.planning import ArmPlan, Plan
+from topk_platform.running.estimate.planning import Plan
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
 
 SEARCHED = Loss("smooth_topk_svm", {"tau": Float(0.01, 10)}, {"tau": 1.0})
@@ -99,7 +99,7 @@ def test_a_run_ends_in_time_and_leaves_no_time_for_another_trial(
     workers: int, seconds: int, limit: float, ensemble: int
 ) -> None:
     driver = Driver(a_study(ensemble=ensemble), Limits(hours=limit), workers, seconds)
-    driver.budget.expect(dict.fromkeys(driver.board.arms, float(seconds)), {})
+    driver.budget.durations.guess(dict.fromkeys(driver.board.arms, float(seconds)))
     driver.go_on()
     assert driver.now <= 3600 * limit
     assert (driver.board.left > 0) == driver.board.held(driver.budget.allows)
@@ -112,9 +112,9 @@ def test_a_run_ends_in_time_and_leaves_no_time_for_another_trial(
     limit=st.floats(0.05, 9),
     gpus=st.sampled_from([1.0, 0.25]),
 )
-def test_gpu_hours_are_of_all_workers_together(workers: int, seconds: int, limit: float, gpus: float) -> None:
+def test_gpu_hours_are_summed_over_all_workers(workers: int, seconds: int, limit: float, gpus: float) -> None:
     driver = Driver(a_study(), Limits(gpu_hours=limit), workers, seconds, gpus)
-    driver.budget.expect({}, {arm: [float(seconds)] for arm in driver.board.arms})
+    driver.budget.durations = Durations({arm: [float(seconds)] for arm in driver.board.arms})
     driver.go_on()
     spent = len(driver.kept) * seconds * gpus
     assert spent <= 3600 * limit + 1e-6
@@ -129,16 +129,16 @@ def test_no_more_trials_start_than_may(workers: int, most: int, ensemble: int) -
     assert driver.board.left == 0 or len(driver.kept) > most - ensemble
 
 
-def test_an_arm_without_an_ended_trial_is_taken_for_the_mean_of_the_others() -> None:
+def test_an_arm_without_an_ended_trial_is_expected_to_take_the_mean_of_the_others() -> None:
     budget = Budget(Limits(hours=1), clock=lambda: 0.0)
-    assert budget.seconds("new") == 0.0 and budget.allows("new", 1)
-    budget.expect({"b": 3000.0, "c": 9e9}, {"a": [1000.0, 3000.0], "b": [], "c": [7000.0]})
-    assert [budget.seconds(arm) for arm in ("a", "b", "c")] == [2000, 3000, 7000]
-    assert budget.seconds("new") == 4000
+    assert budget.allows("new", 1)
+    budget.durations = Durations({"a": [1000.0, 3000.0], "b": [], "c": [8000.0]})
+    budget.durations.guess({"b": 3000.0, "c": 9e9})
+    assert [budget.durations.of(arm) for arm in ("a", "b", "c", "new")] == [2000, 3000, 8000, 4000]
     assert not budget.allows("new", 1) and budget.held == {"max_hours 1"}
 
 
-def test_what_still_runs_when_the_time_is_up_is_cut_off_and_no_fault() -> None:
+def test_trials_that_run_when_the_time_is_up_are_cut_off_without_a_fault() -> None:
     driver = Driver(a_study(), Limits(hours=1), 1, 60)
     assert driver.conductor.start("t") is not None
     (trial,) = driver.conductor._runs["t"].trials
@@ -154,7 +154,7 @@ def test_what_still_runs_when_the_time_is_up_is_cut_off_and_no_fault() -> None:
     assert driver.board.next_trials() == (trial,)  # goes on from its checkpoint, in the next run
 
 
-def test_what_is_tried_again_counts_once() -> None:
+def test_a_trial_that_is_tried_again_counts_once() -> None:
     driver = Driver(a_study(arms=1), Limits(trials=1), 1, 60)
     assert driver.conductor.start("a") is not None
     driver.conductor.lose("a", "the node died")
@@ -189,13 +189,10 @@ def test_limits_that_let_nothing_start_are_refused(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_plan_tells_what_is_left_costs_and_whom_it_feeds() -> None:
+def test_a_plan_shows_the_cost_of_the_rest_and_the_workers_it_can_use() -> None:
     study = a_study(arms=10, trials=16, seeds=5)
-    board = ArmBoard(study, study.arms[0], Identity("c", "f"))
-    (lane,) = board.lanes
-    assert (lane.search_workers, lane.confirm_workers) == (1, 5)
-    arms = tuple(ArmPlan(arm, 0, 0, 21, 60.0, True, 1, 5) for arm in study.arms)
-    plan = Plan(study, arms, Forecast(1, 12600.0, 12540.0, 0.0))
+    board = Board(ArmBoard(study, arm, Identity("c", "f")) for arm in study.arms)
+    plan = Plan(study, board, Durations({arm_id: [60.0] for arm_id in board.arms}), 1)
     assert (plan.search_workers, plan.confirm_workers) == (10, 50)
     assert plan.seconds == 10 * 21 * 60 and plan.cost(2.0) == pytest.approx(7.0)
 
@@ -203,7 +200,7 @@ def test_a_plan_tells_what_is_left_costs_and_whom_it_feeds() -> None:
 @given(
     width=st.integers(1, 6), ensemble=st.integers(1, 3), searches=st.integers(1, 3), places=st.integers(1, 4)
 )
-def test_no_more_workers_can_be_busy_than_are_told(
+def test_no_more_workers_can_be_busy_than_a_plan_shows(
     width: int, ensemble: int, searches: int, places: int
 ) -> None:
     """By starting all that can start, then ending the oldest; a single search can feed them all."""
@@ -211,11 +208,11 @@ def test_no_more_workers_can_be_busy_than_are_told(
     study = a_study(1, size, size, width=width, ensemble=ensemble, searches=searches)
     board = Board([ArmBoard(study, study.arms[0], Identity("c", "f"))])
     lanes = next(iter(board.arms.values())).lanes
-    told = {
+    shown = {
         "search": sum(lane.search_workers for lane in lanes),
         "confirm": sum(lane.confirm_workers for lane in lanes),
     }
-    most, running = dict.fromkeys(told, 0), []
+    most, running = dict.fromkeys(shown, 0), []
     while board.left:
         while trials := board.next_trials():
             running.append(trials)
@@ -223,8 +220,8 @@ def test_no_more_workers_can_be_busy_than_are_told(
             most[phase] = max(most[phase], sum(trials[0].phase == phase for trials in running))
         for trial in running.pop(0):
             board.end(trial, Ended(trial.number, trial.values, "completed", {1: 0.5}))
-    assert all(most[phase] <= told[phase] for phase in told)
-    assert searches > 1 or most == told
+    assert all(most[phase] <= shown[phase] for phase in shown)
+    assert searches > 1 or most == shown
 
 
 def test_arms_that_start_from_another_search_after_it_and_not_beside_it() -> None:
@@ -238,11 +235,11 @@ def test_arms_that_start_from_another_search_after_it_and_not_beside_it() -> Non
             SEARCHED,
             3,
             Recipe(1),
-            protocol=Protocol(start_from=f"{start}/*/*" if start else ""),
+            protocol=Protocol(start_from=f"{start}/*/*" if start else "", width=width[name]),
         )
         for name, start in starts.items()
     ]
     study = Study("s", arms, topk=(1, 3))
-    arm_plans = tuple(ArmPlan(arm, 0, 0, 1, 1.0, True, width[arm.regime.name], 1) for arm in study.arms)
-    plan = Plan(study, arm_plans, Forecast(1, 5.0, 4.0, 0.0))
+    board = Board(ArmBoard(study, arm, Identity("c", "f")) for arm in study.arms)
+    plan = Plan(study, board, Durations(), 1)
     assert plan.search_workers == max(2, max(1, 3) + 1) + 1

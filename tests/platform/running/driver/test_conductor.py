@@ -13,7 +13,8 @@ from topk_platform import Arm, Float, Loss, Model, NoPruning, Protocol, Recipe, 
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmBoard, Board
 from topk_platform.protocol.ended import Ended
-from topk_platform.running.driver.conductor import Conductor, Orders
+from topk_platform.running.driver.assignments import Orders
+from topk_platform.running.driver.conductor import Conductor
 from topk_platform.running.driver.retries import PAUSES, Retries
 from topk_platform.running.driver.starts import Starts
 from topk_platform.running.machine.gpu_use import GpuSample
@@ -213,15 +214,18 @@ def test_a_silent_process_is_ended_after_its_own_patience(stage: Callable[..., S
     assert left.fault.startswith("stalled: its process showed no progress for 36")
 
 
-def test_how_busy_a_gpu_is_goes_on_to_those_who_watch(stage: Callable[..., Stage]) -> None:
-    found, heard = stage(), []
-    found.conductor.notify = heard.append
-    name = found.start()
+def test_a_trials_progress_goes_on_to_those_who_watch(stage: Callable[..., Stage]) -> None:
+    at, events = stage(), []
+    at.conductor.notify = events.append
+    name = at.start()
     assert name is not None
-    message = {"ended": False, "kept": 0, "patience": 60.0, "gpu": ["GPU-a", 0.5, 1, 2]}
-    found.conductor.receive(name, message)
-    assert [event.kind for event in heard] == ["started", "measured"]
-    assert heard[1].sample == GpuSample("GPU-a", 0.5, 1, 2) and heard[1].workers == 1
+    message = {"ended": False, "epoch": 2, "kept": 0, "patience": 60.0}
+    message |= {"gpu": ["GPU-a", 0.5, 1, 2], "curve": [0.5, 0.75]}
+    at.conductor.receive(name, message)
+    assert [event.kind for event in events] == ["started", "progress"]
+    assert events[1].sample == GpuSample("GPU-a", 0.5, 1, 2) and events[1].workers == 1
+    assert (events[1].epoch, events[1].curve) == (2, (0.5, 0.75))
+    assert "curve" not in message  # Tune would keep it
 
 
 def test_a_driver_that_stood_still_itself_blames_nobody(stage: Callable[..., Stage]) -> None:

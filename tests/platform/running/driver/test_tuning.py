@@ -107,7 +107,9 @@ def test_it_is_started_anew_where_workers_do_not_start(tune: Callable[..., Any])
 def test_a_trial_whose_process_never_starts_stays_open(tune: Callable[..., Any]) -> None:
     found, slept, board = tune(desert, desert, desert)
     (left,) = found.open
-    assert left.fault == "not started: its process did not start within 0.25 h, though there was room for it"
+    assert (
+        left.fault == "not started: its process did not start within 0.25 h, although there was room for it"
+    )
     assert len(slept) == 2 and board.stuck
 
 

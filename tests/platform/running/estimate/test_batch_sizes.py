@@ -116,7 +116,7 @@ def test_arms_that_need_the_same_memory_are_tried_once(device: Callable[..., lis
         arm("linear", model="linear"),
         arm("adam", recipe=Recipe(epochs=9, optimizer="adam")),
     ]
-    found = probed(*arms, tell=told.append)
+    found = probed(*arms, report=told.append)
     assert [result.arm for result in found] == arms
     assert [fake.trial.arm.regime.name for fake in made] == ["clean", "linear", "adam"]
     assert [one.regime.name for one in told] == ["clean", "linear", "adam"]

@@ -1,7 +1,8 @@
-"""What a plan makes of the times of trials: which of them it expects to be pruned, and how long those take."""
+"""What a plan says: the time that is left, the samples of each regime, and stacks that are too large."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -14,9 +15,7 @@ from topk_platform import (
     LongTail,
     Loss,
     Model,
-    NoPruning,
     Protocol,
-    Quantile,
     Recipe,
     Regime,
     Study,
@@ -24,9 +23,10 @@ from topk_platform import (
 )
 from topk_platform.cli.commands.plan import _plan_data, _print_plan
 from topk_platform.protocol import ArmBoard
+from topk_platform.records import Ledger, Store, StudyState, note_state
 from topk_platform.running.estimate import timing
 from topk_platform.running.estimate.planning import plan
-from topk_platform.specs import Pruner
+from topk_platform.running.machine.here import local_cpus
 
 
 @pytest.fixture(autouse=True)
@@ -38,26 +38,18 @@ def hundred_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pruner", "ensemble", "seconds"),
-    [
-        # Eight trials one after another and two confirmations; four trials fill the rungs, the others take half.
-        (NoPruning(), 1, 1000),
-        (Quantile(rungs=(0.25, 0.5), quantile=0.5, startup=4), 1, 400 + 4 * 50 + 200),
-        (Quantile(rungs=(0.25, 0.5), quantile=0.5, startup=9), 1, 1000),
-        # Two stacks of four: at least one of the second one's goes on past the rungs with chances 15/16 and 175/256.
-        (Quantile(rungs=(0.25, 0.5), startup=4), 4, 100 + 25 + 25 * 15 / 16 + 50 * 175 / 256 + 100),
-    ],
+    ("ensemble", "workers", "seconds"), [(1, 1, 1000), (4, 1, 300), (1, 9, 900), (4, 9, 300)]
 )
-def test_search_trials_are_expected_to_be_pruned_once_the_rungs_are_filled(
-    pruner: Pruner, ensemble: int, seconds: float, tmp_path: Path
+def test_a_plan_counts_trainings_and_those_that_wait_for_one_another(
+    ensemble: int, workers: int, seconds: float, tmp_path: Path
 ) -> None:
+    """Eight search trials, one stack after another, then two confirmations at once."""
     loss = Loss("smooth_topk_svm", {"tau": Float(0.1, 10.0)}, {"tau": 1.0})
-    protocol = Protocol(pruner=pruner, ensemble=ensemble)
+    protocol = Protocol(ensemble=ensemble)
     arm = Arm(Regime("all", "digits"), Model("linear"), loss, 3, Recipe(4), protocol=protocol)
-    study = Study("s", [arm], topk=(1, 3), trials=8, seeds=2)
-    found = plan(study, store=tmp_path, workers=1)
-    assert found.forecast.seconds == pytest.approx(seconds)
-    assert found.seconds == pytest.approx(100 * (10 if ensemble == 1 else 3))  # at most: nothing pruned
+    planned = plan(Study("s", [arm], topk=(1, 3), trials=8, seeds=2), store=tmp_path, workers=workers)
+    assert planned.elapsed == pytest.approx(seconds)
+    assert planned.seconds == pytest.approx(100 * (10 if ensemble == 1 else 3))
 
 
 def digits_as_they_are_and_with_a_tail() -> Study:
@@ -73,10 +65,8 @@ def digits_as_they_are_and_with_a_tail() -> Study:
     return Study("s", arms, topk=(1, 3), seeds=1)
 
 
-def test_a_plan_tells_what_each_regime_is_trained_validated_and_tested_with(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Of digits' 1797 images; a tail begins with as many of a class as the rarest has."""
+def test_a_plan_shows_the_samples_of_each_regime(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Digits has 1797 images; the first class of a tail has as many images as the rarest class."""
     found = plan(digits_as_they_are_and_with_a_tail(), store=tmp_path, workers=1)
     _print_plan(Console(width=200), found)
     out = capsys.readouterr().out
@@ -97,7 +87,33 @@ def test_a_plan_tells_what_each_regime_is_trained_validated_and_tested_with(
     ]
 
 
-def test_a_plan_with_nothing_left_says_that_it_did_not_look_at_the_data(
+def test_a_plan_says_which_load_it_saw(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study, cores = digits_as_they_are_and_with_a_tail(), local_cpus()
+    for load, says in ((0.0, ""), (cores + 1.0, ": trials take longer than on an idle machine")):
+        monkeypatch.setattr(os, "getloadavg", lambda load=load: (load, 0.0, 0.0))
+        made = plan(study, store=tmp_path, workers=1)
+        _print_plan(Console(width=300), made)
+        assert f"This machine's load is {load:.1f} on {cores} cores{says}\n" in capsys.readouterr().out
+        assert (_plan_data(made, None)["load"], _plan_data(made, None)["cores"]) == (load, cores)
+
+
+def test_the_estimate_of_a_running_study_replaces_the_plans(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = digits_as_they_are_and_with_a_tail()
+    ledger = Ledger.open(Store.open(tmp_path), study.name)
+    with ledger.writing(study):
+        note_state(ledger.store, StudyState(study.name, (), seconds=750.0))
+        _print_plan(Console(width=300), plan(study, store=tmp_path, workers=1))
+        out = capsys.readouterr().out
+        assert "A run of this study is under way and expects about 12 min 30 s more\n" in out
+        assert "besides the start of Ray" not in out
+    assert plan(study, store=tmp_path, workers=1).running is None
+
+
+def test_a_plan_with_nothing_left_says_that_the_data_were_not_read(
     tmp_path: Path, train_study: Callable[[Study, Path], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     study = digits_as_they_are_and_with_a_tail()
@@ -118,10 +134,10 @@ def test_a_plan_with_nothing_left_says_that_it_did_not_look_at_the_data(
         (8, 8, 1, None),
     ],
 )
-def test_stacks_that_leave_the_sampler_too_little_are_named(
+def test_stacks_that_leave_the_sampler_too_few_trials_are_named(
     ensemble: int, trials: int, searches: int, chosen: str | None, tmp_path: Path
 ) -> None:
-    """Of eight trials even one after another would leave it two, so that the stacks are not to blame."""
+    """With eight trials, even single ones would leave the sampler two, so the stacks are not the reason."""
     loss = Loss("smooth_topk_svm", {"tau": Float(0.1, 10.0)}, {"tau": 1.0})
     protocol = Protocol(ensemble=ensemble, searches=searches)
     arms = grid(

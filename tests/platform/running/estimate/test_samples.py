@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from topk_platform import Arm, LongTail, Loss, Model, Recipe, Regime, Study
-from topk_platform.data import load
+from topk_platform import Arm, LongTail, Loss, Model, PairFlip, Recipe, Regime, Study
+from topk_platform.data import Dataset, load
 from topk_platform.identity import Identity
 from topk_platform.records import DamagedError, Samples, Store, read_data
 from topk_platform.running.estimate import samples as module
@@ -37,8 +37,13 @@ def test_a_run_notes_what_training_sees(tmp_path: Path) -> None:
 
 def test_only_what_has_changed_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, read = Store.open(tmp_path), []
-    kept = module.load
-    monkeypatch.setattr(module, "load", lambda regime: read.append(regime.name) or kept(regime))  # type: ignore[func-returns-value]
+    kept = module.trained_on
+
+    def noting(study: Study, regime: Regime, **given: bool) -> Dataset:
+        read.append(regime.name)
+        return kept(study, regime, **given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(module, "trained_on", noting)
     for ratio in (10.0, 10.0, 20.0):
         note_samples(store, a_study(ratio), identities(a_study(ratio)))
     assert read == ["plain", "tail", "tail"]
@@ -57,3 +62,15 @@ def test_a_regime_says_its_numbers_in_words() -> None:
     assert str(Samples("r", 12, 5, 7, 3, 3, 6)) == (
         "trained with 12, validated with 5, tested with 7 samples; 3 classes of 3 to 6 training samples"
     )
+
+
+def test_wrong_labels_are_counted_in_the_data() -> None:
+    regimes = [
+        Regime("flipped", "digits", (PairFlip(1.0), LongTail(5.0))),
+        Regime("half", "digits", (LongTail(5.0), PairFlip(0.5))),
+        Regime("clean", "digits"),
+    ]
+    arms = [Arm(one, Model("linear"), Loss("cross_entropy"), 2, Recipe(1)) for one in regimes]
+    flipped, half, clean = samples_of(Study("s", arms, topk=(1, 2), seeds=1))
+    assert (flipped.wrong, clean.wrong) == (1.0, 0.0) and 0.4 < half.wrong < 0.6
+    assert str(flipped).endswith("; 100.0% of the training labels are wrong")

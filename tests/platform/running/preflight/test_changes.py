@@ -74,7 +74,7 @@ def test_nothing_is_told_of_what_counts_or_of_arms_that_are_done(tmp_path: Path)
             Identity("c", "f", {"torch": "2.1"}),
             "the machine or its packages have changed: torch 2.0 in place of 2.1",
         ),
-        (Identity("d", "f"), "the code has changed since version c, of whose definitions nothing is noted"),
+        (Identity("d", "f"), "the code has changed since version c, whose definitions are not noted"),
     ],
 )
 def test_data_versions_and_code_of_which_nothing_is_noted(

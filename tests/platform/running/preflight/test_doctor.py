@@ -18,13 +18,19 @@ from topk_platform.cli import main
 from topk_platform.errors import UserError
 from topk_platform.records import Store
 from topk_platform.records.storage.folder import Folder
-from topk_platform.running.preflight.doctor import CheckResult, Diagnosis, Node, checks, diagnose
-from topk_platform.running.preflight.doctor import place as places
+from topk_platform.running.preflight.doctor import (
+    CheckResult,
+    Diagnosis,
+    Node,
+    checks,
+    diagnose,
+    shared_store,
+)
 from topk_platform.running.preflight.doctor.diagnosis import _Asked, _of_nodes
 from topk_platform.running.preflight.doctor.facts import ABSENT, Facts, Question, examine
 from topk_platform.running.preflight.doctor.gpus import Gpu, gpus_here, mps_runs
-from topk_platform.running.preflight.doctor.place import check_place, heard, token
 from topk_platform.running.preflight.doctor.results import merged
+from topk_platform.running.preflight.doctor.shared_store import check_replies, check_store, token
 
 GIB = 2**30
 BITS = {"torch": "2.15.0", "machine": "a mainframe", "losses": "numba 0.68.1"}
@@ -61,7 +67,7 @@ def only(results: Iterable[CheckResult]) -> CheckResult:
 def told(result: CheckResult) -> tuple[str, str]:
     assert bool(result.remedy) == (result.state != "good")
     assert result.nodes
-    return result.state, result.found
+    return result.state, result.finding
 
 
 def test_python_is_the_drivers() -> None:
@@ -92,7 +98,7 @@ def test_versions_are_those_that_the_platform_takes_and_where_it_matters_the_dri
 ) -> None:
     facts = replace(SOUND, packages={**VERSIONS, **changes})
     result = only(checks.check_versions(SOUND, NODE, facts, WANTED))
-    assert (result.state, result.found, result.remedy) == ("wrong", found, remedy)
+    assert (result.state, result.finding, result.remedy) == ("wrong", found, remedy)
 
 
 @pytest.mark.parametrize(("mode", "open_"), [(0o600, False), (0o640, True), (0o604, True)])
@@ -182,7 +188,7 @@ def test_modules_can_be_imported() -> None:
 def test_data_are_the_drivers(facts: Facts, state: str, found: str) -> None:
     result = only(checks.check_data(SOUND, NODE, facts, "/data"))
     assert told(result) == (state, found)
-    assert result.remedy.startswith("mend what is named there") == ("data birds" in facts.problems)
+    assert result.remedy.startswith("correct this on that machine") == ("data birds" in facts.problems)
 
 
 @pytest.mark.parametrize(
@@ -213,9 +219,9 @@ def test_gpus_that_are_promised_are_there_and_free() -> None:
     assert found() == [("good", "none")]
     assert found(free, promised=1) == [("good", "H200, 139 of 140 GiB free, driver 570.86")]
     assert found(busy, promised=1) == [("warning", "H200, 20 of 140 GiB free")]
-    assert found(free, promised=2) == [("wrong", "Ray was told of 2 here, and torch finds 1")]
+    assert found(free, promised=2) == [("wrong", "Ray counts 2 here, and torch finds 1")]
     assert found(promised=1, problems={"gpus": "torch can use none: old driver"}) == [
-        ("wrong", "Ray was told of 1 here, and torch can use none: old driver")
+        ("wrong", "Ray counts 1 here, and torch can use none: old driver")
     ]
     mixed = found(free, Gpu("L4", 24 * GIB, 24 * GIB), promised=2)
     assert mixed[-1] == ("wrong", "of several kinds: H200, L4")
@@ -278,7 +284,7 @@ def test_a_node_that_leaves_while_it_is_asked_is_to_note_where_another_one_is_th
     ):
         found = [one for one in _of_nodes(asked, SOUND, nodes) if one.check == "node"]
         assert [one.state for one in found] == states
-        assert found[0].found == gone.problem and found[0].remedy
+        assert found[0].finding == gone.problem and found[0].remedy
 
 
 def test_what_several_nodes_have_in_common_is_one_line() -> None:
@@ -293,25 +299,25 @@ def test_what_several_nodes_have_in_common_is_one_line() -> None:
 
 
 def test_what_a_node_writes_is_seen_and_nothing_is_left(tmp_path: Path) -> None:
-    store, result = check_place(tmp_path / "not" / "yet", "driver")
+    store, result = check_store(tmp_path / "not" / "yet", "driver")
     assert store is not None and result.state == "good"
     with token(store) as name:
         facts = examine(Question(packages=[], store=store.existing.address, token=name))
-        assert only(heard(store, [Node("n", facts)])).state == "good"
+        assert only(check_replies(store, [Node("n", facts)])).state == "good"
     assert not list(tmp_path.iterdir())
 
 
 def test_a_node_with_a_folder_of_its_own_does_not_see_the_file(tmp_path: Path) -> None:
     (tmp_path / "here").mkdir()
     (tmp_path / "there").mkdir()
-    store, _ = check_place(tmp_path / "here", "driver")
+    store, _ = check_store(tmp_path / "here", "driver")
     with token(store) as name:
         blind = examine(Question(packages=[], store=str(tmp_path / "there"), token=name))
         (tmp_path / "there" / name).write_text(name)  # the reverse: it sees the driver's and writes elsewhere
         deaf = examine(Question(packages=[], store=str(tmp_path / "there"), token=name))
         found = [
             told(one)
-            for one in heard(store, [Node("blind", blind), Node("deaf", deaf), Node("silent", None)])
+            for one in check_replies(store, [Node("blind", blind), Node("deaf", deaf), Node("silent", None)])
         ]
     here = f"{tmp_path / 'here'}: "
     assert found == [
@@ -321,10 +327,10 @@ def test_a_node_with_a_folder_of_its_own_does_not_see_the_file(tmp_path: Path) -
 
 
 def test_a_store_that_cannot_be_written_is_a_finding() -> None:
-    store, result = check_place("/proc/runs", "driver")
-    assert store is None and result.state == "wrong" and "cannot be written" in result.found
+    store, result = check_store("/proc/runs", "driver")
+    assert store is None and result.state == "wrong" and "cannot be written" in result.finding
     with token(store) as name:
-        assert name == "" and heard(store, [NODE]) == []
+        assert name == "" and check_replies(store, [NODE]) == []
 
 
 def test_a_server_without_conditional_writes_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -334,16 +340,16 @@ def test_a_server_without_conditional_writes_is_told(tmp_path: Path, monkeypatch
         return put(folder, name, data)
 
     monkeypatch.setattr(Folder, "put", forgets)
-    _, result = check_place(tmp_path, "driver")
-    assert result.state == "wrong" and "lets two processes make the same file" in result.found
+    _, result = check_store(tmp_path, "driver")
+    assert result.state == "wrong" and "lets two processes make the same file" in result.finding
 
 
 def test_an_object_store_is_one_place(bucket: str) -> None:
-    store, result = check_place(bucket, "driver")
+    store, result = check_store(bucket, "driver")
     assert store is not None and result.state == "good"
     with token(store) as name:
         facts = examine(Question(packages=[], store=store.address, token=name))
-        assert only(heard(store, [Node("n", facts)])).state == "good"
+        assert only(check_replies(store, [Node("n", facts)])).state == "good"
     assert Store.open(bucket)._list("")["objects"] == []
 
 
@@ -459,6 +465,7 @@ def test_this_machine_is_sound_and_nothing_is_written(
         "same bits",
         "store",
         "tracking",
+        "study",
     }
     assert set(states(found)) == checked
     assert not list(tmp_path.iterdir())
@@ -467,7 +474,7 @@ def test_this_machine_is_sound_and_nothing_is_written(
 def test_missing_data_and_a_server_that_is_down_are_findings(tmp_path: Path) -> None:
     study = a_study(dataset="image_folder", options={"folder": "birds", "size": 8})
     found = diagnose(study, store=tmp_path, data=tmp_path, mlflow_uri="http://me:s3cr3t@127.0.0.1:9")
-    wrong = {one.check: one.found for one in found.results if one.state == "wrong"}
+    wrong = {one.check: one.finding for one in found.results if one.state == "wrong"}
     assert set(wrong) == {"data", "tracking"} and not found.sound
     assert "http://me:***@127.0.0.1:9" in wrong["tracking"] and "s3cr3t" not in wrong["tracking"]
 
@@ -507,4 +514,4 @@ def test_the_command_tells_it_and_has_an_exit_code(
 
 
 def test_a_file_of_the_doctors_has_a_name_that_no_listing_shows() -> None:
-    assert places._FILE.startswith(".")
+    assert shared_store._FILE.startswith(".")

@@ -324,7 +324,7 @@ def test_a_database_is_whole_or_not_there(
         with pytest.raises(KeyboardInterrupt):
             list(MlflowTracker().begin(TrackedStudy("s", ledger.identity, tmp_path)))
     assert not (tmp_path / "mlflow.db").exists()
-    assert start_feed(tmp_path, ledger).close() is None
+    assert start_feed(tmp_path, ledger, MlflowTracker()).close() is None
     assert sum("topk.key" in run.data.tags for run in runs(tmp_path)) == 1
 
 

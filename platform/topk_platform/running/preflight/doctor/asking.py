@@ -19,7 +19,7 @@ from topk_platform.running.preflight.doctor.facts import Facts, Question, examin
 from topk_platform.running.preflight.doctor.results import DRIVER, CheckResult, Node
 from topk_platform.running.ray_internals import wants_token
 
-__all__ = ["ask_nodes", "cluster_told", "named", "seconds_behind"]
+__all__ = ["ask_nodes", "check_cluster", "named", "seconds_behind"]
 
 _CLOCK_SECONDS = 30.0
 _HEAD = "node:__internal_head__"
@@ -29,7 +29,7 @@ def ask_nodes(question: Question, patience: float) -> list[Node]:
     """Return the cluster's nodes with their answers.
 
     Args:
-        question: What each node is asked; the number of GPUs is replaced by what Ray was told on that node.
+        question: What each node is asked; the number of GPUs is replaced by the number that Ray counts on that node.
         patience: Seconds for all nodes together; a node's first worker fetches the packages and imports torch.
     """
     nodes = [node for node in ray.nodes() if node["Alive"]]
@@ -81,14 +81,14 @@ def _node(name: str, node: Mapping[str, Any], answer: Any, patience: float) -> N
 
 
 def _behind(node: Mapping[str, Any]) -> float:
-    """Return by how many seconds a node's clock is at least behind, whatever the answer's delay."""
+    """Return the least number of seconds by which a node's clock is behind; the time of the answer is allowed for."""
     before = time.time()
     there = ray.get(_on(node, now), timeout=_CLOCK_SECONDS)
     return seconds_behind(before, there, time.time())
 
 
 def seconds_behind(before: float, there: float, after: float) -> float:
-    """Return by how many seconds a clock is behind that was read between two moments of ours; negative if ahead.
+    """Return by how many seconds a clock is behind, which was read between two moments here; negative if ahead.
 
     Example:
         >>> seconds_behind(100.0, 101.0, 102.0), seconds_behind(100.0, 40.0, 102.0), seconds_behind(100.0, 112.0, 102.0)
@@ -97,11 +97,11 @@ def seconds_behind(before: float, there: float, after: float) -> float:
     return before - there if there < before else min(0.0, after - there)
 
 
-def cluster_told() -> CheckResult:
+def check_cluster() -> CheckResult:
     """Return a result on the cluster's size, and on whether it asks for a token."""
-    address, found = ray.get_runtime_context().gcs_address, cluster_size()
+    address, finding = ray.get_runtime_context().gcs_address, cluster_size()
     if is_loopback(address) or wants_token():
-        return CheckResult("cluster", "good", found, "", [DRIVER])
-    found += "; who reaches this address runs code there, no token is asked for"
+        return CheckResult("cluster", "good", finding, "", [DRIVER])
+    finding += "; who reaches this address runs code there, no token is asked for"
     remedy = "start its nodes with RAY_AUTH_MODE=token and one token: docs/cluster.md"
-    return CheckResult("cluster", "warning", found, remedy, [DRIVER])
+    return CheckResult("cluster", "warning", finding, remedy, [DRIVER])

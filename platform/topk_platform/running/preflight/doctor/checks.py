@@ -27,10 +27,10 @@ __all__ = [
 
 _GIB = 2**30
 _LITTLE, _TOO_LITTLE = 5 * _GIB, _GIB
-# Times of records are of the machine that trained; signed requests of object stores are refused from minutes on.
+# Records have the training machine's times; object stores refuse signed requests that are minutes off.
 _SECONDS_OFF, _SECONDS_REFUSED = 2.0, 300.0
-_BUSY = 0.5  # of a GPU's memory, above which somebody else works there
-# Another version of these gives other bits, or does not talk to the driver's; of others the range is enough.
+_BUSY = 0.5  # the part of a GPU's memory above which another process must be using it
+# With other versions of these, results differ or the processes do not understand each other.
 DECIDING = ("torch", "torchvision", "numba", "ray", "optuna")
 """Packages that have to be of the driver's version on every machine."""
 
@@ -38,23 +38,17 @@ DECIDING = ("torch", "torchvision", "numba", "ray", "optuna")
 def check_machine(node: Node, facts: Facts) -> Iterator[CheckResult]:
     """Report the machine."""
     memory = f", {facts.memory / _GIB:.1f} GiB of memory available" if facts.memory else ""
-    yield CheckResult(
-        "machine", "good", f"{facts.host}, {facts.system}, {facts.cores} cores{memory}", "", [node.name]
-    )
+    yield node.good("machine", f"{facts.host}, {facts.system}, {facts.cores} cores{memory}")
 
 
 def check_python(driver: Facts, node: Node, facts: Facts) -> Iterator[CheckResult]:
     """Check that Python's version is exactly the driver's; otherwise Ray refuses what it is sent."""
     if facts.python == driver.python:
-        yield CheckResult("python", "good", facts.python, "", [node.name])
+        yield node.good("python", facts.python)
         return
-    yield CheckResult(
-        "python",
-        "wrong",
-        f"{facts.python}, the driver's is {driver.python}",
-        f"install Python {driver.python} there, or start the study from a machine with {facts.python}",
-        [node.name],
-    )
+    finding = f"{facts.python}, the driver's is {driver.python}"
+    remedy = f"install Python {driver.python} there, or start the study from a machine with {facts.python}"
+    yield node.wrong("python", finding, remedy)
 
 
 def check_versions(
@@ -62,7 +56,9 @@ def check_versions(
 ) -> Iterator[CheckResult]:
     """Check that packages are installed in supported versions, and where it matters in the driver's versions."""
     wrong = {
-        name: facts.packages[name] for name, wanted in requirements.items() if not _takes(facts, name, wanted)
+        name: facts.packages[name]
+        for name, expected in requirements.items()
+        if not _takes(facts, name, expected)
     }
     differing = {
         name: facts.packages[name]
@@ -71,20 +67,18 @@ def check_versions(
     }
     for name, version in wrong.items():
         finding = f"{name} {version}, the platform takes {requirements[name] or 'any'}"
-        yield CheckResult(
-            "versions", "wrong", finding, f"pip install '{name}{requirements[name]}'", [node.name]
-        )
+        yield node.wrong("versions", finding, f"pip install '{name}{requirements[name]}'")
     for name, version in differing.items():
-        wanted = driver.packages[name]
-        finding = f"{name} {version}, the driver's is {wanted}"
-        yield CheckResult("versions", "wrong", finding, f"there: pip install '{name}=={wanted}'", [node.name])
+        expected = driver.packages[name]
+        finding = f"{name} {version}, the driver's is {expected}"
+        yield node.wrong("versions", finding, f"there: pip install '{name}=={expected}'")
     if not (wrong or differing):
         finding = ", ".join(f"{name} {facts.packages[name]}" for name in DECIDING if name in facts.packages)
-        yield CheckResult("versions", "good", finding, "", [node.name])
+        yield node.good("versions", finding)
 
 
-def _takes(facts: Facts, name: str, wanted: str) -> bool:
-    return facts.packages[name] != ABSENT and fits(facts.packages[name], wanted)
+def _takes(facts: Facts, name: str, expected: str) -> bool:
+    return facts.packages[name] != ABSENT and fits(facts.packages[name], expected)
 
 
 def check_bits(nodes: Sequence[tuple[Node, Facts]], driver: Facts, device: str) -> Iterator[CheckResult]:
@@ -92,9 +86,7 @@ def check_bits(nodes: Sequence[tuple[Node, Facts]], driver: Facts, device: str) 
     computing = [(node, facts) for node, facts in nodes if device == "cpu" or facts.gpus]
     for node, facts in nodes:
         if why := facts.problems.get("environment"):
-            yield CheckResult(
-                "same bits", "wrong", f"torch cannot say: {why}", "mend torch there", [node.name]
-            )
+            yield node.wrong("same bits", f"torch cannot say: {why}", "repair torch there")
     known = [(node, facts.environment) for node, facts in computing if facts.environment]
     if not known:
         return
@@ -104,57 +96,53 @@ def check_bits(nodes: Sequence[tuple[Node, Facts]], driver: Facts, device: str) 
         yield _same_bits(node, environment, dict(most))
 
 
-def _same_bits(node: Node, environment: Mapping[str, str], wanted: Mapping[str, str]) -> CheckResult:
+def _same_bits(node: Node, environment: Mapping[str, str], expected: Mapping[str, str]) -> CheckResult:
     differing = [
         f"{name} {environment.get(name)}, not {value}"
-        for name, value in wanted.items()
+        for name, value in expected.items()
         if environment.get(name) != value
     ]
     if not differing:
-        return CheckResult("same bits", "good", ", ".join(environment.values()), "", [node.name])
+        return node.good("same bits", ", ".join(environment.values()))
     remedy = "machines of one kind with the same packages, or `topk run --mixed`: the table then says so"
-    return CheckResult("same bits", "wrong", "; ".join(differing), remedy, [node.name])
+    return node.wrong("same bits", "; ".join(differing), remedy)
 
 
 def check_code(driver: Facts, node: Node, facts: Facts) -> Iterator[CheckResult]:
     """Check that the sources of losses, data, models and training are the driver's, byte for byte."""
     if why := facts.problems.get("code"):
-        yield CheckResult(
-            "code", "wrong", f"cannot be read: {why}", "install topk-studies there anew", [node.name]
-        )
+        yield node.wrong("code", f"cannot be read: {why}", "install topk-studies there anew")
     elif facts.code == driver.code:
-        yield CheckResult("code", "good", f"version {facts.code}", "", [node.name])
+        yield node.good("code", f"version {facts.code}")
     else:
         finding = f"version {facts.code}, the driver's is {driver.code}"
-        yield CheckResult(
-            "code", "wrong", finding, "take off PYTHONPATH there what hides the driver's code", [node.name]
-        )
+        yield node.wrong("code", finding, "remove from PYTHONPATH there what hides the driver's code")
 
 
 def check_modules(node: Node, facts: Facts, references: Sequence[str]) -> Iterator[CheckResult]:
     """Check that the study's own modules can be imported."""
     problems = {name: facts.problems.get(f"reference {name}") for name in references}
     for why in filter(None, problems.values()):
-        yield CheckResult("modules", "wrong", why, "install there what the module imports", [node.name])
+        yield node.wrong("modules", why, "install there what the module imports")
     if references and not any(problems.values()):
-        yield CheckResult("modules", "good", ", ".join(references), "", [node.name])
+        yield node.good("modules", ", ".join(references))
 
 
 def check_data(driver: Facts, node: Node, facts: Facts, folder: str) -> Iterator[CheckResult]:
     """Check that the study's data are there and equal to the driver's; without a study, check their folder."""
-    for name, wanted in driver.data.items():
+    for name, expected in driver.data.items():
         why = facts.problems.get(f"data {name}")
         if why:
             remedy = (
-                f"mend what is named there; a dataset that is missing belongs into {folder} there, or say with --data "
-                "where it is on every machine"
+                f"correct this on that machine; a missing dataset belongs into {folder} there, or name with --data a "
+                "folder that has it on every machine"
             )
-            yield CheckResult("data", "wrong", f"{name}: {why}", remedy, [node.name])
-        elif facts.data[name] != wanted and wanted:
-            finding = f"{name}: fingerprint {facts.data[name]}, the driver's is {wanted}"
-            yield CheckResult("data", "wrong", finding, f"copy the driver's {folder} there", [node.name])
+            yield node.wrong("data", f"{name}: {why}", remedy)
+        elif facts.data[name] != expected and expected:
+            finding = f"{name}: fingerprint {facts.data[name]}, the driver's is {expected}"
+            yield node.wrong("data", finding, f"copy the driver's {folder} there")
         else:
-            yield CheckResult("data", "good", f"{name}: fingerprint {facts.data[name]}", "", [node.name])
+            yield node.good("data", f"{name}: fingerprint {facts.data[name]}")
     if not driver.data:
         yield _folder(driver, node, facts, folder)
 
@@ -162,40 +150,36 @@ def check_data(driver: Facts, node: Node, facts: Facts, folder: str) -> Iterator
 def _folder(driver: Facts, node: Node, facts: Facts, folder: str) -> CheckResult:
     if facts.files == driver.files:
         held = "is not there" if facts.files is None else f"holds {len(facts.files)} files or folders"
-        return CheckResult(
-            "data", "good", f"{folder} {held}; name a STUDY to have its data read", "", [node.name]
-        )
+        return node.good("data", f"{folder} {held}; name a STUDY to have its data read")
     differing = sorted({*(facts.files or ())} ^ {*(driver.files or ())})
     finding = f"{folder} is not the driver's: {', '.join(differing[:5]) or 'not there'}"
-    return CheckResult("data", "wrong", finding, "share the folder, or copy it to every machine", [node.name])
+    return node.wrong("data", finding, "share the folder, or copy it to every machine")
 
 
 def check_gpus(node: Node, facts: Facts, device: str, *, shared: bool = False) -> Iterator[CheckResult]:
-    """Check that the GPUs that Ray was told of can be used, and that no other process fills their memory.
+    """Check that the GPUs that Ray counts can be used, and that no other process fills their memory.
 
     Args:
         node: The machine.
-        facts: What it says of itself.
+        facts: Its answers.
         device: What the trials are to run on.
         shared: Whether several trials are to run on a GPU.
     """
     if why := facts.problems.get("gpus"):
-        remedy = "mend the driver there, or start Ray there with --num-gpus 0"
-        yield CheckResult("gpus", "wrong", _promised(node) + why, remedy, [node.name])
+        remedy = "repair the driver there, or start Ray there with --num-gpus 0"
+        yield node.wrong("gpus", _promised(node) + why, remedy)
     elif node.gpus > len(facts.gpus):
         finding = f"{_promised(node)}torch finds {len(facts.gpus)}"
-        yield CheckResult(
-            "gpus", "wrong", finding, f"start Ray there with --num-gpus {len(facts.gpus)}", [node.name]
-        )
+        yield node.wrong("gpus", finding, f"start Ray there with --num-gpus {len(facts.gpus)}")
     elif facts.gpus:
         yield from _each_gpu(node, facts)
         yield _mps(node, facts, shared)
     elif device == "cpu":
-        yield CheckResult("gpus", "good", "none", "", [node.name])
+        yield node.good("gpus", "none")
 
 
 def _promised(node: Node) -> str:
-    return f"Ray was told of {node.gpus:g} here, and " if node.gpus else ""
+    return f"Ray counts {node.gpus:g} here, and " if node.gpus else ""
 
 
 def _each_gpu(node: Node, facts: Facts) -> Iterator[CheckResult]:
@@ -208,20 +192,14 @@ def _each_gpu(node: Node, facts: Facts) -> Iterator[CheckResult]:
         yield CheckResult("gpus", "warning" if busy else "good", finding, remedy, [node.name])
     if len(kinds) > 1:
         remedy = "start Ray there with CUDA_VISIBLE_DEVICES of one kind, or run with --mixed"
-        yield CheckResult(
-            "gpus", "wrong", f"of several kinds: {', '.join(sorted(kinds))}", remedy, [node.name]
-        )
+        yield node.wrong("gpus", f"of several kinds: {', '.join(sorted(kinds))}", remedy)
 
 
 def _mps(node: Node, facts: Facts, shared: bool) -> CheckResult:
     if why := facts.problems.get("mps"):
-        return CheckResult(
-            "gpus", "warning", f"MPS cannot be asked: {why}", "see its logs there", [node.name]
-        )
+        return node.warning("gpus", f"MPS cannot be asked: {why}", "see its logs there")
     if facts.mps:
-        return CheckResult(
-            "gpus", "good", "MPS runs: trials on one GPU compute side by side", "", [node.name]
-        )
+        return node.good("gpus", "MPS runs: trials on one GPU compute side by side")
     state: State = "warning" if shared else "good"
     remedy = "nvidia-cuda-mps-control -d before Ray starts there: docs/cluster.md" if shared else ""
     return CheckResult("gpus", state, "MPS does not run: trials on one GPU take turns", remedy, [node.name])
@@ -231,7 +209,7 @@ def check_any_gpu(nodes: Iterable[tuple[Node, Facts]], device: str) -> Iterator[
     """Check that a study for GPUs has at least one."""
     if device == "cuda" and not any(facts.gpus for _, facts in nodes):
         remedy = "machines with GPUs; or try it on the CPU with --smoke"
-        yield CheckResult("gpus", "wrong", "the study wants one and there is none", remedy, ["all"])
+        yield CheckResult("gpus", "wrong", "the study needs one and there is none", remedy, ["all"])
 
 
 def check_disk(node: Node, facts: Facts) -> Iterator[CheckResult]:
@@ -243,20 +221,20 @@ def check_disk(node: Node, facts: Facts) -> Iterator[CheckResult]:
             yield CheckResult("disk", state, f"{free / _GIB:.1f} GiB free for {folder}", remedy, [node.name])
     if all(free >= _LITTLE for free in facts.free.values()):
         finding = ", ".join(f"{folder} {free / _GIB:.0f} GiB" for folder, free in facts.free.items())
-        yield CheckResult("disk", "good", f"free for {finding}", "", [node.name])
+        yield node.good("disk", f"free for {finding}")
 
 
 def check_token(node: Node, facts: Facts) -> Iterator[CheckResult]:
     """Check that nobody else on the machine can read the token with which Ray's processes know one another."""
     if facts.open_token:
         finding = f"others can read {facts.open_token}, and so run code on the cluster"
-        yield CheckResult("token", "warning", finding, f"there: chmod 600 {facts.open_token}", [node.name])
+        yield node.warning("token", finding, f"there: chmod 600 {facts.open_token}")
 
 
 def check_clock(node: Node) -> Iterator[CheckResult]:
     """Check that the clock agrees with the driver's within a few seconds."""
     if abs(node.behind) <= _SECONDS_OFF:
-        yield CheckResult("clock", "good", "within 2 s of the driver's", "", [node.name])
+        yield node.good("clock", "within 2 s of the driver's")
         return
     state: State = "wrong" if abs(node.behind) > _SECONDS_REFUSED else "warning"
     finding = f"{abs(node.behind):.0f} s {'behind' if node.behind > 0 else 'ahead of'} the driver's"

@@ -15,8 +15,8 @@ from topk_platform.running.cluster.versions import OtherVersionError
 from topk_platform.running.machine.requirements import platform_requirements
 from topk_platform.running.preflight.doctor import checks
 from topk_platform.running.preflight.doctor.facts import Facts, Question, examine
-from topk_platform.running.preflight.doctor.place import check_place, heard, token
 from topk_platform.running.preflight.doctor.results import DRIVER, HERE, CheckResult, Diagnosis, Node, merged
+from topk_platform.running.preflight.doctor.shared_store import check_replies, check_store, token
 from topk_platform.specs import Regime, Study
 from topk_platform.specs.checks import check_place as check_named
 from topk_platform.tracking import check_tracking
@@ -59,12 +59,12 @@ def diagnose(
     if address not in (None, "auto"):
         host_and_port(address)
     asked = _Asked(study, _folder(data))
-    place, of_store = check_place(store, HERE if address is None else DRIVER)
-    tracking = _tracking(mlflow_uri, place, HERE if address is None else DRIVER)
+    opened, of_store = check_store(store, HERE if address is None else DRIVER)
+    tracking = _tracking(mlflow_uri, opened, HERE if address is None else DRIVER)
     driver = examine(asked.question())
     if address is None:
         return Diagnosis([*_here(asked, driver), of_store, tracking], driver)
-    nodes, results = _cluster(asked, driver, place, address)
+    nodes, results = _cluster(asked, driver, opened, address)
     return Diagnosis(merged([*_of_driver(asked, driver), of_store, tracking, *results]), driver, nodes)
 
 
@@ -107,14 +107,14 @@ class _Asked:
         study = self.study
         return study is not None and study.device == "cuda" and (study.gpus == "auto" or study.gpu_share < 1)
 
-    def question(self, place: Store | None = None, name: str = "") -> Question:
+    def question(self, store: Store | None = None, name: str = "") -> Question:
         return Question(
             packages=sorted({*self.requirements, *checks.DECIDING}),
             device=self.device,
             references=self.references,
             regimes=self.regimes,
             data=self.folder,
-            store="" if place is None else place.existing.address,
+            store="" if store is None else store.existing.address,
             token=name,
         )
 
@@ -123,21 +123,22 @@ def _here(asked: _Asked, driver: Facts) -> Iterator[CheckResult]:
     here = Node(HERE, driver)
     yield from _of_machine(asked, driver, here, driver)
     yield from _of_all(asked, driver, [(here, driver)])
+    yield from _of_study(asked, driver, HERE)
 
 
 def _cluster(
-    asked: _Asked, driver: Facts, place: Store | None, address: str
+    asked: _Asked, driver: Facts, store: Store | None, address: str
 ) -> tuple[Sequence[Node], list[CheckResult]]:
     # Ray, which nobody needs who asks for this machine alone.
     from topk_platform.running.cluster.connecting import joined  # noqa: PLC0415
-    from topk_platform.running.preflight.doctor.asking import ask_nodes, cluster_told  # noqa: PLC0415
+    from topk_platform.running.preflight.doctor.asking import ask_nodes, check_cluster  # noqa: PLC0415
 
     try:
-        with joined(address, asked.study), token(place) as name:
+        with joined(address, asked.study), token(store) as name:
             nodes = ask_nodes(
-                asked.question(place, name), _PATIENCE_WITH_DATA if asked.regimes else _PATIENCE
+                asked.question(store, name), _PATIENCE_WITH_DATA if asked.regimes else _PATIENCE
             )
-            found = [cluster_told(), *heard(place, nodes)]
+            results = [check_cluster(), *check_replies(store, nodes)]
     except OtherVersionError as error:
         return (), [CheckResult("cluster", "wrong", error.problem, error.remedy, [DRIVER])]
     except ClusterError as error:
@@ -146,7 +147,7 @@ def _cluster(
             "RAY_AUTH_MODE=token; or leave out --address"
         )
         return (), [CheckResult("cluster", "wrong", str(error), remedy, [DRIVER])]
-    return nodes, [*found, *_of_nodes(asked, driver, nodes)]
+    return nodes, [*results, *_of_nodes(asked, driver, nodes)]
 
 
 def _of_nodes(asked: _Asked, driver: Facts, nodes: Sequence[Node]) -> Iterator[CheckResult]:
@@ -163,9 +164,9 @@ def _of_nodes(asked: _Asked, driver: Facts, nodes: Sequence[Node]) -> Iterator[C
 def _of_silent(node: Node, *, others: bool) -> CheckResult:
     if node.lost and others:
         remedy = "see Ray's logs there, unless it was taken away"
-        return CheckResult("node", "warning", node.problem, remedy, [node.name])
+        return node.warning("node", node.problem, remedy)
     remedy = "see Ray's logs there; a node needs all that pip install 'topk-studies[platform]' brings"
-    return CheckResult("node", "wrong", node.problem, remedy, [node.name])
+    return node.wrong("node", node.problem, remedy)
 
 
 def _of_machine(asked: _Asked, driver: Facts, node: Node, facts: Facts) -> Iterator[CheckResult]:
@@ -188,6 +189,31 @@ def _of_driver(asked: _Asked, driver: Facts) -> Iterator[CheckResult]:
     yield from checks.check_modules(node, driver, asked.references)
     yield from checks.check_data(driver, node, driver, asked.folder)
     yield from checks.check_token(node, driver)
+    yield from _of_study(asked, driver, DRIVER)
+
+
+def _of_study(asked: _Asked, driver: Facts, where: str) -> Iterator[CheckResult]:
+    """Make the checks with which ``topk plan`` and ``topk run`` begin, where nothing that they need is broken."""
+    study = asked.study
+    needed = ("environment", "code", "reference ", "data ")
+    if study is None or any(problem.startswith(needed) for problem in driver.problems):
+        return
+    from topk_platform.data import data_at  # noqa: PLC0415 - torch, which may be what is broken
+    from topk_platform.running.preflight.checks import check_study  # noqa: PLC0415
+    from topk_platform.running.preflight.training_splits import notes_on_data  # noqa: PLC0415
+
+    with data_at(asked.folder):
+        try:
+            check_study(study)
+        except UserError as error:
+            yield CheckResult("study", "wrong", str(error), "change the study as this says", [where])
+            return
+        notes = notes_on_data(study)
+    for note in notes:
+        yield CheckResult("study", "warning", note, "", [where])
+    yield CheckResult(
+        "study", "good", f"{study.name}: its arms can be trained, {len(study.arms)} in all", "", [where]
+    )
 
 
 def _of_all(asked: _Asked, driver: Facts, answered: Answered) -> Iterator[CheckResult]:
@@ -195,19 +221,21 @@ def _of_all(asked: _Asked, driver: Facts, answered: Answered) -> Iterator[CheckR
     yield from checks.check_any_gpu(answered, asked.device)
 
 
-def _tracking(uri: str | None, place: Store | None, where: str) -> CheckResult:
+def _tracking(uri: str | None, store: Store | None, where: str) -> CheckResult:
     """Check the tracking server; only the driver writes to it."""
     if uri is None:
-        return _untold(place, where)
+        return _tracking_by_default(store, where)
     try:
         check_tracking(uri)
     except UserError as error:
-        return CheckResult("tracking", "wrong", str(error), "start the server, or mend its address", [where])
+        return CheckResult(
+            "tracking", "wrong", str(error), "start the server, or correct its address", [where]
+        )
     return CheckResult("tracking", "good", f"{masked(uri)} answers", "", [where])
 
 
-def _untold(place: Store | None, where: str) -> CheckResult:
-    if place is None or place.local is not None:
+def _tracking_by_default(store: Store | None, where: str) -> CheckResult:
+    if store is None or store.local is not None:
         return CheckResult("tracking", "good", "a sqlite database in the store", "", [where])
-    found = "none: an object store holds no sqlite database"
-    return CheckResult("tracking", "warning", found, "name an MLflow server with --mlflow", [where])
+    finding = "none: an object store holds no sqlite database"
+    return CheckResult("tracking", "warning", finding, "name an MLflow server with --mlflow", [where])

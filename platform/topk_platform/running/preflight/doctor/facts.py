@@ -1,4 +1,4 @@
-"""What a machine is asked about itself and what it answers; works even where torch is missing."""
+"""What a machine is asked about itself, and what it answers, even if torch is missing there."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Question:
         data: The folder of datasets.
         store: The address of the store into which a file was put.
         token: That file's name and content; the machine writes a reply beside it.
-        gpus: How many GPUs the machine is said to have.
+        gpus: How many GPUs Ray counts on the machine.
     """
 
     packages: Sequence[str]
@@ -58,18 +58,18 @@ class Question:
 
 @dataclass(frozen=True)
 class Facts:
-    """What a machine says about itself; what could not be found out is explained in ``problems``.
+    """A machine's answers; ``problems`` explains those that are missing.
 
     Args:
         host: The machine's name.
         system: Operating system and processor.
         python: Python's version.
-        packages: Versions by name, :data:`ABSENT` where there is none.
+        packages: Versions by name; :data:`ABSENT` for a package that is not installed.
         environment: What decides the last bits of a training, see :func:`topk_platform.training.environment`.
         code: The hash of the sources of losses, data, models and training.
         data: Fingerprints by regime.
         files: Names of the entries of the folder of datasets; None if there is no such folder.
-        reply: The file that was written beside the token; empty where the token was not found.
+        reply: The file that was written beside the token; empty if the token was not there.
         gpus: Its GPUs.
         mps: Whether NVIDIA's MPS runs, where there are GPUs.
         cores: Number of cores that this process may use.
@@ -105,31 +105,31 @@ def now() -> float:
 
 def examine(question: Question) -> Facts:
     """Return this machine's answers. Writes one file into the store, if one was given, and nothing else."""
-    tell = _Teller()
+    attempt = _Attempts()
     none: list[Gpu] = []
-    gpus = tell("gpus", lambda: gpus_here(question.gpus), none)
+    gpus = attempt("gpus", lambda: gpus_here(question.gpus), none)
     return Facts(
         host=platform.node(),
         system=f"{platform.platform()}",
         python=platform.python_version(),
         packages={name: _version(name) for name in question.packages},
-        environment=tell("environment", lambda: _environment(question.device, gpus), {}),
-        code=tell("code", _code, ""),
-        data=_data(question, tell),
+        environment=attempt("environment", lambda: _environment(question.device, gpus), {}),
+        code=attempt("code", _code, ""),
+        data=_data(question, attempt),
         files=_files(question.data),
-        reply=tell("store", lambda: _reply(question), ""),
+        reply=attempt("store", lambda: _reply(question), ""),
         gpus=gpus,
-        mps=bool(gpus) and tell("mps", mps_runs, False),
+        mps=bool(gpus) and attempt("mps", mps_runs, False),
         cores=local_cpus(),
-        memory=tell("memory", available_memory, 0),
+        memory=attempt("memory", available_memory, 0),
         free=_free(question),
-        open_token=tell("token", _open_token, ""),
-        problems=tell.problems | _unimportable(question.references),
+        open_token=attempt("token", _open_token, ""),
+        problems=attempt.problems | _unimportable(question.references),
     )
 
 
-class _Teller:
-    """Ask for one fact after another, and keep the reason where one could not be found out."""
+class _Attempts:
+    """Finds facts one after another; if one fails, it keeps the reason."""
 
     def __init__(self) -> None:
         self.problems: dict[str, str] = {}
@@ -137,7 +137,7 @@ class _Teller:
     def __call__(self, name: str, question: Callable[[], T], otherwise: T) -> T:
         try:
             return question()
-        except Exception as error:  # noqa: BLE001 - a diagnosis goes on, whatever is wrong
+        except Exception as error:  # noqa: BLE001 - a diagnosis continues after any error
             self.problems[name] = reason(error)
             return otherwise
 
@@ -163,12 +163,11 @@ def _code() -> str:
     return platform_version()
 
 
-def _data(question: Question, tell: _Teller) -> dict[str, str]:
-    found = {}
+def _data(question: Question, attempt: _Attempts) -> dict[str, str]:
+    prints = {}
     for regime in question.regimes:
-        name = f"data {regime.name}"
-        found[regime.name] = tell(name, partial(_fingerprint, regime, question.data), "")
-    return found
+        prints[regime.name] = attempt(f"data {regime.name}", partial(_fingerprint, regime, question.data), "")
+    return prints
 
 
 def _fingerprint(regime: Regime, folder: str) -> str:
@@ -199,17 +198,17 @@ def _reply(question: Question) -> str:
 
 
 def _unimportable(references: Sequence[str]) -> dict[str, str]:
-    found = {}
+    errors = {}
     for name in references:
         try:
             import_reference(name)
         except UserError as error:
-            found[f"reference {name}"] = str(error)
-    return found
+            errors[f"reference {name}"] = str(error)
+    return errors
 
 
 def _open_token() -> str:
-    """Return the file of Ray's token if others can read it; whoever does runs code on the cluster."""
+    """Return the file of Ray's token if others can read it; with the token they can run code on the cluster."""
     if os.environ.get("RAY_AUTH_MODE") == "disabled":
         return ""
     file = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token")
@@ -222,5 +221,5 @@ def _free(question: Question) -> dict[str, int]:
     if question.store and "://" not in question.store:
         folders["the store"] = question.store
     return {
-        name: shutil.disk_usage(place).free for name, place in folders.items() if Path(place or "?").is_dir()
+        name: shutil.disk_usage(path).free for name, path in folders.items() if Path(path or "?").is_dir()
     }

@@ -54,21 +54,20 @@ class Gpu:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-def gpus_here(told: float) -> list[Gpu]:
+def gpus_here(promised: float) -> list[Gpu]:
     """Return this machine's GPUs that torch can use, each slice of MIG as one.
 
     Args:
-        told: How many GPUs Ray was told of; torch is asked if there are any, or if the driver lists some.
+        promised: How many GPUs Ray counts here; torch is asked if there are any, or if the driver lists some.
 
     Raises:
         OSError: if there should be GPUs and torch can use none; the message says why.
     """
     listed = drivers_gpus(_ask_driver())
-    if not (listed or told):
+    if not (listed or promised):
         return []
-    found = _ask_torch()
     version = listed[0].driver if listed else ""
-    return [Gpu(**one, driver=version) for one in found]
+    return [Gpu(**one, driver=version) for one in _ask_torch()]
 
 
 def drivers_gpus(text: str) -> list[Gpu]:
@@ -126,8 +125,8 @@ def _ask_process(environment: Mapping[str, str]) -> list[dict[str, Any]]:
     done = _run([sys.executable, "-c", _LOOK], environment)
     if done.returncode:
         raise OSError(f"torch can use none: {_last(done.stderr)}")
-    found: list[dict[str, Any]] = json.loads(done.stdout)
-    return found
+    gpus: list[dict[str, Any]] = json.loads(done.stdout)
+    return gpus
 
 
 def _run(

@@ -24,7 +24,7 @@ class Node:
         name: The node's name.
         facts: Its answers; None if it did not answer.
         problem: Why it did not answer.
-        gpus: How many GPUs Ray was told it has.
+        gpus: How many GPUs Ray counts there.
         behind: By how many seconds its clock is behind the driver's; negative if ahead.
         lost: Whether it left the cluster while it was asked.
     """
@@ -36,23 +36,35 @@ class Node:
     behind: float = 0.0
     lost: bool = False
 
+    def good(self, check: str, finding: str) -> CheckResult:
+        """Return a check's good result for this node."""
+        return CheckResult(check, "good", finding, "", [self.name])
+
+    def warning(self, check: str, finding: str, remedy: str) -> CheckResult:
+        """Return a check's result that keeps nothing from running here."""
+        return CheckResult(check, "warning", finding, remedy, [self.name])
+
+    def wrong(self, check: str, finding: str, remedy: str) -> CheckResult:
+        """Return a check's result that keeps a study from running here."""
+        return CheckResult(check, "wrong", finding, remedy, [self.name])
+
 
 @dataclass(frozen=True)
 class CheckResult:
     """The result of one check, shown as one line.
 
     Args:
-        check: What was looked at.
-        state: ``"good"``; ``"warning"``, for what works and may surprise; ``"wrong"``, for what stops a study or
-            makes its results differ.
-        found: What was found, in one line.
-        remedy: What to do about it; empty where it is good.
+        check: The name of the check.
+        state: ``"good"``; ``"warning"`` if it works but may surprise; ``"wrong"`` if it stops a study or changes its
+            results.
+        finding: What the check says, in one line.
+        remedy: What to do about it; empty if it is good.
         nodes: The names of the nodes concerned, or ``"driver"``.
     """
 
     check: str
     state: State
-    found: str
+    finding: str
     remedy: str = ""
     nodes: Sequence[str] = ()
 
@@ -62,8 +74,8 @@ class Diagnosis:
     """The result of all checks.
 
     Args:
-        results: What the checks found.
-        driver: What this machine says of itself.
+        results: The results of the checks.
+        driver: This machine's answers.
         nodes: The cluster's nodes; empty without a cluster.
     """
 
@@ -87,7 +99,7 @@ def merged(results: Iterable[CheckResult]) -> list[CheckResult]:
     """
     where: dict[tuple[str, State, str, str], list[str]] = {}
     for one in results:
-        where.setdefault((one.check, one.state, one.found, one.remedy), []).extend(one.nodes)
-    order = {check: place for place, check in enumerate(dict.fromkeys(check for check, *_ in where))}
-    found = [CheckResult(*said, nodes=list(dict.fromkeys(nodes))) for said, nodes in where.items()]
-    return sorted(found, key=lambda result: order[result.check])
+        where.setdefault((one.check, one.state, one.finding, one.remedy), []).extend(one.nodes)
+    order = {check: rank for rank, check in enumerate(dict.fromkeys(check for check, *_ in where))}
+    unique = [CheckResult(*said, nodes=list(dict.fromkeys(nodes))) for said, nodes in where.items()]
+    return sorted(unique, key=lambda result: order[result.check])

@@ -1,0 +1,56 @@
+"""The parts of a study file that are about its data, and how values are written in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+__all__ = ["DataCode", "in_code"]
+
+
+@dataclass(frozen=True)
+class DataCode:
+    """The parts of a study file that are about its data.
+
+    Args:
+        title: The data in words.
+        folder: The folder of datasets that contains them.
+        classes: How many classes there are.
+        network: A network that fits the data.
+        dataset: The regime's dataset; ``{name}`` stands for the study's name.
+        options: Its options.
+        function: The code of a function that reads the data, if they need one.
+        imports: Its imports from other packages.
+        names: Its imports from ``topk_platform``.
+        augmentation: The code of the recipe's augmentation, if there is one.
+        tail: Whether some classes have many times as many samples as others.
+        notes: What the user should know of the data.
+    """
+
+    title: str
+    folder: Path
+    classes: int
+    network: str
+    dataset: str
+    options: Mapping[str, str | int] = field(default_factory=dict)
+    function: str = ""
+    imports: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    augmentation: str = ""
+    tail: bool = False
+    notes: tuple[str, ...] = ()
+
+    def regime(self, name: str) -> str:
+        """Return the code of the regime in the file of the study ``name``."""
+        kind = "images" if self.network == "convnet" else "arrays"
+        values = [f"{in_code(key)}: {in_code(value)}" for key, value in self.options.items()]
+        options = f", options={{{', '.join(values)}}}" if values else ""
+        return f'Regime("{kind}", {in_code(self.dataset)}{options})'.replace("{name}", name)
+
+
+def in_code(value: Any) -> str:
+    """Return a text or a number as Python's code, in double quotes as the rest of the file."""
+    return json.dumps(value)

@@ -1,0 +1,1 @@
+"""The datasets, a file each."""

@@ -1,0 +1,230 @@
+"""CIFAR-100 with its superclasses, from any of the forms in which it is handed out."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Generator, Tensor
+
+from topk_platform.data.dataset import Dataset, Split
+from topk_platform.data.datasets.own import image_folder
+from topk_platform.data.datasets.parquet import read_parquet_splits
+from topk_platform.data.folder import data_folder
+from topk_platform.data.splits.splitting import stratified
+from topk_platform.errors import MissingDataError, UserError
+from topk_platform.specs.checks import first_few
+
+if TYPE_CHECKING:
+    from torchvision.datasets import CIFAR100
+
+__all__ = ["SUPERCLASSES", "cifar100", "download_cifar100", "read_cifar100"]
+
+_SPLIT_SEED = 100
+_VALIDATION = 0.1
+_FOLDER = "cifar100"  # of the forms that are not torchvision's
+_SIDE = 32
+
+SUPERCLASSES = {
+    "aquatic_mammals": "beaver dolphin otter seal whale",
+    "fish": "aquarium_fish flatfish ray shark trout",
+    "flowers": "orchid poppy rose sunflower tulip",
+    "food_containers": "bottle bowl can cup plate",
+    "fruit_and_vegetables": "apple mushroom orange pear sweet_pepper",
+    "household_electrical_devices": "clock keyboard lamp telephone television",
+    "household_furniture": "bed chair couch table wardrobe",
+    "insects": "bee beetle butterfly caterpillar cockroach",
+    "large_carnivores": "bear leopard lion tiger wolf",
+    "large_man-made_outdoor_things": "bridge castle house road skyscraper",
+    "large_natural_outdoor_scenes": "cloud forest mountain plain sea",
+    "large_omnivores_and_herbivores": "camel cattle chimpanzee elephant kangaroo",
+    "medium_mammals": "fox porcupine possum raccoon skunk",
+    "non-insect_invertebrates": "crab lobster snail spider worm",
+    "people": "baby boy girl man woman",
+    "reptiles": "crocodile dinosaur lizard snake turtle",
+    "small_mammals": "hamster mouse rabbit shrew squirrel",
+    "trees": "maple_tree oak_tree palm_tree pine_tree willow_tree",
+    "vehicles_1": "bicycle bus motorcycle pickup_truck train",
+    "vehicles_2": "lawn_mower rocket streetcar tank tractor",
+}
+"""The classes of each superclass, both in alphabetical order, which is that of their numbers."""
+
+
+def cifar100() -> Dataset:
+    """Return CIFAR-100, uint8 ``(n, 3, 32, 32)``: 45,000 images for training, 5,000 for validation, 10,000 for test.
+
+    The files may have any of these forms in the data folder; all give the same dataset, image for image:
+
+    - ``cifar-100-python``: the original files, as torchvision reads and downloads them;
+    - ``cifar100``: Parquet files, as Hugging Face distributes them, with the columns ``img``, ``fine_label`` and
+      ``coarse_label``;
+    - ``cifar100/train/CLASS/IMAGE`` and ``cifar100/test/CLASS/IMAGE``: folders of lossless images, such as PNGs.
+
+    The validation split has 50 of each class's 500 training images, always the same ones. The test split is the
+    dataset's own. Images are in the order of a hash of their pixels, so that the form of the files does not matter.
+
+    Raises:
+        MissingDataError: if none of them is in the data folder.
+        UserError: if a checksum does not match, or the images are of other classes or another size.
+
+    Source:
+        A. Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009.
+    """
+    folder = data_folder()
+    if (folder / "cifar-100-python").is_dir() or not (folder / _FOLDER).is_dir():
+        return read_cifar100(folder)
+    if any((folder / _FOLDER / "train").glob("*/*.png")):
+        return _from_folders(folder / _FOLDER)
+    return _from_parquet(folder / _FOLDER)
+
+
+def read_cifar100(folder: Path, reader: type[CIFAR100] | None = None) -> Dataset:
+    """Return the CIFAR-100 in ``folder / "cifar-100-python"``.
+
+    Args:
+        folder: The folder that holds ``cifar-100-python``.
+        reader: A subclass of ``torchvision.datasets.CIFAR100`` with other files or checksums, such as those of a small
+            excerpt. By default it is that class itself, which accepts only the files of the whole dataset.
+
+    Raises:
+        MissingDataError: if a file is missing.
+        UserError: if a file's checksum does not match, or a class is in two superclasses.
+    """
+    reader = reader or _reader()
+    try:
+        train, test = reader(folder, train=True), reader(folder, train=False)
+    except RuntimeError as error:  # torchvision raises it both for a missing file and for a wrong checksum
+        raise _trouble(folder, reader) from error
+    labels = torch.tensor(train.targets)
+    return _assembled(
+        Split(_images(train.data), labels),
+        Split(_images(test.data), torch.tensor(test.targets)),
+        tuple(train.classes),
+        _superclasses(labels, _coarse_labels(folder, reader), len(train.classes)),
+    )
+
+
+def _from_parquet(folder: Path) -> Dataset:
+    splits = read_parquet_splits(folder, label="fine_label")
+    train, test = splits["train"], splits.get("test")
+    if test is None or set(splits) != {"train", "test"}:
+        raise UserError(
+            f"dataset cifar100: {folder} must hold files train-* and test-*, got {sorted(splits)}"
+        )
+    names = train.names or ()
+    return _assembled(
+        Split(train.images, train.numbered(names)),
+        Split(test.images, test.numbered(names)),
+        names,
+        _superclasses_of(names, folder),
+    )
+
+
+def _from_folders(folder: Path) -> Dataset:
+    if not (folder / "test").is_dir():
+        raise MissingDataError(
+            f"dataset cifar100: {folder} must hold the folders train and test, got no test"
+        )
+    data = image_folder(str(folder), _SIDE)
+    names = data.names or ()
+    parts = (data.train, data.validation)
+    whole = Split(torch.cat([part.tensor for part in parts]), torch.cat([part.labels for part in parts]))
+    return _assembled(whole, data.test, names, _superclasses_of(names, folder))
+
+
+def _superclasses_of(names: Sequence[str], folder: Path) -> tuple[int, ...]:
+    """Return each class's superclass, by its name."""
+    number = {name: row for row, group in enumerate(SUPERCLASSES.values()) for name in group.split()}
+    if sorted(names) != sorted(number):
+        differing = sorted(set(names) ^ set(number))
+        raise UserError(
+            f"dataset cifar100: {folder} must hold the classes of CIFAR-100, differing: {first_few(differing)}"
+        )
+    return tuple(number[name] for name in names)
+
+
+def _assembled(whole: Split, test: Split, names: tuple[str, ...], superclasses: tuple[int, ...]) -> Dataset:
+    """Return the dataset in the order of its images' hashes, so that the form of the files does not matter."""
+    whole = whole.take(_order(whole))
+    rest, validation = stratified(whole.labels, (_VALIDATION,), Generator().manual_seed(_SPLIT_SEED))
+    return Dataset(
+        train=whole.take(rest),
+        validation=whole.take(validation),
+        test=test.take(_order(test)),
+        classes=len(names),
+        superclasses=superclasses,
+        names=names,
+    )
+
+
+def _order(split: Split) -> Tensor:
+    """Return the rows in the order of a hash of their pixels; equal images are in the order of their classes."""
+    images = split.tensor.contiguous().numpy()
+    keys = [
+        (hashlib.sha256(image).digest(), label)
+        for image, label in zip(images, split.labels.tolist(), strict=True)
+    ]
+    return torch.tensor(sorted(range(len(keys)), key=keys.__getitem__))
+
+
+def download_cifar100(folder: Path, reader: type[CIFAR100] | None = None) -> None:
+    """Download CIFAR-100, 169 MB, into ``folder / "cifar-100-python"`` unless it exists, and check its checksums.
+
+    Raises:
+        UserError: if it cannot be downloaded or is damaged.
+    """
+    reader = reader or _reader()
+    try:
+        reader(folder, train=True, download=True)
+    except (OSError, RuntimeError) as error:
+        raise UserError(f"CIFAR-100 cannot be downloaded from {reader.url} to {folder}: {error}") from error
+
+
+def _reader() -> type[CIFAR100]:
+    from torchvision.datasets import CIFAR100  # noqa: PLC0415 - a second of import that only this dataset needs
+
+    reader: type[CIFAR100] = CIFAR100
+    return reader
+
+
+def _trouble(folder: Path, reader: type[CIFAR100]) -> UserError:
+    place = folder / reader.base_folder
+    names = [name for name, _ in (*reader.train_list, *reader.test_list)] + [reader.meta["filename"]]
+    missing = [name for name in names if not (place / name).is_file()]
+    if missing:
+        return MissingDataError(
+            f"dataset cifar100 is not on disk: {place} lacks {', '.join(missing)}. Pass --download to fetch it "
+            f"(169 MB), or unpack {reader.url} so that these files are there, or name the folder that holds "
+            f"{reader.base_folder} with --data DIR or TOPK_DATA"
+        )
+    return UserError(
+        f"dataset cifar100 in {place} is damaged: a file's md5 is not the original's. Delete the folder, then pass "
+        f"--download or unpack {reader.url} there"
+    )
+
+
+def _images(data: np.ndarray[Any, Any]) -> Tensor:
+    return torch.from_numpy(data).permute(0, 3, 1, 2).contiguous()
+
+
+def _coarse_labels(folder: Path, reader: type[CIFAR100]) -> Tensor:
+    files = [folder / reader.base_folder / name for name, _ in reader.train_list]
+    entries = []
+    for path in files:
+        with path.open("rb") as file:
+            entries.append(pickle.load(file, encoding="latin1"))  # noqa: S301 - the reader has checked its md5
+    return torch.tensor([label for entry in entries for label in entry["coarse_labels"]])
+
+
+def _superclasses(fine: Tensor, coarse: Tensor, classes: int) -> tuple[int, ...]:
+    pairs = torch.unique(torch.stack([fine, coarse], dim=1), dim=0)
+    if pairs[:, 0].tolist() != list(range(classes)):
+        raise UserError(
+            f"dataset cifar100: each of the {classes} fine labels must have one coarse label, got {pairs.tolist()}"
+        )
+    return tuple(pairs[:, 1].tolist())

@@ -1,0 +1,128 @@
+"""Datasets of image files that are read as they are needed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from topk_platform.data.dataset import GROUPS, Dataset, Split
+from topk_platform.data.datasets.own import assembled, split_folders
+from topk_platform.data.folder import data_folder
+from topk_platform.data.images.in_files import Images
+from topk_platform.data.images.listing import FileList, from_folders, held_out_folders, readable
+from topk_platform.data.splits.grouping import grouped_files
+from topk_platform.errors import MissingDataError
+from topk_platform.specs.checks import check
+
+__all__ = ["Reading", "check_classes", "image_files"]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The options by which image files become the inputs of a split.
+
+    Args:
+        size: Height and width of the network's input.
+        resize: The shorter side of the scaled image from which the input is cropped.
+        unreadable: ``"fatal"``: an image that cannot be read ends the trial that reads it. ``"skip"``: all images are
+            read once before anything starts, and a warning names those that are left out.
+
+    Raises:
+        ValueError: if ``unreadable`` is something else.
+    """
+
+    size: int
+    resize: int
+    unreadable: str
+
+    def __post_init__(self) -> None:
+        check(
+            self.unreadable in ("fatal", "skip"),
+            f"unreadable must be 'fatal' or 'skip', got {self.unreadable!r}",
+        )
+
+    def split(self, files: FileList, part: str) -> Split:
+        """Return the split of all files of a list.
+
+        Args:
+            files: The list.
+            part: Its name.
+        """
+        if self.unreadable == "skip":
+            files = readable(files, part, self.resize)
+        return Split(Images(files, torch.arange(len(files)), self.size, self.resize), files.labels)
+
+
+def image_files(
+    folder: str,
+    size: int = 224,
+    resize: int = 256,
+    validation: float = 0.1,
+    test: float = 0.1,
+    unreadable: str = "fatal",
+    groups: str = "",
+    called: str = GROUPS,
+    whole_groups: bool = True,
+) -> Dataset:
+    """Return the images of ``folder / class / image``, read as they are needed: of any number and size.
+
+    Splits and classes are those of :func:`topk_platform.data.image_folder`: folders ``train``, ``val`` and ``test``
+    where they exist, else fractions of training. iNaturalist 2021 can be read this way: rename its ``val`` to ``test``,
+    because its own test labels are not public and ``val`` is usually scored.
+
+    Args:
+        folder: Its path in the data folder; an absolute path works too, but is part of the arms' identity, which then
+            differs on another machine.
+        size: Height and width of the network's input: the middle of the image, or in training with
+            ``Augmentation(window=True)`` a random crop.
+        resize: Images are first scaled so that their shorter side is this long.
+        validation: The fraction of each class for validation.
+        test: The fraction of each class for test.
+        unreadable: ``"fatal"`` or ``"skip"``: what to do about images that cannot be read, see :class:`Reading`.
+        groups: Where the groups of the images are named, see :func:`topk_platform.data.image_folder`.
+        called: The name of the groups, likewise.
+        whole_groups: Whether groups are kept whole, likewise.
+
+    Raises:
+        MissingDataError: if there is no such folder.
+        UserError: if a class has no training images, a folder beside ``train`` is not named after a split, or
+            the groups are wrong as :func:`topk_platform.data.image_folder` says.
+    """
+    root = data_folder() / folder
+    if not root.is_dir():
+        raise MissingDataError(
+            f"dataset image_files: there is no folder {root}. Put the images there as {folder}/CLASS/IMAGE or "
+            f"{folder}/train/CLASS/IMAGE, or name the folder that holds {folder} with --data DIR or TOPK_DATA"
+        )
+    how = Reading(size, resize, unreadable)
+    parts = {name: folder.relative_to(root).as_posix() for name, folder in split_folders(root).items()}
+    training = from_folders(root, parts["train"])
+    others = {name: part for name, part in parts.items() if name != "train"}
+    lists = {"train": training} | {n: held_out_folders(root, p, training.classes) for n, p in others.items()}
+    splits = {name: how.split(files, name) for name, files in lists.items()}
+    if groups:
+        splits = grouped_files(splits, _paths(splits), parts, root, groups)
+    given = {"validation": validation, "test": test}
+    fractions = {name: fraction for name, fraction in given.items() if name not in lists}
+    return assembled(splits, fractions, groups=called, whole_groups=whole_groups)
+
+
+def _paths(splits: Mapping[str, Split]) -> dict[str, list[str]]:
+    inputs = {name: split.inputs for name, split in splits.items()}
+    return {name: list(map(os.fsdecode, i.names)) for name, i in inputs.items() if isinstance(i, Images)}
+
+
+def check_classes(dataset: str, root: Path, lists: dict[str, FileList]) -> None:
+    """Raise ``ValueError`` unless all lists have the classes of training."""
+    wanted = lists["train"].classes
+    for name, files in lists.items():
+        differing = sorted(set(files.classes) ^ set(wanted))
+        check(
+            not differing,
+            f"dataset {dataset}: the {name} images of {root} must have the classes of training, "
+            f"{len(differing)} differ: {differing[:5]}",
+        )

@@ -1,0 +1,148 @@
+"""ImageNet and its long-tailed part, from their usual folders."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from torch import Generator
+
+from topk_platform.data.dataset import Dataset
+from topk_platform.data.datasets.image_files import Reading, check_classes
+from topk_platform.data.folder import data_folder
+from topk_platform.data.images.listing import FileList, from_file, from_folders, parse_lines
+from topk_platform.data.splits.splitting import held_out
+from topk_platform.errors import MissingDataError, UserError
+from topk_platform.specs.checks import check
+
+__all__ = ["imagenet", "imagenet_lt", "unpack_imagenet"]
+
+_FOLDER = "imagenet"
+_SPLIT_SEED = 2012
+_ARCHIVES = ("ILSVRC2012_devkit_t12.tar.gz", "ILSVRC2012_img_train.tar", "ILSVRC2012_img_val.tar")
+_LISTS = {
+    "train": "ImageNet_LT_train.txt",
+    "validation": "ImageNet_LT_val.txt",
+    "test": "ImageNet_LT_test.txt",
+}
+
+
+def imagenet(
+    size: int = 224,
+    resize: int = 256,
+    validation: int = 50,
+    classes: int = 1000,
+    unreadable: str = "fatal",
+) -> Dataset:
+    """Return ImageNet, read as it is needed: 1,231,167 images for training, 50,000 each for validation and test.
+
+    The validation split has 50 of each class's training images, always the same ones. The test split is the official
+    validation set. berrada2018's subsets of 5, 10, 25 and 50 % are the conditions ``PerClass(64)``,
+    ``PerClass(128)``, ``PerClass(320)`` and ``PerClass(640)``.
+
+    Args:
+        size: Height and width of the network's input: the middle of the image, or in training with
+            ``Augmentation(window=True)`` a random crop.
+        resize: Images are first scaled so that their shorter side is this long.
+        validation: Images of each class to hold out.
+        classes: The number of classes that there must be, so that an incomplete ImageNet is noticed.
+        unreadable: ``"fatal"`` or ``"skip"``: what to do about images that cannot be read, see
+            :class:`topk_platform.data.datasets.image_files.Reading`.
+
+    Raises:
+        MissingDataError: if ``imagenet/train`` or ``imagenet/val`` is not in the data folder.
+        UserError: if they do not hold a folder for each class.
+
+    Source:
+        O. Russakovsky et al., ImageNet Large Scale Visual Recognition Challenge, IJCV 2015; berrada2018 5.2.
+    """
+    root = _root("imagenet")
+    lists = {"train": from_folders(root, "train"), "test": from_folders(root, "val")}
+    _check("imagenet", root, lists, classes)
+    how = Reading(size, resize, unreadable)
+    whole = how.split(lists["train"], "train")
+    rest, held = held_out(whole.labels, validation, Generator().manual_seed(_SPLIT_SEED))
+    return Dataset(whole.take(rest), whole.take(held), how.split(lists["test"], "test"), classes=classes)
+
+
+def imagenet_lt(
+    size: int = 224, resize: int = 256, classes: int = 1000, unreadable: str = "fatal"
+) -> Dataset:
+    """Return ImageNet-LT, read as it is needed: 115,846 images for training, 20,000 for validation, 50,000 for test.
+
+    Args:
+        size: Height and width of the network's input, see :func:`imagenet`.
+        resize: The shorter side of the scaled images.
+        classes: The number of classes that there must be.
+        unreadable: ``"fatal"`` or ``"skip"``, see :func:`imagenet`.
+
+    Raises:
+        MissingDataError: if ImageNet, or one of the three lists beside its folders, is not in the data folder.
+        UserError: if a list is not a path and a label in each line.
+
+    Source:
+        Z. Liu et al., Large-Scale Long-Tailed Recognition in an Open World, CVPR 2019.
+    """
+    root = _root("imagenet_lt")
+    missing = [name for name in _LISTS.values() if not (root / name).is_file()]
+    if missing:
+        raise MissingDataError(
+            f"dataset imagenet_lt is not on disk: {root} lacks {', '.join(missing)}. Get the lists from "
+            "https://github.com/zhmiao/OpenLongTailRecognition-OLTR and put them there, beside train and val"
+        )
+    where = "They are those of ILSVRC2012, with train/CLASS/IMAGE and val/CLASS/IMAGE"
+    lists = {part: from_file(root, file, part, parse_lines, where) for part, file in _LISTS.items()}
+    _check("imagenet_lt", root, lists, classes)
+    how = Reading(size, resize, unreadable)
+    splits = {part: how.split(files, f"long tail {part}") for part, files in lists.items()}
+    return Dataset(splits["train"], splits["validation"], splits["test"], classes=classes)
+
+
+def unpack_imagenet(folder: Path) -> None:
+    """Unpack ImageNet's archives, if they are in ``folder / "imagenet"`` and its folders are not; check their md5.
+
+    The archives, 150 GB, are not deleted. Downloading them requires an account.
+
+    Raises:
+        UserError: if an archive is damaged.
+    """
+    root = folder / _FOLDER
+    if not _lacking(root) or not all((root / name).is_file() for name in _ARCHIVES):
+        return
+    from torchvision.datasets import ImageNet  # noqa: PLC0415 - a second of import
+
+    try:
+        for part in ("train", "val"):
+            ImageNet(root, split=part)
+    except (OSError, RuntimeError) as error:
+        raise UserError(f"ImageNet's archives in {root} cannot be unpacked: {error}") from error
+
+
+def _lacking(root: Path) -> list[str]:
+    return [part for part in ("train", "val") if not (root / part).is_dir()]
+
+
+def _root(dataset: str) -> Path:
+    root = data_folder() / _FOLDER
+    missing = _lacking(root)
+    if missing:
+        raise MissingDataError(
+            f"dataset {dataset} is not on disk: {root} lacks {', '.join(missing)}. Get {', '.join(_ARCHIVES)} from "
+            f"https://image-net.org/download, put them there and pass --download to unpack them; or put the images "
+            f"there as train/n01440764/*.JPEG and val/n01440764/*.JPEG, or name the folder that holds {_FOLDER} "
+            "with --data DIR or TOPK_DATA"
+        )
+    for part in ("train", "val"):
+        stray = next((e.name for e in os.scandir(root / part) if e.name.endswith((".tar", ".JPEG"))), None)
+        check(
+            stray is None,
+            f"dataset {dataset}: {root / part / str(stray)} must lie in its class's folder; if unpacking was broken "
+            f"off, delete {root / part} and begin again",
+        )
+    return root
+
+
+def _check(dataset: str, root: Path, lists: dict[str, FileList], classes: int) -> None:
+    check_classes(dataset, root, lists)
+    found = len(lists["train"].classes)
+    check(found == classes, f"dataset {dataset}: {root} must have {classes} classes, found {found}")

@@ -1,0 +1,112 @@
+"""iNaturalist's competition datasets of 2017 to 2019, by their public lists."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+from torch import Generator
+
+from topk_platform.data.dataset import Dataset
+from topk_platform.data.datasets.image_files import Reading, check_classes
+from topk_platform.data.folder import data_folder
+from topk_platform.data.images.listing import FileList, from_file
+from topk_platform.data.splits.splitting import spared
+from topk_platform.errors import MissingDataError, UserError
+from topk_platform.specs.checks import check
+
+__all__ = ["inaturalist"]
+
+_YEARS = (2017, 2018, 2019)
+_PARTS = {"train": "train", "test": "val"}
+
+
+def inaturalist(
+    year: int = 2018,
+    size: int = 224,
+    resize: int = 256,
+    validation: float = 0.1,
+    unreadable: str = "fatal",
+) -> Dataset:
+    """Return iNaturalist 2017, 2018 or 2019, read as it is needed.
+
+    The lists ``train2018.json`` and ``val2018.json`` name the images and their classes; labels are the classes' ids.
+    The official validation images are the test split, as is usual, because the labels of the test images were never
+    published. A fixed part of each class's training images is held out for validation, but never the only image of a
+    class. Superclasses are the super categories, such as Plantae.
+
+    ====  =======  =========  =======
+    year  classes  training   test
+    ====  =======  =========  =======
+    2017  5,089    579,184    95,986
+    2018  8,142    437,513    24,426
+    2019  1,010    265,213    3,030
+    ====  =======  =========  =======
+
+    Args:
+        year: 2017, 2018 or 2019.
+        size: Height and width of the network's input: the middle of the image, or in training with
+            ``Augmentation(window=True)`` a random crop.
+        resize: Images are first scaled so that their shorter side is this long.
+        validation: The fraction of each class to hold out.
+        unreadable: ``"fatal"`` or ``"skip"``: what to do about images that cannot be read, see
+            :class:`topk_platform.data.datasets.image_files.Reading`.
+
+    Raises:
+        MissingDataError: if the lists are not in ``inaturalist2018``, or another year's folder, in the data folder,
+            or their images are not there.
+        UserError: if there is no such year, or a list is in another format.
+
+    Source:
+        G. Van Horn et al., The iNaturalist Species Classification and Detection Dataset, CVPR 2018, and the
+        competitions of the years at https://github.com/visipedia/inat_comp.
+    """
+    check(year in _YEARS, f"dataset inaturalist: year must be one of {list(_YEARS)}, got {year!r}")
+    root = data_folder() / f"inaturalist{year}"
+    files = {part: f"{name}{year}.json" for part, name in _PARTS.items()}
+    where = (
+        f"Unpack the year's images and its lists of training and validation, which "
+        f"https://github.com/visipedia/inat_comp/tree/master/{year} links to, in {root}, or name the folder that holds "
+        f"{root.name} with --data DIR or TOPK_DATA"
+    )
+    missing = [name for name in files.values() if not (root / name).is_file()]
+    if missing:
+        raise MissingDataError(
+            f"dataset inaturalist is not on disk: {root} lacks {', '.join(missing)}. {where}"
+        )
+    lists = {part: from_file(root, file, part, _listed, where) for part, file in files.items()}
+    check_classes("inaturalist", root, lists)
+    how = Reading(size, resize, unreadable)
+    whole = how.split(lists["train"], "train")
+    rest, held = spared(whole.labels, validation, Generator().manual_seed(year))
+    return Dataset(
+        train=whole.take(rest),
+        validation=whole.take(held),
+        test=how.split(lists["test"], "test"),
+        classes=len(lists["train"].classes),
+        superclasses=_superclasses(lists["train"]),
+    )
+
+
+def _listed(file: Path) -> list[tuple[str, str]]:
+    """Return the images that a list in COCO's format names, in the order of their paths, with their classes' ids."""
+    try:
+        content = json.loads(file.read_bytes())
+        names = {image["id"]: str(image["file_name"]) for image in content["images"]}
+        return sorted(
+            (names[entry["image_id"]], str(int(entry["category_id"]))) for entry in content["annotations"]
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(
+            f"{file} must hold images with id and file_name and annotations with image_id and category_id, "
+            f"got {error!r}"
+        ) from error
+
+
+def _superclasses(files: FileList) -> tuple[int, ...]:
+    """Return the number of each class's super category, the folder above that of the class."""
+    _, first = np.unique(files.labels.numpy(), return_index=True)
+    above = [files.path(int(row)).parts[-3] for row in first]
+    number = {name: place for place, name in enumerate(sorted(set(above)))}
+    return tuple(number[name] for name in above)

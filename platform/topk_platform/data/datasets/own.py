@@ -1,0 +1,303 @@
+"""Users' own data: folders of images, and tensors."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Generator, Tensor
+
+from topk_platform.data.arrays import to_inputs, to_labels
+from topk_platform.data.dataset import GROUPS, Dataset, Split
+from topk_platform.data.folder import data_folder
+from topk_platform.data.images.decoding import UnreadableImageError, square
+from topk_platform.data.images.listing import ENDINGS, is_image
+from topk_platform.data.splits.grouping import check_apart, group_numbers, grouped_files, whole
+from topk_platform.data.splits.splitting import stratified
+from topk_platform.errors import MissingDataError
+from topk_platform.specs.checks import check, first_few
+
+if TYPE_CHECKING:
+    from torchvision.datasets import ImageFolder
+
+__all__ = ["HELD_OUT", "assembled", "from_tensors", "image_folder", "split_folders"]
+
+_SPLIT_SEED = 0
+_WITH_GROUPS = 3  # parts of (inputs, labels, groups)
+HELD_OUT = {"validation": ("validation", "val", "valid"), "test": ("test",)}
+"""The names of the folders and files of the splits that are not for training."""
+_SPLITS = ("train", *(name for names in HELD_OUT.values() for name in names))
+
+
+def from_tensors(
+    train: tuple[Any, ...],
+    validation: tuple[Any, ...] | float = 0.1,
+    test: tuple[Any, ...] | float = 0.1,
+    superclasses: Sequence[int] | None = None,
+    names: Sequence[str] | None = None,
+    groups: str = GROUPS,
+    whole_groups: bool = True,
+) -> Dataset:
+    """Return a dataset of inputs ``(n, ...)`` and integer labels ``(n,)``, tensors or NumPy arrays.
+
+    A third array names the group of each sample, texts or whole numbers ``(n,)``: ``(inputs, labels, patients)``.
+
+    Real inputs become float32, whatever their precision was; uint8 inputs are images ``(n, channels, height, width)``.
+
+    Args:
+        train: Inputs and labels to train on, and their groups if they have any.
+        validation: Inputs and labels for validation, or the fraction of each training class to take for it; the order
+            of the samples determines which are taken.
+        test: Inputs and labels for the test, or the fraction of each training class to take for it.
+        superclasses: The superclass of each class, where there are any.
+        names: The classes' names, shown with predictions.
+        groups: The name of the groups, in the plural, such as ``"patients"``.
+        whole_groups: Whether every group is in one split only; otherwise the groups are for intervals alone.
+
+    Raises:
+        UserError: if labels are not whole numbers, do not number the classes from 0 on without wide gaps, a class
+            has too few samples or groups to be split, or two splits share a group that must be whole; and as
+            :class:`Dataset` and :class:`Split`.
+
+    Example:
+        >>> inputs, labels = torch.randn(100, 5), torch.arange(100) % 4
+        >>> data = from_tensors((inputs, labels), validation=0.2, test=0.2)
+        >>> len(data.train), len(data.validation), len(data.test), data.classes
+        (60, 20, 20, 4)
+    """
+    given = {"validation": validation, "test": test}
+    fractions = {name: part for name, part in given.items() if isinstance(part, float | int)}
+    splits = {
+        name: _split(name, pair) for name, pair in ({"train": train} | given).items() if name not in fractions
+    }
+    _check_numbered(torch.cat([split.labels for split in splits.values()]))
+    named = {
+        name: pair[2]
+        for name, pair in ({"train": train} | given).items()
+        if isinstance(pair, tuple | list) and len(pair) == _WITH_GROUPS
+    }
+    splits |= {name: splits[name].grouped(numbers) for name, numbers in group_numbers(named).items()}
+    return assembled(splits, fractions, superclasses, names, groups, whole_groups)
+
+
+def _check_numbered(labels: Tensor) -> None:
+    """Raise ``UserError`` unless labels number classes: most numbers up to the largest must occur."""
+    found = torch.unique(labels)
+    check(len(found) > 0, "inputs and labels must hold at least one sample, got none")
+    low, high = int(found[0]), int(found[-1])
+    odd = found[(found < 0) | (found >= 2 * len(found))].tolist()
+    hint = f", among them {first_few([str(label) for label in odd])}" if odd else ""
+    hint += ": take labels - 1" if low == 1 else ""
+    check(
+        low == 0 and 1 + high <= 2 * len(found),
+        f"labels must number the classes from 0 on, at most every other without a sample, got {len(found)} different "
+        f"ones from {low} to {high}{hint}",
+    )
+
+
+def assembled(
+    splits: dict[str, Split],
+    fractions: dict[str, float],
+    superclasses: Sequence[int] | None = None,
+    names: Sequence[str] | None = None,
+    groups: str = GROUPS,
+    whole_groups: bool = True,
+) -> Dataset:
+    """Return the dataset of the given splits; the others are taken from training.
+
+    Args:
+        splits: ``train``, and ``validation`` and ``test`` where they exist.
+        fractions: The fraction of each training class to take for each missing split.
+        superclasses: The superclass of each class, where there are any.
+        names: The name of each class, where they have any.
+        groups: The name of the groups of samples, if the splits have any.
+        whole_groups: Whether every group is in one split only.
+    """
+    splits = splits | _taken(splits["train"], fractions, names, whole_groups)
+    if whole_groups:
+        check_apart(splits)
+    classes = 1 + max(int(split.labels.max()) for split in splits.values() if len(split))
+    return Dataset(
+        splits["train"],
+        splits["validation"],
+        splits["test"],
+        classes=classes,
+        superclasses=None
+        if superclasses is None
+        else tuple(to_labels("superclasses", superclasses).tolist()),
+        names=None if names is None else tuple(names),
+        groups=groups,
+    )
+
+
+def _split(name: str, pair: Any) -> Split:
+    check(
+        isinstance(pair, tuple | list) and len(pair) in (2, _WITH_GROUPS),
+        f"{name} must be (inputs, labels) or (inputs, labels, groups)"
+        f"{'' if name == 'train' else ' or a fraction of training'}, "
+        f"got {f'{len(pair)} parts' if isinstance(pair, tuple | list) else type(pair).__name__}",
+    )
+    return Split(to_inputs(f"{name} inputs", pair[0]), to_labels(f"{name} labels", pair[1]))
+
+
+def _taken(
+    train: Split, fractions: dict[str, float], names: Sequence[str] | None, whole_groups: bool
+) -> dict[str, Split]:
+    if not fractions:
+        return {"train": train}
+    generator = Generator().manual_seed(_SPLIT_SEED)
+    shares = tuple(fractions.values())
+    if whole_groups and train.groups is not None:
+        rows = whole(train.labels, train.groups, shares, generator, names)
+    else:
+        rows = stratified(train.labels, shares, generator, names)
+    return {name: train.take(part) for name, part in zip(("train", *fractions), rows, strict=True)}
+
+
+def image_folder(
+    folder: str,
+    size: int = 32,
+    validation: float = 0.1,
+    test: float = 0.1,
+    groups: str = "",
+    called: str = GROUPS,
+    whole_groups: bool = True,
+) -> Dataset:
+    """Return the images of ``folder / class / image``, in torchvision's ``ImageFolder`` layout.
+
+    With folders ``train``, ``val`` (or ``validation``, ``valid``) and ``test`` in it, these are the splits. The classes
+    are those of ``train``; a class may have no image in ``val`` or ``test``, whose macro accuracies then leave it out:
+    ``topk plan`` names such classes. A split without a folder is taken from training, a fixed fraction of each class;
+    without a folder ``train`` all images are split this way. Classes are numbered in the order of their names.
+
+    Args:
+        folder: Its path in the data folder; an absolute path works too, but is part of the arms' identity, which then
+            differs on another machine.
+        size: Images are scaled so that their shorter side is this long, cut to a square around the middle and
+            kept as RGB, uint8 ``(n, 3, size, size)``, in memory.
+        validation: The fraction of each class for validation.
+        test: The fraction of each class for test.
+        groups: Where the group of each image is named: a pattern of its path in the split's folder, such as
+            ``"{class}/{group}_*"``; or a CSV file in ``folder``, with a header and in each line an image's path from
+            ``folder`` and its group. Empty: nowhere. The same name means the same group in all classes.
+        called: The name of the groups, in the plural, such as ``"patients"``.
+        whole_groups: Whether every group is in one split only; otherwise the groups are for intervals alone.
+
+    Raises:
+        MissingDataError: if there is no such folder.
+        UserError: if an image cannot be read, a class has no training image, a folder beside ``train`` is not named
+            after a split, the group of an image is not known, a class has too few groups, or two splits share a group
+            that is to be whole.
+    """
+    check(size >= 1, f"size must be at least 1 pixel, got {size!r}")
+    root = data_folder() / folder
+    if not root.is_dir():
+        raise MissingDataError(
+            f"dataset image_folder: there is no folder {root}. Put the images there as {folder}/CLASS/IMAGE or "
+            f"{folder}/train/CLASS/IMAGE, or name the folder that holds {folder} with --data DIR or TOPK_DATA"
+        )
+    folders = split_folders(root)
+    training = _ImageList.of_training(folders["train"])
+    splits = {"train": training} | {n: training.held_out(f) for n, f in folders.items() if n != "train"}
+    names = training.classes
+    parts = {name: Split(*images.read(size)) for name, images in splits.items()}
+    if groups:
+        paths = {name: [Path(p).relative_to(root).as_posix() for p in i.paths] for name, i in splits.items()}
+        within = {name: folder.relative_to(root).as_posix() for name, folder in folders.items()}
+        parts = grouped_files(parts, paths, within, root, groups)
+    fractions = {n: f for n, f in {"validation": validation, "test": test}.items() if n not in parts}
+    return assembled(parts, fractions, names=names, groups=called, whole_groups=whole_groups)
+
+
+def split_folders(root: Path) -> dict[str, Path]:
+    """Return the folders of the splits that exist; ``root`` itself is that of ``train`` if it has no such folder.
+
+    Raises:
+        UserError: if a folder beside ``train`` is not named after a split, or a split has a folder and ``train`` has
+            none.
+    """
+    folders = sorted(entry.name for entry in root.iterdir() if entry.is_dir() and entry.name[0] != ".")
+    if "train" not in folders:
+        stray = [name for name in folders if name.lower() in _SPLITS]
+        check(not stray, f"{root} holds {stray}, which are a split's names, but no folder 'train'")
+        return {"train": root}
+    stray = [name for name in folders if name not in _SPLITS]
+    check(
+        not stray,
+        f"{root} holds {stray} beside 'train', which would not be read: a split's folder is called one of "
+        f"{list(_SPLITS)}; rename it or move it away",
+    )
+    splits = {"train": root / "train"}
+    for split, names in HELD_OUT.items():
+        there = [root / name for name in names if (root / name).is_dir()]
+        check(len(there) <= 1, f"{split} must be one folder, got {[str(one) for one in there]}")
+        if there:
+            splits[split] = there[0]
+    return splits
+
+
+class _ImageList:
+    """Paths of images and their labels."""
+
+    def __init__(self, classes: list[str], samples: Iterable[tuple[str, int]]) -> None:
+        self.classes = classes
+        self.paths = [path for path, _ in samples]
+        self.labels = torch.tensor([label for _, label in samples])
+
+    @classmethod
+    def of_training(cls, folder: Path) -> _ImageList:
+        """Return the images of the training split, or of all splits; each class must have one."""
+        images = _in_folders(folder)
+        counts = Counter(label for _, label in images.samples)
+        empty = [name for label, name in enumerate(images.classes) if not counts[label]]
+        check(
+            not empty,
+            f"dataset image_folder: each folder of {folder} is a class and must hold images for training "
+            f"({', '.join(ENDINGS)}), but these hold none: {first_few(empty)}. Classes without images are allowed in "
+            "val and test alone",
+        )
+        return cls(images.classes, images.samples)
+
+    def held_out(self, folder: Path) -> _ImageList:
+        """Return the images of another split with the classes of this one; a class may have none."""
+        images = _in_folders(folder)
+        unknown = sorted(set(images.classes) - set(self.classes))
+        check(
+            not unknown,
+            f"dataset image_folder: {folder} must have no class that training lacks, got {first_few(unknown)}",
+        )
+        check(bool(images.samples), f"dataset image_folder: {folder} must hold images, got none")
+        numbers = {name: label for label, name in enumerate(self.classes)}
+        return _ImageList(
+            self.classes, [(path, numbers[images.classes[label]]) for path, label in images.samples]
+        )
+
+    def read(self, size: int) -> tuple[Tensor, Tensor]:
+        """Return the images, uint8 ``(n, 3, size, size)``, and their labels."""
+        images = torch.empty((len(self.paths), 3, size, size), dtype=torch.uint8)
+
+        def fill(row: int) -> str | None:
+            try:
+                images[row] = square(self.paths[row], size)
+            except UnreadableImageError as error:
+                return str(error)
+            return None
+
+        with ThreadPoolExecutor() as pool:  # decoding releases Python's lock
+            broken = [error for error in pool.map(fill, range(len(self.paths))) if error]
+        check(
+            not broken,
+            f"dataset image_folder: {len(broken)} of {len(self.paths)} images cannot be read: {first_few(broken)}. "
+            "Mend them or move them out of the folder",
+        )
+        return images, self.labels
+
+
+def _in_folders(folder: Path) -> ImageFolder:
+    from torchvision.datasets import ImageFolder  # noqa: PLC0415 - a second of import
+
+    return ImageFolder(folder, is_valid_file=lambda path: is_image(Path(path).name), allow_empty=True)

@@ -1,0 +1,258 @@
+"""Images in Parquet files, in the layout in which Hugging Face hands out datasets."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from topk_platform.data.dataset import Dataset, Split
+from topk_platform.data.datasets.own import HELD_OUT, assembled
+from topk_platform.data.folder import data_folder
+from topk_platform.data.images.decoding import UnreadableImageError, pool, square
+from topk_platform.errors import MissingDataError, UserError
+from topk_platform.specs.checks import check, first_few
+
+if TYPE_CHECKING:
+    import pyarrow
+
+__all__ = ["ParquetImages", "parquet_images", "read_parquet_splits"]
+
+_SPLITS = {"train": "train", **{name: split for split, names in HELD_OUT.items() for name in names}}
+_ROWS = 2048  # rows of a file that are decoded at once
+
+
+def parquet_images(
+    files: str,
+    image: str = "",
+    label: str = "",
+    size: int = 0,
+    validation: float = 0.1,
+    test: float = 0.1,
+) -> Dataset:
+    """Return images from Parquet files, uint8 ``(n, 3, height, width)``, in memory.
+
+    A file belongs to the split with which its name, or its folder's name, begins: ``train``, ``validation`` (``valid``,
+    ``val``) or ``test``. A split without a file is taken from training, a fixed fraction of each class.
+
+    Args:
+        files: A folder or one file; its path in the data folder. In a folder all ``*.parquet`` count, also in folders
+            in it. An absolute path works too, but is part of the arms' identity, which then differs on another machine.
+        image: The column of the images: a struct of ``bytes`` and ``path``, the bytes of an image file, or arrays
+            ``(height, width)`` or ``(height, width, 3)``. By default the only column of such a type.
+        label: The column of the labels: whole numbers from 0 on, or texts. By default the only column that the
+            file's metadata call a ``ClassLabel``, or else the column ``label``.
+        size: Images are scaled so that their shorter side is this long, and cut to a square around the middle. 0 keeps
+            them as they are; they must then have one size.
+        validation: The fraction of each class for validation.
+        test: The fraction of each class for test.
+
+    Raises:
+        MissingDataError: if there is no such file or folder.
+        UserError: if a column is missing or ambiguous, an image cannot be read, or the images differ in size.
+    """
+    check(size >= 0, f"size must be at least 0 pixels, got {size!r}")
+    parts = read_parquet_splits(data_folder() / files, image, label, size)
+    names = _names({split: part.names for split, part in parts.items()})
+    splits = {split: Split(part.images, part.numbered(names)) for split, part in parts.items()}
+    given = {"validation": validation, "test": test}
+    return assembled(splits, {n: f for n, f in given.items() if n not in splits}, names=names)
+
+
+@dataclass(frozen=True)
+class ParquetImages:
+    """The images of some files.
+
+    Args:
+        images: uint8 ``(n, 3, height, width)``.
+        labels: The label of each image: its class's number, or its name.
+        names: The classes' names in the order of their numbers, or None if the file does not know them.
+        columns: The other columns of whole numbers, each ``(n,)``.
+    """
+
+    images: Tensor
+    labels: Sequence[int | str]
+    names: tuple[str, ...] | None
+    columns: Mapping[str, Tensor]
+
+    def numbered(self, names: Sequence[str] | None) -> Tensor:
+        """Return the labels as numbers of classes, int64 ``(n,)``."""
+        if all(isinstance(label, int) for label in self.labels):
+            return torch.tensor(self.labels, dtype=torch.int64)
+        number = {name: row for row, name in enumerate(names or ())}
+        return torch.tensor([number[str(label)] for label in self.labels], dtype=torch.int64)
+
+
+def read_parquet_splits(
+    root: Path, image: str = "", label: str = "", size: int = 0
+) -> dict[str, ParquetImages]:
+    """Return the images of each split of a folder, or of one file as ``train``; see :func:`parquet_images`."""
+    return {split: _read_all(paths, image, label, size) for split, paths in _files(root).items()}
+
+
+def _read_all(paths: Sequence[Path], image: str, label: str, size: int) -> ParquetImages:
+    parts = [_read(path, image, label, size) for path in paths]
+    shapes = {tuple(part.images.shape[1:]) for part in parts}
+    check(
+        len(shapes) == 1, f"images must be of one size, got {sorted(shapes)} in {paths[0].parent}: set size"
+    )
+    labels = [each for part in parts for each in part.labels]
+    names = parts[0].names
+    if names is None and labels and isinstance(labels[0], str):
+        names = tuple(sorted(set(map(str, labels))))
+    columns = {name: torch.cat([part.columns[name] for part in parts]) for name in parts[0].columns}
+    return ParquetImages(torch.cat([part.images for part in parts]), labels, names, columns)
+
+
+def _files(root: Path) -> dict[str, list[Path]]:
+    """Return each split's files, sorted."""
+    if root.is_file():
+        return {"train": [root]}
+    paths = sorted(root.rglob("*.parquet")) if root.is_dir() else []
+    if not paths:
+        raise MissingDataError(
+            f"dataset parquet_images: {root} must be a Parquet file or a folder of some, got "
+            f"{'an empty folder' if root.is_dir() else 'no such file or folder'}; name the folder that holds it with "
+            "--data DIR or TOPK_DATA"
+        )
+    files: dict[str, list[Path]] = {}
+    for path in paths:
+        files.setdefault(_split_of(path, root), []).append(path)
+    check("train" in files, f"{root} must hold files of the split train, got {sorted(files)}")
+    return files
+
+
+def _split_of(path: Path, root: Path) -> str:
+    """Return the split that a file's name or one of its folders names."""
+    for name in (path.name, *reversed(path.relative_to(root).parts[:-1])):
+        for start in (name.partition("-")[0], name.partition(".")[0], name):
+            if start.lower() in _SPLITS:
+                return _SPLITS[start.lower()]
+    raise UserError(
+        f"{path} must belong to a split: its name, or its folder's, must begin with one of {sorted(_SPLITS)} and a "
+        "hyphen or dot"
+    )
+
+
+def _names(known: Mapping[str, tuple[str, ...] | None]) -> tuple[str, ...] | None:
+    """Return the classes' names, which all splits must share."""
+    first = known["train"]
+    for split, names in known.items():
+        missing = sorted(set(names or ()) - set(first or ()))
+        check(not missing, f"the {split} images have classes that training lacks: {first_few(missing)}")
+    return first
+
+
+def _read(path: Path, image: str, label: str, size: int) -> ParquetImages:
+    from pyarrow import parquet  # noqa: PLC0415 - not where the losses are trained without the platform
+
+    file = parquet.ParquetFile(path)
+    schema = file.schema_arrow
+    features = _features(schema)
+    image = image or _image_column(schema, path)
+    label = label or _label_column(schema, features, path)
+    for column in (image, label):
+        check(column in schema.names, f"{path} has no column {column!r}, only {schema.names}")
+    numbers = [n for n in schema.names if n not in (image, label) and _is_whole(schema.field(n).type)]
+    batches = list(file.iter_batches(_ROWS, columns=[image, label, *numbers]))
+    images = [_decode(batch.column(image), path, at * _ROWS, size) for at, batch in enumerate(batches)]
+    return ParquetImages(
+        _stacked(images, path),
+        [value for batch in batches for value in batch.column(label).to_pylist()],
+        tuple(names) if (names := features.get(label, {}).get("names")) else None,
+        {n: torch.tensor([v for b in batches for v in b.column(n).to_pylist()]) for n in numbers},
+    )
+
+
+def _features(schema: pyarrow.Schema) -> dict[str, dict[str, Any]]:
+    """Return the ``datasets`` package's notes on each column; empty if it did not write the file."""
+    noted = (schema.metadata or {}).get(b"huggingface")
+    features: dict[str, dict[str, Any]] = json.loads(noted)["info"]["features"] if noted else {}
+    return features
+
+
+def _image_column(schema: pyarrow.Schema, path: Path) -> str:
+    names: list[str] = [field.name for field in schema if _holds_images(field.type)]
+    check(
+        len(names) == 1,
+        f"{path} must have one column of images, got {names} of {schema.names}: name it with image",
+    )
+    return names[0]
+
+
+def _holds_images(kind: pyarrow.DataType) -> bool:
+    from pyarrow import types  # noqa: PLC0415
+
+    if types.is_struct(kind):
+        return bool(kind.get_field_index("bytes") >= 0)
+    nested = types.is_list(kind) or types.is_fixed_size_list(kind) or types.is_large_list(kind)
+    return bool(nested or types.is_binary(kind) or types.is_large_binary(kind))
+
+
+def _label_column(schema: pyarrow.Schema, features: Mapping[str, Mapping[str, Any]], path: Path) -> str:
+    names = [name for name, kind in features.items() if kind.get("_type") == "ClassLabel"]
+    names = names or [name for name in schema.names if name == "label"]
+    check(
+        len(names) == 1,
+        f"{path} must have one column of labels, got {names} of {schema.names}: name it with label",
+    )
+    return names[0]
+
+
+def _is_whole(kind: pyarrow.DataType) -> bool:
+    from pyarrow import types  # noqa: PLC0415
+
+    return bool(types.is_integer(kind))
+
+
+def _decode(column: pyarrow.Array, path: Path, first: int, size: int) -> list[Tensor]:
+    """Return the images of a column's part, each uint8 ``(3, height, width)``."""
+
+    def decode(row: int, value: Any) -> Tensor | str:
+        try:
+            return _image(value, path.parent, size)
+        except UnreadableImageError as error:
+            return f"row {first + row}: {error}"
+
+    images = list(pool().map(decode, range(len(column)), column.to_pylist()))
+    broken = [each for each in images if isinstance(each, str)]
+    check(not broken, f"{path}: {len(broken)} images cannot be read: {first_few(broken)}")
+    return [each for each in images if isinstance(each, Tensor)]
+
+
+def _image(value: Any, folder: Path, size: int) -> Tensor:
+    """Return an image from bytes, from a struct of ``bytes`` and ``path``, or from nested lists of its pixels."""
+    if isinstance(value, dict):
+        value = value["bytes"] if value["bytes"] is not None else _bytes(folder / str(value["path"]))
+    if value is None:
+        raise UnreadableImageError("it is empty")
+    if isinstance(value, bytes):
+        return square(io.BytesIO(value), size)
+    from PIL import Image  # noqa: PLC0415 - comes with torchvision
+
+    return square(Image.fromarray(np.asarray(value, dtype=np.uint8)), size)
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UnreadableImageError(f"{path}: {error}") from error
+
+
+def _stacked(parts: Sequence[list[Tensor]], path: Path) -> Tensor:
+    images = [image for part in parts for image in part]
+    shapes = {tuple(image.shape[1:]) for image in images}
+    check(len(images) > 0, f"{path} must hold images, got none")
+    check(
+        len(shapes) == 1,
+        f"images must be of one size, got {first_few(sorted(map(str, shapes)))} in {path}: set size",
+    )
+    return torch.stack(images)

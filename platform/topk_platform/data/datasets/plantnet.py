@@ -1,0 +1,75 @@
+"""Pl@ntNet-300K from its published folders and metadata."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+
+from topk_platform.data.dataset import Dataset
+from topk_platform.data.datasets.image_files import Reading, check_classes
+from topk_platform.data.folder import data_folder
+from topk_platform.data.images.listing import from_file
+from topk_platform.errors import MissingDataError, UserError
+
+__all__ = ["plantnet300k"]
+
+_FOLDER = "plantnet_300K"
+_METADATA = "plantnet300K_metadata.json"
+_SPLITS = {"train": "train", "validation": "val", "test": "test"}
+_GET = (
+    "Unpack plantnet_300K.zip from https://zenodo.org/records/5645731 so that they are there, or name the folder "
+    f"that holds {_FOLDER} with --data DIR or TOPK_DATA"
+)
+
+
+def plantnet300k(size: int = 224, resize: int = 256, unreadable: str = "fatal") -> Dataset:
+    """Return Pl@ntNet-300K, 306,146 images of 1,081 species in its own splits, read as it is needed.
+
+    Its metadata give each image's species and split; the images are in
+    ``images_train / species / id.jpg`` and likewise for ``val`` and ``test``, or in ``images / train`` and so on.
+    Species are numbered in the order of their ids as text.
+
+    Args:
+        size: Height and width of the network's input: the middle of the image, or in training with
+            ``Augmentation(window=True)`` a random crop.
+        resize: Images are first scaled so that their shorter side is this long.
+        unreadable: ``"fatal"`` or ``"skip"``: what to do about images that cannot be read, see
+            :class:`topk_platform.data.datasets.image_files.Reading`.
+
+    Raises:
+        MissingDataError: if ``plantnet_300K`` is not in the data folder, or images are missing in it.
+        UserError: if the metadata are in another format.
+
+    Source:
+        C. Garcin et al., Pl@ntNet-300K: a plant image dataset with high label ambiguity and a long-tailed
+        distribution, NeurIPS Datasets and Benchmarks 2021.
+    """
+    root = data_folder() / _FOLDER
+    if not (root / _METADATA).is_file():
+        raise MissingDataError(f"dataset plantnet300k is not on disk: {root} lacks {_METADATA}. {_GET}")
+    prefix = "images/" if (root / "images" / "train").is_dir() else "images_"
+    lists = {
+        part: from_file(root, _METADATA, part, partial(_listed, name, prefix), _GET)
+        for part, name in _SPLITS.items()
+    }
+    check_classes("plantnet300k", root, lists)
+    how = Reading(size, resize, unreadable)
+    splits = {part: how.split(files, part) for part, files in lists.items()}
+    return Dataset(splits["train"], splits["validation"], splits["test"], classes=len(lists["train"].classes))
+
+
+def _listed(split: str, prefix: str, file: Path) -> list[tuple[str, str]]:
+    """Return the images of a split, in the order of their paths, with their species."""
+    try:
+        entries = json.loads(file.read_bytes())
+        found = [
+            (f"{prefix}{split}/{entry['species_id']}/{name}.jpg", str(entry["species_id"]))
+            for name, entry in entries.items()
+            if entry["split"] == split
+        ]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(
+            f"{file} must map an image's id to its species_id and split among others, got {error!r}"
+        ) from error
+    return sorted(found)

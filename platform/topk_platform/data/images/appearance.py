@@ -1,0 +1,69 @@
+"""Images as a viewer shows them: upright, on white, with eight bits per channel."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+__all__ = ["appearance", "is_on_its_side"]
+
+_TURNED = (2, 3, 4, 5, 6, 7, 8)  # EXIF's values of images that are stored rotated or mirrored
+_BROKEN = (
+    OSError,
+    SyntaxError,
+    ValueError,
+    TypeError,
+    LookupError,
+    struct.error,
+)  # what Pillow raises for broken EXIF data
+_ON_ITS_SIDE = (5, 6, 7, 8)  # of images whose width and height are exchanged
+
+
+def appearance(image: Image.Image, mode: str = "RGB") -> Image.Image:
+    """Return an opened image as a viewer shows it.
+
+    The image is rotated by its EXIF orientation, transparent parts become white, and the upper eight of 16 bits per
+    channel are kept. Pillow alone would leave a photo on its side, make transparent parts black, and 16 bits white.
+
+    Args:
+        image: An image that ``PIL.Image.open`` returned. It is read to its end.
+        mode: Pillow's mode of the result: ``"L"``, ``"RGB"`` or ``"RGBA"``, which keeps transparency.
+
+    Raises:
+        OSError, SyntaxError, ValueError: if the file is cut off or holds something else.
+
+    Example:
+        >>> from PIL import Image
+        >>> appearance(Image.new("LA", (1, 1), (0, 0))).getpixel((0, 0))
+        (255, 255, 255)
+    """
+    from PIL import Image, ImageOps  # noqa: PLC0415 - comes with torchvision
+
+    if _orientation(image) in _TURNED:
+        ImageOps.exif_transpose(image, in_place=True)
+    if image.mode.startswith("I;16"):
+        image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    if image.has_transparency_data and mode != "RGBA":
+        white = Image.new("RGBA", image.size, "white")
+        image = Image.alpha_composite(white, image.convert("RGBA"))
+    return image if image.mode == mode else image.convert(mode)
+
+
+def is_on_its_side(image: Image.Image) -> bool:
+    """Return whether an image that is open but not read yet is stored on its side."""
+    return _orientation(image) in _ON_ITS_SIDE
+
+
+def _orientation(image: Image.Image) -> int:
+    from PIL.ExifTags import Base  # noqa: PLC0415
+
+    try:
+        value = image.getexif().get(Base.Orientation)
+    except _BROKEN:  # viewers show such an image as it is stored
+        return 1
+    return value if isinstance(value, int) else 1

@@ -1,0 +1,211 @@
+"""Decoding image files to pixels, many at once."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import struct
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from topk_platform.data.folder import pixel_folder
+from topk_platform.data.images.appearance import appearance, is_on_its_side
+from topk_platform.errors import UserError
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+__all__ = ["UnreadableImageError", "check_pixels", "crop", "decoders", "pool", "scaled", "square"]
+
+Pixels = NDArray[np.uint8]
+
+_VARIABLE = "TOPK_DECODERS"
+_HEADER = struct.Struct("<II")  # height, width
+_WAY = (
+    "as a viewer shows them"  # part of the names of kept pixels: another way of decoding needs another text
+)
+_FREE = 0.05  # the fraction of the disk that kept pixels leave free
+
+
+class UnreadableImageError(UserError):
+    """A file holds no image, or only part of an image."""
+
+
+def decoders() -> int:
+    """Return the number of decoding threads of a process: the environment's ``TOPK_DECODERS``, or one per core.
+
+    Decoding and scaling release Python's lock. So threads decode as many images per second as worker processes, as was
+    measured, and no pixels are copied between processes.
+    """
+    wanted = os.environ.get(_VARIABLE)
+    if wanted is None:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if not wanted.isdigit() or int(wanted) < 1:
+        raise UserError(f"{_VARIABLE} must be a number of threads of at least 1, got {wanted!r}")
+    return int(wanted)
+
+
+def pool() -> ThreadPoolExecutor:
+    """Return the process's decoding threads, the same ones for all its trials."""
+    return _pool(os.getpid(), decoders())
+
+
+@lru_cache(maxsize=1)
+def _pool(process: int, threads: int) -> ThreadPoolExecutor:  # noqa: ARG001 - a forked process does not have its parent's threads
+    return ThreadPoolExecutor(threads, thread_name_prefix="decode")
+
+
+def square(source: str | Path | BinaryIO | Image.Image, size: int) -> Tensor:
+    """Return a square from the middle of an image in RGB, uint8 ``(3, size, size)``, as a viewer shows it.
+
+    Args:
+        source: An image file, or an image of Pillow's.
+        size: The image is first scaled so that its shorter side is this long. 0 keeps the whole image as it is, uint8
+            ``(3, height, width)``.
+
+    Raises:
+        UnreadableImageError: if it cannot be read to its end.
+    """
+    from PIL import Image  # noqa: PLC0415 - comes with torchvision
+    from torchvision.transforms.v2 import functional  # noqa: PLC0415
+
+    try:
+        with source if isinstance(source, Image.Image) else Image.open(source) as image:
+            shown = appearance(image)
+            if size:
+                shown = functional.center_crop(functional.resize(shown, [size]), [size, size])
+    # Pillow's readers raise each of these for files that are cut off or hold something else.
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        name = f"{source}: " if isinstance(source, str | Path) else ""
+        raise UnreadableImageError(f"{name}{error}") from error
+    pixels: Tensor = functional.pil_to_tensor(shown)
+    return pixels
+
+
+def scaled(path: Path, resize: int) -> Pixels:
+    """Return an image in RGB, scaled so that its shorter side is ``resize``: uint8 ``(height, width, 3)``.
+
+    The image is as a viewer shows it: see :func:`~topk_platform.data.images.appearance.appearance`.
+
+    If ``TOPK_CACHE`` names a folder, the pixels are stored there, and any process reads them from there the next time.
+    Nothing more is stored once less than a twentieth of that disk is free.
+
+    Args:
+        path: The image, in any format that Pillow reads.
+        resize: Pixels of the shorter side; the longer one is rounded down.
+
+    Raises:
+        UnreadableImageError: if it cannot be read to its end.
+    """
+    folder = pixel_folder()
+    if folder is None:
+        return _decoded(path, resize)
+    place = _place(folder, path, resize)
+    kept = _kept(place)
+    if kept is None:
+        kept = _decoded(path, resize)
+        _keep(place, kept)
+    return kept
+
+
+def _decoded(path: Path, resize: int) -> Pixels:
+    from PIL import Image  # noqa: PLC0415 - comes with torchvision
+
+    try:
+        with Image.open(path) as image:
+            width, height = _size(image.size, resize)
+            check_pixels(path, (width, height))
+            size = (height, width) if is_on_its_side(image) else (width, height)
+            # A JPEG that is at least four times as large as needed is decoded at a fraction of its size, but at least
+            # twice as large as needed. That is at most a quarter of the work, with no visible difference.
+            image.draft("RGB", (2 * width, 2 * height))
+            return np.asarray(appearance(image).resize(size, Image.Resampling.BILINEAR))
+    except FileNotFoundError as error:
+        raise UnreadableImageError(f"image {path} is no longer there") from error
+    # Pillow's readers raise each of these for files that are cut off or hold something else.
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise UnreadableImageError(f"image {path} cannot be read: {error}") from error
+
+
+def check_pixels(path: Path, size: tuple[int, int]) -> None:
+    """Raise ``UnreadableImageError`` if a scaled image has more pixels than Pillow would read of a file.
+
+    An image of one row and a million columns has few pixels, but many after its row is scaled to a network's input.
+    """
+    from PIL import Image  # noqa: PLC0415 - comes with torchvision
+
+    most = 2 * (Image.MAX_IMAGE_PIXELS or size[0] * size[1])
+    if size[0] * size[1] > most:
+        raise UnreadableImageError(
+            f"image {path} cannot be read: it is so narrow that it has {size[0]} × {size[1]} pixels when it is scaled, "
+            f"more than {most}"
+        )
+
+
+def _size(size: tuple[int, int], resize: int) -> tuple[int, int]:
+    width, height = size
+    short = min(size)
+    return max(resize * width // short, 1), max(resize * height // short, 1)
+
+
+def crop(pixels: Pixels, size: int, place: tuple[float, float] | None = None) -> Pixels:
+    """Return a square of an image.
+
+    Args:
+        pixels: ``(height, width, 3)``, no side shorter than ``size``.
+        size: Side of the square.
+        place: The position of the square, in ``[0, 1)`` from the top and from the left; None for the middle.
+
+    Example:
+        >>> image = np.arange(25, dtype=np.uint8).reshape(5, 5, 1)
+        >>> crop(image, 1).item(), crop(image, 1, (0.0, 0.99)).item()
+        (12, 4)
+    """
+    spare = pixels.shape[0] - size, pixels.shape[1] - size
+    if place is None:
+        top, left = (round(rest / 2) for rest in spare)
+    else:
+        top, left = (int(part * (rest + 1)) for part, rest in zip(place, spare, strict=True))
+    return pixels[top : top + size, left : left + size]
+
+
+def _place(folder: Path, path: Path, resize: int) -> Path:
+    try:
+        status = path.stat()
+    except FileNotFoundError as error:
+        raise UnreadableImageError(f"image {path} is no longer there") from error
+    text = f"{_WAY}\0{path}\0{status.st_size}\0{status.st_mtime_ns}\0{resize}"
+    name = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:32]
+    return folder / name[:3] / name[3:]
+
+
+def _kept(place: Path) -> Pixels | None:
+    """Return memory-mapped pixels, so that only the used ones are read; None if they are not in the cache."""
+    try:
+        size = place.stat().st_size
+        with place.open("rb") as file:
+            height, width = _HEADER.unpack(file.read(_HEADER.size))
+    except (FileNotFoundError, struct.error):
+        return None
+    if size != _HEADER.size + 3 * height * width:  # a crash may leave half a file
+        return None
+    pixels: Pixels = np.memmap(place, np.uint8, "r", _HEADER.size, (height, width, 3))
+    return pixels
+
+
+def _keep(place: Path, pixels: Pixels) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    disk = shutil.disk_usage(place.parent)
+    if disk.free - pixels.nbytes < _FREE * disk.total:
+        return
+    part = place.with_name(f"{place.name}.{uuid.uuid4().hex}")
+    part.write_bytes(_HEADER.pack(*pixels.shape[:2]) + pixels.tobytes())
+    part.replace(place)  # atomic, even if other processes write the same file

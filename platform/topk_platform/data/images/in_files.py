@@ -1,0 +1,141 @@
+"""Images that stay in their files until a batch needs them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from itertools import repeat
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from topk_platform.data.images.decoding import crop, decoders, pool, scaled
+from topk_platform.data.images.listing import FileList
+from topk_platform.specs.checks import check
+
+__all__ = ["Images"]
+
+_MEAN = (0.485, 0.456, 0.406)
+_STD = (0.229, 0.224, 0.225)
+_TASK = 4  # images that a thread takes at once
+_AHEAD = 16  # images that each thread may decode ahead of the current batch
+_SCORED = 2**24  # bytes of the images that are scored at once
+
+
+@dataclass(frozen=True, eq=False)
+class Images:
+    """The inputs of a split whose images stay in files and are decoded some batches ahead.
+
+    An image is scaled so that its shorter side is ``resize``; then a square of side ``size`` is cropped from it, in the
+    middle or at a place given for each image. Batches are the same whatever the number of threads.
+
+    Args:
+        files: The list of all files; the images are some of them.
+        rows: The images' rows in that list, int64 ``(n,)``.
+        size: Height and width of the cropped square.
+        resize: The shorter side of the scaled image from which the square is cropped.
+        device: The device of the batches.
+    """
+
+    files: FileList
+    rows: Tensor
+    size: int
+    resize: int
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        check(self.size >= 1, f"size must be at least 1 pixel, got {self.size!r}")
+        check(self.resize >= self.size, f"resize must be at least size = {self.size}, got {self.resize!r}")
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def shape(self) -> torch.Size:
+        """``(n, 3, size, size)``, the shape of a tensor of the same images."""
+        return torch.Size((len(self), 3, self.size, self.size))
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """``torch.uint8``."""
+        return torch.uint8
+
+    @property
+    def names(self) -> list[bytes]:
+        """The files' paths from the dataset's folder."""
+        names: list[bytes] = self.files.names[self.rows.numpy()].tolist()
+        return names
+
+    @property
+    def description(self) -> bytes:
+        """The bytes that identify the images in a fingerprint: names and sizes of the files, not their pixels."""
+        sizes = self.files.sizes[self.rows.numpy()].tolist()
+        return "\n".join(f"{name!r} {size}" for name, size in zip(self.names, sizes, strict=True)).encode()
+
+    @property
+    def moments(self) -> tuple[Tensor, Tensor]:
+        """ImageNet's mean and deviation of each channel, ``(3, 1, 1)``, which pretrained networks expect as well."""
+        return torch.tensor(_MEAN)[:, None, None], torch.tensor(_STD)[:, None, None]
+
+    def __getitem__(self, indices: Tensor) -> Images:
+        return replace(self, rows=self.rows[indices.cpu()])
+
+    def to(self, device: str) -> Images:
+        """Return the images with their batches on ``device``; the files stay where they are."""
+        return replace(self, device=device)
+
+    def in_order(self, place: tuple[float, float] | None = None) -> Iterator[Tensor]:
+        """Return all images, in batches of about 16 MiB.
+
+        Args:
+            place: The position of the squares, as in :meth:`stream`.
+        """
+        rows = torch.split(torch.arange(len(self)), max(_SCORED // (3 * self.size**2), 1))
+        places = None if place is None else [torch.tensor(place).expand(len(part), 2) for part in rows]
+        return self.stream(rows, places)
+
+    def stream(self, batches: Iterable[Tensor], places: Iterable[Tensor] | None = None) -> Iterator[Tensor]:
+        """Return batches, uint8 ``(n, 3, size, size)`` on the device, some of them decoded ahead.
+
+        Args:
+            batches: The rows of each batch's images, int64 ``(n,)`` on the CPU.
+            places: The positions of each batch's squares, ``(n, 2)`` in ``[0, 1)`` from the top and from the left;
+                None for the middle.
+
+        Raises:
+            UnreadableImageError: if an image cannot be read, when its batch is yielded; it names the file.
+        """
+        waiting: deque[tuple[Tensor, list[Future[None]]]] = deque()
+        try:
+            for chosen, corners in zip(batches, repeat(None) if places is None else places, strict=False):
+                waiting.append(self._start(chosen, corners))
+                if len(waiting) > 1 + -(-_AHEAD * decoders() // max(len(chosen), 1)):
+                    yield self._finished(*waiting.popleft())
+            while waiting:
+                yield self._finished(*waiting.popleft())
+        finally:  # an interrupted epoch leaves no work behind
+            for _, tasks in waiting:
+                for task in tasks:
+                    task.cancel()
+
+    def _start(self, chosen: Tensor, corners: Tensor | None) -> tuple[Tensor, list[Future[None]]]:
+        rows = self.rows[chosen].tolist()
+        places: Sequence[Any] = [None] * len(rows) if corners is None else corners.tolist()
+        # Pinned memory, which torch hands out again only once the copy to the device is over.
+        shape = (len(rows), self.size, self.size, 3)
+        batch = torch.empty(shape, dtype=torch.uint8, pin_memory=self.device == "cuda")
+        parts = [slice(start, start + _TASK) for start in range(0, len(rows), _TASK)]
+        return batch, [pool().submit(self._fill, batch[part], rows[part], places[part]) for part in parts]
+
+    def _fill(self, batch: Tensor, rows: Sequence[int], places: Sequence[Any]) -> None:
+        pixels = batch.numpy()
+        for target, row, place in zip(pixels, rows, places, strict=True):
+            target[...] = crop(scaled(self.files.path(row), self.resize), self.size, place)
+
+    def _finished(self, batch: Tensor, tasks: list[Future[None]]) -> Tensor:
+        for task in tasks:
+            task.result()
+        return batch.to(self.device, non_blocking=True).permute(0, 3, 1, 2).contiguous()

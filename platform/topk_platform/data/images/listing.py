@@ -1,0 +1,320 @@
+"""Lists of image files with their labels, made once and kept."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import uuid
+import warnings
+import zipfile
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from topk_platform.data.folder import cache_folder
+from topk_platform.data.images.decoding import UnreadableImageError, pool, scaled
+from topk_platform.errors import MissingDataError, UserError
+from topk_platform.specs.checks import first_few
+
+__all__ = [
+    "ENDINGS",
+    "FileList",
+    "from_file",
+    "from_folders",
+    "held_out_folders",
+    "is_image",
+    "parse_lines",
+    "readable",
+]
+
+ENDINGS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
+"""The endings of image files, in lower case."""
+
+
+@dataclass(frozen=True, eq=False)
+class FileList:
+    """Image files under a folder.
+
+    Args:
+        root: The dataset's folder.
+        names: The paths from there, with slashes, as bytes ``(n,)``.
+        sizes: The sizes in bytes, int64 ``(n,)``.
+        labels: The labels, int64 ``(n,)``.
+        classes: The classes' names, in the order of the labels.
+        stamp: Changes whenever files were added, removed or renamed.
+    """
+
+    root: Path
+    names: NDArray[np.bytes_]
+    sizes: NDArray[np.int64]
+    labels: Tensor
+    classes: tuple[str, ...]
+    stamp: str
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def path(self, row: int) -> Path:
+        """Return the path of the file of a row."""
+        return self.root / os.fsdecode(self.names[row])
+
+
+def from_folders(root: Path, part: str) -> FileList:
+    """Return the images of ``root / part / class / image``; classes are numbered in the order of their names.
+
+    The list is kept in :func:`cache_folder` and made again when a folder has changed. A changed image of the same name
+    is not noticed; in that case delete the list.
+
+    Args:
+        root: The dataset's folder.
+        part: The folder in it, ``"."`` for itself.
+
+    Raises:
+        UserError: if a class has no images.
+    """
+    top = root / part
+    classes = sorted(entry.name for entry in os.scandir(top) if entry.is_dir() and entry.name[0] != ".")
+    stamp = _stamp(f"{name} {(top / name).stat().st_mtime_ns}" for name in classes)
+
+    def make() -> FileList:
+        found = list(pool().map(_images, [top / name for name in classes]))
+        empty = [name for name, images in zip(classes, found, strict=True) if not images]
+        if empty or not classes:
+            found_in = f"none in {first_few(empty)}" if empty else "no folder"
+            raise UserError(f"{top} must hold folders of images, one a class, got {found_in}")
+        prefix = "" if part == "." else f"{part}/"
+        samples = [
+            (f"{prefix}{name}/{image}", size, label)
+            for label, (name, images) in enumerate(zip(classes, found, strict=True))
+            for image, size in images
+        ]
+        return _file_list(root, samples, classes, stamp)
+
+    return _remembered(f"folders {part}", root, stamp, make)
+
+
+def held_out_folders(root: Path, part: str, classes: Sequence[str]) -> FileList:
+    """Return the images of ``root / part / class / image`` with given classes, of which some may have none.
+
+    The list is kept as of :func:`from_folders`.
+
+    Args:
+        root: The dataset's folder.
+        part: The folder in it.
+        classes: The classes' names, in the order of the labels.
+
+    Raises:
+        UserError: if there is a folder of another class, or no image at all.
+    """
+    top = root / part
+    folders = sorted(entry.name for entry in os.scandir(top) if entry.is_dir() and entry.name[0] != ".")
+    unknown = sorted(set(folders) - set(classes))
+    if unknown:
+        raise UserError(f"{top} must have no class that training lacks, got {first_few(unknown)}")
+    stamp = _stamp([*(f"{name} {(top / name).stat().st_mtime_ns}" for name in folders), *classes])
+
+    def make() -> FileList:
+        numbers = {name: label for label, name in enumerate(classes)}
+        found = list(pool().map(_images, [top / name for name in folders]))
+        samples = [
+            (f"{part}/{name}/{image}", size, numbers[name])
+            for name, images in zip(folders, found, strict=True)
+            for image, size in images
+        ]
+        if not samples:
+            raise UserError(f"{top} must hold images, got none")
+        return _file_list(root, samples, list(classes), stamp)
+
+    return _remembered(f"held out {part}", root, stamp, make)
+
+
+def is_image(name: str) -> bool:
+    """Return whether a file of this name is an image. Hidden files are not, such as ``._1.jpg``, which macOS writes.
+
+    Example:
+        >>> [is_image(name) for name in ("1.JPG", "._1.jpg", "1.txt")]
+        [True, False, False]
+    """
+    return name.lower().endswith(ENDINGS) and name[0] != "."
+
+
+def _images(folder: Path) -> list[tuple[str, int]]:
+    return sorted((entry.name, entry.stat().st_size) for entry in os.scandir(folder) if is_image(entry.name))
+
+
+def from_file(
+    root: Path,
+    file: str,
+    part: str,
+    parse: Callable[[Path], Sequence[tuple[str, str]]],
+    where: str,
+) -> FileList:
+    """Return the images that a file lists; labels are the class numbers, or the names' sorted order.
+
+    Args:
+        root: The dataset's folder, which holds the file too.
+        file: Its name; the list is kept until it changes.
+        part: The name under which the list is kept. A file that lists several splits has a list for each.
+        parse: Returns the images that the file at this path lists, as paths from ``root`` with their classes.
+        where: The remedy if images are missing, for the error.
+
+    Raises:
+        MissingDataError: if an image is not there.
+        UserError: if the file lists none.
+    """
+    status = (root / file).stat()
+    stamp = _stamp([f"{status.st_size} {status.st_mtime_ns}"])
+
+    def make() -> FileList:
+        pairs = parse(root / file)
+        if not pairs:
+            raise UserError(f"{root / file} lists no images of {part}")
+        sizes = list(pool().map(_size, [root / name for name, _ in pairs], chunksize=256))
+        missing = [name for (name, _), size in zip(pairs, sizes, strict=True) if size < 0]
+        if missing:
+            raise MissingDataError(
+                f"{root / file} lists images that {root} lacks: {first_few(missing)}. {where}"
+            )
+        classes = _classes({name for _, name in pairs})
+        labels = {name: label for label, name in enumerate(classes)}
+        samples = [(name, size, labels[label]) for (name, label), size in zip(pairs, sizes, strict=True)]
+        return _file_list(root, samples, classes, stamp)
+
+    return _remembered(f"file {file} {part}", root, stamp, make)
+
+
+def _classes(names: set[str]) -> list[str]:
+    if all(name.isdigit() for name in names) and len(names) == 1 + max(int(name) for name in names):
+        return sorted(names, key=int)
+    return sorted(names)
+
+
+def parse_lines(file: Path) -> list[tuple[str, str]]:
+    """Return the images of a file with a path and a label in each line.
+
+    Raises:
+        UserError: if a line is something else.
+    """
+    pairs = []
+    for line in file.read_text().splitlines():
+        name, _, label = line.strip().rpartition(" ")
+        if not name or not label.isdigit():
+            raise UserError(f"{file}: a line must be the path of an image and its label, got {line!r}")
+        pairs.append((name, label))
+    return pairs
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return -1
+
+
+def readable(files: FileList, part: str, resize: int) -> FileList:
+    """Return the list without the images that cannot be read; a warning says how many and which.
+
+    Every image is read to its end, once; the result is kept with the list. With ``TOPK_CACHE`` set, their pixels are
+    kept in the same pass.
+
+    Args:
+        files: The list.
+        part: Its name, under which the result is kept.
+        resize: The shorter side of the scaled images.
+    """
+
+    def good(row: int) -> bool:
+        try:
+            scaled(files.path(row), resize)
+        except UnreadableImageError:
+            return False
+        return True
+
+    def make() -> FileList:
+        rows = np.flatnonzero(list(pool().map(good, range(len(files)), chunksize=16)))
+        return FileList(
+            files.root, files.names[rows], files.sizes[rows], files.labels[rows], files.classes, files.stamp
+        )
+
+    kept = _remembered(f"readable {part}", files.root, files.stamp, make)
+    lost = sorted(set(files.names.tolist()) - set(kept.names.tolist()))
+    if lost:
+        named = first_few([os.fsdecode(name) for name in lost])
+        warnings.warn(
+            f"{len(lost)} of {len(files)} images of {files.root} cannot be read and are left out: {named}",
+            stacklevel=2,
+        )
+    return kept
+
+
+def _stamp(lines: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _file_list(
+    root: Path, samples: Sequence[tuple[str, int, int]], classes: Sequence[str], stamp: str
+) -> FileList:
+    return FileList(
+        root=root,
+        names=np.array([os.fsencode(name) for name, _, _ in samples], dtype=np.bytes_),
+        sizes=np.array([size for _, size, _ in samples], dtype=np.int64),
+        labels=torch.tensor([label for _, _, label in samples], dtype=torch.int64),
+        classes=tuple(classes),
+        stamp=stamp,
+    )
+
+
+def _remembered(kind: str, root: Path, stamp: str, make: Callable[[], FileList]) -> FileList:
+    name = hashlib.sha256(f"{kind}\0{root}".encode("utf-8", "surrogateescape")).hexdigest()[:20]
+    place = cache_folder() / "lists" / f"{name}.npz"
+    known = _read(place, root, stamp)
+    if known is not None:
+        return known
+    made = make()
+    try:
+        _write(place, made)
+    except OSError as error:  # a shared folder that is read-only for this user
+        warnings.warn(
+            f"the list of files of {root} is made anew by every process, for it cannot be kept: {error}. "
+            "Name a folder that can be written to with TOPK_CACHE",
+            stacklevel=2,
+        )
+    return made
+
+
+def _read(place: Path, root: Path, stamp: str) -> FileList | None:
+    try:
+        with np.load(place, allow_pickle=False) as data:
+            if str(data["stamp"]) != stamp:
+                return None
+            classes = tuple(str(name) for name in data["classes"])
+            return FileList(
+                root, data["names"], data["sizes"], torch.from_numpy(data["labels"]), classes, stamp
+            )
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        zipfile.BadZipFile,
+    ):  # missing or incomplete: it is made anew
+        return None
+
+
+def _write(place: Path, files: FileList) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    part = place.with_name(f"{place.stem}.{uuid.uuid4().hex}.npz")
+    arrays: dict[str, Any] = {
+        "names": files.names,
+        "sizes": files.sizes,
+        "labels": files.labels.numpy(),
+        "classes": np.array(files.classes),
+        "stamp": np.array(files.stamp),
+    }
+    np.savez(part, **arrays)
+    part.replace(place)

@@ -1,0 +1,69 @@
+"""Data whose fingerprint also stands for the files that their regime's conditions read."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from pathlib import Path
+
+from topk_platform.data.dataset import Dataset
+from topk_platform.data.population import Population, Source
+from topk_platform.errors import MissingDataError, UserError
+
+__all__ = ["with_files"]
+
+
+@dataclass(frozen=True)
+class _MarkedDataset(Dataset):
+    mark: str = ""
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """That of the data before conditions, with the files."""
+        return self.mark
+
+
+@dataclass(frozen=True)
+class _MarkedPopulation(Population):
+    mark: str = ""
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """That of the definition, with the files."""
+        return self.mark
+
+
+def with_files(source: Source, files: Sequence[str], folder: Path) -> Source:
+    """Return the same data with a fingerprint that changes with the bytes of some files.
+
+    So results of one confusion matrix never count for another of the same name.
+
+    Args:
+        source: The data.
+        files: Their names in the folder.
+        folder: The data folder.
+
+    Raises:
+        MissingDataError: if a file is not there.
+        UserError: if it cannot be read.
+    """
+    state = hashlib.sha256(source.fingerprint.encode())
+    for name in files:
+        state.update(hashlib.sha256(_bytes(folder / name)).digest())
+    given = {one.name: getattr(source, one.name) for one in fields(source)}
+    kind = _MarkedPopulation if isinstance(source, Population) else _MarkedDataset
+    return kind(**given, mark=state.hexdigest()[:20])
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        raise MissingDataError(
+            f"the file {path}, which a condition reads, does not exist: put it there, or name its folder with "
+            "--data DIR or TOPK_DATA"
+        ) from error
+    except OSError as error:
+        raise UserError(f"the file {path}, which a condition reads, cannot be read: {error}") from error

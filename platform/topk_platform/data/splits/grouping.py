@@ -1,0 +1,270 @@
+"""Groups of samples: read from the names of image files or from a table, and kept whole in splits."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Generator, Tensor
+
+from topk_platform.data.arrays import class_numbers
+from topk_platform.data.dataset import Split
+from topk_platform.errors import MissingDataError, UserError, reason
+from topk_platform.specs.checks import check, first_few
+
+__all__ = ["by_table", "check_apart", "group_numbers", "grouped_files", "matched", "whole"]
+
+_PIECE = re.compile(r"\{group\}|\{class\}|\*|[^{*]+|.")
+_PIECES = {"{group}": "(?P<group>[^/]+?)", "{class}": "[^/]+", "*": "[^/]*"}
+_ENDING = ".csv"
+
+Numbers = npt.NDArray[np.int64]
+
+
+def group_numbers(named: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Return the groups of each split's samples as numbers from 0; a name has the same number in all splits.
+
+    Args:
+        named: By split, a name or a whole number per sample.
+
+    Raises:
+        UserError: if they are not one text or whole number per sample.
+
+    Example:
+        >>> found = group_numbers({"train": ["ann", "bob"], "test": ["eve", "eve"]})
+        >>> found["train"].tolist(), found["test"].tolist()
+        ([0, 1], [2, 2])
+    """
+    arrays = {split: _names(split, values) for split, values in named.items()}
+    if not arrays:
+        return {}
+    kinds = {split: array.dtype.kind for split, array in arrays.items()}
+    check(
+        len({kind == "U" for kind in kinds.values()}) == 1,
+        "groups must be texts in all splits, or whole numbers in all",
+    )
+    numbers = np.unique(np.concatenate(list(arrays.values())), return_inverse=True)[1]
+    parts = np.split(numbers, np.cumsum([len(array) for array in arrays.values()])[:-1])
+    return {split: torch.from_numpy(part.astype(np.int64)) for split, part in zip(arrays, parts, strict=True)}
+
+
+def _names(split: str, values: Any) -> np.ndarray[Any, Any]:
+    what = f"{split} groups"
+    array = np.asarray(values.cpu() if isinstance(values, Tensor) else values)
+    if array.dtype == object and all(isinstance(value, str) for value in array.flat):
+        array = array.astype(str)  # a pandas column of texts
+    if array.dtype.kind != "U":
+        check(array.dtype.kind in "iu", f"{what} must be texts or whole numbers, got {array.dtype}")
+        return class_numbers(what, torch.as_tensor(array.astype(np.int64))).numpy()
+    check(array.ndim == 1, f"{what} must be of shape (n,), got {array.shape}")
+    return array
+
+
+def grouped_files(
+    splits: Mapping[str, Split],
+    names: Mapping[str, Sequence[str]],
+    parts: Mapping[str, str],
+    root: Path,
+    how: str,
+) -> dict[str, Split]:
+    """Return the splits of image files with the groups of their images.
+
+    Args:
+        splits: The splits.
+        names: By split, the paths of its images from ``root``, with slashes.
+        parts: By split, the path of its folder from ``root``; ``"."`` for ``root`` itself.
+        root: The dataset's folder.
+        how: A pattern of the paths in a split's folder, see :func:`matched`; or the name of a CSV file in ``root``, see
+            :func:`by_table`.
+
+    Raises:
+        MissingDataError: if there is no such CSV file.
+        UserError: if the group of an image is not known.
+    """
+    if how.endswith(_ENDING):
+        table = by_table(root / how)
+        lacking = [name for part in names.values() for name in part if name not in table]
+        check(
+            not lacking,
+            f"groups: {root / how} must name the group of every image, by its path from {root}; {len(lacking)} are "
+            f"not in it: {first_few(lacking)}",
+        )
+        found = {split: [table[name] for name in part] for split, part in names.items()}
+    else:
+        inside = {split: "" if part == "." else f"{part}/" for split, part in parts.items()}
+        found = {
+            split: matched(how, [name.removeprefix(inside[split]) for name in part])
+            for split, part in names.items()
+        }
+    numbers = group_numbers(found)
+    return {split: part.grouped(numbers[split]) for split, part in splits.items()}
+
+
+def matched(pattern: str, names: Sequence[str]) -> list[str]:
+    """Return the groups of images that a pattern matches in their paths.
+
+    Args:
+        pattern: ``{group}`` stands for the group, with as few letters as possible; ``{class}`` for a class's name;
+            ``*`` for anything. None of them matches a slash.
+        names: Paths from a split's folder, with slashes.
+
+    Raises:
+        UserError: if the pattern has not one ``{group}``, or an image does not match it.
+
+    Example:
+        >>> matched("{class}/{group}_*", ["owl/ann_1.jpg", "owl/bob_1.jpg", "gull/ann_2.jpg"])
+        ['ann', 'bob', 'ann']
+    """
+    check(
+        pattern.count("{group}") == 1,
+        f"groups must be a pattern with one {{group}}, such as '{{class}}/{{group}}_*', or a CSV file, got {pattern!r}",
+    )
+    wanted = re.compile("".join(_PIECES.get(piece) or re.escape(piece) for piece in _PIECE.findall(pattern)))
+    found = [(name, wanted.fullmatch(name)) for name in names]
+    odd = [name for name, match in found if match is None]
+    check(
+        not odd,
+        f"groups: {len(odd)} of {len(names)} images do not match {pattern!r}: {first_few(odd)}",
+    )
+    return [match["group"] for _, match in found if match is not None]
+
+
+def by_table(file: Path) -> dict[str, str]:
+    """Return the groups of images by path, from a CSV file with a header and a path and a group in each line.
+
+    Raises:
+        MissingDataError: if there is no such file.
+        UserError: if a line is something else, or names an image a second time.
+    """
+    if not file.is_file():
+        raise MissingDataError(f"groups: there is no {file}")
+    try:
+        with file.open(newline="", encoding="utf-8") as lines:
+            rows = [row for row in csv.reader(lines) if row]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise UserError(f"groups: {file} cannot be read: {reason(error)}") from error
+    found: dict[str, str] = {}
+    for row in rows[1:]:
+        check(
+            len(row) == 2 and all(row) and row[0] not in found,
+            f"groups: {file} must have the path of an image and its group in each line, each image once, "
+            f"got {','.join(row)!r}",
+        )
+        found[row[0]] = row[1]
+    return found
+
+
+def whole(
+    labels: Tensor,
+    groups: Tensor,
+    fractions: Sequence[float],
+    generator: Generator,
+    names: Sequence[str] | None = None,
+) -> list[Tensor]:
+    """Return the indices of the training split, then those of the splits taken from it; no group is in two splits.
+
+    Every split gets at least one group of each class. Each remaining group, from the largest on, goes to the split
+    where it brings the numbers of samples of each class closest to the fractions. Groups of the same size are in random
+    order.
+
+    Args:
+        labels: int64 ``(n,)``.
+        groups: The group of each sample, int64 ``(n,)``.
+        fractions: The fraction of each split to take.
+        generator: The source of randomness.
+        names: The classes' names, for errors.
+
+    Raises:
+        UserError: if the fractions are not above 0 and below 1 in sum, or a class has too few groups.
+
+    Example:
+        >>> labels, groups = torch.tensor([0, 0, 1, 1, 0, 1, 0, 1]), torch.tensor([0, 0, 0, 0, 1, 1, 2, 2])
+        >>> train, test = whole(labels, groups, (0.25,), Generator().manual_seed(0))
+        >>> set(groups[train].tolist()) & set(groups[test].tolist()), len(test)
+        (set(), 2)
+    """
+    if min(fractions, default=1) <= 0 or not sum(fractions) < 1:
+        raise UserError(
+            f"the fractions of validation and test must be above 0 and below 1 in sum, got {tuple(fractions)}"
+        )
+    numbers = torch.unique(groups, return_inverse=True)[1]
+    counts = _counts(numbers.numpy(), labels.numpy())
+    order = torch.randperm(counts.shape[0], generator=generator).numpy()
+    shares = np.array([1 - sum(fractions), *fractions])
+    part = np.full(counts.shape[0], -1)
+    lacking = _give_each(counts, order, len(shares), part)
+    if lacking:
+        raise UserError(_too_few(lacking, np.diff(counts.tocsc().indptr), len(shares), names))
+    _give_rest(counts, order, shares, part)
+    of_sample = torch.from_numpy(part)[numbers]
+    return [(of_sample == split).nonzero()[:, 0] for split in range(len(shares))]
+
+
+def _counts(groups: Numbers, labels: Numbers) -> Any:
+    """Return how many samples of each class each group has, as a sparse matrix, because nearly all numbers are 0."""
+    from scipy import sparse  # noqa: PLC0415 - most datasets do without
+
+    return sparse.coo_array((np.ones(len(groups)), (groups, labels))).tocsr()
+
+
+def _give_each(counts: Any, order: Numbers, splits: int, part: Numbers) -> list[int]:
+    """Give every split a group of each class, the smallest groups first; return the classes that have too few groups.
+
+    The classes with the fewest groups come first.
+    """
+    sizes, of_class, lacking = counts.sum(1), counts.tocsc(), []
+    place = np.argsort(order)
+    for label in np.argsort(np.diff(of_class.indptr), kind="stable").tolist():
+        members = of_class.indices[of_class.indptr[label] : of_class.indptr[label + 1]]
+        members = members[np.lexsort((place[members], sizes[members]))]
+        for split in (*range(1, splits), 0) if len(members) else ():
+            if (part[members] == split).any():
+                continue
+            free = members[part[members] < 0]
+            if not len(free):
+                lacking.append(label)
+                break
+            part[free[0]] = split
+    return lacking
+
+
+def _too_few(lacking: Sequence[int], groups: Numbers, splits: int, names: Sequence[str] | None) -> str:
+    named = [
+        f"{label if names is None else repr(names[label])} has {groups[label]}" for label in sorted(lacking)
+    ]
+    return (
+        f"groups cannot be kept whole: training and each split that is taken from it need a group of every class for "
+        f"themselves, {splits} in all, and there are too few of class {first_few(named)}. Give validation and test of "
+        "your own, leave such classes out, or take whole_groups=False, with parts of a group on both sides"
+    )
+
+
+def _give_rest(counts: Any, order: Numbers, shares: Any, part: Numbers) -> None:
+    """Give each remaining group to the split that lacks it most, by squared errors relative to the fractions."""
+    wanted = np.maximum(shares[:, None] * counts.sum(0), 1e-9)
+    held = np.stack([counts[part == split].sum(0) for split in range(len(shares))])
+    largest_first = order[np.argsort(-counts.sum(1)[order], kind="stable")]
+    for group in largest_first[part[largest_first] < 0]:
+        row = slice(counts.indptr[group], counts.indptr[group + 1])
+        classes, more = counts.indices[row], counts.data[row]
+        lacks = held[:, classes] - wanted[:, classes]
+        part[group] = ((more * (2 * lacks + more)) / wanted[:, classes]).sum(1).argmin()
+        held[part[group], classes] += more
+
+
+def check_apart(splits: Mapping[str, Split]) -> None:
+    """Raise ``UserError`` if two splits share a group, where groups are to be kept whole."""
+    held = {name: set(s.groups.tolist()) for name, s in splits.items() if s.groups is not None}
+    for one, other in (("train", "validation"), ("train", "test"), ("validation", "test")):
+        both = held.get(one, set()) & held.get(other, set())
+        check(
+            not both,
+            f"{len(both)} groups are in {one} and in {other}, so that the score would be of groups that were seen "
+            "before: move each to one of them, or take whole_groups=False",
+        )

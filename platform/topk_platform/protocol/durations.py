@@ -1,0 +1,71 @@
+"""How long the trainings of each arm take, for the order of arms, the limits of a run and the time that is left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+__all__ = ["Durations"]
+
+
+@dataclass
+class _Mean:
+    count: int = 0
+    total: float = 0.0
+
+    def add(self, value: float) -> None:
+        self.count, self.total = self.count + 1, self.total + value
+
+    @property
+    def value(self) -> float:
+        return self.total / self.count
+
+
+class Durations:
+    """The expected seconds of a training of each arm: of one trial, or of one ensemble.
+
+    The expected time is the mean over the arm's ended trainings. Before the first has ended, it is a guess; without a
+    guess, the mean over the ended trainings of all arms, or else over all guesses.
+
+    Args:
+        ended: The seconds of ended trainings, by arm identity.
+
+    Example:
+        >>> durations = Durations({"a": [10.0, 30.0]})
+        >>> durations.guess({"b": 5.0})
+        >>> durations.of("a"), durations.of("b"), durations.of("c")
+        (20.0, 5.0, 20.0)
+        >>> durations.add("b", 7.0)
+        >>> durations.of("b"), Durations().of("a"), Durations().of("a", unknown=1.0)
+        (7.0, 0.0, 1.0)
+    """
+
+    def __init__(self, ended: Mapping[str, Iterable[float]] | None = None) -> None:
+        self._ended: dict[str, _Mean] = {}
+        self._all, self._guessed = _Mean(), dict[str, float]()
+        for arm_id, times in (ended or {}).items():
+            for seconds in times:
+                self.add(arm_id, seconds)
+
+    def add(self, arm_id: str, seconds: float) -> None:
+        """Note how long an ended training took."""
+        for mean in (self._ended.setdefault(arm_id, _Mean()), self._all):
+            mean.add(seconds)
+
+    def guess(self, seconds: Mapping[str, float]) -> None:
+        """Note about how long trainings of some arms may take, by arm identity."""
+        self._guessed |= seconds
+
+    def knows(self, arm_id: str) -> bool:
+        """Return whether a training of the arm has ended."""
+        return arm_id in self._ended
+
+    def of(self, arm_id: str, unknown: float = 0.0) -> float:
+        """Return the expected seconds of a training of an arm; ``unknown`` if nothing is known of any arm."""
+        if arm_id in self._ended:
+            return self._ended[arm_id].value
+        if arm_id in self._guessed:
+            return self._guessed[arm_id]
+        if self._all.count:
+            return self._all.value
+        return sum(self._guessed.values()) / len(self._guessed) if self._guessed else unknown

@@ -1,0 +1,1 @@
+"""How values are chosen and trials stopped: Optuna's samplers, suggestions and pruning thresholds."""

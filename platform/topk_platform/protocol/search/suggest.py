@@ -1,0 +1,269 @@
+"""The n-th suggestion of an arm, as a pure function of the arm and of the earlier trials that it may use."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import optuna
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
+from optuna.samplers import RandomSampler
+from optuna.storages import InMemoryStorage
+from optuna.study import StudyDirection
+from optuna.trial import FrozenTrial, TrialState
+
+from topk_platform.protocol.ended import Ended
+from topk_platform.protocol.search.samplers import make_sampler
+from topk_platform.specs import (
+    GP,
+    TPE,
+    Choice,
+    Dimension,
+    Float,
+    Grid,
+    Int,
+    Loss,
+    Protocol,
+    Sampler,
+    Scalar,
+    in_order,
+)
+from topk_platform.specs.search.active import is_active
+
+__all__ = ["Searcher", "frozen_trial", "suggest", "to_optuna"]
+
+_SOME_TIME = datetime(1970, 1, 1)  # Optuna requires a time; samplers do not look at it
+
+
+def suggest(
+    arm_id: str,
+    loss: Loss,
+    protocol: Protocol,
+    number: int,
+    history: Sequence[Ended],
+    objectives: int = 1,
+) -> dict[str, Scalar]:
+    """Return the values of the arm's trial ``number``, from a fresh :class:`Searcher`.
+
+    Args:
+        arm_id: Seeds the sampler.
+        loss: Holds the space and the first values.
+        protocol: Holds the sampler.
+        number: From 0.
+        history: The arm's ended trials that this suggestion may use.
+        objectives: By how many metrics the arm is searched.
+    """
+    searcher = Searcher(arm_id, loss, protocol.sampler, protocol.known, objectives)
+    return searcher.suggest(number, history)
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """A sampler's answer for one trial, with the attributes that it stored with the trial and with the study."""
+
+    values: dict[str, Scalar]
+    trial: Mapping[str, Any] = field(default_factory=dict)
+    study: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Searcher:
+    """Suggests the trials of one search.
+
+    Number 0 takes the loss's first values; the next ones, as many as the sampler says, are drawn at random; then the
+    sampler chooses. For every suggestion, a fresh in-memory Optuna study is built from the trials that it may use, in
+    number order, with a fresh sampler seeded by the arm and the number: equal arguments give equal values wherever
+    and whenever it runs.
+
+    A sampler may store attributes with a trial or the study for later use. They are recovered by replaying the
+    earlier suggestions in order, each with the trials that it could use; a searcher does so once and remembers them.
+    Optuna gets the trials between the known ones and the new one as running, with their values.
+
+    Args:
+        search_id: Seeds the sampler: the arm's identity, as a rule.
+        loss: Holds the space and the first values.
+        sampler: How the next values are found.
+        known: Which earlier trials a suggestion may use: those from 0 to some number.
+        objectives: By how many metrics the arm is searched.
+    """
+
+    def __init__(
+        self,
+        search_id: str,
+        loss: Loss,
+        sampler: Sampler,
+        known: Callable[[int], range],
+        objectives: int = 1,
+    ) -> None:
+        self._search_id, self._loss, self._sampler, self._known = search_id, loss, sampler, known
+        self._directions = [StudyDirection.MAXIMIZE] * objectives
+        self._distributions = to_optuna(loss.space)
+        self._order = in_order(loss.space)
+        self._points = sampler.combinations(loss.space, loss.first) if isinstance(sampler, Grid) else []
+        self._answers: dict[int, _Answer] = {}
+
+    def suggest(self, number: int, history: Sequence[Ended]) -> dict[str, Scalar]:
+        """Return the values of trial ``number``.
+
+        Args:
+            number: From 0.
+            history: The arm's ended trials that the suggestion may use, in any order.
+        """
+        ended = {trial.number: trial for trial in history}
+        for earlier in self._to_replay(number):
+            if earlier not in self._answers:
+                self._answers[earlier] = self._ask(earlier, ended)
+        answer = self._answers[number] = self._ask(number, ended)
+        return dict(answer.values)
+
+    def _to_replay(self, number: int) -> range:
+        """Return the earlier trials that are replayed first: all, those still running, or none."""
+        if number <= self._sampler.random or isinstance(self._sampler, TPE):
+            return range(0)
+        if isinstance(self._sampler, GP):  # it looks at values alone
+            return range(len(self._known(number)), number)
+        return range(number)
+
+    def _ask(self, number: int, ended: Mapping[int, Ended]) -> _Answer:
+        sampler, space = self._sampler, self._loss.space
+        if number == 0 or not space:
+            return _Answer(dict(self._loss.first))
+        if number < len(self._points):
+            return _Answer(self._points[number])
+        optuna.logging.set_verbosity(optuna.logging.WARNING)  # not a line for every fresh study
+        seed = _seed(f"{self._search_id}\0{number}")
+        if number <= sampler.random:  # it needs no history, and adding one takes time
+            return _Answer(self._values(optuna.create_study(sampler=RandomSampler(seed=seed)).ask()))
+        made = make_sampler(sampler, space, _seed(self._search_id), seed)
+        storage = InMemoryStorage()
+        study = optuna.create_study(storage=storage, directions=self._directions, sampler=made)
+        study_id = storage.get_study_id_from_name(study.study_name)
+        study.add_trials(self._past(number, ended))
+        for key, value in self._written(number).items():
+            storage.set_study_system_attr(study_id, key, value)
+        trial = study.ask()
+        values = self._values(trial)
+        if isinstance(sampler, TPE):
+            return _Answer(values)
+        left = study.get_trials(deepcopy=False)[-1].system_attrs
+        return _Answer(values, dict(left), dict(storage.get_study_system_attrs(study_id)))
+
+    def _values(self, trial: optuna.Trial) -> dict[str, Scalar]:
+        """Return the sampler's values of the dimensions that are active."""
+        values: dict[str, Scalar] = {}
+        for name in self._order:
+            if is_active(self._loss.space[name], values):
+                values[name] = _suggested(trial, name, self._loss.space[name])
+        return {name: values[name] for name in self._loss.space if name in values}
+
+    def _past(self, number: int, ended: Mapping[int, Ended]) -> list[FrozenTrial]:
+        """Return the earlier trials as the trial's suggestion may know them: ended ones, then running ones."""
+        known = self._known(number)
+        past = [self._frozen_trial(ended[n]) for n in known if n in ended]
+        if isinstance(self._sampler, TPE):  # it ignores running trials
+            return past
+        return past + [self._running(n, ended) for n in range(len(known), number)]
+
+    def _written(self, number: int) -> Mapping[str, Any]:
+        """Return the attributes that the samplers of earlier trials stored with the study."""
+        before = self._answers.get(number - 1)
+        return before.study if before is not None else {}
+
+    def _frozen_trial(self, ended: Ended) -> FrozenTrial:
+        before = self._answers.get(ended.number)
+        return frozen_trial(ended, self._distributions, before.trial if before is not None else {})
+
+    def _running(self, number: int, ended: Mapping[int, Ended]) -> FrozenTrial:
+        before = self._answers.get(number)
+        values = ended[number].values if number in ended or before is None else before.values
+        written = before.trial if before is not None else {}
+        return _frozen(number, TrialState.RUNNING, values, self._distributions, system_attrs=written)
+
+
+def _seed(text: str) -> int:
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4])
+
+
+def _suggested(trial: optuna.Trial, name: str, dimension: Dimension) -> Scalar:
+    match dimension:
+        case Float(low, high, log):
+            return trial.suggest_float(name, low, high, log=log)
+        case Int(low, high, log):
+            return trial.suggest_int(name, low, high, log=log)
+        case Choice(options):
+            return trial.suggest_categorical(name, options)
+
+
+def to_optuna(space: Mapping[str, Dimension]) -> dict[str, BaseDistribution]:
+    """Return Optuna's distributions of a space."""
+    return {name: _distribution(dimension) for name, dimension in space.items()}
+
+
+def _distribution(dimension: Dimension) -> BaseDistribution:
+    match dimension:
+        case Float(low, high, log):
+            return FloatDistribution(low, high, log=log)
+        case Int(low, high, log):
+            return IntDistribution(low, high, log=log)
+        case Choice(options):
+            return CategoricalDistribution(options)
+
+
+class _Uncopied(FrozenTrial):
+    """A trial that the storage does not copy. It was made for this storage alone, and copies take most of the time."""
+
+    def __deepcopy__(self, _memo: dict[int, Any]) -> _Uncopied:
+        return self
+
+
+def frozen_trial(
+    ended: Ended, distributions: Mapping[str, BaseDistribution], written: Mapping[str, Any]
+) -> FrozenTrial:
+    """Return the trial in Optuna's form.
+
+    Pruned ones keep their intermediate values. Diverged and failed ones count as pruned without values, and TPE ranks
+    these last. From the state FAIL it would learn nothing.
+    """
+    completed = ended.status == "completed"
+    return _frozen(
+        ended.number,
+        TrialState.COMPLETE if completed else TrialState.PRUNED,
+        ended.values,
+        distributions,
+        objectives=ended.objectives if completed else None,
+        intermediate_values=dict(ended.curve) if ended.status == "pruned" else {},
+        system_attrs=written,
+    )
+
+
+def _frozen(
+    number: int,
+    state: TrialState,
+    values: Mapping[str, Scalar],
+    distributions: Mapping[str, BaseDistribution],
+    *,
+    objectives: Sequence[float] | None = None,
+    intermediate_values: dict[int, float] | None = None,
+    system_attrs: Mapping[str, Any],
+) -> FrozenTrial:
+    return _Uncopied(
+        number=number,
+        trial_id=-1,  # the storage replaces it
+        state=state,
+        value=None,
+        values=objectives,
+        params=dict(values),
+        distributions={name: distributions[name] for name in values},
+        intermediate_values=intermediate_values or {},
+        user_attrs={},
+        system_attrs=dict(system_attrs),
+        datetime_start=_SOME_TIME,
+        datetime_complete=None if state is TrialState.RUNNING else _SOME_TIME,
+    )

@@ -1,0 +1,84 @@
+"""A study as its store knows it, for commands that do not have its definition."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+
+from topk_platform.protocol import ArmProgress
+from topk_platform.records.arm_results import results_of
+from topk_platform.records.history import ArmHistory, StudyRows
+from topk_platform.records.ledger.ledger import Ledger
+from topk_platform.records.notes.planned import read_plan
+from topk_platform.records.table.rows import Row
+from topk_platform.specs import Arm, Trial
+
+__all__ = ["Recorded"]
+
+_GONE = "arms that the study no longer has"
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What a store holds of a study, read once.
+
+    Args:
+        ledger: The ledger.
+        histories: The rows that counted in the last run, by arm identity: first of the arms that it was asked for.
+        progress: What has ended of these arms, and what is left of them. Other arms are missing here.
+        trials: How many trials have ended.
+        last: When the last of them ended; None before the first.
+        outdated: How many of them did not count in the last run, by the reason.
+        keys: The keys of all of them.
+    """
+
+    ledger: Ledger
+    histories: Mapping[str, ArmHistory]
+    progress: Mapping[str, ArmProgress]
+    trials: int
+    last: datetime | None
+    outdated: Mapping[str, int]
+    keys: Collection[str]
+
+    @classmethod
+    def read(cls, ledger: Ledger, *, curves: bool = True) -> Recorded:
+        """Return what a ledger holds.
+
+        Args:
+            ledger: The ledger.
+            curves: Whether to read epochs.
+
+        Raises:
+            StoreError: if the store cannot be read.
+        """
+        identities, summary, plan = ledger.identities(), ledger.arms(), read_plan(ledger.store)
+        planned = {} if plan is None else {plan.arm_id(arm): arm for arm in plan.arms}
+        counting = [row for row in summary if row["arm_id"] in identities]
+        recorded = {row["arm_id"]: arm for row in counting if (arm := _arm(row)) is not None}
+        others = sorted(recorded.keys() - planned.keys(), key=lambda arm_id: recorded[arm_id].name)
+        arms = planned | {arm_id: recorded[arm_id] for arm_id in others}
+        rows = StudyRows(ledger, arms.values(), curves=curves)
+        histories = rows.histories_of(arms, identities)
+        results = {} if plan is None else results_of(plan, {arm_id: histories[arm_id] for arm_id in planned})
+        outdated = sum((history.outdated for history in histories.values()), Counter[str]())
+        if identities:
+            outdated[_GONE] = sum(row["trials"] for row in summary if row["arm_id"] not in identities)
+        return cls(
+            ledger,
+            histories,
+            {arm_id: arm.state for arm_id, arm in results.items()},
+            sum(row["trials"] for row in summary),
+            max((row["ended"] for row in summary), default=None),
+            +outdated,
+            set(rows.keys),
+        )
+
+
+def _arm(row: Row) -> Arm | None:
+    """Return the arm of a trial's configuration; None if an earlier version wrote it in another form."""
+    with suppress(ValueError):
+        return Trial.from_json(row["config"]).arm
+    return None

@@ -1,0 +1,64 @@
+"""Accuracy against the mean number of candidates, where a selector chooses how many an image gets."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from topk_platform.reports.plots.drawing import Plotted, UnsuitedStudyError, legend, name_vertical, panels
+from topk_platform.results.cardinality import CardinalityPoint, read_points
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["cardinality"]
+
+_Curve = list[tuple[float, float]]
+
+
+def cardinality(data: Plotted) -> Figure:
+    """Draw each loss's mean accuracy over seeds: a line for selectors of all penalties, dashed for fixed sizes."""
+    curves = {key: result for key in data.arms if (result := _curves(data, key))}
+    if not curves:  # no run trains selectors by itself, so a page leaves this plot out
+        raise UnsuitedStudyError(
+            f"no selector was trained for its confirmed networks yet: topk cardinality {data.study.name}"
+        )
+    columns = [column for column in data.table.columns if any(column == c for _, c in curves)]
+    made, axes = panels(columns, 2.2)
+    axes_of = dict(zip(columns, axes, strict=True))
+    for (row, column), of_kind in curves.items():
+        _draw(axes_of[column], data, row, column, of_kind)
+    for ax in axes:
+        ax.set_xlabel("candidates per image, mean")
+    name_vertical(axes, "test accuracy, %")
+    legend(made, axes)
+    return made
+
+
+def _curves(data: Plotted, key: tuple[str, str]) -> dict[str, _Curve]:
+    """Return an arm's curves by kind, of the confirmations that count; a point is the mean over its seeds."""
+    counting = {row["key"] for row in data.table.confirmations.get(key, {}).values()}
+    grouped: dict[tuple[str, float], list[CardinalityPoint]] = defaultdict(list)
+    for point in read_points(data.held.ledger.store):
+        if point.arm == data.arms[key].name and point.key in counting:
+            grouped[point.kind, point.value].append(point)
+    curves: dict[str, _Curve] = defaultdict(list)
+    for (kind, _), points in sorted(grouped.items()):
+        count = len(points)
+        mean = sum(p.cardinality for p in points) / count, 100 * sum(p.accuracy for p in points) / count
+        curves[kind].append(mean)
+    return {kind: sorted(curve) for kind, curve in curves.items()}
+
+
+def _draw(ax: Axes, data: Plotted, row: str, column: str, curves: dict[str, _Curve]) -> None:
+    look = data.look(row, column)
+    for kind, curve in curves.items():
+        fixed = kind == "fixed"
+        ax.plot(
+            *zip(*curve, strict=True),
+            color=look.colour,
+            linestyle=":" if fixed else "-",
+            marker="" if fixed else look.marker,
+            label="_" if fixed else row,
+        )

@@ -1,0 +1,125 @@
+"""The frozen backbone of a head that was trained on features: exported beside it, and put in front of it."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
+from torch import Tensor, nn
+
+from topk_platform.data.features.backbones import Backbone, load_backbone, untrained_backbone
+from topk_platform.data.loading import DATASETS, image_features
+from topk_platform.elsewhere import made_by
+from topk_platform.errors import UserError
+from topk_platform.references import is_reference, look_up
+from topk_platform.serving.package import BACKBONE, Config, Frozen
+from topk_platform.specs import Inputs
+
+__all__ = ["OnFeatures", "read_frozen", "with_backbone"]
+
+_CIFAR = {"cifar100": 32}  # the sides of images of datasets that have no option for it
+
+
+class OnFeatures(nn.Module):
+    """A head behind the backbone whose features it was trained on: from uint8 images to scores ``(n, L)``."""
+
+    def __init__(self, backbone: Backbone, head: nn.Module, shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.head = head
+        self.views = shape[:-1]  # () or (V,), of which a head takes the first when it does not train
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return the scores; features are rounded to float16, as kept features are."""
+        features = self.backbone(images).half().float()
+        if self.views:
+            features = features[:, None].expand(-1, *self.views, -1)
+        scores: Tensor = self.head(features)
+        return scores
+
+
+def with_backbone(config: Config, options: Mapping[str, Any]) -> tuple[Config, bytes]:
+    """Return the configuration of a head with its backbone, and the backbone's safetensors file.
+
+    Args:
+        config: The head's configuration.
+        options: The options of its regime's dataset, ``image_features``.
+
+    Raises:
+        MissingDataError: if the backbone's package or weights are not on this machine.
+        UserError: if there is no such backbone.
+    """
+    bound = inspect.signature(image_features).bind(**options)
+    bound.apply_defaults()
+    taken = bound.arguments
+    backbone = load_backbone(taken["backbone"], taken["pixels"], taken["weights"])
+    content = save({name: tensor.contiguous() for name, tensor in backbone.state_dict().items()})
+    frozen = Frozen(
+        name=taken["backbone"],
+        pixels=taken["pixels"],
+        shape=config.inputs.shape,
+        sha256=hashlib.sha256(content).hexdigest(),
+    )
+    return replace(config, inputs=_photos(config.inputs, taken, backbone), backbone=frozen), content
+
+
+def _photos(features: Inputs, taken: Mapping[str, Any], backbone: Backbone) -> Inputs:
+    """Return the inputs of the backbone: images of the size that the dataset's images have."""
+    known = inspect.signature(look_up("dataset", taken["of"], DATASETS)).parameters
+    defaults = {name: known[name].default for name in ("size", "resize") if name in known}
+    options = defaults | taken["options"]
+    side = options.get("size") or _CIFAR.get(taken["of"]) or taken["pixels"]
+    return replace(
+        features,
+        shape=(3, side, side),
+        kind="image",
+        mean=tuple(backbone.mean.flatten().tolist()),
+        std=tuple(backbone.deviation.flatten().tolist()),
+        resize=options.get("resize", 0),
+    )
+
+
+def read_frozen(folder: Path, frozen: Frozen) -> Backbone:
+    """Return the backbone in the folder of an export.
+
+    Raises:
+        MissingDataError: if the package that builds it is not on this machine.
+        UserError: if its file is damaged, or fits another backbone.
+    """
+    file = folder / BACKBONE
+    try:
+        with file.open("rb") as content:
+            digest = hashlib.file_digest(content, "sha256").hexdigest()
+        if digest != frozen.sha256:
+            raise UserError(f"{file} is damaged or was changed: its SHA-256 differs from that of the export")
+        tensors = load_file(file)
+    except (OSError, SafetensorError) as error:
+        raise UserError(f"{file} cannot be read: {error}") from error
+    if not is_reference(frozen.name):
+        _check_builds(frozen, tensors, file)
+    backbone = untrained_backbone(frozen.name, frozen.pixels)
+    with made_by(file, f"the tensors of backbone {frozen.name}"):
+        backbone.load_state_dict(tensors)
+    return backbone
+
+
+def _check_builds(frozen: Frozen, tensors: Mapping[str, Tensor], file: Path) -> None:
+    """Raise ``UserError`` unless the name builds a backbone with exactly these tensors; it is built without memory."""
+    with torch.device("meta"):
+        built = {
+            n: tuple(t.shape) for n, t in untrained_backbone(frozen.name, frozen.pixels).state_dict().items()
+        }
+    got = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    differing = sorted(name for name in built.keys() | got.keys() if built.get(name) != got.get(name))
+    if differing:
+        raise UserError(
+            f"backbone {frozen.name} builds another network than was exported: tensor {differing[0]!r} differs in "
+            f"{file}"
+        )

@@ -1,0 +1,232 @@
+"""The calibration that an exported network carries: its temperature, and the scores that decide its sets."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from topk_platform.elsewhere import made_by, parse_json
+from topk_platform.errors import UserError, unknown_name
+from topk_platform.serving.package import CALIBRATION
+from topk_platform.specs.checks import check
+
+__all__ = ["METHODS", "SetCalibration", "check_coverage", "needed_calibration", "rank_of"]
+
+METHODS = ("threshold", "aps", "raps", "prevalence")
+"""The conformity scores: see :func:`~topk_platform.serving.conformal.nonconformity`."""
+
+_FORMAT = 1
+_LISTED = (
+    50,
+    60,
+    70,
+    75,
+    80,
+    85,
+    90,
+    95,
+    97,
+    98,
+    99,
+)  # percent, for programs that cannot look a threshold up
+
+
+def check_coverage(coverage: float) -> None:
+    """Raise ``UserError`` unless a coverage is a fraction between 0 and 1.
+
+    Example:
+        >>> check_coverage(95)
+        Traceback (most recent call last):
+        topk_platform.errors.UserError: coverage must be in (0, 1), such as 0.95, got 95
+    """
+    is_number = isinstance(coverage, int | float) and not isinstance(coverage, bool)
+    check(is_number and 0 < coverage < 1, f"coverage must be in (0, 1), such as 0.95, got {coverage!r}")
+
+
+def rank_of(coverage: float, samples: int) -> int:
+    """Return which of the sorted calibration scores is the threshold: ``ceil((n + 1) coverage)``, counted from 1.
+
+    Args:
+        coverage: In ``(0, 1)``.
+        samples: The number of scores n.
+
+    Example:
+        >>> rank_of(0.95, 99), rank_of(0.9, 9)
+        (95, 9)
+    """
+    return math.ceil((samples + 1) * coverage - 1e-9)  # 100 * 0.95 may be slightly above 95
+
+
+@dataclass(frozen=True)
+class SetCalibration:
+    """What turns a network's scores into sets with a guaranteed coverage.
+
+    Args:
+        key: The key of the network's trial.
+        temperature: The scores are divided by it.
+        tuned: The number of samples that decided the temperature and the two values of RAPS.
+        rank: From which rank on RAPS penalises a class.
+        penalty: RAPS' penalty per rank.
+        prevalences: The share of each class in the training set, ``(L,)``; a class without samples counts as one.
+        nonconformity: For each of :data:`METHODS`, the nonconformity of the true class in n further samples, ascending.
+
+    Raises:
+        UserError: if a field is out of range.
+    """
+
+    key: str
+    temperature: float
+    tuned: int
+    rank: int
+    penalty: float
+    prevalences: tuple[float, ...]
+    nonconformity: Mapping[str, tuple[float, ...]]
+
+    def __post_init__(self) -> None:
+        check(
+            0 < self.temperature < math.inf,
+            f"temperature must be positive and finite, got {self.temperature}",
+        )
+        check(0 <= self.penalty < math.inf, f"penalty must be at least 0 and finite, got {self.penalty}")
+        check(
+            self.rank >= 0 and self.tuned >= 0,
+            f"rank and tuned must be at least 0, got {self.rank}, {self.tuned}",
+        )
+        check(all(0 < share <= 1 for share in self.prevalences), "prevalences must be in (0, 1]")
+        check(
+            set(self.nonconformity) == set(METHODS),
+            f"nonconformity must have the scores of {', '.join(METHODS)}, got {sorted(self.nonconformity)}",
+        )
+        for method, values in self.nonconformity.items():
+            check(
+                len(values) == self.samples > 0,
+                f"nonconformity must have equally many scores, got {method!r} without",
+            )
+            check(
+                all(map(math.isfinite, values)) and list(values) == sorted(values),
+                f"the scores of {method!r} must be finite and in ascending order",
+            )
+
+    @property
+    def samples(self) -> int:
+        """The number of samples that decide thresholds, n."""
+        return len(self.nonconformity[METHODS[0]])
+
+    @property
+    def most(self) -> float:
+        """The largest coverage that so many samples can guarantee, ``n / (n + 1)``."""
+        return self.samples / (self.samples + 1)
+
+    def threshold(self, coverage: float, method: str = METHODS[0]) -> float:
+        """Return the largest nonconformity of a class in a set.
+
+        Args:
+            coverage: The requested coverage, in ``(0, 1)``.
+            method: One of :data:`METHODS`.
+
+        Raises:
+            UserError: if the coverage is not in (0, 1) or needs more samples, or the method is unknown.
+        """
+        check_coverage(coverage)
+        if method not in METHODS:
+            raise unknown_name("method", method, METHODS)
+        rank = rank_of(coverage, self.samples)
+        if rank > self.samples:
+            needed = math.ceil(coverage / (1 - coverage) - 1e-9)
+            raise UserError(
+                f"coverage {coverage:.6g} needs at least {needed} calibration samples, and this network has "
+                f"{self.samples}: the largest coverage they can guarantee is {_rounded_down(self.most)}"
+            )
+        return self.nonconformity[method][rank - 1]
+
+    def summary(self) -> dict[str, Any]:
+        """Return the calibration with thresholds at some coverages in percent in place of all scores."""
+        percents = [percent for percent in _LISTED if rank_of(percent / 100, self.samples) <= self.samples]
+        thresholds = {
+            method: {str(percent): self.threshold(percent / 100, method) for percent in percents}
+            for method in METHODS
+        }
+        return {**self._facts(), "samples": self.samples, "thresholds": thresholds}
+
+    def to_json(self) -> str:
+        """Return the calibration as JSON."""
+        scores = {method: list(self.nonconformity[method]) for method in METHODS}
+        return json.dumps({"format": _FORMAT, **self._facts(), "nonconformity": scores}) + "\n"
+
+    def _facts(self) -> dict[str, Any]:
+        return {
+            "key": self.key,
+            "temperature": self.temperature,
+            "tuned": self.tuned,
+            "rank": self.rank,
+            "penalty": self.penalty,
+            "prevalences": list(self.prevalences),
+        }
+
+    @classmethod
+    def from_json(cls, text: str) -> SetCalibration:
+        """Return the calibration that ``to_json`` wrote.
+
+        Raises:
+            ValueError, LookupError, TypeError: if it is no such calibration.
+        """
+        data: dict[str, Any] = parse_json(text)
+        if data["format"] != _FORMAT:
+            raise ValueError(f"format must be {_FORMAT}, got {data['format']!r}")
+        scores = {method: tuple(map(float, values)) for method, values in data["nonconformity"].items()}
+        return cls(
+            str(data["key"]),
+            float(data["temperature"]),
+            int(data["tuned"]),
+            int(data["rank"]),
+            float(data["penalty"]),
+            tuple(map(float, data["prevalences"])),
+            scores,
+        )
+
+    @classmethod
+    def read(cls, folder: Path, key: str, classes: int) -> SetCalibration | None:
+        """Return the calibration in the folder of an export; None if it has none.
+
+        Args:
+            folder: The folder.
+            key: The key of the network's trial.
+            classes: The network's number of classes.
+
+        Raises:
+            UserError: if the file is damaged or belongs to another network.
+        """
+        path = folder / CALIBRATION
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise UserError(f"{path} cannot be read: {error}") from error
+        with made_by(path, "the calibration of an exported network"):
+            calibration = cls.from_json(content.decode())
+            if (calibration.key, len(calibration.prevalences)) != (key, classes):
+                raise ValueError(
+                    f"it belongs to trial {calibration.key} of {len(calibration.prevalences)} classes, "
+                    f"the network to trial {key} of {classes}"
+                )
+        return calibration
+
+
+def needed_calibration(calibration: SetCalibration | None) -> SetCalibration:
+    """Return the calibration of a network; raise ``UserError`` with the remedies if it has none."""
+    if calibration is None:
+        raise UserError(
+            "sets with a coverage need a calibrated network, and this export has no calibration.json: run its study "
+            "with Study(calibration=0.5), which sets validation samples aside, and export it again; or calibrate it on "
+            "labelled samples of yours, load_model(folder).calibrated(inputs, labels)"
+        )
+    return calibration
+
+
+def _rounded_down(coverage: float) -> str:
+    return f"{math.floor(coverage * 1e4) / 1e4:.4g}"

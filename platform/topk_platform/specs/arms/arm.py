@@ -1,0 +1,269 @@
+"""An arm: a regime, a model and a loss, and how it is trained and searched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Annotated
+
+from topk_platform.references import reference_of
+from topk_platform.specs.arms.loss import Loss
+from topk_platform.specs.arms.recipe import Recipe, replacer_of
+from topk_platform.specs.arms.regime import Regime
+from topk_platform.specs.arms.setting import Setting
+from topk_platform.specs.checks import check, check_name
+from topk_platform.specs.fields import Count, Rule, check_fields
+from topk_platform.specs.search.pruner import Pruner, Quantile
+from topk_platform.specs.search.repeats import Repeats
+from topk_platform.specs.search.sampler import TPE, Sampler
+from topk_platform.specs.search.space import Choice, Scalar
+
+__all__ = ["Arm", "Model", "Protocol", "grid"]
+
+
+@dataclass(frozen=True)
+class Model:
+    """A network.
+
+    Args:
+        name: A name in the platform's table, or ``package.module:attribute`` of your own function, or the function
+            itself, where every process can import it; the name is then its reference.
+        options: Keyword arguments of the model's function.
+        label: Its name in the names of arms; by default the name, or the attribute of a reference.
+    """
+
+    name: str
+    options: Mapping[str, Scalar] = field(default_factory=dict)
+    label: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", reference_of("model", self.name))
+        check_fields(self)
+        object.__setattr__(self, "label", self.label or self.name.rpartition(":")[2])
+        check_name("model label", self.label)
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How an arm is searched; part of its identity.
+
+    Args:
+        sampler: How the next values are found; by default TPE after five random draws.
+        width: How many of the arm's trials may run at once. The n-th suggestion is based on the trials numbered up to
+            ``n - width``, whatever else has ended by then.
+        pruner: The rule by which search trials are stopped.
+        ensemble: How many of an arm's trials train together, as one stack of networks: search trials in blocks of
+            consecutive numbers (the suggestions of a block do not know one another's results), confirmations in
+            blocks of consecutive seeds; a block belongs to one search. Training together changes the last bits, so it
+            is part of the key.
+        searches: How often the arm's search is repeated, each time with other random draws, so that the luck of a
+            search shows and is averaged over; the same for all arms of a study that search. The arm's ``trials`` and
+            ``seeds`` are the totals over its searches, see :class:`Repeats`: equal budgets stay equal. Every search
+            begins with the first values. That trial is trained only once, because the same values and seed give the
+            same result, and all searches use it. It is no part of the arm's identity: more searches only add trials.
+        start_from: The arm of the same study, ``regime/model/loss``, from whose best configuration the search starts:
+            once the other arm's search has ended, the first trial takes its best values for the dimensions that both
+            have, in place of the first values. A ``*`` stands for the arm's own: ``"balanced/*/*"`` is the same model
+            and loss in the regime ``balanced``; the arms of ``balanced`` itself are not affected. The other arm and
+            the number of trials of each of its searches become part of this arm's identity, because they decide what
+            was chosen: another budget starts this search anew. Repeated searches start from the other arm's searches,
+            each from its own.
+    """
+
+    sampler: Sampler = field(default_factory=TPE)
+    width: Count = 1
+    pruner: Pruner = field(default_factory=Quantile)
+    ensemble: Count = 1
+    searches: Count = 1
+    start_from: Annotated[
+        str, Rule("regime/model/loss", lambda value: not value or value.count("/") == 2)
+    ] = ""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    def known(self, number: int) -> range:
+        """Return the trials that a search trial's suggestion is based on: those ``width`` before its block.
+
+        Args:
+            number: The trial's position in its search.
+
+        Example:
+            >>> Protocol(width=2).known(5), Protocol(ensemble=4).known(6)
+            (range(0, 4), range(0, 4))
+        """
+        return range(max(0, number // self.ensemble * self.ensemble - self.width + 1))
+
+    @property
+    def most_objectives(self) -> int | None:
+        """How many metrics at once its sampler can search by; None: any number."""
+        return self.sampler.most_objectives
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One regime × model × loss, with its own search, its own pruning rungs and the same budget as all other arms.
+
+    Args:
+        regime: The data.
+        model: The network.
+        loss: The loss and its space.
+        k: The K that the loss trains for, ``1 <= k < classes``.
+        recipe: How its trials train.
+        metric: The validation metric that selects, such as ``"top3"`` or ``"macro_top5"``; by default
+            ``top{k}``.
+        protocol: How it is searched.
+        metrics: Several such metrics, the first of which is ``metric``: the search then looks for the Pareto front of
+            all of them, and no trial is pruned, because it may be behind by one metric and ahead by another. At most
+            ``Study.front`` configurations of the front are confirmed: the best by each metric, then those farthest
+            from them.
+
+    Raises:
+        UserError: if ``metric`` is not the first of ``metrics``, one is named twice, or the protocol's sampler cannot
+            search by so many.
+    """
+
+    regime: Regime
+    model: Model
+    loss: Loss
+    k: Count
+    recipe: Recipe
+    metric: str = ""
+    protocol: Protocol = field(default_factory=Protocol)
+    metrics: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        first = self.metrics[0] if self.metrics else f"top{self.k}"
+        object.__setattr__(self, "metric", self.metric or first)
+        self._check_metrics(first)
+        self._check_together()
+
+    def _check_together(self) -> None:
+        alone = [name for kind, name in self.additions if kind == "learner"]
+        check(
+            self.protocol.ensemble == 1 or not alone,
+            f"arm {self.name}: an ensemble trains no recipe with average, after or stochastic_depth: set "
+            "Protocol(ensemble=1)",
+        )
+        check(
+            self.protocol.ensemble == 1 or "optimizer" not in self.loss.space,
+            f"arm {self.name}: an ensemble's members must have one optimizer; it cannot be searched",
+        )
+
+    def _check_metrics(self, first: str) -> None:
+        check(
+            not self.metrics or self.metric == first,
+            f"arm {self.name}: metric must be the first of metrics {list(self.metrics)}, got {self.metric!r}",
+        )
+        check(
+            len(set(self.metrics)) == len(self.metrics),
+            f"arm {self.name}: metrics must each be named once, got {list(self.metrics)}",
+        )
+        most = self.protocol.most_objectives
+        check(
+            most is None or len(self.objectives) <= most,
+            f"arm {self.name}: its sampler searches by {most} metric{'s' if most != 1 else ''} at most, "
+            f"got {list(self.objectives)}",
+        )
+
+    @property
+    def additions(self) -> tuple[tuple[str, str], ...]:
+        """What its trials may add to the usual training: kinds of tables, each with the name of an entry."""
+        options = self.loss.space.get("optimizer")
+        names = options.options if isinstance(options, Choice) else (self.loss.fixed.get("optimizer"),)
+        recipes = [self.recipe, *(replace(self.recipe, optimizer=str(name)) for name in names if name)]
+        named = {pair: None for recipe in recipes for pair in recipe.additions.items()}
+        given = {*self.loss.space, *self.loss.fixed}
+        if {"stochastic_depth"} & given:
+            named["learner", self.recipe.additions.get("learner", "shown")] = None
+        if replacer := replacer_of(given):
+            named["replacer", replacer] = None
+        return tuple(named)
+
+    @property
+    def is_searched(self) -> bool:
+        """Whether there is anything to search; an arm whose space is empty has confirmations only."""
+        return bool(self.loss.space)
+
+    def setting(self, values: Mapping[str, Scalar]) -> Setting:
+        """Return the recipe and the loss's own parameters for a trial with these values."""
+        return Setting.of(self.recipe, self.loss, values)
+
+    @property
+    def repeats(self) -> Repeats:
+        """How its trials and seeds are divided among its searches; one search where nothing is searched."""
+        searches = self.protocol.searches
+        return Repeats(searches if self.is_searched else 1, searches, shared=not self.start_from)
+
+    def searched(self, times: int) -> Arm:
+        """Return the arm with its search repeated so often.
+
+        Its identity and its trials' keys are those of ``searched(1)``, for any number of times.
+        """
+        if self.protocol.searches == times:
+            return self
+        return replace(self, protocol=replace(self.protocol, searches=times))
+
+    @property
+    def start_from(self) -> str:
+        """The name of the arm that its search starts from; empty if it starts from its loss's first values."""
+        pattern = self.protocol.start_from
+        if not pattern or not self.is_searched:
+            return ""
+        own = (self.regime.name, self.model.label, self.loss.label)
+        parts = zip(pattern.split("/"), own, strict=True)
+        name = "/".join(mine if part == "*" else part for part, mine in parts)
+        return "" if name == self.name and "*" in pattern else name
+
+    @property
+    def objectives(self) -> tuple[str, ...]:
+        """The selection metrics: one, or those of a search by several."""
+        return self.metrics or (self.metric,)
+
+    @property
+    def name(self) -> str:
+        """``regime/model/loss``."""
+        return f"{self.regime.name}/{self.model.label}/{self.loss.label}"
+
+
+def grid(
+    regimes: Iterable[Regime],
+    models: Iterable[Model],
+    losses: Iterable[Loss],
+    *,
+    k: int,
+    recipe: Recipe,
+    metric: str = "",
+    protocol: Protocol | None = None,
+    metrics: Sequence[str] = (),
+) -> tuple[Arm, ...]:
+    """Return one arm for every regime × model × loss.
+
+    Example:
+        >>> from topk_platform.specs import LabelNoise
+        >>> arms = grid(
+        ...     [Regime("clean", "digits"), Regime("noisy", "digits", (LabelNoise(0.4),))],
+        ...     [Model("mlp")],
+        ...     [Loss("cross_entropy"), Loss("smooth_topk_svm")],
+        ...     k=3,
+        ...     recipe=Recipe(epochs=10),
+        ... )
+        >>> [arm.name for arm in arms][:2]
+        ['clean/mlp/cross_entropy', 'clean/mlp/smooth_topk_svm']
+
+    Raises:
+        UserError: if one of them is not a list; and as :class:`Arm`.
+    """
+    for name, parts in (("regimes", regimes), ("models", models), ("losses", losses)):
+        check(
+            isinstance(parts, Iterable) and not isinstance(parts, str),
+            f"{name} must be a list, got {parts!r}",
+        )
+    models, losses, how = tuple(models), tuple(losses), protocol or Protocol()
+    return tuple(
+        Arm(r, m, loss, k, recipe, metric, how, tuple(metrics))
+        for r in regimes
+        for m in models
+        for loss in losses
+    )

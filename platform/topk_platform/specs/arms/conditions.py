@@ -1,0 +1,133 @@
+"""The conditions of a regime: what is done to the training split of its dataset.
+
+Each condition is a frozen dataclass. Its class also says what plots and contracts need to know:
+
+- ``axis``: the title of its strength, which is its first field, on a plot's axis; empty if it has no such number;
+- ``neutral``: the strength that changes nothing, if there is one;
+- ``across_superclasses``: whether it may give a sample a label of another superclass.
+
+How it changes a dataset is a function in :mod:`topk_platform.data.conditions`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Annotated, ClassVar, get_args
+
+from topk_platform.specs.arms.noise import ConfusionNoise, InstanceNoise, NoisyLabels, PairFlip
+from topk_platform.specs.codec import LATER
+from topk_platform.specs.fields import Count, Part, Rule, Share, check_fields
+
+__all__ = [
+    "ConfusionNoise",
+    "InstanceNoise",
+    "LabelNoise",
+    "LongTail",
+    "NoisyLabels",
+    "PairFlip",
+    "PerClass",
+    "TrainFraction",
+]
+
+
+@dataclass(frozen=True)
+class LabelNoise:
+    """Replace each training label, with this probability, by a random one of its superclass.
+
+    The new label may equal the old one. Labels are drawn once per seed. Validation and test are never changed.
+
+    Args:
+        probability: In ``[0, 1]``.
+    """
+
+    axis: ClassVar[str] = "label noise, probability"
+    neutral: ClassVar[float | None] = 0.0
+    across_superclasses: ClassVar[bool] = False
+
+    probability: Share
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@dataclass(frozen=True)
+class LongTail:
+    """Thin the training classes exponentially: class c keeps ``n · ratio^(-c / (C - 1))`` of its images.
+
+    Args:
+        ratio: Largest class count over the smallest, at least 1.
+    """
+
+    axis: ClassVar[str] = "imbalance, largest over smallest class"
+    neutral: ClassVar[float | None] = 1.0
+    across_superclasses: ClassVar[bool] = False
+
+    ratio: Annotated[float, Rule("at least 1", lambda value: value >= 1)]
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@dataclass(frozen=True)
+class TrainFraction:
+    """Train on the same fraction of each class's images; at least one image of each class.
+
+    With the same seed, a smaller fraction's images are a subset of a larger one's.
+
+    Args:
+        fraction: In ``(0, 1]``.
+        whole_groups: Whether to keep this fraction of the groups, each with all its images, in place of images of each
+            class. The dataset must name the groups of its training images.
+    """
+
+    axis: ClassVar[str] = "fraction of the training data"
+    neutral: ClassVar[float | None] = 1.0
+    across_superclasses: ClassVar[bool] = False
+
+    fraction: Part
+    whole_groups: bool = field(default=False, metadata=LATER)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@dataclass(frozen=True)
+class PerClass:
+    """Train on this many images of each class, or on all images of a smaller class; balanced, unlike TrainFraction.
+
+    With the same seed, a smaller subset's images are a subset of a larger one's.
+
+    Args:
+        samples: Images per class, at least 1.
+        whole_groups: Whether to take one group after another, so that the images come from as few groups as possible,
+            which are the same for all classes. The dataset must name the groups of its training images.
+    """
+
+    axis: ClassVar[str] = "training samples per class"
+    neutral: ClassVar[float | None] = None
+    across_superclasses: ClassVar[bool] = False
+
+    samples: Count
+    whole_groups: bool = field(default=False, metadata=LATER)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+Noise = LabelNoise | PairFlip | InstanceNoise | ConfusionNoise | NoisyLabels
+"""The conditions that change labels."""
+
+Condition = Noise | TrainFraction | LongTail | PerClass
+"""All conditions. Where regimes differ by several, plots take the first of them as their horizontal axis."""
+
+CONDITIONS: tuple[type[Condition], ...] = get_args(Condition)
+
+
+def strength(condition: Condition) -> float:
+    """Return the strength of a condition that has an ``axis``: its first field.
+
+    Example:
+        >>> strength(LongTail(20))
+        20.0
+    """
+    return float(getattr(condition, fields(condition)[0].name))

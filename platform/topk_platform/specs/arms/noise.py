@@ -1,0 +1,106 @@
+"""Wrong training labels other than at random: as conditions of a regime."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from topk_platform.specs.fields import Part, Rule, Share, check_fields, one_of
+
+__all__ = ["ConfusionNoise", "InstanceNoise", "NoisyLabels", "PairFlip"]
+
+_File = Annotated[str, Rule("the name of a file in the data folder", lambda value: bool(value.strip()))]
+
+
+@dataclass(frozen=True)
+class PairFlip:
+    """Replace each training label, with this probability, by the next class of its superclass.
+
+    After a superclass's last class comes its first. Without superclasses the next class of all. Drawn once per seed.
+
+    Args:
+        probability: In ``[0, 1]``.
+
+    Source:
+        Patrini et al., CVPR 2017 (CIFAR-100); Han et al., NeurIPS 2018.
+    """
+
+    axis: ClassVar[str] = "pair-flip noise, probability"
+    neutral: ClassVar[float | None] = 0.0
+    across_superclasses: ClassVar[bool] = False
+
+    probability: Share
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@dataclass(frozen=True)
+class ConfusionNoise:
+    """Replace training labels by labels drawn from a confusion matrix, such as that of people who labelled the images.
+
+    Args:
+        file: A CSV file in the data folder. A row belongs to a true class, a column to a label. The numbers are counts,
+            or shares that sum to 1 in each row. If the first cell is not a number, the first line and the first column
+            are the classes' names, in any order; otherwise the rows are in the order of the classes.
+        probability: The share of labels that are drawn anew; the others stay. Most drawn labels equal the old one where
+            the matrix's diagonal is large.
+    """
+
+    axis: ClassVar[str] = ""
+    neutral: ClassVar[float | None] = None
+    across_superclasses: ClassVar[bool] = True
+
+    file: _File
+    probability: Share = 1.0
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@dataclass(frozen=True)
+class InstanceNoise:
+    """Replace training labels depending on what each sample looks like, by its inputs as features.
+
+    Images count by their pixels, divided by 255; the dataset ``image_features`` gives features of a frozen network.
+
+    Args:
+        probability: In ``(0, 1]``. For ``part_dependent`` the mean of the samples' own probabilities, for
+            ``most_confused`` the share of labels that change.
+        form: ``"part_dependent"``: each sample has its own probability, and its new label depends on a random
+            projection of its features (Xia et al. 2020). ``"most_confused"``: the samples that a linear classifier
+            confuses most get the label that it confuses them with (Chen et al. 2021), which is the same for all seeds.
+
+    Source:
+        Xia et al., NeurIPS 2020, algorithm 2; Chen et al., AAAI 2021, algorithm 1.
+    """
+
+    axis: ClassVar[str] = "instance-dependent noise, probability"
+    neutral: ClassVar[float | None] = 0.0
+    across_superclasses: ClassVar[bool] = True
+
+    probability: Part
+    form: Annotated[str, one_of("part_dependent", "most_confused")] = "part_dependent"
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@dataclass(frozen=True)
+class NoisyLabels:
+    """Train with the labels of a file, such as one that people gave to each image; the same for all seeds.
+
+    Args:
+        file: An ``.npz`` file in the data folder, which :func:`topk_platform.data.write_labels` writes: an array
+            ``label`` and, unless it is in the order of the training samples, an array ``sample`` that says which sample
+            each belongs to. Training samples that are not in the file keep their labels.
+    """
+
+    axis: ClassVar[str] = ""
+    neutral: ClassVar[float | None] = None
+    across_superclasses: ClassVar[bool] = True
+
+    file: _File
+
+    def __post_init__(self) -> None:
+        check_fields(self)

@@ -1,0 +1,274 @@
+"""The recipe of a training, apart from the values that are searched."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from topk_platform.errors import UserError
+from topk_platform.extensions import extended
+from topk_platform.specs.arms.additions import (
+    EMA,
+    SWA,
+    LogitAdjustment,
+    RandAugment,
+    RetrainedClassifier,
+    TauNormalised,
+    TrivialAugment,
+)
+from topk_platform.specs.checks import check
+from topk_platform.specs.codec import LATER
+from topk_platform.specs.fields import Count, NonNegative, Positive, Rule, Whole, check_fields, one_of
+
+__all__ = ["REPLACERS", "SEARCHABLE", "Augmentation", "Numerics", "Recipe", "replaced", "replacer_of"]
+
+_PLACES: Mapping[str, tuple[str, ...]] = {
+    "average_decay": ("average", "decay"),
+    "average_start": ("average", "start"),
+    "after_tau": ("after", "tau"),
+    "after_epochs": ("after", "epochs"),
+    "policy_operations": ("augmentation", "policy", "operations"),
+    "policy_magnitude": ("augmentation", "policy", "magnitude"),
+}
+"""Where the searchable parts of what a recipe adds lie in it."""
+
+_WIDER = {
+    "all": (
+        *("learning_rate", "weight_decay", "momentum", "batch_size", "optimizer", "stochastic_depth"),
+        *_PLACES,
+    )
+}
+
+SEARCHABLE = extended(("learning_rate", "weight_decay", "momentum", "batch_size"), _WIDER, "all")
+"""The fields of a recipe that a loss may search or fix. Those behind the first four start no arm anew that lacks them.
+"""
+
+_OPTIMIZERS = ("heavy_ball", "adamw")  # those of `OPTIMIZERS` in training/steps/optim.py
+_Momentum = Annotated[float, Rule("in [0, 1)", lambda value: 0 <= value < 1)]
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """How a batch of images is augmented and, for mixtures, its labels.
+
+    Args:
+        crop: Zeros padded on each side before a crop of the image's own size at a random place.
+        window: Whether training crops images in files, which are larger than the network's input, at a random place;
+            otherwise it crops their centre, as validation and test do.
+        flip: Whether each image is mirrored with probability 1/2.
+        cutout: Side of a square of zeros at a random centre, cut off at the borders (DeVries and Taylor 2017).
+        mix: ``""``, ``"mixup"`` (Zhang et al. 2018) or ``"cutmix"`` (Yun et al. 2019); their labels are soft.
+        mix_alpha: Parameter of the Beta distribution from which a batch's mixing share is drawn.
+        policy: :class:`RandAugment` or :class:`TrivialAugment`, for uint8 images of 1 or 3 channels, between ``crop``
+            and ``flip``; None: neither.
+    """
+
+    crop: Whole = 0
+    window: bool = False
+    flip: bool = False
+    cutout: Whole = 0
+    mix: Annotated[str, one_of("", "mixup", "cutmix")] = ""
+    mix_alpha: Positive = 1.0
+    policy: RandAugment | TrivialAugment | None = field(default=None, metadata=LATER)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    @property
+    def on_images(self) -> bool:
+        """Whether inputs must be images ``(n, channels, height, width)``."""
+        return bool(self.crop or self.flip or self.cutout or self.mix == "cutmix" or self.policy)
+
+
+@dataclass(frozen=True)
+class Numerics:
+    """How a network computes; losses are always computed in float32.
+
+    On the CPU every choice repeats bit for bit with the same versions and threads. On a GPU ``deterministic``
+    asks torch for algorithms that repeat and fails where there is none; without it, sums may be taken in
+    another order each time.
+
+    Args:
+        bfloat16: Run the network under autocast.
+        tf32: Let GPUs round the inputs of float32 matrix products and convolutions to 10 bits.
+        channels_last: Keep images with their channels innermost, which is fastest for convolutions on GPUs.
+        deterministic: Only algorithms that repeat.
+        compiled: Compile the network once for all trials of the same shape in a worker.
+    """
+
+    bfloat16: bool = False
+    tf32: bool = False
+    channels_last: bool = False
+    deterministic: bool = False
+    compiled: bool = False
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a trial trains, apart from what its arm searches.
+
+    Args:
+        epochs: Passes over the training split.
+        batch_size: Samples per step; a size of at least the training split's means full batches, in the data's own
+            order.
+        accumulate: Number of parts into which a batch is split, to fit a smaller device: gradients are accumulated
+            over the parts, weighted by their samples. Batch normalisation sees each part alone.
+        optimizer: ``"sgd"`` (with Nesterov momentum where momentum is not 0), ``"heavy_ball"`` (SGD with momentum that
+            is not Nesterov's), ``"adam"``, whose weight decay is an L2 penalty, or ``"adamw"``, whose weight decay is
+            decoupled from the gradient (Loshchilov and Hutter, ICLR 2019).
+        learning_rate: The peak learning rate.
+        momentum: The momentum of ``"sgd"`` and ``"heavy_ball"``.
+        weight_decay: L2 penalty; of ``"adamw"`` the share of the weights, times the learning rate, taken off each step.
+        schedule: ``"cosine"`` (to 0 over all steps), ``"constant"``, or ``"milestones"``.
+        milestones: Epochs after which the learning rate is multiplied by ``decay``, for ``"milestones"``.
+        decay: The factor for ``milestones``.
+        warmup: Epochs over which the rate rises linearly from 0; multiplies the schedule.
+        clip_norm: Gradients of a larger norm are scaled down to this norm; None: never.
+        reweighting: The epoch after which classes are weighted by the inverse of their effective number (deferred
+            re-weighting, Cao et al. 2019, with Cui et al.'s β = 0.9999); None: never.
+        cross_entropy_epochs: How many epochs at the start train with cross-entropy in place of the arm's loss, as
+            AUTKC's authors do; class weights apply to the arm's loss only.
+        augmentation: The augmentation of the training images.
+        evaluate_every: Epochs between validations; the last epoch is always validated.
+        keep: Metrics. For each, the weights of the epoch with its best validation value are kept and give the test
+            metric of the same name. All other test metrics come from the weights kept for the arm's metric if it is
+            listed, else for the first one listed. Empty: the last epoch's weights are kept.
+        patience: Training ends early, as completed, after this many validations in a row without improvement in any
+            metric of ``keep``; the schedule stays that of all ``epochs``. None: all epochs are trained.
+        test_crops: How the test scores images in files, which are larger than the network's input: ``""`` by their
+            centre crop; ``"inclusion"`` by ten crops, averaging the probabilities that a class is among the k best
+            (Berrada et al. 2018, appendix C); ``"softmax"`` by ten crops, averaging the softmax.
+        numerics: How the network computes.
+        average: :class:`EMA` or :class:`SWA`: what is validated, kept and exported are averaged weights; None: the
+            last step's.
+        after: What is done to the network after training: :class:`LogitAdjustment`, :class:`TauNormalised` or
+            :class:`RetrainedClassifier`; None: nothing. Validation scores the network that it gives.
+        stochastic_depth: The probability with which the last residual block is left out for a sample in training; that
+            of the blocks before it falls linearly to 0 (Huang et al., ECCV 2016). Only for networks with such blocks:
+            ``resnet18_small``, and torchvision's ResNets and those with its ``StochasticDepth``.
+    """
+
+    epochs: Count
+    batch_size: Count = 64
+    accumulate: Count = 1
+    optimizer: Annotated[str, one_of("sgd", "adam", *_OPTIMIZERS)] = "sgd"
+    learning_rate: NonNegative = 0.1
+    momentum: _Momentum = 0.9
+    weight_decay: NonNegative = 1e-4
+    schedule: Annotated[str, one_of("cosine", "constant", "milestones")] = "cosine"
+    milestones: tuple[Count, ...] = ()
+    decay: Positive = 0.1
+    warmup: NonNegative = 0.0
+    clip_norm: Positive | None = None
+    reweighting: Whole | None = None
+    cross_entropy_epochs: Whole = 0
+    augmentation: Augmentation = field(default_factory=Augmentation)
+    evaluate_every: Count = 1
+    keep: tuple[str, ...] = ()
+    patience: Count | None = None
+    test_crops: Annotated[str, one_of("", "inclusion", "softmax")] = ""
+    numerics: Numerics = field(default_factory=Numerics)
+    average: EMA | SWA | None = field(default=None, metadata=LATER)
+    after: LogitAdjustment | TauNormalised | RetrainedClassifier | None = field(default=None, metadata=LATER)
+    stochastic_depth: _Momentum = field(default=0.0, metadata=LATER)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        self._check_after()
+        check(
+            bool(self.milestones) == (self.schedule == "milestones"),
+            f"Recipe.milestones go with schedule 'milestones', got {self.milestones!r} with {self.schedule!r}",
+        )
+        check(
+            list(self.milestones) == sorted(self.milestones),
+            f"Recipe.milestones must be rising epochs, got {self.milestones!r}",
+        )
+        check(
+            self.patience is None or bool(self.keep),
+            f"Recipe.patience waits for metrics of keep to get better, got {self.patience!r} with keep {self.keep!r}",
+        )
+
+    def _check_after(self) -> None:
+        if isinstance(self.after, RetrainedClassifier):
+            check(
+                self.after.epochs < self.epochs,
+                f"RetrainedClassifier.epochs must be below the recipe's {self.epochs} epochs, got {self.after.epochs}",
+            )
+            check(
+                self.average is None and not self.milestones and self.reweighting is None,
+                "RetrainedClassifier goes with neither average, nor milestones, nor reweighting",
+            )
+            check(
+                not self.keep, f"RetrainedClassifier keeps the last epoch's weights, got keep {self.keep!r}"
+            )
+        check(
+            not (self.stochastic_depth and self.numerics.compiled),
+            "Recipe.stochastic_depth cannot go with Numerics.compiled, whose networks trials share",
+        )
+
+    @property
+    def additions(self) -> dict[str, str]:
+        """What it adds to the usual training: the names of entries by the kind of table."""
+        learner = "retrained" if isinstance(self.after, RetrainedClassifier) else "shown"
+        shown = self.average is not None or self.after is not None or self.stochastic_depth > 0
+        names = {
+            "optimizer": self.optimizer if self.optimizer in _OPTIMIZERS else "",
+            "learner": learner if shown else "",
+            "average": type(self.average).__name__ if self.average is not None else "",
+            "after": type(self.after).__name__ if self.after is not None else "",
+            "policy": type(self.augmentation.policy).__name__ if self.augmentation.policy is not None else "",
+        }
+        return {kind: name for kind, name in names.items() if name}
+
+    def warms(self, epoch: int) -> bool:
+        """Return whether this epoch, counted from 0, trains with cross-entropy in place of the arm's loss."""
+        return epoch < self.cross_entropy_epochs
+
+    def reweights(self, epoch: int) -> bool:
+        """Return whether classes are weighted by their effective numbers in this epoch, counted from 0."""
+        return self.reweighting is not None and epoch >= self.reweighting
+
+    def evaluates(self, epoch: int) -> bool:
+        """Return whether the validation split is scored after this epoch, counted from 1."""
+        return epoch % self.evaluate_every == 0 or epoch == self.epochs
+
+
+def replaced(recipe: Recipe, **values: Any) -> Recipe:
+    """Return a recipe with other values of :data:`SEARCHABLE` fields, also of the parts that it adds.
+
+    Args:
+        recipe: The recipe.
+        **values: By name.
+
+    Raises:
+        UserError: if the recipe has no such part, or a value is out of range.
+
+    Example:
+        >>> replaced(Recipe(1, average=EMA()), average_decay=0.9).average
+        EMA(decay=0.9)
+    """
+    for name, value in values.items():
+        recipe = _replaced(recipe, name, _PLACES.get(name, (name,)), value)
+    return recipe
+
+
+def _replaced(part: Any, name: str, place: tuple[str, ...], value: Any) -> Any:
+    first, *rest = place
+    if not hasattr(part, first):
+        raise UserError(f"{name} is searched or fixed, but the recipe has no part with it, only {part!r}")
+    inner = _replaced(getattr(part, first), name, tuple(rest), value) if rest else value
+    return dataclasses.replace(part, **{first: inner})
+
+
+REPLACERS: Mapping[str, Callable[..., Recipe]] = {"parts": replaced}
+"""How a trial's values get into its recipe, where a part that the recipe adds is searched."""
+
+
+def replacer_of(names: Iterable[str]) -> str:
+    """Return which of :data:`REPLACERS` the values of some fields need; empty: those of ``Recipe`` alone."""
+    return "parts" if any(name in _PLACES for name in names) else ""

@@ -1,0 +1,52 @@
+"""A study of some of another study's arms."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from topk_platform.errors import UserError
+
+if TYPE_CHECKING:
+    from topk_platform.specs.study.study import Study
+
+__all__ = ["arms_like"]
+
+
+def arms_like(study: Study, patterns: str | Sequence[str]) -> Study:
+    """Return the study with the arms whose names match one of some globs, and the arms that these start from.
+
+    Args:
+        study: The study.
+        patterns: Globs over arm names, ``regime/model/loss``.
+
+    Raises:
+        UserError: if one of them matches no arm.
+    """
+    names = _with_origins(study, _matching(study, (patterns,) if isinstance(patterns, str) else patterns))
+    arms = tuple(arm for arm in study.arms if arm.name in names)
+    return dataclasses.replace(
+        study,
+        arms=arms,
+        published=[number for number in study.published if any(map(number.names, arms))],
+        baseline=study.baseline if any(arm.loss.label == study.baseline for arm in arms) else None,
+        claims=[claim for claim in study.claims if names.issuperset(claim.arms)],
+    )
+
+
+def _matching(study: Study, globs: Sequence[str]) -> set[str]:
+    names = [arm.name for arm in study.arms]
+    for glob in globs:
+        if not any(fnmatchcase(name, glob) for name in names):
+            raise UserError(f"--only {glob!r} matches no arm of {study.name}; arms: {names}")
+    return {name for name in names if any(fnmatchcase(name, glob) for glob in globs)}
+
+
+def _with_origins(study: Study, names: set[str]) -> set[str]:
+    """Return the names of arms, and of those that they start from, directly or through others."""
+    origins = {arm.name: study.origin(arm) for arm in study.arms}
+    while more := {origin.name for name in names if (origin := origins[name])} - names:
+        names = names | more
+    return names

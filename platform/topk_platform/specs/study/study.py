@@ -1,0 +1,345 @@
+"""A study: a question and the protocol that answers it, as frozen plain data."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import FunctionType
+from typing import Annotated, Any
+
+from topk_platform.errors import UserError
+from topk_platform.specs.arms.arm import Arm
+from topk_platform.specs.checks import check, check_name
+from topk_platform.specs.codec import LATER, decode, digest, encode
+from topk_platform.specs.displayed import study_to_html, study_to_text
+from topk_platform.specs.fields import Count, Part, Positive, Rule, check_fields, one_of
+from topk_platform.specs.metric_names import (
+    accuracy_names,
+    candidate_names,
+    coverage_names,
+    less_is_better,
+    measures_among,
+)
+from topk_platform.specs.search.racing import Racing
+from topk_platform.specs.study.claims import Claim, Contrast, check_claims
+from topk_platform.specs.study.published import Published, check_published
+from topk_platform.specs.study.selecting import arms_like
+from topk_platform.specs.study.smoke import smoke_study
+from topk_platform.specs.study.study_checks import (
+    check_gpus,
+    check_measures,
+    check_metrics,
+    check_origins,
+    check_searches,
+    with_equal_searches,
+)
+from topk_platform.specs.trial import SPECS
+
+__all__ = ["Study"]
+
+_BASELINE = "cross_entropy"
+_Share = Annotated[float, Rule("in (0, 1]: a trial trains on one GPU", lambda value: 0 < value <= 1)]
+
+_DEVICE = Rule(
+    "one of ['cpu', 'cuda'] (Apple's mps has no float64, in which scores are computed)",
+    ("cpu", "cuda").__contains__,
+)
+
+
+def _is_kind(name: str) -> bool:
+    return re.fullmatch(r"[\w.+-]*", name) is not None
+
+
+def _is_tolerance(points: float) -> bool:
+    return 0 <= points < 100
+
+
+@dataclass(frozen=True)
+class Study:
+    """A question and the protocol that answers it.
+
+    Args:
+        name: Names the folder of its results; letters, digits and ``._+-``.
+        arms: The arms that are compared; see :func:`grid`.
+        topk: The k for which top-k accuracy is recorded: plain, macro, and macro over the many-, medium- and
+            few-shot classes.
+        targets: Top-K accuracies. For each, the least K that reaches it is recorded.
+        trials: Search trials per arm, over all its searches. The searches share their first trial: it is trained once
+            and counts in each of them.
+        seeds: Fresh seeds with which each arm's best configuration is trained anew, divided among its searches.
+        baseline: The label of the loss that the others are compared with. By default it is ``cross_entropy`` if an
+            arm has that loss, and otherwise None: nothing is compared.
+        show: The metrics in tables; by default every arm's selection metric and ``top1``.
+        seed: The root of all random streams.
+        threads: Torch threads of a trial; part of a trial's key, because it changes the last bits.
+        device: ``"cpu"`` or ``"cuda"``.
+        gpus: The part of a GPU that a trial on ``"cuda"`` takes, in (0, 1]. A trial that takes less than a whole GPU
+            shares it with others and gets that part of its memory. With ``"auto"``, as many trials share a GPU as its
+            memory holds of the arm that needs the most; every run measures this before it starts. It is part of
+            neither an arm's identity nor a trial's key.
+        accelerator: The only kind of GPU that trials may run on, by Ray's name for it, such as ``"A100"`` or ``"L4"``;
+            empty: any kind. Like ``gpus`` it is part of no identity. Each trial's record holds the GPU's model.
+        time_limit: Hours that a trial may train in all. A trial that takes longer is ended without a result. None is
+            no limit. It is part of neither an arm's identity nor a trial's key, because it changes no result.
+        start_limit: Hours that a trial's process may take to start. The time for which other work uses the machines,
+            or for which machines are being added, does not count. A trial that exceeds it is tried again. Like
+            ``time_limit`` it is part of no identity.
+        description: A line for ``topk list``.
+        front: How many configurations of an arm that is searched by several metrics are confirmed at most.
+        published: Numbers of papers for its arms, which tables show beside ours. They change no result.
+        racing: The rule by which arms that cannot win any more stop being confirmed; None: all arms get all seeds.
+        interval: What the tables' intervals cover: ``"crossed"``, seeds and test images, crossed, and the search if it
+            was repeated; ``"seeds"``, the seeds alone, by Student's t. It changes no result.
+        claims: Findings that its results decide, see ``topk claims``. They change no result.
+        measures: What is recorded beside the accuracies: ``"autkc5"``, ``"average5"``, ``"size90"``, ``"size95"`` or
+            ``"size99"``, with any K in place of 5; ``"ece"``, ``"nll"`` or ``"brier"``; see ``docs/metrics.md``. The
+            measures that ``show``, an arm's metrics and its recipe's ``keep`` name are added. They are part of every
+            arm's identity.
+        calibration: The part of the validation split, in [0, 1), that is set aside for the thresholds of sets, in the
+            results and in exported networks. It selects no configuration and no epoch. With 0 the whole split is used
+            for both, and exported networks are not calibrated. It is part of every arm's identity.
+        equivalence: The difference of accuracies, in points, below which losses count as equivalent. Tables mark a
+            difference that is shown to lie within it by ≈. 0 asks for no such test. It changes no result.
+
+    Raises:
+        UserError: if a name is unsafe, two arms have one name, the baseline is no arm's loss, a number is out of
+            range, its arms are not searched equally often, trials or seeds are no multiple of the number of searches,
+            an arm starts from an arm that does not exist, searches nothing or waits for it, or a published number or a
+            claim names an arm or a metric that the study does not have.
+    """
+
+    name: str
+    arms: Sequence[Arm]
+    topk: tuple[Count, ...] = (1, 5)
+    targets: tuple[Part, ...] = (0.99,)
+    trials: Count = 16
+    seeds: Count = 5
+    baseline: str | None = None
+    show: tuple[str, ...] = ()
+    seed: int = 0
+    threads: Count = 1
+    device: Annotated[str, _DEVICE] = "cpu"
+    gpus: _Share | Annotated[str, Rule("'auto' or a number in (0, 1]", lambda value: value == "auto")] = 1.0
+    time_limit: Positive | None = None
+    description: str = ""
+    published: Sequence[Published] = ()
+    racing: Racing | None = None
+    front: Count = 3
+    interval: Annotated[str, one_of("crossed", "seeds")] = "crossed"
+    claims: Sequence[Claim] = ()
+    measures: tuple[str, ...] = field(default=(), metadata=LATER)
+    accelerator: Annotated[str, Rule("a kind of GPU such as 'A100'", _is_kind)] = field(
+        default="", metadata=LATER
+    )
+    calibration: Annotated[float, Rule("in [0, 1)", lambda value: 0 <= value < 1)] = field(
+        default=0.0, metadata=LATER
+    )
+    equivalence: Annotated[float, Rule("points, at least 0 and below 100", _is_tolerance)] = field(
+        default=0.0, metadata=LATER
+    )
+    start_limit: Positive = field(default=0.5, metadata=LATER)
+
+    @staticmethod
+    def remedy_for(value: object) -> str:
+        """Return what to give in place of a value that is no study, to follow an error's text."""
+        if isinstance(value, str):
+            return ": import it, such as `from topk_studies import digits`, and call it, digits()"
+        return f": call it, {value.__name__}()" if isinstance(value, FunctionType) else ""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        check_name("study name", self.name)
+        object.__setattr__(self, "topk", tuple(sorted(set(self.topk))))
+        check(bool(self.arms), f"study {self.name}: arms must hold at least one arm")
+        check(bool(self.topk), f"study {self.name}: topk must hold at least one k, got {self.topk!r}")
+        object.__setattr__(self, "arms", with_equal_searches(self))
+        names = [arm.name for arm in self.arms]
+        twice = sorted(name for name, count in Counter(names).items() if count > 1)
+        check(not twice, f"study {self.name}: two arms are called {twice}; give one of them a label")
+        check_gpus(self)
+        self._check_baseline()
+        self._complete_metrics()
+        check_published(self.name, self.published, self.arms, self.selecting)
+        check_claims(self.name, self.claims, names, self.metrics)
+        check_searches(self)
+        check_origins(self)
+
+    def __str__(self) -> str:
+        return study_to_text(self)
+
+    def _repr_html_(self) -> str:
+        return study_to_html(self)
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: ARG002 - as IPython calls it
+        printer.text(str(self))
+
+    def _check_baseline(self) -> None:
+        labels = list(dict.fromkeys(arm.loss.label for arm in self.arms))
+        if self.baseline is None:
+            object.__setattr__(self, "baseline", _BASELINE if _BASELINE in labels else None)
+        elif self.baseline not in labels:
+            raise UserError(
+                f"study {self.name}: baseline must be the label of one of its losses, {labels}, got {self.baseline!r}"
+            )
+
+    def _complete_metrics(self) -> None:
+        """Add the metrics that are shown by default, and measure those that are shown, kept or select."""
+        selected = dict.fromkeys(metric for arm in self.arms for metric in arm.objectives)
+        kept = dict.fromkeys(metric for arm in self.arms for metric in arm.recipe.keep)
+        shown = tuple(self.show) or tuple(dict.fromkeys((*selected, *self.accuracies[:1])))
+        object.__setattr__(self, "show", shown)
+        check_measures(self.name, self.measures)
+        named = (*self.measures, *selected, *kept, *shown)
+        object.__setattr__(self, "measures", measures_among(named))
+        check_metrics(self, shown, [*selected, *kept])
+
+    @cached_property
+    def accuracies(self) -> tuple[str, ...]:
+        """The accuracies for every k: ``top1``, ..., ``macro_top1``, ..., ``few_top5``."""
+        return accuracy_names(self.topk)
+
+    @cached_property
+    def tabled(self) -> tuple[str, ...]:
+        """The metrics that can be shown: the accuracies, and the measures that are asked for."""
+        return self.accuracies + self.measures
+
+    @cached_property
+    def selecting(self) -> tuple[str, ...]:
+        """The metrics that can select: those of :attr:`tabled` of which more is better."""
+        return tuple(metric for metric in self.tabled if not less_is_better(metric))
+
+    @cached_property
+    def metrics(self) -> tuple[str, ...]:
+        """The names of all metrics recorded."""
+        return self.tabled + coverage_names(self.measures) + candidate_names(self.targets)
+
+    @property
+    def gpu_share(self) -> float:
+        """The part of a GPU that a trial takes. With ``gpus="auto"`` nothing is measured yet, and it is a whole one."""
+        return 1.0 if isinstance(self.gpus, str) else self.gpus
+
+    @property
+    def size(self) -> int:
+        """How many trials the study asks for."""
+        return sum(self.search_trials(arm) + self.seeds * self.points(arm) for arm in self.arms)
+
+    @property
+    def searches(self) -> int:
+        """How often each arm that searches is searched."""
+        return self.arms[0].protocol.searches
+
+    def search_trials(self, arm: Arm) -> int:
+        """Return how many search trials of an arm are trained."""
+        return arm.repeats.asked(self.trials) if arm.is_searched else 0
+
+    def points(self, arm: Arm) -> int:
+        """Return how many configurations of an arm are confirmed at most."""
+        return self.front if len(arm.objectives) > 1 and arm.is_searched else 1
+
+    @cached_property
+    def _named(self) -> dict[str, Arm]:
+        return {arm.name: arm for arm in self.arms}
+
+    def origin(self, arm: Arm) -> Arm | None:
+        """Return the arm from whose best configuration an arm's search starts, or None."""
+        return self._named.get(arm.start_from)
+
+    def arm_id(self, arm: Arm) -> str:
+        """Return the hash of all that determines the arm's results, without its budget.
+
+        Neither the number of trials and seeds nor that of searches is part of it. For an arm that starts from the best
+        of another arm, the number of trials of each search of that other arm is part of it, because it decides which
+        configuration is the best.
+        """
+        if self._named.get(arm.name) is not arm:  # another study's, or a changed one
+            return self._hashed(arm)
+        if arm.name not in self._arm_ids:
+            self._arm_ids[arm.name] = self._hashed(arm)
+        return self._arm_ids[arm.name]
+
+    @cached_property
+    def _arm_ids(self) -> dict[str, str]:
+        return {}
+
+    def _hashed(self, arm: Arm) -> str:
+        origin = self.origin(arm)
+        start = () if origin is None else (self.arm_id(origin), self.trials // self.searches)
+        more = (*start, {"measures": self.measures}) if self.measures else start
+        more = (*more, {"calibration": self.calibration}) if self.calibration else more
+        once = arm.searched(1)
+        return digest((self.name, self.seed, self.topk, self.targets, self.threads, self.device, once, *more))
+
+    def published_of(self, arm: Arm, metric: str) -> Published | None:
+        """Return the published number of an arm by a metric, or None."""
+        numbers = (number for number in self.published if number.metric == metric and number.names(arm))
+        return next(numbers, None)
+
+    def only(self, patterns: str | Sequence[str]) -> Study:
+        """Return the study with the arms whose names match one of some globs, and the arms that these start from.
+
+        If the baseline has no arm among them, the default baseline takes its place.
+
+        Args:
+            patterns: Globs over arm names, ``regime/model/loss``.
+
+        Raises:
+            UserError: if one of them matches no arm.
+        """
+        return arms_like(self, patterns)
+
+    def with_budget(
+        self, trials: int | None = None, seeds: int | None = None, searches: int | None = None
+    ) -> Study:
+        """Return the study with another budget; None leaves a number as it is.
+
+        Trials that have already run count in the new budget: more searches, trials or seeds only add trials.
+
+        Args:
+            trials: Search trials per arm, over all its searches.
+            seeds: Seeds per arm, over all its searches.
+            searches: How often each arm is searched. By default, each search has as many trials and seeds as before:
+                three searches in place of one have three times as many in all.
+
+        Raises:
+            UserError: if a number is below 1, or trials or seeds are no multiple of the searches.
+        """
+        times = self.searches if searches is None else searches
+        check(times >= 1, f"study {self.name}: searches must be at least 1, got {times}")
+        check(
+            times == self.searches or any(arm.is_searched for arm in self.arms),
+            f"study {self.name}: searches must be left out, because none of its arms is searched, got {times}",
+        )
+        trials = self.trials // self.searches * times if trials is None else trials
+        seeds = self.seeds // self.searches * times if seeds is None else seeds
+        arms = tuple(arm.searched(times) for arm in self.arms)
+        return dataclasses.replace(self, arms=arms, trials=trials, seeds=seeds)
+
+    def to_json(self) -> str:
+        """Return the study as JSON. Mappings keep their order, because claims are written in it."""
+        return json.dumps(encode(self), indent=1, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Study:
+        """Return the study that ``to_json`` wrote.
+
+        Raises:
+            ValueError: if the text is not a study's.
+        """
+        study = decode(json.loads(text), (*SPECS, Claim, Contrast, Published, Racing, cls))
+        if not isinstance(study, cls):
+            raise ValueError(f"not a study: {text[:80]!r}")
+        return study
+
+    def smoke(self) -> Study:
+        """Return the study shrunk to seconds: 2 trials, 2 seeds and 2 epochs an arm, under a name of its own.
+
+        If searches are repeated, each search has 2 trials, and all of them together have at least 2 seeds. Small
+        stand-ins take the place of the large datasets, so that nothing is downloaded; see :func:`smoke_arm`. Published
+        numbers and claims are left out, because such small results say nothing about them.
+        """
+        return smoke_study(self)

@@ -1,0 +1,125 @@
+"""Checks of a study that concern several of its arms, its metrics, or its budget."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from topk_platform.errors import UserError
+from topk_platform.specs.checks import check
+from topk_platform.specs.metric_names import accuracy_k, measure_of
+
+if TYPE_CHECKING:
+    from topk_platform.specs.arms.arm import Arm
+    from topk_platform.specs.study.study import Study
+
+__all__ = [
+    "check_gpus",
+    "check_measures",
+    "check_metrics",
+    "check_origins",
+    "check_searches",
+    "with_equal_searches",
+]
+
+
+def check_measures(study: str, measures: Iterable[str]) -> None:
+    """Raise ``UserError`` if a name is not that of a measure."""
+    for metric in measures:
+        check(
+            measure_of(metric) is not None,
+            f"study {study}: measures must be such as 'autkc5', 'average5' or 'size95' (90, 95, 99), or 'ece', "
+            f"'nll' or 'brier', got {metric!r}",
+        )
+
+
+def check_metrics(study: Study, shown: Iterable[str], selecting: Sequence[str]) -> None:
+    """Raise ``UserError`` unless the study measures all metrics that are shown or select, and they can select.
+
+    Args:
+        study: The study, with its measures.
+        shown: The metrics in tables.
+        selecting: The metrics that select a configuration or the weights to keep.
+    """
+    check(
+        not study.calibration or any(m.is_of_sets for m in map(measure_of, study.measures) if m is not None),
+        f"study {study.name}: calibration sets samples aside for the thresholds of sets, such as those of 'size95' "
+        f"or 'average5', and no such metric is measured; got {study.calibration}",
+    )
+    for metric in (*selecting, *shown):
+        if metric not in study.tabled:
+            raise _not_measured(study, metric)
+    for metric in selecting:
+        check(
+            metric in study.selecting,
+            f"study {study.name}: metric {metric!r} cannot select, because less of it is better: show it, and "
+            f"select by one of {list(study.selecting)}",
+        )
+
+
+def _not_measured(study: Study, metric: str) -> UserError:
+    k = accuracy_k(metric)
+    if k is None:
+        return UserError(f"study {study.name}: metric {metric!r} is not among {list(study.tabled)}")
+    arm = next((arm.name for arm in study.arms if metric == arm.metric == f"top{arm.k}"), "")
+    why = f"which is the k of arm {arm}" if arm else f"for metric {metric!r}"
+    return UserError(
+        f"study {study.name}: topk must contain {k}, {why}, got {study.topk}: "
+        f"take topk={tuple(sorted({*study.topk, k}))}"
+    )
+
+
+def check_origins(study: Study) -> None:
+    """Raise ``UserError`` if an arm starts from one that does not exist, searches nothing, or waits for it."""
+    for arm in study.arms:
+        if not arm.start_from:
+            continue
+        problem = f"study {study.name}: arm {arm.name} cannot start from {arm.start_from!r}"
+        if (origin := study.origin(arm)) is None:
+            raise UserError(f"{problem}; arms: {[other.name for other in study.arms]}")
+        check(origin.is_searched, f"{problem}, which searches nothing")
+        seen = [arm.name]
+        while origin is not None:
+            seen.append(origin.name)
+            check(origin.name not in seen[:-1], f"{problem}, which waits for it: {' -> '.join(seen)}")
+            origin = study.origin(origin)
+
+
+def check_gpus(study: Study) -> None:
+    """Raise ``UserError`` if the study asks for GPUs that its trials cannot use, or whose memory cannot be measured."""
+    check(
+        study.device == "cuda" or not study.accelerator,
+        f"study {study.name}: accelerator must be left out where trials run on the CPU, got {study.accelerator!r}",
+    )
+    together = [arm.name for arm in study.arms if arm.protocol.ensemble > 1]
+    check(
+        study.gpus != "auto" or not together,
+        f"study {study.name}: gpus must be a number where trials train together, because the memory of ensembles is "
+        f"not measured, got 'auto' with {', '.join(together)}",
+    )
+
+
+def with_equal_searches(study: Study) -> tuple[Arm, ...]:
+    """Return a study's arms. Arms that search nothing get the other arms' number of searches, and so their seeds.
+
+    Raises:
+        UserError: if the arms that search are not searched equally often: their seeds would not make pairs.
+    """
+    searching = [arm for arm in study.arms if arm.is_searched]
+    times = {arm.protocol.searches: arm.name for arm in searching or study.arms}
+    counts = ", ".join(f"searches={count} in {name}" for count, name in times.items())
+    check(
+        len(times) == 1,
+        f"study {study.name}: all arms must be searched equally often, or their seeds make no pairs, got {counts}",
+    )
+    return tuple(arm.searched(next(iter(times))) for arm in study.arms)
+
+
+def check_searches(study: Study) -> None:
+    """Raise ``UserError`` if the trials or the seeds cannot be divided evenly among the searches."""
+    for name, number in (("trials", study.trials), ("seeds", study.seeds)):
+        check(
+            number % study.searches == 0,
+            f"study {study.name}: {name} must be a multiple of the {study.searches} searches of its arms, which "
+            f"share them, got {number}",
+        )

@@ -1,0 +1,141 @@
+"""The state of the process that a trial runs in: the same at the start of every trial, and restored at its end."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+
+import numpy as np
+import torch
+
+from topk_platform.data import load
+from topk_platform.references import import_reference, is_reference
+from topk_platform.specs import Numerics, Trial
+from topk_platform.streams import stream_seed
+
+__all__ = ["kept_process", "lent_process", "process_state", "restore_process"]
+
+_RAISING = (
+    2  # torch's number for deterministic algorithms, with an error if there is none; with 1 it only warns
+)
+
+_Switch = tuple[Callable[[], Any], Callable[[Any], Any], Any]
+
+_SWITCHES: tuple[_Switch, ...] = (  # read, write, the value at a trial's start
+    (torch.get_default_dtype, torch.set_default_dtype, torch.float32),
+    (torch.is_grad_enabled, torch.set_grad_enabled, True),
+    (torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly, False),
+)
+
+
+def _chosen(numerics: Numerics) -> tuple[_Switch, ...]:
+    """Return the switches that the recipe chooses."""
+    return (
+        (
+            torch.get_float32_matmul_precision,
+            torch.set_float32_matmul_precision,
+            "high" if numerics.tf32 else "highest",
+        ),
+        (torch.get_deterministic_debug_mode, _repeat_algorithms, _RAISING if numerics.deterministic else 0),
+        (_convolutions_in_tf32, _let_convolutions_use_tf32, numerics.tf32),
+    )
+
+
+def _repeat_algorithms(mode: int) -> None:
+    torch.use_deterministic_algorithms(mode > 0, warn_only=0 < mode < _RAISING)
+
+
+def _convolutions_in_tf32() -> bool:
+    return torch.backends.cudnn.allow_tf32
+
+
+def _let_convolutions_use_tf32(allowed: bool) -> None:
+    torch.backends.cudnn.allow_tf32 = allowed
+
+
+def process_state(device: str) -> dict[str, Any]:
+    """Return the state of the global generators, as tensors and plain data."""
+    name, keys, *rest = cast("tuple[Any, ...]", np.random.get_state())  # noqa: NPY002 - the user's code may draw from it
+    state: dict[str, Any] = {
+        "torch": torch.get_rng_state(),
+        "python": random.getstate(),
+        "numpy": (name, torch.from_numpy(keys.astype(np.int64)), *rest),
+    }
+    return state | ({"cuda": torch.cuda.get_rng_state()} if device == "cuda" else {})
+
+
+def restore_process(state: dict[str, Any]) -> None:
+    """Restore a state that :func:`process_state` returned."""
+    torch.set_rng_state(state["torch"])
+    version, internal, gauss = state["python"]
+    random.setstate((version, tuple(internal), gauss))
+    name, keys, *rest = state["numpy"]
+    np.random.set_state((name, keys.numpy().astype(np.uint32), *rest))  # noqa: NPY002 - as above
+    if "cuda" in state:
+        torch.cuda.set_rng_state(state["cuda"])
+
+
+@contextmanager
+def kept_process() -> Iterator[None]:
+    """Restore the state of the process at the block's end, whatever a trial or a user's code has changed.
+
+    The state is: torch's defaults for dtype, gradients, precision, determinism and anomaly detection, the thread count,
+    and the global generators of torch, NumPy and Python.
+    """
+    before = [(read, write, read()) for read, write, _ in _SWITCHES + _chosen(Numerics())]
+    threads = torch.get_num_threads()
+    generators = torch.get_rng_state(), random.getstate(), np.random.get_state()  # noqa: NPY002 - the user's code may draw from it
+    try:
+        yield
+    finally:
+        _switch(before)
+        torch.set_num_threads(threads)
+        torch.set_rng_state(generators[0])
+        random.setstate(generators[1])
+        np.random.set_state(generators[2])  # noqa: NPY002 - as above
+
+
+@contextmanager
+def lent_process(trial: Trial) -> Iterator[None]:
+    """Give the process the state from which every trial starts, and restore its state at the end.
+
+    Effect: the trial's thread count; torch's defaults for dtype, device, gradients, precision, determinism,
+    denormals and anomaly detection; the global generators of torch, NumPy and Python, seeded from the trial's own
+    stream, for dropout and for users' code. Variables of users' modules are not restored.
+
+    Args:
+        trial: The trial that starts. Its data are read and its modules imported before the state is set: a process
+            does that once, and its random draws must not make the first trial differ from the next one.
+    """
+    switches = _SWITCHES + _chosen(trial.arm.recipe.numerics)
+    with kept_process():
+        _reset(trial, switches)
+        load(trial.arm.regime)
+        for name in (trial.arm.model.name, trial.arm.loss.name):
+            if is_reference(name):
+                import_reference(name)
+        _reset(trial, switches)
+        yield
+
+
+def _switch(switches: Iterable[_Switch]) -> None:
+    for read, write, value in switches:
+        if (
+            read() != value
+        ):  # setting deterministic algorithms imports torch's compiler, which takes two seconds
+            write(value)
+
+
+def _reset(trial: Trial, switches: tuple[_Switch, ...]) -> None:
+    _switch(switches)
+    torch.set_num_threads(trial.threads)
+    torch.set_default_device(None)
+    torch.set_flush_denormal(False)
+    torch.backends.cudnn.benchmark = False
+    torch.backends.cudnn.deterministic = trial.arm.recipe.numerics.deterministic
+    seed = stream_seed(trial.study, trial.root, trial.seed, "process")
+    torch.manual_seed(seed)
+    random.seed(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002 - as above

@@ -1,0 +1,150 @@
+"""Batches of a split, as networks take them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Generator, Tensor
+
+from topk_platform.data import Dataset, Images, Split
+from topk_platform.specs import Augmentation
+from topk_platform.training.steps.augment import augment, crop, mix
+
+__all__ = ["Batches", "Normalisation"]
+
+
+@dataclass(frozen=True)
+class Normalisation:
+    """Turns uint8 images into ``(x / 255 - mean) / std``, per channel.
+
+    Args:
+        scale: ``1 / (255 std)``, ``(channels, 1, 1)``.
+        shift: ``-mean / std``, ``(channels, 1, 1)``.
+        mean: The mean of each channel, of values in [0, 1].
+        std: The standard deviation of each channel, likewise.
+    """
+
+    scale: Tensor
+    shift: Tensor
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    @classmethod
+    def of(cls, dataset: Dataset, device: str) -> Normalisation | None:
+        """Return the normalisation by the training images' own mean and deviation, or None if they are not uint8.
+
+        Images in files name their mean and deviation themselves, because reading all of them would take too long.
+        """
+        images = dataset.train.inputs
+        if images.dtype != torch.uint8:
+            return None
+        mean, std = images.moments if isinstance(images, Images) else _channel_moments(images)
+        return cls.by(mean.flatten().tolist(), std.clamp(min=1e-6).flatten().tolist(), device)
+
+    @classmethod
+    def by(cls, mean: Sequence[float], std: Sequence[float], device: str = "cpu") -> Normalisation:
+        """Return the normalisation by float32 means and deviations, one for each channel."""
+        means, stds = torch.tensor(mean)[:, None, None], torch.tensor(std)[:, None, None]
+        return cls((1 / (255 * stds)).to(device), (-means / stds).to(device), tuple(mean), tuple(std))
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Return float32 images."""
+        return torch.addcmul(self.shift, images.float(), self.scale)
+
+
+def _channel_moments(images: Tensor) -> tuple[Tensor, Tensor]:
+    # Counts of the 256 values are exact, and need no copy of the images as floats.
+    values = torch.arange(256, dtype=torch.float64) / 255
+    counts = torch.stack(
+        [torch.bincount(images[:, c].flatten(), minlength=256).double() for c in range(images.shape[1])]
+    )
+    shares = counts / counts.sum(1, keepdim=True)
+    mean = shares @ values
+    std = (shares @ values.square() - mean.square()).clamp(min=0).sqrt()
+    return mean.float()[:, None, None], std.float()[:, None, None]
+
+
+@dataclass
+class Batches:
+    """A training split's batches, in a new order every epoch, augmented.
+
+    Args:
+        split: Inputs and labels on the device.
+        classes: L.
+        size: Samples per batch. A split that is not larger is one batch in its own order.
+        augmentation: How a batch is augmented.
+        normalisation: The normalisation of uint8 images.
+        order: The random stream of orders and windows, on the CPU.
+        changes: The random stream of augmentation, on the device.
+        channels_last: Whether images come with their channels innermost.
+    """
+
+    split: Split
+    classes: int
+    size: int
+    augmentation: Augmentation
+    normalisation: Normalisation | None
+    order: Generator
+    changes: Generator
+    channels_last: bool = False
+
+    def __len__(self) -> int:
+        return math.ceil(len(self.split) / self.size)
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        return self.after(0)
+
+    def after(self, done: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield an epoch's batches without the first ``done``, which are neither taken nor decoded.
+
+        An epoch draws from the stream of orders at its first batch. A batch draws from the stream of augmentation when
+        it is taken. So after n batches the second stream has the state that n batches leave, however many images are
+        decoded ahead.
+        """
+        for inputs, labels in self._plain(done):
+            yield self._augmented(inputs, labels)
+
+    def _plain(self, done: int) -> Iterator[tuple[Tensor, Tensor]]:
+        if isinstance(self.split.inputs, Images):
+            yield from self._streamed(self.split.inputs, done)
+            return
+        if len(self) == 1:
+            # A copy, because a network whose first layer works in place would change the data of later epochs.
+            yield self.split.inputs.clone(), self.split.labels
+            return
+        order = torch.randperm(len(self.split), generator=self.order)
+        order = order.to(self.split.labels.device, non_blocking=True)
+        for rows in torch.split(order, self.size)[done:]:
+            yield self.split.inputs[rows], self.split.labels[rows]
+
+    def _streamed(self, images: Images, done: int) -> Iterator[tuple[Tensor, Tensor]]:
+        count = len(images)
+        order = torch.arange(count) if len(self) == 1 else torch.randperm(count, generator=self.order)
+        places = None
+        if (
+            self.augmentation.window
+        ):  # drawn at once, so that it does not depend on how many images are decoded ahead
+            places = torch.split(torch.rand((count, 2), generator=self.order), self.size)[done:]
+        labels = self.split.labels[order.to(self.split.labels.device)]
+        batches = images.stream(torch.split(order, self.size)[done:], places)
+        yield from zip(batches, torch.split(labels, self.size)[done:], strict=True)
+
+    def _augmented(self, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        how = self.augmentation
+        if how.crop:
+            inputs = crop(inputs, how.crop, self.changes)  # as bytes, which are a quarter of the floats
+        inputs = prepared(inputs, self.normalisation, self.channels_last)
+        inputs = augment(inputs, how, self.changes)
+        if how.mix:
+            return mix(inputs, labels, self.classes, how, self.changes)
+        return inputs, labels
+
+
+def prepared(inputs: Tensor, normalisation: Normalisation | None, channels_last: bool) -> Tensor:
+    """Return inputs as networks take them."""
+    if normalisation is not None:
+        inputs = normalisation(inputs)
+    return inputs.to(memory_format=torch.channels_last) if channels_last and inputs.ndim == 4 else inputs

@@ -1,0 +1,58 @@
+"""Stochastic depth: residual blocks that are left out at random in training."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from topk_platform.errors import UserError
+
+__all__ = ["drop_blocks", "dropped"]
+
+_LAST_OF_BRANCH = {"_BasicBlock": "norm2", "BasicBlock": "bn2", "Bottleneck": "bn3"}
+_OWN = "StochasticDepth"  # torchvision's module, which a network that has it was published with
+
+
+def dropped(branch: Tensor, rate: float) -> Tensor:
+    """Return a branch's output, set to 0 for each sample with probability ``rate``, else divided by ``1 - rate``.
+
+    Args:
+        branch: ``(n, ...)``.
+        rate: In ``[0, 1)``.
+
+    Source:
+        Huang et al., Deep Networks with Stochastic Depth, ECCV 2016, scaled in training as torchvision does.
+    """
+    kept = torch.empty((len(branch), *(1,) * (branch.ndim - 1)), dtype=branch.dtype, device=branch.device)
+    return branch * kept.bernoulli_(1 - rate).div_(1 - rate)
+
+
+def drop_blocks(model: nn.Module, rate: float) -> None:
+    """Let a network leave out residual blocks in training: block l of L with probability ``rate · l / L``.
+
+    Args:
+        model: With residual blocks of ours or of torchvision.
+        rate: In ``[0, 1)``.
+
+    Raises:
+        UserError: if it has none.
+    """
+    own = [module for module in model.modules() if type(module).__name__ == _OWN]
+    blocks = [module for module in model.modules() if type(module).__name__ in _LAST_OF_BRANCH]
+    if not own and not blocks:
+        raise UserError(
+            f"Recipe.stochastic_depth needs a network with residual blocks, such as resnet18_small or torchvision's "
+            f"ResNets, got {type(model).__name__} without any"
+        )
+    for place, module in enumerate(own, 1):
+        module.p = rate * place / len(own)  # type: ignore[assignment]
+    for place, block in enumerate([] if own else blocks, 1):
+        _drop(block, rate * place / len(blocks))
+
+
+def _drop(block: nn.Module, rate: float) -> None:
+    def drop(_module: nn.Module, _inputs: object, output: Tensor) -> Tensor:
+        # The block decides: its last layer alone is in training where statistics are computed anew.
+        return dropped(output, rate) if block.training else output
+
+    block.get_submodule(_LAST_OF_BRANCH[type(block).__name__]).register_forward_hook(drop)

@@ -1,0 +1,125 @@
+"""Optimisers and learning-rate schedules by name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from topk_platform.extensions import extended
+from topk_platform.specs import Recipe
+
+__all__ = [
+    "OPTIMIZERS",
+    "effective_weights",
+    "learning_rate",
+    "make_optimizer",
+]
+
+
+def _eager(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method of torch's optimisers without what keeps torch's compiler out of it.
+
+    For that it imports the compiler, two seconds of every process that trains, and no optimiser is ever compiled here.
+    """
+    inner: Callable[..., Any] = getattr(function, "__wrapped__", function)
+    return inner
+
+
+class _Eager(torch.optim.Optimizer):
+    add_param_group = _eager(torch.optim.Optimizer.add_param_group)
+    zero_grad = _eager(torch.optim.Optimizer.zero_grad)
+    state_dict = _eager(torch.optim.Optimizer.state_dict)
+    load_state_dict = _eager(torch.optim.Optimizer.load_state_dict)
+
+
+class _SGD(_Eager, torch.optim.SGD):
+    step = torch.no_grad()(_eager(torch.optim.SGD.step))
+
+
+class _Adam(_Eager, torch.optim.Adam):
+    step = torch.no_grad()(_eager(torch.optim.Adam.step))
+
+
+def _heavy_ball(parameters: Iterable[Tensor], *, nesterov: bool, **given: Any) -> torch.optim.Optimizer:
+    del nesterov
+    return _SGD(parameters, nesterov=False, **given)
+
+
+def _adamw(
+    parameters: Iterable[Tensor], *, lr: float, weight_decay: float, fused: bool, **_: Any
+) -> torch.optim.Optimizer:
+    return _Adam(parameters, lr=lr, weight_decay=weight_decay, fused=fused, decoupled_weight_decay=True)
+
+
+OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {"adamw": _adamw, "heavy_ball": _heavy_ball}
+"""The optimisers beside SGD with Nesterov momentum and Adam, as functions of what SGD takes."""
+
+
+def make_optimizer(recipe: Recipe, parameters: Iterable[Tensor]) -> torch.optim.Optimizer:
+    """Return the recipe's optimiser over ``parameters``."""
+    if recipe.optimizer == "adam":
+        return _Adam(parameters, lr=recipe.learning_rate, weight_decay=recipe.weight_decay, fused=True)
+    return extended(_SGD, OPTIMIZERS, recipe.additions.get("optimizer", ""))(
+        parameters,
+        lr=recipe.learning_rate,
+        momentum=recipe.momentum,
+        nesterov=recipe.momentum > 0,
+        weight_decay=recipe.weight_decay,
+        fused=True,
+    )
+
+
+def learning_rate(recipe: Recipe, step: int, steps: int) -> float:
+    """Return the learning rate of one step.
+
+    ``cosine``: ``lr · (1 + cos(π · step / steps)) / 2``; ``milestones``: ``lr · decay^m`` when m milestones have
+    passed; ``constant``: ``lr``. While the warm-up lasts, times the share of it that is over after the step.
+
+    Args:
+        recipe: Says which schedule.
+        step: From 0.
+        steps: Of the whole training.
+
+    Example:
+        >>> recipe = Recipe(epochs=4, learning_rate=1.0, schedule="milestones", milestones=(2, 3))
+        >>> [round(learning_rate(recipe, step, 8), 4) for step in range(8)]
+        [1.0, 1.0, 1.0, 1.0, 0.1, 0.1, 0.01, 0.01]
+    """
+    per_epoch = steps / recipe.epochs
+    rate = recipe.learning_rate * _share(recipe, step / per_epoch, step / steps)
+    warmup = recipe.warmup * per_epoch
+    return rate * min(1.0, (step + 1) / warmup) if warmup else rate
+
+
+def _share(recipe: Recipe, epoch: float, progress: float) -> float:
+    match recipe.schedule:
+        case "cosine":
+            return (1 + math.cos(math.pi * progress)) / 2
+        case "milestones":
+            return recipe.decay ** sum(epoch >= milestone for milestone in recipe.milestones)
+    return 1.0
+
+
+def effective_weights(class_counts: Tensor, beta: float = 0.9999) -> Tensor:
+    """Return class weights by the inverse of the classes' effective numbers of samples, with mean 1.
+
+    ``w_c ∝ (1 - β) / (1 - β^{n_c})``; a class without samples weighs as one with one.
+
+    Args:
+        class_counts: int64 ``(L,)``.
+        beta: In ``[0, 1)``; at 0 all classes weigh the same.
+
+    Source:
+        Cui et al., Class-Balanced Loss Based on Effective Number of Samples, CVPR 2019.
+
+    Example:
+        >>> effective_weights(torch.tensor([1000, 10])).tolist()  # doctest: +NUMBER
+        [0.0207, 1.979]
+    """
+    number = 1 - beta ** class_counts.clamp(min=1).double()
+    weights = (1 - beta) / number
+    return (weights * len(weights) / weights.sum()).float()

@@ -1,0 +1,47 @@
+"""One gradient step of a network or of a stack of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+__all__ = ["clip", "density_of", "optimizer_state", "precision"]
+
+
+def precision(device: str, bfloat16: bool) -> torch.autocast:
+    """Return the context that a network's forward pass runs in."""
+    return torch.autocast(device, dtype=torch.bfloat16, enabled=bfloat16, cache_enabled=False)
+
+
+def clip(parameters: Iterable[Tensor], norm: float, stacked: bool = False) -> None:
+    """Scale gradients down to a norm; in a stack, those of each member.
+
+    Args:
+        parameters: The parameters, with their gradients.
+        norm: The largest norm that is not scaled down.
+        stacked: Whether the first dimension is that of the members.
+    """
+    gradients = [p.grad for p in parameters if p.grad is not None]
+    parts = [g.flatten(1) if stacked else g.flatten()[None] for g in gradients]
+    total = torch.stack([part.float().norm(dim=1) for part in parts]).norm(dim=0)
+    factor = (norm / (total + 1e-6)).clamp(max=1)
+    for part in parts:
+        part.mul_(factor[:, None])
+
+
+def density_of(gradient: Tensor) -> Tensor:
+    """Return how many entries of a row of a gradient ``(..., N, L)`` are not 0, on average: float64 ``(...)``."""
+    return (gradient != 0).sum(-1).double().mean(-1)
+
+
+def optimizer_state(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """Return the optimiser's state with copies of its tensors."""
+    state: dict[str, Any] = optimizer.state_dict()
+    copied = {
+        index: {name: value.clone() if isinstance(value, Tensor) else value for name, value in entry.items()}
+        for index, entry in state["state"].items()
+    }
+    return {"state": copied, "param_groups": state["param_groups"]}

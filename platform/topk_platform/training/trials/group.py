@@ -1,0 +1,213 @@
+"""The trials that train together, usually one: their progress, and the signs of life that report it."""
+
+from __future__ import annotations
+
+import math
+import platform
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from topk_platform.specs import Inputs, Trial, TrialRecord
+from topk_platform.training.process.environment import environment
+from topk_platform.training.trials.clock import Stopwatch
+from topk_platform.training.trials.member import Member
+from topk_platform.training.trials.pace import FIRST_SECONDS, Pace
+
+__all__ = ["Group", "Keeper", "Network", "Pulse", "Stored"]
+
+_NEEDED = {"ranks", "guesses"}  # the files that a completed confirmation must have
+_BEAT_SECONDS = 10.0  # at most between two signs of life, while steps are made
+
+
+class Keeper(Protocol):
+    """Stores what must outlive the process of the trials."""
+
+    @property
+    def seconds(self) -> float:
+        """The least number of seconds between two checkpoints."""
+        ...
+
+    @property
+    def pauses(self) -> Sequence[float]:
+        """The seconds to wait before each new attempt to store a confirmation's files, if the store refuses."""
+        ...
+
+    def load(self, trials: Sequence[Trial]) -> dict[str, Any] | None:
+        """Return the last checkpoint of these trials, or None."""
+        ...
+
+    def save(self, trials: Sequence[Trial], step: int, state: dict[str, Any]) -> None:
+        """Store the checkpoint of a step, which is larger than that of the last one: tensors and plain data."""
+        ...
+
+    def save_model(self, trial: Trial, model: nn.Module, inputs: Inputs) -> str:
+        """Store a completed confirmation's network and the description of its inputs; return the file's SHA-256."""
+        ...
+
+    def save_ranks(
+        self, trial: Trial, ranks: Tensor, images: str, cluster: Tensor | None = None, clusters: str = ""
+    ) -> str:
+        """Store :attr:`~topk_platform.training.setup.Scored.ranks` of the test split, its fingerprint and groups.
+
+        Returns the file's SHA-256.
+        """
+        ...
+
+    def save_guesses(self, trial: Trial, guesses: Tensor, images: str) -> str:
+        """Store :meth:`~topk_platform.training.setup.Scored.guesses` of the test split, and its fingerprint.
+
+        Returns the file's SHA-256.
+        """
+        ...
+
+
+class Network(NamedTuple):
+    """A network that is to be stored.
+
+    Args:
+        place: The position of its trial in the group.
+        weights: Its weights and buffers.
+        ranks: The ranks of the test split, see :attr:`~topk_platform.training.setup.Scored.ranks`.
+        guesses: The arm's K classes of each test sample, see :meth:`~topk_platform.training.setup.Scored.guesses`.
+        images: The test split's fingerprint.
+        cluster: The group of each test sample; None if the dataset has no groups.
+        clusters: The name of these groups, such as "patients".
+    """
+
+    place: int
+    weights: dict[str, Tensor]
+    ranks: Tensor
+    guesses: Tensor
+    images: str
+    cluster: Tensor | None = None
+    clusters: str = ""
+
+
+class Pulse(NamedTuple):
+    """A sign of life.
+
+    Args:
+        epoch: How many epochs have ended.
+        kept: The step of the last checkpoint, from which another process would continue; 0 before the first one.
+        patience: The seconds within which the next sign comes, unless the trial hangs.
+    """
+
+    epoch: int = 0
+    kept: int = 0
+    patience: float = FIRST_SECONDS
+
+
+@dataclass
+class Stored:
+    """The files that were stored of a completed confirmation.
+
+    Args:
+        artifacts: The SHA-256 of each of its files, by kind.
+        missing: The reason why a file could not be stored, by kind.
+    """
+
+    artifacts: dict[str, str] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Group:
+    """The trials that train together, usually one."""
+
+    members: list[Member]
+    keeper: Keeper | None
+    watch: Stopwatch
+    pace: Pace = field(default_factory=Pace)
+    epoch: int = 0  # how many have ended
+    kept: int = 0  # the step of the last checkpoint
+    test: dict[str, dict[str, float]] = field(default_factory=dict)
+    networks: list[Network] = field(default_factory=list)
+    stored: defaultdict[str, Stored] = field(default_factory=lambda: defaultdict(Stored))  # by key
+    started: float = field(default_factory=time.time)
+    clock: float = field(default_factory=time.perf_counter)
+    lap: float = 0.0
+    saved: float = 0.0
+
+    @property
+    def trials(self) -> list[Trial]:
+        """The trials."""
+        return [member.trial for member in self.members]
+
+    @property
+    def running(self) -> list[Member]:
+        """The members that still train."""
+        return [member for member in self.members if member.running]
+
+    @property
+    def device(self) -> str:
+        """The device on which they train."""
+        return self.trials[0].device
+
+    @property
+    def elapsed(self) -> float:
+        """The seconds that they have trained, in earlier processes too."""
+        return time.perf_counter() - self.clock
+
+    @property
+    def due(self) -> float:
+        """When the next checkpoint is due, by the clock of ``time.perf_counter``."""
+        return math.inf if self.keeper is None else self.clock + self.saved + self.keeper.seconds
+
+    @property
+    def records(self) -> list[TrialRecord]:
+        """The records of the trials."""
+        return [*map(self.record, self.members)]
+
+    def pulse(self, patience: float | None = None) -> Pulse:
+        """Return a sign of life.
+
+        Args:
+            patience: The seconds until the next one; by default the time that an epoch may take.
+        """
+        return Pulse(self.epoch, self.kept, self.pace.patience if patience is None else patience)
+
+    @property
+    def pause(self) -> float:
+        """When training pauses next, by the same clock: for a checkpoint or a sign of life."""
+        return min(self.due, time.perf_counter() + _BEAT_SECONDS)
+
+    def fail(self, reason: str) -> None:
+        """End all members that have not ended or lack a file: they share one program, so the error is that of each."""
+        for place, member in enumerate(self.members):
+            if member.status is None or self._is_unkept(place):
+                member.end("failed", reason)
+
+    def _is_unkept(self, place: int) -> bool:
+        stored = self.stored[self.trials[place].key].artifacts
+        return any(network.place == place and not stored.keys() >= _NEEDED for network in self.networks)
+
+    def record(self, member: Member) -> TrialRecord:
+        """Return the record of one member."""
+        trial = member.trial
+        return TrialRecord(
+            trial=trial,
+            status=member.status or "failed",
+            reason=member.reason,
+            validation=member.validation(),
+            test=self.test.get(trial.key),
+            epochs=tuple(member.epochs),
+            train_seconds=sum(epoch.seconds for epoch in member.epochs),
+            started=self.started,
+            ended=self.started + self.elapsed,
+            versions=_versions(trial.device),
+            artifacts=self.stored[trial.key].artifacts,
+            missing=self.stored[trial.key].missing,
+        )
+
+
+def _versions(device: str) -> dict[str, str]:
+    there = (
+        device == "cpu" or torch.cuda.is_available()
+    )  # a trial that failed because there was no GPU has a record too
+    return {"python": platform.python_version(), **(environment(device) if there else {})}

@@ -1,0 +1,168 @@
+"""The state of one trial while it trains."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from topk_platform.metrics import Scorer
+from topk_platform.specs import EpochRecord, Status, Trial
+
+__all__ = ["Kept", "Lap", "Member"]
+
+
+class Kept(NamedTuple):
+    """The weights of one epoch and its validation metrics."""
+
+    epoch: int
+    validation: dict[str, float]
+    weights: dict[str, Tensor]
+
+
+class Lap(NamedTuple):
+    """One epoch of one member: its number, mean loss, gradient density, learning rate and times."""
+
+    epoch: int
+    loss: float
+    density: float
+    rate: float
+    seconds: float
+    step_seconds: float
+
+
+@dataclass
+class Member:
+    """One trial's epochs, its best weights, and how it ended.
+
+    Args:
+        trial: The trial.
+    """
+
+    trial: Trial
+    epochs: list[EpochRecord] = field(default_factory=list)
+    kept: dict[str, Kept] = field(default_factory=dict)
+    status: Status | None = None
+    reason: str = ""
+
+    @property
+    def stopped(self) -> bool:
+        """Whether no metric of ``Recipe.keep`` has improved in the last ``Recipe.patience`` validations."""
+        patience = self.trial.arm.recipe.patience
+        if patience is None or not self.kept:
+            return False
+        best = max(kept.epoch for kept in self.kept.values())
+        return sum(epoch.epoch > best for epoch in self.epochs) >= patience
+
+    @property
+    def running(self) -> bool:
+        """Whether it still trains."""
+        return self.status is None and not self.stopped
+
+    def complete(self) -> None:
+        """Record that it has completed; if it stopped before the last epoch, with the reason."""
+        recipe = self.trial.arm.recipe
+        early = self.stopped and self.epochs[-1].epoch < recipe.epochs
+        why = f"{' and '.join(recipe.keep)} got no better in {recipe.patience} validations"
+        self.end("completed", f"stopped after epoch {self.epochs[-1].epoch}: {why}" if early else "")
+
+    def end(self, status: Status, reason: str = "") -> None:
+        """Record how it ended."""
+        self.status, self.reason = status, reason
+
+    def note_loss(self, epoch: int, loss: float) -> None:
+        """End as diverged if the loss is not finite."""
+        if not math.isfinite(loss):
+            self.end("diverged", f"the mean training loss of epoch {epoch} is {loss}")
+
+    def note(self, lap: Lap, validated: Sequence[float], scorer: Scorer) -> bool:
+        """Record an epoch that was validated; return whether it was recorded.
+
+        Args:
+            lap: The epoch.
+            validated: Whether all scores are finite, then the measures.
+            scorer: The scorer, which names the measures.
+        """
+        self.note_loss(lap.epoch, lap.loss)
+        if self.status is None and not validated[0]:
+            self.end("diverged", f"after epoch {lap.epoch} a score on the validation split is not finite")
+        if self.status is not None:
+            return False
+        validation = scorer.named(validated[1:])
+        self.epochs.append(
+            EpochRecord(
+                epoch=lap.epoch,
+                train_loss=lap.loss,
+                validation=validation,
+                seconds=lap.seconds,
+                learning_rate=lap.rate,
+                gradient_density=lap.density,
+                step_seconds=lap.step_seconds,
+            )
+        )
+        self._prune(lap.epoch, validation)
+        return True
+
+    def _prune(self, epoch: int, validation: dict[str, float]) -> None:
+        metric = self.trial.arm.metric
+        threshold = dict(self.trial.stop_below).get(epoch, -math.inf)
+        if validation[metric] < threshold and not self._spared(metric):
+            self.end("pruned", f"{metric} below {threshold:.6g} after epoch {epoch}")
+
+    def _spared(self, metric: str) -> bool:
+        """Return whether the last validations are as good as those before them, or too few to decide."""
+        if not self.trial.spare:
+            return False
+        last, tolerance = self.trial.spare
+        values = [epoch.validation[metric] for epoch in self.epochs]
+        return len(values) <= last or max(values[-last:]) >= max(values[:-last]) - tolerance
+
+    def better(self) -> list[str]:
+        """Return the metrics of ``Recipe.keep`` whose best value so far is that of the last epoch."""
+        last = self.epochs[-1].validation
+        wanted = self.trial.arm.recipe.keep
+        return [
+            m for m in wanted if m in last and (m not in self.kept or last[m] > self.kept[m].validation[m])
+        ]
+
+    def keep(self, metrics: Sequence[str], weights: dict[str, Tensor]) -> None:
+        """Keep the last epoch's weights for metrics."""
+        last = self.epochs[-1]
+        for metric in metrics:
+            self.kept[metric] = Kept(last.epoch, dict(last.validation), weights)
+
+    def chosen(self) -> dict[str, Kept]:
+        """Return the kept weights by metric; those under ``""`` give all other metrics."""
+        main = self.kept.get(self.trial.arm.metric) or next(iter(self.kept.values()))
+        return {"": main, **self.kept}
+
+    def validation(self) -> dict[str, float]:
+        """Return the validation metrics of the weights that were kept, by default the last epoch's."""
+        if not self.epochs:
+            return {}
+        if not self.kept:
+            return dict(self.epochs[-1].validation)
+        return pick({name: kept.validation for name, kept in self.chosen().items()})
+
+    def state(self) -> dict[str, Any]:
+        """Return the member as tensors and plain data."""
+        return {
+            "epochs": [vars(epoch) | {"validation": dict(epoch.validation)} for epoch in self.epochs],
+            "kept": {name: tuple(kept) for name, kept in self.kept.items()},
+            "status": self.status,
+            "reason": self.reason,
+        }
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Continue from a state that :meth:`state` returned."""
+        self.epochs = [EpochRecord(**epoch) for epoch in state["epochs"]]
+        self.kept = {name: Kept(*kept) for name, kept in state["kept"].items()}
+        self.status, self.reason = state["status"], state["reason"]
+
+
+def pick(metrics: dict[str, dict[str, float]]) -> dict[str, float]:
+    """Return each metric from the weights kept for it, and all others from the main weights, under ``""``."""
+    return {name: metrics.get(name, metrics[""])[name] for name in metrics[""]}

@@ -1,0 +1,58 @@
+"""Which loss helps most against wrong labels, if all are searched alike? Letters, with label noise 0.4 and 0.8."""
+
+from __future__ import annotations
+
+from topk_platform import LabelNoise, Loss, PerClass, Regime, Study, grid
+from topk_platform.loss_catalogue import LOSS_CATALOGUE
+from topk_studies.letters import MLP, SHOW, TOGETHER, TOPK, TRIALS, K, recipe
+from topk_studies.searched_losses import Firsts, searched
+
+__all__ = ["letters_noise_losses"]
+
+_LOSSES = (
+    "cross_entropy",
+    "smooth_topk_svm",
+    "label_smoothing",
+    "mean_absolute_error",
+    "generalized_cross_entropy",
+    "symmetric_cross_entropy",
+    "active_passive_loss",
+    "asymmetric_loss",
+    "logit_clip",
+)
+_NOISE = (0.4, 0.8)
+_EPOCHS, _SEEDS = 28, 5
+
+
+def letters_noise_losses() -> Study:
+    """Return the study of the losses against label noise: each searches its own parameters, as the others do theirs.
+
+    Every loss has the same ranges of the learning rate and of the weight decay, the ranges of its own parameters that
+    its page names, and the same number of trials, beginning with its paper's values. Wrong labels are drawn within
+    groups of look-alikes.
+
+    Example:
+        >>> study = letters_noise_losses()
+        >>> len(study.arms), sorted(study.arms[6].loss.space)
+        (18, ['alpha', 'beta', 'learning_rate', 'passive', 'weight_decay'])
+    """
+    return Study(
+        name="letters_noise_losses",
+        arms=grid(
+            [Regime(f"noise-{p}", "letters", (PerClass(50), LabelNoise(p))) for p in _NOISE],
+            [MLP],
+            [_searched(name) for name in _LOSSES],
+            k=K,
+            recipe=recipe(_EPOCHS),
+            protocol=TOGETHER,
+        ),
+        topk=TOPK,
+        trials=TRIALS,
+        seeds=_SEEDS,
+        show=SHOW,
+        description="letters, noise 0.4 and 0.8: losses against label noise, all searched alike; an MLP; K = 5",
+    )
+
+
+def _searched(name: str) -> Loss:
+    return searched(name, Firsts(), LOSS_CATALOGUE[name].searched)

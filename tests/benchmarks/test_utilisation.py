@@ -1,0 +1,139 @@
+"""The order of arms in simulated studies: how busy the workers are, and how long a study takes on them."""
+
+from __future__ import annotations
+
+import importlib.util
+import random
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from topk_platform import Arm, Float, Loss, Model, NoPruning, Protocol, Random, Recipe, Regime, Study
+from topk_platform.identity import Identity
+from topk_platform.protocol import ArmBoard, Board, Durations
+from topk_platform.specs import Trial
+
+FILE = Path(__file__).parents[2] / "benchmarks/utilisation.py"
+SPEC: Any = importlib.util.spec_from_file_location("utilisation", FILE)
+BENCHMARK = sys.modules["utilisation"] = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(BENCHMARK)
+simulated, Simulated = BENCHMARK.simulated, BENCHMARK.Simulated
+
+LOSS = Loss("smooth_topk_svm", {"tau": Float(0.01, 10)}, {"tau": 1.0})
+
+
+def a_study(arms: int, trials: int, seeds: int, **protocol: int) -> Study:
+    how = Protocol(Random(), pruner=NoPruning(), **protocol)  # type: ignore[arg-type]
+    made = [
+        Arm(Regime(f"r{i}", "digits"), Model("mlp"), LOSS, 3, Recipe(4), protocol=how) for i in range(arms)
+    ]
+    return Study("s", made, topk=(1, 3), trials=trials, seeds=seeds)
+
+
+def a_board(study: Study) -> Board:
+    return Board(ArmBoard(study, arm, Identity("c", "f")) for arm in study.arms)
+
+
+def unequal(study: Study, draw: random.Random) -> tuple[dict[str, float], Callable[[Trial], float]]:
+    """Trainings whose length differs from arm to arm by a third to three times, and within an arm by a third."""
+    means = {study.arm_id(arm): draw.lognormvariate(0, 0.5) for arm in study.arms}
+    lengths: dict[str, float] = {}
+
+    def lasting(trial: Trial) -> float:
+        drawn = means[trial.arm_id] * draw.lognormvariate(0, 0.3)
+        return lengths.setdefault(trial.key, drawn)
+
+    return means, lasting
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_sixteen_unequal_arms_keep_eight_workers_busy_until_the_last_training_starts(seed: int) -> None:
+    """Unless one arm's own trials, one after another, take longer than a worker's share of all."""
+    study = a_study(arms=16, trials=15, seeds=5)
+    means, lasting = unequal(study, random.Random(seed))
+    result = simulated(a_board(study), lasting, workers=8)
+    share, longest = sum(means.values()) * 20 / 8, max(means.values()) * 16
+    assert result.busy >= 0.95 or longest > 0.9 * share
+    # What takes longer than both is the last trainings, which end one after the other.
+    assert result.seconds < max(share, longest) * 1.25
+
+
+@given(
+    arms=st.integers(1, 4),
+    trials=st.integers(1, 6),
+    seeds=st.integers(1, 6),
+    workers=st.integers(1, 30),
+    width=st.integers(1, 4),
+)
+def test_it_takes_no_less_than_what_waits_for_one_another_and_no_less_than_a_workers_share(
+    arms: int, trials: int, seeds: int, workers: int, width: int
+) -> None:
+    study = a_study(arms, trials, seeds, width=width)
+    board = a_board(study)
+    result = simulated(board, lambda trial: 1.0, workers)
+    share, longest = arms * (trials + seeds) / workers, -(-trials // width) + 1
+    assert board.left == 0
+    assert (
+        max(share, longest) - 1e-9 <= result.seconds <= share + longest + 1e-9
+    )  # the latter is Graham's bound
+    assert result.seconds == result.last_start + 1
+    assert workers > 1 or result.busy == 1
+
+
+def test_the_narrow_arm_that_takes_longest_is_begun_first() -> None:
+    """Two workers, an arm of ten trials one after another, and twenty short trainings that wait for nothing."""
+    searched = a_study(1, 10, 1).arms[0]
+    fixed = [Arm(Regime(f"f{i}", "digits"), Model("mlp"), Loss("ldam"), 3, Recipe(4)) for i in range(11)]
+    study = Study("s", [*fixed, searched], topk=(1, 3), trials=10, seeds=1)
+    result = simulated(a_board(study), lambda trial: 1.0, workers=2)
+    assert result == Simulated(workers=2, seconds=11.0, last_start=10.0, idle=0.0)
+
+
+def test_arms_that_others_wait_for_go_first() -> None:
+    first = Arm(Regime("a", "digits"), Model("mlp"), LOSS, 3, Recipe(4))
+    later = Arm(
+        Regime("b", "digits"),
+        Model("mlp"),
+        LOSS,
+        3,
+        Recipe(4),
+        protocol=Protocol(start_from="a/*/*"),
+    )
+    alone = Arm(Regime("c", "digits"), Model("mlp"), LOSS, 3, Recipe(4))
+    study = Study("s", [alone, first, later], topk=(1, 3), trials=4, seeds=1)
+    board = a_board(study)
+    (trial,) = board.next_trials()
+    assert trial.arm.regime.name == "a"
+    assert simulated(a_board(study), lambda trial: 1.0, workers=2).seconds == 9  # 4 + 4 + 1
+
+
+def test_what_is_known_to_take_long_goes_first() -> None:
+    study = a_study(2, 3, 1)
+    short, long = (study.arm_id(arm) for arm in study.arms)
+    for known in ({short: 1.0, long: 2.0}, {short: 2.0, long: 1.0}):
+        (trial,) = a_board(study).next_trials(pace=known.__getitem__)
+        assert known[trial.arm_id] == 2.0
+
+
+def test_the_expected_time_of_a_study_is_that_of_a_simulation_where_trainings_take_equally_long() -> None:
+    """Up to one training: one that is shared out unevenly at the end."""
+    for arms, trials, workers, width in ((1, 6, 1, 1), (4, 5, 2, 1), (2, 8, 30, 2), (5, 3, 4, 1)):
+        study = a_study(arms, trials, 3, width=width)
+        durations = Durations({study.arm_id(arm): [2.0] for arm in study.arms})
+        expected = a_board(study).seconds(durations, workers)
+        took = simulated(a_board(study), lambda trial: 2.0, workers).seconds
+        assert expected <= took + 1e-9 and took <= expected + 2.0
+
+
+def test_an_arm_that_waits_for_anothers_search_ends_after_it() -> None:
+    first = Arm(Regime("a", "digits"), Model("mlp"), LOSS, 3, Recipe(4))
+    how = Protocol(start_from="a/*/*")
+    later = Arm(Regime("b", "digits"), Model("mlp"), LOSS, 3, Recipe(4), protocol=how)
+    study = Study("s", [first, later], topk=(1, 3), trials=4, seeds=1)
+    durations = Durations({study.arm_id(arm): [1.0] for arm in study.arms})
+    assert a_board(study).seconds(durations, workers=100) == 4 + 1 + 4 + 1

@@ -1,0 +1,164 @@
+"""Uses each extension of ``additions.py`` as a study would; run in the copy of the repository that has them.
+
+There is a function for each kind. The names of those that end well are printed, then the code version of an arm that
+uses none of the extensions.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+
+import topk_losses
+from topk_losses import functional
+from topk_platform import (
+    Arm,
+    Float,
+    Loss,
+    Model,
+    Protocol,
+    Recipe,
+    Regime,
+    Study,
+    code_version,
+    data,
+    plot,
+    protocol,
+    table,
+)
+from topk_platform.records import Store
+from topk_platform.reports.plots.axis import axis_of
+from topk_platform.reports.plots.style import looks
+from topk_platform.reports.tables import as_format
+from topk_platform.specs import Trial
+from topk_platform.testing import RegimeContract, fake_run
+from topk_platform.tracking.trackers import Tracking
+from topk_platform.training import finish, run_trials
+from topk_platform.training.losses import build_loss
+
+RATE = {"learning_rate": Float(0.01, 1, log=True)}
+
+
+def trained(arm: Arm) -> str:
+    """Train a trial of an arm, which went through JSON, and return how it ended."""
+    (again,) = Study.from_json(Study("added", [arm]).to_json()).arms
+    fingerprint = data.load(again.regime).fingerprint
+    trial = Trial(
+        "added", "arm", again, (1,), "confirm", 0, 1, 0, {}, fingerprint, code_version.code_version(again)
+    )
+    (record,) = finish(run_trials([trial]))
+    return record.status
+
+
+def an_arm(regime: Regime | None = None, model: str = "mlp", **more: object) -> Arm:
+    return Arm(regime or Regime("r", "digits"), Model(model), Loss("cross_entropy"), 1, Recipe(1), **more)
+
+
+def searched(**protocol: object) -> Study:
+    loss = Loss("cross_entropy", RATE, first={"learning_rate": 0.1})
+    arm = Arm(Regime("r", "digits"), Model("mlp"), loss, 3, Recipe(4), protocol=Protocol(**protocol))
+    return Study("added", [arm], topk=(1, 3), trials=6, seeds=2)
+
+
+def faked(study: Study, store: str) -> list[dict[str, object]]:
+    return fake_run(study, store, lambda trial: 0.9 - 0.3 * (trial.number % 3)).rows()
+
+
+def use_loss(folder: str) -> None:
+    assert "Doubled" in topk_losses.__all__ and "doubled" in functional.__all__
+    scores = torch.zeros(2, 3, requires_grad=True)
+    build_loss(Loss("doubled"), {}, 2, torch.tensor([5, 5, 5]))(scores, torch.tensor([0, 1])).backward()
+    assert scores.grad.abs().sum() > 0
+    look = looks([Loss("doubled")])["doubled"]
+    assert (look.colour, look.marker) == ("#009E73", "D")
+
+
+def use_dataset(folder: str) -> None:
+    assert len(data.corners(10).train) == 24
+    assert trained(an_arm(Regime("r", "corners", options={"per_class": 10}))) == "completed"
+
+
+def use_condition(folder: str) -> None:
+    from topk_platform import Shifted
+
+    regimes = [Regime(f"p-{p}", "digits", (Shifted(p),)) for p in (0.0, 0.5)]
+    assert axis_of([an_arm(regime) for regime in regimes]).title == "shifted labels, probability"
+    assert trained(an_arm(regimes[1])) == "completed"
+    contract = type("Contract", (RegimeContract,), {"regime": regimes[1]})()
+    for name in dir(contract):
+        if name.startswith("test_conditions"):
+            getattr(contract, name)()
+    counted = (
+        code_version.code_definitions(an_arm(regimes[1])).keys()
+        - code_version.code_definitions(an_arm()).keys()
+    )
+    assert {name.rpartition(".")[2] for name in counted} >= {"Shifted", "_shifted"}, counted
+
+
+def use_model(folder: str) -> None:
+    assert trained(an_arm(model="halved")) == "completed"
+
+
+def use_optimizer(folder: str) -> None:
+    arm = Arm(Regime("r", "digits"), Model("mlp"), Loss("cross_entropy"), 1, Recipe(1, optimizer="slow"))
+    assert trained(arm) == "completed"
+
+
+def use_sampler(folder: str) -> None:
+    from topk_platform import BruteForce, Choice
+
+    loss = Loss("cross_entropy", {"batch_size": Choice((16, 32, 64))}, {"batch_size": 32})
+    arm = Arm(
+        Regime("r", "digits"), Model("mlp"), loss, 3, Recipe(4), protocol=Protocol(sampler=BruteForce())
+    )
+    protocol.check_sampler(arm, 3)
+    rows = faked(Study("added", [arm], topk=(1, 3), trials=3, seeds=1), folder)
+    assert {json.loads(row["values"])["batch_size"] for row in rows if row["phase"] == "search"} == {
+        16,
+        32,
+        64,
+    }
+
+
+def use_pruner(folder: str) -> None:
+    from topk_platform import AtLeast
+
+    rows = faked(searched(pruner=AtLeast(0.2)), folder)
+    assert {row["status"] for row in rows if row["phase"] == "search"} == {"completed", "pruned"}
+
+
+def use_tracker(folder: str) -> None:
+    study, store = searched(), Store.open(folder)
+    ledger = fake_run(study, folder, lambda trial: 0.5)
+    feeds = Tracking.of(store, f"lines={folder}/lines.txt").open(store, ledger)
+    assert feeds.close() is None
+    assert len(Path(folder, "lines.txt").read_text().splitlines()) == len(ledger.rows())
+
+
+def use_object_store(folder: str) -> None:
+    store = Store.open("memory://")
+    store.write("runs/a", b"content")
+    assert store.read("runs/a") == b"content" and store.names("runs") == ["a"]
+
+
+def use_table_format(folder: str) -> None:
+    study = searched()
+    faked(study, folder)
+    assert as_format("counts", table(study, store=folder)).endswith(" cells")
+
+
+def use_plot(folder: str) -> None:
+    study = searched()
+    faked(study, folder)
+    assert plot(study, "seeds", store=folder).axes
+
+
+for use in [function for name, function in list(globals().items()) if name.startswith("use_")]:
+    with tempfile.TemporaryDirectory() as folder:
+        use(folder)
+    sys.stdout.write(f"{use.__name__.removeprefix('use_')}\n")
+sys.stdout.write(f"{code_version.code_version(an_arm())}\n")

@@ -1,0 +1,165 @@
+"""Conformal training against its oracle, and what else a loss of whole batches owes a training script."""
+
+import copy
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import topk_losses
+from topk_losses.functional import conformal_training
+from topk_losses.testing import oracles
+
+SETTINGS = [
+    {},
+    {"alpha": 0.3, "temperature": 0.2, "kappa": 0.0, "size_weight": 2.0, "classification": 0.5},
+    {"alpha": 0.0, "classification": 0.0, "size_weight": 1.0, "kappa": 0.5},
+    {"alpha": 0.95, "temperature": 3.0},
+]
+DEFAULTS = {"alpha": 0.01, "temperature": 1.0, "kappa": 1.0, "size_weight": 0.01, "classification": 1.0}
+
+
+def batch(rows, classes=5, seed=0, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(seed)
+    scores = 2 * torch.randn(rows, classes, generator=generator, dtype=torch.float64)
+    return scores.to(dtype), torch.randint(classes, (rows,), generator=generator)
+
+
+@pytest.mark.parametrize("own", SETTINGS)
+@given(st.integers(1, 9), st.integers(2, 5), st.integers(0, 1000))
+def test_values_and_gradients_are_those_of_the_oracle(own, rows, classes, seed):
+    scores, labels = batch(rows, classes, seed)
+    leaf, twin = scores.clone().requires_grad_(), scores.clone().requires_grad_()
+    ours = conformal_training(leaf, labels, **own)
+    theirs = oracles.conformal_training(twin, labels.tolist(), **{**DEFAULTS, **own})
+    torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(torch.autograd.grad(ours, leaf)[0], torch.autograd.grad(theirs, twin)[0])
+
+
+def test_the_gradient_is_the_derivative():
+    scores, labels = batch(8)
+    scores.requires_grad_()
+    assert torch.autograd.gradcheck(lambda s: conformal_training(s, labels, 0.3, 0.5, 0.5, 1.0), scores)
+
+
+def test_a_constant_in_a_row_and_the_order_of_classes_change_nothing():
+    scores, labels = batch(10)
+    value = conformal_training(scores, labels, alpha=0.2)
+    torch.testing.assert_close(
+        conformal_training(scores + torch.arange(10)[:, None], labels, alpha=0.2), value
+    )
+    order = torch.tensor([3, 0, 4, 1, 2])
+    torch.testing.assert_close(
+        conformal_training(scores[:, order], order.argsort()[labels], alpha=0.2), value
+    )
+
+
+def test_the_order_of_samples_within_a_half_changes_nothing_and_halves_differ():
+    scores, labels = batch(10)
+    value = conformal_training(scores, labels, alpha=0.2)
+    within = torch.tensor([4, 2, 0, 1, 3, 9, 5, 8, 6, 7])
+    torch.testing.assert_close(conformal_training(scores[within], labels[within], alpha=0.2), value)
+    assert conformal_training(scores.flip(0), labels.flip(0), alpha=0.2) != value
+
+
+def test_a_masked_class_is_as_if_it_were_not_there():
+    scores, labels = batch(8)
+    wider = torch.cat([scores, torch.full((8, 1), -torch.inf, dtype=scores.dtype)], 1).requires_grad_()
+    masked = conformal_training(wider, labels, alpha=0.2, size_weight=1.0)
+    torch.testing.assert_close(masked, conformal_training(scores, labels, alpha=0.2, size_weight=1.0))
+    (gradient,) = torch.autograd.grad(masked, wider)
+    assert gradient.isfinite().all() and (gradient[:, -1] == 0).all()
+
+
+def test_extreme_scores_stay_finite_and_a_nan_shows():
+    scores, labels = batch(8, dtype=torch.float32)
+    huge = (1e4 * scores).requires_grad_()
+    loss = conformal_training(huge, labels)
+    loss.backward()
+    assert loss.isfinite() and huge.grad.isfinite().all()
+    scores[0, 0] = torch.nan
+    assert conformal_training(scores, labels).isnan()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_computed_in_float32(dtype):
+    scores, labels = batch(8)
+    half = scores.to(dtype)
+    loss = conformal_training(half, labels)
+    assert loss.dtype == torch.float32 and loss == conformal_training(half.float(), labels)
+
+
+def test_it_works_in_vmap_and_compiles_and_copies():
+    pairs = [batch(8, seed=seed) for seed in range(3)]
+    scores, labels = (torch.stack(parts) for parts in zip(*pairs, strict=True))
+    loss = topk_losses.ConformalTraining(alpha=0.2)
+    together = torch.func.vmap(torch.func.grad(loss))(scores, labels)
+    for number, (s, y) in enumerate(pairs):
+        torch.testing.assert_close(together[number], torch.func.grad(loss)(s, y))
+    compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(*pairs[0]), loss(*pairs[0]))
+    assert repr(copy.deepcopy(loss)) == repr(loss) and "alpha=0.2" in repr(loss)
+
+
+def test_training_makes_sets_smaller():
+    """A linear network on three noisy classes: the mean size of its smooth sets falls, with the coverage asked for."""
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.randint(3, (200,), generator=generator)
+    inputs = 2 * torch.eye(3)[labels] + torch.randn(200, 3, generator=generator)
+    network = torch.nn.Linear(3, 3)
+    with torch.no_grad():
+        network.weight.zero_()
+        network.bias.zero_()
+    loss = topk_losses.ConformalTraining(
+        alpha=0.1, temperature=0.5, size_weight=1.0, classification=0.0, kappa=0.0
+    )
+    optimizer = torch.optim.Adam(network.parameters(), lr=0.05)
+
+    def sizes():
+        logs = network(inputs).log_softmax(1)
+        own = logs[range(100), labels[:100]].detach().sort().values
+        inside = logs[100:] >= own[int(0.1 * 101) - 1]
+        covered = inside[range(100), labels[100:]].float().mean()
+        return inside.sum(1).float().mean().item(), covered.item()
+
+    before = sizes()
+    for _ in range(100):
+        optimizer.zero_grad()
+        loss(network(inputs), labels).backward()
+        optimizer.step()
+    after = sizes()
+    assert before[0] == 3 and after[0] < 1.7 and after[1] > 0.7
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"alpha": 1.0}, "alpha must be below 1"),
+        ({"temperature": 0.0}, "temperature must be above 0"),
+        ({"kappa": -1.0}, "kappa must be at least 0"),
+        ({"size_weight": -1.0}, "size_weight must be at least 0"),
+        ({"classification": -1.0}, "classification must be at least 0"),
+    ],
+)
+def test_wrong_parameters_are_named(changes, why):
+    with pytest.raises(ValueError, match=why):
+        conformal_training(*batch(4), **changes)
+    with pytest.raises(ValueError, match=why):
+        topk_losses.ConformalTraining(**changes)
+
+
+@pytest.mark.parametrize(
+    ("scores", "target", "why"),
+    [
+        (torch.zeros(0, 3), torch.zeros(0, dtype=torch.long), "N of at least 1"),
+        (torch.zeros(2, 3, 4), torch.zeros(2, 4, dtype=torch.long), r"shape \(N, L\)"),
+        (torch.zeros(2, 3), torch.full((2, 3), 1 / 3), "takes no soft targets"),
+        (torch.zeros(2, 3), torch.tensor([0, 3]), "target"),
+        (torch.zeros(2, 3), torch.tensor([0, -100]), "target"),
+        (torch.zeros(2, 3, dtype=torch.long), torch.tensor([0, 1]), "scores must be a floating-point"),
+    ],
+)
+def test_wrong_scores_and_targets_are_named(scores, target, why):
+    with pytest.raises(ValueError, match=why):
+        conformal_training(scores, target)

@@ -1,0 +1,156 @@
+"""Arrays that users have: ``topk new`` brings them into order, or refuses them itself with the remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from topk_platform.cli.studies import load_study
+from topk_platform.data import Dataset, data_at, read
+from topk_platform.running.preflight.checks import check_study
+
+New = Callable[..., tuple[int, str, str]]
+LABELS = np.arange(48) % 4
+DRAW = np.random.default_rng(0)
+PIXELS = DRAW.integers(1, 256, (48, 3, 12, 10))
+GREY = DRAW.integers(1, 256, (48, 12, 10))
+TABLE = DRAW.integers(1, 3000, (48, 5))
+
+
+def save(file: Path, arrays: dict[str, Any]) -> None:
+    if file.suffix == ".npz":
+        np.savez(file, **arrays)
+    else:
+        torch.save({name: torch.from_numpy(np.asarray(array)) for name, array in arrays.items()}, file)
+
+
+def made(new: New, tmp_path: Path, name: str, suffix: str, **arrays: Any) -> tuple[Dataset, str, str]:
+    """Write the arrays and a study for them; return its data, its network and what was reported."""
+    save(tmp_path / f"table{suffix}", arrays)
+    code, _, err = new(name, "--from", f"table{suffix}")
+    assert code == 0, err
+    study = load_study(f"{name}:study")
+    with data_at(tmp_path):
+        check_study(study.smoke())
+        data = read(study.arms[0].regime)
+    assert isinstance(data, Dataset)
+    return data, study.arms[0].model.name, err
+
+
+def images(data: Dataset) -> np.ndarray:
+    """All inputs of the dataset, in an order that only they decide."""
+    every = np.concatenate([split.tensor.numpy().reshape(len(split), -1) for split in data.splits.values()])
+    return every[np.lexsort(every.T[::-1])]
+
+
+def in_order(expected: np.ndarray) -> np.ndarray:
+    flat = expected.reshape(len(expected), -1)
+    return flat[np.lexsort(flat.T[::-1])]
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".pt"])
+@pytest.mark.parametrize(
+    ("name", "inputs", "expected", "network"),
+    [
+        ("channels_last", PIXELS.transpose(0, 2, 3, 1).astype(np.uint8), PIXELS, "convnet"),
+        ("wide_bytes", PIXELS.astype(np.int64), PIXELS, "convnet"),
+        ("grey", GREY.astype(np.uint8), GREY, "convnet"),
+        ("short_grey", GREY.astype(np.int16), GREY, "convnet"),
+        ("masks", GREY > 99, 255 * (GREY > 99), "convnet"),
+        ("real_last", PIXELS.transpose(0, 2, 3, 1) / 255, PIXELS / np.float32(255), "mlp"),
+        ("short_table", TABLE.astype(np.int16), TABLE, "mlp"),
+        ("byte_table", (TABLE % 200).astype(np.uint8), TABLE % 200, "mlp"),
+        ("marks", TABLE % 2 == 0, TABLE % 2 == 0, "mlp"),
+    ],
+)
+def test_inputs_of_every_kind_are_taken(
+    new: New, tmp_path: Path, suffix: str, name: str, inputs: np.ndarray, expected: np.ndarray, network: str
+) -> None:
+    data, chosen, err = made(new, tmp_path, f"{name}_{suffix[1:]}", suffix, x=inputs, y=LABELS)
+    assert (chosen, err) == (network, "")
+    assert data.train.inputs.dtype == (torch.uint8 if network == "convnet" else torch.float32)
+    np.testing.assert_allclose(images(data), in_order(expected), rtol=1e-6)
+    assert data.shape[-2:] == inputs.shape[1:][-2:] or name in ("channels_last", "real_last")
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".pt"])
+def test_labels_of_a_column_or_of_truth_are_taken(new: New, tmp_path: Path, suffix: str) -> None:
+    data, _, _ = made(new, tmp_path, f"column_{suffix[1:]}", suffix, x=TABLE / 3000, y=LABELS[:, None])
+    assert data.classes == 4
+    data, _, _ = made(new, tmp_path, f"truth_{suffix[1:]}", suffix, x=TABLE / 3000, y=LABELS > 1)
+    assert data.classes == 2
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".pt"])
+def test_arrays_that_are_split_stay_split(new: New, tmp_path: Path, suffix: str) -> None:
+    table = (TABLE / 3000).astype(np.float32)
+    parts = {"train": slice(0, 30), "val": slice(30, 38), "test": slice(38, 48)}
+    arrays = {f"x_{part}": table[rows] for part, rows in parts.items()}
+    arrays |= {f"y_{part}": LABELS[rows] for part, rows in parts.items()}
+    data, _, _ = made(new, tmp_path, f"split_{suffix[1:]}", suffix, **arrays)
+    for split, rows in zip(data.splits.values(), parts.values(), strict=True):
+        assert np.array_equal(split.tensor, table[rows]) and np.array_equal(split.labels, LABELS[rows])
+
+
+def test_groups_of_split_arrays_and_a_test_split_alone(new: New, tmp_path: Path) -> None:
+    who = np.array([f"patient {row // 4}" for row in range(48)])
+    arrays = {
+        "train_images": GREY[:40].astype(np.uint8),
+        "train_labels": LABELS[:40],
+        "train_groups": who[:40],
+    }
+    arrays |= {"test_images": GREY[40:].astype(np.uint8), "test_labels": LABELS[40:], "test_groups": who[40:]}
+    data, _, _ = made(new, tmp_path, "grouped_splits", ".npz", **arrays)
+    assert len(data.test) == 8 and data.test.groups is not None and len(data.test.groups.unique()) == 2
+    assert len(data.train) + len(data.validation) == 40
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        (
+            {"x": TABLE, "y": np.array(["a", "b", "c", "d"] * 12)},
+            "of class names save np.unique(names, return_inv",
+        ),
+        ({"x": TABLE, "y": LABELS.astype(float)}, "save real labels as whole numbers, labels.astype(int)"),
+        ({"x": TABLE + 1j, "y": LABELS}, "inputs 'x' must be numbers, got complex128 of shape (48, 5)"),
+        (
+            {"x_train": TABLE, "y_train": LABELS, "x_test": TABLE[:, :4], "y_test": LABELS},
+            "inputs of all splits must be of one type and shape, got x_test int64 (4,), x_train int64 (5,)",
+        ),
+        ({"x_train": TABLE, "y_train": LABELS, "x_test": TABLE}, "got x_test (48, 5) int64 for test in"),
+    ],
+)
+def test_what_is_not_taken_is_refused_with_the_remedy(
+    new: New, tmp_path: Path, arrays: dict[str, Any], message: str
+) -> None:
+    np.savez(tmp_path / "table.npz", **arrays)
+    code, _, err = new("mine", "--from", "table.npz")
+    assert (code, len(err.splitlines())) == (2, 1) and message in err
+    assert not (tmp_path / "mine.py").exists()
+
+
+def test_images_of_0_to_255_in_real_numbers_and_black_ones_are_warned_of(new: New, tmp_path: Path) -> None:
+    pixels = PIXELS.astype(np.float32)
+    pixels[[3, 7]] = 0
+    _, _, err = made(new, tmp_path, "far_from_0", ".npz", x=pixels, y=LABELS)
+    assert "2 of 48 inputs in 'x' are zero everywhere: rows (from 0) 3, 7" in err
+    assert "inputs 'x' are numbers from 0 to 255 and reach the network as they are: save them as uint8" in err
+    _, _, err = made(new, tmp_path, "hounsfield", ".npz", x=8 * PIXELS.astype(np.int16) - 1000, y=LABELS)
+    assert "and reach the network as they are: bring them to about -1 to 1" in err
+
+
+def test_hundreds_of_classes_of_few_samples_are_named(new: New, tmp_path: Path) -> None:
+    labels = np.repeat(np.arange(300), [2, *[3 + label % 4 for label in range(299)]])
+    np.savez(tmp_path / "table.npz", x=DRAW.normal(size=(len(labels), 5)), y=labels)
+    code, _, err = new("emoji_table", "--from", "table.npz")
+    assert code == 0
+    assert (
+        "1 class has fewer than the 3 samples that its splits need: 0 (2). Add samples, leave such classes out"
+        in err
+    )

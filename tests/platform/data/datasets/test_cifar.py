@@ -1,0 +1,219 @@
+"""CIFAR-100 from files in its own format."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+import tarfile
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torchvision.datasets import CIFAR100
+
+from topk_platform import LabelNoise, LongTail, Model, Regime, TrainFraction, UserError
+from topk_platform.data import DATASETS, Split, apply_conditions, cifar100, data_at, data_folder, load
+from topk_platform.data.datasets import cifar as module
+from topk_platform.data.datasets.cifar import download_cifar100, read_cifar100
+from topk_platform.errors import MissingDataError
+from topk_platform.testing import RegimeContract
+
+Write = Callable[..., Any]
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *arguments: object) -> None:
+        """Write nothing."""
+
+
+def pairs(inputs: np.ndarray, labels: list[int]) -> set[tuple[bytes, int]]:
+    return {(image.tobytes(), label) for image, label in zip(inputs, labels, strict=True)}
+
+
+def of(split: Split) -> set[tuple[bytes, int]]:
+    return pairs(split.inputs.numpy(), split.labels.tolist())
+
+
+def generator(role: str) -> torch.Generator:
+    return torch.Generator().manual_seed(len(role))
+
+
+def test_the_files_are_python_2_pickles(small_cifar: Write) -> None:
+    """As the original's: keys are bytes to a reader that does not say which encoding they have."""
+    files = small_cifar().folder / "cifar-100-python"
+    content = pickle.loads((files / "train").read_bytes(), encoding="bytes")  # noqa: S301 - written above
+    assert set(content) == {b"filenames", b"batch_label", b"fine_labels", b"coarse_labels", b"data"}
+
+
+def test_splits_hold_every_image_once_with_its_label(small_cifar: Write) -> None:
+    """A row of the file is the red, the green, then the blue plane, each row by row."""
+    small = small_cifar()
+    data = read_cifar100(small.folder, small.reader)
+    assert [len(s) for s in (data.train, data.validation, data.test)] == [900, 100, 200]
+    assert data.train.inputs.dtype == torch.uint8 and data.shape == (3, 32, 32)
+    planes = small.train["data"].reshape(-1, 3, 32, 32)
+    assert of(data.train) | of(data.validation) == pairs(planes, small.train["fine_labels"])
+    assert of(data.test) == pairs(small.test["data"].reshape(-1, 3, 32, 32), small.test["fine_labels"])
+    assert data.class_counts.tolist() == [9] * 100
+    assert torch.bincount(data.validation.labels).tolist() == [1] * 100
+
+
+def test_superclasses_are_those_of_the_coarse_labels(small_cifar: Write) -> None:
+    small = small_cifar()
+    data = read_cifar100(small.folder, small.reader)
+    assert data.superclasses == tuple(small.coarse_of)
+    assert data.superclasses != tuple(label // 5 for label in range(100))
+
+
+def test_the_splits_are_fixed(small_cifar: Write, tmp_path: Path) -> None:
+    """The same files give the same fingerprint wherever they lie, others another."""
+    here, there, other = (small_cifar(tmp_path / name, seed) for name, seed in (("a", 0), ("b", 0), ("c", 1)))
+    prints = [read_cifar100(small.folder, small.reader).fingerprint for small in (here, there, other)]
+    assert prints[0] == prints[1] != prints[2]
+
+
+def test_noise_tail_and_fraction_change_training_alone(small_cifar: Write) -> None:
+    small = small_cifar()
+    data = read_cifar100(small.folder, small.reader)
+    group = torch.tensor(small.coarse_of)
+    noisy = apply_conditions(data, [LabelNoise(1.0)], generator)
+    assert torch.equal(group[noisy.train.labels], group[data.train.labels])
+    # Of 900 labels one in five stays by chance; 180 ± 12, so 110 to 250 is 5.8 standard deviations.
+    assert 110 < int((noisy.train.labels == data.train.labels).sum()) < 250
+    tailed = apply_conditions(data, [TrainFraction(2 / 3), LongTail(6), LabelNoise(0.3)], generator)
+    assert (tailed.class_counts.sum(), len(tailed.validation)) == (len(tailed.train), 100)
+    thin = apply_conditions(data, [TrainFraction(2 / 3), LongTail(6)], generator)
+    assert (thin.class_counts[0], thin.class_counts[99]) == (6, 1)
+    assert of(thin.train) < of(data.train)
+    assert of(thin.test) == of(data.test)
+
+
+def test_the_originals_checksums_hold_for_real_use(
+    small_cifar: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = small_cifar()
+    monkeypatch.setenv("TOPK_DATA", str(small.folder))
+    with pytest.raises(UserError, match="is damaged: a file's md5 is not the original's"):
+        cifar100()
+
+
+def test_a_spoilt_file_is_refused_before_it_is_unpickled(small_cifar: Write) -> None:
+    small = small_cifar()
+    with (small.folder / "cifar-100-python" / "train").open("r+b") as file:
+        file.write(b"cos\nabort\n(tR.")
+    with pytest.raises(UserError, match="is damaged"):
+        read_cifar100(small.folder, small.reader)
+
+
+def test_a_class_in_two_superclasses_is_refused(small_cifar: Write) -> None:
+    def spoil(train: dict[str, Any]) -> None:
+        train["coarse_labels"][0] = (train["coarse_labels"][0] + 1) % 20
+
+    small = small_cifar(change=spoil)
+    with pytest.raises(UserError, match="must have one coarse label"):
+        read_cifar100(small.folder, small.reader)
+
+
+@pytest.mark.parametrize("lost", ["train", "test", "meta"])
+def test_what_is_missing_is_said_with_where_to_get_it(small_cifar: Write, lost: str) -> None:
+    small = small_cifar()
+    (small.folder / "cifar-100-python" / lost).unlink()
+    with pytest.raises(MissingDataError) as caught:
+        read_cifar100(small.folder, small.reader)
+    message = str(caught.value)
+    assert f"{small.folder / 'cifar-100-python'} lacks {lost}." in message
+    assert "--download" in message and "--data DIR" in message and CIFAR100.url in message
+
+
+def test_the_same_name_in_another_folder_is_read_anew(
+    small_cifar: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    smalls = {tmp_path / name: small_cifar(tmp_path / name, seed) for name, seed in (("a", 0), ("b", 1))}
+    reads: list[Path] = []
+
+    def small() -> object:
+        reads.append(data_folder())
+        return read_cifar100(data_folder(), smalls[data_folder()].reader)
+
+    monkeypatch.setitem(DATASETS, "cifar100", small)  # type: ignore[arg-type]
+    prints = []
+    for folder in (*smalls, *smalls):
+        with data_at(folder):
+            prints.append(load(Regime("r", "cifar100")).fingerprint)
+    assert reads == list(smalls)
+    assert prints[:2] == prints[2:] and prints[0] != prints[1]
+
+
+@pytest.fixture
+def archive(small_cifar: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[CIFAR100]]:
+    """A reader of a small archive that it downloads from this machine."""
+    small = small_cifar(tmp_path / "source")
+    path = tmp_path / "cifar-100-python.tar.gz"
+    with tarfile.open(path, "w:gz") as tar:
+        tar.add(small.folder / "cifar-100-python", "cifar-100-python")
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(tmp_path))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+
+        class Archived(small.reader):  # type: ignore[misc, name-defined]
+            url = f"http://127.0.0.1:{server.server_port}/{path.name}"
+            tgz_md5 = hashlib.md5(path.read_bytes()).hexdigest()  # noqa: S324 - as torchvision checks it
+
+        yield Archived
+        server.shutdown()
+
+
+def test_a_download_is_made_once(archive: type[CIFAR100], tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "data"
+    download_cifar100(folder, archive)
+    assert len(read_cifar100(folder, archive).train) == 900
+    (tmp_path / "cifar-100-python.tar.gz").unlink()
+    download_cifar100(folder, archive)
+
+
+def test_a_failed_download_is_one_clear_error(archive: type[CIFAR100], tmp_path: Path) -> None:
+    (tmp_path / "cifar-100-python.tar.gz").unlink()
+    with pytest.raises(UserError, match="cannot be downloaded from"):
+        download_cifar100(tmp_path / "data", archive)
+
+
+def test_a_study_downloads_when_told_to_and_only_then(
+    archive: type[CIFAR100], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from topk_platform import Arm, Loss, Model, Recipe, Study
+    from topk_platform.running.preflight.checks import check_study
+
+    arm = Arm(Regime("r", "cifar100"), Model("convnet"), Loss("cross_entropy"), 5, Recipe(epochs=1))
+    study = Study("s", [arm])
+    monkeypatch.setattr(module, "_reader", lambda: archive)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TOPK_DATA", raising=False)
+    with pytest.raises(MissingDataError):
+        check_study(study)
+    assert not (tmp_path / "data").exists()
+    checked = check_study(study, downloads=True)
+    assert (
+        checked[study.arm_id(arm)].dataset_fingerprint
+        == read_cifar100(tmp_path / "data", archive).fingerprint
+    )
+
+
+class TestCifar(RegimeContract):
+    regime = Regime("noisy", "cifar100", (LabelNoise(0.4), TrainFraction(0.5)))
+    model = Model("bytes_convnet")
+
+    @pytest.fixture(autouse=True)
+    def _small(self, small_cifar: Write, monkeypatch: pytest.MonkeyPatch, bytes_convnet: None) -> None:
+        small = small_cifar()
+        monkeypatch.setenv("TOPK_DATA", str(small.folder))
+        monkeypatch.setitem(DATASETS, "cifar100", lambda: read_cifar100(data_folder(), small.reader))
+
+
+class TestLongTailedCifar(TestCifar):
+    regime = Regime("long-tail", "cifar100", (LongTail(9),))

@@ -1,0 +1,356 @@
+"""ImageNet, ImageNet-LT, Pl@ntNet-300K and folders like iNaturalist's, from small trees in their true layouts."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shutil
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from torchvision.datasets import ImageFolder
+from torchvision.datasets import imagenet as torchvision_imagenet
+
+from topk_platform import LabelNoise, LongTail, PerClass, Regime, TrainFraction, UserError
+from topk_platform.data import (
+    Dataset,
+    Images,
+    apply_conditions,
+    imagenet,
+    imagenet_lt,
+    inaturalist,
+    load,
+    plantnet300k,
+)
+from topk_platform.data.datasets.imagenet import unpack_imagenet
+from topk_platform.data.loading import DOWNLOADS, download
+from topk_platform.errors import MissingDataError
+from topk_platform.testing import RegimeContract
+from topk_platform.testing.standins import (
+    archive_imagenet,
+    write_imagenet,
+    write_imagenet_lt,
+    write_inaturalist,
+    write_inaturalist_lists,
+    write_plantnet300k,
+)
+
+SMALL: dict[str, Any] = {"size": 16, "resize": 20}
+IMAGENET = SMALL | {"classes": 4, "validation": 2}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TOPK_DATA", str(tmp_path))
+    monkeypatch.delenv("TOPK_CACHE", raising=False)
+    return tmp_path
+
+
+def samples(data: Dataset, split: str) -> set[tuple[str, int]]:
+    part = getattr(data, split)
+    assert isinstance(part.inputs, Images)
+    return {
+        (name.decode(), label) for name, label in zip(part.inputs.names, part.labels.tolist(), strict=True)
+    }
+
+
+def folder_samples(root: Path, *parts: str) -> set[tuple[str, int]]:
+    """What torchvision finds."""
+    found = [sample for part in parts for sample in ImageFolder(root / part).samples]
+    return {(Path(path).relative_to(root).as_posix(), label) for path, label in found}
+
+
+def test_imagenet_holds_out_a_balanced_validation_split(folder: Path) -> None:
+    root = write_imagenet(folder)
+    data = imagenet(**IMAGENET)
+    assert samples(data, "train") | samples(data, "validation") == folder_samples(root, "train")
+    assert samples(data, "test") == folder_samples(root, "val")
+    assert torch.bincount(data.validation.labels).tolist() == [2] * 4
+    assert data.class_counts.tolist() == [6] * 4
+    assert data.shape == (3, 16, 16) and data.classes == 4
+    for split in (data.train, data.validation, data.test):
+        assert all(batch.shape[1:] == (3, 16, 16) for batch in split.in_order(8))
+    assert samples(imagenet(**IMAGENET), "validation") == samples(data, "validation")
+
+
+def test_subsets_are_balanced_and_nested(folder: Path) -> None:
+    """``PerClass`` draws as many of each class however many there are; the largest is all there is."""
+    root = write_imagenet(folder, train=12)
+    for number, path in enumerate(sorted((root / "train" / "n01440764").iterdir())):
+        if number < 3:
+            path.unlink()
+    data = imagenet(**IMAGENET)
+    assert data.class_counts.tolist() == [7, 10, 10, 10]
+    subsets = [
+        apply_conditions(data, [PerClass(count)], lambda role: torch.Generator().manual_seed(5))
+        for count in (1, 3, 7, 10)
+    ]
+    assert [subset.class_counts.tolist() for subset in subsets] == [
+        [1] * 4,
+        [3] * 4,
+        [7] * 4,
+        [7, 10, 10, 10],
+    ]
+    for smaller, larger in itertools.pairwise(subsets):
+        assert samples(smaller, "train") < samples(larger, "train")
+    assert samples(subsets[-1], "train") == samples(data, "train")
+
+
+def test_imagenet_lt_is_what_its_lists_say(folder: Path) -> None:
+    root = write_imagenet_lt(folder)
+    data = imagenet_lt(**SMALL, classes=4)
+    for split, name in (("train", "train"), ("validation", "val"), ("test", "test")):
+        lines = (root / f"ImageNet_LT_{name}.txt").read_text().split("\n")[:-1]
+        assert samples(data, split) == {(line.split()[0], int(line.split()[1])) for line in lines}
+    assert data.class_counts.tolist() == [8, 4, 2, 1]
+    assert data.classes == 4
+
+
+def test_many_numbered_classes_keep_their_numbers(folder: Path) -> None:
+    """In the order of their names class 10 would come before class 2."""
+    write_imagenet_lt(folder, classes=12, train=2, validation=1, test=1)
+    data = imagenet_lt(**SMALL, classes=12)
+    synsets = sorted(path.name for path in (folder / "imagenet" / "train").iterdir())
+    for split in ("train", "validation", "test"):
+        assert all(synsets[label] == name.split("/")[1] for name, label in samples(data, split))
+
+
+@pytest.mark.parametrize("layout", ["published", "nested"])
+def test_plantnet_is_what_its_metadata_say(folder: Path, layout: str) -> None:
+    root = write_plantnet300k(folder)
+    if layout == "nested":
+        (root / "images").mkdir()
+        for split in ("train", "val", "test"):
+            (root / f"images_{split}").rename(root / "images" / split)
+    stray = min(root.rglob("*.jpg"))
+    shutil.copy(stray, stray.with_name("not-in-the-metadata.jpg"))
+    data = plantnet300k(**SMALL)
+    metadata = json.loads((root / "plantnet300K_metadata.json").read_text())
+    species = sorted({entry["species_id"] for entry in metadata.values()})
+    for split, name in (("train", "train"), ("validation", "val"), ("test", "test")):
+        place = f"images/{name}" if layout == "nested" else f"images_{name}"
+        assert samples(data, split) == {
+            (f"{place}/{entry['species_id']}/{image}.jpg", species.index(entry["species_id"]))
+            for image, entry in metadata.items()
+            if entry["split"] == name
+        }
+    assert data.class_counts.tolist() == [8, 4, 2, 1] and data.classes == 4
+
+
+@pytest.mark.parametrize("year", [2017, 2018, 2019])
+def test_inaturalist_is_what_its_lists_say(folder: Path, year: int) -> None:
+    """Ids are the labels; what is tested are the images of the official validation."""
+    root = write_inaturalist_lists(folder, year, classes=12, train=16)
+    stray = min(root.rglob("*.jpg"))
+    shutil.copy(stray, stray.with_name("in-no-list.jpg"))
+    data = inaturalist(year, **SMALL, validation=0.25)
+    listed: dict[str, set[tuple[str, int]]] = {}
+    for part in ("train", "val"):
+        content = json.loads((root / f"{part}{year}.json").read_text())
+        names = {image["id"]: image["file_name"] for image in content["images"]}
+        listed[part] = {(names[a["image_id"]], a["category_id"]) for a in content["annotations"]}
+    assert samples(data, "test") == listed["val"]
+    assert samples(data, "train") | samples(data, "validation") == listed["train"]
+    held = torch.bincount(data.validation.labels, minlength=12)
+    counts = data.class_counts + held
+    assert counts.tolist()[0] == 16 and counts.tolist()[-1] == 2
+    assert held.tolist() == [max(1, round(count / 4)) for count in counts.tolist()]
+    assert data.superclasses == tuple((2, 0, 1)[label % 3] for label in range(12))  # Plantae, Aves, Fungi
+    again = samples(inaturalist(year, **SMALL, validation=0.25), "validation")
+    assert again == samples(data, "validation")
+
+
+def test_the_only_image_of_a_class_is_trained_on(folder: Path) -> None:
+    root = write_inaturalist_lists(folder)
+    content = json.loads((root / "train2018.json").read_text())
+    (first, _) = [entry for entry in content["annotations"] if entry["category_id"] == 3]
+    content["annotations"].remove(first)
+    (root / "train2018.json").write_text(json.dumps(content))
+    data = inaturalist(**SMALL)
+    assert data.class_counts.tolist()[3] == 1 and 3 not in data.validation.labels
+
+
+@pytest.mark.parametrize("content", ["[1]", '{"images": [], "annotations": [{"id": 1}]}', "no json"])
+def test_lists_in_another_format_are_refused(folder: Path, content: str) -> None:
+    (write_inaturalist_lists(folder) / "val2018.json").write_text(content)
+    with pytest.raises(UserError, match="must hold images with id and file_name and annotations with"):
+        inaturalist(**SMALL)
+
+
+def test_years_and_fractions_that_there_are_not(folder: Path) -> None:
+    write_inaturalist_lists(folder)
+    with pytest.raises(UserError, match=r"year must be one of \[2017, 2018, 2019\], got 2021"):
+        inaturalist(2021)
+    for fraction in (0.0, 1.0):
+        with pytest.raises(
+            UserError, match=f"fraction of validation must be above 0 and below 1, got {fraction}"
+        ):
+            inaturalist(**SMALL, validation=fraction)
+
+
+@pytest.mark.parametrize(
+    ("make", "missing", "get"),
+    [
+        (imagenet, "imagenet lacks train, val", "https://image-net.org"),
+        (imagenet_lt, "imagenet lacks train, val", "https://image-net.org"),
+        (plantnet300k, "plantnet_300K lacks plantnet300K_metadata.json", "https://zenodo.org"),
+        (inaturalist, "inaturalist2018 lacks train2018.json, val2018.json", "https://github.com/visipedia"),
+    ],
+)
+def test_what_is_missing_is_said_with_where_to_get_it(
+    folder: Path, make: Any, missing: str, get: str
+) -> None:
+    with pytest.raises(MissingDataError) as caught:
+        make()
+    message = str(caught.value)
+    assert f"{folder}/{missing}" in message and get in message and "--data DIR" in message
+
+
+def test_missing_lists_and_images_are_said(folder: Path) -> None:
+    root = write_imagenet(folder)
+    with pytest.raises(MissingDataError, match=r"lacks ImageNet_LT_train.txt, .*OpenLongTailRecognition"):
+        imagenet_lt(**SMALL, classes=4)
+    shutil.rmtree(root)
+    root = write_imagenet_lt(folder)
+    tested = sorted((root / "val").rglob("*.JPEG"))
+    for path in tested[:7]:
+        path.unlink()
+    with pytest.raises(
+        MissingDataError, match=r"ImageNet_LT_test.txt lists images that .* lacks: val/.* and 2 more"
+    ):
+        imagenet_lt(**SMALL, classes=4)
+    plants = write_plantnet300k(folder)
+    min((plants / "images_val").rglob("*.jpg")).unlink()
+    with pytest.raises(MissingDataError, match=r"metadata.json lists images .*lacks: images_val/.*zenodo"):
+        plantnet300k(**SMALL)
+
+
+def spoil_lines(root: Path) -> None:
+    with (root / "ImageNet_LT_val.txt").open("a") as file:
+        file.write("train/n01440764/a.JPEG zero\n")
+
+
+def empty_list(root: Path) -> None:
+    (root / "ImageNet_LT_val.txt").write_text("")
+
+
+def broken_off_training(root: Path) -> None:
+    (root / "train" / "n01440764.tar").write_bytes(b"")
+
+
+def unsorted_test(root: Path) -> None:
+    path = min((root / "val").rglob("*.JPEG"))
+    path.rename(root / "val" / path.name)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (spoil_lines, "a line must be the path of an image and its label, got 'train/n01440764/a.JPEG zero'"),
+        (empty_list, "lists no images of validation"),
+        (broken_off_training, r"n01440764.tar must lie in its class's folder; if unpacking was broken off"),
+        (unsorted_test, r"val_\d+.JPEG must lie in its class's folder"),
+    ],
+)
+def test_half_an_imagenet_is_not_taken_for_one(folder: Path, change: Any, message: str) -> None:
+    change(write_imagenet_lt(folder))
+    with pytest.raises(ValueError, match=message):
+        imagenet_lt(**SMALL, classes=4)
+
+
+def test_the_number_of_classes_is_checked(folder: Path) -> None:
+    write_imagenet_lt(folder)
+    for make in (imagenet, imagenet_lt):
+        with pytest.raises(ValueError, match="must have 1000 classes, found 4"):
+            make(**SMALL)
+    with pytest.raises(UserError, match=r"at least 11 samples to be split in 2, .* class 0 has 10"):
+        imagenet(**IMAGENET | {"validation": 10})
+    with pytest.raises(UserError, match="must be at least 1, got 0"):
+        imagenet(**IMAGENET | {"validation": 0})
+
+
+def test_metadata_in_another_format_are_refused(folder: Path) -> None:
+    file = write_plantnet300k(folder) / "plantnet300K_metadata.json"
+    for content in ("[1]", '{"a": {"split": "train"}}', "no json"):
+        file.write_text(content)
+        with pytest.raises(UserError, match="must map an image's id to its species_id and split"):
+            plantnet300k(**SMALL)
+
+
+@pytest.fixture
+def archives(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The data folder with ImageNet's archives; torchvision is told of these files' checksums."""
+    made = archive_imagenet(write_imagenet(folder / "source"), folder / "imagenet")
+    monkeypatch.setattr(torchvision_imagenet, "ARCHIVE_META", made)
+    return folder
+
+
+def test_archives_are_unpacked_when_asked(archives: Path) -> None:
+    with pytest.raises(MissingDataError, match="--download"):
+        imagenet(**IMAGENET)
+    download(Regime("r", "imagenet"))
+    source, root = archives / "source" / "imagenet", archives / "imagenet"
+    for part in ("train", "val"):
+        assert folder_samples(root, part) == folder_samples(source, part)
+        for path in (source / part).rglob("*.JPEG"):
+            assert (root / path.relative_to(source)).read_bytes() == path.read_bytes()
+    assert len(imagenet(**IMAGENET).train) == 24
+    for path in root.glob("ILSVRC*"):
+        path.unlink()
+    unpack_imagenet(archives)  # everything is there: nothing to do
+    assert DOWNLOADS["imagenet_lt"] is unpack_imagenet
+
+
+def test_damaged_archives_are_one_clear_error(archives: Path) -> None:
+    with (archives / "imagenet" / "ILSVRC2012_img_val.tar").open("ab") as file:
+        file.write(b"\0")
+    with pytest.raises(
+        UserError, match=r"cannot be unpacked: .*img_val.tar is not present .* or is corrupted"
+    ):
+        unpack_imagenet(archives)
+
+
+class _Large(RegimeContract):
+    write: ClassVar[Any]
+
+    @pytest.fixture(autouse=True)
+    def _written(self, folder: Path) -> None:
+        type(self).write(folder)
+
+
+class TestImageNet(_Large):
+    regime = Regime("half", "imagenet", (TrainFraction(0.5), LabelNoise(0.2)), IMAGENET)
+    write = staticmethod(write_imagenet)
+
+
+class TestImageNetSubset(_Large):
+    regime = Regime("few", "imagenet", (PerClass(3),), IMAGENET)
+    write = staticmethod(write_imagenet)
+
+
+class TestImageNetLT(_Large):
+    regime = Regime("lt", "imagenet_lt", (), SMALL | {"classes": 4})
+    write = staticmethod(write_imagenet_lt)
+
+
+class TestPlantNet(_Large):
+    regime = Regime("plants", "plantnet300k", (), SMALL)
+    write = staticmethod(write_plantnet300k)
+
+
+class TestINaturalist(_Large):
+    regime = Regime("noisy", "inaturalist", (LabelNoise(0.4), TrainFraction(0.7)), SMALL)
+    write = staticmethod(write_inaturalist_lists)
+
+
+class TestINaturalistFolders(_Large):
+    regime = Regime("species", "image_files", (LongTail(2),), SMALL | {"folder": "inaturalist"})
+    write = staticmethod(write_inaturalist)
+
+
+def test_a_process_reads_a_dataset_once(folder: Path) -> None:
+    write_plantnet300k(folder)
+    regime = Regime("plants", "plantnet300k", (), SMALL)
+    assert load(regime) is load(regime)

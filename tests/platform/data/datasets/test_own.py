@@ -1,0 +1,360 @@
+"""One's own images and tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from PIL import Image
+
+from topk_platform import LongTail, Model, Regime, UserError
+from topk_platform.data import (
+    DATASETS,
+    Dataset,
+    Split,
+    data_at,
+    data_folder,
+    from_tensors,
+    image_files,
+    image_folder,
+    load,
+)
+from topk_platform.data.splits.splitting import stratified
+from topk_platform.errors import MissingDataError
+from topk_platform.testing import RegimeContract
+
+
+def draw(folder: Path, classes: str = "abc", count: int = 10, size: tuple[int, int] = (12, 9)) -> None:
+    """Write ``count`` images of each class, in a colour of the class's and a shade of its own."""
+    for place, name in enumerate(classes):
+        (folder / name).mkdir(parents=True)
+        for number in range(count):
+            pixels = np.zeros((*size, 3), dtype=np.uint8)
+            pixels[..., place % 3] = 100 + number
+            Image.fromarray(pixels).save(folder / name / f"{number}.png")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TOPK_DATA", str(tmp_path))
+    return tmp_path / "mine"
+
+
+def images(data: Dataset) -> list[tuple[int, ...]]:
+    splits = (data.train, data.validation, data.test)
+    return sorted(tuple(row.tolist()) for split in splits for row in split.inputs[:, :, 3, 3])
+
+
+def test_one_folder_is_split_by_fractions(folder: Path) -> None:
+    draw(folder)
+    data = image_folder("mine", size=8, validation=0.2, test=0.3)
+    assert data.shape == (3, 8, 8) and data.train.inputs.dtype == torch.uint8
+    assert data.class_counts.tolist() == [5, 5, 5]
+    assert torch.bincount(data.validation.labels).tolist() == [2, 2, 2]
+    assert torch.bincount(data.test.labels).tolist() == [3, 3, 3]
+    assert len(set(images(data))) == 30
+    for split in (data.train, data.validation, data.test):
+        assert torch.equal(split.inputs.amax((2, 3)).argmax(1), split.labels)
+    assert image_folder("mine", size=8, validation=0.2, test=0.3).fingerprint == data.fingerprint
+
+
+def test_a_class_too_small_to_be_split_is_named(folder: Path) -> None:
+    draw(folder, "ab")
+    draw(folder, "cd", count=2)
+    with pytest.raises(
+        UserError, match=r"at least 3 samples .* 2 of 4 have fewer: class 'c' has 2, 'd' has 2. Add"
+    ):
+        image_folder("mine", size=8)
+
+
+def test_hidden_files_are_no_images(folder: Path) -> None:
+    draw(folder / "train")
+    before = [read("mine", size=8).fingerprint for read in (image_folder, partial(image_files, resize=8))]
+    for name in ("._0.png", ".DS_Store"):
+        (folder / "train" / "a" / name).write_bytes(b"an operating system's notes")
+    after = [read("mine", size=8).fingerprint for read in (image_folder, partial(image_files, resize=8))]
+    assert after == before
+
+
+@pytest.mark.parametrize("name", ["val", "valid", "validation"])
+def test_folders_are_the_splits(folder: Path, name: str) -> None:
+    for split, count in (("train", 6), (name, 2), ("test", 3)):
+        draw(folder / split, count=count)
+    data = image_folder("mine", size=8)
+    assert [len(s) for s in (data.train, data.validation, data.test)] == [18, 6, 9]
+
+
+def test_what_there_is_no_folder_for_is_taken_from_training(folder: Path) -> None:
+    draw(folder / "train")
+    draw(folder / "test", count=2)
+    data = image_folder("mine", size=8, validation=0.2, test=0.5)
+    assert [len(s) for s in (data.train, data.validation, data.test)] == [24, 6, 6]
+
+
+def test_images_are_scaled_cut_and_made_rgb(folder: Path) -> None:
+    """Of a wide picture that is grey but for its ends, the middle square is grey."""
+    for name in ("a", "b"):
+        (folder / name).mkdir(parents=True)
+        for number in range(3):
+            pixels = np.full((20, 60), 200, dtype=np.uint8)
+            pixels[:, :15] = pixels[:, 45:] = number
+            Image.fromarray(pixels).save(folder / name / f"{number}.png")
+    data = image_folder("mine", size=10, validation=0.3, test=0.3)
+    assert data.shape == (3, 10, 10)
+    assert bool((data.train.inputs == 200).all())
+
+
+def test_a_regime_names_the_folder_and_the_data_folder_says_where(tmp_path: Path) -> None:
+    draw(tmp_path / "here" / "mine", "ab")
+    draw(tmp_path / "there" / "mine", "abc")
+    regime = Regime("r", "image_folder", options={"folder": "mine", "size": 8})
+    with data_at(tmp_path / "here"):
+        assert load(regime).classes == 2
+    with data_at(tmp_path / "there"):
+        assert load(regime).classes == 3
+
+
+def test_the_data_folder_is_data_unless_told_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TOPK_DATA", raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert data_folder() == tmp_path / "data"
+    with data_at("relative"):
+        assert data_folder() == tmp_path / "relative"
+        with data_at(None):
+            assert data_folder() == tmp_path / "relative"
+    assert data_folder() == tmp_path / "data"
+
+
+def test_missing_and_broken_images_are_one_clear_error(folder: Path) -> None:
+    with pytest.raises(MissingDataError, match=f"there is no folder {folder}.*--data DIR"):
+        image_folder("mine")
+    folder.mkdir()
+    with pytest.raises(UserError, match="cannot be read"):
+        load(Regime("r", "image_folder", options={"folder": "mine"}))
+    draw(folder / "train", "abc")
+    draw(folder / "test", "abd")
+    with pytest.raises(UserError, match=r"test must have no class that training lacks, got d$"):
+        image_folder("mine")
+    (folder / "test" / "d").rename(folder / "test" / "c")
+    for name in ("a/0.png", "c/9.png"):
+        (folder / "train" / name).write_bytes(b"no picture")
+    with pytest.raises(
+        UserError, match=r"2 of 30 images cannot be read: .*a/0.png: .*, .*c/9.png: .*Mend them"
+    ):
+        image_folder("mine")
+    for place in ("train", "test"):
+        for picture in (folder / place / "b").iterdir():
+            picture.rename(picture.with_name(f".{picture.name}"))
+    with pytest.raises(
+        UserError,
+        match=r"train is a class and must hold images for training \(.jpg, .*\), but these hold none: b\. ",
+    ):
+        image_folder("mine")
+    (folder / "val").mkdir()
+    (folder / "valid").mkdir()
+    with pytest.raises(UserError, match="validation must be one folder"):
+        image_folder("mine")
+    with pytest.raises(UserError, match="size must be at least 1 pixel, got 0"):
+        image_folder("mine", size=0)
+
+
+READERS = [partial(image_folder, size=8), partial(image_files, size=8, resize=8)]
+
+
+@pytest.mark.parametrize("read", READERS)
+def test_a_class_may_lack_images_in_validation_and_test(folder: Path, read: Callable[..., Dataset]) -> None:
+    """By its folder, which may be empty or not be there."""
+    draw(folder / "train", "abc")
+    draw(folder / "val", "ac")
+    draw(folder / "test", "bc")
+    (folder / "test" / "a").mkdir()
+    data = read("mine")
+    assert (data.classes, data.class_names) == (3, ("a", "b", "c"))
+    assert [sorted(set(split.labels.tolist())) for split in data.splits.values()] == [
+        [0, 1, 2],
+        [0, 2],
+        [1, 2],
+    ]
+    draw(folder / "val", "d")
+    with pytest.raises(UserError, match=r"val must have no class that training lacks, got d$"):
+        read("mine")
+
+
+@pytest.mark.parametrize("read", READERS)
+def test_a_class_without_a_training_image_is_refused(folder: Path, read: Callable[..., Dataset]) -> None:
+    draw(folder / "train", "ab")
+    draw(folder / "test", "ab")
+    (folder / "train" / "c").mkdir()
+    with pytest.raises(UserError, match=r"train .*must hold .*none.* c"):
+        read("mine")
+    (folder / "train" / "c").rmdir()
+    for picture in (folder / "test").glob("*/*"):
+        picture.unlink()
+    with pytest.raises(UserError, match=r"test must hold images, got none"):
+        read("mine")
+
+
+@pytest.mark.parametrize("read", READERS, ids=["image_folder", "image_files"])
+def test_a_folder_beside_train_that_is_no_split_is_named(
+    folder: Path, read: Callable[[str], Dataset]
+) -> None:
+    """Else a `dev` in place of a `val` would be ignored, and validation taken from training."""
+    for split in ("train", "dev", "test"):
+        draw(folder / split)
+    with pytest.raises(
+        UserError, match=r"\['dev'\] beside 'train', .* one of \['train', 'validation', 'val', 'valid', 't"
+    ):
+        read("mine")
+    (folder / "dev").rename(folder / ".dev")
+    (folder / "notes.txt").touch()
+    assert len(read("mine").test) == 30
+    (folder / "train").rename(folder / "Train")
+    with pytest.raises(
+        UserError, match=r"holds \['Train', 'test'\], which are a split's names, but no folder 'train'"
+    ):
+        read("mine")
+
+
+def test_a_pair_of_tensors_is_split_by_fractions() -> None:
+    inputs, labels = torch.arange(400.0).reshape(100, 4), torch.arange(100) % 5
+    data = from_tensors((inputs, labels), validation=0.2, test=0.1, superclasses=[0, 0, 1, 1, 1])
+    assert [len(s) for s in (data.train, data.validation, data.test)] == [70, 20, 10]
+    assert data.superclasses == (0, 0, 1, 1, 1)
+    rows = torch.cat([s.inputs[:, 0] for s in (data.train, data.validation, data.test)]).long() // 4
+    assert rows.sort().values.tolist() == list(range(100))
+    for split in (data.train, data.validation, data.test):
+        assert torch.equal(split.labels, split.inputs[:, 0].long() // 4 % 5)
+
+
+def test_splits_that_are_given_are_kept() -> None:
+    pair = (np.zeros((6, 2), dtype=np.float32), np.arange(6, dtype=np.int32) % 3)
+    data = from_tensors(pair, validation=pair, test=0.34)
+    assert [len(s) for s in (data.train, data.validation, data.test)] == [3, 6, 3]
+    assert torch.equal(data.validation.labels, torch.arange(6) % 3)
+    assert len(from_tensors(pair, pair, pair).train) == 6
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: from_tensors((torch.zeros(4, 2), torch.zeros(4))), "labels must be whole numbers"),
+        (
+            lambda: from_tensors((torch.zeros(4, 2), torch.tensor([0, 0, 1, 1]))),
+            "at least 3 samples to be split in 3, and 2 of 2 have fewer: class 0 has 2, 1 has 2",
+        ),
+        (lambda: from_tensors((torch.zeros(4, 2), torch.arange(3))), "as many"),
+        (
+            lambda: from_tensors((torch.zeros(4, 2), ["a", "b", "a", "b"])),
+            r"a list of str: .* np.unique\(labels",
+        ),
+        (
+            lambda: from_tensors((torch.zeros(2, 2), np.array(["a", "b"]))),
+            r"array of <U1: .* np.unique\(labels",
+        ),
+        (
+            lambda: from_tensors((torch.zeros(4, 2), torch.eye(4).long())),
+            r"int64 \(4, 4\): of one-hot .*argmax\(1\)",
+        ),
+        (
+            lambda: from_tensors((torch.zeros(4, 2), torch.ones(4, 1).int())),
+            r"int32 \(4, 1\): take labels\[:, 0\]",
+        ),
+        (lambda: from_tensors((torch.zeros(4, 2), torch.arange(4) + 1)), "from 1 to 4: take labels - 1"),
+        (
+            lambda: from_tensors((torch.zeros(4, 2), torch.tensor([0, 1, 255, -3]))),
+            "got 4 different ones from -3 to 255, among them -3, 255",
+        ),
+        (
+            lambda: from_tensors((torch.zeros(4), torch.arange(4))),
+            r"got float32 \(4,\): .* take inputs\[:, None\]",
+        ),
+        (
+            lambda: from_tensors(([torch.zeros(2)] * 4, torch.arange(4))),
+            r"a list of Tensor: .*torch.stack\(inputs\)",
+        ),
+        (
+            lambda: from_tensors(([Image.new("L", (2, 2))] * 4, torch.arange(4))),
+            "a list of Image: .*pil_to_tensor",
+        ),
+        (
+            lambda: from_tensors(([[1.0], [1.0, 2.0]], [0, 1])),
+            "train inputs must be a tensor, .* got a list of list",
+        ),
+        (lambda: from_tensors(torch.zeros(4, 2)), r"train must be \(inputs, labels\) or .*, got Tensor"),  # type: ignore[arg-type]
+        (
+            lambda: from_tensors((torch.zeros(4, 2), torch.arange(4)), None),
+            "a fraction of training, got NoneType",
+        ),  # type: ignore[arg-type]
+        (
+            lambda: from_tensors((torch.zeros(4, 2), torch.arange(4)), (1, 2, 3, 4)),
+            "validation .* got 4 parts",
+        ),  # type: ignore[arg-type]
+        (
+            lambda: from_tensors((torch.zeros(4, 2) + 1j, torch.arange(4))),
+            "must be float32 or whole .*complex64",
+        ),
+        (
+            lambda: from_tensors((torch.zeros(4, 9, 9, 3), torch.arange(4))),
+            r"take inputs.permute\(0, 3, 1, 2\)",
+        ),
+        (lambda: stratified(torch.zeros(9).long(), (0.5, 0.5), torch.Generator()), "below 1 in sum"),
+        (lambda: stratified(torch.zeros(9).long(), (-0.1, 0.5), torch.Generator()), "at least 0"),
+        (lambda: stratified(torch.zeros(9).long(), (float("nan"),), torch.Generator()), "below 1 in sum"),
+    ],
+)
+def test_bad_tensors_are_refused(make: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("number", [np.uint8, np.int16, np.int32, np.uint32, np.int64])
+def test_numbers_of_any_precision_become_what_is_trained_on(kind: type, number: type) -> None:
+    inputs = np.arange(80).reshape(40, 2)
+    data = from_tensors((inputs.astype(kind), (np.arange(40) % 4).astype(number)))
+    assert (data.train.inputs.dtype, data.train.labels.dtype) == (torch.float32, torch.int64)
+    assert (
+        data.fingerprint == from_tensors((torch.from_numpy(inputs).float(), torch.arange(40) % 4)).fingerprint
+    )
+
+
+def test_tables_keep_the_order_of_their_rows() -> None:
+    """Torch alone takes a series in the order of its index, so that labels would go to other inputs."""
+    table = pd.DataFrame({"x": np.arange(40.0), "y": np.arange(40) % 4}).sample(frac=1, random_state=0)
+    pair = table[["x"]], table["y"]
+    data = from_tensors(pair, pair, pair)
+    assert torch.equal(data.train.inputs[:, 0].long() % 4, data.train.labels)
+    assert data.train.inputs[:, 0].tolist() == table["x"].tolist()
+
+
+def test_what_a_network_made_is_taken_without_its_gradient() -> None:
+    inputs = torch.nn.Linear(3, 2)(torch.zeros(40, 3))
+    assert not from_tensors((inputs, torch.arange(40) % 4)).train.tensor.requires_grad
+    with pytest.raises(UserError, match="inputs must need no gradient"):
+        Split(inputs, torch.arange(40))
+
+
+def test_a_dataset_may_call_its_options_name_and_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    def named(name: str, function: str = "square") -> Dataset:
+        inputs = torch.full((30, 1), float(len(name + function)))
+        return from_tensors((inputs, torch.arange(30) % 3))
+
+    monkeypatch.setitem(DATASETS, "named", named)  # type: ignore[arg-type]
+    data = load(Regime("mine", "named", options={"name": "abc", "function": "sine"}))
+    assert isinstance(data, Dataset) and data.train.inputs[0, 0] == 7
+
+
+class TestImageFolder(RegimeContract):
+    regime = Regime("tail", "image_folder", (LongTail(3),), {"folder": "mine", "size": 8, "test": 0.2})
+    model = Model("bytes_convnet")
+
+    @pytest.fixture(autouse=True)
+    def _drawn(self, folder: Path, bytes_convnet: None) -> None:
+        draw(folder)

@@ -1,0 +1,185 @@
+"""Images from Parquet files, and CIFAR-100 in each of its forms."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from PIL import Image
+from pyarrow import parquet
+
+from topk_platform import Regime, UserError
+from topk_platform.data import Dataset, cifar100, data_at, load
+from topk_platform.data.datasets import cifar as module
+from topk_platform.data.datasets.cifar import read_cifar100
+from topk_platform.errors import MissingDataError
+
+Write = Callable[..., Any]
+IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+CLASSES = ("bird", "cat", "dog")
+
+
+def png(pixels: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "png")
+    return file.getvalue()
+
+
+def pictures(count: int, side: int = 8, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 256, (count, side, side, 3), dtype=np.uint8)
+
+
+def write(path: Path, columns: dict[str, Any], names: dict[str, tuple[str, ...]] | None = None) -> None:
+    """Write a table as the ``datasets`` package does: what is known of each column stands in the metadata."""
+    table = pa.table(columns)
+    if names is not None:
+        features = {column: {"names": list(of), "_type": "ClassLabel"} for column, of in names.items()}
+        noted = json.dumps({"info": {"features": features}}).encode()
+        table = table.replace_schema_metadata({b"huggingface": noted})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    parquet.write_table(table, path, row_group_size=7)
+
+
+def structs(images: np.ndarray) -> pa.Array:
+    return pa.array([{"bytes": png(image), "path": None} for image in images], IMAGE)
+
+
+def read(folder: Path, files: str = "birds", **options: Any) -> Dataset:
+    with data_at(folder):
+        dataset = load(Regime("photos", "parquet_images", options={"files": files, **options}))
+    assert isinstance(dataset, Dataset)
+    return dataset
+
+
+def same_forms(tmp_path: Path, small: Any, monkeypatch: pytest.MonkeyPatch) -> dict[str, Dataset]:
+    """Return the small CIFAR-100 as it is read from each of its forms, in which the rows have other orders."""
+    names = [f"fine{label:02}" for label in range(len(small.coarse_of))]
+    groups: dict[str, list[str]] = {f"coarse{group:02}": [] for group in range(max(small.coarse_of) + 1)}
+    for name, group in zip(names, small.coarse_of, strict=True):
+        groups[f"coarse{group:02}"].append(name)
+    monkeypatch.setattr(module, "SUPERCLASSES", {group: " ".join(of) for group, of in groups.items()})
+    for part, content in (("train", small.train), ("test", small.test)):
+        images = content["data"].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
+        fine, order = np.array(content["fine_labels"]), np.random.default_rng(7).permutation(len(images))
+        coarse = np.array(content["coarse_labels"])
+        columns = {"img": structs(images[order]), "fine_label": fine[order], "coarse_label": coarse[order]}
+        known = {"fine_label": tuple(names), "coarse_label": tuple(groups)}
+        write(tmp_path / "hub/cifar100/data" / f"{part}-00000-of-00001.parquet", columns, known)
+        for row, (image, label) in enumerate(zip(images, fine, strict=True)):
+            file = tmp_path / "folders/cifar100" / part / names[label] / f"{row}.png"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(png(image))
+    forms = {"pickles": read_cifar100(small.folder, small.reader)}
+    for form in ("hub", "folders"):
+        with data_at(tmp_path / form):
+            forms[form] = cifar100()
+    return forms
+
+
+def test_every_form_of_cifar100_is_the_same_dataset(
+    tmp_path: Path, small_cifar: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forms = same_forms(tmp_path, small_cifar(), monkeypatch)
+    assert {data.fingerprint for data in forms.values()} == {forms["pickles"].fingerprint}
+    assert {data.names for data in forms.values()} == {forms["pickles"].names}
+
+
+def test_cifar100_refuses_other_classes(tmp_path: Path) -> None:
+    for part in ("train", "test"):
+        columns = {"img": structs(pictures(6, 32)), "fine_label": [0, 1, 2] * 2}
+        write(tmp_path / "cifar100" / f"{part}.parquet", columns, {"fine_label": CLASSES})
+    with (
+        data_at(tmp_path),
+        pytest.raises(UserError, match=r"must hold the classes of CIFAR-100, differing: apple"),
+    ):
+        cifar100()
+
+
+def test_splits_are_named_by_their_files_and_the_others_are_taken_from_training(tmp_path: Path) -> None:
+    images = pictures(30)
+    for part, rows in (("train-00000-of-00002", slice(0, 12)), ("train-00001-of-00002", slice(12, 24))):
+        columns = {"image": structs(images[rows]), "label": [0, 1, 2] * 4}
+        write(tmp_path / "birds" / f"{part}.parquet", columns, {"label": CLASSES})
+    write(
+        tmp_path / "birds/test.parquet",
+        {"image": structs(images[24:]), "label": [0, 1, 2] * 2},
+        {"label": CLASSES},
+    )
+    data = read(tmp_path, validation=0.25)
+    assert (len(data.train), len(data.validation), len(data.test)) == (18, 6, 6)
+    assert data.names == CLASSES
+    assert torch.equal(data.test.tensor, torch.from_numpy(images[24:].transpose(0, 3, 1, 2)))
+
+
+@pytest.mark.parametrize("kind", ["bytes", "paths", "arrays"])
+def test_images_are_bytes_or_paths_or_arrays(tmp_path: Path, kind: str) -> None:
+    images = pictures(30)
+    (tmp_path / "pictures").mkdir()
+    for row, image in enumerate(images):
+        (tmp_path / f"pictures/{row}.png").write_bytes(png(image))
+    column = {
+        "bytes": pa.array([png(image) for image in images], pa.binary()),
+        "paths": pa.array([{"bytes": None, "path": f"pictures/{row}.png"} for row in range(30)], IMAGE),
+        "arrays": pa.array(images.tolist(), pa.list_(pa.list_(pa.list_(pa.uint8())))),
+    }[kind]
+    write(tmp_path / "birds.parquet", {"image": column, "label": list(CLASSES) * 10})
+    data = read(tmp_path, "birds.parquet")
+    assert data.names == CLASSES
+    got = torch.cat([split.tensor for split in data.splits.values()])
+    assert sorted(map(bytes, got.permute(0, 2, 3, 1).numpy())) == sorted(map(bytes, images))
+
+
+def test_images_of_several_sizes_are_cut_to_one(tmp_path: Path) -> None:
+    images = [*pictures(15), *pictures(15, side=12)]
+    column = pa.array([{"bytes": png(image), "path": None} for image in images], IMAGE)
+    write(tmp_path / "birds/train.parquet", {"image": column, "label": [0, 1, 2] * 10})
+    assert read(tmp_path, size=6).shape == (3, 6, 6)
+    with pytest.raises(UserError, match=r"images must be of one size, got .*: set size"):
+        read(tmp_path)
+
+
+def broken(images: np.ndarray) -> pa.Array:
+    rows = structs(images).to_pylist()
+    rows[4]["bytes"] = rows[4]["bytes"][:40]
+    return pa.array(rows, IMAGE)
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "message"),
+    [
+        ({"image": broken(pictures(30)), "label": [0, 1, 2] * 10}, {}, "1 images cannot be read: row 4: "),
+        ({"image": structs(pictures(3)), "kind": [0, 1, 2]}, {}, r"must have one column of labels, got \[\]"),
+        ({"image": structs(pictures(3)), "kind": [0, 1, 2]}, {"label": "sort"}, "has no column 'sort'"),
+        (
+            {"image": structs(pictures(3)), "mask": structs(pictures(3)), "label": [0, 1, 2]},
+            {},
+            r"must have one column of images, got \['image', 'mask'\]",
+        ),
+        (
+            {"image": structs(pictures(3)), "label": [0, 1, 2]},
+            {"size": -1},
+            "size must be at least 0 pixels, got -1",
+        ),
+    ],
+)
+def test_bad_files_are_refused_by_name(
+    tmp_path: Path, columns: dict[str, Any], options: dict[str, Any], message: str
+) -> None:
+    write(tmp_path / "birds/train.parquet", columns)
+    with pytest.raises(UserError, match=message):
+        read(tmp_path, **options)
+
+
+def test_files_without_a_split_and_missing_files_are_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(MissingDataError, match="no such file or folder"):
+        read(tmp_path)
+    write(tmp_path / "birds/part-0.parquet", {"image": structs(pictures(3)), "label": [0, 1, 2]})
+    with pytest.raises(UserError, match="must belong to a split"):
+        read(tmp_path)

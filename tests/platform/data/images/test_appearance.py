@@ -1,0 +1,98 @@
+"""Images are read as a viewer shows them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from PIL import Image, ImageOps
+from PIL.ExifTags import Base
+
+from topk_platform.data.images.appearance import appearance, is_on_its_side
+from topk_platform.data.images.decoding import scaled
+
+Pixels = npt.NDArray[np.uint8]
+
+PLAIN = np.random.default_rng(0).integers(0, 256, (6, 4, 3), dtype=np.uint8)
+# What a viewer makes of the stored rows and columns, from the table of EXIF 2.32 (tag 0x0112): which corner and which
+# side of the scene the first row and the first column are.
+SHOWN = {
+    1: PLAIN,
+    2: PLAIN[:, ::-1],
+    3: PLAIN[::-1, ::-1],
+    4: PLAIN[::-1],
+    5: PLAIN.transpose(1, 0, 2),
+    6: PLAIN[::-1].transpose(1, 0, 2),
+    7: PLAIN[::-1, ::-1].transpose(1, 0, 2),
+    8: PLAIN[:, ::-1].transpose(1, 0, 2),
+}
+
+
+def turned(path: Path, pixels: Pixels, orientation: int) -> Path:
+    """Write an image with an orientation."""
+    exif = Image.Exif()
+    exif[Base.Orientation] = orientation
+    Image.fromarray(pixels).save(path, exif=exif, quality=95)
+    return path
+
+
+def shown(path: Path, mode: str = "RGB") -> Pixels:
+    with Image.open(path) as image:
+        return np.asarray(appearance(image, mode))
+
+
+@pytest.mark.parametrize("orientation", SHOWN)
+@pytest.mark.parametrize("ending", ["png", "tif", "webp"])
+def test_a_photo_stands_as_the_camera_was_held(tmp_path: Path, ending: str, orientation: int) -> None:
+    path = tmp_path / f"a.{ending}"
+    exif = Image.Exif()
+    exif[Base.Orientation] = orientation
+    Image.fromarray(PLAIN).save(path, exif=exif, **({"lossless": True} if ending == "webp" else {}))
+    with Image.open(path) as image:
+        assert is_on_its_side(image) == (orientation >= 5)
+    assert np.array_equal(shown(path), SHOWN[orientation])
+
+
+@pytest.mark.parametrize("orientation", SHOWN)
+def test_a_large_photo_is_turned_when_a_fraction_of_it_is_decoded(tmp_path: Path, orientation: int) -> None:
+    """Against Pillow's own turning of the whole, scaled: of a smooth picture no pixel differs by more than 3 of 255."""
+    ramp = np.linspace(0, 255, 800)[None, :, None] * np.linspace(0.2, 1, 600)[:, None, None] * [1, 0.5, 0.25]
+    path = turned(tmp_path / "a.jpg", ramp.astype(np.uint8), orientation)
+    whole = ImageOps.exif_transpose(Image.open(path))
+    size = (80, 60) if orientation < 5 else (60, 80)
+    found = scaled(path, 60)
+    assert found.shape == (*size[::-1], 3)
+    assert np.abs(found.astype(int) - np.asarray(whole.resize(size, Image.Resampling.BILINEAR))).max() <= 3
+
+
+@pytest.mark.filterwarnings("ignore:Corrupt EXIF data")
+@pytest.mark.parametrize("exif", [b"Exif\0\0nonsense", b"Exif\0\0II*\0\x08\0\0\0\xff\xff", b"", b"x"])
+def test_broken_exif_data_are_no_reason_to_refuse_an_image(tmp_path: Path, exif: bytes) -> None:
+    Image.fromarray(PLAIN).save(tmp_path / "a.webp", exif=exif, lossless=True)
+    Image.fromarray(PLAIN).save(tmp_path / "a.png", exif=exif)
+    for name in ("a.webp", "a.png"):
+        assert np.array_equal(shown(tmp_path / name), PLAIN)
+
+
+def test_what_is_transparent_is_white(tmp_path: Path) -> None:
+    clear = np.zeros((1, 3, 4), dtype=np.uint8)
+    clear[0, 1], clear[0, 2] = (
+        (255, 0, 0, 255),
+        (0, 0, 0, 102),
+    )  # a solid pixel, and one that hides 40 % of the white
+    Image.fromarray(clear).save(tmp_path / "a.png")
+    assert shown(tmp_path / "a.png").tolist() == [[[255, 255, 255], [255, 0, 0], [153, 153, 153]]]
+    assert shown(tmp_path / "a.png", "L").tolist() == [[255, 76, 153]]
+    assert np.array_equal(shown(tmp_path / "a.png", "RGBA"), clear)
+    Image.fromarray(np.array([[7, 9]], dtype=np.uint8)).save(tmp_path / "grey.png", transparency=7)
+    assert shown(tmp_path / "grey.png", "L").tolist() == [[255, 9]]
+
+
+@pytest.mark.parametrize("ending", ["png", "tif"])
+def test_of_sixteen_bits_the_upper_eight_are_kept(tmp_path: Path, ending: str) -> None:
+    deep = np.array([[0, 255, 256, 32768, 65535]], dtype=np.uint16)
+    Image.fromarray(deep).save(tmp_path / f"a.{ending}")
+    assert shown(tmp_path / f"a.{ending}", "L").tolist() == [[0, 0, 1, 128, 255]]
+    assert shown(tmp_path / f"a.{ending}").tolist() == [[[value] * 3 for value in (0, 0, 1, 128, 255)]]

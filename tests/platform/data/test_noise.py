@@ -1,0 +1,321 @@
+"""Wrong labels have the distribution that their papers state, and what a file says is what is trained on."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import special, stats
+
+from topk_platform import (
+    ConfusionNoise,
+    InstanceNoise,
+    LabelNoise,
+    NoisyLabels,
+    PairFlip,
+    PerClass,
+    Regime,
+    UserError,
+)
+from topk_platform.data import Dataset, apply_conditions, cifar100, data_at, digits, load, write_labels
+from topk_platform.data.noise import (
+    Tracked,
+    confused_labels,
+    instance_labels,
+    most_confused_labels,
+    pair_flipped_labels,
+    wrong_share,
+)
+from topk_platform.errors import MissingDataError
+from topk_platform.specs import Condition
+
+REAL = Path(os.environ.get("TOPK_DATA", "data")).absolute()
+"""CIFAR-100 with people's labels, on machines that have it."""
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def conditioned(data: Dataset, *conditions: Condition, seed: int = 0) -> Dataset:
+    return apply_conditions(data, conditions, lambda role: generator(seed + len(role)))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    with data_at(tmp_path):
+        yield tmp_path
+
+
+@given(probability=st.floats(0, 1), seed=st.integers(0, 2**31))
+def test_a_flipped_label_is_the_next_of_its_superclass(probability: float, seed: int) -> None:
+    superclasses = [0, 1, 0, 2, 1, 0]
+    following = {0: 2, 2: 5, 5: 0, 1: 4, 4: 1, 3: 3}
+    labels = torch.randint(6, (100,), generator=generator(seed))
+    flipped = pair_flipped_labels(labels, torch.tensor(superclasses), probability, generator(seed + 1))
+    for old, new in zip(labels.tolist(), flipped.tolist(), strict=True):
+        assert new in (old, following[old])
+    everything = pair_flipped_labels(labels, torch.tensor(superclasses), 1.0, generator(seed))
+    assert everything.tolist() == [following[label] for label in labels.tolist()]
+
+
+def test_as_many_labels_are_flipped_as_stated() -> None:
+    labels = torch.arange(5).repeat(20_000)
+    flipped = pair_flipped_labels(labels, torch.zeros(5, dtype=torch.int64), 0.45, generator(1))
+    # One test with a fixed stream; a right sampler fails it for one stream in 10,000.
+    assert stats.binomtest(int((flipped != labels).sum()), len(labels), 0.45).pvalue > 1e-4
+
+
+def test_confused_labels_have_the_distribution_of_their_row() -> None:
+    matrix = np.array([[0.7, 0.3, 0.0], [0.1, 0.8, 0.1], [0.0, 0.5, 0.5]])
+    labels = torch.arange(3).repeat(100_000)
+    for probability in (1.0, 0.25):
+        noisy = confused_labels(labels, torch.from_numpy(matrix), probability, generator(2))
+        rows = (1 - probability) * np.eye(3) + probability * matrix
+        for label in range(3):
+            counts = np.bincount(noisy[labels == label].numpy(), minlength=3)
+            possible = rows[label] > 0
+            assert counts[~possible].sum() == 0
+            assert stats.chisquare(counts[possible], rows[label][possible] * counts.sum()).pvalue > 1e-4
+
+
+NAMED = "true,b,a,c\nb,8,1,1\na,2,6,2\nc,0,0,5\n"
+PLAIN = "0.6,0.2,0.2\n0.1,0.8,0.1\n0,0,1\n"
+
+
+@pytest.mark.parametrize("text", [NAMED, PLAIN], ids=["named", "in order"])
+def test_a_confusion_matrix_is_read_by_name_or_in_order(text: str, folder: Path) -> None:
+    (folder / "human.csv").write_text(text)
+    labels = torch.tensor([0, 1, 2]).repeat(30_000)
+    small = three_classes(labels)
+    noisy = conditioned(small, ConfusionNoise("human.csv")).train.labels
+    expected = np.array([[0.6, 0.2, 0.2], [0.1, 0.8, 0.1], [0.0, 0.0, 1.0]])
+    for label in range(3):
+        shares = np.bincount(noisy[labels == label].numpy(), minlength=3) / 30_000
+        assert np.allclose(shares, expected[label], atol=0.012)  # four standard errors of a share of 0.5
+
+
+def three_classes(labels: torch.Tensor) -> Dataset:
+    data = digits()
+    few = data.train.take(torch.arange(len(labels)) % len(data.train)).relabelled(labels)
+    held_out = data.test.take(torch.arange(3)).relabelled(torch.arange(3))
+    return Dataset(few, held_out, held_out, 3, names=("a", "b", "c"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "got an empty file"),
+        ("1,2\n3,4\n", "a row and a column for each of the 3 classes, got rows of 2, 2 numbers in 2 rows"),
+        ("1,2,3\n3,4\n1,1,1\n", "got rows of 3, 2, 3 numbers in 3 rows"),
+        ("1,2,3\n3,-4,5\n1,1,1\n", "finite numbers of at least 0, got -4.0"),
+        ("1,2,3\n3,nan,5\n1,1,1\n", "finite numbers of at least 0, got nan"),
+        ("1,2,3\n3,x,5\n1,1,1\n", "must hold numbers, got 'x'"),
+        ("1,2,3\n0,0,0\n1,1,1\n", "got 0 in row 2"),
+        ("0.5,0.5,0\n0.2,0.2,0.2\n0,0,1\n", "got 0.6 in row 2"),
+        ("t,a,b,d\na,1,0,0\nb,0,1,0\nd,0,0,1\n", "the dataset's classes, each once, differing: c, d"),
+        ("t,a,b,c\na,1,0,0\nc,0,1,0\nb,0,0,1\n", "rows and columns must name the same classes"),
+    ],
+)
+def test_a_wrong_matrix_is_refused(text: str, message: str, folder: Path) -> None:
+    (folder / "human.csv").write_text(text)
+    with pytest.raises(UserError, match=message):
+        conditioned(three_classes(torch.arange(3)), ConfusionNoise("human.csv"))
+
+
+def test_names_need_names(folder: Path) -> None:
+    (folder / "human.csv").write_text(NAMED)
+    nameless = dataclasses.replace(three_classes(torch.arange(3)), names=None)
+    with pytest.raises(UserError, match="names its classes, and the dataset does not"):
+        conditioned(nameless, ConfusionNoise("human.csv"))
+
+
+@pytest.mark.parametrize("condition", [ConfusionNoise("none.csv"), NoisyLabels("none.npz")])
+def test_a_missing_file_is_missing_data(condition: Condition, folder: Path) -> None:
+    with pytest.raises(MissingDataError, match=r"none.* does not exist"):
+        conditioned(digits(), condition)
+
+
+def test_part_dependent_labels_follow_the_softmax_of_their_projection() -> None:
+    """Equal samples differ by chance alone: their labels are counts of one distribution, made anew from the stream."""
+    count, classes, sample = 100_000, 4, np.array([0.3, -0.7, 1.1])
+    features = torch.from_numpy(sample).expand(count, 3)
+    labels = torch.full((count,), 2)
+    noisy = instance_labels(features, labels, classes, 0.3, generator(5))
+    stream = generator(5)
+    torch.rand(count, generator=stream, dtype=torch.float64)
+    projections = [torch.randn((3, classes), generator=stream, dtype=torch.float64) for _ in range(3)]
+    towards = sample @ projections[2].numpy()
+    towards[2] = -np.inf
+    flips = stats.truncnorm.mean(-3.0, 7.0, loc=0.3, scale=0.1)
+    expected = flips * special.softmax(towards)
+    expected[2] = 1 - flips
+    counts = np.bincount(noisy.numpy(), minlength=classes)
+    assert stats.chisquare(counts, expected * count).pvalue > 1e-4
+
+
+def test_the_most_confused_are_those_of_a_regression_by_autograd() -> None:
+    data = digits().train
+    features, labels = data.tensor.flatten(1).double(), data.labels
+    noisy = most_confused_labels(features, labels, 10, 0.2)
+    mean_softmax = averaged_regression(features.numpy(), labels)
+    mean_softmax[np.arange(len(labels)), labels] = -1
+    chosen = np.argsort(-mean_softmax.max(1), kind="stable")[: round(0.2 * len(labels))]
+    expected = labels.numpy().copy()
+    expected[chosen] = mean_softmax.argmax(1)[chosen]
+    assert np.array_equal(noisy.numpy(), expected)
+    assert (noisy != labels).sum() == round(0.2 * len(labels))
+
+
+def averaged_regression(features: Any, labels: torch.Tensor) -> Any:
+    spread = features.std(0)
+    x = (features - features.mean(0)) / np.where(spread > 0, spread, 1)
+    x = torch.from_numpy(np.concatenate([x, np.ones((len(x), 1))], 1))
+    largest = np.linalg.eigvalsh((x.T @ x).numpy())[-1]
+    weights = before = torch.zeros(x.shape[1], 10, dtype=torch.float64)
+    softmaxes = []
+    for step in range(50):
+        ahead = (weights + step / (step + 3) * (weights - before)).requires_grad_()
+        (gradient,) = torch.autograd.grad(torch.nn.functional.cross_entropy(x @ ahead, labels), ahead)
+        before, weights = weights, (ahead - 2 * len(x) / largest * gradient).detach()
+        softmaxes.append((x @ weights).softmax(1).numpy())
+    return np.mean(softmaxes, 0)
+
+
+def test_confused_samples_are_the_same_for_all_seeds() -> None:
+    one, other = (conditioned(digits(), InstanceNoise(0.2, "most_confused"), seed=s) for s in (1, 2))
+    assert torch.equal(one.train.labels, other.train.labels)
+    one, other = (conditioned(digits(), InstanceNoise(0.2), seed=s) for s in (1, 2))
+    assert not torch.equal(one.train.labels, other.train.labels)
+
+
+def test_a_files_labels_find_their_samples_in_any_order(folder: Path) -> None:
+    data = digits()
+    shuffled = torch.randperm(len(data.train), generator=generator(3))[:500]
+    given = (data.train.labels[shuffled] + 1) % 10
+    write_labels(folder / "labels.npz", data.train.take(shuffled), given.tolist())
+    noisy = conditioned(data, NoisyLabels("labels.npz")).train.labels
+    expected = data.train.labels.clone()
+    expected[shuffled] = given
+    assert torch.equal(noisy, expected)
+    thinned = conditioned(data, PerClass(20), NoisyLabels("labels.npz"))
+    assert 0 < (thinned.train.labels != conditioned(data, PerClass(20)).train.labels).sum() < 200
+
+
+def test_labels_in_order_are_those_of_all_training_samples(folder: Path) -> None:
+    data = digits()
+    given = data.train.labels.flip(0)
+    np.savez(folder / "labels.npz", label=given.numpy())
+    assert torch.equal(conditioned(data, NoisyLabels("labels.npz")).train.labels, given)
+    with pytest.raises(UserError, match=r"a label for each of the 100 training samples, got 1077"):
+        conditioned(data, PerClass(10), NoisyLabels("labels.npz"))
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"human": np.arange(3)}, "must hold an array 'label'"),
+        ({"label": np.array([0.5])}, "whole numbers"),
+        ({"label": np.array([], dtype=np.int64)}, "whole numbers"),
+        ({"label": np.array([0, 10])}, r"must lie in \[0, 10\), got 0 to 10"),
+        ({"label": np.array([1, 2]), "sample": np.array(["x"])}, "must be as many"),
+        (
+            {"label": np.array([1]), "sample": np.array(["x"])},
+            "none of its 1 samples is in the training split",
+        ),
+    ],
+)
+def test_wrong_files_of_labels_are_refused(arrays: dict[str, Any], message: str, folder: Path) -> None:
+    np.savez(folder / "labels.npz", **arrays)
+    with pytest.raises(UserError, match=message):
+        conditioned(digits(), NoisyLabels("labels.npz"))
+
+
+def test_another_file_of_the_same_name_is_other_data(folder: Path) -> None:
+    """Its bytes are part of the fingerprint, which every trial is planned with."""
+    regime = Regime("r", "digits", (NoisyLabels("labels.npz"),))
+    with pytest.raises(MissingDataError, match=r"labels\.npz, which a condition reads, does not exist"):
+        load(regime)
+    prints = []
+    for shift in (0, 1, 0):
+        np.savez(folder / "labels.npz", label=(digits().train.labels.numpy() + shift) % 10)
+        prints.append(load(regime).fingerprint)
+    assert prints[0] == prints[2] != prints[1]
+    assert (
+        digits().fingerprint not in prints and load(Regime("r", "digits")).fingerprint == digits().fingerprint
+    )
+    assert load(regime).train.inputs is load(Regime("r", "digits")).train.inputs  # type: ignore[union-attr]
+
+
+def test_a_file_that_is_no_archive_is_refused(folder: Path) -> None:
+    (folder / "labels.npz").write_bytes(b"none")
+    with pytest.raises(UserError, match=r"cannot be read as an \.npz file"):
+        conditioned(digits(), NoisyLabels("labels.npz"))
+
+
+def test_the_share_of_wrong_labels_is_counted_through_all_conditions() -> None:
+    data = digits()
+    tracked = data.with_train(Tracked.of(data.train))
+    conditions = (LabelNoise(0.5), PerClass(30), PairFlip(0.5))
+    noisy, plain = conditioned(tracked, *conditions), conditioned(data, *conditions)
+    assert torch.equal(noisy.train.labels, plain.train.labels)
+    true = {
+        x.numpy().tobytes(): y for x, y in zip(data.train.tensor, data.train.labels.tolist(), strict=True)
+    }
+    wrong = [
+        true[x.numpy().tobytes()] != y
+        for x, y in zip(plain.train.tensor, plain.train.labels.tolist(), strict=True)
+    ]
+    assert wrong_share(noisy.train) == pytest.approx(np.mean(wrong)) and wrong_share(plain.train) == 0
+
+
+def test_wrong_conditions_are_refused() -> None:
+    cases: list[tuple[Callable[..., object], tuple[object, ...], str]] = [
+        (PairFlip, (1.5,), r"PairFlip.probability must be in \[0, 1\], got 1.5"),
+        (InstanceNoise, (0.0,), r"InstanceNoise.probability must be in \(0, 1\], got 0.0"),
+        (InstanceNoise, (0.2, "soft"), "InstanceNoise.form must be one of"),
+        (ConfusionNoise, (" ",), "ConfusionNoise.file must be the name of a file"),
+        (NoisyLabels, ("",), "NoisyLabels.file must be the name of a file"),
+    ]
+    for make, values, message in cases:
+        with pytest.raises(UserError, match=message):
+            make(*values)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    not (REAL / "cifar100" / "human_labels.npz").exists(), reason="needs CIFAR-100 and its labels"
+)
+def test_peoples_labels_of_cifar100_fit_their_images(tmp_path: Path) -> None:
+    from topk_platform.data.datasets.parquet import read_parquet_splits
+
+    people = np.load(REAL / "cifar100" / "human_labels.npz")
+    whole = read_parquet_splits(REAL / "cifar100", label="fine_label")["train"]
+    with data_at(REAL):
+        data = cifar100()
+    labelled = dataclasses.replace(
+        data.train, inputs=whole.images[people["row"]], labels=torch.from_numpy(people["human_label"]).long()
+    )
+    write_labels(tmp_path / "labels.npz", labelled, labelled.labels.tolist())
+    counts = people["confusion_counts"]
+    header = ",".join(["true", *people["classes"]])
+    rows = [",".join([name, *map(str, row)]) for name, row in zip(people["classes"], counts, strict=True)]
+    (tmp_path / "human.csv").write_text("\n".join([header, *rows]))
+    tracked = data.with_train(Tracked.of(data.train))
+    with data_at(tmp_path):
+        labels = conditioned(tracked, NoisyLabels("labels.npz")).train
+        drawn = conditioned(tracked, ConfusionNoise("human.csv")).train
+    true = whole.numbered(whole.names or ())[people["row"]]
+    differing = float((true != labelled.labels).double().mean())
+    covered = float(torch.isin(data.train.labels, true.unique()).double().mean())
+    assert wrong_share(labels) == pytest.approx(differing * covered, abs=0.005)
+    assert differing == pytest.approx(0.353, abs=0.001)
+    assert wrong_share(drawn) == pytest.approx(0.402, abs=0.01)

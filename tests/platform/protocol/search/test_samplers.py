@@ -1,0 +1,351 @@
+"""Every sampler keeps the contract and suggests what it did when it was tested; what cannot be searched is told."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import optuna
+import pytest
+from recorded_suggestions import recorded_suggestions
+
+from topk_platform import (
+    GP,
+    NSGAII,
+    QMC,
+    TPE,
+    Arm,
+    Choice,
+    CmaEs,
+    Float,
+    Grid,
+    Int,
+    Loss,
+    Model,
+    OptunaSampler,
+    Protocol,
+    Random,
+    Recipe,
+    Regime,
+    UserError,
+)
+from topk_platform.protocol import check_sampler
+from topk_platform.protocol.ended import Ended
+from topk_platform.protocol.search.suggest import Searcher, suggest
+from topk_platform.specs import Dimension, Sampler, Scalar, Status
+from topk_platform.testing import SamplerContract
+
+CONDITIONAL = {
+    "space": {
+        "samples": Choice((None, 1, 10)),
+        "learning_rate": Float(0.001, 1, log=True),
+        "epsilon": Float(0.01, 10, log=True, when={"samples": (1, 10)}),
+        "margin": Float(0.1, 2.0),
+    },
+    "first": {"samples": None, "learning_rate": 0.1, "margin": 1.0},
+}
+
+
+class Wandering(optuna.samplers.RandomSampler):
+    """Walks from its last point, which it wrote down with the trial and, how far it is, with the study."""
+
+    def sample_relative(self, study: Any, trial: Any, search_space: Any) -> dict[str, Any]:
+        steps = study._storage.get_study_system_attrs(study._study_id).get("steps", 0)
+        study._storage.set_study_system_attr(study._study_id, "steps", steps + 1)
+        earlier = [t.system_attrs.get("at", 0.0) for t in study.get_trials(deepcopy=False)[:-1]]
+        at = round((sum(earlier) + 0.37 * (steps + 1)) % 1, 6)
+        study._storage.set_trial_system_attr(trial._trial_id, "at", at)
+        return {"margin": 2 * at}
+
+    def infer_relative_search_space(self, study: Any, trial: Any) -> dict[str, Any]:
+        return {"margin": optuna.distributions.FloatDistribution(0.0, 2.0)}
+
+
+def wandering(seed: int) -> Wandering:
+    return Wandering(seed=seed)
+
+
+WANDERING = OptunaSampler(f"{__name__}:wandering", random=2)
+
+
+class TestRandom(SamplerContract):
+    sampler = Random()
+
+
+class TestQmc(SamplerContract):
+    sampler = QMC()
+
+
+class TestHalton(SamplerContract):
+    sampler = QMC("halton", scramble=False)
+    width = 4
+
+
+class TestGrid(SamplerContract):
+    sampler = Grid({"learning_rate": 2, "margin": (0.5, 2.0), "samples": (10,), "mode": ("a", None)})
+
+
+class TestTpe(SamplerContract):
+    sampler = TPE(random=3)
+
+
+class TestTpeInEnsembles(SamplerContract):
+    sampler = TPE(random=3, multivariate=False)
+    ensemble = 4
+    width = 1
+
+
+class TestCmaEs(SamplerContract):
+    sampler = CmaEs(random=2, population=4)
+    trials = 16
+
+
+class TestCmaEsWithMargin(SamplerContract):
+    sampler = CmaEs(random=2, population=4, margin=True)
+    trials = 14
+    ensemble = 3
+
+
+class TestNsgaii(SamplerContract):
+    sampler = NSGAII(population=4)
+    trials = 16
+
+
+class TestGp(SamplerContract):
+    sampler = GP(random=3)
+    trials = 5
+
+
+class TestAnotherOfOptunas(SamplerContract):
+    sampler = OptunaSampler("optuna.samplers:NSGAIIISampler", {"population_size": 3}, random=3)
+
+
+class TestOneOfOnesOwn(SamplerContract):
+    sampler = WANDERING
+
+
+class TestConditionalRandom(SamplerContract):
+    sampler = Random()
+    space, first = CONDITIONAL["space"], CONDITIONAL["first"]  # type: ignore[assignment]
+
+
+class TestConditionalTpe(SamplerContract):
+    sampler = TPE(random=3)
+    space, first = CONDITIONAL["space"], CONDITIONAL["first"]  # type: ignore[assignment]
+
+
+class TestConditionalCmaEs(SamplerContract):
+    sampler = CmaEs(random=2, population=4)
+    space, first = CONDITIONAL["space"], CONDITIONAL["first"]  # type: ignore[assignment]
+    trials = 14
+
+
+class TestConditionalQmc(SamplerContract):
+    sampler = QMC()
+    space, first = CONDITIONAL["space"], CONDITIONAL["first"]  # type: ignore[assignment]
+
+
+class TestConditionalGrid(SamplerContract):
+    sampler = Grid(2)
+    space, first = CONDITIONAL["space"], CONDITIONAL["first"]  # type: ignore[assignment]
+    trials = 24
+
+
+class _Remembers(optuna.samplers.RandomSampler):
+    """Suggests by how often it was made: a state that nothing leads it through again."""
+
+    made: ClassVar[Iterator[int]] = itertools.count()
+
+    def __init__(self) -> None:
+        super().__init__(seed=next(self.made))
+
+
+def forgetful() -> _Remembers:
+    return _Remembers()
+
+
+def test_the_contract_catches_what_is_no_function_of_its_history() -> None:
+    broken = type("Broken", (SamplerContract,), {"sampler": OptunaSampler(f"{__name__}:forgetful")})()
+    for test in (
+        broken.test_suggestions_do_not_depend_on_workers_or_timing,
+        broken.test_an_interrupted_study_goes_on_to_the_same_trials,
+        broken.test_a_suggestion_is_a_function_of_arm_number_and_known_results,
+    ):
+        with pytest.raises(AssertionError):
+            test()
+
+
+LOSS = Loss("cross_entropy", SamplerContract.space, SamplerContract.first)
+
+
+def a_history() -> list[Ended]:
+    """Trials with values of no sampler's, of which one was stopped and one failed."""
+    past = [Ended(0, LOSS.first, "completed", {1: 0.5, 2: 0.6})]
+    for number in range(1, 12):
+        values = {
+            "learning_rate": 0.002 * 1.7**number,
+            "margin": 0.37 * number % 2,
+            "samples": 1 + 7 * number % 50,
+            "mode": ("a", None, 2)[number % 3],
+        }
+        status: Status = "pruned" if number == 4 else "failed" if number == 7 else "completed"
+        curve = {} if status == "failed" else {1: 0.4 + 0.31 * number % 0.5}
+        past.append(Ended(number, values, status, curve))
+    return past
+
+
+SAMPLERS: dict[str, Sampler] = {
+    "Random": Random(),
+    "QMC": QMC(kind="sobol", scramble=True),
+    "Halton": QMC(kind="halton", scramble=False),
+    "Grid": Grid(points={"learning_rate": 3, "margin": (0.5, 2.0), "samples": (1, 10), "mode": ("a", None)}),
+    "TPE": TPE(random=5, multivariate=True, candidates=24),
+    "univariate": TPE(random=5, multivariate=False, candidates=10),
+    "CMA-ES": CmaEs(random=2, population=4, margin=False),
+    "margin": CmaEs(random=2, population=4, margin=True),
+    "GP": GP(random=5),
+    "NSGA-II": NSGAII(population=4, crossover=0.9, mutation=None),
+    "reference": OptunaSampler("optuna.samplers:NSGAIIISampler", {"population_size": 4}, random=3),
+}
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_suggestions_are_those_recorded_for_this_version_of_optuna(name: str) -> None:
+    suggested = list(suggest("golden", LOSS, Protocol(SAMPLERS[name]), 12, a_history()).values())
+    # Exponentials and logarithms differ in their last bits between processors, and so do the optima of GP, by more.
+    assert suggested == [
+        pytest.approx(value, rel=1e-3 if name == "GP" else 1e-9) if isinstance(value, float) else value
+        for value in recorded_suggestions(name, suggested)
+    ]
+
+
+def test_what_is_remembered_changes_nothing() -> None:
+    """A searcher that goes on says what one says that was never asked before."""
+    protocol, past = Protocol(CmaEs(random=2, population=4), width=2), a_history()
+    going_on = Searcher("a", LOSS, protocol.sampler, protocol.known)
+    for number in range(12):
+        known = [past[n] for n in protocol.known(number)]
+        assert going_on.suggest(number, known) == suggest("a", LOSS, protocol, number, known)
+
+
+def test_cma_es_learns_from_its_generations() -> None:
+    """On a sphere the last 20 of 60 trials are nearer to its centre than random ones: by chance once in a million."""
+    loss = Loss("l", {"x": Float(-5, 5), "y": Float(-5, 5)}, {"x": 4.0, "y": -4.0})
+    means = []
+    for sampler in (CmaEs(random=2, population=6), Random()):
+        searcher, past = Searcher("sphere", loss, sampler, Protocol().known), list[Ended]()
+        for number in range(60):
+            values = searcher.suggest(number, past)
+            distance = sum((float(value) - 1) ** 2 for value in values.values())  # type: ignore[arg-type]
+            past.append(Ended(number, values, "completed", {1: -distance}))
+        means.append(sum(-ended.objective for ended in past[40:]) / 20)
+    assert means[0] < means[1] / 20
+
+
+@pytest.mark.skipif(optuna.__version__ < "5", reason="GP of Optuna 4 does not look at running trials")
+def test_trials_beside_each_other_are_kept_apart_by_gaussian_processes() -> None:
+    """Four trials of one block know the same earlier trials; they look at one another and choose different values."""
+    loss = Loss("l", {"x": Float(0, 1)}, {"x": 0.1})
+    past = [Ended(n, {"x": n / 8}, "completed", {1: -((n / 8 - 0.4) ** 2)}) for n in range(8)]
+    searcher = Searcher("a", loss, GP(random=2), Protocol(ensemble=4).known)
+    found = sorted(float(searcher.suggest(n, past)["x"]) for n in range(8, 12))  # type: ignore[arg-type]
+    assert min(b - a for a, b in itertools.pairwise(found)) > 0.005
+
+
+def grid_of(grid: Grid, space: dict[str, Dimension], first: dict[str, Scalar]) -> list[tuple[Scalar, ...]]:
+    return [tuple(point.values()) for point in grid.combinations(space, first)]
+
+
+def test_a_grid_takes_every_combination_once_the_papers_first() -> None:
+    space: dict[str, Dimension] = {
+        "rate": Float(0.01, 1, log=True),
+        "samples": Int(1, 3),
+        "head": Choice(("a", "b")),
+    }
+    first: dict[str, Scalar] = {"rate": 1.0, "samples": 3, "head": "b"}
+    found = grid_of(Grid(5), space, first)
+    assert found[0] == (1.0, 3, "b")
+    assert len(found) == len(set(found)) == 5 * 3 * 2
+    assert [rate for rate, *_ in found[1::6]] == pytest.approx(
+        [0.01, 0.01 * 10**0.5, 0.1, 0.1 * 10**0.5, 1.0]
+    )
+    assert len(grid_of(Grid({"rate": 2, "samples": (2,), "head": ("a",)}), space, first)) == 1 + 2
+
+
+def test_of_a_grid_what_is_not_active_makes_no_points() -> None:
+    space: dict[str, Dimension] = {
+        "samples": Choice((None, 1)),
+        "epsilon": Float(0.1, 1, when={"samples": (1,)}),
+    }
+    assert Grid(3).combinations(space, {"samples": None}) == [
+        {"samples": None},
+        *({"samples": 1, "epsilon": pytest.approx(value)} for value in (0.1, 0.55, 1.0)),
+    ]
+
+
+def test_what_a_grid_leaves_of_the_budget_is_drawn_at_random() -> None:
+    grid = Grid({"learning_rate": 2, "margin": (0.5, 2.0), "samples": (10,), "mode": ("a",)})
+    points = grid.combinations(LOSS.space, LOSS.first)
+    found = [suggest("a", LOSS, Protocol(grid), number, []) for number in range(8)]
+    assert found[:5] == points
+    assert found[5:] == [suggest("a", LOSS, Protocol(Random()), number, []) for number in range(5, 8)]
+
+
+def an_arm(sampler: Sampler, space: dict[str, Dimension] | None = None) -> Arm:
+    own: dict[str, Dimension] = {"temperature": Float(0.1, 10, log=True)} if space is None else space
+    first = {name: dimension.ends[0] for name, dimension in own.items()}
+    loss = Loss("cross_entropy", own, first)
+    return Arm(Regime("r", "digits"), Model("mlp"), loss, 3, Recipe(1), protocol=Protocol(sampler))
+
+
+def returns_none() -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("sampler", "space", "message"),
+    [
+        (Grid(17), None, r"arm r/mlp/cross_entropy: its Grid has 17 points.*trials=16: ask for 17, or for fewer"),
+        (Grid({"temprature": 3}), None, "unknown dimension in Grid.points 'temprature': did you mean 'temperature'"),
+        (Grid({}), None, "Grid.points must say how many values 'temperature' takes, or which, got neither"),
+        (Grid({"temperature": (1, 20)}), None, r"Grid.points\['temperature'\] must lie in Float\(.*\), got \[20\]"),
+        (CmaEs(), None, r"CmaEs needs two or more dimensions.*always active, got \['temperature'\]"),
+        (OptunaSampler("no_such:make"), None, "arm .*: 'no_such:make': there is no module 'no_such' on the path"),
+        (OptunaSampler("optuna.samplers:TPSampler"), None, "did you mean 'TPESampler'"),
+        (OptunaSampler("optuna.samplers:TPESampler", {"candidates": 2}), None, "unknown parameter of sampler"),
+        (OptunaSampler(f"{__name__}:returns_none"), None, "must return an optuna.samplers.BaseSampler, got a NoneType"),
+    ],
+)  # fmt: skip
+def test_samplers_that_do_not_fit_are_told_before_anything_starts(
+    sampler: Sampler, space: dict[str, Dimension] | None, message: str
+) -> None:
+    with pytest.raises(UserError, match=message) as caught:
+        check_sampler(an_arm(sampler, space), 16)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_sampler_without_its_package_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "cmaes" else there(name))
+    with pytest.raises(
+        UserError, match=r"CmaEs needs the package cmaes, .*: pip install 'topk-studies\[cmaes\]'"
+    ):
+        check_sampler(an_arm(CmaEs()), 16)
+    check_sampler(an_arm(TPE()), 16)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Grid(1), "Grid.points must be"),
+        (lambda: TPE(random=-1), "TPE.random must be at least 0, got -1"),
+        (lambda: CmaEs(population=1), "CmaEs.population must be at least 2"),
+        (lambda: QMC("sobel"), "QMC.kind must be one of"),
+        (lambda: OptunaSampler("TPESampler"), "reference must be package.module:attribute, got 'TPESampler'"),
+        (lambda: Protocol("TPE"), "Protocol.sampler must be Random or QMC or"),
+    ],
+)
+def test_samplers_are_checked_when_they_are_made(make: Any, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        make()

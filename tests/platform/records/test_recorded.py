@@ -1,0 +1,69 @@
+"""What a store knows of a study without its definition: the same counts as the study's own state."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from topk_platform import Float, Loss, Model, Protocol, Racing, Recipe, Regime, Study, grid
+from topk_platform.identity import Identity
+from topk_platform.protocol import Board
+from topk_platform.records import Ledger, Recorded, Store, last_counted, read_history, read_state
+from topk_platform.running.driver.boards import make_board
+from topk_platform.specs import Trial
+from topk_platform.testing import fake_run
+
+RATE = {"learning_rate": Float(0.01, 1)}
+LOSSES = [Loss(name, RATE, {"learning_rate": 0.1}) for name in ("cross_entropy", "focal")] + [Loss("ldam")]
+
+
+def a_study(**more: object) -> Study:
+    protocol = Protocol(searches=2, ensemble=2)
+    arms = grid([Regime("r", "digits")], [Model("mlp")], LOSSES, k=1, recipe=Recipe(2), protocol=protocol)
+    return Study("s", arms, topk=(1,), trials=8, seeds=12, **more)  # type: ignore[arg-type]
+
+
+def score(trial: Trial) -> float:
+    return 0.9 - 0.1 * (trial.arm.loss.label == "focal") - 0.2 * trial.values.get("learning_rate", 0.1) ** 2  # type: ignore[operator]
+
+
+def board_of(study: Study, ledger: Ledger) -> Board:
+    """Return the state that a run of the study begins with."""
+    counted = last_counted(ledger, study, {study.arm_id(arm): "fake" for arm in study.arms})
+    return make_board(study, counted, read_history(ledger, study, counted))
+
+
+@pytest.mark.parametrize("ended", [1, 9, 30, None])
+@pytest.mark.parametrize("racing", [None, Racing(first=8)])
+def test_status_has_the_counts_of_a_run(tmp_path: Path, ended: int | None, racing: Racing | None) -> None:
+    """With several searches, ensembles trained whole, and arms that drop out of a race."""
+    study = a_study(racing=racing)
+    ledger = fake_run(study, tmp_path, score, stop_after=ended)
+    board, state = board_of(study, ledger), read_state(Recorded.read(ledger))
+    assert [arm.left for arm in state.arms] == [arm.left + arm.along for arm in board.arms.values()]
+    assert state.tally.ended == sum(len(arm.searched) + len(arm.confirmed) for arm in board.arms.values())
+    assert ended is not None or state.left == 0
+
+
+def test_arms_that_the_last_run_was_not_asked_for_have_no_plan(tmp_path: Path) -> None:
+    whole, part = a_study(), a_study().only("*/focal")
+    fake_run(whole, tmp_path, score)
+    codes = last_counted(Ledger.open(Store.open(tmp_path), "s"), whole)
+    identities = {arm_id: Identity(one.code_version, "fake") for arm_id, one in codes.items()}
+    ledger = fake_run(part, tmp_path, score, identities=identities)
+    arms = {arm.arm: arm.left for arm in read_state(Recorded.read(ledger)).arms}
+    assert arms == {"r/mlp/focal": 0, "r/mlp/cross_entropy": None, "r/mlp/ldam": None}
+
+
+def test_rows_of_other_code_and_of_arms_that_are_gone_are_counted_by_reason(tmp_path: Path) -> None:
+    study = a_study()
+    ledger = fake_run(study, tmp_path, score)
+    first, *others = last_counted(ledger, study)
+    with ledger.writing(study):
+        ledger.identify({first: Identity("older", "fake"), **{i: Identity("", "fake") for i in others[:1]}})
+    recorded = Recorded.read(ledger)
+    gone = sum(row["arm_id"] == others[1] for row in ledger.rows())
+    old = sum(row["arm_id"] == first for row in ledger.rows())
+    assert recorded.outdated == {"other code": old, "arms that the study no longer has": gone}
+    assert recorded.trials == len(ledger.rows()) == len(recorded.keys)

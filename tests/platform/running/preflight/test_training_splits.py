@@ -1,0 +1,157 @@
+"""Hundreds of classes of three to six images each: what label noise leaves of them, and what that means for losses."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from topk_platform import LabelNoise, Loss, Model, Recipe, Regime, Study, UserError, grid, run
+from topk_platform.cli import main
+from topk_platform.records import Ledger, Store, read_history
+from topk_platform.running.driver.boards import make_board
+from topk_platform.running.estimate.samples import samples_of
+from topk_platform.running.preflight.checks import check_study
+from topk_platform.running.preflight.doctor import diagnose
+from topk_platform.running.preflight.training_splits import notes_on_data, trained_on
+from topk_platform.specs import Trial
+from topk_platform.training import finish, run_trials
+from topk_platform.training.setup import dataset_of
+
+COUNTING = ("balanced_softmax", "ldam", "logit_adjusted", "noised_imbalanced_topk_hinge", "vector_scaling")
+EMOJI = """
+import torch
+from topk_platform.data import from_tensors
+import topk_losses
+
+def data(classes=900, lacking=0):
+    draw = torch.Generator().manual_seed(0)
+    centres = torch.randn(classes, 12, generator=draw)
+    def part(labels):
+        return centres[labels] + 0.3 * torch.randn(len(labels), 12, generator=draw), labels
+    train = torch.cat([torch.full((3 + label % 4,), label) for label in range(classes)])
+    names = [f"emoji {label}" for label in range(classes)]
+    return from_tensors(part(train), part(torch.arange(lacking, classes)), part(torch.arange(classes)), names=names)
+
+def picky(class_counts): return topk_losses.BalancedSoftmax(class_counts)
+def patient(class_counts): return topk_losses.BalancedSoftmax(class_counts.clamp(min=1))
+
+from topk_platform import LabelNoise, Loss, Model, Recipe, Regime, Study, grid
+def noisy():
+    return Study("emoji", grid([Regime("noisy", "emoji_lab:data", (LabelNoise(0.8),))], [Model("linear")],
+                 [Loss("balanced_softmax")], k=5, recipe=Recipe(1)), topk=(1, 5), seeds=2)
+"""
+
+
+@pytest.fixture(autouse=True)
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "emoji_lab.py").write_text(EMOJI)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "emoji_lab", raising=False)
+
+
+def emoji(*losses: str, noise: float = 0.8, metric: str = "", **options: int) -> Study:
+    conditions = (LabelNoise(noise),) if noise else ()
+    regime = Regime("noisy", "emoji_lab:data", conditions, options)
+    named = list(map(Loss, losses or ("cross_entropy",)))
+    arms = grid([regime], [Model("linear")], named, k=5, recipe=Recipe(1), metric=metric)
+    return Study("emoji", arms, topk=(1, 5), seeds=2)
+
+
+def next_trials(study: Study, store: Path) -> list[Trial]:
+    identities = check_study(study)
+    ledger = Ledger.open(Store.open(store), study.name)
+    histories = read_history(ledger, study, identities)
+    boards = make_board(study, identities, histories).arms.values()
+    return [board.trial(slot) for board in boards if (slot := board.next_slot()) is not None]
+
+
+def test_losses_with_class_counts_train_where_noise_empties_classes(tmp_path: Path) -> None:
+    trials = next_trials(emoji(*COUNTING), tmp_path)
+    assert len(trials) == len(COUNTING)
+    for trial in trials:
+        assert (dataset_of(trial).class_counts == 0).any()
+        (record,) = finish(run_trials([trial]))
+        assert record.status == "completed", record.reason
+
+
+def test_the_counts_are_those_of_the_trials_themselves(tmp_path: Path) -> None:
+    study = emoji()
+    (trial,) = next_trials(study, tmp_path)  # nothing is searched: the first confirmation
+    assert trial.seed == 1
+    data = trained_on(study, study.arms[0].regime, seed=1)
+    assert torch.equal(data.train.labels, dataset_of(trial).train.labels)
+    assert not torch.equal(data.train.labels, trained_on(study, study.arms[0].regime).train.labels)
+
+
+def test_plan_doctor_and_run_name_the_classes_that_noise_empties(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = emoji("balanced_softmax")
+    counts = trained_on(study, study.arms[0].regime).class_counts
+    empty = (counts == 0).nonzero()[:, 0].tolist()
+    assert len(empty) == 5
+    (note,) = notes_on_data(study)
+    begins = (
+        f"noisy: label noise leaves {len(empty)} of 900 classes without a training sample: emoji {empty[0]}, "
+    )
+    assert note.startswith(begins) and f"emoji {empty[4]}, as drawn for the search" in note
+    monkeypatch.setattr(sys, "argv", ["topk", "plan", "emoji_lab:noisy", "--store", str(tmp_path / "runs")])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert not caught.value.code
+    assert f"Note: {begins}" in capsys.readouterr().out.replace("\n", " ")
+    results = diagnose(study, store=tmp_path / "runs").results
+    assert [(one.state, one.finding) for one in results if one.check == "study"] == [
+        ("warning", note),
+        ("good", "emoji: its arms can be trained, 1 in all"),
+    ]
+    notes: list[str] = []
+    monkeypatch.setattr("topk_platform.running.driver.study.execute", lambda *_: None)  # Ray's part
+    run(study, store=tmp_path / "runs", track="none", progress=False, waiting=notes.append)
+    assert notes == [f"Note: {note}"]
+    with pytest.warns(UserWarning, match="Note: noisy: label noise leaves"):
+        run(study, store=tmp_path / "runs", track="none", progress=False)
+
+
+def test_no_note_where_every_split_has_every_class() -> None:
+    assert notes_on_data(emoji(noise=0.0)) == ()
+
+
+def test_a_users_loss_that_takes_no_count_of_zero_is_refused_with_the_remedy() -> None:
+    with pytest.raises(UserError, match=r"arm noisy/linear/picky: .* above 0 .* class_counts.clamp\(min=1\)"):
+        check_study(emoji("emoji_lab:picky"))
+    check_study(emoji("emoji_lab:patient"))
+    check_study(emoji("emoji_lab:picky", noise=0.0))
+
+
+def test_the_group_accuracy_of_no_group_is_refused_with_thresholds_and_counts() -> None:
+    match = (
+        r"arm noisy/linear/cross_entropy: metric few_top5 needs classes of that group .* the 900 classes have 3 to 6 "
+        r"training samples with seed 0: all few-shot \(below 20 samples\), .* Take macro_top5"
+    )
+    with pytest.raises(UserError, match=match):
+        check_study(emoji(noise=0.0, metric="few_top5"))
+
+
+def test_a_plan_says_why_group_accuracies_are_empty() -> None:
+    (data,) = samples_of(emoji(noise=0.0))
+    assert str(data).endswith(
+        "900 classes of 3 to 6 training samples, all few-shot (below 20 samples), so many_*, medium_* and few_* are "
+        "empty and macro_* covers every class"
+    )
+
+
+def test_the_classes_that_validation_lacks_are_named_and_trained(tmp_path: Path) -> None:
+    study = emoji("cross_entropy", noise=0.0, classes=40, lacking=39)
+    (note,) = notes_on_data(study)
+    assert note == (
+        "noisy: the data leave 39 of 40 classes without a validation sample: emoji 0, emoji 1, emoji 2, emoji 3, "
+        "emoji 4 and 34 more. Its macro metrics are means over the other classes"
+    )
+    (trial,) = next_trials(study, tmp_path)
+    (record,) = finish(run_trials([trial]))
+    assert record.status == "completed", record.reason
+    assert record.validation["macro_top1"] == record.validation["top1"]  # of the only class in validation

