@@ -34,7 +34,7 @@ def letters_noise_losses() -> Study:
     Example:
         >>> study = letters_noise_losses()
         >>> len(study.arms), sorted(study.arms[6].loss.space)
-        (18, ['alpha', 'beta', 'learning_rate', 'passive', 'weight_decay'])
+        (18, ['alpha', 'beta', 'learning_rate', 'weight_decay'])
     """
     return Study(
         name="letters_noise_losses",
@@ -55,4 +55,10 @@ def letters_noise_losses() -> Study:
 
 
 def _searched(name: str) -> Loss:
-    return searched(name, Firsts(), LOSS_CATALOGUE[name].searched)
+    """Return a loss and its space. The active-passive loss keeps its usual passive part and searches two weights."""
+    own = {
+        parameter: given
+        for parameter, given in LOSS_CATALOGUE[name].searched.items()
+        if parameter != "passive"
+    }
+    return searched(name, Firsts(), own)

@@ -157,8 +157,9 @@ def use_plot(folder: str) -> None:
     assert plot(study, "seeds", store=folder).axes
 
 
-for use in [function for name, function in list(globals().items()) if name.startswith("use_")]:
-    with tempfile.TemporaryDirectory() as folder:
-        use(folder)
-    sys.stdout.write(f"{use.__name__.removeprefix('use_')}\n")
-sys.stdout.write(f"{code_version.code_version(an_arm())}\n")
+if __name__ == "__main__":
+    for use in [function for name, function in list(globals().items()) if name.startswith("use_")]:
+        with tempfile.TemporaryDirectory() as folder:
+            use(folder)
+        sys.stdout.write(f"{use.__name__.removeprefix('use_')}\n")
+    sys.stdout.write(f"{code_version.code_version(an_arm())}\n")

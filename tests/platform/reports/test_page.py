@@ -187,9 +187,9 @@ def test_the_page_says_what_came_out(page: str) -> None:
     assert "ahead: undecided" in page and "was searched once" in page and "&lt;b&gt;leads&lt;/b&gt;" in page
     assert "Which hyperparameters were searched, within which bounds?" in page
     drawn = set(re.findall('<figure id="plot-(.*?)">', page))
-    assert drawn == set(PLOTS) - {"regions", "winners", "cardinality", "guesses"} and page.count("<svg") == len(
-        drawn
-    )
+    assert drawn == set(PLOTS) - {"regions", "winners", "cardinality", "guesses"} and page.count(
+        "<svg"
+    ) == len(drawn)
     (left_out,) = re.findall(
         "No plot of (.*?): (.*?)[.]<", page
     )  # and none that no result of the study could make

@@ -306,11 +306,11 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before_it(
     data = bytearray(newest.read_bytes())
     data[len(data) // 2] ^= 1
     newest.write_bytes({"truncated": bytes(data[:-100]), "corrupted": bytes(data), "empty": b""}[damage])
-    with pytest.warns(UserWarning, match=rf"{left:012d}\.ckpt .* passed over"):
+    with pytest.warns(UserWarning, match=rf"{left:012d}\.ckpt .* is skipped"):
         state = keeper.load([trial])
     assert state is not None
     assert (state["learner"]["step"], state["epoch"]) == (left - 1, (left - 1) // STEPS)
-    with pytest.warns(UserWarning, match="passed over"):
+    with pytest.warns(UserWarning, match="is skipped"):
         assert bits(finish(run_trials([trial], keeper))) == bits(expected)
 
 

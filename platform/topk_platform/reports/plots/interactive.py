@@ -102,7 +102,7 @@ def _optuna_study(history: ArmHistory, study: Study) -> optuna.Study:
     """Return an arm's completed search trials, by its first metric, as an Optuna study in memory; shares in percent."""
     import optuna  # noqa: PLC0415 - as above
 
-    from topk_platform.protocol.suggest import to_optuna  # noqa: PLC0415 - as above
+    from topk_platform.protocol.search.suggest import to_optuna  # noqa: PLC0415 - as above
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     arm, distributions = history.arm, to_optuna(history.arm.loss.space)

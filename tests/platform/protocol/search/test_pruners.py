@@ -135,7 +135,7 @@ def test_nothing_is_stopped_without_a_rule_or_before_there_are_enough() -> None:
         (lambda: SuccessiveHalving(first=1.0), r"SuccessiveHalving.first must be in \(0, 1\), got 1.0"),
         (
             lambda: Patient(NoPruning()),
-            "Patient.pruner must be Quantile or SuccessiveHalving, got NoPruning()",
+            "Patient.pruner must be a Quantile or a SuccessiveHalving, got NoPruning()",
         ),
         (lambda: Patient(patience=0), "Patient.patience must be at least 1"),
     ],

@@ -343,7 +343,7 @@ def test_a_sampler_without_its_package_is_told(monkeypatch: pytest.MonkeyPatch) 
         (lambda: CmaEs(population=1), "CmaEs.population must be at least 2"),
         (lambda: QMC("sobel"), "QMC.kind must be one of"),
         (lambda: OptunaSampler("TPESampler"), "reference must be package.module:attribute, got 'TPESampler'"),
-        (lambda: Protocol("TPE"), "Protocol.sampler must be Random or QMC or"),
+        (lambda: Protocol("TPE"), "Protocol.sampler must be a Random or a QMC or"),
     ],
 )
 def test_samplers_are_checked_when_they_are_made(make: Any, message: str) -> None:

@@ -168,7 +168,7 @@ def test_a_trial_that_is_tried_again_counts_once() -> None:
     ("limits", "message"),
     [
         ({"max_hours": 0}, "max_hours must be above 0, got 0"),
-        ({"max_hours": math.nan}, "max_hours must be above 0, got nan"),
+        ({"max_hours": math.nan}, "max_hours must be a finite number or None, got nan"),
         ({"max_gpu_hours": -1}, "max_gpu_hours must be above 0, got -1"),
         ({"max_gpu_hours": 1}, "max_gpu_hours must be left out: study s trains on the CPU; use max_hours"),
         (

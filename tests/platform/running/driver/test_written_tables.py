@@ -200,9 +200,9 @@ def test_a_study_that_is_done_runs_again_on_other_data_alone(
     rehearsed: list[str] = []
     original = Rehearsal.__call__
 
-    def noted(self: Rehearsal, arm: Arm, dataset: Source) -> None:
+    def noted(self: Rehearsal, arm: Arm, dataset: Source, *rest: Any) -> None:
         rehearsed.append(arm.name)
-        original(self, arm, dataset)
+        original(self, arm, dataset, *rest)
 
     monkeypatch.setattr(Rehearsal, "__call__", noted)
     assert (run(STUDY, store=tmp_path).ran, len(rehearsed)) == (STUDY.size, 4)
