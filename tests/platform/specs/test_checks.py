@@ -15,6 +15,7 @@ def test_a_path_has_no_steps_upwards(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.chdir(tmp_path / "work")
     assert absolute("../runs") == tmp_path / "runs" and absolute("runs") == tmp_path / "work" / "runs"
     assert Store.open("../runs").local == tmp_path / "runs"
+    assert Store.open(f"{tmp_path}/work/../runs").at("s").uri == f"{tmp_path}/runs/s"
 
 
 def test_the_folder_above_a_link_is_that_of_its_target(tmp_path: Path) -> None:

@@ -49,7 +49,10 @@ def show(key: KeyArgument, store: StoreOption = "runs", json: JsonOption = False
     parameters = {f"param.{name}": value for name, value in json_.loads(row["values"]).items()}
     for name, value in {**parameters, **row}.items():
         if value is not None and name.startswith(("param.", "validation.", "test.")):
-            console.print(f"  {name:<28} {value}", highlight=False)
+            shown = (
+                f"{value:.6g}" if isinstance(value, float) else value
+            )  # the configuration below has all digits
+            console.print(f"  {name:<28} {shown}", highlight=False)
     console.print(_epochs(recorded))
     console.print_json(json_.dumps(json_.loads(row["config"])))
     console.print(f"run it alone: {sys.argv[0]} replay {row['key']} --store {store}", highlight=False)

@@ -76,7 +76,7 @@ class Store:
             folder = path.absolute() if "\0" in text else absolute(path)
             # Delta Lake opens the targets of symbolic links. realpath refuses zero bytes.
             check_path(text, text if "\0" in text else os.path.realpath(folder))
-            return cls(str(folder), text)
+            return cls(str(folder), str(folder) if "/../" in text else text)
         options = options_of(text)
         check_path(text, urlsplit(text).path)
         store = cls(text.partition("?")[0].rstrip("/"), text.partition("?")[0].rstrip("/"), options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -68,8 +69,9 @@ class Groups:
 
     @property
     def size(self) -> float:
-        """The effective number of images, ``1 / Σ u_i²``."""
-        return float(1 / (self._shares**2).sum())
+        """The effective number of images, ``1 / Σ u_i²``; infinite if no image counts."""
+        total = float((self._shares**2).sum())
+        return 1 / total if total else math.inf
 
     @cached_property
     def _left(self) -> Numbers:
