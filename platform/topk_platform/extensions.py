@@ -25,5 +25,5 @@ def extended(usual: T, table: Mapping[str, Any], name: str) -> T:
         >>> extended("plain", {"bold": "heavy"}, ""), extended("plain", {"bold": "heavy"}, "bold")
         ('plain', 'heavy')
     """
-    found: T = table[name] if name else usual
-    return found
+    part: T = table[name] if name else usual
+    return part

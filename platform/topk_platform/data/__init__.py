@@ -38,7 +38,7 @@ from topk_platform.data.datasets.own import from_tensors
 from topk_platform.data.folder import cache_folder, data_at, data_folder, use_data_folder
 from topk_platform.data.images.in_files import Images
 from topk_platform.data.loading import *
-from topk_platform.data.noise import write_labels
+from topk_platform.data.noise_files import write_labels
 from topk_platform.data.population import Population, Source
 from topk_platform.data.shots import shot_words, shots
 

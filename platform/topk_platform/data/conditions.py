@@ -16,9 +16,8 @@ from topk_platform.data.noise import (
     instance_labels,
     most_confused_labels,
     pair_flipped_labels,
-    read_confusion,
-    read_labels,
 )
+from topk_platform.data.noise_files import read_confusion, read_labels
 from topk_platform.data.population import Population, Source
 from topk_platform.data.splits.grouping import whole
 from topk_platform.data.splits.splitting import by_class, stratified

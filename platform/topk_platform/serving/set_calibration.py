@@ -20,19 +20,8 @@ METHODS = ("threshold", "aps", "raps", "prevalence")
 """The conformity scores: see :func:`~topk_platform.serving.conformal.nonconformity`."""
 
 _FORMAT = 1
-_LISTED = (
-    50,
-    60,
-    70,
-    75,
-    80,
-    85,
-    90,
-    95,
-    97,
-    98,
-    99,
-)  # percent, for programs that cannot look a threshold up
+# Coverages in percent, for programs that read thresholds from a list.
+_LISTED = (*range(50, 70, 10), *range(70, 96, 5), 97, 98, 99)
 
 
 def check_coverage(coverage: float) -> None:
