@@ -21,7 +21,7 @@ class _MarkedDataset(Dataset):
 
     @cached_property
     def fingerprint(self) -> str:
-        """That of the data before conditions, with the files."""
+        """The fingerprint of the data before conditions and of the files."""
         return self.mark
 
 
@@ -31,7 +31,7 @@ class _MarkedPopulation(Population):
 
     @cached_property
     def fingerprint(self) -> str:
-        """That of the definition, with the files."""
+        """The fingerprint of the definition and of the files."""
         return self.mark
 
 
