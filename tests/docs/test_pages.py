@@ -32,11 +32,9 @@ def test_a_page_leads_to_files_that_are_there(page: Path) -> None:
 
 @cache
 def options(command: str) -> set[str]:
-    shown = {option for parameter in load_command(command).params for option in parameter.opts}
-    switched_off = {
-        option for parameter in load_command(command).params for option in parameter.secondary_opts
-    }
-    return shown | switched_off | {"--help", "--debug"}
+    parameters = load_command(command).params
+    names = {name for parameter in parameters for name in (*parameter.opts, *parameter.secondary_opts)}
+    return {name for name in names if name.startswith("-")} | {"--help", "--debug"}
 
 
 def commands_of(page: Path) -> list[str]:
