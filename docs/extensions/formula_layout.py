@@ -11,6 +11,8 @@ _THIN = "0.167em"
 _OPENING, _CLOSING = "([{⟨⌊⌈", ")]}⟩⌋⌉"
 _PLAIN = "∂|‖"
 """Signs that browsers space or stretch as operators, and TeX sets like letters."""
+_SUMS = "∑∏"
+_STYLED = {"mfrac", "munder", "munderover"}
 _LIMITS = {"max", "min", "sup", "inf", "lim"}
 
 
@@ -18,6 +20,7 @@ def laid_out(mathml: str) -> str:
     """Return the formula with function names, signs and large brackets spaced and sized as in TeX."""
     root = ET.fromstring(mathml.replace(_NAMESPACE, ""))  # noqa: S314 - made by the converter
     for row in list(root.iter("mrow")):
+        _spread_styles(row)
         _grouped_brackets(row)
     for element in list(root.iter()):
         _words(element)
@@ -28,6 +31,19 @@ def laid_out(mathml: str) -> str:
         _function_names(row)
     root.set("xmlns", "http://www.w3.org/1998/Math/MathML")
     return ET.tostring(root, encoding="unicode")
+
+
+def _spread_styles(row: ET.Element) -> None:
+    r"""Put the style of ``\textstyle`` on single elements: it encloses all that follows, also a closing bracket."""
+    for style in row.findall("mstyle"):
+        position = list(row).index(style)
+        row.remove(style)
+        for offset, child in enumerate(list(style)):
+            styled = ET.Element("mstyle", style.attrib)
+            styled.append(child)
+            row.insert(
+                position + offset, styled if child.tag in _STYLED or (child.text or "·") in _SUMS else child
+            )
 
 
 def _base(element: ET.Element) -> ET.Element:

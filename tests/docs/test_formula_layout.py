@@ -50,6 +50,13 @@ def test_large_brackets_within_large_brackets() -> None:
     assert laid_out(row) == f"<msub><mrow><mo {BIG}>(</mo>{group}<mo {BIG}>)</mo></mrow><mi>y</mi></msub>"
 
 
+def test_a_style_does_not_keep_a_large_bracket_from_its_other_half() -> None:
+    style = '<mstyle displaystyle="false" scriptlevel="0">'
+    rest = f"<mo>∑</mo><mi>n</mi><msub><mo {BIG}>)</mo><mi>y</mi></msub>"
+    inside = f"<mrow><mo {BIG}>(</mo>{style}<mo>∑</mo></mstyle><mi>n</mi><mo {BIG}>)</mo></mrow>"
+    assert laid_out(f"<mo {BIG}>(</mo>{style}{rest}</mstyle>") == f"<msub>{inside}<mi>y</mi></msub>"
+
+
 def test_a_word_is_one_element() -> None:
     letters = "".join(f'<mi mathvariant="normal">{letter}</mi>' for letter in "softmax")
     assert laid_out(f"<mrow>{letters}</mrow><mo>(</mo>") == "<mi>softmax</mi><mo>(</mo>"
