@@ -21,13 +21,8 @@ __all__ = ["app", "main"]
 
 _DEBUG = "--debug"
 
-_EPILOG = "\n\n".join(
-    [
-        "Exit codes:",
-        *(f"{int(code)}: {meaning}" for code, meaning in MEANINGS.items()),
-        "Start with: topk run letters_quick",
-    ]
-)
+_CODES = "\n".join(f"{int(code)}: {meaning}" for code, meaning in MEANINGS.items())
+_EPILOG = f"Exit codes:\n{_CODES}\n\nStart with: topk run letters_quick"
 
 app = typer.Typer(
     name="topk",
