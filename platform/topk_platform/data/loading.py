@@ -25,7 +25,7 @@ from topk_platform.data.features.computing import features_of
 from topk_platform.data.folder import data_folder
 from topk_platform.data.marked import with_files
 from topk_platform.data.population import Population, Source
-from topk_platform.errors import UserError, blamed
+from topk_platform.errors import UserError, as_user_error
 from topk_platform.extensions import extended
 from topk_platform.references import check_arguments, look_up
 from topk_platform.specs import FEATURES, Regime, images_of
@@ -204,7 +204,7 @@ def _is_drawn(function: Callable[..., Any]) -> bool:
 
 
 def _call(name: str, function: Callable[..., Any], /, **arguments: Any) -> Dataset:
-    with blamed(f"dataset {name}"):
+    with as_user_error(f"dataset {name}"):
         try:
             dataset = function(**arguments)
         except OSError as error:

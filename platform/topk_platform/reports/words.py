@@ -9,9 +9,11 @@ from collections.abc import Mapping, Sequence
 from topk_platform.results.statistics import Estimate
 from topk_platform.specs import Scalar
 from topk_platform.specs.metric_names import GROUPS, digits_of, measure_of, scale_of, unit_of
+from topk_platform.specs.study.smoke import SMOKE
 
 __all__ = [
     "ERRORS",
+    "command",
     "in_range",
     "metric_title",
     "number",
@@ -115,6 +117,17 @@ def in_range(numbers: Sequence[int]) -> str:
     """
     few, many = (f"{end(numbers):,}" for end in (min, max))
     return few if few == many else f"{few} to {many}"
+
+
+def command(name: str, study: str, *arguments: str) -> str:
+    """Return the command about a study as a user types it; for a smoke run, with ``--smoke`` and the study's own name.
+
+    Example:
+        >>> command("plot", "digits-smoke", "map")
+        'topk plot digits map --smoke'
+    """
+    own = study.removesuffix(SMOKE)
+    return " ".join(["topk", name, own, *arguments, *(["--smoke"] if own != study else [])])
 
 
 def settings(values: Mapping[str, Scalar]) -> str:

@@ -23,8 +23,8 @@ from topk_platform.training.setup import (
     inputs_of,
     loss_of,
     recipe_of,
+    score_test,
     scorer_of,
-    tested,
 )
 from topk_platform.training.stacking import Forward, stack, stacked_forward, stacked_optimizer
 from topk_platform.training.steps.batches import Batches, Normalisation, prepared
@@ -175,8 +175,8 @@ class Ensemble:
             return self.forward(inputs, shared).float()
 
     def _step(self, inputs: Tensor, target: Tensor) -> Tensor:
-        for place, group in enumerate(self.optimizer.param_groups):
-            group["lr"] = self.rate(place, self.step)
+        for index, group in enumerate(self.optimizer.param_groups):
+            group["lr"] = self.rate(index, self.step)
         scores = self._forward(inputs)
         self.step += 1
         if self.step % self.epoch_steps == 0:
@@ -234,7 +234,7 @@ class Ensemble:
         def shown(split: Split, scorer: Scorer) -> Scored:
             return score(network, split, self.normalisations[member], self.recipe, trial.device, scorer)
 
-        return tested(shown, dataset, scorer_of(trial, dataset))
+        return score_test(shown, dataset, scorer_of(trial, dataset))
 
     def weights(self, member: int) -> dict[str, Tensor]:
         """Return a copy of a member's weights."""

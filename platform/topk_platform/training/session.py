@@ -22,8 +22,8 @@ from topk_platform.training.setup import (
     inputs_of,
     loss_of,
     recipe_of,
+    score_test,
     scorer_of,
-    tested,
 )
 from topk_platform.training.steps.batches import Batches, Normalisation, prepared
 from topk_platform.training.steps.compiling import compiled
@@ -125,8 +125,8 @@ class Session:
         self.optimizer.zero_grad()
         parts = self.recipe.accumulate
         losses = [
-            self._backward(part, wanted, len(wanted) / len(target))
-            for part, wanted in zip(inputs.chunk(parts), target.chunk(parts), strict=True)
+            self._backward(part, labels, len(labels) / len(target))
+            for part, labels in zip(inputs.chunk(parts), target.chunk(parts), strict=True)
         ]
         if self.recipe.clip_norm is not None:
             clip((p for group in self.optimizer.param_groups for p in group["params"]), self.recipe.clip_norm)
@@ -168,7 +168,7 @@ class Session:
         def shown(split: Split, scorer: Scorer) -> Scored:
             return how(model, split, self.normalisation, self.recipe, self.trial.device, scorer)
 
-        return tested(shown, self.dataset, self.scorer)
+        return score_test(shown, self.dataset, self.scorer)
 
     def weights(self, member: int = 0) -> dict[str, Tensor]:  # noqa: ARG002 - there is one member
         """Return a copy of the network's weights and buffers."""

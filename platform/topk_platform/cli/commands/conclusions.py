@@ -67,7 +67,7 @@ def claims(
         why = (
             "a smoke run carries none, because its numbers say nothing about them"
             if smoke
-            else "give it some, claims=..."
+            else "define them, Study(claims=...)"
         )
         raise UserError(f"study {requested.name} has no claims: {why}")
 

@@ -140,9 +140,9 @@ def _check_export(output: str, arm: str | None, seed: int | None, more: bool) ->
         raise UserError(f"--format must be model, optuna, csv or findings, got {output!r}")
     if (output == "model") != (arm is not None):
         need = (
-            "needs --arm regime/model/loss, whose network it is"
+            "needs --arm regime/model/loss, the arm whose network is exported"
             if arm is None
-            else "is about all arms: leave --arm out"
+            else "exports all arms: leave --arm out"
         )
         raise UserError(f"--format {output} {need}")
     if arm is None and (more or seed is not None):

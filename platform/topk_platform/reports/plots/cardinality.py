@@ -6,6 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from topk_platform.reports.plots.drawing import Plotted, UnsuitedStudyError, legend, name_vertical, panels
+from topk_platform.reports.words import command
 from topk_platform.results.cardinality import CardinalityPoint, read_points
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def cardinality(data: Plotted) -> Figure:
     curves = {key: result for key in data.arms if (result := _curves(data, key))}
     if not curves:  # no run trains selectors by itself, so a page leaves this plot out
         raise UnsuitedStudyError(
-            f"no selector was trained for its confirmed networks yet: topk cardinality {data.study.name}"
+            f"no selector was trained for its confirmed networks yet: {command('cardinality', data.study.name)}"
         )
     columns = [column for column in data.table.columns if any(column == c for _, c in curves)]
     made, axes = panels(columns, 2.2)

@@ -109,10 +109,10 @@ class Member:
     def _prune(self, epoch: int, validation: dict[str, float]) -> None:
         metric = self.trial.arm.metric
         threshold = dict(self.trial.stop_below).get(epoch, -math.inf)
-        if validation[metric] < threshold and not self._spared(metric):
+        if validation[metric] < threshold and not self._is_spared(metric):
             self.end("pruned", f"{metric} below {threshold:.6g} after epoch {epoch}")
 
-    def _spared(self, metric: str) -> bool:
+    def _is_spared(self, metric: str) -> bool:
         """Return whether the last validations are as good as those before them, or too few to decide."""
         if not self.trial.spare:
             return False
@@ -123,9 +123,9 @@ class Member:
     def better(self) -> list[str]:
         """Return the metrics of ``Recipe.keep`` whose best value so far is that of the last epoch."""
         last = self.epochs[-1].validation
-        wanted = self.trial.arm.recipe.keep
+        metrics = self.trial.arm.recipe.keep
         return [
-            m for m in wanted if m in last and (m not in self.kept or last[m] > self.kept[m].validation[m])
+            m for m in metrics if m in last and (m not in self.kept or last[m] > self.kept[m].validation[m])
         ]
 
     def keep(self, metrics: Sequence[str], weights: dict[str, Tensor]) -> None:
