@@ -80,11 +80,9 @@ def papers_arms(paper: str, arm: Arm) -> list[Arm]:
 
 
 @pytest.mark.parametrize("name", sorted(SEARCHES.keys() - {"search_cifar100_fraction"}))  # as that of noise
-def test_they_fit_together_on_small_stand_ins(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("standins")
+def test_they_fit_together_on_small_stand_ins(name: str) -> None:
     """Of each loss and recipe an arm: every end of its space is built, and its first trial."""
-    monkeypatch.setenv("TOPK_CACHE", str(tmp_path))
     study = SEARCHES[name]()
     kinds = {(arm.loss.label, arm.recipe): arm for arm in study.arms}
     small = replace(study, arms=tuple(kinds.values())).smoke()
