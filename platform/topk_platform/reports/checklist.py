@@ -15,11 +15,10 @@ from topk_platform.reports.tables.notes import once, without_ranks
 from topk_platform.reports.words import rounded, rounded_in, settings
 from topk_platform.results.from_store import Held, read
 from topk_platform.results.table import Table
-from topk_platform.results.table_building import build_table
 from topk_platform.specs import Choice, Dimension, Study
 from topk_platform.specs.fields import check_call
 
-__all__ = ["Checklist", "Item", "checklist"]
+__all__ = ["Checklist", "Item", "checklist", "checklist_of"]
 
 
 @dataclass(frozen=True)
@@ -81,17 +80,25 @@ def checklist(
         Work, 2019, appendix B.
     """
     check_call(checklist, locals())
-    held = read(study, store, trials, seeds, needed=True)
-    facts = _Facts(held, build_table(held.study, held.histories, ranks=held.ranks))
+    return checklist_of(read(study, store, trials, seeds, needed=True))
+
+
+def checklist_of(held: Held) -> Checklist:
+    """Return the checklist of a study's results in a store."""
+    facts = _Facts(held)
     return Checklist(
-        study.name, tuple(Item(question, answer(facts)) for question, answer in _QUESTIONS.items())
+        held.study.name, tuple(Item(question, answer(facts)) for question, answer in _QUESTIONS.items())
     )
 
 
 @dataclass(frozen=True)
 class _Facts:
     held: Held
-    table: Table
+
+    @property
+    def table(self) -> Table:
+        """The table of all arms."""
+        return self.held.table
 
     @property
     def study(self) -> Study:

@@ -69,7 +69,7 @@ def report(
     check_call(report, locals())
     held = read(study, store, trials, seeds, curves=True, needed=True)
     data = plotted(held, store)
-    return Page(_page(held, store, data, drawings(data)))
+    return Page(_page(held, data, drawings(data)))
 
 
 def report_files(study: Study, *, store: str | Path = "runs") -> dict[str, bytes]:
@@ -86,7 +86,7 @@ def report_files(study: Study, *, store: str | Path = "runs") -> dict[str, bytes
     data = plotted(held, store)
     drawn = drawings(data)
     files = {f"plots/{plot.kind}.svg": plot.file for plot in drawn if plot.file}
-    return {"report.html": _page(held, store, data, drawn).encode(), **files}
+    return {"report.html": _page(held, data, drawn).encode(), **files}
 
 
 def markdown_report(
@@ -104,13 +104,13 @@ def markdown_report(
         UserError: as :func:`report`.
     """
     held = read(study, store, trials, seeds, curves=True, needed=True)
-    return to_markdown(content_of(held, store, plotted(held, store).tuning))
+    return to_markdown(content_of(held, plotted(held, store).tuning))
 
 
-def _page(held: Held, store: str | Path, data: Plotted, drawn: Sequence[Drawn]) -> str:
+def _page(held: Held, data: Plotted, drawn: Sequence[Drawn]) -> str:
     from jinja2 import Environment, PackageLoader  # noqa: PLC0415 - for those who write pages
 
-    text = content_of(held, store, data.tuning)
+    text = content_of(held, data.tuning)
     environment = Environment(loader=PackageLoader(__name__), autoescape=True)
     return environment.get_template("page.html").render(
         text=text,
