@@ -32,7 +32,7 @@ test: $(VENV)/.test
 	cat $(VENV)/test-ray.txt; exit $$failed
 
 test-others: $(VENV)/.test
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not gpu and not ray"
+	$(BIN)/python -m pytest --ignore tests/end_to_end -n 2 --dist worksteal -m "not slow and not gpu"
 
 test-ray: $(VENV)/.test
 	$(BIN)/python -m pytest tests/end_to_end -n 2 --dist loadfile -m "ray and not slow and not gpu" $(if $(SAID),>$(SAID) 2>&1)
