@@ -7,12 +7,10 @@ from pathlib import Path
 
 from topk_platform.reports.checklist_answers import ANSWERS, Facts
 from topk_platform.results.from_store import Held, read
-from topk_platform.results.table import Table
-from topk_platform.results.table_building import build_table
 from topk_platform.specs import Study
 from topk_platform.specs.fields import check_call
 
-__all__ = ["Checklist", "Item", "checklist", "filled_in"]
+__all__ = ["Checklist", "Item", "checklist", "checklist_of"]
 
 
 @dataclass(frozen=True)
@@ -74,18 +72,11 @@ def checklist(
         Work, 2019, appendix B.
     """
     check_call(checklist, locals())
-    held = read(study, store, trials, seeds, needed=True)
-    return filled_in(held, build_table(held.study, held.histories, ranks=held.ranks))
+    return checklist_of(read(study, store, trials, seeds, needed=True))
 
 
-def filled_in(held: Held, table: Table) -> Checklist:
-    """Return the checklist of the study of these results.
-
-    Args:
-        held: The results.
-        table: Their table, of all arms.
-    """
-    facts = Facts(held, table)
-    return Checklist(
-        held.study.name, tuple(Item(question, answer(facts)) for question, answer in ANSWERS.items())
-    )
+def checklist_of(held: Held) -> Checklist:
+    """Return the checklist of a study's results in a store."""
+    facts = Facts(held)
+    answers = (Item(question, answer(facts)) for question, answer in ANSWERS.items())
+    return Checklist(held.study.name, tuple(answers))

@@ -25,11 +25,14 @@ class Facts:
 
     Args:
         held: The study's results.
-        table: Their table, of all arms.
     """
 
     held: Held
-    table: Table
+
+    @property
+    def table(self) -> Table:
+        """The table of all arms."""
+        return self.held.table
 
     @property
     def study(self) -> Study:

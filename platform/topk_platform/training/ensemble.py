@@ -28,7 +28,7 @@ from topk_platform.training.setup import (
 )
 from topk_platform.training.stacking import Forward, stack, stacked_forward, stacked_optimizer
 from topk_platform.training.steps.batches import Batches, Normalisation, prepared
-from topk_platform.training.steps.epoch import Epoch, never, order_states
+from topk_platform.training.steps.epoch import Epoch, never_pause, order_states
 from topk_platform.training.steps.optim import learning_rate
 from topk_platform.training.steps.stepping import clip, density_of, optimizer_state, precision
 
@@ -129,7 +129,7 @@ class Ensemble:
 
     def train_epoch(self) -> Tensor:
         """Train to the end of an epoch; return ``(members, 2)``: mean losses of the samples and gradient densities."""
-        return cast("Tensor", self.advance(never))
+        return cast("Tensor", self.advance(never_pause))
 
     def advance(self, pause: Callable[[], bool]) -> Tensor | None:
         """Train to the end of the epoch and return the same, or pause after a step and return None."""

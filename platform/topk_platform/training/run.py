@@ -22,7 +22,7 @@ from topk_platform.training.setup import Learner
 from topk_platform.training.trials.clock import Stopwatch
 from topk_platform.training.trials.group import Group, Heartbeat, Keeper, Network
 from topk_platform.training.trials.keeping import store_files
-from topk_platform.training.trials.member import Lap, Member, pick
+from topk_platform.training.trials.member import Member, TrainedEpoch, metrics_of_kept
 from topk_platform.training.trials.pace import FIRST_SECONDS, Pace
 
 __all__ = ["Training", "finish", "run_trials"]
@@ -144,13 +144,13 @@ def _end_epoch(group: Group, learner: Learner, trained: Tensor) -> None:
         group.pace.end_epoch()
         return
     rows = torch.cat([trained, learner.validate()], 1).tolist()  # the only wait for the device in an epoch
-    seconds, group.lap = group.elapsed - group.lap, group.elapsed
+    seconds, group.validated = group.elapsed - group.validated, group.elapsed
     for index, (member, row) in enumerate(zip(group.members, rows, strict=True)):
         if member.running:
-            lap = Lap(
+            trained_epoch = TrainedEpoch(
                 group.epoch, row[0], row[1], learner.rate(index), seconds, watch.seconds / learner.epoch_steps
             )
-            if member.note(lap, row[2:], learner.scorer) and (better := member.better()):
+            if member.note(trained_epoch, row[2:], learner.scorer) and (better := member.better()):
                 member.keep(better, learner.weights(index))
     group.pace.end_epoch()
 
@@ -168,7 +168,7 @@ def _complete(group: Group, learner: Learner, index: int, member: Member) -> Non
         if not all(values[0] for values in scored.values()):
             member.end("diverged", "a score on the test split is not finite")
             return
-        group.test[trial.key] = pick({n: learner.scorer.named(v[1:]) for n, v in scored.items()})
+        group.test[trial.key] = metrics_of_kept({n: learner.scorer.named(v[1:]) for n, v in scored.items()})
         if group.keeper is not None:
             result = results[""]
             guesses = result.guesses(trial.arm.k)
@@ -189,7 +189,7 @@ def _resume(group: Group, learner: Learner) -> None:
         group.watch = Stopwatch(group.device, state["step_seconds"])
         restore_process(state["process"])
     group.saved = group.elapsed
-    group.lap = group.saved - (state["since_lap"] if state is not None else 0.0)
+    group.validated = group.saved - (state["since_lap"] if state is not None else 0.0)
 
 
 def _save(group: Group, learner: Learner) -> None:
@@ -201,7 +201,7 @@ def _save(group: Group, learner: Learner) -> None:
         "epoch": group.epoch,
         "started": group.started,
         "elapsed": elapsed,
-        "since_lap": elapsed - group.lap,
+        "since_lap": elapsed - group.validated,
         "step_seconds": group.watch.seconds,
         "process": process_state(group.device),
         "members": [member.state() for member in group.members],

@@ -28,7 +28,7 @@ from topk_platform.training.setup import (
 from topk_platform.training.steps.batches import Batches, Normalisation, prepared
 from topk_platform.training.steps.compiling import compiled
 from topk_platform.training.steps.crops import score_crops
-from topk_platform.training.steps.epoch import Epoch, never, order_states
+from topk_platform.training.steps.epoch import Epoch, never_pause, order_states
 from topk_platform.training.steps.optim import learning_rate, make_optimizer
 from topk_platform.training.steps.stepping import clip, density_of, optimizer_state, precision
 
@@ -88,7 +88,7 @@ class Session:
 
     def train_epoch(self) -> Tensor:
         """Train to the end of an epoch; return ``(1, 2)``: the mean loss over the samples and the gradient density."""
-        return cast("Tensor", self.advance(never))
+        return cast("Tensor", self.advance(never_pause))
 
     def advance(self, pause: Callable[[], bool]) -> Tensor | None:
         """Train to the end of the epoch and return the same, or pause after a step and return None.

@@ -109,12 +109,11 @@ def markdown_report(
         UserError: as :func:`report`.
     """
     held = read(study, store, trials, seeds, curves=True, needed=True)
-    data = plotted(held, store)
-    return to_markdown(content_of(held, data.table, data.tuning))
+    return to_markdown(content_of(held, plotted(held, store).tuning))
 
 
 def _page(held: Held, data: Plotted, drawn: Sequence[Drawn]) -> str:
-    text = content_of(held, data.table, data.tuning)
+    text = content_of(held, data.tuning)
     environment = Environment(loader=PackageLoader(__name__), autoescape=True)
     environment.filters["code"] = _with_code
     return environment.get_template("page.html").render(

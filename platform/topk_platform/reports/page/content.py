@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from topk_platform.records import Samples
 from topk_platform.reports import tuning_text
 from topk_platform.reports.answer import answer
-from topk_platform.reports.checklist import filled_in
+from topk_platform.reports.checklist import checklist_of
 from topk_platform.reports.decisions_text import claims_to_markdown
 from topk_platform.reports.tables import legend
 from topk_platform.reports.tables import notes as table_notes
@@ -102,15 +102,15 @@ class Content:
         return f"{arms}; {searched}{study.seeds} fresh seeds per arm{baseline}."
 
 
-def content_of(held: Held, table: Table, tuning: Tuning) -> Content:
+def content_of(held: Held, tuning: Tuning) -> Content:
     """Return the contents of a report on these results.
 
     Args:
         held: The results, with the epochs of the trials.
-        table: Their table, of all arms.
         tuning: How the arms were tuned.
     """
-    study, striking = held.study, table_notes.striking(table)
+    study, table = held.study, held.table
+    striking = table_notes.striking(table)
     return Content(
         study=study,
         table=table,
@@ -124,7 +124,7 @@ def content_of(held: Held, table: Table, tuning: Tuning) -> Content:
         ],
         claims=claims_to_markdown(study.name, decided(held)) if study.claims else "",
         tuning=tuning_text.tuning_to_markdown(tuning) if tuning.arms or tuning.fixed else "",
-        checklist=filled_in(held, table).to_markdown(),
+        checklist=checklist_of(held).to_markdown(),
         keys=list(_keys(table)),
         classes=class_parts(class_results(table, held.ledger.store, held.ranks), _CLASS_ROWS),
         sizes=_sizes([held.data[name].samples for name in _regimes(study) if name in held.data]),

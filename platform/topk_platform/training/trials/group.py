@@ -131,7 +131,7 @@ class Group:
     stored: defaultdict[str, Stored] = field(default_factory=lambda: defaultdict(Stored))  # by key
     started: float = field(default_factory=time.time)
     clock: float = field(default_factory=time.perf_counter)
-    lap: float = 0.0
+    validated: float = 0.0
     saved: float = 0.0
 
     @property
