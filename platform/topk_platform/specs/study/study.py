@@ -35,6 +35,7 @@ from topk_platform.specs.study.study_checks import (
     check_measures,
     check_metrics,
     check_origins,
+    check_scoring,
     check_searches,
     with_equal_searches,
 )
@@ -168,6 +169,7 @@ class Study:
         check_claims(self.name, self.claims, names, self.metrics)
         check_searches(self)
         check_origins(self)
+        check_scoring(self)
 
     def __str__(self) -> str:
         return study_to_text(self)
