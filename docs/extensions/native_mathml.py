@@ -1,25 +1,43 @@
-"""Formulas as MathML, which browsers draw themselves: the site needs no network and no script for them."""
+"""Formulas as MathML, which browsers draw themselves: the site needs no network and no script for them.
+
+It brings its own font for them. A browser without a font for mathematics draws small sums, and brackets that do not
+stretch.
+"""
 
 from __future__ import annotations
 
+import re
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from docutils import nodes
+from fontTools.ttLib import TTFont
 from latex2mathml.converter import convert
 from sphinx.application import Sphinx
+from sphinx.util import logging
 from sphinx.util.math import get_node_equation_number
 from sphinx.writers.html5 import HTML5Translator
 
+from formula_layout import laid_out
+
 __all__ = ["setup"]
 
+_LOGGER = logging.getLogger(__name__)
+_FONT = Path(__file__).parents[1] / "_static" / "fonts" / "stix-two-math.woff"
 
-_COMMON = {"&#x029F5;": "\\"}  # the operator of \\setminus, which few fonts have
+
+@cache
+def _characters() -> frozenset[str]:
+    return frozenset(map(chr, TTFont(_FONT).getBestCmap()))
 
 
 def _mathml(node: nodes.Element, display: str = "inline") -> str:
-    drawn: str = convert(node.astext().strip(), display=display)
-    for rare, common in _COMMON.items():
-        drawn = drawn.replace(rare, common)
+    drawn = laid_out(convert(node.astext().strip(), display=display))
+    if missing := set(re.sub("<.*?>", "", drawn)) - _characters():
+        _LOGGER.warning(
+            "the font for formulas has no %s: %s", " ".join(sorted(missing)), node.astext(), location=node
+        )
     return drawn
 
 

@@ -27,10 +27,10 @@ __all__ = [
     "TimeLimitError",
     "UnreachableStoreError",
     "UserError",
-    "blamed",
+    "as_user_error",
     "is_of_users_code",
+    "location_of",
     "masked",
-    "place_of",
     "reason",
     "unknown_name",
 ]
@@ -192,7 +192,7 @@ def masked(text: str) -> str:
         >>> masked("s3://key:a/b?c@d@bucket"), masked("http://host:80/a@b")
         ('s3://key:***@bucket', 'http://host:80/a@b')
     """
-    return _SECRET.sub(lambda found: f"{found['before'] or found['token'] or found['option']}***", text)
+    return _SECRET.sub(lambda match: f"{match['before'] or match['token'] or match['option']}***", text)
 
 
 def reason(error: BaseException) -> str:
@@ -208,24 +208,24 @@ def reason(error: BaseException) -> str:
         ("KeyError: 'seed'", 'MemoryError')
     """
     if not isinstance(error, UserError):
-        error = _of_the_system(error) or error
+        error = _system_error(error) or error
     lines = [" ".join(line.split()) for line in str(error).splitlines() if line.strip()] or [""]
-    said = " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
-    name = type(error).__name__ if not said or isinstance(error, LookupError) else ""
-    return masked(": ".join(filter(None, (name, said))))[:_LONGEST]
+    text = " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
+    name = type(error).__name__ if not text or isinstance(error, LookupError) else ""
+    return masked(": ".join(filter(None, (name, text))))[:_LONGEST]
 
 
-def _of_the_system(error: BaseException) -> BaseException | None:
+def _system_error(error: BaseException) -> BaseException | None:
     """Return the innermost error of the system among an error's causes."""
-    found: BaseException | None = None
+    match: BaseException | None = None
     cause: BaseException | None = error
     while cause is not None:
-        found = cause if isinstance(cause, OSError) else found
+        match = cause if isinstance(cause, OSError) else match
         cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
-    return found
+    return match
 
 
-def place_of(error: BaseException) -> str:
+def location_of(error: BaseException) -> str:
     """Return where an exception arose: the innermost line outside installed libraries, if there is one."""
     if isinstance(error, SyntaxError) and error.filename:  # the error is in a file that was read
         return f"{error.filename}:{error.lineno}"
@@ -249,7 +249,7 @@ def is_of_users_code(error: BaseException) -> bool:
 
 
 @contextmanager
-def blamed(what: str) -> Iterator[None]:
+def as_user_error(what: str) -> Iterator[None]:
     """Turn any exception of the user's code in the block into one line: what failed, why and where.
 
     Args:
@@ -259,7 +259,7 @@ def blamed(what: str) -> Iterator[None]:
         UserError: in place of every exception except an interrupt, also for a call of ``sys.exit``.
 
     Example:
-        >>> with blamed("model mine"):  # doctest: +ELLIPSIS
+        >>> with as_user_error("model mine"):  # doctest: +ELLIPSIS
         ...     raise SystemExit(3)
         Traceback (most recent call last):
         topk_platform.errors.UserError: model mine raised SystemExit: 3 (...:2 in <module>)
@@ -270,4 +270,4 @@ def blamed(what: str) -> Iterator[None]:
         raise
     except (Exception, SystemExit) as error:
         why = " ".join(str(error).split())
-        raise UserError(f"{what} raised {type(error).__name__}: {why} ({place_of(error)})") from error
+        raise UserError(f"{what} raised {type(error).__name__}: {why} ({location_of(error)})") from error

@@ -19,12 +19,12 @@ __all__ = [
     "inside",
     "log_probabilities",
     "macro_average",
-    "places",
+    "target_rank",
     "topk_credit",
 ]
 
 
-def places(scores: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+def target_rank(scores: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     """Return how many scores are above the target's, and how many others equal it; a row with a NaN ranks last.
 
     Args:
@@ -50,7 +50,7 @@ def topk_credit(scores: Tensor, target: Tensor, topk: Sequence[int]) -> Tensor:
     Args:
         scores: ``(..., L)``.
         target: int64 ``(...)``.
-        topk: The k wanted.
+        topk: The values of k.
 
     Returns:
         float64 ``(len(topk), ...)``.
@@ -59,7 +59,7 @@ def topk_credit(scores: Tensor, target: Tensor, topk: Sequence[int]) -> Tensor:
         >>> topk_credit(torch.zeros(1, 4), torch.tensor([2]), [1, 2]).flatten().tolist()
         [0.25, 0.5]
     """
-    return _credit(*places(scores, target), topk)
+    return _credit(*target_rank(scores, target), topk)
 
 
 def _credit(greater: Tensor, tied: Tensor, topk: Sequence[int]) -> Tensor:
@@ -85,7 +85,7 @@ def candidates(scores: Tensor, target: Tensor, accuracy: float) -> Tensor:
         >>> candidates(scores, torch.tensor([0, 1]), 0.99).item()
         2.0
     """
-    return _candidates(*places(scores, target), scores.shape[-1], accuracy)
+    return _candidates(*target_rank(scores, target), scores.shape[-1], accuracy)
 
 
 def _candidates(greater: Tensor, tied: Tensor, classes: int, accuracy: float) -> Tensor:
@@ -170,11 +170,11 @@ def cut_of(logs: Tensor, target: Tensor, measure: Measure) -> Tensor:
         least = own.new_full(own.shape[:-1], -math.inf)
         least = _largest(own, rank) if rank <= samples else least
         return torch.stack([least, torch.ones_like(least)], -1)
-    wanted = samples * min(measure.number, logs.shape[-1])
-    least = _largest(logs.flatten(-2), wanted)
+    rank = samples * min(measure.number, logs.shape[-1])
+    least = _largest(logs.flatten(-2), rank)
     above = (logs > least[..., None, None]).sum((-1, -2))
     equal = (logs == least[..., None, None]).sum((-1, -2))
-    return torch.stack([least, (wanted - above) / equal], -1)
+    return torch.stack([least, (rank - above) / equal], -1)
 
 
 def _largest(values: Tensor, rank: int) -> Tensor:
@@ -244,13 +244,13 @@ class Scorer:
         return accuracy_names(self.topk) + asked + candidate_names(self.targets)
 
     @property
-    def _asked(self) -> tuple[Measure, ...]:
-        return tuple(found for name in self.measures if (found := measure_of(name)) is not None)
+    def _measures(self) -> tuple[Measure, ...]:
+        return tuple(measure for name in self.measures if (measure := measure_of(name)) is not None)
 
     @property
     def sets(self) -> tuple[Measure, ...]:
         """The measures of sets, whose thresholds come from the validation split."""
-        return tuple(measure for measure in self._asked if measure.is_of_sets)
+        return tuple(measure for measure in self._measures if measure.is_of_sets)
 
     def cut_by(self, logits: Tensor, target: Tensor) -> Scorer:
         """Return the scorer with the thresholds of sets taken from a split, which should be the validation split.
@@ -266,37 +266,39 @@ class Scorer:
 
     def __call__(self, scores: Tensor, target: Tensor) -> Tensor:
         """Return the measures, float64 ``(..., names)``, of scores ``(..., N, L)`` and labels ``(..., N)``."""
-        greater, tied = places(scores, target)
+        greater, tied = target_rank(scores, target)
         credit = _credit(greater, tied, self.topk)
         sums, counts = _by_class(credit, target, scores.shape[-1])
         everything = torch.ones_like(counts[0], dtype=torch.bool)
         means = [_mean_of_classes(sums, counts, group) for group in (everything, *self.groups)]
         curves = {
             measure: _credit(greater, tied, range(1, measure.number + 1)).mean(-1).mean(0)
-            for measure in self._asked
+            for measure in self._measures
             if measure.kind == "autkc"
         }
-        asked = self._besides(scores, target, curves) if self.measures else []
+        asked = self._further_measures(scores, target, curves) if self.measures else []
         least = [_candidates(greater, tied, scores.shape[-1], accuracy)[None] for accuracy in self.targets]
         return torch.cat([credit.mean(-1), *means, *asked, *least]).movedim(0, -1)
 
-    def _besides(self, scores: Tensor, target: Tensor, found: dict[Measure, Tensor]) -> list[Tensor]:
+    def _further_measures(
+        self, scores: Tensor, target: Tensor, values: dict[Measure, Tensor]
+    ) -> list[Tensor]:
         """Return the further measures in the names' order, ``(1, ...)`` each; ``found`` has the areas under curves."""
         covered: list[Tensor] = []
-        logs = log_probabilities(scores) if len(found) < len(self._asked) else scores
-        found |= {m: _ERRORS[m.kind](scores, logs, target) for m in self._asked if m.kind in _ERRORS}
+        logs = log_probabilities(scores) if len(values) < len(self._measures) else scores
+        values |= {m: _ERRORS[m.kind](scores, logs, target) for m in self._measures if m.kind in _ERRORS}
         if self.sets:
             cuts = self._cuts(logs, target) if self.cuts is None else self.cuts
             own = logs.gather(-1, target.unsqueeze(-1)).squeeze(-1)
             own = own.masked_fill(scores.isnan().any(-1), math.nan)  # such a sample's class is in no set
-            for place, measure in enumerate(self.sets):
-                cut = cuts[..., place, None, :]
+            for index, measure in enumerate(self.sets):
+                cut = cuts[..., index, None, :]
                 credit = inside(own, cut)
-                found[measure] = credit.mean(-1)
+                values[measure] = credit.mean(-1)
                 if measure.kind == "size":
-                    found[measure] = _sizes(logs, cut.unsqueeze(-2)).mean(-1)
+                    values[measure] = _sizes(logs, cut.unsqueeze(-2)).mean(-1)
                     covered += [credit.mean(-1), macro_average(credit, target, scores.shape[-1])]
-        return [value[None] for value in (*(found[measure] for measure in self._asked), *covered)]
+        return [value[None] for value in (*(values[measure] for measure in self._measures), *covered)]
 
     def named(self, values: Sequence[float]) -> dict[str, float]:
         """Return the measures by name, without those of groups that have no class in the split."""

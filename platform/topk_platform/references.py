@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
-from topk_platform.errors import UserError, blamed, unknown_name
+from topk_platform.errors import UserError, as_user_error, unknown_name
 
 __all__ = ["check_arguments", "import_reference", "is_reference", "look_up", "reference_of", "signature_of"]
 
@@ -38,7 +38,7 @@ def import_reference(name: str) -> Any:
         raise UserError(
             f"a reference must be package.module:attribute, as any process can import it, got {name!r}"
         )
-    with blamed(f"module {module_name!r}"):
+    with as_user_error(f"module {module_name!r}"):
         module = _module(module_name, name)
     if not hasattr(module, attribute):
         public = [key for key in vars(module) if not key.startswith("_")]
@@ -52,11 +52,11 @@ def _module(module_name: str, reference: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
             raise
-        hint = "a module is named without .py" if module_name.endswith(".py") else _near(error.name)
+        hint = "a module is named without .py" if module_name.endswith(".py") else _hint(error.name)
         raise UserError(f"{reference!r}: there is no module {error.name!r} on the path; {hint}") from error
 
 
-def _near(module_name: str) -> str:
+def _hint(module_name: str) -> str:
     """Return a hint at files whose names are similar, or else at where modules are looked for."""
     here = [file.stem for file in Path.cwd().glob("*.py")]
     near = difflib.get_close_matches(module_name, here, n=2, cutoff=0.5)
@@ -83,7 +83,7 @@ def reference_of(kind: str, value: Any) -> Any:
         return value
     module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
     if module is None or name is None:
-        why = f"{_a(value)} has no name of its own"
+        why = f"{_description(value)} has no name of its own"
     elif module == "__main__":
         why = "it is of a notebook or of the script that runs, which workers do not import"
     elif "<lambda>" in name:
@@ -109,13 +109,13 @@ def look_up(kind: str, name: str, table: Mapping[str, T]) -> T:
             be called.
     """
     if is_reference(name):
-        found: T = import_reference(name)
-        if not callable(found):
+        value: T = import_reference(name)
+        if not callable(value):
             raise UserError(
-                f"{kind} {name} must be a function or a class, got {_a(found)}: "
+                f"{kind} {name} must be a function or a class, got {_description(value)}: "
                 f"name a function that returns it, such as `def {kind}(): return ...`"
             )
-        return found
+        return value
     if name not in table:
         raise unknown_name(kind, name, table)
     return table[name]
@@ -156,6 +156,6 @@ def check_arguments(kind: str, name: str, function: Callable[..., Any], given: M
         ) from error
 
 
-def _a(value: object) -> str:
+def _description(value: object) -> str:
     name = type(value).__name__
     return f"a{'n' if name[0] in 'aeiou' else ''} {name}"

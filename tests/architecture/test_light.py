@@ -116,7 +116,6 @@ READING = (
     ("list", "30 arms"),
     ("--version", "topk "),
     ("status", "10 trials ended"),
-    ("status", "early and final validation of completed search trials"),
     ("show KEY", "run it alone"),
     ("table light_lab:study", "52.0"),
     ("table light_lab:study --format md", "(n = 3"),

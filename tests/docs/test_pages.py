@@ -1,16 +1,17 @@
-"""What the pages name exists: commands, losses, files that they lead to."""
+"""What the pages name exists: commands and their options, losses, files that they link to."""
 
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
-from typer.main import get_command
 
 import topk_losses
-from topk_platform.cli import app
+import topk_platform
+from topk_platform.cli.group import COMMANDS, load_command
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -30,12 +31,44 @@ def test_a_page_leads_to_files_that_are_there(page: Path) -> None:
             assert (page.parent / unquote(target.partition("#")[0])).exists(), target
 
 
-def test_every_command_that_is_named_exists() -> None:
-    commands = set(get_command(app).commands)  # type: ignore[attr-defined]
+@cache
+def options(command: str) -> set[str]:
+    parameters = load_command(command).params
+    names = {name for parameter in parameters for name in (*parameter.opts, *parameter.secondary_opts)}
+    return {name for name in names if name.startswith("-")} | {"--help", "--debug"}
+
+
+def commands_of(page: Path) -> list[str]:
+    """The command lines that a page shows in blocks and in sentences, without comments and pipes."""
+    text = page.read_text()
+    blocks = re.findall(
+        r"^ {4}(?:\.venv/bin/)?(topk [a-z].*)$", text.replace("\\\n", " "), flags=re.MULTILINE
+    )
+    return [re.split("[#|]", line)[0] for line in [*blocks, *re.findall("`(topk [a-z][^`]*)`", text)]]
+
+
+def test_every_command_and_option_that_is_named_exists() -> None:
     for page in PAGES:
-        named = set(re.findall(r"^ {4}(?:\.venv/bin/)?topk ([a-z]+)", page.read_text(), flags=re.MULTILINE))
-        named |= set(re.findall(r"`topk ([a-z]+)", page.read_text()))
-        assert named <= commands, page
+        for line in commands_of(page):
+            _, command, *arguments = line.split()
+            assert command in COMMANDS, (page, line)
+            named = {word for word in arguments if re.fullmatch("--?[a-z][a-z-]*", word)}
+            assert named <= options(command), (page, line)
+
+
+def test_every_command_is_in_the_list_of_all() -> None:
+    page = (DOCS / "commands.md").read_text()
+    assert sorted(re.findall(r"^\| `topk ([a-z]+)", page, flags=re.MULTILINE)) == sorted(COMMANDS)
+    listed = re.findall(r"--[a-z-]+", page[page.index("## Options of `topk run`") :].split("## Variables")[0])
+    assert options("run") <= {*listed, "--help", "--debug", "--track-networks", "-q"}
+
+
+def test_the_reference_has_everything_that_the_packages_export() -> None:
+    platform, losses = (DOCS / "api" / "platform.md").read_text(), (DOCS / "api" / "losses.md").read_text()
+    documented = set(re.findall(r"\w+", platform))
+    assert set(topk_platform.__all__) <= documented
+    documented = set(re.findall(r"\w+", losses + (DOCS / "losses" / "index.md").read_text()))
+    assert {*topk_losses.__all__, *topk_losses.functional.__all__} <= documented
 
 
 def test_the_readme_is_two_screens() -> None:

@@ -41,16 +41,9 @@ def changed(parameter):
     return parameter.default / 2 if isinstance(parameter.default, float) else parameter.default
 
 
-def constructor_of(module):
-    """The parameters of a module's constructor; Python 3.11.2 takes those of an inherited ``__new__``."""
-    parameters = dict(inspect.signature(module.__init__).parameters)
-    del parameters["self"]
-    return parameters
-
-
 def example(module):
     """The name of a module's function, and parameters for both."""
-    own = [p for p in constructor_of(module).values() if p.kind is p.POSITIONAL_OR_KEYWORD]
+    own = [p for p in inspect.signature(module).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
     given = PARAMETERS.get(module.__name__) or {p.name: changed(p) for p in own}
     return FUNCTIONS[module.__name__.lower()], given
 
@@ -100,11 +93,16 @@ def test_module_is_its_function(name):
 @pytest.mark.parametrize("name", MODULES)
 def test_constructor_has_the_functions_parameters_and_defaults(name):
     function = inspect.signature(getattr(functional, MODULES[name][0])).parameters
-    constructor = constructor_of(getattr(topk_losses, name))
+    constructor = inspect.signature(getattr(topk_losses, name)).parameters
     own = {key: p for key, p in function.items() if key not in ("scores", "target", "noise", "generator")}
     assert list(constructor) == list(own)
     for key, parameter in own.items():
         assert (constructor[key].default, constructor[key].kind) == (parameter.default, parameter.kind)
+
+
+def test_constructor_refuses_an_unknown_argument_by_name():
+    with pytest.raises(TypeError, match=r"CrossEntropy.*'label_smoothing'"):
+        topk_losses.CrossEntropy(label_smoothing=0.1)
 
 
 def test_representation_names_what_a_constructor_hands_on():
@@ -119,7 +117,7 @@ def test_representation_names_what_a_constructor_hands_on():
 @pytest.mark.parametrize("name", MODULES)
 def test_representation_names_every_parameter(name):
     text = repr(make(name, weight=WEIGHT))
-    for key in constructor_of(getattr(topk_losses, name)):
+    for key in inspect.signature(getattr(topk_losses, name)).parameters:
         assert f"{key}=" in text
     assert "weight=tensor(5,)" in text
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -14,12 +14,6 @@ from topk_losses import functional
 from topk_losses._core.checks import check_counts, check_k, check_margin, check_per_class, check_reduction
 
 __all__ = ["Loss", "TopKHingeLoss", "TopKLoss", "check_values"]
-
-
-SMOOTHING = (
-    ": LabelSmoothing is cross-entropy with it; for other losses smooth the targets, (1 - a) * one_hot(target, L) + "
-    "a / L, as probabilities of the scores' shape, which all losses but the smooth top-K SVM take"
-)
 
 
 class Loss(nn.Module):
@@ -52,15 +46,6 @@ class Loss(nn.Module):
     soft_targets: ClassVar[bool] = True
     weight: Tensor | None
     margin: float | Tensor
-
-    def __new__(cls, *_: Any, **options: Any) -> Self:
-        """Raise ``TypeError`` with the name of this class for an argument that its constructor does not take."""
-        takes = inspect.signature(cls.__init__).parameters
-        unknown = sorted(options.keys() - takes.keys())
-        if unknown and not any(one.kind is one.VAR_KEYWORD for one in takes.values()):
-            hint = SMOOTHING if "label_smoothing" in unknown else ""
-            raise TypeError(f"{cls.__name__} takes no argument {unknown[0]!r}{hint}")
-        return super().__new__(cls)
 
     def __init__(
         self, weight: Tensor | None = None, ignore_index: int = -100, reduction: str = "mean"
@@ -149,9 +134,9 @@ class TopKHingeLoss(TopKLoss):
 
 def _parameters(constructor: Callable[..., None]) -> list[str]:
     """Return the names of a constructor's parameters; if it takes ``**options``, those of :class:`Loss` as well."""
-    found = inspect.signature(constructor).parameters.values()
-    named = [one.name for one in found if one.kind is not one.VAR_KEYWORD]
-    return named if len(named) == len(found) else list(dict.fromkeys(named + _parameters(Loss.__init__)))
+    parameters = inspect.signature(constructor).parameters.values()
+    named = [one.name for one in parameters if one.kind is not one.VAR_KEYWORD]
+    return named if len(named) == len(parameters) else list(dict.fromkeys(named + _parameters(Loss.__init__)))
 
 
 def _brief(value: object) -> str:

@@ -14,20 +14,15 @@ from topk_platform.cli.codes import MEANINGS, Exit
 from topk_platform.cli.consoles import say
 from topk_platform.cli.group import CommandGroup
 from topk_platform.cli.studies import find_modules_here
-from topk_platform.errors import UserError, is_of_users_code, masked, place_of, reason
+from topk_platform.errors import UserError, is_of_users_code, location_of, masked, reason
 from topk_platform.terminal import printable
 
 __all__ = ["app", "main"]
 
 _DEBUG = "--debug"
 
-_EPILOG = "\n\n".join(
-    [
-        "Exit codes:",
-        *(f"{int(code)}: {meaning}" for code, meaning in MEANINGS.items()),
-        "Start with: topk run letters_quick",
-    ]
-)
+_CODES = "\n".join(f"{int(code)}: {meaning}" for code, meaning in MEANINGS.items())
+_EPILOG = f"Exit codes:\n{_CODES}\n\nStart with: topk run letters_quick"
 
 app = typer.Typer(
     name="topk",
@@ -73,7 +68,7 @@ def main() -> None:
         kept = "" if debug else f"; its traceback is in {_kept(error)}"
         theirs = is_of_users_code(error)
         what = "your code raised" if theirs else "unexpected"
-        line = f"topk: {what} {type(error).__name__}: {reason(error)} ({place_of(error)}){kept}"
+        line = f"topk: {what} {type(error).__name__}: {reason(error)} ({location_of(error)}){kept}"
         _end(error, line, Exit.BAD_INPUT if theirs else Exit.UNEXPECTED, debug)
 
 

@@ -6,6 +6,7 @@ So these modules import all that they need at their top, and help and completion
 from __future__ import annotations
 
 import importlib
+import inspect
 from dataclasses import dataclass
 from typing import Any
 
@@ -161,13 +162,13 @@ COMMANDS: dict[str, Listed] = {
     ),
     "bundle": Listed(
         _ELSEWHERE,
-        "commands.export",
+        "commands.evidence",
         "Write a study as one file that can be cited: definition, ledger, ranks, tables, claims, versions.",
         "topk bundle letters_quick --to letters.topk",
     ),
     "verify": Listed(
         _ELSEWHERE,
-        "commands.export",
+        "commands.evidence",
         "Compute a bundle's tables and claims again, and train some trials again. Exit code 1: something differs.",
         "topk verify letters.topk --replay 3",
     ),
@@ -185,7 +186,7 @@ COMMANDS: dict[str, Listed] = {
     ),
     "adopt": Listed(
         _UPKEEP,
-        "commands.adopt",
+        "commands.evidence",
         "Train some recorded trials again; if they come out the same, count all trials like them.",
         "topk adopt letters_quick --replay 3",
     ),
@@ -205,8 +206,14 @@ def load_command(name: str) -> Any:
     module = importlib.import_module(f"topk_platform.cli.{listed.module}")
     alone = typer.Typer(add_completion=False)
     function, example = getattr(module, listed.function or name), f"Example: {listed.example}"
-    alone.command(name, epilog=example, rich_help_panel=listed.panel)(function)
+    alone.command(name, help=_unwrapped(function), epilog=example, rich_help_panel=listed.panel)(function)
     return typer.main.get_command(alone)
+
+
+def _unwrapped(function: Any) -> str:
+    """Return a function's docstring without the line breaks inside its paragraphs, which a terminal would keep."""
+    paragraphs = (inspect.getdoc(function) or "").split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
 
 class CommandGroup(TyperGroup):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from topk_platform import records
-from topk_platform.errors import UserError, blamed
+from topk_platform.errors import UserError, as_user_error
 from topk_platform.references import check_arguments, import_reference, is_reference, look_up
 from topk_platform.specs import STANDINS, Arm, Study, images_of
 
@@ -135,7 +135,7 @@ def _is_held(name: str, store: str) -> bool:
 
 def _made(name: str, function: Callable[..., Any]) -> Any:
     check_arguments("study", name, function, {})
-    with blamed(f"study {name}"):
+    with as_user_error(f"study {name}"):
         return function()
 
 

@@ -19,7 +19,7 @@ from topk_platform.data.noise import (
 )
 from topk_platform.data.noise_files import read_confusion, read_labels
 from topk_platform.data.population import Population, Source
-from topk_platform.data.splits.grouping import whole
+from topk_platform.data.splits.grouping import split_whole_groups
 from topk_platform.data.splits.splitting import by_class, stratified
 from topk_platform.errors import UserError
 from topk_platform.specs import (
@@ -110,17 +110,17 @@ def _noisy_labels(dataset: Dataset, condition: NoisyLabels, generator: Generator
     return dataset.with_train(dataset.train.relabelled(labels))
 
 
-def _thinned(dataset: Dataset, wanted: Tensor, generator: Generator, whole_groups: bool = False) -> Dataset:
+def _thinned(dataset: Dataset, counts: Tensor, generator: Generator, whole_groups: bool = False) -> Dataset:
     """Keep ``wanted`` random training samples per class. With the same seed, a smaller subset is part of a larger one.
 
     With ``whole_groups``, the samples of one random group after another are kept.
     """
     shuffled = torch.randperm(len(dataset.train), generator=generator)
     if whole_groups:
-        place = _group_places(dataset, generator)[_groups_of(dataset)]
-        shuffled = shuffled[place[shuffled].argsort(stable=True)]
+        position = _group_order(dataset, generator)[_groups_of(dataset)]
+        shuffled = shuffled[position[shuffled].argsort(stable=True)]
     members = by_class(dataset.train.labels, shuffled, dataset.classes)
-    kept = [rows[: int(n)] for rows, n in zip(members, wanted, strict=True)]
+    kept = [rows[: int(n)] for rows, n in zip(members, counts, strict=True)]
     return dataset.with_train(dataset.train.take(torch.cat(kept).sort().values))
 
 
@@ -137,14 +137,14 @@ def _groups_of(dataset: Dataset) -> Tensor:
     return numbers
 
 
-def _group_places(dataset: Dataset, generator: Generator) -> Tensor:
+def _group_order(dataset: Dataset, generator: Generator) -> Tensor:
     """Return each group's place in a random order of the groups."""
     return torch.randperm(int(_groups_of(dataset).max()) + 1, generator=generator)
 
 
 def _fraction_of_groups(dataset: Dataset, fraction: float, generator: Generator) -> Dataset:
-    places = _group_places(dataset, generator)
-    kept = places[_groups_of(dataset)] < max(1, round(fraction * len(places)))
+    position = _group_order(dataset, generator)
+    kept = position[_groups_of(dataset)] < max(1, round(fraction * len(position)))
     thinned = dataset.with_train(dataset.train.take(kept.nonzero()[:, 0]))
     lost = ((dataset.class_counts > 0) & (thinned.class_counts == 0)).nonzero()[:, 0].tolist()
     if lost:
@@ -158,13 +158,13 @@ def _fraction_of_groups(dataset: Dataset, fraction: float, generator: Generator)
 def _train_fraction(dataset: Dataset, condition: TrainFraction, generator: Generator) -> Dataset:
     if condition.whole_groups:
         return _fraction_of_groups(dataset, condition.fraction, generator)
-    wanted = (dataset.class_counts.double() * condition.fraction).round().long().clamp(min=1)
-    return _thinned(dataset, wanted, generator)
+    counts = (dataset.class_counts.double() * condition.fraction).round().long().clamp(min=1)
+    return _thinned(dataset, counts, generator)
 
 
 def _per_class(dataset: Dataset, condition: PerClass, generator: Generator) -> Dataset:
-    wanted = torch.full((dataset.classes,), condition.samples)
-    return _thinned(dataset, wanted, generator, condition.whole_groups)
+    counts = torch.full((dataset.classes,), condition.samples)
+    return _thinned(dataset, counts, generator, condition.whole_groups)
 
 
 _CONDITIONS: dict[type, Callable[..., Dataset]] = {
@@ -197,9 +197,9 @@ def apply_conditions(
             sample.
     """
     dataset = source.sample(generator("dataset")) if isinstance(source, Population) else source
-    for place, condition in enumerate(conditions):
+    for index, condition in enumerate(conditions):
         kind = type(condition)
-        dataset = _CONDITIONS[kind](dataset, condition, generator(f"condition.{place}.{kind.__name__}"))
+        dataset = _CONDITIONS[kind](dataset, condition, generator(f"condition.{index}.{kind.__name__}"))
     return dataset
 
 
@@ -221,7 +221,9 @@ def set_aside(dataset: Dataset, part: float, generator: Generator) -> Dataset:
         if whole_split.groups is None:
             rows = stratified(whole_split.labels, (part,), generator, dataset.names)
         else:
-            rows = whole(whole_split.labels, whole_split.groups, (part,), generator, dataset.names)
+            rows = split_whole_groups(
+                whole_split.labels, whole_split.groups, (part,), generator, dataset.names
+            )
     except UserError as error:
         raise UserError(
             f"calibration = {part} cannot be set aside of the validation split: {error}"

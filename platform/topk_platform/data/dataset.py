@@ -228,8 +228,8 @@ class Dataset:
         if self.names is not None:
             return self.names
         images = self.train.inputs
-        found = images.files.classes if isinstance(images, Images) else ()
-        return found if len(found) == self.classes else ()
+        names = images.files.classes if isinstance(images, Images) else ()
+        return names if len(names) == self.classes else ()
 
     @property
     def class_counts(self) -> Tensor:

@@ -69,11 +69,11 @@ def find_weights(architecture: str = "resnet18", weights: str = "") -> Any:
     if weights not in table.__members__:
         raise unknown_name(f"weights of torchvision model {architecture}", weights, table.__members__)
     entry = table[weights]
-    place = Path(torch.hub.get_dir()) / "checkpoints" / Path(urlparse(entry.url).path).name
-    if not place.is_file():
+    path = Path(torch.hub.get_dir()) / "checkpoints" / Path(urlparse(entry.url).path).name
+    if not path.is_file():
         raise MissingDataError(
             f"weights {weights} of torchvision model {architecture} are not on disk: get {entry.url} and put it at "
-            f"{place}, or name the folder that holds hub/checkpoints with TORCH_HOME"
+            f"{path}, or name the folder that holds hub/checkpoints with TORCH_HOME"
         )
     return entry
 

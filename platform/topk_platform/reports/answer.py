@@ -122,7 +122,7 @@ def _untested(table: Table, name: str, cells: Mapping[tuple[str, str], Cell]) ->
     started = whole if count == sum(cell.difference is not None for cell in cells.values()) else some
     return (
         f"{started} a loss was searched once, and another search may choose otherwise: "
-        f"`topk run {table.study.name} --searches 3` adds the searches that are missing."
+        f"`{words.command('run', table.study.name)} --searches 3` adds the searches that are missing."
     )
 
 

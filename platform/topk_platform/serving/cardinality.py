@@ -21,7 +21,7 @@ from topk_platform.serving.package import Config
 from topk_platform.serving.selecting import train_selectors
 from topk_platform.specs import Arm, Study
 from topk_platform.specs.checks import check
-from topk_platform.training.process.state import kept_process
+from topk_platform.training.process.state import restored_process
 from topk_platform.training.setup import dataset_of
 from topk_platform.trust import Trust
 
@@ -88,7 +88,7 @@ def _of_network(
     dataset = dataset_of(saved.trial)
     network = assembled(Config.of(saved), load(saved.content), f"the network of trial {row['key']}", trust)
     known = _selecting_split(dataset)
-    with kept_process():
+    with restored_process():
         torch.set_num_threads(1)  # networks this small only get slower by more
         selectors = train_selectors(
             _scores(network, known), known.labels, penalties, growth, seed=row["seed"]

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from topk_losses.operators import inclusion_probabilities
 from topk_platform.elsewhere import made_by
-from topk_platform.errors import UserError, blamed
+from topk_platform.errors import UserError, as_user_error
 from topk_platform.models import MODELS, architecture_of, build_model, check_model
 from topk_platform.serving.conformal import calibrate, sets
 from topk_platform.serving.frozen import OnFeatures, read_frozen
@@ -285,7 +285,7 @@ def assembled(config: Config, tensors: Mapping[str, Tensor], file: Path | str, t
     check_model(model)
     if model.name in MODELS:
         _check_builds(config, model, tensors, file)
-    with torch.random.fork_rng(devices=[]), blamed(f"model {model.name}"):
+    with torch.random.fork_rng(devices=[]), as_user_error(f"model {model.name}"):
         network = build_model(model, config.shape, takes.classes, config.head)
     try:
         network.load_state_dict(tensors)

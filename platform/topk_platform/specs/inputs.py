@@ -80,7 +80,7 @@ class Inputs:
         Raises:
             ValueError: if it was something else.
         """
-        found = decode(data, (cls,))
-        if not isinstance(found, cls):
+        value = decode(data, (cls,))
+        if not isinstance(value, cls):
             raise ValueError(f"not the {', '.join(field.name for field in fields(cls))} of inputs: {data!r}")
-        return found
+        return value

@@ -63,10 +63,10 @@ def measure_of(metric: str) -> Measure | None:
         >>> measure_of("average5"), measure_of("nll"), measure_of("top5"), measure_of("size80")
         (Measure(kind='average', number=5), Measure(kind='nll', number=0), None, None)
     """
-    found = _MEASURE.fullmatch(metric)
-    if found is None:
+    match = _MEASURE.fullmatch(metric)
+    if match is None:
         return None
-    kind, number = (*filter(None, found.groups()), "0")[:2]
+    kind, number = (*filter(None, match.groups()), "0")[:2]
     return Measure(kind, int(number))
 
 
@@ -110,8 +110,8 @@ def coverage_names(measures: Iterable[str]) -> tuple[str, ...]:
         >>> coverage_names(["autkc5", "size95"])
         ('coverage95', 'macro_coverage95')
     """
-    wanted = [m.number for name in measures if (m := measure_of(name)) is not None and m.kind == "size"]
-    return tuple(f"{kind}coverage{number}" for number in wanted for kind in ("", "macro_"))
+    numbers = [m.number for name in measures if (m := measure_of(name)) is not None and m.kind == "size"]
+    return tuple(f"{kind}coverage{number}" for number in numbers for kind in ("", "macro_"))
 
 
 def candidate_names(targets: Sequence[float]) -> tuple[str, ...]:

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from topk_platform.training.run import Training, finish, run_trials
     from topk_platform.training.session import Session
     from topk_platform.training.shown import check_additions
-    from topk_platform.training.trials.group import Keeper, Pulse
+    from topk_platform.training.trials.group import Heartbeat, Keeper
 
 __all__ = [
     "LOSSES",
+    "Heartbeat",
     "Keeper",
-    "Pulse",
     "Session",
     "Training",
     "build_loss",

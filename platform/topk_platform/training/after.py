@@ -55,7 +55,10 @@ def _tau_normalised(
     del class_counts
     assert isinstance(recipe.after, TauNormalised)  # noqa: S101 - as above
     weight = weights[f"{layer}.weight"]
-    changed = {f"{layer}.weight": weight / weight.norm(dim=1, keepdim=True) ** recipe.after.tau}
+    norms = weight.double().norm(dim=1, keepdim=True)
+    # A row of zeros has no direction to keep. It stays: its scores are 0 before and after.
+    divisors = norms.masked_fill(norms == 0, 1) ** recipe.after.tau
+    changed = {f"{layer}.weight": (weight.double() / divisors).to(weight.dtype)}
     if f"{layer}.bias" in weights:
         changed[f"{layer}.bias"] = weights[f"{layer}.bias"] * 0
     return {**weights, **changed}

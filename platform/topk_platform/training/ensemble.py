@@ -23,12 +23,12 @@ from topk_platform.training.setup import (
     inputs_of,
     loss_of,
     recipe_of,
+    score_test,
     scorer_of,
-    tested,
 )
 from topk_platform.training.stacking import Forward, stack, stacked_forward, stacked_optimizer
 from topk_platform.training.steps.batches import Batches, Normalisation, prepared
-from topk_platform.training.steps.epoch import Epoch, never, order_states
+from topk_platform.training.steps.epoch import Epoch, never_pause, order_states
 from topk_platform.training.steps.optim import learning_rate
 from topk_platform.training.steps.stepping import clip, density_of, optimizer_state, precision
 
@@ -129,7 +129,7 @@ class Ensemble:
 
     def train_epoch(self) -> Tensor:
         """Train to the end of an epoch; return ``(members, 2)``: mean losses of the samples and gradient densities."""
-        return cast("Tensor", self.advance(never))
+        return cast("Tensor", self.advance(never_pause))
 
     def advance(self, pause: Callable[[], bool]) -> Tensor | None:
         """Train to the end of the epoch and return the same, or pause after a step and return None."""
@@ -175,8 +175,8 @@ class Ensemble:
             return self.forward(inputs, shared).float()
 
     def _step(self, inputs: Tensor, target: Tensor) -> Tensor:
-        for place, group in enumerate(self.optimizer.param_groups):
-            group["lr"] = self.rate(place, self.step)
+        for index, group in enumerate(self.optimizer.param_groups):
+            group["lr"] = self.rate(index, self.step)
         scores = self._forward(inputs)
         self.step += 1
         if self.step % self.epoch_steps == 0:
@@ -234,7 +234,7 @@ class Ensemble:
         def shown(split: Split, scorer: Scorer) -> Scored:
             return score(network, split, self.normalisations[member], self.recipe, trial.device, scorer)
 
-        return tested(shown, dataset, scorer_of(trial, dataset))
+        return score_test(shown, dataset, scorer_of(trial, dataset))
 
     def weights(self, member: int) -> dict[str, Tensor]:
         """Return a copy of a member's weights."""

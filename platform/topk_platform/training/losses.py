@@ -10,7 +10,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 import topk_losses as tl
-from topk_platform.errors import UserError, blamed, unknown_name
+from topk_platform.errors import UserError, as_user_error, unknown_name
 from topk_platform.references import check_arguments, look_up, signature_of
 from topk_platform.specs import SEARCHABLE, Loss, Parameter, Recipe, Scalar, Schedule, numbers
 from topk_platform.training.loss_table import LOSSES
@@ -77,9 +77,9 @@ class BoundLoss:
         return losses
 
     def begin(self, epoch: int, *, reweighted: bool, warming: bool = False) -> None:
-        """Be what an epoch wants, whichever was before it.
+        """Set the loss up for an epoch. It does not matter which epoch came before.
 
-        A loss with a schedule is built anew for every epoch, for its parameters may be worked into all that it keeps.
+        A loss with a schedule is built anew for every epoch, because its other tensors may depend on its parameters.
 
         Args:
             epoch: From 0.
@@ -149,7 +149,7 @@ def check_loss(
             deferred.
     """
     check_parameters(loss, own)
-    with blamed(f"loss {loss.label}"):
+    with as_user_error(f"loss {loss.label}"):
         try:
             module, _ = (build_loss(loss, numbers(own, end, 2), k, class_counts) for end in (0, 1))
         except (TypeError, ValueError) as error:  # a value that it refuses
@@ -179,7 +179,7 @@ def _check_makes(name: str, function: Callable[..., nn.Module], given: Mapping[s
     if lacking and given.keys() <= takes.keys():
         raise UserError(
             f"loss {name} must take k, class_counts and what Loss.fixed and space hold, and return a torch.nn.Module; "
-            f"nothing gives its {lacking}: a plain function of scores and labels wants a class around it, "
+            f"nothing gives its {lacking}: wrap a plain function of scores and labels in a class "
             "whose forward(scores, labels) calls it"
         )
 

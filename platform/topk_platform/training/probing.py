@@ -20,7 +20,7 @@ from topk_platform.data import Images, Split
 from topk_platform.errors import UserError
 from topk_platform.specs import Recipe, Trial
 from topk_platform.training.process.faults import is_out_of_memory
-from topk_platform.training.process.state import lent_process
+from topk_platform.training.process.state import trial_process
 from topk_platform.training.session import Session
 
 __all__ = [
@@ -114,7 +114,7 @@ def take_step(trial: Trial, size: int, parts: int = 1) -> None:
         size: The number of samples, at most that of the training split.
         parts: The number of parts in which a batch is taken.
     """
-    with lent_process(trial):
+    with trial_process(trial):
         session = Session.prepare(_in_parts(trial, parts))
         for samples in (min(_SMALL * parts, size), size):
             _train(session, samples)
@@ -126,7 +126,7 @@ def take_scores(trial: Trial) -> None:
     Args:
         trial: The trial.
     """
-    with lent_process(trial):
+    with trial_process(trial):
         session = Session.prepare(trial)
         _train(session, min(_SMALL, len(session.dataset.train)))
         split = session.dataset.validation
@@ -294,8 +294,8 @@ def _serve(connection: Connection, text: str, memory: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is handled by the parent, which ends this process
     trial = Trial.from_json(text)
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    wanted = memory + _untouched()
-    limit = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    needed = memory + _untouched()
+    limit = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
     connection.send("ready")
     while True:

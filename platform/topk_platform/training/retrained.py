@@ -62,10 +62,10 @@ class BalancedBatches(Batches):
         if not isinstance(images, Images):
             yield from (images[part.to(images.device)] for part in parts)
             return
-        places = None
+        positions = None
         if self.augmentation.window:
-            places = torch.split(torch.rand((count, 2), generator=self.order), self.size)[done:]
-        yield from images.stream(parts, places)
+            positions = torch.split(torch.rand((count, 2), generator=self.order), self.size)[done:]
+        yield from images.stream(parts, positions)
 
 
 @dataclass

@@ -16,18 +16,18 @@ from topk_platform.specs import Trial, TrialRecord
 from topk_platform.training.ensemble import Ensemble
 from topk_platform.training.learners import LEARNERS
 from topk_platform.training.process.faults import is_out_of_memory, machinery_fault, stored
-from topk_platform.training.process.state import lent_process, process_state, restore_process
+from topk_platform.training.process.state import process_state, restore_process, trial_process
 from topk_platform.training.session import Session
 from topk_platform.training.setup import Learner
 from topk_platform.training.trials.clock import Stopwatch
-from topk_platform.training.trials.group import Group, Keeper, Network, Pulse
-from topk_platform.training.trials.keeping import keep_networks
-from topk_platform.training.trials.member import Lap, Member, pick
+from topk_platform.training.trials.group import Group, Heartbeat, Keeper, Network
+from topk_platform.training.trials.keeping import store_files
+from topk_platform.training.trials.member import Member, TrainedEpoch, metrics_of_kept
 from topk_platform.training.trials.pace import FIRST_SECONDS, Pace
 
 __all__ = ["Training", "finish", "run_trials"]
 
-Training = Generator[Pulse, None, list[TrialRecord]]
+Training = Generator[Heartbeat, None, list[TrialRecord]]
 
 
 def run_trials(
@@ -63,10 +63,10 @@ def run_trials(
     """
     group = Group([Member(trial) for trial in trials], keeper, Stopwatch(trials[0].device), Pace(time_limit))
     try:
-        with lent_process(trials[0]):
+        with trial_process(trials[0]):
             learner = yield from _run(group)
             if keeper is not None and group.networks:
-                yield from keep_networks(group, learner, keeper)
+                yield from store_files(group, learner, keeper)
     except (ChangedError, MissingDataError, FaultError, GeneratorExit):
         raise
     except BaseException as error:  # what a user's code raises is the trial's result
@@ -98,7 +98,7 @@ def _reason(error: BaseException, trial: Trial) -> str:
     return where
 
 
-def _run(group: Group) -> Generator[Pulse, None, Learner]:
+def _run(group: Group) -> Generator[Heartbeat, None, Learner]:
     learner: Learner = (
         extended(Session, LEARNERS, _learner_of(group)).prepare(group.trials[0])
         if len(group.members) == 1
@@ -106,7 +106,7 @@ def _run(group: Group) -> Generator[Pulse, None, Learner]:
     )
     _resume(group, learner)
     if group.kept:
-        yield group.pulse()
+        yield group.heartbeat()
     while group.running and group.epoch < learner.recipe.epochs:
         group.pace.check(group.epoch + 1, group.elapsed)
         with group.watch:
@@ -114,12 +114,12 @@ def _run(group: Group) -> Generator[Pulse, None, Learner]:
         if trained is not None:
             _end_epoch(group, learner, trained)
         _save(group, learner)
-        yield group.pulse()
+        yield group.heartbeat()
     if any(trial.phase == "confirm" for trial in group.trials):
-        yield group.pulse(FIRST_SECONDS)  # the test set may be much larger than an epoch
-    for place, member in enumerate(group.members):
+        yield group.heartbeat(FIRST_SECONDS)  # the test set may be much larger than an epoch
+    for index, member in enumerate(group.members):
         if member.status is None:
-            _complete(group, learner, place, member)
+            _complete(group, learner, index, member)
     return learner
 
 
@@ -144,36 +144,36 @@ def _end_epoch(group: Group, learner: Learner, trained: Tensor) -> None:
         group.pace.end_epoch()
         return
     rows = torch.cat([trained, learner.validate()], 1).tolist()  # the only wait for the device in an epoch
-    seconds, group.lap = group.elapsed - group.lap, group.elapsed
-    for place, (member, row) in enumerate(zip(group.members, rows, strict=True)):
+    seconds, group.validated = group.elapsed - group.validated, group.elapsed
+    for index, (member, row) in enumerate(zip(group.members, rows, strict=True)):
         if member.running:
-            lap = Lap(
-                group.epoch, row[0], row[1], learner.rate(place), seconds, watch.seconds / learner.epoch_steps
+            trained_epoch = TrainedEpoch(
+                group.epoch, row[0], row[1], learner.rate(index), seconds, watch.seconds / learner.epoch_steps
             )
-            if member.note(lap, row[2:], learner.scorer) and (better := member.better()):
-                member.keep(better, learner.weights(place))
+            if member.note(trained_epoch, row[2:], learner.scorer) and (better := member.better()):
+                member.keep(better, learner.weights(index))
     group.pace.end_epoch()
 
 
-def _complete(group: Group, learner: Learner, place: int, member: Member) -> None:
+def _complete(group: Group, learner: Learner, index: int, member: Member) -> None:
     """Score the test set once, if the trial confirms."""
     trial = member.trial
     if trial.phase == "confirm":
-        last = learner.weights(place)
+        last = learner.weights(index)
         weights = (
             {name: kept.weights for name, kept in member.chosen().items()} if member.kept else {"": last}
         )
-        tested = {name: learner.test(place, values) for name, values in weights.items()}
-        scored = {name: shown.measures.tolist() for name, shown in tested.items()}
+        results = {name: learner.test(index, values) for name, values in weights.items()}
+        scored = {name: result.measures.tolist() for name, result in results.items()}
         if not all(values[0] for values in scored.values()):
             member.end("diverged", "a score on the test split is not finite")
             return
-        group.test[trial.key] = pick({n: learner.scorer.named(v[1:]) for n, v in scored.items()})
+        group.test[trial.key] = metrics_of_kept({n: learner.scorer.named(v[1:]) for n, v in scored.items()})
         if group.keeper is not None:
-            shown = tested[""]
-            guesses = shown.guesses(trial.arm.k)
-            images, groups = shown.split.fingerprint, (shown.cluster, shown.clusters)
-            group.networks.append(Network(place, weights[""], shown.ranks, guesses, images, *groups))
+            result = results[""]
+            guesses = result.guesses(trial.arm.k)
+            images, groups = result.split.fingerprint, (result.cluster, result.clusters)
+            group.networks.append(Network(index, weights[""], result.ranks, guesses, images, *groups))
     member.complete()
 
 
@@ -189,7 +189,7 @@ def _resume(group: Group, learner: Learner) -> None:
         group.watch = Stopwatch(group.device, state["step_seconds"])
         restore_process(state["process"])
     group.saved = group.elapsed
-    group.lap = group.saved - (state["since_lap"] if state is not None else 0.0)
+    group.validated = group.saved - (state["since_lap"] if state is not None else 0.0)
 
 
 def _save(group: Group, learner: Learner) -> None:
@@ -201,7 +201,7 @@ def _save(group: Group, learner: Learner) -> None:
         "epoch": group.epoch,
         "started": group.started,
         "elapsed": elapsed,
-        "since_lap": elapsed - group.lap,
+        "since_lap": elapsed - group.validated,
         "step_seconds": group.watch.seconds,
         "process": process_state(group.device),
         "members": [member.state() for member in group.members],

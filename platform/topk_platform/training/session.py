@@ -22,13 +22,13 @@ from topk_platform.training.setup import (
     inputs_of,
     loss_of,
     recipe_of,
+    score_test,
     scorer_of,
-    tested,
 )
 from topk_platform.training.steps.batches import Batches, Normalisation, prepared
 from topk_platform.training.steps.compiling import compiled
 from topk_platform.training.steps.crops import score_crops
-from topk_platform.training.steps.epoch import Epoch, never, order_states
+from topk_platform.training.steps.epoch import Epoch, never_pause, order_states
 from topk_platform.training.steps.optim import learning_rate, make_optimizer
 from topk_platform.training.steps.stepping import clip, density_of, optimizer_state, precision
 
@@ -88,7 +88,7 @@ class Session:
 
     def train_epoch(self) -> Tensor:
         """Train to the end of an epoch; return ``(1, 2)``: the mean loss over the samples and the gradient density."""
-        return cast("Tensor", self.advance(never))
+        return cast("Tensor", self.advance(never_pause))
 
     def advance(self, pause: Callable[[], bool]) -> Tensor | None:
         """Train to the end of the epoch and return the same, or pause after a step and return None.
@@ -125,8 +125,8 @@ class Session:
         self.optimizer.zero_grad()
         parts = self.recipe.accumulate
         losses = [
-            self._backward(part, wanted, len(wanted) / len(target))
-            for part, wanted in zip(inputs.chunk(parts), target.chunk(parts), strict=True)
+            self._backward(part, labels, len(labels) / len(target))
+            for part, labels in zip(inputs.chunk(parts), target.chunk(parts), strict=True)
         ]
         if self.recipe.clip_norm is not None:
             clip((p for group in self.optimizer.param_groups for p in group["params"]), self.recipe.clip_norm)
@@ -168,7 +168,7 @@ class Session:
         def shown(split: Split, scorer: Scorer) -> Scored:
             return how(model, split, self.normalisation, self.recipe, self.trial.device, scorer)
 
-        return tested(shown, self.dataset, self.scorer)
+        return score_test(shown, self.dataset, self.scorer)
 
     def weights(self, member: int = 0) -> dict[str, Tensor]:  # noqa: ARG002 - there is one member
         """Return a copy of the network's weights and buffers."""

@@ -13,7 +13,7 @@ from torch import Generator, Tensor, nn
 from topk_platform.data import Dataset, Images, Split, apply_conditions, load, set_aside, shots
 from topk_platform.errors import ChangedError
 from topk_platform.extensions import extended
-from topk_platform.metrics import Scorer, places
+from topk_platform.metrics import Scorer, target_rank
 from topk_platform.models import build_model
 from topk_platform.specs import Inputs, Recipe, Schedule, Trial, numbers
 from topk_platform.streams import stream_seed
@@ -32,8 +32,8 @@ __all__ = [
     "inputs_of",
     "loss_of",
     "recipe_of",
+    "score_test",
     "scorer_of",
-    "tested",
 ]
 
 
@@ -76,9 +76,9 @@ class Scored(NamedTuple):
         """
         labels = self.split.labels
         group = sum(
-            (place * mask[labels] for place, mask in enumerate(self.groups, 1)), torch.zeros_like(labels)
+            (number * mask[labels] for number, mask in enumerate(self.groups, 1)), torch.zeros_like(labels)
         )
-        return torch.stack([*places(self.scores, labels), labels, group]).cpu()
+        return torch.stack([*target_rank(self.scores, labels), labels, group]).cpu()
 
     def guesses(self, k: int) -> Tensor:
         """Return the k classes that score highest, best first, int64 ``(N, k)``. Equal scores are in any order."""
@@ -244,26 +244,26 @@ def scorer_of(trial: Trial, dataset: Dataset) -> Scorer:
     for metric in (trial.arm.metric, *trial.arm.recipe.keep):
         mask = groups.get(metric.partition("_")[0])
         if mask is not None and not mask.any():
-            found = dataset.class_counts.tolist()
+            counts = dataset.class_counts.tolist()
             raise ValueError(
-                f"metric {metric} wants classes of that group beside others, got class counts {found}"
+                f"metric {metric} needs a split with classes of that group and of others, got class counts {counts}"
             )
     masks = tuple(mask.to(trial.device) for mask in groups.values())
     return Scorer(trial.topk, trial.targets, masks, trial.measures)
 
 
-def tested(shown: Callable[[Split, Scorer], Scored], dataset: Dataset, scorer: Scorer) -> Scored:
+def score_test(score: Callable[[Split, Scorer], Scored], dataset: Dataset, scorer: Scorer) -> Scored:
     """Score the test split. Thresholds of sets come from the calibration samples, or else from the validation split.
 
     Args:
-        shown: Scores a split with the network.
+        score: Scores a split with the network.
         dataset: The splits.
         scorer: The measures.
     """
     if scorer.sets:
         calibration = dataset.validation if dataset.calibration is None else dataset.calibration
-        found = shown(calibration, replace(scorer, measures=()))
-        scorer = scorer.cut_by(found.logits, found.split.labels)
-    return shown(dataset.test, scorer)._replace(
+        scored = score(calibration, replace(scorer, measures=()))
+        scorer = scorer.cut_by(scored.logits, scored.split.labels)
+    return score(dataset.test, scorer)._replace(
         clusters=dataset.groups if dataset.test.groups is not None else ""
     )

@@ -57,7 +57,7 @@ def _chain(network: nn.Module) -> list[tuple[str, nn.Module]] | None:
         or (type(layer) in _ELEMENTWISE and not getattr(layer, "inplace", False))
         for _, layer in layers
     )
-    flat = [place for place, (_, layer) in enumerate(layers) if type(layer) is nn.Flatten]
+    flat = [index for index, (_, layer) in enumerate(layers) if type(layer) is nn.Flatten]
     hooked = any(layer._forward_hooks or layer._forward_pre_hooks for _, layer in layers)
     return layers if known and flat == [0] and not hooked else None
 

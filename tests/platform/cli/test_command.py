@@ -176,6 +176,11 @@ def test_the_list_of_commands_has_each_ones_own_summary(name: str) -> None:
     assert " ".join(paragraph.split()) == LISTED[name].summary
 
 
+def test_a_paragraph_of_a_help_text_is_one_line_that_the_terminal_breaks() -> None:
+    for name, command in COMMANDS.items():
+        assert command.help and "\n" not in command.help.replace("\n\n", ""), name
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_a_group_and_an_example_that_it_takes(name: str) -> None:
     command = COMMANDS[name]

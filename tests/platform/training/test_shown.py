@@ -33,6 +33,7 @@ from topk_platform import (
 from topk_platform.models import build_model
 from topk_platform.specs import Trial
 from topk_platform.training import Session, finish, run_trials
+from topk_platform.training.after import AFTERS
 from topk_platform.training.learners import LEARNERS
 from topk_platform.training.retrained import RetrainedSession, balanced_rows
 from topk_platform.training.shown import ShownSession
@@ -156,6 +157,20 @@ def test_normalised_weights_are_divided_by_a_power_of_their_norm(make_trial: Mak
     assert np.allclose(
         session.network(0, normalised)(session.dataset.test.tensor).detach(), expected, atol=1e-5
     )
+
+
+@pytest.mark.parametrize("tau", [0.0, 0.5, 1.0, 2.0])
+def test_a_class_whose_weights_are_all_0_stays_at_0(tau: float) -> None:
+    """Tiny weights, whose squares underflow in single precision, are divided by their norm all the same."""
+    weights = {
+        "last.weight": torch.tensor([[0.0, 0.0], [3.0, 4.0], [3e-30, 4e-30]]),
+        "last.bias": torch.ones(3),
+    }
+    recipe = Recipe(1, after=TauNormalised(tau))
+    normalised = AFTERS["TauNormalised"](recipe, weights, "last", torch.tensor([0, 5, 5]))
+    sizes = torch.tensor([[0.0], [5.0 ** (1 - tau)], [(5e-30) ** (1 - tau)]], dtype=torch.float64)
+    assert torch.allclose(normalised["last.weight"].double(), sizes * torch.tensor([0.6, 0.8]), rtol=1e-6)
+    assert not normalised["last.bias"].any()
 
 
 def test_a_retrained_classifier_stands_on_the_first_stages_features(make_trial: MakeTrial) -> None:

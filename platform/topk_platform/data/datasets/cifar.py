@@ -193,17 +193,17 @@ def _reader() -> type[CIFAR100]:
 
 
 def _trouble(folder: Path, reader: type[CIFAR100]) -> UserError:
-    place = folder / reader.base_folder
+    path = folder / reader.base_folder
     names = [name for name, _ in (*reader.train_list, *reader.test_list)] + [reader.meta["filename"]]
-    missing = [name for name in names if not (place / name).is_file()]
+    missing = [name for name in names if not (path / name).is_file()]
     if missing:
         return MissingDataError(
-            f"dataset cifar100 is not on disk: {place} lacks {', '.join(missing)}. Pass --download to fetch it "
+            f"dataset cifar100 is not on disk: {path} lacks {', '.join(missing)}. Pass --download to fetch it "
             f"(169 MB), or unpack {reader.url} so that these files are there, or name the folder that holds "
             f"{reader.base_folder} with --data DIR or TOPK_DATA"
         )
     return UserError(
-        f"dataset cifar100 in {place} is damaged: a file's md5 is not the original's. Delete the folder, then pass "
+        f"dataset cifar100 in {path} is damaged: a file's md5 is not the original's. Delete the folder, then pass "
         f"--download or unpack {reader.url} there"
     )
 

@@ -118,9 +118,9 @@ def _paths(splits: Mapping[str, Split]) -> dict[str, list[str]]:
 
 def check_classes(dataset: str, root: Path, lists: dict[str, FileList]) -> None:
     """Raise ``ValueError`` unless all lists have the classes of training."""
-    wanted = lists["train"].classes
+    expected = lists["train"].classes
     for name, files in lists.items():
-        differing = sorted(set(files.classes) ^ set(wanted))
+        differing = sorted(set(files.classes) ^ set(expected))
         check(
             not differing,
             f"dataset {dataset}: the {name} images of {root} must have the classes of training, "

@@ -144,5 +144,5 @@ def _root(dataset: str) -> Path:
 
 def _check(dataset: str, root: Path, lists: dict[str, FileList], classes: int) -> None:
     check_classes(dataset, root, lists)
-    found = len(lists["train"].classes)
-    check(found == classes, f"dataset {dataset}: {root} must have {classes} classes, found {found}")
+    count = len(lists["train"].classes)
+    check(count == classes, f"dataset {dataset}: {root} must have {classes} classes, found {count}")

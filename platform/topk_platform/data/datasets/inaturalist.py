@@ -12,7 +12,7 @@ from topk_platform.data.dataset import Dataset
 from topk_platform.data.datasets.image_files import Reading, check_classes
 from topk_platform.data.folder import data_folder
 from topk_platform.data.images.listing import FileList, from_file
-from topk_platform.data.splits.splitting import spared
+from topk_platform.data.splits.splitting import held_out_fraction
 from topk_platform.errors import MissingDataError, UserError
 from topk_platform.specs.checks import check
 
@@ -79,7 +79,7 @@ def inaturalist(
     check_classes("inaturalist", root, lists)
     how = Reading(size, resize, unreadable)
     whole = how.split(lists["train"], "train")
-    rest, held = spared(whole.labels, validation, Generator().manual_seed(year))
+    rest, held = held_out_fraction(whole.labels, validation, Generator().manual_seed(year))
     return Dataset(
         train=whole.take(rest),
         validation=whole.take(held),
@@ -108,5 +108,5 @@ def _superclasses(files: FileList) -> tuple[int, ...]:
     """Return the number of each class's super category, the folder above that of the class."""
     _, first = np.unique(files.labels.numpy(), return_index=True)
     above = [files.path(int(row)).parts[-3] for row in first]
-    number = {name: place for place, name in enumerate(sorted(set(above)))}
+    number = {name: index for index, name in enumerate(sorted(set(above)))}
     return tuple(number[name] for name in above)

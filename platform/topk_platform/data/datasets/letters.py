@@ -79,8 +79,8 @@ def letters(file: str = "") -> Dataset:
 def _read(path: Path) -> tuple[np.ndarray, torch.Tensor, tuple[str, ...]]:
     """Return the packed pictures ``(families, characters, size, size / 2)``, each family's split, the characters."""
     try:
-        with np.load(path, allow_pickle=False) as found:
-            images, splits, characters = (found[name] for name in ("images", "split", "characters"))
+        with np.load(path, allow_pickle=False) as archive:
+            images, splits, characters = (archive[name] for name in ("images", "split", "characters"))
     except (ValueError, LookupError, TypeError, OSError, EOFError, BadZipFile) as error:
         raise UserError(f"file must be an .npz of tools/make_letters.py, got {path}: {error}") from error
     return images, torch.from_numpy(splits), tuple(map(str, characters))

@@ -16,7 +16,7 @@ from topk_platform.data.dataset import GROUPS, Dataset, Split
 from topk_platform.data.folder import data_folder
 from topk_platform.data.images.decoding import UnreadableImageError, square
 from topk_platform.data.images.listing import ENDINGS, is_image
-from topk_platform.data.splits.grouping import check_apart, group_numbers, grouped_files, whole
+from topk_platform.data.splits.grouping import check_apart, group_numbers, grouped_files, split_whole_groups
 from topk_platform.data.splits.splitting import stratified
 from topk_platform.errors import MissingDataError
 from topk_platform.specs.checks import check, first_few
@@ -86,15 +86,15 @@ def from_tensors(
 
 def _check_numbered(labels: Tensor) -> None:
     """Raise ``UserError`` unless labels number classes: most numbers up to the largest must occur."""
-    found = torch.unique(labels)
-    check(len(found) > 0, "inputs and labels must hold at least one sample, got none")
-    low, high = int(found[0]), int(found[-1])
-    odd = found[(found < 0) | (found >= 2 * len(found))].tolist()
+    present = torch.unique(labels)
+    check(len(present) > 0, "inputs and labels must hold at least one sample, got none")
+    low, high = int(present[0]), int(present[-1])
+    odd = present[(present < 0) | (present >= 2 * len(present))].tolist()
     hint = f", among them {first_few([str(label) for label in odd])}" if odd else ""
     hint += ": take labels - 1" if low == 1 else ""
     check(
-        low == 0 and 1 + high <= 2 * len(found),
-        f"labels must number the classes from 0 on, at most every other without a sample, got {len(found)} different "
+        low == 0 and 1 + high <= 2 * len(present),
+        f"labels must number the classes from 0 on, at most every other without a sample, got {len(present)} different "
         f"ones from {low} to {high}{hint}",
     )
 
@@ -152,7 +152,7 @@ def _taken(
     generator = Generator().manual_seed(_SPLIT_SEED)
     shares = tuple(fractions.values())
     if whole_groups and train.groups is not None:
-        rows = whole(train.labels, train.groups, shares, generator, names)
+        rows = split_whole_groups(train.labels, train.groups, shares, generator, names)
     else:
         rows = stratified(train.labels, shares, generator, names)
     return {name: train.take(part) for name, part in zip(("train", *fractions), rows, strict=True)}

@@ -63,7 +63,7 @@ def _listed(split: str, prefix: str, file: Path) -> list[tuple[str, str]]:
     """Return the images of a split, in the order of their paths, with their species."""
     try:
         entries = json.loads(file.read_bytes())
-        found = [
+        images = [
             (f"{prefix}{split}/{entry['species_id']}/{name}.jpg", str(entry["species_id"]))
             for name, entry in entries.items()
             if entry["split"] == split
@@ -72,4 +72,4 @@ def _listed(split: str, prefix: str, file: Path) -> list[tuple[str, str]]:
         raise UserError(
             f"{file} must map an image's id to its species_id and split among others, got {error!r}"
         ) from error
-    return sorted(found)
+    return sorted(images)

@@ -115,8 +115,8 @@ class _Painter:
 
     def _images(self, labels: Tensor, generator: Generator) -> Tensor:
         cells = 128 + (self.patterns[labels] + 16 * self._noise(len(labels), generator)) // 16
-        rows = self._places(len(labels), generator)
-        columns = self._places(len(labels), generator)
+        rows = self._shifted_cells(len(labels), generator)
+        columns = self._shifted_cells(len(labels), generator)
         mirrored = torch.randint(0, 2, (len(labels), 1), generator=generator) == 1
         columns = torch.where(mirrored, columns.flip(1), columns)
         pixels = cells.gather(2, _spread(rows[:, None, :, None], (3, self.size, _GRID)))
@@ -132,7 +132,7 @@ class _Painter:
         ]
         return draws[0] + draws[1] + draws[2] + draws[3] - 126
 
-    def _places(self, count: int, generator: Generator) -> Tensor:
+    def _shifted_cells(self, count: int, generator: Generator) -> Tensor:
         """Return the cell of each row, or column, of images moved along it, ``(count, size)``."""
         shift = torch.randint(-_SHIFT, _SHIFT + 1, (count, 1), generator=generator)
         return (torch.arange(self.size) + shift) % self.size * _GRID // self.size

@@ -172,8 +172,8 @@ def _square(images: Tensor, generator: Generator) -> Tensor:
     steps = torch.arange(side)
     rows = top[:, None] + steps
     columns = left[:, None] + torch.where(flip[:, None], steps.flip(0), steps)
-    places = torch.arange(count)[:, None, None, None], torch.arange(3)[:, None, None]
-    return images[(*places, rows[:, None, :, None], columns[:, None, None, :])]
+    others = torch.arange(count)[:, None, None, None], torch.arange(3)[:, None, None]
+    return images[(*others, rows[:, None, :, None], columns[:, None, None, :])]
 
 
 def _features(backbone: Backbone, images: Tensor) -> Tensor:

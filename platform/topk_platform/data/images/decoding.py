@@ -29,10 +29,10 @@ Pixels = NDArray[np.uint8]
 
 _VARIABLE = "TOPK_DECODERS"
 _HEADER = struct.Struct("<II")  # height, width
-_WAY = (
+_DECODING_VERSION = (
     "as a viewer shows them"  # part of the names of kept pixels: another way of decoding needs another text
 )
-_FREE = 0.05  # the fraction of the disk that kept pixels leave free
+_FREE_FRACTION = 0.05  # the fraction of the disk that kept pixels leave free
 
 
 class UnreadableImageError(UserError):
@@ -45,12 +45,12 @@ def decoders() -> int:
     Decoding and scaling release Python's lock. So threads decode as many images per second as worker processes, as was
     measured, and no pixels are copied between processes.
     """
-    wanted = os.environ.get(_VARIABLE)
-    if wanted is None:
+    text = os.environ.get(_VARIABLE)
+    if text is None:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if not wanted.isdigit() or int(wanted) < 1:
-        raise UserError(f"{_VARIABLE} must be a number of threads of at least 1, got {wanted!r}")
-    return int(wanted)
+    if not text.isdigit() or int(text) < 1:
+        raise UserError(f"{_VARIABLE} must be a number of threads of at least 1, got {text!r}")
+    return int(text)
 
 
 def pool() -> ThreadPoolExecutor:
@@ -108,12 +108,12 @@ def scaled(path: Path, resize: int) -> Pixels:
     folder = pixel_folder()
     if folder is None:
         return _decoded(path, resize)
-    place = _place(folder, path, resize)
-    kept = _kept(place)
-    if kept is None:
-        kept = _decoded(path, resize)
-        _keep(place, kept)
-    return kept
+    cached = _cache_file(folder, path, resize)
+    pixels = _read_cached(cached)
+    if pixels is None:
+        pixels = _decoded(path, resize)
+        _write_cached(cached, pixels)
+    return pixels
 
 
 def _decoded(path: Path, resize: int) -> Pixels:
@@ -156,13 +156,13 @@ def _size(size: tuple[int, int], resize: int) -> tuple[int, int]:
     return max(resize * width // short, 1), max(resize * height // short, 1)
 
 
-def crop(pixels: Pixels, size: int, place: tuple[float, float] | None = None) -> Pixels:
+def crop(pixels: Pixels, size: int, position: tuple[float, float] | None = None) -> Pixels:
     """Return a square of an image.
 
     Args:
         pixels: ``(height, width, 3)``, no side shorter than ``size``.
         size: Side of the square.
-        place: The position of the square, in ``[0, 1)`` from the top and from the left; None for the middle.
+        position: The position of the square, in ``[0, 1)`` from the top and from the left; None for the middle.
 
     Example:
         >>> image = np.arange(25, dtype=np.uint8).reshape(5, 5, 1)
@@ -170,42 +170,42 @@ def crop(pixels: Pixels, size: int, place: tuple[float, float] | None = None) ->
         (12, 4)
     """
     spare = pixels.shape[0] - size, pixels.shape[1] - size
-    if place is None:
+    if position is None:
         top, left = (round(rest / 2) for rest in spare)
     else:
-        top, left = (int(part * (rest + 1)) for part, rest in zip(place, spare, strict=True))
+        top, left = (int(part * (rest + 1)) for part, rest in zip(position, spare, strict=True))
     return pixels[top : top + size, left : left + size]
 
 
-def _place(folder: Path, path: Path, resize: int) -> Path:
+def _cache_file(folder: Path, path: Path, resize: int) -> Path:
     try:
         status = path.stat()
     except FileNotFoundError as error:
         raise UnreadableImageError(f"image {path} is no longer there") from error
-    text = f"{_WAY}\0{path}\0{status.st_size}\0{status.st_mtime_ns}\0{resize}"
+    text = f"{_DECODING_VERSION}\0{path}\0{status.st_size}\0{status.st_mtime_ns}\0{resize}"
     name = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:32]
     return folder / name[:3] / name[3:]
 
 
-def _kept(place: Path) -> Pixels | None:
+def _read_cached(path: Path) -> Pixels | None:
     """Return memory-mapped pixels, so that only the used ones are read; None if they are not in the cache."""
     try:
-        size = place.stat().st_size
-        with place.open("rb") as file:
+        size = path.stat().st_size
+        with path.open("rb") as file:
             height, width = _HEADER.unpack(file.read(_HEADER.size))
     except (FileNotFoundError, struct.error):
         return None
     if size != _HEADER.size + 3 * height * width:  # a crash may leave half a file
         return None
-    pixels: Pixels = np.memmap(place, np.uint8, "r", _HEADER.size, (height, width, 3))
+    pixels: Pixels = np.memmap(path, np.uint8, "r", _HEADER.size, (height, width, 3))
     return pixels
 
 
-def _keep(place: Path, pixels: Pixels) -> None:
-    place.parent.mkdir(parents=True, exist_ok=True)
-    disk = shutil.disk_usage(place.parent)
-    if disk.free - pixels.nbytes < _FREE * disk.total:
+def _write_cached(path: Path, pixels: Pixels) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    disk = shutil.disk_usage(path.parent)
+    if disk.free - pixels.nbytes < _FREE_FRACTION * disk.total:
         return
-    part = place.with_name(f"{place.name}.{uuid.uuid4().hex}")
+    part = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
     part.write_bytes(_HEADER.pack(*pixels.shape[:2]) + pixels.tobytes())
-    part.replace(place)  # atomic, even if other processes write the same file
+    part.replace(path)  # atomic, even if other processes write the same file

@@ -30,7 +30,7 @@ class Images:
     """The inputs of a split whose images stay in files and are decoded some batches ahead.
 
     An image is scaled so that its shorter side is ``resize``; then a square of side ``size`` is cropped from it, in the
-    middle or at a place given for each image. Batches are the same whatever the number of threads.
+    middle or at a position given for each image. Batches are the same whatever the number of threads.
 
     Args:
         files: The list of all files; the images are some of them.
@@ -87,22 +87,26 @@ class Images:
         """Return the images with their batches on ``device``; the files stay where they are."""
         return replace(self, device=device)
 
-    def in_order(self, place: tuple[float, float] | None = None) -> Iterator[Tensor]:
+    def in_order(self, position: tuple[float, float] | None = None) -> Iterator[Tensor]:
         """Return all images, in batches of about 16 MiB.
 
         Args:
-            place: The position of the squares, as in :meth:`stream`.
+            position: The position of the squares, as in :meth:`stream`.
         """
         rows = torch.split(torch.arange(len(self)), max(_SCORED // (3 * self.size**2), 1))
-        places = None if place is None else [torch.tensor(place).expand(len(part), 2) for part in rows]
-        return self.stream(rows, places)
+        positions = (
+            None if position is None else [torch.tensor(position).expand(len(part), 2) for part in rows]
+        )
+        return self.stream(rows, positions)
 
-    def stream(self, batches: Iterable[Tensor], places: Iterable[Tensor] | None = None) -> Iterator[Tensor]:
+    def stream(
+        self, batches: Iterable[Tensor], positions: Iterable[Tensor] | None = None
+    ) -> Iterator[Tensor]:
         """Return batches, uint8 ``(n, 3, size, size)`` on the device, some of them decoded ahead.
 
         Args:
             batches: The rows of each batch's images, int64 ``(n,)`` on the CPU.
-            places: The positions of each batch's squares, ``(n, 2)`` in ``[0, 1)`` from the top and from the left;
+            positions: The positions of each batch's squares, ``(n, 2)`` in ``[0, 1)`` from the top and from the left;
                 None for the middle.
 
         Raises:
@@ -110,7 +114,9 @@ class Images:
         """
         waiting: deque[tuple[Tensor, list[Future[None]]]] = deque()
         try:
-            for chosen, corners in zip(batches, repeat(None) if places is None else places, strict=False):
+            for chosen, corners in zip(
+                batches, repeat(None) if positions is None else positions, strict=False
+            ):
                 waiting.append(self._start(chosen, corners))
                 if len(waiting) > 1 + -(-_AHEAD * decoders() // max(len(chosen), 1)):
                     yield self._finished(*waiting.popleft())
@@ -123,17 +129,17 @@ class Images:
 
     def _start(self, chosen: Tensor, corners: Tensor | None) -> tuple[Tensor, list[Future[None]]]:
         rows = self.rows[chosen].tolist()
-        places: Sequence[Any] = [None] * len(rows) if corners is None else corners.tolist()
+        positions: Sequence[Any] = [None] * len(rows) if corners is None else corners.tolist()
         # Pinned memory, which torch hands out again only once the copy to the device is over.
         shape = (len(rows), self.size, self.size, 3)
         batch = torch.empty(shape, dtype=torch.uint8, pin_memory=self.device == "cuda")
         parts = [slice(start, start + _TASK) for start in range(0, len(rows), _TASK)]
-        return batch, [pool().submit(self._fill, batch[part], rows[part], places[part]) for part in parts]
+        return batch, [pool().submit(self._fill, batch[part], rows[part], positions[part]) for part in parts]
 
-    def _fill(self, batch: Tensor, rows: Sequence[int], places: Sequence[Any]) -> None:
+    def _fill(self, batch: Tensor, rows: Sequence[int], positions: Sequence[Any]) -> None:
         pixels = batch.numpy()
-        for target, row, place in zip(pixels, rows, places, strict=True):
-            target[...] = crop(scaled(self.files.path(row), self.resize), self.size, place)
+        for target, row, position in zip(pixels, rows, positions, strict=True):
+            target[...] = crop(scaled(self.files.path(row), self.resize), self.size, position)
 
     def _finished(self, batch: Tensor, tasks: list[Future[None]]) -> Tensor:
         for task in tasks:

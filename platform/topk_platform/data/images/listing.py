@@ -83,20 +83,20 @@ def from_folders(root: Path, part: str) -> FileList:
     stamp = _stamp(f"{name} {(top / name).stat().st_mtime_ns}" for name in classes)
 
     def make() -> FileList:
-        found = list(pool().map(_images, [top / name for name in classes]))
-        empty = [name for name, images in zip(classes, found, strict=True) if not images]
+        images_of_class = list(pool().map(_images, [top / name for name in classes]))
+        empty = [name for name, images in zip(classes, images_of_class, strict=True) if not images]
         if empty or not classes:
             found_in = f"none in {first_few(empty)}" if empty else "no folder"
             raise UserError(f"{top} must hold folders of images, one a class, got {found_in}")
         prefix = "" if part == "." else f"{part}/"
         samples = [
             (f"{prefix}{name}/{image}", size, label)
-            for label, (name, images) in enumerate(zip(classes, found, strict=True))
+            for label, (name, images) in enumerate(zip(classes, images_of_class, strict=True))
             for image, size in images
         ]
         return _file_list(root, samples, classes, stamp)
 
-    return _remembered(f"folders {part}", root, stamp, make)
+    return _cached(f"folders {part}", root, stamp, make)
 
 
 def held_out_folders(root: Path, part: str, classes: Sequence[str]) -> FileList:
@@ -121,17 +121,17 @@ def held_out_folders(root: Path, part: str, classes: Sequence[str]) -> FileList:
 
     def make() -> FileList:
         numbers = {name: label for label, name in enumerate(classes)}
-        found = list(pool().map(_images, [top / name for name in folders]))
+        images_of_class = list(pool().map(_images, [top / name for name in folders]))
         samples = [
             (f"{part}/{name}/{image}", size, numbers[name])
-            for name, images in zip(folders, found, strict=True)
+            for name, images in zip(folders, images_of_class, strict=True)
             for image, size in images
         ]
         if not samples:
             raise UserError(f"{top} must hold images, got none")
         return _file_list(root, samples, list(classes), stamp)
 
-    return _remembered(f"held out {part}", root, stamp, make)
+    return _cached(f"held out {part}", root, stamp, make)
 
 
 def is_image(name: str) -> bool:
@@ -186,7 +186,7 @@ def from_file(
         samples = [(name, size, labels[label]) for (name, label), size in zip(pairs, sizes, strict=True)]
         return _file_list(root, samples, classes, stamp)
 
-    return _remembered(f"file {file} {part}", root, stamp, make)
+    return _cached(f"file {file} {part}", root, stamp, make)
 
 
 def _classes(names: set[str]) -> list[str]:
@@ -242,7 +242,7 @@ def readable(files: FileList, part: str, resize: int) -> FileList:
             files.root, files.names[rows], files.sizes[rows], files.labels[rows], files.classes, files.stamp
         )
 
-    kept = _remembered(f"readable {part}", files.root, files.stamp, make)
+    kept = _cached(f"readable {part}", files.root, files.stamp, make)
     lost = sorted(set(files.names.tolist()) - set(kept.names.tolist()))
     if lost:
         named = first_few([os.fsdecode(name) for name in lost])
@@ -270,15 +270,15 @@ def _file_list(
     )
 
 
-def _remembered(kind: str, root: Path, stamp: str, make: Callable[[], FileList]) -> FileList:
+def _cached(kind: str, root: Path, stamp: str, make: Callable[[], FileList]) -> FileList:
     name = hashlib.sha256(f"{kind}\0{root}".encode("utf-8", "surrogateescape")).hexdigest()[:20]
-    place = cache_folder() / "lists" / f"{name}.npz"
-    known = _read(place, root, stamp)
+    file = cache_folder() / "lists" / f"{name}.npz"
+    known = _read(file, root, stamp)
     if known is not None:
         return known
     made = make()
     try:
-        _write(place, made)
+        _write(file, made)
     except OSError as error:  # a shared folder that is read-only for this user
         warnings.warn(
             f"the list of files of {root} is made anew by every process, for it cannot be kept: {error}. "
@@ -288,9 +288,9 @@ def _remembered(kind: str, root: Path, stamp: str, make: Callable[[], FileList])
     return made
 
 
-def _read(place: Path, root: Path, stamp: str) -> FileList | None:
+def _read(file: Path, root: Path, stamp: str) -> FileList | None:
     try:
-        with np.load(place, allow_pickle=False) as data:
+        with np.load(file, allow_pickle=False) as data:
             if str(data["stamp"]) != stamp:
                 return None
             classes = tuple(str(name) for name in data["classes"])
@@ -306,9 +306,9 @@ def _read(place: Path, root: Path, stamp: str) -> FileList | None:
         return None
 
 
-def _write(place: Path, files: FileList) -> None:
-    place.parent.mkdir(parents=True, exist_ok=True)
-    part = place.with_name(f"{place.stem}.{uuid.uuid4().hex}.npz")
+def _write(file: Path, files: FileList) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    part = file.with_name(f"{file.stem}.{uuid.uuid4().hex}.npz")
     arrays: dict[str, Any] = {
         "names": files.names,
         "sizes": files.sizes,
@@ -317,4 +317,4 @@ def _write(place: Path, files: FileList) -> None:
         "stamp": np.array(files.stamp),
     }
     np.savez(part, **arrays)
-    part.replace(place)
+    part.replace(file)

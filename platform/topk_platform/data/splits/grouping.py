@@ -18,7 +18,7 @@ from topk_platform.data.dataset import Split
 from topk_platform.errors import MissingDataError, UserError, reason
 from topk_platform.specs.checks import check, first_few
 
-__all__ = ["by_table", "check_apart", "group_numbers", "grouped_files", "matched", "whole"]
+__all__ = ["by_table", "check_apart", "group_numbers", "grouped_files", "matched", "split_whole_groups"]
 
 _PIECE = re.compile(r"\{group\}|\{class\}|\*|[^{*]+|.")
 _PIECES = {"{group}": "(?P<group>[^/]+?)", "{class}": "[^/]+", "*": "[^/]*"}
@@ -37,8 +37,8 @@ def group_numbers(named: Mapping[str, Any]) -> dict[str, Tensor]:
         UserError: if they are not one text or whole number per sample.
 
     Example:
-        >>> found = group_numbers({"train": ["ann", "bob"], "test": ["eve", "eve"]})
-        >>> found["train"].tolist(), found["test"].tolist()
+        >>> numbers = group_numbers({"train": ["ann", "bob"], "test": ["eve", "eve"]})
+        >>> numbers["train"].tolist(), numbers["test"].tolist()
         ([0, 1], [2, 2])
     """
     arrays = {split: _names(split, values) for split, values in named.items()}
@@ -95,14 +95,14 @@ def grouped_files(
             f"groups: {root / how} must name the group of every image, by its path from {root}; {len(lacking)} are "
             f"not in it: {first_few(lacking)}",
         )
-        found = {split: [table[name] for name in part] for split, part in names.items()}
+        groups = {split: [table[name] for name in part] for split, part in names.items()}
     else:
         inside = {split: "" if part == "." else f"{part}/" for split, part in parts.items()}
-        found = {
+        groups = {
             split: matched(how, [name.removeprefix(inside[split]) for name in part])
             for split, part in names.items()
         }
-    numbers = group_numbers(found)
+    numbers = group_numbers(groups)
     return {split: part.grouped(numbers[split]) for split, part in splits.items()}
 
 
@@ -125,14 +125,16 @@ def matched(pattern: str, names: Sequence[str]) -> list[str]:
         pattern.count("{group}") == 1,
         f"groups must be a pattern with one {{group}}, such as '{{class}}/{{group}}_*', or a CSV file, got {pattern!r}",
     )
-    wanted = re.compile("".join(_PIECES.get(piece) or re.escape(piece) for piece in _PIECE.findall(pattern)))
-    found = [(name, wanted.fullmatch(name)) for name in names]
-    odd = [name for name, match in found if match is None]
+    expression = re.compile(
+        "".join(_PIECES.get(piece) or re.escape(piece) for piece in _PIECE.findall(pattern))
+    )
+    matches = [(name, expression.fullmatch(name)) for name in names]
+    odd = [name for name, match in matches if match is None]
     check(
         not odd,
         f"groups: {len(odd)} of {len(names)} images do not match {pattern!r}: {first_few(odd)}",
     )
-    return [match["group"] for _, match in found if match is not None]
+    return [match["group"] for _, match in matches if match is not None]
 
 
 def by_table(file: Path) -> dict[str, str]:
@@ -149,18 +151,18 @@ def by_table(file: Path) -> dict[str, str]:
             rows = [row for row in csv.reader(lines) if row]
     except (UnicodeDecodeError, csv.Error) as error:
         raise UserError(f"groups: {file} cannot be read: {reason(error)}") from error
-    found: dict[str, str] = {}
+    groups: dict[str, str] = {}
     for row in rows[1:]:
         check(
-            len(row) == 2 and all(row) and row[0] not in found,
+            len(row) == 2 and all(row) and row[0] not in groups,
             f"groups: {file} must have the path of an image and its group in each line, each image once, "
             f"got {','.join(row)!r}",
         )
-        found[row[0]] = row[1]
-    return found
+        groups[row[0]] = row[1]
+    return groups
 
 
-def whole(
+def split_whole_groups(
     labels: Tensor,
     groups: Tensor,
     fractions: Sequence[float],
@@ -185,7 +187,7 @@ def whole(
 
     Example:
         >>> labels, groups = torch.tensor([0, 0, 1, 1, 0, 1, 0, 1]), torch.tensor([0, 0, 0, 0, 1, 1, 2, 2])
-        >>> train, test = whole(labels, groups, (0.25,), Generator().manual_seed(0))
+        >>> train, test = split_whole_groups(labels, groups, (0.25,), Generator().manual_seed(0))
         >>> set(groups[train].tolist()) & set(groups[test].tolist()), len(test)
         (set(), 2)
     """
@@ -198,10 +200,10 @@ def whole(
     order = torch.randperm(counts.shape[0], generator=generator).numpy()
     shares = np.array([1 - sum(fractions), *fractions])
     part = np.full(counts.shape[0], -1)
-    lacking = _give_each(counts, order, len(shares), part)
+    lacking = _assign_each_class(counts, order, len(shares), part)
     if lacking:
         raise UserError(_too_few(lacking, np.diff(counts.tocsc().indptr), len(shares), names))
-    _give_rest(counts, order, shares, part)
+    _assign_rest(counts, order, shares, part)
     of_sample = torch.from_numpy(part)[numbers]
     return [(of_sample == split).nonzero()[:, 0] for split in range(len(shares))]
 
@@ -213,16 +215,16 @@ def _counts(groups: Numbers, labels: Numbers) -> Any:
     return sparse.coo_array((np.ones(len(groups)), (groups, labels))).tocsr()
 
 
-def _give_each(counts: Any, order: Numbers, splits: int, part: Numbers) -> list[int]:
+def _assign_each_class(counts: Any, order: Numbers, splits: int, part: Numbers) -> list[int]:
     """Give every split a group of each class, the smallest groups first; return the classes that have too few groups.
 
     The classes with the fewest groups come first.
     """
     sizes, of_class, lacking = counts.sum(1), counts.tocsc(), []
-    place = np.argsort(order)
+    position = np.argsort(order)
     for label in np.argsort(np.diff(of_class.indptr), kind="stable").tolist():
         members = of_class.indices[of_class.indptr[label] : of_class.indptr[label + 1]]
-        members = members[np.lexsort((place[members], sizes[members]))]
+        members = members[np.lexsort((position[members], sizes[members]))]
         for split in (*range(1, splits), 0) if len(members) else ():
             if (part[members] == split).any():
                 continue
@@ -245,16 +247,16 @@ def _too_few(lacking: Sequence[int], groups: Numbers, splits: int, names: Sequen
     )
 
 
-def _give_rest(counts: Any, order: Numbers, shares: Any, part: Numbers) -> None:
+def _assign_rest(counts: Any, order: Numbers, shares: Any, part: Numbers) -> None:
     """Give each remaining group to the split that lacks it most, by squared errors relative to the fractions."""
-    wanted = np.maximum(shares[:, None] * counts.sum(0), 1e-9)
+    targets = np.maximum(shares[:, None] * counts.sum(0), 1e-9)
     held = np.stack([counts[part == split].sum(0) for split in range(len(shares))])
     largest_first = order[np.argsort(-counts.sum(1)[order], kind="stable")]
     for group in largest_first[part[largest_first] < 0]:
         row = slice(counts.indptr[group], counts.indptr[group + 1])
         classes, more = counts.indices[row], counts.data[row]
-        lacks = held[:, classes] - wanted[:, classes]
-        part[group] = ((more * (2 * lacks + more)) / wanted[:, classes]).sum(1).argmin()
+        lacks = held[:, classes] - targets[:, classes]
+        part[group] = ((more * (2 * lacks + more)) / targets[:, classes]).sum(1).argmin()
         held[part[group], classes] += more
 
 

@@ -11,7 +11,7 @@ from torch import Generator, Tensor
 from topk_platform.errors import UserError
 from topk_platform.specs.checks import first_few
 
-__all__ = ["by_class", "held_out", "spared", "stratified"]
+__all__ = ["by_class", "held_out", "held_out_fraction", "stratified"]
 
 
 def by_class(labels: Tensor, order: Tensor, classes: int) -> list[Tensor]:
@@ -57,7 +57,7 @@ def stratified(
         raise UserError(
             f"the fractions of validation and test must be at least 0 and below 1 in sum, got {fractions}"
         )
-    return _parted(
+    return _split_classes(
         labels, lambda size: [max(1, round(fraction * size)) for fraction in fractions], generator, names
     )
 
@@ -81,10 +81,10 @@ def held_out(labels: Tensor, count: int, generator: Generator) -> list[Tensor]:
     """
     if count < 1:
         raise UserError(f"the number of samples of each class to hold out must be at least 1, got {count}")
-    return _parted(labels, lambda _: [count], generator)
+    return _split_classes(labels, lambda _: [count], generator)
 
 
-def spared(labels: Tensor, fraction: float, generator: Generator) -> list[Tensor]:
+def held_out_fraction(labels: Tensor, fraction: float, generator: Generator) -> list[Tensor]:
     """Return the indices of the training split, then those of a random fraction of each class.
 
     ``fraction · n`` of a class's n samples are taken, rounded, at least one and at most n - 1. So the only sample of a
@@ -100,16 +100,16 @@ def spared(labels: Tensor, fraction: float, generator: Generator) -> list[Tensor
 
     Example:
         >>> labels = torch.tensor([0, 0, 0, 0, 0, 0, 1, 1, 2])
-        >>> train, validation = spared(labels, 0.3, Generator().manual_seed(0))
+        >>> train, validation = held_out_fraction(labels, 0.3, Generator().manual_seed(0))
         >>> sorted(labels[train].tolist()), sorted(labels[validation].tolist())
         ([0, 0, 0, 0, 1, 2], [0, 0, 1])
     """
     if not 0 < fraction < 1:
         raise UserError(f"the fraction of validation must be above 0 and below 1, got {fraction}")
-    return _parted(labels, lambda size: [min(max(1, round(fraction * size)), size - 1)], generator)
+    return _split_classes(labels, lambda size: [min(max(1, round(fraction * size)), size - 1)], generator)
 
 
-def _parted(
+def _split_classes(
     labels: Tensor,
     sizes_of: Callable[[int], list[int]],
     generator: Generator,

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from topk_platform.errors import UserError, blamed
+from topk_platform.errors import UserError, as_user_error
 from topk_platform.references import check_arguments, look_up
 from topk_platform.specs import (
     GP,
@@ -109,7 +109,7 @@ def _referenced(reference: str, options: Mapping[str, Any], seed: int) -> BaseSa
     function = look_up("sampler", reference, table)
     given = {**options, **({"seed": seed} if "seed" in inspect.signature(function).parameters else {})}
     check_arguments("sampler", reference, function, given)
-    with blamed(f"sampler {reference}"):
+    with as_user_error(f"sampler {reference}"):
         made = function(**given)
     if not isinstance(made, BaseSampler):
         raise UserError(

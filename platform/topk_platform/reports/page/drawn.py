@@ -9,6 +9,7 @@ from topk_platform.reports import plots
 from topk_platform.reports.catalogue import PLOTS
 from topk_platform.reports.plots import NothingToPlotError, Plotted, UnsuitedStudyError
 from topk_platform.reports.plots.style import INK
+from topk_platform.reports.words import command
 
 __all__ = ["Drawn", "drawings"]
 
@@ -48,7 +49,7 @@ def drawings(data: Plotted) -> list[Drawn]:
             continue
         svg = inline(file.decode(), kind, plot.title)
         room = min(_LARGEST, _ALL - sum(len(other.svg) for other in result))
-        large = f"it has {len(svg):,} bytes, too many for a page: topk plot {data.study.name} {kind}"
+        large = f"it has {len(svg):,} bytes, too many for a page: {command('plot', data.study.name, kind)}"
         fits = len(svg) <= room
         result.append(Drawn(kind, plot.title, svg if fits else "", "" if fits else large, file))
     return result

@@ -8,6 +8,7 @@ from topk_platform.reports.page.content import Content
 from topk_platform.reports.plain_text import markdown_table
 from topk_platform.reports.tables.classes import EXPLAINED, HEADER
 from topk_platform.reports.tables.markdown import block_to_markdown
+from topk_platform.reports.words import command
 
 __all__ = ["lowered", "to_markdown"]
 
@@ -48,7 +49,7 @@ def _parts(content: Content) -> Iterator[str]:
         yield "## Failed trials"
         yield "\n".join(f"- `{key}` {arm}: {why}" for key, arm, why in failures[:_FAILED])
         yield f"And {len(failures) - _FAILED} more." if len(failures) > _FAILED else ""
-    yield f"Plots, and the trials behind every number: `topk report {content.study.name}`, a page in HTML."
+    yield f"Plots, and the trials behind every number: `{command('report', content.study.name)}`, a page in HTML."
 
 
 def _classes(content: Content) -> Iterator[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from topk_platform.errors import UserError
 from topk_platform.reports.plain_text import markdown_table, rows_to_csv
+from topk_platform.reports.words import command
 from topk_platform.results.by_class import ClassResult
 from topk_platform.results.table import Table
 
@@ -159,7 +160,7 @@ def _to_rich(table: Table, results: Sequence[ClassResult]) -> Group:
             made.add_row(*map(Text, row))
         shown.append(made)
         if part.hidden:
-            line = f"{part.note} All: topk table {table.study.name} --by class --format csv"
+            line = f"{part.note} All: {command('table', table.study.name)} --by class --format csv"
             shown.append(Text(line, style="dim"))
     return Group(*shown, Text(EXPLAINED, style="dim"))
 

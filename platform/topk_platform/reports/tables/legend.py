@@ -77,7 +77,7 @@ def covered(table: Table) -> str:
     if not text:
         return "An interval needs two seeds or more."
     first = f"Intervals cover {text[0]}"
-    rest = "".join(f"; those of {n} cells {_COVERED[covers]}" for covers, n in counts.most_common()[1:])
+    rest = "".join(f"; those of {n} cells cover {_COVERED[covers]}" for covers, n in counts.most_common()[1:])
     units = set(table.units.values())
     return (first + rest).replace("test images", units.pop() if len(units) == 1 else "test images") + "."
 

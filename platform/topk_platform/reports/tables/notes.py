@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from topk_platform.identity import counts_in_words
 from topk_platform.reports.tables.cell_words import DOWN, UP, ends
 from topk_platform.reports.tables.legend import legend
+from topk_platform.reports.words import command
 from topk_platform.results.machine_kinds import Unlike
 from topk_platform.results.range_edges import Edge
 from topk_platform.results.table import Fruitless, Table
@@ -67,7 +68,7 @@ def once(table: Table) -> str:
     return (
         "Not tested: differences between losses of which one was searched once. Another search may choose otherwise, "
         "and no interval of one search covers that. "
-        f"`topk run {table.study.name} --searches 3` adds the searches that are missing."
+        f"`{command('run', table.study.name)} --searches 3` adds the searches that are missing."
     )
 
 

@@ -16,13 +16,14 @@ from ray import tune
 
 from topk_platform.code_version import loaded_version
 from topk_platform.data import use_data_folder
+from topk_platform.data.loading import backbone_hash
 from topk_platform.errors import ChangedError, FaultError, MissingDataError
 from topk_platform.records import Store, StoreKeeper
 from topk_platform.running.cluster.desk import WorkersDesk
 from topk_platform.running.machine.devices import cap_memory, outside_fault
 from topk_platform.running.machine.gpu_use import sample_gpu
 from topk_platform.specs import Trial, TrialRecord
-from topk_platform.training import Pulse, Training, environment, run_trials
+from topk_platform.training import Heartbeat, Training, environment, run_trials
 from topk_platform.training.process.faults import is_usable, stored
 
 __all__ = ["TrialActor", "check_planned"]
@@ -96,7 +97,7 @@ class TrialActor(tune.Trainable):  # type: ignore[misc]
         self._device = trials[0].device
         self._report_seconds, self._share = config["report_seconds"], config["share"]
         use_data_folder(config["data"])
-        self._last = Pulse()
+        self._last = Heartbeat()
         self._shown = {"arm": trials[0].arm.name, "key": trials[0].key}
         return _checked(trials, config)
 
@@ -121,10 +122,10 @@ class TrialActor(tune.Trainable):  # type: ignore[misc]
         until = time.monotonic() + self._report_seconds
         try:
             while True:
-                pulse = next(training)
-                if time.monotonic() >= until or self._is_news(pulse):
-                    self._last = pulse
-                    return _progress(pulse) | {"curve": _curve(training)} | self._gpu()
+                heartbeat = next(training)
+                if time.monotonic() >= until or self._is_news(heartbeat):
+                    self._last = heartbeat
+                    return _progress(heartbeat) | {"curve": _curve(training)} | self._gpu()
         except StopIteration as end:
             return self._end(end.value)
         except (ChangedError, MissingDataError) as error:
@@ -141,13 +142,13 @@ class TrialActor(tune.Trainable):  # type: ignore[misc]
         sample = sample_gpu(self._device)
         return {} if sample is None else {"gpu": sample}
 
-    def _is_news(self, pulse: Pulse) -> bool:
+    def _is_news(self, heartbeat: Heartbeat) -> bool:
         """Return whether the driver must know at once: the trial needs more patience, or has its first checkpoint."""
-        return pulse.patience > self._last.patience or pulse.kept > self._last.kept == 0
+        return heartbeat.patience > self._last.patience or heartbeat.kept > self._last.kept == 0
 
 
-def _progress(pulse: Pulse) -> dict[str, Any]:
-    return {"ended": False, "epoch": pulse.epoch, "kept": pulse.kept, "patience": pulse.patience}
+def _progress(heartbeat: Heartbeat) -> dict[str, Any]:
+    return {"ended": False, "epoch": heartbeat.epoch, "kept": heartbeat.kept, "patience": heartbeat.patience}
 
 
 def _curve(training: Training) -> list[float]:
@@ -155,8 +156,10 @@ def _curve(training: Training) -> list[float]:
 
     It is read from the suspended generator, and not reported by it: the loop's code is part of each result's identity.
     """
-    loop = cast("GeneratorType[Pulse, None, object]", training).gi_yieldfrom
-    member = inspect.getgeneratorlocals(cast("GeneratorType[Pulse, None, object]", loop))["group"].members[0]
+    loop = cast("GeneratorType[Heartbeat, None, object]", training).gi_yieldfrom
+    member = inspect.getgeneratorlocals(cast("GeneratorType[Heartbeat, None, object]", loop))[
+        "group"
+    ].members[0]
     return [epoch.validation[member.trial.arm.metric] for epoch in member.epochs]
 
 
@@ -178,7 +181,7 @@ def _checked(trials: Sequence[Trial], config: Mapping[str, Any]) -> Training:
         cap_memory(config["share"])
     with stored("it cannot be used"):
         store, recorded = Store.open(config["store"]), frozenset(config["recorded"])
-        keeper = StoreKeeper(store, config["checkpoint_seconds"], recorded=recorded)
+        keeper = StoreKeeper(store, config["checkpoint_seconds"], recorded=recorded, backbone=backbone_hash)
         keeper.check_seen()
     limit = config["time_limit"]
     return (yield from run_trials(trials, keeper, interruptible=False, time_limit=limit))

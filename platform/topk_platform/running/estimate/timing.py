@@ -14,7 +14,7 @@ from topk_platform.protocol import ArmBoard
 from topk_platform.specs import Recipe, Trial, digest
 from topk_platform.training import Session
 from topk_platform.training.ensemble import Ensemble
-from topk_platform.training.process.state import lent_process
+from topk_platform.training.process.state import trial_process
 from topk_platform.training.setup import dataset_of, recipe_of
 from topk_platform.training.trials.clock import Stopwatch
 
@@ -76,7 +76,7 @@ def _kinds_first(boards: Sequence[ArmBoard]) -> list[tuple[str, ArmBoard, list[T
 
 def _timed(trials: Sequence[Trial]) -> _Pace:
     """Return the speed of trials in a process such as a worker gives them, with as many threads."""
-    with lent_process(trials[0]):
+    with trial_process(trials[0]):
         return _pace(_prepared(trials))
 
 

@@ -12,13 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from topk_platform.data import Dataset, Images, Population, Source
-from topk_platform.errors import UserError, blamed
+from topk_platform.errors import UserError, as_user_error
 from topk_platform.models import MODELS, build_model
 from topk_platform.references import is_reference, look_up
 from topk_platform.specs import Arm, numbers
 from topk_platform.training.loss_table import LOSSES
 from topk_platform.training.losses import BoundLoss, build_loss
-from topk_platform.training.process.state import kept_process
+from topk_platform.training.process.state import restored_process
 
 __all__ = ["Rehearsal"]
 
@@ -42,7 +42,7 @@ class Rehearsal:
         if same in self._scores and not is_reference(arm.loss.name):
             return
         inputs, labels = _few(dataset)
-        with kept_process():
+        with restored_process():
             torch.manual_seed(0)
             if same not in self._scores:
                 self._scores[same] = _scores(arm, inputs, dataset)
@@ -63,7 +63,7 @@ def _few(dataset: Source) -> tuple[Tensor, Tensor]:
 def _scores(arm: Arm, inputs: Tensor, dataset: Source) -> Tensor:
     """Return the scores of an arm's network, after checking that they can be differentiated."""
     who = f"arm {arm.name}: model {arm.model.name}{_location(look_up('model', arm.model.name, MODELS))}"
-    with blamed(who):
+    with as_user_error(who):
         network: object = build_model(arm.model, dataset.shape, dataset.classes, arm.loss.head)
     if not isinstance(network, nn.Module):
         raise UserError(f"{who} must return a torch.nn.Module, got {_described(network)}")
@@ -75,7 +75,7 @@ def _scores(arm: Arm, inputs: Tensor, dataset: Source) -> Tensor:
         if inputs.is_floating_point()
         else ", which reaches it as it is (take inputs.float() to have it real)"
     )
-    with blamed(f"{who}, called with {_described(inputs)}{whole},"):
+    with as_user_error(f"{who}, called with {_described(inputs)}{whole},"):
         scores: object = network(inputs)
     if not isinstance(scores, Tensor) or scores.shape != expected or not scores.is_floating_point():
         raise UserError(f"{who} must give scores of shape {expected}, got {_described(scores)}")
@@ -87,7 +87,7 @@ def _scores(arm: Arm, inputs: Tensor, dataset: Source) -> Tensor:
         )
     if not scores.requires_grad:
         raise UserError(f"{who} must give scores that depend on its parameters, got none that does")
-    with blamed(f"{who}, differentiated,"):
+    with as_user_error(f"{who}, differentiated,"):
         scores.sum().backward()  # type: ignore[no-untyped-call]
     return scores.detach().float()
 
@@ -97,11 +97,11 @@ def _check_loss(arm: Arm, scores: Tensor, labels: Tensor, class_counts: Tensor) 
     setting = arm.setting(arm.loss.first)
     own = numbers(setting.own, 0, setting.recipe.epochs)
     scores = scores.clone().requires_grad_()
-    with blamed(who):
+    with as_user_error(who):
         module: object = build_loss(arm.loss, own, arm.k, class_counts)
     if not isinstance(module, nn.Module):
         raise UserError(f"{who} must return a torch.nn.Module, got {_described(module)}")
-    with blamed(f"{who}, called with scores {tuple(scores.shape)} and labels {labels.tolist()},"):
+    with as_user_error(f"{who}, called with scores {tuple(scores.shape)} and labels {labels.tolist()},"):
         loss: object = BoundLoss(module, torch.Generator().manual_seed(0))(scores, labels)
     if not isinstance(loss, Tensor) or loss.ndim or not loss.requires_grad:
         raise UserError(
@@ -110,7 +110,7 @@ def _check_loss(arm: Arm, scores: Tensor, labels: Tensor, class_counts: Tensor) 
         )
     if not loss.isfinite():
         raise UserError(f"{who} must give a finite loss, got {loss.item()} of scores {tuple(scores.shape)}")
-    with blamed(f"{who}, differentiated,"):
+    with as_user_error(f"{who}, differentiated,"):
         loss.backward()  # type: ignore[no-untyped-call]
 
 

@@ -121,7 +121,9 @@ class LogitAdjustment:
 class TauNormalised:
     """After training, divide the weights of each class in the last layer by their norm to the power τ; its bias is 0.
 
-    Validation and test are scored so, and τ can be searched on validation, as ``after_tau``.
+    Validation and test are scored so, and τ can be searched on validation, as ``after_tau``. The paper's definition,
+    ``w / |w|^τ``, has no value for weights that are all 0 (for a class that never had a sample, say). They stay 0: the
+    class scores 0 on every image before and after, and for τ < 1 this is the limit of ``w / |w|^τ`` as w goes to 0.
 
     Args:
         tau: τ, at least 0.

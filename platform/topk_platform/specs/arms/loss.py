@@ -82,10 +82,10 @@ class Loss:
         return loss_to_html(self)
 
     def _check_first(self) -> None:
-        wanted = active_names(self.space, self.first)
+        needed = active_names(self.space, self.first)
         check(
-            set(self.first) == set(wanted),
-            f"loss {self.label}: first must give one value for each of {sorted(wanted)}, got {sorted(self.first)}",
+            set(self.first) == set(needed),
+            f"loss {self.label}: first must give one value for each of {sorted(needed)}, got {sorted(self.first)}",
         )
         for name, value in self.first.items():
             check(
@@ -94,17 +94,18 @@ class Loss:
             )
 
     def _check_schedule(self, name: str, schedule: Schedule) -> None:
-        place = f"loss {self.label}: the schedule of {name!r}"
+        subject = f"loss {self.label}: the schedule of {name!r}"
         check(
-            name not in SEARCHABLE, f"{place} is for the loss's own parameters; the rate has Recipe.schedule"
+            name not in SEARCHABLE,
+            f"{subject} is for the loss's own parameters; the rate has Recipe.schedule",
         )
         for named in schedule.names:
             check(
                 named in self.space and named not in SEARCHABLE,
-                f"{place} names {named!r}, which is neither a number, nor one of {list(SHAPES)}, nor a dimension of "
+                f"{subject} names {named!r}, which is neither a number, nor one of {list(SHAPES)}, nor a dimension of "
                 f"its own in space, {sorted(set(self.space) - {*SEARCHABLE})}",
             )
         shape = self.space.get(schedule.shape)
         fits = shape is None or (isinstance(shape, Choice) and set(shape.options) <= set(SHAPES))
-        check(fits, f"{place}: {schedule.shape!r} must be a Choice among {list(SHAPES)}, got {shape}")
+        check(fits, f"{subject}: {schedule.shape!r} must be a Choice among {list(SHAPES)}, got {shape}")
         schedule.settled(self.first)

@@ -257,8 +257,8 @@ def replaced(recipe: Recipe, **values: Any) -> Recipe:
     return recipe
 
 
-def _replaced(part: Any, name: str, place: tuple[str, ...], value: Any) -> Any:
-    first, *rest = place
+def _replaced(part: Any, name: str, path: tuple[str, ...], value: Any) -> Any:
+    first, *rest = path
     if not hasattr(part, first):
         raise UserError(f"{name} is searched or fixed, but the recipe has no part with it, only {part!r}")
     inner = _replaced(getattr(part, first), name, tuple(rest), value) if rest else value

@@ -106,10 +106,10 @@ Parameter = Scalar | Schedule
 
 
 def _number(part: float | str | None, values: Mapping[str, Scalar]) -> float | None:
-    found = _value(part, values) if isinstance(part, str) else part
-    if isinstance(found, (bool, str)):
-        raise UserError(f"a schedule goes between numbers, got {found!r} of {part!r}")
-    return found
+    number = _value(part, values) if isinstance(part, str) else part
+    if isinstance(number, (bool, str)):
+        raise UserError(f"a schedule goes between numbers, got {number!r} of {part!r}")
+    return number
 
 
 def _value(name: str, values: Mapping[str, Scalar]) -> Scalar:

@@ -35,7 +35,7 @@ def in_order(space: Mapping[str, Dimension]) -> tuple[str, ...]:
 
 def is_active(dimension: Dimension, values: Mapping[str, Scalar]) -> bool:
     """Return whether a dimension is active, given the values of the others."""
-    return all(name in values and values[name] in wanted for name, wanted in dimension.when.items())
+    return all(name in values and values[name] in allowed for name, allowed in dimension.when.items())
 
 
 def active_names(space: Mapping[str, Dimension], values: Mapping[str, Scalar]) -> tuple[str, ...]:
@@ -73,23 +73,23 @@ def reaching(
         name: The dimension.
         value: The value that it must have.
     """
-    wanted: dict[str, Scalar] = {name: value}
+    required: dict[str, Scalar] = {name: value}
     for other in reversed(in_order(space)):
-        for parent, options in space[other].when.items() if other in wanted else ():
-            there = {**values, **wanted}
-            wanted[parent] = there[parent] if parent in there and there[parent] in options else options[0]
+        for parent, options in space[other].when.items() if other in required else ():
+            there = {**values, **required}
+            required[parent] = there[parent] if parent in there and there[parent] in options else options[0]
     ends = {other: dimension.ends[0] for other, dimension in space.items()}
-    return active(space, {**ends, **values, **wanted})
+    return active(space, {**ends, **values, **required})
 
 
 def check_conditions(label: str, space: Mapping[str, Dimension]) -> None:
     """Raise ``UserError`` if a ``when`` names no other dimension, or values that it never has."""
     for name, dimension in space.items():
-        for other, wanted in dimension.when.items():
+        for other, allowed in dimension.when.items():
             condition = f"loss {label}: when of {name!r}"
             if other not in space:
                 raise unknown_name(f"dimension in {condition}", other, space)
-            check(bool(wanted), f"{condition} must list at least one value of {other!r}, got none")
-            never = [value for value in wanted if not space[other].holds(value)]
+            check(bool(allowed), f"{condition} must list at least one value of {other!r}, got none")
+            never = [value for value in allowed if not space[other].holds(value)]
             check(not never, f"{condition} lists {never} of {other!r}, which {space[other]} never has")
     in_order(space)

@@ -57,5 +57,5 @@ def processor_model(cpuinfo: str) -> str:
         name.strip(): value.strip() for name, _, value in (line.partition(":") for line in first.splitlines())
     }
     numbers = ("cpu family", "model", "CPU implementer", "CPU part")  # the former of x86, the latter of ARM
-    told = [facts.get("model name", ""), *(f"{name} {facts[name]}" for name in numbers if name in facts)]
-    return ", ".join(filter(None, told))
+    texts = [facts.get("model name", ""), *(f"{name} {facts[name]}" for name in numbers if name in facts)]
+    return ", ".join(filter(None, texts))

@@ -15,7 +15,7 @@ from topk_platform.references import import_reference, is_reference
 from topk_platform.specs import Numerics, Trial
 from topk_platform.streams import stream_seed
 
-__all__ = ["kept_process", "lent_process", "process_state", "restore_process"]
+__all__ = ["process_state", "restore_process", "restored_process", "trial_process"]
 
 _RAISING = (
     2  # torch's number for deterministic algorithms, with an error if there is none; with 1 it only warns
@@ -78,7 +78,7 @@ def restore_process(state: dict[str, Any]) -> None:
 
 
 @contextmanager
-def kept_process() -> Iterator[None]:
+def restored_process() -> Iterator[None]:
     """Restore the state of the process at the block's end, whatever a trial or a user's code has changed.
 
     The state is: torch's defaults for dtype, gradients, precision, determinism and anomaly detection, the thread count,
@@ -98,7 +98,7 @@ def kept_process() -> Iterator[None]:
 
 
 @contextmanager
-def lent_process(trial: Trial) -> Iterator[None]:
+def trial_process(trial: Trial) -> Iterator[None]:
     """Give the process the state from which every trial starts, and restore its state at the end.
 
     Effect: the trial's thread count; torch's defaults for dtype, device, gradients, precision, determinism,
@@ -110,7 +110,7 @@ def lent_process(trial: Trial) -> Iterator[None]:
             does that once, and its random draws must not make the first trial differ from the next one.
     """
     switches = _SWITCHES + _chosen(trial.arm.recipe.numerics)
-    with kept_process():
+    with restored_process():
         _reset(trial, switches)
         load(trial.arm.regime)
         for name in (trial.arm.model.name, trial.arm.loss.name):

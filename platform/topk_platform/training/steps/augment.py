@@ -25,8 +25,8 @@ def crop(images: Tensor, padding: int, generator: Generator) -> Tensor:
     """
     count, channels, height, width = images.shape
     padded = functional.pad(images, (padding,) * 4)
-    places = 2 * padding + 1
-    top, left = (_randint(places, count, generator, images.device) for _ in range(2))
+    offsets = 2 * padding + 1
+    top, left = (_randint(offsets, count, generator, images.device) for _ in range(2))
     # A view of all possible crops, from which each image takes its own.
     windows = padded.unfold(2, height, 1).unfold(3, width, 1)
     return windows[torch.arange(count, device=images.device), :, top, left].view(
@@ -55,8 +55,8 @@ def cutout(images: Tensor, side: int, generator: Generator) -> Tensor:
     hidden = torch.ones((count, 1, 1), dtype=torch.bool, device=images.device)
     for size, shape in ((height, (count, -1, 1)), (width, (count, 1, -1))):
         first = _randint(size, count, generator, images.device) - side // 2
-        place = torch.arange(size, device=images.device)
-        hidden = hidden & ((place >= first[:, None]) & (place < first[:, None] + side)).view(shape)
+        pixels = torch.arange(size, device=images.device)
+        hidden = hidden & ((pixels >= first[:, None]) & (pixels < first[:, None] + side)).view(shape)
     return images.masked_fill(hidden[:, None], 0)
 
 
@@ -112,6 +112,6 @@ def _paste(images: Tensor, other: Tensor, share: Tensor, generator: Generator) -
     for size, shape in ((height, (-1, 1)), (width, (1, -1))):
         centre = _randint(size, 1, generator, images.device)
         half = (0.5 * (1 - share).sqrt() * size).int()
-        place = torch.arange(size, device=images.device)
-        inside = inside & ((place >= centre - half) & (place < centre + half)).view(shape)
+        pixels = torch.arange(size, device=images.device)
+        inside = inside & ((pixels >= centre - half) & (pixels < centre + half)).view(shape)
     return torch.where(inside, other, images), 1 - inside.to(images.dtype).mean()

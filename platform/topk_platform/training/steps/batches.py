@@ -123,13 +123,13 @@ class Batches:
     def _streamed(self, images: Images, done: int) -> Iterator[tuple[Tensor, Tensor]]:
         count = len(images)
         order = torch.arange(count) if len(self) == 1 else torch.randperm(count, generator=self.order)
-        places = None
+        positions = None
         if (
             self.augmentation.window
         ):  # drawn at once, so that it does not depend on how many images are decoded ahead
-            places = torch.split(torch.rand((count, 2), generator=self.order), self.size)[done:]
+            positions = torch.split(torch.rand((count, 2), generator=self.order), self.size)[done:]
         labels = self.split.labels[order.to(self.split.labels.device)]
-        batches = images.stream(torch.split(order, self.size)[done:], places)
+        batches = images.stream(torch.split(order, self.size)[done:], positions)
         yield from zip(batches, torch.split(labels, self.size)[done:], strict=True)
 
     def _augmented(self, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:

@@ -18,7 +18,7 @@ from topk_platform.training.steps.stepping import precision
 __all__ = ["score_crops"]
 
 _LAST = 1 - 2**-24
-_PLACES = (None, (0.0, 0.0), (0.0, _LAST), (_LAST, 0.0), (_LAST, _LAST))
+_POSITIONS = (None, (0.0, 0.0), (0.0, _LAST), (_LAST, 0.0), (_LAST, _LAST))
 
 
 @torch.no_grad()
@@ -62,8 +62,8 @@ def score_crops(
     values = dict(zip(softmax.names, softmax(totals[1], split.labels), strict=True)) | values
     if scorer.measures:
         sets = replace(scorer, topk=(1,), targets=())
-        found = zip(sets.names, sets(totals[1].double().log(), split.labels), strict=True)
-        values |= {name: value for name, value in found if name not in values}
+        of_sets = zip(sets.names, sets(totals[1].double().log(), split.labels), strict=True)
+        values |= {name: value for name, value in of_sets if name not in values}
     measures = torch.stack([finite.double(), *(values[name] for name in scorer.names)])
     return Scored(measures, totals[1], split, scorer.groups, averaged=True)
 
@@ -81,9 +81,9 @@ def _totals(
         raise TypeError("ten crops are of images in files, got a tensor")
     totals: dict[int, Tensor] = {}
     finite = torch.ones((), dtype=torch.bool, device=device)
-    for place in _PLACES:
+    for position in _POSITIONS:
         start = 0
-        for batch in images.in_order(place):
+        for batch in images.in_order(position):
             inputs = prepared(batch, normalisation, recipe.numerics.channels_last)
             rows = slice(start, start + len(inputs))
             start = rows.stop

@@ -44,10 +44,10 @@ def drop_blocks(model: nn.Module, rate: float) -> None:
             f"Recipe.stochastic_depth needs a network with residual blocks, such as resnet18_small or torchvision's "
             f"ResNets, got {type(model).__name__} without any"
         )
-    for place, module in enumerate(own, 1):
-        module.p = rate * place / len(own)  # type: ignore[assignment]
-    for place, block in enumerate([] if own else blocks, 1):
-        _drop(block, rate * place / len(blocks))
+    for number, module in enumerate(own, 1):
+        module.p = rate * number / len(own)  # type: ignore[assignment]
+    for number, block in enumerate([] if own else blocks, 1):
+        _drop(block, rate * number / len(blocks))
 
 
 def _drop(block: nn.Module, rate: float) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from topk_platform.training.steps.batches import Batches
 
-__all__ = ["Epoch", "never", "order_states"]
+__all__ = ["Epoch", "never_pause", "order_states"]
 
 
 @dataclass
@@ -28,7 +28,7 @@ class Epoch:
     total: Tensor
 
 
-def never() -> bool:
+def never_pause() -> bool:
     """Return False, so that an epoch pauses at its end only."""
     return False
 

@@ -19,10 +19,10 @@ from topk_platform.training.trials.clock import Stopwatch
 from topk_platform.training.trials.member import Member
 from topk_platform.training.trials.pace import FIRST_SECONDS, Pace
 
-__all__ = ["Group", "Keeper", "Network", "Pulse", "Stored"]
+__all__ = ["Group", "Heartbeat", "Keeper", "Network", "Stored"]
 
-_NEEDED = {"ranks", "guesses"}  # the files that a completed confirmation must have
-_BEAT_SECONDS = 10.0  # at most between two signs of life, while steps are made
+_REQUIRED_FILES = {"ranks", "guesses"}  # the files that a completed confirmation must have
+_HEARTBEAT_SECONDS = 10.0  # at most between two signs of life, while steps are made
 
 
 class Keeper(Protocol):
@@ -71,7 +71,7 @@ class Network(NamedTuple):
     """A network that is to be stored.
 
     Args:
-        place: The position of its trial in the group.
+        trial_number: The position of its trial in the group.
         weights: Its weights and buffers.
         ranks: The ranks of the test split, see :attr:`~topk_platform.training.setup.Scored.ranks`.
         guesses: The arm's K classes of each test sample, see :meth:`~topk_platform.training.setup.Scored.guesses`.
@@ -80,7 +80,7 @@ class Network(NamedTuple):
         clusters: The name of these groups, such as "patients".
     """
 
-    place: int
+    trial_number: int
     weights: dict[str, Tensor]
     ranks: Tensor
     guesses: Tensor
@@ -89,7 +89,7 @@ class Network(NamedTuple):
     clusters: str = ""
 
 
-class Pulse(NamedTuple):
+class Heartbeat(NamedTuple):
     """A sign of life.
 
     Args:
@@ -131,7 +131,7 @@ class Group:
     stored: defaultdict[str, Stored] = field(default_factory=lambda: defaultdict(Stored))  # by key
     started: float = field(default_factory=time.time)
     clock: float = field(default_factory=time.perf_counter)
-    lap: float = 0.0
+    validated: float = 0.0
     saved: float = 0.0
 
     @property
@@ -164,28 +164,31 @@ class Group:
         """The records of the trials."""
         return [*map(self.record, self.members)]
 
-    def pulse(self, patience: float | None = None) -> Pulse:
+    def heartbeat(self, patience: float | None = None) -> Heartbeat:
         """Return a sign of life.
 
         Args:
             patience: The seconds until the next one; by default the time that an epoch may take.
         """
-        return Pulse(self.epoch, self.kept, self.pace.patience if patience is None else patience)
+        return Heartbeat(self.epoch, self.kept, self.pace.patience if patience is None else patience)
 
     @property
     def pause(self) -> float:
         """When training pauses next, by the same clock: for a checkpoint or a sign of life."""
-        return min(self.due, time.perf_counter() + _BEAT_SECONDS)
+        return min(self.due, time.perf_counter() + _HEARTBEAT_SECONDS)
 
     def fail(self, reason: str) -> None:
         """End all members that have not ended or lack a file: they share one program, so the error is that of each."""
-        for place, member in enumerate(self.members):
-            if member.status is None or self._is_unkept(place):
+        for index, member in enumerate(self.members):
+            if member.status is None or self._lacks_files(index):
                 member.end("failed", reason)
 
-    def _is_unkept(self, place: int) -> bool:
-        stored = self.stored[self.trials[place].key].artifacts
-        return any(network.place == place and not stored.keys() >= _NEEDED for network in self.networks)
+    def _lacks_files(self, index: int) -> bool:
+        stored = self.stored[self.trials[index].key].artifacts
+        return any(
+            network.trial_number == index and not stored.keys() >= _REQUIRED_FILES
+            for network in self.networks
+        )
 
     def record(self, member: Member) -> TrialRecord:
         """Return the record of one member."""

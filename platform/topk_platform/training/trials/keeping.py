@@ -8,15 +8,15 @@ from collections.abc import Callable, Generator, Iterator
 
 from topk_platform.errors import RefusingStoreError, StoreError, reason
 from topk_platform.training.setup import Learner
-from topk_platform.training.trials.group import Group, Keeper, Network, Pulse
+from topk_platform.training.trials.group import Group, Heartbeat, Keeper, Network
 from topk_platform.training.trials.pace import FIRST_SECONDS
 
-__all__ = ["keep_networks"]
+__all__ = ["store_files"]
 
-_LASTING = (FileExistsError, NotADirectoryError, IsADirectoryError)  # something else has the file's name
+_PERMANENT = (FileExistsError, NotADirectoryError, IsADirectoryError)  # something else has the file's name
 
 
-def keep_networks(group: Group, learner: Learner, keeper: Keeper) -> Generator[Pulse, None, None]:
+def store_files(group: Group, learner: Learner, keeper: Keeper) -> Generator[Heartbeat, None, None]:
     """Store the ranks and guesses of all confirmations, then the networks, and note what is stored.
 
     If the store refuses, it is tried again after growing pauses. All files of the group share the keeper's pauses. A
@@ -27,18 +27,18 @@ def keep_networks(group: Group, learner: Learner, keeper: Keeper) -> Generator[P
         RefusingStoreError: if ranks or guesses cannot be stored.
     """
     pauses = iter(keeper.pauses)
-    yield group.pulse(FIRST_SECONDS)
+    yield group.heartbeat(FIRST_SECONDS)
     for network in group.networks:
-        yield from _keep_shown(group, network, keeper, pauses)
+        yield from _store_ranks_and_guesses(group, network, keeper, pauses)
     for network in group.networks:
-        yield from _keep_weights(group, learner, network, keeper, pauses)
+        yield from _store_network(group, learner, network, keeper, pauses)
 
 
-def _keep_shown(
+def _store_ranks_and_guesses(
     group: Group, network: Network, keeper: Keeper, pauses: Iterator[float]
-) -> Generator[Pulse, None, None]:
+) -> Generator[Heartbeat, None, None]:
     """Store the ranks and guesses of a network."""
-    trial = group.trials[network.place]
+    trial = group.trials[network.trial_number]
     stored = group.stored[trial.key]
 
     def ranks() -> str:
@@ -48,43 +48,45 @@ def _keep_shown(
         return keeper.save_guesses(trial, network.guesses, network.images)
 
     try:
-        stored.artifacts["ranks"] = yield from _patiently(group, ranks, pauses)
-        stored.artifacts["guesses"] = yield from _patiently(group, guesses, pauses)
+        stored.artifacts["ranks"] = yield from _with_retries(group, ranks, pauses)
+        stored.artifacts["guesses"] = yield from _with_retries(group, guesses, pauses)
     except Exception as error:
         raise RefusingStoreError(
             f"its ranks and guesses cannot be stored: {reason(error)} (on {platform.node()})"
         ) from error
 
 
-def _keep_weights(
+def _store_network(
     group: Group, learner: Learner, network: Network, keeper: Keeper, pauses: Iterator[float]
-) -> Generator[Pulse, None, None]:
+) -> Generator[Heartbeat, None, None]:
     """Store a network, or note why it cannot be stored."""
-    trial = group.trials[network.place]
+    trial = group.trials[network.trial_number]
     stored = group.stored[trial.key]
 
     def model() -> str:
-        built = learner.network(network.place, network.weights)
-        return keeper.save_model(trial, built, learner.inputs(network.place))
+        built = learner.network(network.trial_number, network.weights)
+        return keeper.save_model(trial, built, learner.inputs(network.trial_number))
 
     try:
-        stored.artifacts["network"] = yield from _patiently(group, model, pauses)
+        stored.artifacts["network"] = yield from _with_retries(group, model, pauses)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's network may raise anything; the record holds it
         stored.missing["network"] = f"{type(error).__name__}: {reason(error)}"
 
 
-def _patiently(group: Group, save: Callable[[], str], pauses: Iterator[float]) -> Generator[Pulse, None, str]:
+def _with_retries(
+    group: Group, save: Callable[[], str], pauses: Iterator[float]
+) -> Generator[Heartbeat, None, str]:
     """Return what ``save`` returns; if the store refuses, try again after each pause that is left."""
     while True:
         try:
             return save()
         except (StoreError, OSError) as error:
-            if _is_lasting(error) or (pause := next(pauses, None)) is None:
+            if _is_permanent(error) or (pause := next(pauses, None)) is None:
                 raise
         time.sleep(pause)
-        yield group.pulse(FIRST_SECONDS)
+        yield group.heartbeat(FIRST_SECONDS)
 
 
-def _is_lasting(error: BaseException) -> bool:
+def _is_permanent(error: BaseException) -> bool:
     """Return whether the error is one that waiting cannot cure: something else has the file's name."""
-    return isinstance(error, _LASTING) or isinstance(error.__cause__, _LASTING)
+    return isinstance(error, _PERMANENT) or isinstance(error.__cause__, _PERMANENT)

@@ -12,10 +12,10 @@ from torch import Tensor
 from topk_platform.metrics import Scorer
 from topk_platform.specs import EpochRecord, Status, Trial
 
-__all__ = ["Kept", "Lap", "Member"]
+__all__ = ["KeptWeights", "Member", "TrainedEpoch"]
 
 
-class Kept(NamedTuple):
+class KeptWeights(NamedTuple):
     """The weights of one epoch and its validation metrics."""
 
     epoch: int
@@ -23,7 +23,7 @@ class Kept(NamedTuple):
     weights: dict[str, Tensor]
 
 
-class Lap(NamedTuple):
+class TrainedEpoch(NamedTuple):
     """One epoch of one member: its number, mean loss, gradient density, learning rate and times."""
 
     epoch: int
@@ -44,7 +44,7 @@ class Member:
 
     trial: Trial
     epochs: list[EpochRecord] = field(default_factory=list)
-    kept: dict[str, Kept] = field(default_factory=dict)
+    kept: dict[str, KeptWeights] = field(default_factory=dict)
     status: Status | None = None
     reason: str = ""
 
@@ -78,41 +78,41 @@ class Member:
         if not math.isfinite(loss):
             self.end("diverged", f"the mean training loss of epoch {epoch} is {loss}")
 
-    def note(self, lap: Lap, validated: Sequence[float], scorer: Scorer) -> bool:
+    def note(self, epoch: TrainedEpoch, validated: Sequence[float], scorer: Scorer) -> bool:
         """Record an epoch that was validated; return whether it was recorded.
 
         Args:
-            lap: The epoch.
+            epoch: The epoch.
             validated: Whether all scores are finite, then the measures.
             scorer: The scorer, which names the measures.
         """
-        self.note_loss(lap.epoch, lap.loss)
+        self.note_loss(epoch.epoch, epoch.loss)
         if self.status is None and not validated[0]:
-            self.end("diverged", f"after epoch {lap.epoch} a score on the validation split is not finite")
+            self.end("diverged", f"after epoch {epoch.epoch} a score on the validation split is not finite")
         if self.status is not None:
             return False
         validation = scorer.named(validated[1:])
         self.epochs.append(
             EpochRecord(
-                epoch=lap.epoch,
-                train_loss=lap.loss,
+                epoch=epoch.epoch,
+                train_loss=epoch.loss,
                 validation=validation,
-                seconds=lap.seconds,
-                learning_rate=lap.rate,
-                gradient_density=lap.density,
-                step_seconds=lap.step_seconds,
+                seconds=epoch.seconds,
+                learning_rate=epoch.rate,
+                gradient_density=epoch.density,
+                step_seconds=epoch.step_seconds,
             )
         )
-        self._prune(lap.epoch, validation)
+        self._prune(epoch.epoch, validation)
         return True
 
     def _prune(self, epoch: int, validation: dict[str, float]) -> None:
         metric = self.trial.arm.metric
         threshold = dict(self.trial.stop_below).get(epoch, -math.inf)
-        if validation[metric] < threshold and not self._spared(metric):
+        if validation[metric] < threshold and not self._is_spared(metric):
             self.end("pruned", f"{metric} below {threshold:.6g} after epoch {epoch}")
 
-    def _spared(self, metric: str) -> bool:
+    def _is_spared(self, metric: str) -> bool:
         """Return whether the last validations are as good as those before them, or too few to decide."""
         if not self.trial.spare:
             return False
@@ -123,18 +123,18 @@ class Member:
     def better(self) -> list[str]:
         """Return the metrics of ``Recipe.keep`` whose best value so far is that of the last epoch."""
         last = self.epochs[-1].validation
-        wanted = self.trial.arm.recipe.keep
+        metrics = self.trial.arm.recipe.keep
         return [
-            m for m in wanted if m in last and (m not in self.kept or last[m] > self.kept[m].validation[m])
+            m for m in metrics if m in last and (m not in self.kept or last[m] > self.kept[m].validation[m])
         ]
 
     def keep(self, metrics: Sequence[str], weights: dict[str, Tensor]) -> None:
         """Keep the last epoch's weights for metrics."""
         last = self.epochs[-1]
         for metric in metrics:
-            self.kept[metric] = Kept(last.epoch, dict(last.validation), weights)
+            self.kept[metric] = KeptWeights(last.epoch, dict(last.validation), weights)
 
-    def chosen(self) -> dict[str, Kept]:
+    def chosen(self) -> dict[str, KeptWeights]:
         """Return the kept weights by metric; those under ``""`` give all other metrics."""
         main = self.kept.get(self.trial.arm.metric) or next(iter(self.kept.values()))
         return {"": main, **self.kept}
@@ -145,7 +145,7 @@ class Member:
             return {}
         if not self.kept:
             return dict(self.epochs[-1].validation)
-        return pick({name: kept.validation for name, kept in self.chosen().items()})
+        return metrics_of_kept({name: kept.validation for name, kept in self.chosen().items()})
 
     def state(self) -> dict[str, Any]:
         """Return the member as tensors and plain data."""
@@ -159,10 +159,10 @@ class Member:
     def load_state(self, state: dict[str, Any]) -> None:
         """Continue from a state that :meth:`state` returned."""
         self.epochs = [EpochRecord(**epoch) for epoch in state["epochs"]]
-        self.kept = {name: Kept(*kept) for name, kept in state["kept"].items()}
+        self.kept = {name: KeptWeights(*kept) for name, kept in state["kept"].items()}
         self.status, self.reason = state["status"], state["reason"]
 
 
-def pick(metrics: dict[str, dict[str, float]]) -> dict[str, float]:
+def metrics_of_kept(metrics: dict[str, dict[str, float]]) -> dict[str, float]:
     """Return each metric from the weights kept for it, and all others from the main weights, under ``""``."""
     return {name: metrics.get(name, metrics[""])[name] for name in metrics[""]}

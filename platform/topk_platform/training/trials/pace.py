@@ -12,9 +12,9 @@ from topk_platform.errors import StalledError, TimeLimitError
 
 __all__ = ["FIRST_SECONDS", "Pace"]
 
-_TIMES = 20  # an epoch is too long if it takes so many times the usual time
-_FLOOR_SECONDS = 60.0
-_COMPARED = 20  # the usual time is the median of so many last epochs
+_FACTOR = 20  # an epoch is too long if it takes so many times the usual time
+_LEAST_SECONDS = 60.0
+_LAST_EPOCHS = 20  # the usual time is the median of so many last epochs
 FIRST_SECONDS = 3600.0
 """The seconds that may pass where there is no usual time yet: the first epoch compiles and reads data."""
 
@@ -39,7 +39,7 @@ class Pace:
 
     def __init__(self, limit: float = math.inf, clock: Callable[[], float] = time.monotonic) -> None:
         self._limit, self._clock = limit, clock
-        self._seconds: deque[float] = deque(maxlen=_COMPARED)
+        self._seconds: deque[float] = deque(maxlen=_LAST_EPOCHS)
         self._began = clock()
 
     def end_epoch(self) -> None:
@@ -53,7 +53,7 @@ class Pace:
         """The seconds that may pass between two signs of life."""
         if not self._seconds:
             return FIRST_SECONDS
-        return max(_FLOOR_SECONDS, _TIMES * statistics.median(self._seconds))
+        return max(_LEAST_SECONDS, _FACTOR * statistics.median(self._seconds))
 
     def check(self, epoch: int, spent: float) -> None:
         """Raise a fault if an epoch or the whole trial takes too long.

@@ -23,7 +23,7 @@ from topk_platform.data import (
     image_folder,
     letters,
 )
-from topk_platform.data.splits.grouping import matched, whole
+from topk_platform.data.splits.grouping import matched, split_whole_groups
 from topk_platform.errors import MissingDataError
 from topk_platform.specs import Condition, canonical_json
 
@@ -121,7 +121,7 @@ def test_splits_of_whole_groups_are_near_their_fractions(seed: int) -> None:
     groups = torch.from_numpy(np.repeat(np.arange(300), sizes))
     own = torch.from_numpy(rng.integers(0, 5, 300))[groups]
     labels = torch.where(torch.from_numpy(rng.random(len(groups)) < 0.8), own, 4 - own)
-    parts = whole(labels, groups, (0.2, 0.1), Generator().manual_seed(seed))
+    parts = split_whole_groups(labels, groups, (0.2, 0.1), Generator().manual_seed(seed))
     assert torch.equal(torch.cat(parts).sort().values, torch.arange(len(labels)))
     held = [set(groups[rows].tolist()) for rows in parts]
     assert not (held[0] & held[1] or held[0] & held[2] or held[1] & held[2])
@@ -135,10 +135,10 @@ def test_a_class_of_few_groups_gives_each_split_one() -> None:
         torch.tensor([0] * 9 + [1] * 40),
         torch.tensor([0] * 4 + [1] * 3 + [2] * 2 + [*range(3, 43)]),
     )
-    parts = whole(labels, groups, (0.1, 0.1), Generator().manual_seed(0))
+    parts = split_whole_groups(labels, groups, (0.1, 0.1), Generator().manual_seed(0))
     assert [len(set(groups[rows][labels[rows] == 0].tolist())) for rows in parts] == [1, 1, 1]
     with pytest.raises(UserError, match=r"3 in all, and there are too few of class 'owl' has 2"):
-        whole(labels[4:], groups[4:], (0.1, 0.1), Generator().manual_seed(0), ("owl", "gull"))
+        split_whole_groups(labels[4:], groups[4:], (0.1, 0.1), Generator().manual_seed(0), ("owl", "gull"))
 
 
 def test_arrays_take_their_groups_as_a_third() -> None:

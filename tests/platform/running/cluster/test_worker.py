@@ -21,7 +21,7 @@ from topk_platform.records.table.schema import trial_row
 from topk_platform.running.cluster import worker
 from topk_platform.running.cluster.worker import TrialActor
 from topk_platform.specs import TrialRecord
-from topk_platform.training import Pulse, environment
+from topk_platform.training import Heartbeat, environment
 
 
 class Desk:
@@ -71,7 +71,7 @@ def short_loop(records: list[TrialRecord]) -> Any:
     """Stands for the training loop: one sign of life before any epoch has ended."""
     group = SimpleNamespace(members=[SimpleNamespace(epochs=[])])
     assert group.members
-    yield Pulse()
+    yield Heartbeat()
     return records
 
 

@@ -98,7 +98,7 @@ def test_the_definitions_that_changed_are_named(tmp_path: Path) -> None:
     listed = {n: d for part in noted["versions"][code_version(arm)] for n, d in noted["parts"][part].items()}
     assert listed == code_definitions(arm)
     older = {**listed, "topk_losses.functional.entropy.cross_entropy": "other", "topk_losses.gone": "x"}
-    del older["topk_platform.metrics.places"]
+    del older["topk_platform.metrics.target_rank"]
     noted["parts"]["p"], noted["versions"]["older"] = older, ["p"]
     ledger.store.write("code.json", json.dumps(noted).encode())
     one = dataclasses.replace(study, arms=study.arms[:1])
@@ -106,7 +106,7 @@ def test_the_definitions_that_changed_are_named(tmp_path: Path) -> None:
         one, ledger, {study.arm_id(arm): Identity(codes[study.arm_id(arm)], "f", {"torch": "2.0"})}
     ) == [
         "2 recorded trials of r/linear/cross_entropy, 0.00056 h of training: the code has changed: "
-        "topk_losses.functional.entropy.cross_entropy, topk_losses.gone (gone), topk_platform.metrics.places (new)"
+        "topk_losses.functional.entropy.cross_entropy, topk_losses.gone (gone), topk_platform.metrics.target_rank (new)"
     ]
 
 

@@ -21,7 +21,7 @@ from topk_platform.errors import (
     UnreachableStoreError,
 )
 from topk_platform.specs import Trial, TrialRecord
-from topk_platform.training import Pulse, finish, run, run_trials
+from topk_platform.training import Heartbeat, finish, run, run_trials
 from topk_platform.training.process import faults
 from topk_platform.training.process.faults import machinery_fault
 from topk_platform.training.trials import group, keeping
@@ -31,7 +31,7 @@ MakeTrial = Callable[..., Trial]
 STEPS = 17  # of an epoch
 
 
-def listened(training: Iterator[Pulse]) -> tuple[list[Pulse], list[TrialRecord]]:
+def listened(training: Iterator[Heartbeat]) -> tuple[list[Heartbeat], list[TrialRecord]]:
     pulses = []
     while True:
         try:
@@ -335,7 +335,7 @@ def test_a_clock_that_is_set_back_changes_nothing(
 def test_signs_of_life_come_between_two_validations_and_say_how_long_the_next_may_take(
     make_trial: MakeTrial, memory: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(group, "_BEAT_SECONDS", 0.0)
+    monkeypatch.setattr(group, "_HEARTBEAT_SECONDS", 0.0)
     keeper = memory()
     keeper.seconds = 3600.0
     pulses, _ = listened(run_trials([make_trial(recipe=Recipe(4, evaluate_every=4))], keeper))
