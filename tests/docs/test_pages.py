@@ -10,6 +10,7 @@ from urllib.parse import unquote
 import pytest
 
 import topk_losses
+import topk_platform
 from topk_platform.cli.group import COMMANDS, load_command
 
 ROOT = Path(__file__).parents[2]
@@ -60,6 +61,14 @@ def test_every_command_is_in_the_list_of_all() -> None:
     assert sorted(re.findall(r"^\| `topk ([a-z]+)", page, flags=re.MULTILINE)) == sorted(COMMANDS)
     listed = re.findall(r"--[a-z-]+", page[page.index("## Options of `topk run`") :].split("## Variables")[0])
     assert options("run") <= {*listed, "--help", "--debug", "--track-networks", "-q"}
+
+
+def test_the_reference_has_everything_that_the_packages_export() -> None:
+    platform, losses = (DOCS / "api" / "platform.md").read_text(), (DOCS / "api" / "losses.md").read_text()
+    documented = set(re.findall(r"\w+", platform))
+    assert set(topk_platform.__all__) <= documented
+    documented = set(re.findall(r"\w+", losses + (DOCS / "losses" / "index.md").read_text()))
+    assert {*topk_losses.__all__, *topk_losses.functional.__all__} <= documented
 
 
 def test_the_readme_is_two_screens() -> None:

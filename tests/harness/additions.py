@@ -319,7 +319,7 @@ def to_counts(table: Table, metrics: Sequence[str] = (), *, transpose: bool = Fa
 
 from typing import TYPE_CHECKING
 
-from topk_platform.reports.plots.drawing import Plotted
+from topk_platform.reports.plots.plot_data import Plotted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

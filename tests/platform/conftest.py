@@ -10,6 +10,7 @@ import pytest
 from topk_platform import Study
 from topk_platform.code_version import code_versions
 from topk_platform.data import load
+from topk_platform.data.loading import backbone_hash
 from topk_platform.identity import Identity
 from topk_platform.records import Store, StoreKeeper
 from topk_platform.specs import Trial, TrialRecord
@@ -24,7 +25,8 @@ def train_study() -> Callable[[Study, Path], None]:
 
 def confirm(study: Study, store: Path) -> None:
     """Train all that a study asks for, here."""
-    codes, keeper = code_versions(study), StoreKeeper(Store.open(store).at(study.name), 1e9)
+    codes = code_versions(study)
+    keeper = StoreKeeper(Store.open(store).at(study.name), 1e9, backbone=backbone_hash)
     identities = {
         study.arm_id(arm): Identity(codes[study.arm_id(arm)], load(arm.regime).fingerprint)
         for arm in study.arms

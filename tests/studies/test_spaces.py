@@ -35,9 +35,9 @@ def test_besides_their_own_parameters_all_losses_of_a_study_search_the_same(name
 
 
 def test_less_than_one_in_ten_shipped_choices_lies_at_an_end_of_what_is_searched_now() -> None:
-    """In the ranges that they were chosen in, it was almost one in three."""
+    """Of those of letters. In the ranges in which they were chosen, it was almost one in three."""
     before, now, chosen = 0, 0, 0
-    for found in evidence():
+    for found in (one for one in evidence() if one.study.name.startswith("letters")):
         today = {arm.name: arm.loss for arm in STUDIES[found.study.name]().arms}
         for arm in found.study.arms:
             for choice in found.table.choices.get(row_and_column(found.study, found.table.across, arm), ()):

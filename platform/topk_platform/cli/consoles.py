@@ -8,15 +8,17 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 import typer
 from rich.console import Console
 
+from topk_platform.errors import UserError, reason
 from topk_platform.running.progress.words import duration
 from topk_platform.terminal import PlainConsole, printable
 
-__all__ = ["duration", "make_console", "plain", "print_json", "print_rows", "say"]
+__all__ = ["duration", "make_console", "plain", "print_json", "print_rows", "say", "show", "write_file"]
 
 # Characters that JSON may contain unescaped but that a terminal obeys; they are escaped like other control characters.
 _STEERING = re.compile(r"[\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -38,6 +40,27 @@ def say(text: object, *, err: bool = False, nl: bool = True) -> None:
         nl: Whether to end the line.
     """
     typer.echo(printable(str(text)), err=err, nl=nl)
+
+
+def show(output: str, shown: object) -> None:
+    """Print what a format returned: a table of rich's on the console, any other as a text.
+
+    Args:
+        output: The name of the format.
+        shown: What it returned.
+    """
+    if output == "rich":
+        make_console().print(shown)
+    else:
+        say(shown, nl=False)
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Write a file; raise ``UserError`` if it cannot be written."""
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        raise UserError(f"{path} cannot be written: {reason(error)}") from error
 
 
 def plain(value: Any) -> Any:

@@ -162,13 +162,13 @@ COMMANDS: dict[str, Listed] = {
     ),
     "bundle": Listed(
         _ELSEWHERE,
-        "commands.export",
+        "commands.evidence",
         "Write a study as one file that can be cited: definition, ledger, ranks, tables, claims, versions.",
         "topk bundle letters_quick --to letters.topk",
     ),
     "verify": Listed(
         _ELSEWHERE,
-        "commands.export",
+        "commands.evidence",
         "Compute a bundle's tables and claims again, and train some trials again. Exit code 1: something differs.",
         "topk verify letters.topk --replay 3",
     ),
@@ -186,7 +186,7 @@ COMMANDS: dict[str, Listed] = {
     ),
     "adopt": Listed(
         _UPKEEP,
-        "commands.adopt",
+        "commands.evidence",
         "Train some recorded trials again; if they come out the same, count all trials like them.",
         "topk adopt letters_quick --replay 3",
     ),

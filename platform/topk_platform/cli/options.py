@@ -13,24 +13,25 @@ from topk_platform.specs.checks import check_place
 from topk_platform.specs.study.smoke import SMOKE
 
 __all__ = [
-    "DataOption",
-    "DownloadOption",
-    "JsonOption",
-    "MetricsOption",
-    "MlflowOption",
-    "OnlyOption",
-    "RecordedArgument",
-    "SearchesOption",
-    "SeedsOption",
-    "SmokeOption",
-    "StoreOption",
-    "StudyArgument",
-    "TableFormatOption",
-    "TrackNetworksOption",
-    "TrackOption",
-    "TrackSearchOption",
-    "TrialsOption",
-    "TrustOption",
+    "Data",
+    "Download",
+    "Json",
+    "Metrics",
+    "Mlflow",
+    "Only",
+    "Recorded",
+    "Searches",
+    "Seeds",
+    "Smoke",
+    "Store",
+    "Study",
+    "TableFormat",
+    "To",
+    "Track",
+    "TrackNetworks",
+    "TrackSearch",
+    "Trials",
+    "Trust",
     "check_format",
     "named_place",
     "recorded_name",
@@ -68,22 +69,22 @@ def _begins(incomplete: str) -> list[str]:
     return []
 
 
-StudyArgument = Annotated[
+Study = Annotated[
     str,
     typer.Argument(
         help="A name that `topk list` shows, or package.module:attribute.", autocompletion=_begins
     ),
 ]
-RecordedArgument = Annotated[str, typer.Argument(help="The study's name, as `topk status` shows it.")]
-TrialsOption = Annotated[
+Recorded = Annotated[str, typer.Argument(help="The study's name, as `topk status` shows it.")]
+Trials = Annotated[
     int | None,
     typer.Option("--trials", help="Search trials per arm, over all its searches.", rich_help_panel=_SIZE),
 ]
-SeedsOption = Annotated[
+Seeds = Annotated[
     int | None,
     typer.Option("--seeds", help="Fresh seeds per arm, over all its searches.", rich_help_panel=_SIZE),
 ]
-SearchesOption = Annotated[
+Searches = Annotated[
     int | None,
     typer.Option(
         "--searches",
@@ -92,7 +93,7 @@ SearchesOption = Annotated[
         rich_help_panel=_SIZE,
     ),
 ]
-OnlyOption = Annotated[
+Only = Annotated[
     list[str] | None,
     typer.Option(
         "--only",
@@ -100,7 +101,7 @@ OnlyOption = Annotated[
         rich_help_panel=_SIZE,
     ),
 ]
-SmokeOption = Annotated[
+Smoke = Annotated[
     bool,
     typer.Option(
         "--smoke",
@@ -109,13 +110,13 @@ SmokeOption = Annotated[
         rich_help_panel=_SIZE,
     ),
 ]
-StoreOption = Annotated[
+Store = Annotated[
     str,
     typer.Option(
         "--store", help="Folder or URI of the results.", callback=named_place, rich_help_panel=_PLACES
     ),
 ]
-DataOption = Annotated[
+Data = Annotated[
     str | None,
     typer.Option(
         "--data",
@@ -124,13 +125,13 @@ DataOption = Annotated[
         rich_help_panel=_PLACES,
     ),
 ]
-DownloadOption = Annotated[
+Download = Annotated[
     bool,
     typer.Option(
         "--download", help="Download missing datasets into the folder of datasets.", rich_help_panel=_PLACES
     ),
 ]
-MlflowOption = Annotated[
+Mlflow = Annotated[
     str | None,
     typer.Option(
         "--mlflow",
@@ -139,7 +140,7 @@ MlflowOption = Annotated[
         rich_help_panel=_PLACES,
     ),
 ]
-TrackOption = Annotated[
+Track = Annotated[
     list[str] | None,
     typer.Option(
         "--track",
@@ -149,7 +150,7 @@ TrackOption = Annotated[
         rich_help_panel=_TRACKING,
     ),
 ]
-TrackSearchOption = Annotated[
+TrackSearch = Annotated[
     str,
     typer.Option(
         "--track-search",
@@ -157,7 +158,7 @@ TrackSearchOption = Annotated[
         rich_help_panel=_TRACKING,
     ),
 ]
-TrackNetworksOption = Annotated[
+TrackNetworks = Annotated[
     bool,
     typer.Option(
         "--track-networks/--no-track-networks",
@@ -165,7 +166,7 @@ TrackNetworksOption = Annotated[
         rich_help_panel=_TRACKING,
     ),
 ]
-TrustOption = Annotated[
+Trust = Annotated[
     list[str] | None,
     typer.Option(
         "--trust",
@@ -175,11 +176,10 @@ TrustOption = Annotated[
         rich_help_panel="Care",
     ),
 ]
-JsonOption = Annotated[
-    bool, typer.Option("--json", help="Print JSON, for programs.", rich_help_panel=_OUTPUT)
-]
-TableFormatOption = Annotated[str, typer.Option("--format", help="rich, md or csv.", rich_help_panel=_OUTPUT)]
-MetricsOption = Annotated[
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.", rich_help_panel=_OUTPUT)]
+To = Annotated[str, typer.Option("--to", help="Where to write it.", callback=named_place)]
+TableFormat = Annotated[str, typer.Option("--format", help="rich, md or csv.", rich_help_panel=_OUTPUT)]
+Metrics = Annotated[
     list[str] | None,
     typer.Option(
         "--metric",

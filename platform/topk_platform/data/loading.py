@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from topk_platform.data.datasets.parquet import parquet_images
 from topk_platform.data.datasets.plantnet import plantnet300k
 from topk_platform.data.datasets.ring import ring
 from topk_platform.data.datasets.synthetic import synthetic_images
-from topk_platform.data.features.backbones import load_backbone
+from topk_platform.data.features.backbones import load_backbone, weights_hash
 from topk_platform.data.features.computing import features_of
 from topk_platform.data.folder import data_folder
 from topk_platform.data.marked import with_files
@@ -28,14 +28,16 @@ from topk_platform.data.population import Population, Source
 from topk_platform.errors import UserError, as_user_error
 from topk_platform.extensions import extended
 from topk_platform.references import check_arguments, look_up
-from topk_platform.specs import Regime, images_of
+from topk_platform.specs import FEATURES, Regime, images_of
 
 __all__ = [
     "DATASETS",
     "DOWNLOADS",
+    "backbone_hash",
     "cifar100",
     "digits",
     "download",
+    "feature_arguments",
     "image_features",
     "image_files",
     "image_folder",
@@ -79,6 +81,30 @@ def image_features(
     if not isinstance(source, Dataset):
         raise UserError(f"dataset {of} is drawn anew for each seed, so its features cannot be kept")
     return features_of(source, load_backbone(backbone, pixels, weights), of, views)
+
+
+def feature_arguments(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of :func:`image_features` with their defaults; those of the images are in ``options``.
+
+    Example:
+        >>> feature_arguments({"of": "cifar100", "validation": 0.2})["options"]
+        {'validation': 0.2}
+    """
+    bound = inspect.signature(image_features).bind(**options)
+    bound.apply_defaults()
+    return dict(bound.arguments)
+
+
+def backbone_hash(regime: Regime) -> str:
+    """Return the hash of the weights of the backbone that computes a regime's features; empty if it has none.
+
+    Raises:
+        MissingDataError: if a package or the weights are not on this machine.
+    """
+    if regime.dataset != FEATURES:
+        return ""
+    given = feature_arguments(regime.options)
+    return weights_hash(load_backbone(given["backbone"], given["pixels"], given["weights"]))
 
 
 DATASETS: dict[str, Callable[..., Dataset]] = {

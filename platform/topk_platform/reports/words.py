@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import textwrap
 from collections.abc import Mapping, Sequence
 
 from topk_platform.results.statistics import Estimate
@@ -23,6 +24,7 @@ __all__ = [
     "rounded_in",
     "settings",
     "title_of",
+    "wrapped",
 ]
 
 _UNEVEN = 0.2
@@ -155,3 +157,25 @@ def rounded_in(text: str) -> str:
         'Recipe(epochs=30, learning_rate=0.0452, eps=1e-08)'
     """
     return _LONG.sub(lambda number: rounded(float(number[0])), text)
+
+
+def wrapped(name: str, width: int = 18) -> str:
+    """Return a name broken into lines between its words.
+
+    Args:
+        name: The name, with ``_`` or ``/`` between its words.
+        width: The most letters in a line; a longer word is broken too, after a hyphen if it has one.
+
+    Example:
+        >>> wrapped("noised_imbalanced_topk_hinge").splitlines()
+        ['noised imbalanced', 'topk hinge']
+    """
+    lines = [""]
+    words = name.replace("/", "/ ").replace("_", " ").split()
+    for word in (part for whole in words for part in textwrap.wrap(whole, width)):
+        joined = f"{lines[-1]} {word}".strip()
+        if len(joined) > width and lines[-1]:
+            lines.append(word)
+        else:
+            lines[-1] = joined
+    return "\n".join(lines).replace("/ ", "/")

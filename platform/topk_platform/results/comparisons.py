@@ -12,7 +12,7 @@ from topk_platform.records import Tally
 from topk_platform.results.cells import Cell
 from topk_platform.results.statistics import Estimate
 from topk_platform.results.table import Table, row_and_column
-from topk_platform.specs import Arm, Parameter, Study, digest
+from topk_platform.specs import FEATURES, Arm, Parameter, Regime, Study, digest, images_of
 from topk_platform.specs.checks import check
 from topk_platform.specs.fields import Count, Rule, Share, check_fields
 
@@ -105,8 +105,8 @@ class Compared:
         theirs: How the baseline's confirmations ended.
         values: The chosen configurations, one per search, the best by validation first.
         searches: How often each of the two arms was searched.
-        kind: The dataset.
-        pretrained: Whether the network began with weights of other data.
+        kind: The dataset; for features, the dataset of their images.
+        pretrained: Whether the network, or the one that computed the features, began with weights of other data.
         setup: The hash of what two studies must have in common to make the same comparison in the same situation;
             empty if it is not known.
     """
@@ -180,8 +180,8 @@ def comparisons(table: Table, situations: Situations) -> Iterable[Compared]:
                 theirs=theirs.confirmed,
                 values=_values(table, arm, key),
                 searches=study.searches,
-                kind=arm.regime.dataset,
-                pretrained=bool(arm.model.options.get("weights")),
+                kind=_kind(arm.regime),
+                pretrained=arm.regime.dataset == FEATURES or bool(arm.model.options.get("weights")),
                 setup=_setup(arm, baseline),
             )
 
@@ -207,6 +207,11 @@ def searched_pairs(study: Study) -> list[tuple[Arm, Arm]]:
                 and (named[arm.loss.name] == 1 or arm.loss.label == arm.loss.name.rpartition(":")[2])
             ]
     return result
+
+
+def _kind(regime: Regime) -> str:
+    """Return the kind of data in words."""
+    return f"features of {images_of(regime)}" if regime.dataset == FEATURES else regime.dataset
 
 
 def _setup(arm: Arm, baseline: Arm) -> str:

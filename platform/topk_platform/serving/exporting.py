@@ -165,7 +165,7 @@ def _configured(saved: SavedModel, data: str | Path | None) -> tuple[Config, dic
     from topk_platform.serving.frozen import with_backbone  # noqa: PLC0415
 
     with data_at(data):  # a file of weights may be there
-        config, content = with_backbone(config, regime.options)
+        config, content = with_backbone(config, regime.options, saved.backbone)
     return config, {BACKBONE: content}
 
 

@@ -14,8 +14,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
-from topk_platform.data.features.backbones import Backbone, load_backbone, untrained_backbone
-from topk_platform.data.loading import DATASETS, image_features
+from topk_platform.data.features.backbones import Backbone, load_backbone, untrained_backbone, weights_hash
+from topk_platform.data.loading import DATASETS, feature_arguments
 from topk_platform.elsewhere import made_by
 from topk_platform.errors import UserError
 from topk_platform.references import is_reference, look_up
@@ -45,21 +45,26 @@ class OnFeatures(nn.Module):
         return scores
 
 
-def with_backbone(config: Config, options: Mapping[str, Any]) -> tuple[Config, bytes]:
+def with_backbone(config: Config, options: Mapping[str, Any], expected: str = "") -> tuple[Config, bytes]:
     """Return the configuration of a head with its backbone, and the backbone's safetensors file.
 
     Args:
         config: The head's configuration.
         options: The options of its regime's dataset, ``image_features``.
+        expected: The hash of the weights that computed the head's features; empty if it is not known.
 
     Raises:
         MissingDataError: if the backbone's package or weights are not on this machine.
-        UserError: if there is no such backbone.
+        UserError: if there is no such backbone, or its weights are not those that computed the features.
     """
-    bound = inspect.signature(image_features).bind(**options)
-    bound.apply_defaults()
-    taken = bound.arguments
+    taken = feature_arguments(options)
     backbone = load_backbone(taken["backbone"], taken["pixels"], taken["weights"])
+    if expected and (got := weights_hash(backbone)) != expected:
+        raise UserError(
+            f"the weights of backbone {taken['backbone']} have changed since the head was trained on its features: "
+            f"their hash must be {expected}, got {got}. Get the earlier weights, or run the study again, which "
+            "computes the features anew"
+        )
     content = save({name: tensor.contiguous() for name, tensor in backbone.state_dict().items()})
     frozen = Frozen(
         name=taken["backbone"],

@@ -45,12 +45,13 @@ from topk_platform.reports.catalogue import PLOTS, TABLE_FORMATS
 from topk_platform.reports.page import markdown_report
 from topk_platform.reports.page.drawn import inline
 from topk_platform.reports.plots.axis import axis_of
-from topk_platform.reports.plots.style import INK, looks, wrapped
+from topk_platform.reports.plots.style import INK, looks
 from topk_platform.reports.tables import as_format
 from topk_platform.reports.tables.blocks import blocks
 from topk_platform.reports.tables.data import to_rows
 from topk_platform.reports.tables.latex import escaped
 from topk_platform.reports.tables.markdown import block_to_markdown
+from topk_platform.reports.words import wrapped
 from topk_platform.results.from_store import read
 from topk_platform.results.table import Table
 from topk_platform.running.driver.boards import in_environment

@@ -36,7 +36,7 @@ OWN = (
 Train = Callable[[Study, Path], None]
 
 
-def study_on_features(dataset: str, backbone: str, **options: int) -> Study:
+def study_on_features(dataset: str, backbone: str, **options: int | str) -> Study:
     options = {"of": dataset, "folder": "trees", "backbone": backbone, "pixels": 32, **options}
     arm = Arm(
         Regime("trees", "image_features", options=options),
@@ -189,6 +189,38 @@ def test_a_backbone_that_does_not_fit_is_refused(
     change(tmp_path)
     with pytest.raises(UserError, match=why):
         load_model(tmp_path)
+
+
+def test_weights_that_were_got_again_are_taken_and_others_are_refused(
+    trees: Path, tmp_path: Path, train_study: Train
+) -> None:
+    """The head knows the hash of the weights; the form of their file does not matter."""
+    from torchvision.models import mobilenet_v3_small
+
+    def get(seed: int, form: str) -> None:
+        torch.manual_seed(seed)
+        tensors = mobilenet_v3_small().state_dict()
+        (trees / "weights.pth").unlink(missing_ok=True)
+        torch.save(dict(reversed(tensors.items())) if form == "reversed" else tensors, trees / "weights.pth")
+
+    get(0, "")
+    study = study_on_features(
+        "image_folder", "torchvision/mobilenet_v3_small", size=24, weights="weights.pth"
+    )
+    exported(study, trees, train_study, tmp_path)
+
+    def export(to: str) -> None:
+        with data_at(trees):
+            export_model(study, study.arms[0].name, tmp_path / to, store=tmp_path / "runs")
+
+    get(0, "reversed")
+    export("same")
+    get(1, "")
+    with pytest.raises(
+        UserError, match=r"weights of backbone torchvision/mobilenet_v3_small have changed .* got \w{20}\."
+    ):
+        export("other")
+    assert not (tmp_path / "other").exists()
 
 
 @pytest.mark.slow

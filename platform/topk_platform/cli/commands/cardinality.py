@@ -7,16 +7,8 @@ from typing import Annotated
 
 import typer
 
+from topk_platform.cli import options
 from topk_platform.cli.consoles import print_rows, say
-from topk_platform.cli.options import (
-    DataOption,
-    JsonOption,
-    OnlyOption,
-    SearchesOption,
-    SmokeOption,
-    StoreOption,
-    StudyArgument,
-)
 from topk_platform.cli.studies import requested_study
 from topk_platform.results.cardinality import TABLE, CardinalityPoint
 from topk_platform.serving.cardinality import PENALTIES
@@ -26,7 +18,7 @@ __all__ = ["cardinality"]
 
 
 def cardinality(
-    study: StudyArgument,
+    study: options.Study,
     penalty: Annotated[
         list[float] | None,
         typer.Option(
@@ -38,12 +30,12 @@ def cardinality(
     growth: Annotated[
         str, typer.Option("--growth", help="log or linear: how the price grows with the set's size.")
     ] = "log",
-    only: OnlyOption = None,
-    data: DataOption = None,
-    store: StoreOption = "runs",
-    searches: SearchesOption = None,
-    smoke: SmokeOption = False,
-    json: JsonOption = False,
+    only: options.Only = None,
+    data: options.Data = None,
+    store: options.Store = "runs",
+    searches: options.Searches = None,
+    smoke: options.Smoke = False,
+    json: options.Json = False,
 ) -> None:
     """Train networks that choose how many candidates an image gets, on a study's confirmed networks, and test them.
 

@@ -7,19 +7,9 @@ from typing import Annotated
 
 import typer
 
+from topk_platform.cli import options
 from topk_platform.cli.consoles import make_console, print_json, print_rows, say
-from topk_platform.cli.options import (
-    JsonOption,
-    OnlyOption,
-    SearchesOption,
-    SeedsOption,
-    SmokeOption,
-    StoreOption,
-    StudyArgument,
-    TableFormatOption,
-    TrialsOption,
-    check_format,
-)
+from topk_platform.cli.options import check_format
 from topk_platform.cli.studies import requested_study
 from topk_platform.errors import UserError
 from topk_platform.reports import decisions_text, tuning_text
@@ -51,14 +41,14 @@ def _shown(
 
 
 def claims(
-    study: StudyArgument,
-    store: StoreOption = "runs",
-    output: TableFormatOption = "rich",
-    searches: SearchesOption = None,
-    trials: TrialsOption = None,
-    seeds: SeedsOption = None,
-    smoke: SmokeOption = False,
-    json: JsonOption = False,
+    study: options.Study,
+    store: options.Store = "runs",
+    output: options.TableFormat = "rich",
+    searches: options.Searches = None,
+    trials: options.Trials = None,
+    seeds: options.Seeds = None,
+    smoke: options.Smoke = False,
+    json: options.Json = False,
 ) -> None:
     """Decide a study's claims, such as its paper's findings: confirmed, refuted, undecided, or waiting for data."""
     check_format(output, "rich", "md", "csv", json=json)
@@ -83,15 +73,15 @@ def claims(
 
 
 def tuning(
-    study: StudyArgument,
-    store: StoreOption = "runs",
-    output: TableFormatOption = "rich",
+    study: options.Study,
+    store: options.Store = "runs",
+    output: options.TableFormat = "rich",
     within: _Within = 0.5,
-    searches: SearchesOption = None,
-    trials: TrialsOption = None,
-    only: OnlyOption = None,
-    smoke: SmokeOption = False,
-    json: JsonOption = False,
+    searches: options.Searches = None,
+    trials: options.Trials = None,
+    only: options.Only = None,
+    smoke: options.Smoke = False,
+    json: options.Json = False,
 ) -> None:
     """Show what the search gained, how many trials were enough, and which parameters mattered, by validation alone."""
     check_format(output, "rich", "md", "csv", json=json)
@@ -110,13 +100,13 @@ def tuning(
 
 
 def checklist(
-    study: StudyArgument,
-    store: StoreOption = "runs",
-    searches: SearchesOption = None,
-    trials: TrialsOption = None,
-    seeds: SeedsOption = None,
-    smoke: SmokeOption = False,
-    json: JsonOption = False,
+    study: options.Study,
+    store: options.Store = "runs",
+    searches: options.Searches = None,
+    trials: options.Trials = None,
+    seeds: options.Seeds = None,
+    smoke: options.Smoke = False,
+    json: options.Json = False,
 ) -> None:
     """Write what venues ask to be reported of a study, filled in from its ledger, as Markdown."""
     requested = requested_study(study, smoke, store=store, searches=searches)

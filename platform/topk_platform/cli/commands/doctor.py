@@ -9,9 +9,10 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from topk_platform.cli import options
 from topk_platform.cli.codes import Exit
 from topk_platform.cli.consoles import make_console, print_json
-from topk_platform.cli.options import DataOption, JsonOption, MlflowOption, StoreOption, named_place
+from topk_platform.cli.options import named_place
 from topk_platform.cli.studies import load_study
 from topk_platform.running.preflight.doctor import CheckResult, Diagnosis, diagnose
 
@@ -25,7 +26,7 @@ def doctor(
     study: Annotated[
         str | None, typer.Argument(help="A study whose data and modules are checked as well.")
     ] = None,
-    store: StoreOption = "runs",
+    store: options.Store = "runs",
     address: Annotated[
         str | None,
         typer.Option(
@@ -34,9 +35,9 @@ def doctor(
             rich_help_panel="Where things are",
         ),
     ] = None,
-    mlflow: MlflowOption = None,
-    data: DataOption = None,
-    json: JsonOption = False,
+    mlflow: options.Mlflow = None,
+    data: options.Data = None,
+    json: options.Json = False,
 ) -> None:
     """Check this machine, or every node of a cluster, for what would keep a study from running.
 

@@ -1,9 +1,8 @@
-"""Commands that export results: networks, trials, findings, and a whole study as one file."""
+"""Commands that export networks, trials and findings, and the command that uses an exported network."""
 
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,35 +11,21 @@ from typing import Annotated, Any
 import typer
 
 from topk_platform import serving
-from topk_platform.cli.codes import Exit
-from topk_platform.cli.consoles import plain, print_json, say
-from topk_platform.cli.options import (
-    DataOption,
-    JsonOption,
-    SearchesOption,
-    SmokeOption,
-    StoreOption,
-    StudyArgument,
-    TrustOption,
-    check_format,
-    named_place,
-)
+from topk_platform.cli import options
+from topk_platform.cli.consoles import print_json, say, write_file
+from topk_platform.cli.options import check_format, named_place
 from topk_platform.cli.studies import requested_study
-from topk_platform.errors import UserError, reason
-from topk_platform.evidence import bundle as bundle_study
+from topk_platform.errors import UserError
 from topk_platform.evidence import findings
-from topk_platform.evidence import verify as verify_file
 from topk_platform.evidence.tidy import Written, export_csv
-from topk_platform.evidence.verifying import Verification
 from topk_platform.serving.package import Config
 from topk_platform.serving.set_calibration import METHODS, SetCalibration, needed_calibration
 from topk_platform.specs import Study
 from topk_platform.terminal import printable
 from topk_platform.trust import Trust
 
-__all__ = ["bundle", "export", "predict", "verify"]
+__all__ = ["export", "predict"]
 
-_To = Annotated[str, typer.Option("--to", help="Where to write it.", callback=named_place)]
 _Calibrated = Annotated[
     bool,
     typer.Option(
@@ -51,8 +36,8 @@ _Calibrated = Annotated[
 
 
 def export(
-    study: StudyArgument,
-    to: _To,
+    study: options.Study,
+    to: options.To,
     arm: Annotated[
         str | None, typer.Option("--arm", help="The arm whose network is exported, regime/model/loss.")
     ] = None,
@@ -76,10 +61,10 @@ def export(
     note: Annotated[
         str, typer.Option("--note", help="A note kept in the findings, such as the commit.")
     ] = "",
-    data: DataOption = None,
-    store: StoreOption = "runs",
-    searches: SearchesOption = None,
-    smoke: SmokeOption = False,
+    data: options.Data = None,
+    store: options.Store = "runs",
+    searches: options.Searches = None,
+    smoke: options.Smoke = False,
 ) -> None:
     """Write an arm's confirmed network for `topk predict`, a study's trials for other tools, or its findings.
 
@@ -126,10 +111,7 @@ def _export_findings(study: Study, to: Path, store: str, data: str | None, note:
 
     exported = findings(study, store=store, data=data, note=note)
     content = exported.to_bytes()
-    try:
-        to.write_bytes(content)
-    except OSError as error:
-        raise UserError(f"--to {str(to)!r} cannot be written: {reason(error)}") from error
+    write_file(to, content)
     counting = sum(one.counts for one in exported.compared())
     say(f"{to}: {counting} comparisons, {len(content)} bytes; {exported.origin()}")
 
@@ -175,8 +157,8 @@ def predict(
         typer.Option("--method", help=f"How sets are formed: {', '.join(METHODS)}; by default {METHODS[0]}."),
     ] = None,
     output: Annotated[str, typer.Option("--format", help="text or csv.")] = "text",
-    trust: TrustOption = None,
-    json: JsonOption = False,
+    trust: options.Trust = None,
+    json: options.Json = False,
 ) -> None:
     """Print the K candidates for each image, with the probability of being among the K best.
 
@@ -218,68 +200,6 @@ def _check_sets(k: int | None, coverage: float | None, method: str | None) -> No
     if not 1 <= coverage < 100:
         meant = f", do you mean {100 * coverage:g}?" if 0 < coverage < 1 else ""
         raise UserError(f"--coverage must be a percentage in [1, 100), got {coverage:g}{meant}")
-
-
-def bundle(
-    study: StudyArgument,
-    to: _To,
-    store: StoreOption = "runs",
-    searches: SearchesOption = None,
-    smoke: SmokeOption = False,
-) -> None:
-    """Write a study as one file that can be cited: definition, ledger, ranks, tables, claims, versions."""
-    requested = requested_study(study, smoke, store=store, searches=searches)
-
-    bundled = bundle_study(requested, store=store)
-    data = bundled.to_bytes()
-    try:
-        Path(to).write_bytes(data)
-    except OSError as error:
-        raise UserError(f"--to {to!r} cannot be written: {reason(error)}") from error
-    say(
-        f"{to}: {bundled.manifest['trials']} trials of {bundled.study.name}, {len(data)} bytes, "
-        f"sha256 {hashlib.sha256(data).hexdigest()}"
-    )
-
-
-def verify(
-    file: Annotated[str, typer.Argument(help="A file that `topk bundle` wrote.", callback=named_place)],
-    again: Annotated[
-        int, typer.Option("--replay", help="How many of the bundle's trials to train again.")
-    ] = 0,
-    seed: Annotated[int, typer.Option("--seed", help="Seed for drawing these trials.")] = 0,
-    tolerance: Annotated[
-        float,
-        typer.Option("--tolerance", help="By how much their metrics may differ, as a fraction of 1."),
-    ] = 0.005,
-    data: DataOption = None,
-    trust: TrustOption = None,
-    json: JsonOption = False,
-) -> None:
-    """Compute a bundle's tables and claims again, and train some trials again. Exit code 1: something differs.
-
-    Trials whose data, network or loss are code outside this package are trained only if --trust names its module.
-    To check and repair a study's ledger in a store, use `topk repair`.
-    """
-    verification = verify_file(
-        file, again=again, seed=seed, tolerance=tolerance, data=data, trust=trust or ()
-    )
-    if json:
-        print_json({**plain(verification), "holds": verification.holds})
-    else:
-        _print_verification(verification)
-    raise typer.Exit(Exit.DONE if verification.holds else Exit.FAILED)
-
-
-def _print_verification(verification: Verification) -> None:
-    for kind, checked in (("result", verification.results), ("trial", verification.trials)):
-        for one in checked:
-            name = one.name.removeprefix("results/")
-            say(f"{kind} {name}: {one.outcome}{f' ({one.why})' if one.why else ''}")
-    say(
-        f"{verification.study}: "
-        + ("all of it came out the same" if verification.holds else "not all of it came out the same")
-    )
 
 
 def _text(images: Sequence[str], candidates: Sequence[Sequence[serving.Candidate]]) -> str:

@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
-from topk_platform.cli.consoles import make_console, print_json, print_rows, say
-from topk_platform.cli.options import JsonOption, MetricsOption, check_format
+from topk_platform.cli import options
+from topk_platform.cli.consoles import make_console, print_json, print_rows, say, show, write_file
+from topk_platform.cli.options import check_format
 from topk_platform.cli.studies import shipped_findings
-from topk_platform.errors import UserError, reason, unknown_name
+from topk_platform.errors import UserError, unknown_name
 from topk_platform.reports import plots
 from topk_platform.reports.catalogue import PLOT_FILES, PLOTS, TABLE_FORMATS, drawn_from, or_of
 from topk_platform.reports.tables import as_format
@@ -30,7 +31,7 @@ def findings(
         ),
     ] = None,
     output: Annotated[str, typer.Option("--format", help=f"{or_of(TABLE_FORMATS)}.")] = "rich",
-    metric: MetricsOption = None,
+    metric: options.Metrics = None,
     transpose: Annotated[bool, typer.Option("--transpose", help="Losses as columns.")] = False,
     plot: Annotated[
         str,
@@ -40,7 +41,7 @@ def findings(
         Path | None,
         typer.Option("--to", help=f"The plot's file, {or_of(_SUFFIXES)}; by default STUDY-KIND.svg."),
     ] = None,
-    json: JsonOption = False,
+    json: options.Json = False,
 ) -> None:
     """Print the findings of a study from a file or from this package: its table, or a plot."""
     check_format(output, *TABLE_FORMATS, json=json)
@@ -57,11 +58,9 @@ def findings(
     if json:
         print_rows(to_rows(shown.table, metric or ()))
         return
-    formatted = as_format(output, shown.table, metric or (), transpose=transpose)
+    show(output, as_format(output, shown.table, metric or (), transpose=transpose))
     if output == "rich":
-        make_console().print(formatted, shown.origin())
-    else:
-        say(str(formatted), nl=False)
+        make_console().print(shown.origin())
 
 
 def _list(*, json: bool) -> None:
@@ -91,8 +90,5 @@ def _plot(findings_: Findings, kind: str, to: Path | None, metric: str) -> None:
         raise unknown_name("kind of plot", kind, PLOTS)
     path = to or Path(f"{findings_.study.name}-{kind}.svg")
     figure = plots.draw(kind, plots.plotted_table(findings_.table, metric))
-    try:
-        path.write_bytes(plots.written(figure, path.suffix[1:]))
-    except OSError as error:
-        raise UserError(f"{path} cannot be written: {reason(error)}") from error
+    write_file(path, plots.written(figure, path.suffix[1:]))
     say(f"wrote {path}")

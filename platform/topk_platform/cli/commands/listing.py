@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import typer
 
+from topk_platform.cli import options
 from topk_platform.cli.consoles import print_json
-from topk_platform.cli.options import JsonOption
 from topk_platform.cli.studies import known_studies, others
 
 __all__ = ["list_"]
 
 
-def list_(json: JsonOption = False) -> None:
+def list_(json: options.Json = False) -> None:
     """List the studies, and the losses and regimes that installed packages register."""
     studies = {name: make() for name, make in known_studies().items()}
     brought = {"losses": others("losses"), "regimes": others("regimes")}

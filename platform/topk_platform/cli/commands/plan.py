@@ -12,20 +12,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from topk_platform.cli import options
 from topk_platform.cli.codes import Exit
 from topk_platform.cli.consoles import duration, make_console, print_json
-from topk_platform.cli.options import (
-    DataOption,
-    DownloadOption,
-    JsonOption,
-    OnlyOption,
-    SearchesOption,
-    SeedsOption,
-    SmokeOption,
-    StoreOption,
-    StudyArgument,
-    TrialsOption,
-)
 from topk_platform.cli.studies import requested_study
 from topk_platform.errors import UserError
 from topk_platform.protocol import ArmProgress
@@ -41,14 +30,14 @@ __all__ = ["plan", "probe"]
 
 
 def plan(
-    study: StudyArgument,
-    store: StoreOption = "runs",
-    searches: SearchesOption = None,
-    trials: TrialsOption = None,
-    seeds: SeedsOption = None,
-    only: OnlyOption = None,
-    data: DataOption = None,
-    download: DownloadOption = False,
+    study: options.Study,
+    store: options.Store = "runs",
+    searches: options.Searches = None,
+    trials: options.Trials = None,
+    seeds: options.Seeds = None,
+    only: options.Only = None,
+    data: options.Data = None,
+    download: options.Download = False,
     price: Annotated[
         float | None,
         typer.Option(
@@ -61,8 +50,8 @@ def plan(
             help="Number of workers for the estimated time; by default as many as `topk run` would use here."
         ),
     ] = None,
-    smoke: SmokeOption = False,
-    json: JsonOption = False,
+    smoke: options.Smoke = False,
+    json: options.Json = False,
 ) -> None:
     """Show a study's arms, what is left to run, about how long that takes, and how many workers it can keep busy.
 
@@ -99,8 +88,8 @@ def _adopting(study: str, store: str, only: list[str] | None) -> str:
 
 
 def probe(
-    study: StudyArgument,
-    only: OnlyOption = None,
+    study: options.Study,
+    only: options.Only = None,
     memory: Annotated[
         float | None,
         typer.Option(
@@ -109,9 +98,9 @@ def probe(
             "the trials that run at once.",
         ),
     ] = None,
-    data: DataOption = None,
-    smoke: SmokeOption = False,
-    json: JsonOption = False,
+    data: options.Data = None,
+    smoke: options.Smoke = False,
+    json: options.Json = False,
 ) -> None:
     """Find the largest batch of each arm that fits into this machine's memory, by trying training steps.
 

@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
-from topk_platform.cli.consoles import make_console, print_json, say
-from topk_platform.cli.options import DataOption, JsonOption, StoreOption, check_format
+from topk_platform.cli import options
+from topk_platform.cli.consoles import print_json, show
+from topk_platform.cli.options import check_format
 from topk_platform.cli.studies import known_studies, load_study, shipped_findings
 from topk_platform.evidence.recommending import recommend as recommend_for
 from topk_platform.reports import recommendation_text
@@ -42,10 +43,10 @@ def recommend(
     shipped: Annotated[
         bool, typer.Option("--shipped/--not-shipped", help="Whether the shipped findings count as evidence.")
     ] = True,
-    store: StoreOption = "runs",
-    data: DataOption = None,
+    store: options.Store = "runs",
+    data: options.Data = None,
     output: Annotated[str, typer.Option("--format", help="rich or md.", rich_help_panel="Output")] = "rich",
-    json: JsonOption = False,
+    json: options.Json = False,
 ) -> None:
     """Recommend a loss to start with, from studies on similar data, or say that it is not known.
 
@@ -70,6 +71,6 @@ def recommend(
     if json:
         print_json(recommendation_text.recommendation_data(recommended))
     elif output == "md":
-        say(recommendation_text.recommendation_to_markdown(recommended), nl=False)
+        show(output, recommendation_text.recommendation_to_markdown(recommended))
     else:
-        make_console().print(recommendation_text.recommendation_to_rich(recommended))
+        show(output, recommendation_text.recommendation_to_rich(recommended))

@@ -8,25 +8,14 @@ from typing import Annotated
 
 import typer
 
-from topk_platform.cli.consoles import make_console, print_rows, say
-from topk_platform.cli.options import (
-    JsonOption,
-    MetricsOption,
-    OnlyOption,
-    SearchesOption,
-    SeedsOption,
-    SmokeOption,
-    StoreOption,
-    StudyArgument,
-    TrialsOption,
-    check_format,
-)
+from topk_platform.cli import options
+from topk_platform.cli.consoles import print_rows, say, show, write_file
+from topk_platform.cli.options import check_format
 from topk_platform.cli.studies import requested_study
 from topk_platform.errors import UserError
 from topk_platform.records import Store, read_all_ranks
 from topk_platform.reports import page, plots
-from topk_platform.reports.catalogue import PLOT_FILES, TABLE_FORMATS, drawn_from, or_of
-from topk_platform.reports.plots.interactive import interactive_search
+from topk_platform.reports.catalogue import PLOT_FILES, TABLE_FORMATS, drawn_from, function_of, or_of
 from topk_platform.reports.tables import as_format
 from topk_platform.reports.tables.classes import CLASS_FORMATS, classes_as, classes_to_rows
 from topk_platform.reports.tables.data import to_rows
@@ -41,20 +30,20 @@ _SUFFIXES = [f".{kind}" for kind in PLOT_FILES]
 
 
 def table(
-    study: StudyArgument,
-    store: StoreOption = "runs",
+    study: options.Study,
+    store: options.Store = "runs",
     output: Annotated[str, typer.Option("--format", help=f"{or_of(TABLE_FORMATS)}.")] = "rich",
-    searches: SearchesOption = None,
-    trials: TrialsOption = None,
-    seeds: SeedsOption = None,
-    only: OnlyOption = None,
-    metric: MetricsOption = None,
+    searches: options.Searches = None,
+    trials: options.Trials = None,
+    seeds: options.Seeds = None,
+    only: options.Only = None,
+    metric: options.Metrics = None,
     transpose: Annotated[bool, typer.Option("--transpose", help="Losses as columns.")] = False,
     by: Annotated[
         str, typer.Option("--by", help="class: each class's accuracies, and what it is confused with.")
     ] = "",
-    smoke: SmokeOption = False,
-    json: JsonOption = False,
+    smoke: options.Smoke = False,
+    json: options.Json = False,
 ) -> None:
     """Print a study's table from the results in the store; runs nothing."""
     check_format(output, *TABLE_FORMATS, json=json)
@@ -73,11 +62,7 @@ def table(
     if json:
         print_rows(to_rows(results, metric or ()))
         return
-    formatted = as_format(output, results, metric or (), transpose=transpose)
-    if output == "rich":
-        make_console().print(formatted)
-    else:
-        say(str(formatted), nl=False)
+    show(output, as_format(output, results, metric or (), transpose=transpose))
 
 
 def _check_by_class(by: str, output: str, more: bool) -> None:
@@ -97,19 +82,17 @@ def _print_classes(results: Table, store: str, output: str, json: bool) -> None:
     classes = class_results(results, opened, partial(read_all_ranks, opened))
     if json:
         print_rows(classes_to_rows(results, classes))
-    elif output == "rich":
-        make_console().print(classes_as(output, results, classes))
     else:
-        say(str(classes_as(output, results, classes)), nl=False)
+        show(output, classes_as(output, results, classes))
 
 
 def plot(
-    study: StudyArgument,
+    study: options.Study,
     kind: Annotated[
         str,
         typer.Argument(help=f"{drawn_from()}."),
     ],
-    store: StoreOption = "runs",
+    store: options.Store = "runs",
     to: Annotated[
         Path | None,
         typer.Option("--to", help=f"The file, {or_of(_SUFFIXES)}; by default STUDY-KIND.svg here."),
@@ -132,17 +115,18 @@ def plot(
             help="For search: Optuna's own plots in one .html file, to look around in a browser.",
         ),
     ] = False,
-    searches: SearchesOption = None,
-    trials: TrialsOption = None,
-    seeds: SeedsOption = None,
-    only: OnlyOption = None,
-    smoke: SmokeOption = False,
+    searches: options.Searches = None,
+    trials: options.Trials = None,
+    seeds: options.Seeds = None,
+    only: options.Only = None,
+    smoke: options.Smoke = False,
 ) -> None:
     """Plot a study's results from the store into a file."""
     requested = requested_study(study, smoke, store=store, searches=searches)
     if interactive:
         path = to or Path(f"{requested.name}-{kind}.html")
         _check_interactive(kind, path)
+        interactive_search = function_of("plots.interactive:interactive_search")
         _write(path, interactive_search(requested, store=store, trials=trials, only=only).encode())
         return
     path = to or Path(f"{requested.name}-{kind}.svg")
@@ -167,24 +151,21 @@ def _check_suffix(path: Path) -> None:
 
 
 def _write(path: Path, data: bytes) -> None:
-    try:
-        path.write_bytes(data)
-    except OSError as error:
-        raise UserError(f"{path} cannot be written: {error.strerror}") from error
+    write_file(path, data)
     say(f"wrote {path}")
 
 
 def report(
-    study: StudyArgument,
-    store: StoreOption = "runs",
+    study: options.Study,
+    store: options.Store = "runs",
     output: Annotated[str, typer.Option("--format", help="html, or md without plots.")] = "html",
     to: Annotated[
         Path | None, typer.Option("--to", help="The file; by default STUDY.html or .md here.")
     ] = None,
-    searches: SearchesOption = None,
-    trials: TrialsOption = None,
-    seeds: SeedsOption = None,
-    smoke: SmokeOption = False,
+    searches: options.Searches = None,
+    trials: options.Trials = None,
+    seeds: options.Seeds = None,
+    smoke: options.Smoke = False,
 ) -> None:
     """Write all results of a study as one HTML page, which needs no other file and no network, or as Markdown."""
     check_format(output, "html", "md")

@@ -16,10 +16,11 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from topk_platform.cli import options
 from topk_platform.cli.codes import Exit
 from topk_platform.cli.commands.early import early_table
 from topk_platform.cli.consoles import make_console, print_json, say
-from topk_platform.cli.options import JsonOption, SmokeOption, StoreOption, recorded_name
+from topk_platform.cli.options import recorded_name
 from topk_platform.cli.studies import load_study
 from topk_platform.errors import UserError
 from topk_platform.identity import counts_in_words
@@ -49,10 +50,10 @@ def status(
     study: Annotated[
         str | None, typer.Argument(help="Only this study: its name here, or package.module:attribute.")
     ] = None,
-    store: StoreOption = "runs",
-    smoke: SmokeOption = False,
+    store: options.Store = "runs",
+    smoke: options.Smoke = False,
     watch: Annotated[bool, typer.Option("--watch", help="Refresh every few seconds until Ctrl-C.")] = False,
-    json: JsonOption = False,
+    json: options.Json = False,
 ) -> None:
     """Show the progress of a store's studies arm by arm, which trials are open, and which process runs each study.
 

@@ -14,9 +14,10 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from topk_platform.cli import options
 from topk_platform.cli.codes import Exit
 from topk_platform.cli.consoles import make_console, print_json, say
-from topk_platform.cli.options import DataOption, JsonOption, StoreOption, TrustOption, named_place
+from topk_platform.cli.options import named_place
 from topk_platform.errors import UserError
 from topk_platform.evidence.replaying import Replay
 from topk_platform.evidence.replaying import replay as replay_trial
@@ -32,7 +33,7 @@ _NAMED = 8  # differences in a line
 KeyArgument = Annotated[str, typer.Argument(help="A trial's key, or its first letters.")]
 
 
-def show(key: KeyArgument, store: StoreOption = "runs", json: JsonOption = False) -> None:
+def show(key: KeyArgument, store: options.Store = "runs", json: options.Json = False) -> None:
     """Show one trial: how it ended, its configuration, its epochs, and how to run it alone."""
     recorded = find(key, store)
     if json:
@@ -71,10 +72,10 @@ def _epochs(recorded: Found) -> Table:
 
 def replay(
     key: KeyArgument,
-    store: StoreOption = "runs",
-    data: DataOption = None,
-    trust: TrustOption = None,
-    json: JsonOption = False,
+    store: options.Store = "runs",
+    data: options.Data = None,
+    trust: options.Trust = None,
+    json: options.Json = False,
 ) -> None:
     """Run one recorded trial again, alone in this process, and compare it with its record.
 
@@ -124,7 +125,7 @@ def _print_replay(replayed: Replay) -> None:
 
 
 def ui(
-    store: StoreOption = "runs",
+    store: options.Store = "runs",
     host: Annotated[str, typer.Option(help="Address to listen on.", callback=named_place)] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on.")] = 5000,
 ) -> None:

@@ -5,17 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from topk_platform.cli import options
 from topk_platform.cli.consoles import say
-from topk_platform.cli.options import (
-    MlflowOption,
-    RecordedArgument,
-    SmokeOption,
-    StoreOption,
-    TrackNetworksOption,
-    TrackOption,
-    TrackSearchOption,
-    recorded_name,
-)
+from topk_platform.cli.options import recorded_name
 from topk_platform.cli.studies import known_studies, requested_study
 from topk_platform.records import repair as repair_study
 from topk_platform.running.driver.recording import draws_report, make_extras
@@ -26,9 +18,9 @@ __all__ = ["repair", "sync"]
 
 
 def repair(
-    study: RecordedArgument,
-    store: StoreOption = "runs",
-    smoke: SmokeOption = False,
+    study: options.Recorded,
+    store: options.Store = "runs",
+    smoke: options.Smoke = False,
 ) -> None:
     """Read every file of a study's records, and repair damaged ones; the next `topk run` trains lost trials again.
 
@@ -51,13 +43,13 @@ def repair(
 
 
 def sync(
-    study: RecordedArgument,
-    store: StoreOption = "runs",
-    mlflow: MlflowOption = None,
-    track: TrackOption = None,
-    track_search: TrackSearchOption = "all",
-    track_networks: TrackNetworksOption = True,
-    smoke: SmokeOption = False,
+    study: options.Recorded,
+    store: options.Store = "runs",
+    mlflow: options.Mlflow = None,
+    track: options.Track = None,
+    track_search: options.TrackSearch = "all",
+    track_networks: options.TrackNetworks = True,
+    smoke: options.Smoke = False,
 ) -> None:
     """Bring trackers, by default MLflow, up to date with a study's ledger, later or from another machine.
 

@@ -9,23 +9,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from topk_platform.cli import options
 from topk_platform.cli.consoles import make_console, print_json
-from topk_platform.cli.options import (
-    DataOption,
-    DownloadOption,
-    MlflowOption,
-    OnlyOption,
-    SearchesOption,
-    SeedsOption,
-    SmokeOption,
-    StoreOption,
-    StudyArgument,
-    TrackNetworksOption,
-    TrackOption,
-    TrackSearchOption,
-    TrialsOption,
-    named_place,
-)
+from topk_platform.cli.options import named_place
 from topk_platform.cli.run.interrupting import Course, interrupts_reported
 from topk_platform.cli.run.outcome import exit_code, print_problems, print_summary, summary_data
 from topk_platform.cli.run.view import make_view
@@ -123,30 +109,30 @@ Events = Annotated[
 
 
 def run(
-    study: StudyArgument,
-    store: StoreOption = "runs",
+    study: options.Study,
+    store: options.Store = "runs",
     address: Address = None,
     accelerator: Accelerator = None,
     wait: Wait = None,
-    searches: SearchesOption = None,
-    trials: TrialsOption = None,
-    seeds: SeedsOption = None,
-    only: OnlyOption = None,
+    searches: options.Searches = None,
+    trials: options.Trials = None,
+    seeds: options.Seeds = None,
+    only: options.Only = None,
     workers: Workers = None,
-    mlflow: MlflowOption = None,
-    track: TrackOption = None,
-    track_search: TrackSearchOption = "all",
-    track_networks: TrackNetworksOption = True,
+    mlflow: options.Mlflow = None,
+    track: options.Track = None,
+    track_search: options.TrackSearch = "all",
+    track_networks: options.TrackNetworks = True,
     checkpoints: Checkpoints = 30.0,
-    data: DataOption = None,
-    download: DownloadOption = False,
+    data: options.Data = None,
+    download: options.Download = False,
     retry_failed: RetryFailed = False,
     networks: Networks = False,
     mixed: Mixed = False,
     max_hours: MaxHours = None,
     max_gpu_hours: MaxGpuHours = None,
     max_trials: MaxTrials = None,
-    smoke: SmokeOption = False,
+    smoke: options.Smoke = False,
     quiet: Quiet = False,
     json: Events = False,
 ) -> None:

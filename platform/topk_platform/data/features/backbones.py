@@ -15,7 +15,7 @@ from topk_platform.data.folder import data_folder
 from topk_platform.errors import MissingDataError, UserError, unknown_name
 from topk_platform.references import import_reference, is_reference
 
-__all__ = ["BACKBONES", "Backbone", "load_backbone", "untrained_backbone"]
+__all__ = ["BACKBONES", "Backbone", "load_backbone", "untrained_backbone", "weights_hash"]
 
 _MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's channels
 _COUNTER = "num_batches_tracked"
@@ -66,6 +66,16 @@ class Backbone(nn.Module):
             state.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
             state.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
         return state.hexdigest()[:20]
+
+
+def weights_hash(backbone: Backbone) -> str:
+    """Return a hash of a backbone's weights, which no version of a package and no form of their file changes."""
+    state = hashlib.sha256()
+    for name, tensor in sorted(backbone.network.state_dict().items()):
+        if not name.endswith(_COUNTER):
+            state.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+            state.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return state.hexdigest()[:20]
 
 
 @dataclass(frozen=True)

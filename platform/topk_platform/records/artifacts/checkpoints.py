@@ -6,7 +6,7 @@ import hashlib
 import io
 import pickle
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from topk_platform.records.artifacts.guesses import save_guesses
 from topk_platform.records.artifacts.networks import save_model
 from topk_platform.records.artifacts.ranks import save_ranks
 from topk_platform.records.storage.store import MARK, PAUSES, Store
-from topk_platform.specs import Inputs, Trial
+from topk_platform.specs import Inputs, Regime, Trial
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -40,12 +40,15 @@ class StoreKeeper:
         pauses: Seconds between tries to keep what belongs to a confirmation, in a store that refuses.
         recorded: The keys of trials that have a record, as members of an ensemble may: their files stay as they are,
             for their record has the SHA-256 of these.
+        backbone: Returns the hash of the weights of the backbone that computes a regime's features, to be stored with
+            a network; empty for a regime without features.
     """
 
     store: Store
     seconds: float = 30.0
     pauses: Sequence[float] = PAUSES
     recorded: frozenset[str] = frozenset()
+    backbone: Callable[[Regime], str] = lambda _regime: ""
 
     def check_seen(self) -> None:
         """Raise ``StoreError`` if this machine does not see the study's folder, for lack of a shared file system."""
@@ -81,7 +84,9 @@ class StoreKeeper:
 
     def save_model(self, trial: Trial, model: nn.Module, inputs: Inputs) -> str:
         """Write a network as safetensors; return the file's SHA-256, nothing for a trial that has a record."""
-        return "" if trial.key in self.recorded else save_model(self.store, trial, model, inputs)
+        if trial.key in self.recorded:
+            return ""
+        return save_model(self.store, trial, model, inputs, self.backbone(trial.arm.regime))
 
     def save_ranks(
         self, trial: Trial, ranks: Tensor, images: str, cluster: Tensor | None = None, clusters: str = ""

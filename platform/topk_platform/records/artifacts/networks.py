@@ -29,11 +29,14 @@ class SavedModel:
         content: The bytes of its safetensors file.
         trial: The trial that it is the network of.
         inputs: The network's inputs and classes.
+        backbone: The hash of the weights of the backbone that computed the features it takes; empty if it takes none,
+            and in files of earlier versions.
     """
 
     content: bytes
     trial: Trial
     inputs: Inputs
+    backbone: str = ""
 
     @classmethod
     def of(cls, content: bytes) -> SavedModel:
@@ -52,13 +55,16 @@ class SavedModel:
             metadata = parse_json(content[_LENGTH.size : _LENGTH.size + length])["__metadata__"]
             parse_json(metadata["trial"])  # within limits
             return cls(
-                content, Trial.from_json(metadata["trial"]), Inputs.from_data(parse_json(metadata["inputs"]))
+                content,
+                Trial.from_json(metadata["trial"]),
+                Inputs.from_data(parse_json(metadata["inputs"])),
+                metadata.get("backbone", ""),
             )
         except (struct.error, ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
             raise ValueError("not the network of a trial") from error
 
 
-def save_model(store: Store, trial: Trial, model: nn.Module, inputs: Inputs) -> str:
+def save_model(store: Store, trial: Trial, model: nn.Module, inputs: Inputs, backbone: str = "") -> str:
     """Write a network's tensors, on the CPU, with the JSON of trial and inputs in the file's metadata.
 
     Equal tensors give equal bytes. Returns the file's SHA-256.
@@ -68,11 +74,13 @@ def save_model(store: Store, trial: Trial, model: nn.Module, inputs: Inputs) -> 
         trial: The confirmed trial.
         model: Its network.
         inputs: What the network takes.
+        backbone: The hash of the weights of its features' backbone; empty if it takes no features.
     """
     from safetensors.torch import save  # noqa: PLC0415 - torch, which only who has a network needs
 
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
     metadata = {"trial": trial.to_json(), "inputs": canonical_json(inputs)}
+    metadata |= {"backbone": backbone} if backbone else {}
     return write_artifact(store, "network", trial.key, _ordered(save(tensors, metadata=metadata)))
 
 

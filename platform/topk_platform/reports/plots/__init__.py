@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from topk_platform.errors import UserError, unknown_name
 from topk_platform.reports.catalogue import PLOT_FILES, PLOTS, function_of, or_of
-from topk_platform.reports.plots.drawing import NothingToPlotError, Plotted, UnsuitedStudyError
+from topk_platform.reports.plots.plot_data import NothingToPlotError, Plotted, UnsuitedStudyError
 from topk_platform.reports.plots.style import styled
 from topk_platform.results.from_store import Held, main_metric, read
 from topk_platform.results.table import Table
@@ -139,8 +139,6 @@ def written(made: Figure, suffix: str) -> bytes:
         raise UserError(f"a plot is written as {or_of(PLOT_FILES)}, got {suffix!r}")
     undated: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(suffix, {})
     sink = io.BytesIO()
-    import matplotlib as mpl  # noqa: PLC0415 - for those who plot
-
-    with styled(), mpl.rc_context({"svg.hashsalt": "topk"}):
+    with styled():
         made.savefig(sink, format=suffix, metadata=undated, dpi=300, transparent=suffix == "svg")
     return sink.getvalue()

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
 
-from topk_platform.reports.plots.drawing import Plotted, UnsuitedStudyError, legend, name_vertical, panels
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from topk_platform.reports.plots.drawing import legend, name_vertical, panels
+from topk_platform.reports.plots.plot_data import Plotted, UnsuitedStudyError
 from topk_platform.reports.words import command
 from topk_platform.results.cardinality import CardinalityPoint, read_points
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 __all__ = ["cardinality"]
 
@@ -25,7 +24,7 @@ def cardinality(data: Plotted) -> Figure:
         raise UnsuitedStudyError(
             f"no selector was trained for its confirmed networks yet: {command('cardinality', data.study.name)}"
         )
-    columns = [column for column in data.table.columns if any(column == c for _, c in curves)]
+    columns = data.columns(curves)
     made, axes = panels(columns, 2.2)
     axes_of = dict(zip(columns, axes, strict=True))
     for (row, column), of_kind in curves.items():

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from scipy import sparse
+from scipy.cluster import hierarchy
+from scipy.spatial.distance import squareform
 
 from topk_platform.records import read_guesses, read_model
-from topk_platform.reports.plots.drawing import NothingToPlotError, Plotted, figure
-from topk_platform.reports.plots.style import INK, PAGE, wrapped
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from topk_platform.reports.plots.drawing import figure, frame
+from topk_platform.reports.plots.plot_data import NothingToPlotError, Plotted
+from topk_platform.reports.plots.style import INK, PAGE
+from topk_platform.reports.words import wrapped
 
 __all__ = ["confusion", "groups_of", "sharing"]
 
@@ -82,9 +84,6 @@ def groups_of(shares: _Array, alike: float = _ALIKE) -> list[list[int]]:
         >>> groups_of(np.array([[1, 0, 0.9], [0, 1, 0.1], [0.7, 0, 1]]))
         [[1], [2, 0]]
     """
-    from scipy.cluster import hierarchy  # noqa: PLC0415 - a part of a second, for this plot alone
-    from scipy.spatial.distance import squareform  # noqa: PLC0415 - as above
-
     if len(shares) < 2:
         return [list(range(len(shares)))]
     distance = 1 - np.minimum(_likeness(shares), 1)
@@ -152,8 +151,8 @@ def _drawn(data: Plotted) -> list[_Confused]:
 def _first_regime(data: Plotted) -> list[tuple[str, str]]:
     """Return the arms of the first regime with confirmations, the baseline's arm first."""
     ended = [arm_key for arm_key in data.arms if data.table.confirmations.get(arm_key)]
-    first = next((c for c in data.table.columns if any(c == column for _, column in ended)), None)
-    shown = [arm_key for arm_key in ended if arm_key[1] == first]
+    first = data.columns(ended)[:1]
+    shown = [arm_key for arm_key in ended if arm_key[1] in first]
     return sorted(shown, key=lambda arm_key: data.arms[arm_key].loss.label != data.study.baseline)
 
 
@@ -211,13 +210,10 @@ def _axes(arms: Sequence[_Confused], count: int) -> tuple[Figure, list[Axes]]:
 
 
 def _framed(ax: Axes, groups: Sequence[Sequence[int]]) -> None:
-    from matplotlib.patches import Rectangle  # noqa: PLC0415 - for those who plot
-
     start = 0
     for group in groups:
         if len(group) > 1:
-            corner = (start - 0.5, start - 0.5)
-            ax.add_patch(Rectangle(corner, len(group), len(group), fill=False, edgecolor=INK, linewidth=0.7))
+            frame(ax, (start - 0.5, start - 0.5), (len(group), len(group)), INK, 0.7)
         start += len(group)
 
 

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from topk_platform.records import Ranks
-from topk_platform.reports.plots.drawing import NothingToPlotError, Plotted, check_searched, legend, panels
+from topk_platform.reports.plots.drawing import legend, panels
+from topk_platform.reports.plots.plot_data import NothingToPlotError, Plotted, check_searched
 from topk_platform.reports.plots.style import OTHERS, Look
 from topk_platform.reports.words import title_of
 from topk_platform.results.statistics import estimate
 from topk_platform.results.tuning import ArmTuning
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 __all__ = ["topk", "topk_curve", "training", "tuned"]
 
@@ -88,7 +87,7 @@ def _panels(
     marked: Sequence[float] = (),
 ) -> tuple[Figure, list[Axes]]:
     """Return a figure with a panel per column, which has a line with a band per loss; ``xs`` may be longer."""
-    columns = [c for c in data.table.columns if any(column == c for _, column in bands)]
+    columns = data.columns(bands)
     made, axes = panels(columns, 2.2, sharey=True)
     axes_of = dict(zip(columns, axes, strict=True))
     for (row, column), band in bands.items():
@@ -158,7 +157,7 @@ def tuned(data: Plotted) -> Figure:
     shown = {key: known[arm.name] for key, arm in data.arms.items() if arm.name in known}
     if not shown:
         raise NothingToPlotError("no search trial has ended")
-    columns = [c for c in data.table.columns if any(column == c for _, column in shown)]
+    columns = data.columns(shown)
     made, axes = panels(columns, 2.2)
     for column, ax in zip(columns, axes, strict=True):
         inside = {row: result for (row, other), result in shown.items() if other == column}
@@ -175,8 +174,6 @@ def tuned(data: Plotted) -> Figure:
 
 def _whole(ax: Axes) -> None:
     """Mark only whole numbers on the horizontal axis."""
-    from matplotlib.ticker import MaxNLocator  # noqa: PLC0415 - for those who plot
-
     ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
 
 

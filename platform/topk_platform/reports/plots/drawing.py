@@ -1,150 +1,40 @@
-"""Parts that several kinds of plot share: the data to draw, panels of equal size, and legends."""
+"""Parts that several kinds of plot share: figures, panels of equal size, frames, turned names and legends."""
 
 from __future__ import annotations
 
+import io
 import math
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
-from topk_platform.errors import UserError
-from topk_platform.records import ArmHistory
-from topk_platform.reports.plots.style import COLUMN, OTHERS, PAGE, Look, looks, wrapped
-from topk_platform.results.from_store import Held
-from topk_platform.results.table import Table, row_and_column
-from topk_platform.results.tuning import Tuning
-from topk_platform.specs import Arm, Study, less_is_better
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
-if TYPE_CHECKING:
-    from matplotlib.artist import Artist
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from topk_platform.reports.plots.style import COLUMN, OTHERS, PAGE, styled
+from topk_platform.reports.words import wrapped
 
-__all__ = [
-    "NothingToPlotError",
-    "Plotted",
-    "UnsuitedStudyError",
-    "check_searched",
-    "figure",
-    "legend",
-    "legend_of",
-    "name_vertical",
-    "panels",
-]
+__all__ = ["figure", "frame", "legend", "legend_of", "name_vertical", "panels", "turn_names"]
 
 _ACROSS = 3
-_CROWD, _NAMED = 16, 8  # with more rows than the former, only the baseline and so many losses are named
+_DPI = 160
+_CSS = 96  # pixels of a browser in an inch
 
 
-class NothingToPlotError(UserError):
-    """There is nothing to draw for a kind of plot; the message says why."""
+class ShownFigure(Figure):
+    """A figure that a notebook can show by itself: it is made without pyplot, which would otherwise do this."""
 
-
-class UnsuitedStudyError(NothingToPlotError):
-    """A kind of plot is for studies of another design: no result of this study could be drawn."""
-
-
-@dataclass(frozen=True)
-class Plotted:
-    """The data that plots are drawn from.
-
-    Args:
-        source: The results in the store, with the epochs of the trials; None for findings, which have only a table.
-        table: The table of the arms to draw.
-        tuned: A function that reads how the arms were tuned.
-        metric: The metric to draw, on the test split, or on the validation split in plots of validation results.
-        by: The quantity on the horizontal axis, in plots that let the user choose it; empty for the default.
-    """
-
-    source: Held | None
-    table: Table
-    tuned: Callable[[], Tuning]
-    metric: str
-    by: str = ""
-
-    @property
-    def study(self) -> Study:
-        """The study."""
-        return self.table.study
-
-    @property
-    def held(self) -> Held:
-        """The results in the store; raises ``NothingToPlotError`` if there is only a table."""
-        if self.source is None:
-            raise NothingToPlotError("it is drawn from trials, which findings do not have")
-        return self.source
-
-    @cached_property
-    def tuning(self) -> Tuning:
-        """How the arms were tuned; read only once."""
-        return self.tuned()
-
-    @cached_property
-    def looks(self) -> Mapping[str, Look]:
-        """How each loss is drawn, by its label; this does not depend on which arms are shown."""
-        return looks([arm.loss for arm in self.study.arms])
-
-    @cached_property
-    def arms(self) -> dict[tuple[str, str], Arm]:
-        """The arms that are drawn, by row and column of the table."""
-        result = {row_and_column(self.study, self.table.across, arm): arm for arm in self.study.arms}
-        return {key: result[key] for key in result if key in self._shown}
-
-    @cached_property
-    def _shown(self) -> set[tuple[str, str]]:
-        return set(self.table.confirmations)
-
-    def history(self, arm: Arm) -> ArmHistory:
-        """Return an arm's history."""
-        return self.held.histories[self.study.arm_id(arm)]
-
-    @cached_property
-    def named(self) -> frozenset[str]:
-        """The rows that are drawn with a colour and a name: all of them, unless there are more than sixteen.
-
-        With more than sixteen rows these are the rows of the baseline and of the eight losses whose differences to it
-        have the largest sums over all columns and models. The others are grey. This choice only makes the plot
-        readable; it is not a test.
-        """
-        rows = self.table.rows
-        if len(rows) <= _CROWD:
-            return frozenset(rows)
-        labels = {row: arm.loss.label for (row, _), arm in self.arms.items()}
-        leads: dict[str, float] = {}
-        for row, label in labels.items():
-            leads[label] = leads.get(label, 0.0) + self._lead(row)
-        leads.pop(self.study.baseline or "", None)
-        leading = {self.study.baseline, *sorted(leads, key=lambda label: -leads[label])[:_NAMED]}
-        return frozenset(row for row, label in labels.items() if label in leading)
-
-    def _lead(self, row: str) -> float:
-        cells = [self.table.cells.get((row, column, self.metric)) for column in self.table.columns]
-        result = [c.difference or c.value for c in cells if c is not None]
-        sign = -1 if less_is_better(self.metric) else 1
-        return sign * sum(estimate.mean for estimate in result if estimate is not None)
-
-    def line_look(self, row: str, column: str) -> Look:
-        """Return how the loss of a cell is drawn in a plot of many losses: in grey if it is not :attr:`named`."""
-        result = self.look(row, column)
-        return result if row in self.named else replace(result, colour=OTHERS)
-
-    def look(self, row: str, column: str) -> Look:
-        """Return how the loss of a cell is drawn."""
-        return self.looks[self.arms[row, column].loss.label]
-
-
-def check_searched(data: Plotted) -> None:
-    """Raise ``UnsuitedStudyError`` if none of the arms is searched."""
-    if not any(arm.is_searched for arm in data.arms.values()):
-        raise UnsuitedStudyError("none of the arms is searched")
+    def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
+        sink = io.BytesIO()
+        with styled():
+            self.savefig(sink, format="png", dpi=_DPI, facecolor="white")
+        width, height = self.get_size_inches()
+        return sink.getvalue(), {"width": round(_CSS * width), "height": round(_CSS * height)}
 
 
 def figure(width: float, height: float) -> Figure:
     """Return an empty figure; width and height are in inches."""
-    from topk_platform.reports.plots.figures import ShownFigure  # noqa: PLC0415 - matplotlib, for those who plot
-
     return ShownFigure(figsize=(width, height), layout="constrained")
 
 
@@ -212,3 +102,28 @@ def legend_of(made: Figure, handles: Sequence[Artist], names: Sequence[str], inc
     lines = math.ceil(len(handles) / columns)
     made.set_size_inches(width, height + 0.16 * lines)
     made.legend(list(handles), list(names), loc="outside lower center", ncols=columns)
+
+
+def frame(
+    ax: Axes, corner: tuple[float, float], size: tuple[float, float], colour: str, width: float
+) -> None:
+    """Draw a frame.
+
+    Args:
+        ax: The axes.
+        corner: Its first corner.
+        size: Its width and height.
+        colour: The colour of its line.
+        width: The width of its line.
+    """
+    ax.add_patch(Rectangle(corner, *size, fill=False, edgecolor=colour, linewidth=width))
+
+
+def turn_names(ax: Axes, names: Sequence[str]) -> None:
+    """Turn the names on the horizontal axis if there are more than four."""
+    if len(names) > _LEVEL:
+        for label in ax.get_xticklabels():
+            label.set(rotation=40, ha="right", rotation_mode="anchor")
+
+
+_LEVEL = 4  # so many names stand beside each other without touching

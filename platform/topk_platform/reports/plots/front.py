@@ -4,24 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from topk_platform.reports.plots.drawing import (
-    NothingToPlotError,
-    Plotted,
-    UnsuitedStudyError,
-    legend,
-    name_vertical,
-    panels,
-)
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from topk_platform.reports.plots.drawing import legend, name_vertical, panels
+from topk_platform.reports.plots.plot_data import NothingToPlotError, Plotted, UnsuitedStudyError
 from topk_platform.reports.plots.style import INK, OTHERS
 from topk_platform.reports.words import metric_title
 from topk_platform.results.statistics import Estimate
 from topk_platform.specs import less_is_better, scale_of
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 __all__ = ["front", "unbeaten"]
 

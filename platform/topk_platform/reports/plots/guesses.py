@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from torch.nn.functional import adaptive_avg_pool2d, interpolate
 
+from topk_platform.data import Dataset, load
 from topk_platform.errors import UserError
 from topk_platform.records import Guesses, Ranks, read_guesses
-from topk_platform.reports.plots.drawing import NothingToPlotError, Plotted, UnsuitedStudyError, panels
-from topk_platform.reports.plots.style import PAGE, wrapped
+from topk_platform.reports.plots.drawing import frame, panels
+from topk_platform.reports.plots.plot_data import NothingToPlotError, Plotted, UnsuitedStudyError
+from topk_platform.reports.plots.style import PAGE
+from topk_platform.reports.words import wrapped
 from topk_platform.specs import Arm
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-    from topk_platform.data import Dataset
 
 __all__ = ["guesses"]
 
@@ -126,8 +126,6 @@ def _run(data: Plotted) -> _Run:
 
 def _with_images(arm: Arm, seed: int, ranks: Ranks, kept: Guesses) -> _Run:
     """Return a run with its images; raise ``NothingToPlotError`` if they are not here, or are other ones."""
-    from topk_platform.data import Dataset, load  # noqa: PLC0415 - torch, for those who plot images
-
     try:
         source = load(arm.regime)
     except UserError as error:
@@ -150,9 +148,6 @@ def _chosen(run: _Run, kind: npt.NDArray[np.bool_]) -> list[int]:
 
 def _pixels(run: _Run, images: Sequence[int]) -> dict[int, _Pixels]:
     """Return the pixels of images and of the examples beside them, ``(height, width, 1 or 3)`` in [0, 1]."""
-    import torch  # noqa: PLC0415 - as above
-    from torch.nn.functional import adaptive_avg_pool2d, interpolate  # noqa: PLC0415 - as above
-
     beside = {run.example(label, image) for image in images for label in run.row(image)} - {-1}
     needed = sorted({*images, *beside})
     split = run.data.test.take(torch.tensor(needed))
@@ -183,8 +178,6 @@ def _draw_row(ax: Axes, run: _Run, pixels: Mapping[int, _Pixels], image: int, to
 
 def _tile(ax: Axes, pixels: _Pixels | None, x: float, y: float, name: str, *, framed: bool) -> None:
     """Draw an image with a class's name below it; a class without a test image has only its name."""
-    from matplotlib.patches import Rectangle  # noqa: PLC0415 - for those who plot
-
     if pixels is not None:
         grey = pixels.shape[2] == 1
         ax.imshow(
@@ -196,5 +189,5 @@ def _tile(ax: Axes, pixels: _Pixels | None, x: float, y: float, name: str, *, fr
             interpolation="none",
         )
     if framed:
-        ax.add_patch(Rectangle((x + 0.05, y + 0.05), 0.9, 0.9, fill=False, edgecolor=_RIGHT, linewidth=1.5))
+        frame(ax, (x + 0.05, y + 0.05), (0.9, 0.9), _RIGHT, 1.5)
     ax.text(x + 0.5, y + 1.0, wrapped(name, 9), ha="center", va="top", fontsize=4.5, linespacing=1.0)

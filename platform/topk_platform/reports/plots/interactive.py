@@ -6,16 +6,16 @@ import html
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import optuna
 
 from topk_platform.errors import UserError
+from topk_platform.protocol.search.suggest import to_optuna
 from topk_platform.records import ArmHistory
-from topk_platform.reports.plots.drawing import NothingToPlotError, UnsuitedStudyError
+from topk_platform.reports.plots.plot_data import NothingToPlotError, UnsuitedStudyError
 from topk_platform.results.from_store import read
 from topk_platform.specs import Study, scale_of, unit_of
-
-if TYPE_CHECKING:
-    import optuna
 
 __all__ = ["interactive_search"]
 
@@ -83,8 +83,6 @@ def _parts(drawn: Mapping[str, Sequence[Any]]) -> Iterator[str]:
 
 def _figures(history: ArmHistory, study: Study) -> list[Any]:
     """Return an arm's figures: none with fewer than two completed trials."""
-    import optuna  # noqa: PLC0415 - a second
-
     made = _optuna_study(history, study)
     results = [trial.value for trial in made.trials]
     if len(results) < _LEAST:
@@ -100,10 +98,6 @@ def _figures(history: ArmHistory, study: Study) -> list[Any]:
 
 def _optuna_study(history: ArmHistory, study: Study) -> optuna.Study:
     """Return an arm's completed search trials, by its first metric, as an Optuna study in memory; shares in percent."""
-    import optuna  # noqa: PLC0415 - as above
-
-    from topk_platform.protocol.search.suggest import to_optuna  # noqa: PLC0415 - as above
-
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     arm, distributions = history.arm, to_optuna(history.arm.loss.space)
     made = optuna.create_study(direction="maximize")

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.tri import TriContourSet
 
+from topk_losses import use_backend
 from topk_platform.errors import UserError, reason
-from topk_platform.reports.plots.drawing import NothingToPlotError, Plotted, panels
-from topk_platform.reports.plots.style import INK, Look, looks, styled, wrapped
-from topk_platform.reports.words import settings
+from topk_platform.reports.plots.drawing import panels
+from topk_platform.reports.plots.plot_data import NothingToPlotError, Plotted
+from topk_platform.reports.plots.style import INK, Look, looks, styled
+from topk_platform.reports.words import settings, wrapped
 from topk_platform.specs import Loss, Recipe, Scalar, numbers
 from topk_platform.specs.arms.setting import Setting
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from matplotlib.tri import TriContourSet
+from topk_platform.training.losses import build_loss
 
 __all__ = ["level_sets", "levels", "simplex", "topk_error", "values_on"]
 
@@ -94,11 +96,6 @@ def values_on(loss: Loss, own: dict[str, Scalar], scores: _Array, k: int) -> _Ar
         >>> [round(float(v), 4) for v in values_on(Loss("cross_entropy"), {}, scores, 2)]
         [1.0986]
     """
-    import torch  # noqa: PLC0415 - seconds of import
-
-    from topk_losses import use_backend  # noqa: PLC0415 - as above
-    from topk_platform.training.losses import build_loss  # noqa: PLC0415 - as above
-
     module = build_loss(loss, own, k, torch.full((3,), _COUNT)).eval()
     for part in module.modules():
         if hasattr(part, "reduction"):

@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
-from topk_platform.reports.plots.drawing import (
-    NothingToPlotError,
-    Plotted,
-    UnsuitedStudyError,
-    figure,
-    legend,
-)
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from topk_platform.reports.plots.drawing import figure, legend
+from topk_platform.reports.plots.plot_data import NothingToPlotError, Plotted, UnsuitedStudyError
 from topk_platform.reports.plots.style import COLUMN, INK
 from topk_platform.reports.words import title_of
 from topk_platform.results.cells import Cell
 from topk_platform.specs import less_is_better
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 __all__ = ["profile", "ratios"]
 
@@ -123,8 +117,6 @@ def _curve(ax: Axes, data: Plotted, row: str, values: Sequence[float], end: floa
 
 
 def _ticks(ax: Axes) -> None:
-    from matplotlib.ticker import MaxNLocator  # noqa: PLC0415 - for those who plot
-
     ax.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
     ax.xaxis.set_major_formatter("{x:g}×")
     ax.xaxis.set_minor_locator(MaxNLocator(1))

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from topk_platform.reports.plots.drawing import NothingToPlotError, Plotted, UnsuitedStudyError, figure
-from topk_platform.reports.plots.style import COLUMN, INK, wrapped
-from topk_platform.reports.words import title_of
+from topk_platform.reports.plots.drawing import figure
+from topk_platform.reports.plots.plot_data import NothingToPlotError, Plotted, UnsuitedStudyError
+from topk_platform.reports.plots.style import COLUMN, INK
+from topk_platform.reports.words import title_of, wrapped
 from topk_platform.results.statistics import Ranking
 from topk_platform.results.statistics.regimes import FEWEST_LOSSES, FEWEST_REGIMES
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 __all__ = ["ranks"]
 

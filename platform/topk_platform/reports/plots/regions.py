@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from safetensors.torch import load
+from torch import Tensor
 
+from topk_platform.models import architecture_of, build_model
 from topk_platform.records import Row, Store, read_model
-from topk_platform.reports.plots.drawing import (
-    NothingToPlotError,
-    Plotted,
-    UnsuitedStudyError,
-    legend_of,
-    panels,
-)
-from topk_platform.reports.plots.style import INK, wrapped
+from topk_platform.reports.plots.drawing import legend_of, panels
+from topk_platform.reports.plots.plot_data import NothingToPlotError, Plotted, UnsuitedStudyError
+from topk_platform.reports.plots.style import INK
+from topk_platform.reports.words import wrapped
 from topk_platform.specs import Arm, Regime, Scalar
-
-if TYPE_CHECKING:
-    from matplotlib.artist import Artist
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from torch import Tensor
 
 __all__ = ["densities", "regions"]
 
@@ -102,7 +101,7 @@ def regions(data: Plotted) -> Figure:
     if not lanes:
         raise NothingToPlotError("no confirmed run on the ring has kept its network")
     rows = [row for row in data.table.rows if any(row == r for r, _ in lanes)]
-    columns = [column for column in data.table.columns if any(column == c for _, c in lanes)]
+    columns = data.columns(lanes)
     made, axes = panels(columns, 0.75 + 0.32 * (len(rows) + _BELOW), sharex=True, sharey=True)
     for column, ax in zip(columns, axes, strict=True):
         for position, row in enumerate(reversed(rows)):
@@ -121,8 +120,6 @@ def regions(data: Plotted) -> Figure:
 
 def _lane(data: Plotted, key: tuple[str, str], arm: Arm) -> _Lane | None:
     """Return the guesses of an arm's networks, for all completed seeds whose network was kept."""
-    import torch  # noqa: PLC0415 - seconds of import
-
     angles = torch.deg2rad(torch.from_numpy(_ANGLES))
     points = torch.stack([angles.cos(), angles.sin()], 1).float()
     rows = data.table.confirmations.get(key, {}).values()
@@ -148,11 +145,6 @@ def _kept_network(store: Store, row: Row) -> Callable[[Tensor], Tensor] | None:
     Raises:
         UserError: if the function that builds the network cannot be found, or the network cannot be read.
     """
-    import torch  # noqa: PLC0415 - seconds of import
-    from safetensors.torch import load  # noqa: PLC0415 - as above
-
-    from topk_platform.models import architecture_of, build_model  # noqa: PLC0415 - as above
-
     saved = read_model(store, row)
     if saved is None:
         return None
@@ -205,9 +197,6 @@ def _below(ax: Axes, arm: Arm) -> None:
 
 
 def _meaning(ks: set[int]) -> tuple[list[Artist], list[str]]:
-    from matplotlib.lines import Line2D  # noqa: PLC0415 - for those who plot
-    from matplotlib.patches import Patch  # noqa: PLC0415 - as above
-
     k = str(ks.pop()) if len(ks) == 1 else "K"
     grey = "#7A7A7A"
     parts: dict[str, Artist] = {

@@ -4,27 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from topk_platform.reports.plots.axis import Axis, axis_of
-from topk_platform.reports.plots.drawing import (
-    NothingToPlotError,
-    Plotted,
-    figure,
-    legend,
-    name_vertical,
-    panels,
-)
-from topk_platform.reports.plots.style import COLUMN, INK, OTHERS, PAGE, wrapped
+from topk_platform.reports.plots.drawing import figure, frame, legend, name_vertical, panels, turn_names
+from topk_platform.reports.plots.plot_data import NothingToPlotError, Plotted
+from topk_platform.reports.plots.style import COLUMN, INK, OTHERS, PAGE
 from topk_platform.reports.tables.cell_words import mark
-from topk_platform.reports.words import metric_title, title_of
+from topk_platform.reports.words import metric_title, title_of, wrapped
 from topk_platform.results.cells import Cell
 from topk_platform.results.statistics import Estimate
 from topk_platform.specs import less_is_better, scale_of, unit_of
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 __all__ = ["accuracy", "differences", "regimes"]
 
@@ -67,7 +60,7 @@ def accuracy(data: Plotted) -> Figure:
         ax.set_xscale("log" if axis.log else "linear")
         if ordinal:
             ax.set_xticks(range(len(axis.names)), [wrapped(n, 14) for n in axis.names])
-            _turned(ax, axis.names)
+            turn_names(ax, axis.names)
     name_vertical(axes, f"test {metric_title(data.metric)}")
     legend(made, axes)
     return made
@@ -104,12 +97,6 @@ def _rows_of(rows: Sequence[str], columns: Sequence[str]) -> tuple[Figure, list[
         ax.set_ylim(len(rows) - 0.5, -0.5)
         ax.set_yticks(range(len(rows)), names)
     return made, axes
-
-
-def _turned(ax: Axes, names: Sequence[str]) -> None:
-    if len(names) > 4:
-        for label in ax.get_xticklabels():
-            label.set(rotation=40, ha="right", rotation_mode="anchor")
 
 
 def _categories(data: Plotted) -> Axis:
@@ -242,7 +229,7 @@ def regimes(data: Plotted) -> Figure:
 def _named(ax: Axes, rows: Sequence[str], columns: Sequence[str]) -> None:
     ax.set_yticks(range(len(rows)), [wrapped(row, 26) for row in rows])
     ax.set_xticks(range(len(columns)), [wrapped(column, 13) for column in columns])
-    _turned(ax, columns)
+    turn_names(ax, columns)
     ax.tick_params(length=0)
     for spine in ax.spines.values():
         spine.set_visible(False)
@@ -265,8 +252,4 @@ def _entry(ax: Axes, cell: Cell, x: int, y: int, value: float, position: float) 
     dark = (position < 0.18 or position > 0.85) if signed else position < 0.5
     ax.text(x, y, text, ha="center", va="center", fontsize=6, color="#ffffff" if dark else "#000000")
     if cell.best:
-        from matplotlib.patches import Rectangle  # noqa: PLC0415 - for those who plot
-
-        ax.add_patch(
-            Rectangle((x - 0.47, y - 0.45), 0.94, 0.9, fill=False, edgecolor="#000000", linewidth=1.1)
-        )
+        frame(ax, (x - 0.47, y - 0.45), (0.94, 0.9), "#000000", 1.1)

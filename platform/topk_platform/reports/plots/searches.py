@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from topk_platform.reports.plots.drawing import NothingToPlotError, Plotted, check_searched, figure, panels
-from topk_platform.reports.plots.style import COLUMN, PAGE, Look, wrapped
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from topk_platform.reports.plots.drawing import figure, panels, turn_names
+from topk_platform.reports.plots.plot_data import NothingToPlotError, Plotted, check_searched
+from topk_platform.reports.plots.style import COLUMN, PAGE, Look
+from topk_platform.reports.words import wrapped
 from topk_platform.specs import Choice, Dimension, Scalar
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 __all__ = ["importance", "search"]
 
@@ -107,7 +107,7 @@ def importance(data: Plotted) -> Figure:
     if not shares:
         raise NothingToPlotError("no arm has ten completed search trials with different results")
     names = list(dict.fromkeys(name for name, _ in shares))
-    columns = [c for c in data.table.columns if any(column == c for _, column in shares)]
+    columns = data.columns(shares)
     values = [[shares.get((name, column), math.nan) for column in columns] for name in names]
     width = max(COLUMN, 2.3 + 0.5 * len(columns))
     made = figure(min(width, PAGE) if len(columns) <= 9 else width, 0.9 + 0.2 * len(names))
@@ -120,9 +120,7 @@ def importance(data: Plotted) -> Figure:
                 ax.text(x, y, f"{value:.2f}", ha="center", va="center", fontsize=6, color=colour)
     ax.set_yticks(range(len(names)), names)
     ax.set_xticks(range(len(columns)), [wrapped(column, 13) for column in columns])
-    if len(columns) > 4:
-        for label in ax.get_xticklabels():
-            label.set(rotation=40, ha="right", rotation_mode="anchor")
+    turn_names(ax, columns)
     ax.tick_params(length=0)
     made.colorbar(image, ax=ax, label="importance, share", pad=0.02)
     return made

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from typing import Any
 from topk_platform.loss_catalogue import INK, LOSS_CATALOGUE, PALETTE
 from topk_platform.specs import Loss
 
-__all__ = ["COLUMN", "INK", "OTHERS", "PAGE", "Look", "looks", "styled", "wrapped"]
+__all__ = ["COLUMN", "INK", "OTHERS", "PAGE", "Look", "looks", "styled"]
 
 COLUMN = 3.5
 """The width of a journal's column, in inches."""
@@ -42,6 +41,7 @@ _SETTINGS: Mapping[str, Any] = {
     "axes.formatter.useoffset": False,
     "axes.titlelocation": "left",
     "figure.dpi": 200,
+    "svg.hashsalt": "topk",  # so that the same figure has the same bytes
     "svg.fonttype": "path",  # so that text has the same width on every machine
     "pdf.fonttype": 42,
     **dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), INK),
@@ -106,25 +106,3 @@ def styled() -> Iterator[None]:
 
     with mpl.rc_context(dict(_SETTINGS)):  # type: ignore[arg-type]  # its keys are literals there
         yield
-
-
-def wrapped(name: str, width: int = 18) -> str:
-    """Return a name broken into lines between its words.
-
-    Args:
-        name: The name, with ``_`` or ``/`` between its words.
-        width: The most letters in a line; a longer word is broken too, after a hyphen if it has one.
-
-    Example:
-        >>> wrapped("noised_imbalanced_topk_hinge").splitlines()
-        ['noised imbalanced', 'topk hinge']
-    """
-    lines = [""]
-    words = name.replace("/", "/ ").replace("_", " ").split()
-    for word in (part for whole in words for part in textwrap.wrap(whole, width)):
-        joined = f"{lines[-1]} {word}".strip()
-        if len(joined) > width and lines[-1]:
-            lines.append(word)
-        else:
-            lines[-1] = joined
-    return "\n".join(lines).replace("/ ", "/")

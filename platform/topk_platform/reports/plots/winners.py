@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from topk_platform.reports.plots.axis import Plane, plane_of
-from topk_platform.reports.plots.drawing import NothingToPlotError, Plotted, UnsuitedStudyError, panels
-from topk_platform.reports.plots.style import PAGE, wrapped
-from topk_platform.reports.words import metric_title
+from topk_platform.reports.plots.drawing import panels
+from topk_platform.reports.plots.plot_data import NothingToPlotError, Plotted, UnsuitedStudyError
+from topk_platform.reports.plots.style import PAGE
+from topk_platform.reports.words import metric_title, wrapped
 from topk_platform.results.cells import Cell
 from topk_platform.results.statistics import Estimate
 from topk_platform.specs import Arm, scale_of
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 __all__ = ["Verdict", "verdict_of", "winners"]
 
@@ -101,8 +103,6 @@ def _verdicts(data: Plotted) -> Mapping[tuple[str, str], Verdict]:
 
 
 def _field(ax: Axes, data: Plotted, at: tuple[int, int], verdict: Verdict, most: float) -> None:
-    from matplotlib.patches import Rectangle  # noqa: PLC0415 - for those who plot
-
     colour, text = _colour_and_text(data, verdict, most)
     x, y = at
     ax.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor=colour, edgecolor="#BDBDBD", linewidth=0.5))
@@ -111,8 +111,6 @@ def _field(ax: Axes, data: Plotted, at: tuple[int, int], verdict: Verdict, most:
 
 
 def _colour_and_text(data: Plotted, verdict: Verdict, most: float) -> tuple[tuple[float, float, float], str]:
-    from matplotlib.colors import to_rgb  # noqa: PLC0415 - as above
-
     if verdict.leader is not None and verdict.lead is not None:
         scale, label = scale_of(data.metric), verdict.leader.loss.label
         deep = _FAINT + (1 - _FAINT) * abs(verdict.lead.mean) / most

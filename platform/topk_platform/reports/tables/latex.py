@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from topk_platform.loss_catalogue import LOSS_CATALOGUE
 from topk_platform.reports.tables.blocks import Block, blocks
 from topk_platform.reports.tables.styled import caption, cell_lines, to_pandas
+from topk_platform.reports.words import wrapped
 from topk_platform.results.cells import Cell
 from topk_platform.results.table import Table, row_and_column
 
@@ -96,8 +97,6 @@ def _stacked(lines: Sequence[str], side: str) -> str:
 
 
 def _name(name: str) -> str:
-    from topk_platform.reports.plots.style import wrapped  # noqa: PLC0415 - one rule for names, in plots and tables
-
     return _stacked([escaped(line) for line in wrapped(name).splitlines()], "l")
 
 

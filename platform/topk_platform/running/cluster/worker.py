@@ -16,6 +16,7 @@ from ray import tune
 
 from topk_platform.code_version import loaded_version
 from topk_platform.data import use_data_folder
+from topk_platform.data.loading import backbone_hash
 from topk_platform.errors import ChangedError, FaultError, MissingDataError
 from topk_platform.records import Store, StoreKeeper
 from topk_platform.running.cluster.desk import WorkersDesk
@@ -180,7 +181,7 @@ def _checked(trials: Sequence[Trial], config: Mapping[str, Any]) -> Training:
         cap_memory(config["share"])
     with stored("it cannot be used"):
         store, recorded = Store.open(config["store"]), frozenset(config["recorded"])
-        keeper = StoreKeeper(store, config["checkpoint_seconds"], recorded=recorded)
+        keeper = StoreKeeper(store, config["checkpoint_seconds"], recorded=recorded, backbone=backbone_hash)
         keeper.check_seen()
     limit = config["time_limit"]
     return (yield from run_trials(trials, keeper, interruptible=False, time_limit=limit))

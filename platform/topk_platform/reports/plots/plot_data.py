@@ -1,0 +1,132 @@
+"""The data that plots are drawn from, and the errors for studies of which there is nothing to draw."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from topk_platform.errors import UserError
+from topk_platform.records import ArmHistory
+from topk_platform.reports.plots.style import OTHERS, Look, looks
+from topk_platform.results.from_store import Held
+from topk_platform.results.table import Table, row_and_column
+from topk_platform.results.tuning import Tuning
+from topk_platform.specs import Arm, Study, less_is_better
+
+__all__ = [
+    "NothingToPlotError",
+    "Plotted",
+    "UnsuitedStudyError",
+    "check_searched",
+]
+
+_CROWD, _NAMED = 16, 8  # with more rows than the former, only the baseline and so many losses are named
+
+
+class NothingToPlotError(UserError):
+    """There is nothing to draw for a kind of plot; the message says why."""
+
+
+class UnsuitedStudyError(NothingToPlotError):
+    """A kind of plot is for studies of another design: no result of this study could be drawn."""
+
+
+@dataclass(frozen=True)
+class Plotted:
+    """The data that plots are drawn from.
+
+    Args:
+        source: The results in the store, with the epochs of the trials; None for findings, which have only a table.
+        table: The table of the arms to draw.
+        tuned: A function that reads how the arms were tuned.
+        metric: The metric to draw, on the test split, or on the validation split in plots of validation results.
+        by: The quantity on the horizontal axis, in plots that let the user choose it; empty for the default.
+    """
+
+    source: Held | None
+    table: Table
+    tuned: Callable[[], Tuning]
+    metric: str
+    by: str = ""
+
+    @property
+    def study(self) -> Study:
+        """The study."""
+        return self.table.study
+
+    @property
+    def held(self) -> Held:
+        """The results in the store; raises ``NothingToPlotError`` if there is only a table."""
+        if self.source is None:
+            raise NothingToPlotError("it is drawn from trials, which findings do not have")
+        return self.source
+
+    @cached_property
+    def tuning(self) -> Tuning:
+        """How the arms were tuned; read only once."""
+        return self.tuned()
+
+    @cached_property
+    def looks(self) -> Mapping[str, Look]:
+        """How each loss is drawn, by its label; this does not depend on which arms are shown."""
+        return looks([arm.loss for arm in self.study.arms])
+
+    @cached_property
+    def arms(self) -> dict[tuple[str, str], Arm]:
+        """The arms that are drawn, by row and column of the table."""
+        result = {row_and_column(self.study, self.table.across, arm): arm for arm in self.study.arms}
+        return {key: result[key] for key in result if key in self._shown}
+
+    @cached_property
+    def _shown(self) -> set[tuple[str, str]]:
+        return set(self.table.confirmations)
+
+    def columns(self, keys: Iterable[tuple[str, str]]) -> list[str]:
+        """Return the columns of these arms, given by row and column, in the order of the table."""
+        drawn = {column for _, column in keys}
+        return [column for column in self.table.columns if column in drawn]
+
+    def history(self, arm: Arm) -> ArmHistory:
+        """Return an arm's history."""
+        return self.held.histories[self.study.arm_id(arm)]
+
+    @cached_property
+    def named(self) -> frozenset[str]:
+        """The rows that are drawn with a colour and a name: all of them, unless there are more than sixteen.
+
+        With more than sixteen rows these are the rows of the baseline and of the eight losses whose differences to it
+        have the largest sums over all columns and models. The others are grey. This choice only makes the plot
+        readable; it is not a test.
+        """
+        rows = self.table.rows
+        if len(rows) <= _CROWD:
+            return frozenset(rows)
+        labels = {row: arm.loss.label for (row, _), arm in self.arms.items()}
+        leads: dict[str, float] = {}
+        for row, label in labels.items():
+            leads[label] = leads.get(label, 0.0) + self._lead(row)
+        leads.pop(self.study.baseline or "", None)
+        leading = {self.study.baseline, *sorted(leads, key=lambda label: -leads[label])[:_NAMED]}
+        return frozenset(row for row, label in labels.items() if label in leading)
+
+    def _lead(self, row: str) -> float:
+        cells = [self.table.cells.get((row, column, self.metric)) for column in self.table.columns]
+        result = [c.difference or c.value for c in cells if c is not None]
+        sign = -1 if less_is_better(self.metric) else 1
+        return sign * sum(estimate.mean for estimate in result if estimate is not None)
+
+    def line_look(self, row: str, column: str) -> Look:
+        """Return how the loss of a cell is drawn in a plot of many losses: in grey if it is not :attr:`named`."""
+        result = self.look(row, column)
+        return result if row in self.named else replace(result, colour=OTHERS)
+
+    def look(self, row: str, column: str) -> Look:
+        """Return how the loss of a cell is drawn."""
+        return self.looks[self.arms[row, column].loss.label]
+
+
+def check_searched(data: Plotted) -> None:
+    """Raise ``UnsuitedStudyError`` if none of the arms is searched."""
+    if not any(arm.is_searched for arm in data.arms.values()):
+        raise UnsuitedStudyError("none of the arms is searched")
