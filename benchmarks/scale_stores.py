@@ -72,11 +72,11 @@ def metrics_of(trial: Trial) -> dict[str, float]:
     if trial.phase == "search":
         return {trial.arm.metric: score_of(trial)}
     rank, _, label, _ = ranks_of(trial)
-    found: dict[str, float] = {}
+    metrics: dict[str, float] = {}
     for k in trial.topk:
         by_class = np.bincount(label, rank < k) / PER_CLASS
-        found |= {f"{name}top{k}": float(by_class[part].mean()) for name, part in GROUPS.items()}
-    return found
+        metrics |= {f"{name}top{k}": float(by_class[part].mean()) for name, part in GROUPS.items()}
+    return metrics
 
 
 def score_of(trial: Trial) -> float:

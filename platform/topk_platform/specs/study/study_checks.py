@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from topk_platform.errors import UserError
+from topk_platform.specs.arms.arm import Arm
 from topk_platform.specs.checks import check
 from topk_platform.specs.metric_names import accuracy_k, measure_of
-
-if TYPE_CHECKING:
-    from topk_platform.specs.arms.arm import Arm
-    from topk_platform.specs.study.study import Study
+from topk_platform.specs.study.study_fields import StudyFields
 
 __all__ = [
     "check_gpus",
     "check_measures",
     "check_metrics",
     "check_origins",
+    "check_scoring",
     "check_searches",
     "with_equal_searches",
 ]
@@ -33,7 +31,7 @@ def check_measures(study: str, measures: Iterable[str]) -> None:
         )
 
 
-def check_metrics(study: Study, shown: Iterable[str], selecting: Sequence[str]) -> None:
+def check_metrics(study: StudyFields, shown: Iterable[str], selecting: Sequence[str]) -> None:
     """Raise ``UserError`` unless the study measures all metrics that are shown or select, and they can select.
 
     Args:
@@ -57,7 +55,24 @@ def check_metrics(study: Study, shown: Iterable[str], selecting: Sequence[str]) 
         )
 
 
-def _not_measured(study: Study, metric: str) -> UserError:
+def check_scoring(study: StudyFields) -> None:
+    """Raise ``UserError`` if arms that score in parts need scores that they do not keep."""
+    of_sets = [m for m in study.measures if (measure := measure_of(m)) is not None and measure.is_of_sets]
+    for arm in study.arms:
+        if arm.recipe.scoring:
+            check(
+                not of_sets,
+                f"study {study.name}: arm {arm.name} scores in parts, which keeps no scores for sets; leave out "
+                f"{', '.join(of_sets)}, or Recipe.scoring",
+            )
+            check(
+                arm.k <= max(study.topk),
+                f"study {study.name}: arm {arm.name} scores in parts, which keeps the best {max(study.topk)} classes, "
+                f"the largest of topk; its k is {arm.k}",
+            )
+
+
+def _not_measured(study: StudyFields, metric: str) -> UserError:
     k = accuracy_k(metric)
     if k is None:
         return UserError(f"study {study.name}: metric {metric!r} is not among {list(study.tabled)}")
@@ -69,7 +84,7 @@ def _not_measured(study: Study, metric: str) -> UserError:
     )
 
 
-def check_origins(study: Study) -> None:
+def check_origins(study: StudyFields) -> None:
     """Raise ``UserError`` if an arm starts from one that does not exist, searches nothing, or waits for it."""
     for arm in study.arms:
         if not arm.start_from:
@@ -85,7 +100,7 @@ def check_origins(study: Study) -> None:
             origin = study.origin(origin)
 
 
-def check_gpus(study: Study) -> None:
+def check_gpus(study: StudyFields) -> None:
     """Raise ``UserError`` if the study asks for GPUs that its trials cannot use, or whose memory cannot be measured."""
     check(
         study.device == "cuda" or not study.accelerator,
@@ -99,7 +114,7 @@ def check_gpus(study: Study) -> None:
     )
 
 
-def with_equal_searches(study: Study) -> tuple[Arm, ...]:
+def with_equal_searches(study: StudyFields) -> tuple[Arm, ...]:
     """Return a study's arms. Arms that search nothing get the other arms' number of searches, and so their seeds.
 
     Raises:
@@ -115,7 +130,7 @@ def with_equal_searches(study: Study) -> tuple[Arm, ...]:
     return tuple(arm.searched(next(iter(times))) for arm in study.arms)
 
 
-def check_searches(study: Study) -> None:
+def check_searches(study: StudyFields) -> None:
     """Raise ``UserError`` if the trials or the seeds cannot be divided evenly among the searches."""
     for name, number in (("trials", study.trials), ("seeds", study.seeds)):
         check(
