@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
 from topk_platform.specs.arms.additions import RetrainedClassifier
 from topk_platform.specs.arms.arm import Arm, Model
@@ -16,9 +16,7 @@ from topk_platform.specs.arms.recipe import Recipe
 from topk_platform.specs.arms.regime import Regime
 from topk_platform.specs.metric_names import GROUPS, measure_of
 from topk_platform.specs.search.space import Choice, Scalar
-
-if TYPE_CHECKING:
-    from topk_platform.specs.study.study import Study
+from topk_platform.specs.study.study_fields import StudyFields
 
 __all__ = [
     "FEATURES",
@@ -30,6 +28,8 @@ __all__ = [
     "smoke_study",
     "standin_reference",
 ]
+
+S = TypeVar("S", bound=StudyFields)
 
 SMOKE = "-smoke"
 """The end of a smoke run's name, after the study's name."""
@@ -70,6 +70,7 @@ STANDINS: dict[str, StandIn] = {
     "imagenet": StandIn(1000, {"validation": 2}),
     "imagenet_lt": StandIn(1000, {}),
     "inaturalist": StandIn(8142, {}),
+    "kanji": StandIn(2965, {}, sized=False),
     "letters": StandIn(62, {}, sized=False),
     "plantnet300k": StandIn(1081, {}),
 }
@@ -79,7 +80,7 @@ STANDINS: dict[str, StandIn] = {
 _SIZES: dict[str, Scalar] = {"size": 64, "resize": 72}
 
 
-def smoke_study(study: Study) -> Study:
+def smoke_study(study: S) -> S:
     """Return a study shrunk to seconds; see :meth:`~topk_platform.Study.smoke`.
 
     Args:
