@@ -24,8 +24,9 @@ from topk_platform import (
 )
 from topk_platform.errors import UserError
 from topk_platform.running.estimate import fitting
-from topk_platform.running.estimate.batch_sizes import ArmProbe, probe
-from topk_platform.running.machine.memory import available_memory
+from topk_platform.running.estimate.batch_sizes import ArmProbe
+from topk_platform.running.estimate.fitting import probe
+from topk_platform.running.machine.resources import available_memory
 from topk_platform.specs import Trial
 from topk_platform.training.probing import StepError
 
