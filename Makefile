@@ -32,7 +32,7 @@ test: $(VENV)/.test
 	cat $(VENV)/test-ray.txt; exit $$failed
 
 test-others: $(VENV)/.test
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not gpu and not ray"
+	$(BIN)/python -m pytest --ignore tests/end_to_end -n 2 --dist worksteal -m "not slow and not gpu"
 
 test-ray: $(VENV)/.test
 	$(BIN)/python -m pytest tests/end_to_end -n 2 --dist loadfile -m "ray and not slow and not gpu" $(if $(SAID),>$(SAID) 2>&1)
@@ -122,8 +122,11 @@ $(VENV)/.platform: pyproject.toml $(CONSTRAINTS) | $(BIN)/python
 	@$(SETUP) | cmp -s - $@ || { echo "Setting up $(VENV): some 6 GB, most of it torch"; $(INSTALL) --editable '.[platform]'; }
 	@$(SETUP) >$@
 
+# The tests' processes find the losses' kernels compiled, which takes a minute of one core and is kept beside the sources.
+WARM = $(BIN)/python -c "import topk_losses; topk_losses.warm_up()"
+
 $(VENV)/.test: pyproject.toml $(CONSTRAINTS) | $(BIN)/python
-	@$(SETUP) | cmp -s - $@ || { echo "Setting up $(VENV): some 6 GB, most of it torch"; $(INSTALL) --editable '.[platform,test]'; }
+	@$(SETUP) | cmp -s - $@ || { echo "Setting up $(VENV): some 6 GB, most of it torch"; $(INSTALL) --editable '.[platform,test]' && $(WARM); }
 	@$(SETUP) | tee $@ >$(VENV)/.platform
 
 $(VENV)/.docs: pyproject.toml $(CONSTRAINTS) | $(BIN)/python

@@ -9,8 +9,8 @@ own (standard deviation 1, and again for the group); the luck of the search and 
 losses with the same seed share; and chance (standard deviation 1). A luck of 0.1 moves an
 accuracy of 90 % by 0.7 points.
 
-``before`` is the rule that tables followed up to version 0.9: one number of degrees of freedom, images one by one,
-searches with R - 1 degrees of freedom each for itself, and marks whether searches were repeated or not.
+``before`` is the rule that tables followed in earlier versions of this code: one number of degrees of freedom, images
+one by one, searches with R - 1 degrees of freedom each for itself, and marks whether searches were repeated or not.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ Found = tuple[float, float, float]
 
 
 def before(rows: Array, world: World, difference: bool) -> Found:
-    """Return the interval and the p-value by the rule up to version 0.9."""
+    """Return the interval and the p-value by the rule of earlier versions of this code."""
     strata, weights = _classes(world)
     of_search = [s % world.searches for s in range(world.seeds)] if world.searches > 1 else None
     part = image_part(rows, strata, weights, of_search)

@@ -47,7 +47,7 @@ Numbers = npt.NDArray[np.int64]
 
 def ranks_of(trial: Trial) -> Numbers:
     """Return made-up ranks ``(4, N)``: geometric, better for some losses, with a seed of the trial's own."""
-    classes = int(trial.arm.regime.options["classes"])  # type: ignore[call-overload]
+    classes = int(str(trial.arm.regime.options["classes"]))
     label = np.repeat(np.arange(classes), PER_CLASS)
     draw = np.random.default_rng(stream_seed(trial.arm.name, 0, trial.seed, "ranks"))
     scale = 4 + 2 * LOSSES.index(trial.arm.loss.name)
@@ -61,7 +61,7 @@ def guesses_of(trial: Trial) -> Numbers:
     classes, k = int(label.max()) + 1, trial.arm.k
     draw = np.random.default_rng(stream_seed(trial.arm.name, 0, trial.seed, "guesses"))
     start = draw.integers(0, 5, (len(label), 1))
-    guesses = (label[:, None] + 1 + start + np.arange(k)) % classes
+    guesses: Numbers = (label[:, None] + 1 + start + np.arange(k)) % classes
     right = rank < k
     guesses[right, rank[right]] = label[right]
     return guesses
@@ -72,17 +72,17 @@ def metrics_of(trial: Trial) -> dict[str, float]:
     if trial.phase == "search":
         return {trial.arm.metric: score_of(trial)}
     rank, _, label, _ = ranks_of(trial)
-    found: dict[str, float] = {}
+    metrics: dict[str, float] = {}
     for k in trial.topk:
         by_class = np.bincount(label, rank < k) / PER_CLASS
-        found |= {f"{name}top{k}": float(by_class[part].mean()) for name, part in GROUPS.items()}
-    return found
+        metrics |= {f"{name}top{k}": float(by_class[part].mean()) for name, part in GROUPS.items()}
+    return metrics
 
 
 def score_of(trial: Trial) -> float:
     """Return a trial's accuracy: best near a learning rate of 0.1."""
     shift = 0.01 * (trial.seed % 5) + 0.002 * (len(trial.arm.name) % 7)
-    return 0.6 + shift - 0.05 * abs(math.log10(float(trial.values["learning_rate"])) + 1)
+    return 0.6 + shift - 0.05 * abs(math.log10(float(str(trial.values["learning_rate"]))) + 1)
 
 
 def _fill(study: Study, store: Path) -> None:

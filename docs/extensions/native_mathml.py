@@ -35,8 +35,9 @@ def _characters() -> frozenset[str]:
 def _mathml(node: nodes.Element, display: str = "inline") -> str:
     drawn = laid_out(convert(node.astext().strip(), display=display))
     if missing := set(re.sub("<.*?>", "", drawn)) - _characters():
+        signs = " ".join(sorted(missing))
         _LOGGER.warning(
-            "the font for formulas has no %s: %s", " ".join(sorted(missing)), node.astext(), location=node
+            "the font for formulas has no %s; fonts/LICENSE.txt says how it is made", signs, location=node
         )
     return drawn
 

@@ -49,6 +49,7 @@ _ADDITIONS = {  # tables of what a recipe may add, by kind
     "learner": Node("topk_platform.training.learners", "LEARNERS"),
     "average": Node("topk_platform.training.averaging", "AVERAGES"),
     "after": Node("topk_platform.training.after", "AFTERS"),
+    "scoring": Node("topk_platform.training.steps.in_parts", "SCORINGS"),
     "replacer": Node("topk_platform.specs.arms.recipe", "REPLACERS"),
 }
 _TABLES = (_LOSSES, _MODELS, _DATASETS, _CONDITIONS, *_ADDITIONS.values())

@@ -31,6 +31,19 @@ def test_a_page_leads_to_files_that_are_there(page: Path) -> None:
             assert (page.parent / unquote(target.partition("#")[0])).exists(), target
 
 
+def test_every_file_of_the_repository_that_is_named_exists() -> None:
+    """``NAME`` and ``FAMILY`` stand for names; the tests of faults have a test of their own."""
+    roots = [ROOT, *(ROOT / folder for folder in ("losses", "platform", "studies", "platform/topk_platform"))]
+    kinds = "tests|benchmarks|tools|deploy|platform|losses|studies|running|sources|topk_[a-z]+"
+    for page in PAGES:
+        if page.name != "faults.md":
+            for name in re.findall(rf"`((?:{kinds})/[\w./-]+)", page.read_text()):
+                assert re.search("NAME|FAMILY", name) or any((root / name).exists() for root in roots), (
+                    page,
+                    name,
+                )
+
+
 @cache
 def options(command: str) -> set[str]:
     parameters = load_command(command).params

@@ -22,6 +22,7 @@ from topk_platform.running.ray_internals import on_loopback
 pytestmark = [
     pytest.mark.skipif(torch.cuda.is_available(), reason="its GPUs are not there, and trials on them fail"),
     pytest.mark.timeout(3600),
+    pytest.mark.slow,
 ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,13 +41,19 @@ class Cut:
     ended: int
 
 
-# Two trainings begin, one is let on, the next begins: three. The two that are cut off begin again, and so on.
-CUTS = (
-    Cut(signal.SIGKILL, everybody=False, code=-signal.SIGKILL, allowed=1, ended=1),
-    Cut(signal.SIGINT, everybody=True, code=130, allowed=3, ended=1),  # the same two, later in their course
-    Cut(signal.SIGTERM, everybody=True, code=143, allowed=7, ended=3),
-    Cut(signal.SIGTERM, everybody=False, code=143, allowed=11, ended=5),
-)
+# Two trainings begin, one is allowed to go on, and a third begins. The two that are cut off begin again, and so on.
+CUTS = {
+    "killed": (
+        Cut(signal.SIGKILL, everybody=False, code=-signal.SIGKILL, allowed=1, ended=1),
+        Cut(
+            signal.SIGINT, everybody=True, code=130, allowed=3, ended=1
+        ),  # the same two, later in their course
+    ),
+    "terminated": (
+        Cut(signal.SIGTERM, everybody=True, code=143, allowed=1, ended=1),
+        Cut(signal.SIGTERM, everybody=False, code=143, allowed=5, ended=3),
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -65,14 +71,19 @@ class Stormy:
     """What was seen of a study that was cut off again and again, and then ended: its training steps, its last words."""
 
     store: Path
+    cuts: Sequence[Cut]
     seen: list[Seen]
     steps: int
     told: str
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", params=["killed", pytest.param("terminated", marks=pytest.mark.slow)])
 def stormy(
-    make_lab: Callable[..., Any], rows: Rows, until: Until, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    make_lab: Callable[..., Any],
+    rows: Rows,
+    until: Until,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Stormy:
     lab, store = make_lab(), tmp_path_factory.mktemp("stormy")
     command = ("run", "my_lab:study", "--store", store, "--workers", "2")
@@ -90,10 +101,11 @@ def stormy(
         until(lambda: not lab.running(), f"everything is gone after {cut.number!r}")
         return Seen(listening, told, rows(store, "small"), rows(store, "small", "epochs"))
 
-    seen = [cut_off(cut) for cut in CUTS]
+    cuts = CUTS[request.param]
+    seen = [cut_off(cut) for cut in cuts]
     lab.allow(10**6)
     told, _ = lab.topk(*command)
-    return Stormy(store, seen, len(lab.noted("steps")), told)
+    return Stormy(store, cuts, seen, len(lab.noted("steps")), told)
 
 
 def test_everything_listens_on_loopback_alone(stormy: Stormy, check_loopback: Callable[..., None]) -> None:
@@ -102,7 +114,7 @@ def test_everything_listens_on_loopback_alone(stormy: Stormy, check_loopback: Ca
 
 
 def test_an_interrupt_says_how_to_go_on(stormy: Stormy) -> None:
-    for cut, seen in zip(CUTS, stormy.seen, strict=True):
+    for cut, seen in zip(stormy.cuts, stormy.seen, strict=True):
         assert ("the same command goes on from here" in seen.told) == (cut.number != signal.SIGKILL)
         assert "***" not in seen.told and "Traceback" not in seen.told
 
@@ -110,11 +122,11 @@ def test_an_interrupt_says_how_to_go_on(stormy: Stormy) -> None:
 def test_what_had_ended_is_kept_and_not_repeated(stormy: Stormy, rows: Rows) -> None:
     whole = {row["key"]: row for row in rows(stormy.store, "small")}
     assert len(whole) == len(rows(stormy.store, "small")) == 16
-    for cut, seen in zip(CUTS, stormy.seen, strict=True):
+    for cut, seen in zip(stormy.cuts, stormy.seen, strict=True):
         assert len(seen.trials) == cut.ended
         assert all(whole[row["key"]] == row for row in seen.trials)
         assert {row["key"] for row in seen.epochs} >= {row["key"] for row in seen.trials}
-    assert f"{16 - CUTS[-1].ended} trials ran" in stormy.told
+    assert f"{16 - stormy.cuts[-1].ended} trials ran" in stormy.told
 
 
 def test_in_the_end_it_is_as_if_nothing_had_happened(stormy: Stormy, reference: Any, rows: Rows) -> None:
@@ -128,8 +140,8 @@ def test_in_the_end_it_is_as_if_nothing_had_happened(stormy: Stormy, reference: 
 
 
 def test_a_trial_that_was_cut_off_in_its_middle_goes_on_from_there(stormy: Stormy, reference: Any) -> None:
-    """Of each of two trials, four times, only the step is repeated in which it was held."""
-    assert stormy.steps == reference.steps + 2 * len(CUTS)
+    """Of each of two trials, at each cut, only the step is repeated in which it was held."""
+    assert stormy.steps == reference.steps + 2 * len(stormy.cuts)
 
 
 def test_an_interrupt_while_ray_starts_leaves_nothing(lab: Any, until: Until, tmp_path: Path) -> None:

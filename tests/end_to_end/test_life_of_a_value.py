@@ -84,9 +84,9 @@ def test_a_trial_can_be_shown_and_run_alone_with_the_same_bits(
     assert "bit for bit" in replayed
 
 
-def test_a_second_run_finds_everything_done(reference: Any, lab: Any, visited: Any, rows: Rows) -> None:
+def test_a_second_run_finds_everything_done(reference: Any, visited: Any, rows: Rows) -> None:
     before = [rows(reference.store, "small", kind) for kind in ("trials", "epochs")]
-    done, _ = lab.topk("run", "my_lab:study", "--store", reference.store)
+    done, _ = visited.topk("run", "my_lab:study", "--store", reference.store)
     assert "0 trials ran" in done
     assert "top-3 accuracy, %" in done
     assert [rows(reference.store, "small", kind) for kind in ("trials", "epochs")] == before

@@ -154,6 +154,7 @@ def test_a_loss_that_is_not_finite_is_no_failure(troubled: Troubled, rows: Rows)
     assert not any("/nan:" in line for line in troubled.out.splitlines() if line.startswith("failed"))
 
 
+@pytest.mark.slow
 def test_events_alone_are_on_stdout_whatever_ray_says_of_a_process_that_is_lost(
     lab: Any, tmp_path: Path
 ) -> None:
@@ -176,6 +177,7 @@ def test_run_again_it_tries_what_is_open_and_repeats_nothing(
     assert rows(troubled.store) == before
 
 
+@pytest.mark.slow
 def test_a_network_that_cannot_be_kept_is_told_of_and_its_result_is_kept(
     shared: Any, rows: Rows, tmp_path: Path
 ) -> None:
@@ -193,6 +195,7 @@ def test_a_network_that_cannot_be_kept_is_told_of_and_its_result_is_kept(
     assert failed["status"] == "failed" and "ArithmeticError: in its constructor" in failed["reason"]
 
 
+@pytest.mark.slow
 def test_a_reused_process_gives_what_a_fresh_one_gives(shared: Any, rows: Rows, tmp_path: Path) -> None:
     before = len(built(shared))
     shared.topk("run", "lab:reused", "--store", tmp_path, "--workers", "1")
@@ -205,6 +208,7 @@ def test_a_reused_process_gives_what_a_fresh_one_gives(shared: Any, rows: Rows, 
     assert "bit for bit" in out
 
 
+@pytest.mark.slow
 def test_a_process_that_finds_other_code_is_refused_and_the_next_run_goes_on(
     shared: Any, rows: Rows, tmp_path: Path
 ) -> None:
@@ -238,6 +242,7 @@ def test_a_worker_that_reads_other_data_is_refused_and_the_next_run_goes_on(
     assert [row["status"] for row in rows(tmp_path)] == ["completed"] * 2
 
 
+@pytest.mark.slow
 def test_failed_trials_run_again_when_told_so_in_place_of_their_records(
     shared: Any, rows: Rows, tmp_path: Path
 ) -> None:

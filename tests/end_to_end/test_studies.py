@@ -133,6 +133,7 @@ once, thrice = study(), study(3)
 """
 
 
+@pytest.mark.slow
 def test_searches_are_added_to_a_study_that_has_run(shared: Any, tmp_path: Path) -> None:
     """What has run is not trained again, and the result is that of three searches from the start, bit for bit."""
     (shared.folder / "searched_lab.py").write_text(SEARCHED)
@@ -196,6 +197,7 @@ def test_a_study_over_ones_own_things(shared: Any, tmp_path: Path) -> None:
     assert not any(str(tmp_path) in row["config"] for row in rows)
 
 
+@pytest.mark.slow
 def test_the_study_that_a_page_shows_runs(shared: Any, tmp_path: Path) -> None:
     page = (Path(__file__).parents[2] / "docs" / "study.md").read_text()
     (study,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
@@ -205,6 +207,7 @@ def test_the_study_that_a_page_shows_runs(shared: Any, tmp_path: Path) -> None:
     assert "top-3 accuracy" in out
 
 
+@pytest.mark.slow
 def test_a_large_study_needs_nothing_but_seconds(shared: Any, tmp_path: Path) -> None:
     write_inaturalist(tmp_path / "data", classes=7)
     (shared.folder / "large_lab.py").write_text(LARGE)
@@ -226,6 +229,7 @@ def test_a_large_study_needs_nothing_but_seconds(shared: Any, tmp_path: Path) ->
     assert "±" in out
 
 
+@pytest.mark.slow
 def test_a_paper_s_study_runs_on_stand_ins(shared: Any, tmp_path: Path) -> None:
     command = ("run", "berrada2018_temperature", "--smoke", "--only", "*/tau-0", "--workers", "1")
     out, _ = shared.topk(*command, "--store", tmp_path)

@@ -271,10 +271,8 @@ def test_rows_of_one_arm_must_agree() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_losses_models_and_recipes_fit_together_on_small_stand_ins(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TOPK_CACHE", str(tmp_path))
+@pytest.mark.usefixtures("standins")
+def test_losses_models_and_recipes_fit_together_on_small_stand_ins(name: str) -> None:
     small = STUDIES[name]().smoke()
     checked = check_study(small)
     assert len(checked) == len(small.arms)

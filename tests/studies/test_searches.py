@@ -79,12 +79,16 @@ def papers_arms(paper: str, arm: Arm) -> list[Arm]:
     ]
 
 
-@pytest.mark.parametrize("name", sorted(SEARCHES.keys() - {"search_cifar100_fraction"}))  # as that of noise
-def test_they_fit_together_on_small_stand_ins(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+QUICK = "search_cifar100_noise"  # the others have the same losses on larger stand-ins, seconds each
+FITTED = sorted(SEARCHES.keys() - {"search_cifar100_fraction"})  # which has the arms of noise
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name == QUICK else pytest.mark.slow) for name in FITTED]
+)
+@pytest.mark.usefixtures("standins")
+def test_they_fit_together_on_small_stand_ins(name: str) -> None:
     """Of each loss and recipe an arm: every end of its space is built, and its first trial."""
-    monkeypatch.setenv("TOPK_CACHE", str(tmp_path))
     study = SEARCHES[name]()
     kinds = {(arm.loss.label, arm.recipe): arm for arm in study.arms}
     small = replace(study, arms=tuple(kinds.values())).smoke()

@@ -208,7 +208,7 @@ class LossContract:
 
     def test_second_derivative(self) -> None:
         self.promised("derivable", "twice_differentiable")
-        scores, target = self.sample()
+        scores, target = self.sample(rows=3)
         scores = scores.double().requires_grad_()
         assert torch.autograd.gradgradcheck(lambda s: self.each(s, target), scores)
 

@@ -9,7 +9,7 @@ import zipfile
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +21,12 @@ from topk_platform.elsewhere import made_by, parse_json, parse_study
 from topk_platform.errors import UserError
 from topk_platform.evidence.archive import members, table_of
 from topk_platform.identity import Identity, environment_of
-from topk_platform.records import Ledger, Store, last_counted, read_all_ranks, read_history
+from topk_platform.records import Ledger, Store, last_counted, read_history
 from topk_platform.records.artifacts.files import artifact_name, read_artifact
 from topk_platform.records.ledger.adopted import ADOPTED, adopted_in
 from topk_platform.records.table.schema import CAME_LATER, ledger_schema
 from topk_platform.reports import to_files
 from topk_platform.reports.decisions_text import claims_to_csv, claims_to_markdown
-from topk_platform.results import build_table
 from topk_platform.results.decisions import decided
 from topk_platform.results.from_store import Held, read
 from topk_platform.specs import Study
@@ -187,7 +186,7 @@ def bundle(study: Study, *, store: str | Path = "runs") -> Bundle:
 
 def results(held: Held) -> dict[str, str]:
     """Return the tables and claims as texts, by their names in a bundle."""
-    table = build_table(held.study, held.histories, ranks=partial(read_all_ranks, held.ledger.store))
+    table = held.table
     texts = {name: data.decode() for name, data in to_files(table).items() if not name.endswith(".parquet")}
     if held.study.claims:
         decisions = decided(held)

@@ -12,7 +12,6 @@ from topk_platform.results.findings import Findings
 from topk_platform.results.from_store import Held, read
 from topk_platform.results.recommendation import Recommendation, recommended
 from topk_platform.results.table import row_and_column
-from topk_platform.results.table_building import build_table
 from topk_platform.specs import Arm, LabelNoise, Regime, Study
 from topk_platform.specs.fields import check_call
 
@@ -115,7 +114,7 @@ def _compared(held: Held, left_out: dict[str, str]) -> list[Compared]:
     if not (pairs := searched_pairs(study)):
         left_out[study.name] = "no loss was searched beside a baseline that was searched too"
         return []
-    table = build_table(study, held.histories, ranks=held.ranks)
+    table = held.table
     places = {key[:2] for key, cell in table.cells.items() if cell.difference is not None}
     arms = [arm for arm, _ in pairs if row_and_column(study, table.across, arm) in places]
     if not arms:

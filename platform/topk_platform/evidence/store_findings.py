@@ -10,7 +10,6 @@ from typing import Any
 from topk_platform.errors import UserError
 from topk_platform.evidence.recommending import situations_at
 from topk_platform.identity import environment_of
-from topk_platform.results import build_table
 from topk_platform.results.findings import Findings
 from topk_platform.results.from_store import Held, read
 from topk_platform.specs import Study
@@ -38,7 +37,7 @@ def findings(
         >>> Path("digits.json.gz").write_bytes(found.to_bytes())  # doctest: +SKIP
     """
     held = read(study, store, needed=True)
-    table = build_table(held.study, held.histories, ranks=held.ranks)
+    table = held.table
     if not table.confirmed.completed:
         raise UserError(f"no confirmation of study {study.name} has ended, so there are no findings yet")
     left_out: dict[str, str] = {}

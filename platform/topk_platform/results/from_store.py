@@ -86,6 +86,11 @@ class Held:
         """What runs have noted of each regime's data, by the regime's name: numbers of samples and names of classes."""
         return read_data(self.ledger.store)
 
+    @cached_property
+    def table(self) -> Table:
+        """The table of all arms, built once; with many test images that takes most of a report's time."""
+        return build_table(self.study, self.histories, ranks=self.ranks)
+
     @property
     def ranks(self) -> ReadRanks:
         """A function that reads the ranks of test images."""

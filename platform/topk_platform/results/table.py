@@ -199,5 +199,5 @@ def row_and_column(study: Study, across: str, arm: Arm) -> tuple[str, str]:
     """Return the row and the column of an arm in a table whose columns are ``across``."""
     if across == "model":
         return arm.loss.label, arm.model.label
-    several = len({other.model.label for other in study.arms}) > 1
+    several = len(study.models) > 1
     return f"{arm.model.label}/{arm.loss.label}" if several else arm.loss.label, arm.regime.name

@@ -34,10 +34,11 @@ def build_table(
             ``interval="seeds"``, intervals cover seeds alone.
     """
     across = _across(study)
+    names = None if only is None else {arm.name for arm in only}
     keys = {
         arm_id: row_and_column(study, across, history.arm)
         for arm_id, history in histories.items()
-        if only is None or history.arm in only
+        if names is None or history.arm.name in names
     }
     results = results_of(study, histories)
     runs = runs_of_all(study, results)
@@ -113,8 +114,8 @@ def _unlike(study: Study, histories: Mapping[str, ArmHistory], runs: Mapping[str
 
 def _across(study: Study) -> str:
     """Return what the columns are: regimes, or models where there is a single regime."""
-    regimes, models = ({arm.regime.name for arm in study.arms}, {arm.model.label for arm in study.arms})
-    return "model" if len(regimes) == 1 and len(models) > 1 else "regime"
+    regimes = {arm.regime.name for arm in study.arms}
+    return "model" if len(regimes) == 1 and len(study.models) > 1 else "regime"
 
 
 def _choices(results: ArmResults) -> tuple[ChosenValues, ...]:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from topk_platform.data import Dataset, Split
+from topk_platform.extensions import extended
 from topk_platform.metrics import Scorer
 from topk_platform.specs import Inputs, Recipe, Trial
 from topk_platform.training.losses import BoundLoss
@@ -29,6 +30,7 @@ from topk_platform.training.steps.batches import Batches, Normalisation, prepare
 from topk_platform.training.steps.compiling import compiled
 from topk_platform.training.steps.crops import score_crops
 from topk_platform.training.steps.epoch import Epoch, never_pause, order_states
+from topk_platform.training.steps.in_parts import SCORINGS
 from topk_platform.training.steps.optim import learning_rate, make_optimizer
 from topk_platform.training.steps.stepping import clip, density_of, optimizer_state, precision
 
@@ -158,11 +160,17 @@ class Session:
     def validate(self) -> Tensor:
         """Score the validation split: ``(1, 1 + measures)``."""
         split, device = self.dataset.validation, self.trial.device
-        return score(self.model, split, self.normalisation, self.recipe, device, self.scorer).measures[None]
+        return extended(score, SCORINGS, self.recipe.additions.get("scoring", ""))(
+            self.model, split, self.normalisation, self.recipe, device, self.scorer
+        ).measures[None]
 
     def test(self, member: int, weights: dict[str, Tensor]) -> Scored:
         """Score the test split with these weights."""
-        how = score_crops if self.recipe.test_crops else score
+        how = (
+            score_crops
+            if self.recipe.test_crops
+            else extended(score, SCORINGS, self.recipe.additions.get("scoring", ""))
+        )
         model = self.network(member, weights)
 
         def shown(split: Split, scorer: Scorer) -> Scored:

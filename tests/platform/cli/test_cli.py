@@ -8,22 +8,20 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from driven import replace_ray, run_in_process
 from made_up import keep_made_up
 
 from topk_platform import Study
 from topk_platform.cli import main
 from topk_platform.protocol import Board
-from topk_platform.protocol.ended import Ended
 from topk_platform.records import Store
-from topk_platform.running.driver import execution as running
 from topk_platform.running.driver.retries import Faults, OpenTrial
-from topk_platform.specs import Status, TrialRecord
-from topk_platform.tracking import Feeds, Tracking
+from topk_platform.specs import Status, Trial, TrialRecord
 
 LAB = """
 from torch import nn
@@ -246,19 +244,13 @@ def test_a_blank_option_is_refused_before_anything_slow_is_loaded() -> None:
 def test_a_study_without_a_result_does_not_end_well(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], status: Status, expected: int
 ) -> None:
-    def end_all(study: Study, board: Board, keep: Callable[[TrialRecord], None], *_: object) -> Faults:
-        while trials := board.next_trials():
-            metrics = dict.fromkeys(study.metrics, 0.5) if status == "completed" else {}
-            record = TrialRecord(trials[0], status, "as it was told to", validation=metrics, test=metrics)
-            keep_made_up(Store.open("runs").at(study.name), trials[0])
-            record = record.replace_versions(**trials[0].environment)
-            keep(record)
-            board.end(trials[0], Ended.from_record(record))
-        return Faults()
+    def train(trials: Sequence[Trial], store: Store) -> Iterator[TrialRecord]:
+        for trial in trials:
+            metrics = dict.fromkeys(("top1", "top3"), 0.5) if status == "completed" else {}
+            keep_made_up(store, trial)
+            yield TrialRecord(trial, status, "because the test says so", validation=metrics, test=metrics)
 
-    monkeypatch.setattr(running, "on_cluster", lambda *_: nullcontext(running.Cluster(1)))
-    monkeypatch.setattr(Tracking, "open", lambda *_: Feeds())
-    monkeypatch.setattr(running, "_run_trials", end_all)
+    run_in_process(monkeypatch, train)
     code, out, _ = topk(monkeypatch, capsys, "run", "lab_of_bad_things:searching")
     assert code == expected
     assert ("so there is no configuration to confirm. Running it again changes" in " ".join(out.split())) == (
@@ -279,9 +271,7 @@ def test_what_faults_leave_is_told_line_by_line_and_has_an_exit_code_of_its_own(
         open_ = OpenTrial(trial.key, trial.arm.name, "process lost: the node died", "buy another")
         return Faults([open_], {"abc": "OSError: No space left on device"})
 
-    monkeypatch.setattr(running, "on_cluster", lambda *_: nullcontext(running.Cluster(1)))
-    monkeypatch.setattr(Tracking, "open", lambda *_: Feeds())
-    monkeypatch.setattr(running, "_run_trials", leave)
+    replace_ray(monkeypatch, leave)
     monkeypatch.setenv("COLUMNS", "500")
     code, out, _ = topk(monkeypatch, capsys, "run", "lab_of_bad_things:searching")
     assert code == 3

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from driven import run_in_process
 
 from topk_platform import (
     Arm,
@@ -22,16 +23,18 @@ from topk_platform import (
     Study,
     UserError,
     bundle,
+    run,
     verify,
 )
 from topk_platform import code_version as versions
 from topk_platform.cli import main
 from topk_platform.errors import StoreError
 from topk_platform.evidence.adopting import adopt, give_up
-from topk_platform.records import Ledger, Store, last_counted, read_history
+from topk_platform.records import Ledger, Store, StoreKeeper, last_counted, read_history
 from topk_platform.reports import to_markdown
 from topk_platform.results.from_store import read, table
 from topk_platform.running.estimate.planning import plan
+from topk_platform.training import finish, run_trials
 
 LAB = """
 from torch.nn import CrossEntropyLoss
@@ -221,38 +224,17 @@ def test_both_phases_and_all_arms_are_drawn(lab: Path, runs: Path) -> None:
     assert keys == [[one.name for one in adopt(study, store=runs, again=4, seed=1).checked]]
 
 
-def test_an_ensemble_is_trained_with_all_its_members(lab: Path) -> None:
+def test_an_ensemble_is_trained_with_all_its_members(lab: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     loss = Loss("adopting_lab:loss", {"learning_rate": Float(0.01, 1, log=True)}, {"learning_rate": 0.1})
     arm = Arm(
         Regime("plain", "digits"), Model("linear"), loss, 3, Recipe(1), protocol=Protocol(ensemble=2, width=2)
     )
     study = Study("together", [arm], topk=(1, 3), trials=2, seeds=2)
-    train_together(study, lab / "runs")
+    run_in_process(monkeypatch, lambda trials, store: finish(run_trials(trials, StoreKeeper(store))))
+    assert run(study, store=lab / "runs").ran == 4
     edit(lab, SAME)
     found = adopt(study, store=lab / "runs", again=4)
     assert [one.outcome for one in found.checked] == ["to the bit"] * 4
-
-
-def train_together(study: Study, store: Path) -> None:
-    from topk_platform.code_version import code_versions
-    from topk_platform.data import load
-    from topk_platform.identity import Identity
-    from topk_platform.protocol.ended import Ended
-    from topk_platform.running.driver.boards import make_board
-    from topk_platform.training import finish, run_trials
-
-    codes = code_versions(study)
-    identities = {
-        study.arm_id(a): Identity(codes[study.arm_id(a)], load(a.regime).fingerprint) for a in study.arms
-    }
-    ledger = Ledger.open(Store.open(store), study.name)
-    with ledger.writing(study) as writer:
-        ledger.identify(identities)
-        board = make_board(study, identities, read_history(ledger, study, identities))
-        while trials := board.next_trials():
-            for trial, record in zip(trials, finish(run_trials(trials)), strict=True):
-                writer.put(record)
-                board.end(trial, Ended.from_record(record))
 
 
 def test_what_is_wrong_is_told(lab: Path, runs: Path) -> None:

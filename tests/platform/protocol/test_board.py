@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
+from driven import end_all
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -235,12 +236,8 @@ def test_an_open_trial_holds_up_what_has_to_know_it_and_nothing_else() -> None:
     board = Board(ArmBoard(study, arm, Identity("c", "f")) for arm in arms)
     (first,) = board.next_trials()
     board.leave(first)
-    started = 0
-    while trials := board.next_trials():
-        (trial,) = trials
-        assert trial.arm_id != first.arm_id
-        board.end(trial, Ended(trial.number, trial.values, "completed", {4: 0.5}))
-        started += 1
-    assert started == 3 + 2
+    ended = list(end_all(board, lambda trial: Ended(trial.number, trial.values, "completed", {4: 0.5})))
+    assert first.arm_id not in {trial.arm_id for trial in ended}
+    assert len(ended) == 3 + 2
     assert board.stuck
     assert board.left == 3 + 2

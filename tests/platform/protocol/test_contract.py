@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any
 
 import pytest
+from driven import end_all
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -41,7 +42,7 @@ from topk_platform.records.table.schema import trial_row
 from topk_platform.reports import to_csv, to_files, to_markdown
 from topk_platform.results import build_table
 from topk_platform.running.driver.boards import make_board
-from topk_platform.specs import EpochRecord, Trial, TrialRecord
+from topk_platform.specs import EpochRecord, Status, Trial, TrialRecord
 
 SPACE = {"tau": Float(0.01, 10, log=True), "learning_rate": Float(0.001, 1, log=True)}
 LOSS = Loss("smooth_topk_svm", SPACE, {"tau": 1.0, "learning_rate": 0.1})
@@ -320,12 +321,11 @@ def test_a_search_without_a_result_has_no_confirmations_and_the_others_have_thei
     study = a_study(Protocol(searches=2), LOSS, trials=4, seeds=4)
     board = board_of(study)
     ended = {0: "diverged", 1: "diverged", SPAN + 1: "completed"}
-    seeds = []
-    while trials := board.next_trials():
-        (trial,) = trials
-        seeds += [trial.seed] if trial.seed else []
-        status = ended[trial.number]
-        board.end(trial, Ended(trial.number, trial.values, status, {4: 0.5}))  # type: ignore[arg-type]
+
+    def end(trial: Trial) -> Ended:
+        return Ended(trial.number, trial.values, ended[trial.number], {4: 0.5})  # type: ignore[arg-type]
+
+    seeds = [trial.seed for trial in end_all(board, end) if trial.seed]
     assert seeds == [SPAN + 1, SPAN + 2] and board.left == 0
 
 
@@ -370,10 +370,7 @@ def test_a_race_waits_for_all_that_are_still_in_it() -> None:
     study = a_study(Protocol(), FIXED, OTHER, seeds=8, racing=RACE)
     board = board_of(study)
     slow = [board.next_trials()[0]]
-    ended = []
-    while trials := board.next_trials():
-        board.end(trials[0], Ended.from_record(trained(trials[0])))
-        ended.append(trials[0])
+    ended = list(end_all(board, lambda trial: Ended.from_record(trained(trial))))
     assert len(ended) == 2 * 4 - 1 and not board.stuck
     board.leave(slow[0])
     assert board.next_trials() == () and board.stuck
@@ -382,11 +379,12 @@ def test_a_race_waits_for_all_that_are_still_in_it() -> None:
 def test_an_arm_that_has_nothing_to_confirm_holds_up_no_race() -> None:
     study = a_study(Protocol(), LOSS, FIXED, OTHER, trials=2, seeds=8, racing=RACE)
     board = board_of(study)
-    while trials := board.next_trials():
-        (trial,) = trials
-        record = trained(trial)
-        failed = TrialRecord(trial, "failed", "why")
-        board.end(trial, Ended.from_record(failed if trial.phase == "search" else record))
+
+    def end(trial: Trial) -> Ended:
+        searching = trial.phase == "search"
+        return Ended.from_record(TrialRecord(trial, "failed", "why") if searching else trained(trial))
+
+    assert {trial.phase for trial in end_all(board, end)} == {"search", "confirm"}
     assert board.left == 0
 
 
@@ -504,10 +502,11 @@ def test_what_another_program_made_the_start_of_does_not_count() -> None:
 def test_an_arm_whose_origin_has_no_result_starts_from_its_own_first_values() -> None:
     study = a_study(Protocol(start_from="r0/*/*"), LOSS, regimes=2, trials=2)
     board = board_of(study)
-    firsts = []
-    while trials := board.next_trials():
-        (trial,) = trials
-        firsts += [trial.values] if trial.number == 0 and trial.phase == "search" else []
-        status = "diverged" if trial.arm.regime.name == "r0" else "completed"
-        board.end(trial, Ended(trial.number, trial.values, status, {4: 0.5}))  # type: ignore[arg-type]
+
+    def end(trial: Trial) -> Ended:
+        status: Status = "diverged" if trial.arm.regime.name == "r0" else "completed"
+        return Ended(trial.number, trial.values, status, {4: 0.5})
+
+    ended = list(end_all(board, end))
+    firsts = [trial.values for trial in ended if trial.number == 0 and trial.phase == "search"]
     assert firsts == [LOSS.first, LOSS.first] and board.left == 0

@@ -5,6 +5,7 @@ from collections import Counter
 from functools import cache
 
 import pytest
+from driven import end_all
 from hypothesis import given
 from hypothesis import strategies as st
 from recorded_suggestions import recorded_suggestions
@@ -204,12 +205,9 @@ def test_no_barrier_between_arms_and_phases() -> None:
     study = a_study(trials=3, arms=2)
     board = a_board(study)
     (slow,) = board.next_trials()
-    phases: Counter[str] = Counter()
-    while trials := board.next_trials():
-        (trial,) = trials
-        assert trial.arm_id != slow.arm_id
-        board.end(trial, Ended(trial.number, trial.values, "completed", {8: 0.5}))
-        phases[trial.phase] += 1
+    ended = list(end_all(board, lambda trial: Ended(trial.number, trial.values, "completed", {8: 0.5})))
+    assert slow.arm_id not in {trial.arm_id for trial in ended}
+    phases = Counter(trial.phase for trial in ended)
     assert phases == {"search": 3, "confirm": 2}
     assert board.left == 5
 
@@ -225,10 +223,8 @@ def test_a_released_trial_starts_again_as_it_was() -> None:
 def test_without_a_completed_trial_nothing_is_confirmed() -> None:
     study = a_study(trials=2, arms=1)
     board = a_board(study)
-    while trials := board.next_trials():
-        (trial,) = trials
-        board.end(trial, Ended(trial.number, trial.values, "failed"))
-    assert board.left == 0
+    ended = list(end_all(board, lambda trial: Ended(trial.number, trial.values, "failed")))
+    assert len(ended) == 2 and board.left == 0
 
 
 def test_the_first_trial_is_the_papers_then_random_then_tpe() -> None:

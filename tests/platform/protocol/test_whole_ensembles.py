@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from driven import end_all
 
 from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmBoard, Board
 from topk_platform.protocol.ended import Ended
 from topk_platform.running.driver.summary import Summary
-from topk_platform.specs import NoPruning, Protocol
+from topk_platform.specs import NoPruning, Protocol, Trial
 
 RATE = {"learning_rate": Float(0.01, 1, log=True)}
 SEARCHED = Loss("cross_entropy", RATE, {"learning_rate": 0.1})
@@ -23,6 +24,10 @@ def a_study(trials: int, seeds: int, ensemble: int, searches: int = 1) -> Study:
         for loss in (SEARCHED, FIXED)
     ]
     return Study("s", arms, topk=(1, 3), trials=trials, seeds=seeds)
+
+
+def complete(trial: Trial) -> Ended:
+    return Ended(trial.number, trial.values, "completed", {1: 0.5})
 
 
 @pytest.mark.parametrize(
@@ -47,14 +52,12 @@ def test_as_many_train_as_was_told(
 ) -> None:
     study = a_study(trials, seeds, ensemble, searches)
     arms = [ArmBoard(study, arm, Identity("c", "f")) for arm in study.arms]
-    board, trained = Board(arms), 0
+    board = Board(arms)
     told = sum(arm.left + arm.along for arm in arms)
     assert (sum(arm.left for arm in arms), told - study.size) == (study.size, beyond)
-    while block := board.next_trials():
-        for trial in block:
-            trained += 1
-            board.end(trial, Ended(trial.number, trial.values, "completed", {1: 0.5}))
-            assert trained + sum(arm.left + arm.along for arm in arms) == told
+    trained = 0
+    for trained, _ in enumerate(end_all(board, complete), start=1):
+        assert trained + sum(arm.left + arm.along for arm in arms) == told
     assert trained == told
     assert [arm.along for arm in arms] == [0, 0]
     assert sum(arm.beyond for arm in arms) == beyond

@@ -37,6 +37,7 @@ RECIPES = {
     "adjusted": replace(PLAIN, after=LogitAdjustment()),
     "retrained": replace(PLAIN, after=RetrainedClassifier(2)),
     "depth": replace(PLAIN, stochastic_depth=0.1),
+    "parts": replace(PLAIN, scoring="parts"),
 }
 SEARCHED = Loss("cross_entropy", {"optimizer": Choice(("sgd", "adamw"))}, {"optimizer": "sgd"})
 ARMS = {
@@ -62,6 +63,7 @@ EDITS = [
     ("training.averaging", "_SLOWER = 9", "_SLOWER = 10", {"ema"}),
     ("training.averaging", "1 / self.count", "2 / self.count", {"swa"}),
     ("training.after", "recipe.after.tau * (", "-recipe.after.tau * (", {"adjusted"}),
+    ("training.steps.in_parts", "max(scorer.topk)", "min(scorer.topk)", {"parts"}),
     ("training.retrained", "share * sizes[drawn]", "0 * sizes[drawn]", {"retrained"}),
 ]
 
@@ -92,7 +94,11 @@ def test_an_addition_counts_in_no_arm_without_it() -> None:
     assert versions["plain"] == versions["adam"] and versions["either optimizer"] == versions["adamw"]
     assert len(set(versions.values())) == len(ARMS) - 2
     definitions = {name for part in code.parts([]) for name in part.definitions}
-    assert not {n for n in definitions if "policies" in n or "averaging" in n or "extensions" in n}
+    assert not {
+        n
+        for n in definitions
+        if any(part in n for part in ("policies", "averaging", "in_parts", "extensions"))
+    }
 
 
 def test_a_new_field_changes_no_arms_text() -> None:
@@ -100,4 +106,6 @@ def test_a_new_field_changes_no_arms_text() -> None:
     from topk_platform.specs import canonical_json
 
     text = canonical_json(ARMS["plain"])
-    assert not [name for name in ("average", "after", "stochastic_depth", "policy") if f'"{name}"' in text]
+    assert not [
+        name for name in ("average", "after", "stochastic_depth", "policy", "scoring") if f'"{name}"' in text
+    ]

@@ -15,10 +15,18 @@ from topk_platform.testing import RegimeContract, smoke_datasets
 from topk_platform.testing.smoke_datasets import written
 
 
+@pytest.fixture(scope="module")
+def cache_of_contracts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache_of_contracts: Path, request: pytest.FixtureRequest
+) -> Path:
+    """A folder without data, and an empty cache; the tests of a contract share one, so that images are written once."""
     monkeypatch.setenv("TOPK_DATA", str(tmp_path / "no-data"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache_of_contracts if request.cls else tmp_path / "cache"))
     monkeypatch.delenv("TOPK_CACHE", raising=False)
     return tmp_path
 

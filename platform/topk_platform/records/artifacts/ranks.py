@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -118,6 +119,11 @@ def _known(images: str, count: int) -> tuple[npt.NDArray[np.int64] | None, str]:
 def read_all_ranks(store: Store, rows: Iterable[Row]) -> dict[str, Ranks]:
     """Return the ranks of the trials that have any, by key; reads many files at a time."""
     listed = list(rows)
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        read = pool.map(lambda row: read_ranks(store, row), listed)
-        return {row["key"]: ranks for row, ranks in zip(listed, read, strict=True) if ranks is not None}
+    read = _readers().map(lambda row: read_ranks(store, row), listed)
+    return {row["key"]: ranks for row, ranks in zip(listed, read, strict=True) if ranks is not None}
+
+
+@cache
+def _readers() -> ThreadPoolExecutor:
+    """Return the threads that read ranks; a table asks for those of one arm after another, of thousands in all."""
+    return ThreadPoolExecutor(_AT_ONCE, "ranks")

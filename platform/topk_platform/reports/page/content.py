@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from topk_platform.records import Samples
-from topk_platform.reports import decisions_text, tuning_text
+from topk_platform.reports import tuning_text
 from topk_platform.reports.answer import answer
-from topk_platform.reports.checklist import checklist
+from topk_platform.reports.checklist import checklist_of
+from topk_platform.reports.decisions_text import claims_to_markdown
 from topk_platform.reports.tables import legend
 from topk_platform.reports.tables import notes as table_notes
 from topk_platform.reports.tables.blocks import Block, blocks
 from topk_platform.reports.tables.classes import ClassPart, class_parts
 from topk_platform.reports.words import in_range
 from topk_platform.results.by_class import class_results
-from topk_platform.results.decisions import decide
+from topk_platform.results.decisions import decided
 from topk_platform.results.from_store import Held, main_metric
 from topk_platform.results.table import Table
-from topk_platform.results.table_building import build_table
 from topk_platform.results.tuning import Tuning
 from topk_platform.specs import Study, scale_of
 
@@ -103,15 +102,14 @@ class Content:
         return f"{arms}; {searched}{study.seeds} fresh seeds per arm{baseline}."
 
 
-def content_of(held: Held, store: str | Path, tuning: Tuning) -> Content:
+def content_of(held: Held, tuning: Tuning) -> Content:
     """Return the contents of a report on these results.
 
     Args:
         held: The results, with the epochs of the trials.
-        store: Where they are.
         tuning: How the arms were tuned.
     """
-    study, table = held.study, build_table(held.study, held.histories, ranks=held.ranks)
+    study, table = held.study, held.table
     striking = table_notes.striking(table)
     return Content(
         study=study,
@@ -124,9 +122,9 @@ def content_of(held: Held, store: str | Path, tuning: Tuning) -> Content:
             for title, block in _titled(table)
             if _has_numbers(block)
         ],
-        claims=_claims(study, store),
+        claims=claims_to_markdown(study.name, decided(held)) if study.claims else "",
         tuning=tuning_text.tuning_to_markdown(tuning) if tuning.arms or tuning.fixed else "",
-        checklist=checklist(study, store=store).to_markdown(),
+        checklist=checklist_of(held).to_markdown(),
         keys=list(_keys(table)),
         classes=class_parts(class_results(table, held.ledger.store, held.ranks), _CLASS_ROWS),
         sizes=_sizes([held.data[name].samples for name in _regimes(study) if name in held.data]),
@@ -179,10 +177,6 @@ def _below(block: Block) -> str:
     """Return the lines below a block. They are no caption, which would be as wide as the table."""
     n, comma, more = block.common.partition(", ")
     return f"{f'{n} seeds{comma}{more}. ' if n else ''}{legend.legend(block.table)}"
-
-
-def _claims(study: Study, store: str | Path) -> str:
-    return decisions_text.claims_to_markdown(study.name, decide(study, store=store)) if study.claims else ""
 
 
 def _keys(table: Table) -> Iterable[Keys]:

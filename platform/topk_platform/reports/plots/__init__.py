@@ -92,8 +92,7 @@ def plotted(
     study = held.study
     if metric and metric not in study.tabled:
         raise UserError(f"--metric must be one of {list(study.tabled)}, got {metric!r}")
-    shown = study.only(only) if only else study
-    table = build_table(study, held.histories, shown.arms, held.ranks)
+    table = build_table(study, held.histories, study.only(only).arms, held.ranks) if only else held.table
     tuned = partial(tuning, study, store=store, trials=study.trials, only=only)
     return Plotted(held, table, tuned, metric or main_metric(study), by)
 

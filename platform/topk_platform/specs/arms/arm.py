@@ -147,6 +147,11 @@ class Arm:
             "Protocol(ensemble=1)",
         )
         check(
+            self.protocol.ensemble == 1 or not self.recipe.scoring,
+            f"arm {self.name}: an ensemble scores its members together: leave out Recipe.scoring, or set "
+            "Protocol(ensemble=1)",
+        )
+        check(
             self.protocol.ensemble == 1 or "optimizer" not in self.loss.space,
             f"arm {self.name}: an ensemble's members must have one optimizer; it cannot be searched",
         )

@@ -151,6 +151,9 @@ class Recipe:
         stochastic_depth: The probability with which the last residual block is left out for a sample in training; that
             of the blocks before it falls linearly to 0 (Huang et al., ECCV 2016). Only for networks with such blocks:
             ``resnet18_small``, and torchvision's ResNets and those with its ``StochasticDepth``.
+        scoring: ``""``: the scores of a whole split are kept until they are measured, N × L numbers; ``"parts"``: each
+            part is measured at once, and only ranks and the best K classes are kept. The results are the same bit for
+            bit; for many classes and test images. Not for measures of sets.
     """
 
     epochs: Count
@@ -176,6 +179,7 @@ class Recipe:
     average: EMA | SWA | None = field(default=None, metadata=LATER)
     after: LogitAdjustment | TauNormalised | RetrainedClassifier | None = field(default=None, metadata=LATER)
     stochastic_depth: _Momentum = field(default=0.0, metadata=LATER)
+    scoring: Annotated[str, one_of("", "parts")] = field(default="", metadata=LATER)
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -210,6 +214,10 @@ class Recipe:
             not (self.stochastic_depth and self.numerics.compiled),
             "Recipe.stochastic_depth cannot go with Numerics.compiled, whose networks trials share",
         )
+        check(
+            not (self.scoring and self.test_crops),
+            f"Recipe.scoring {self.scoring!r} cannot go with test_crops {self.test_crops!r}, which add up all scores",
+        )
 
     @property
     def additions(self) -> dict[str, str]:
@@ -221,6 +229,7 @@ class Recipe:
             "learner": learner if shown else "",
             "average": type(self.average).__name__ if self.average is not None else "",
             "after": type(self.after).__name__ if self.after is not None else "",
+            "scoring": self.scoring,
             "policy": type(self.augmentation.policy).__name__ if self.augmentation.policy is not None else "",
         }
         return {kind: name for kind, name in names.items() if name}

@@ -70,6 +70,7 @@ STANDINS: dict[str, StandIn] = {
     "imagenet": StandIn(1000, {"validation": 2}),
     "imagenet_lt": StandIn(1000, {}),
     "inaturalist": StandIn(8142, {}),
+    "kanji": StandIn(2965, {}, sized=False),
     "letters": StandIn(62, {}, sized=False),
     "plantnet300k": StandIn(1081, {}),
 }

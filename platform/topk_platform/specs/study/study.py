@@ -26,6 +26,7 @@ from topk_platform.specs.study.study_checks import (
     check_measures,
     check_metrics,
     check_origins,
+    check_scoring,
     check_searches,
     with_equal_searches,
 )
@@ -116,6 +117,7 @@ class Study(StudyFields):
         check_claims(self.name, self.claims, names, self.metrics)
         check_searches(self)
         check_origins(self)
+        check_scoring(self)
 
     def __str__(self) -> str:
         return study_to_text(self)

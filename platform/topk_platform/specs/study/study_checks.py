@@ -15,6 +15,7 @@ __all__ = [
     "check_measures",
     "check_metrics",
     "check_origins",
+    "check_scoring",
     "check_searches",
     "with_equal_searches",
 ]
@@ -52,6 +53,23 @@ def check_metrics(study: StudyFields, shown: Iterable[str], selecting: Sequence[
             f"study {study.name}: metric {metric!r} cannot select, because less of it is better: show it, and "
             f"select by one of {list(study.selecting)}",
         )
+
+
+def check_scoring(study: StudyFields) -> None:
+    """Raise ``UserError`` if arms that score in parts need scores that they do not keep."""
+    of_sets = [m for m in study.measures if (measure := measure_of(m)) is not None and measure.is_of_sets]
+    for arm in study.arms:
+        if arm.recipe.scoring:
+            check(
+                not of_sets,
+                f"study {study.name}: arm {arm.name} scores in parts, which keeps no scores for sets; leave out "
+                f"{', '.join(of_sets)}, or Recipe.scoring",
+            )
+            check(
+                arm.k <= max(study.topk),
+                f"study {study.name}: arm {arm.name} scores in parts, which keeps the best {max(study.topk)} classes, "
+                f"the largest of topk; its k is {arm.k}",
+            )
 
 
 def _not_measured(study: StudyFields, metric: str) -> UserError:

@@ -116,6 +116,11 @@ class StudyFields:
         return self.front if len(arm.objectives) > 1 and arm.is_searched else 1
 
     @cached_property
+    def models(self) -> tuple[str, ...]:
+        """The labels of the arms' networks, each once."""
+        return tuple(dict.fromkeys(arm.model.label for arm in self.arms))
+
+    @cached_property
     def _named(self) -> dict[str, Arm]:
         return {arm.name: arm for arm in self.arms}
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
-import sys
 import uuid
 from collections.abc import Collection
 from contextlib import closing
 from pathlib import Path
 
-__all__ = ["DRAWN", "SQLITE", "disconnect", "experiments", "is_tracked", "make_database", "tracking_uri"]
+__all__ = ["DRAWN", "SQLITE", "experiments", "is_tracked", "make_database", "tracking_uri"]
 
 SQLITE = "sqlite:///"
 
@@ -79,13 +78,6 @@ def _query(uri: str, query: str, *values: str) -> list[tuple[str, str]] | None:
             return database.execute(query, values).fetchall()
     except sqlite3.Error:
         return None
-
-
-def disconnect(uri: str) -> None:
-    """End MLflow's connections to a database: one that was made while its disk was read-only stays read-only."""
-    stores = sys.modules.get("mlflow.store.tracking.sqlalchemy_store")
-    if stores is not None and (engine := stores.SqlAlchemyStore._engine_map.get(uri)) is not None:
-        engine.dispose()
 
 
 def make_database(uri: str) -> None:

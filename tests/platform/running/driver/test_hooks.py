@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import inspect
+import traceback
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ray.core.generated.common_pb2 import ActorDiedErrorContext
+from ray.exceptions import ActorDiedError
+from ray.tune import TuneError
+from ray.tune.callback import Callback, CallbackList
 from ray.tune.experiment import Trial
+from ray.tune.search import Searcher
+from ray.tune.stopper import Stopper
 
 from topk_platform.running.driver import hooks
-from topk_platform.running.driver.hooks import BoardSearcher, Listener
+from topk_platform.running.driver.hooks import BoardSearcher, DesertedStopper, Listener
 from topk_platform.running.own_ray.lifeline import Lifeline
 
 
@@ -64,10 +72,36 @@ class Conductor:
         return silent
 
 
-def listening(conductor: Conductor) -> tuple[Listener, Desk, Trial]:
-    """The callback, its desk, and a trial of Tune's own class."""
-    desk = Desk()
-    return Listener(conductor, Lifeline(), desk), desk, Trial("worker", stub=True)  # type: ignore[arg-type]
+class Tune:
+    """Calls a listener as Tune does: by Tune's own list of callbacks, with the arguments that its hooks declare."""
+
+    def __init__(self, conductor: Conductor) -> None:
+        self.desk, self.trial = Desk(), Trial("worker", stub=True)
+        self.listener = Listener(conductor, Lifeline(), self.desk)  # type: ignore[arg-type]
+
+    def __call__(self, hook: str, **info: Any) -> None:
+        info = {"iteration": 1, "trials": [self.trial], **info}
+        inspect.signature(getattr(Callback, hook)).bind(self.listener, **info)
+        getattr(CallbackList([self.listener]), hook)(**info)
+
+    def report(self, message: dict[str, Any]) -> None:
+        self("on_trial_result", trial=self.trial, result=message)
+
+    def lose(self, folder: Path, error: Exception) -> None:
+        """Let Tune write the error's traceback to the trial's folder, and report it."""
+        self.trial.storage = SimpleNamespace(trial_driver_staging_path=str(folder))
+        self.trial.handle_error(TuneError("".join(traceback.format_exception(error))))
+        self("on_trial_error", trial=self.trial)
+
+
+@pytest.mark.parametrize(
+    ("own", "rays"), [(BoardSearcher, Searcher), (Listener, Callback), (DesertedStopper, Stopper)]
+)
+def test_each_hook_is_one_of_tunes_and_takes_its_arguments(own: type, rays: type) -> None:
+    hooks = [name for name, value in vars(own).items() if callable(value) and not name.startswith("_")]
+    for name in hooks:
+        taken, passed = (inspect.signature(getattr(kind, name)).parameters for kind in (own, rays))
+        assert list(taken) == list(passed), name
 
 
 def test_a_worker_begins_with_a_trial_and_finds_the_desk() -> None:
@@ -85,65 +119,74 @@ def test_tune_ends_while_all_that_is_left_waits_and_at_the_end(wait: float | Non
 
 def test_a_worker_goes_on_with_what_the_desk_holds() -> None:
     conductor = Conductor("second")
-    listener, desk, trial = listening(conductor)
+    tune = Tune(conductor)
     messages: list[dict[str, Any]] = [{"ended": False}, {"ended": True}, {"ended": False}, {"ended": True}]
     for message in [*messages, {"done": True}]:
-        listener.on_trial_result(1, [], trial, message)
+        tune.report(message)
     assert conductor.messages == messages
-    assert desk.put_down == [(trial.trial_id, {"trials": ["second"]}), (trial.trial_id, None)]
+    worker = tune.trial.trial_id
+    assert tune.desk.put_down == [(worker, {"trials": ["second"]}), (worker, None)]
 
 
-def test_a_workers_tune_trial_ends_after_many_messages_and_leaves_the_next_trial_to_another(
+def test_a_workers_tune_trial_ends_after_many_messages_and_another_takes_the_next_trial(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(hooks, "MANY", 3)
-    conductor = Conductor("second", "third")
-    listener, desk, trial = listening(conductor)
+    tune = Tune(Conductor("second", "third"))
     for ended in (True, False, True):
-        listener.on_trial_result(1, [], trial, {"ended": ended})
-    assert [config for _, config in desk.put_down] == [{"trials": ["second"]}, None]
-    listener.on_trial_complete(1, [], trial)
-    listener.on_trial_result(1, [], trial, {"ended": True})
-    assert desk.put_down[-1][1] == {"trials": ["third"]}
-    assert desk.forgotten == [trial.trial_id]
+        tune.report({"ended": ended})
+    assert [config for _, config in tune.desk.put_down] == [{"trials": ["second"]}, None]
+    tune("on_trial_complete", trial=tune.trial)
+    tune.report({"ended": True})
+    assert tune.desk.put_down[-1][1] == {"trials": ["third"]}
+    assert tune.desk.forgotten == [tune.trial.trial_id]
 
 
-def test_a_worker_that_starts_when_its_trial_is_anothers_is_killed() -> None:
+def test_a_worker_that_starts_after_its_trial_went_to_another_is_killed() -> None:
     conductor = Conductor()
-    listener, desk, trial = listening(conductor)
-    listener.on_trial_start(1, [], trial)
-    assert desk.killed == []
-    conductor.late.add(trial.trial_id)
-    listener.on_trial_start(1, [], trial)
-    assert desk.killed == [trial.trial_id]
+    tune = Tune(conductor)
+    tune("on_trial_start", trial=tune.trial)
+    assert tune.desk.killed == []
+    conductor.late.add(tune.trial.trial_id)
+    tune("on_trial_start", trial=tune.trial)
+    assert tune.desk.killed == [tune.trial.trial_id]
 
 
 def test_a_process_that_hangs_is_killed_once() -> None:
-    listener, desk, trial = listening(Conductor(stalled=("hanging",)))
+    tune = Tune(Conductor(stalled=("hanging",)))
     for iteration in range(2):
-        listener.on_step_end(iteration, [trial])
-    assert desk.killed == ["hanging"]
+        tune("on_step_end", iteration=iteration)
+    assert tune.desk.killed == ["hanging"]
 
 
-def test_a_lost_process_is_reported_with_what_tune_wrote_of_it(tmp_path: Path) -> None:
+def test_a_lost_process_is_reported_with_the_exception_that_tune_wrote(tmp_path: Path) -> None:
     conductor = Conductor()
-    listener, desk, trial = listening(conductor)
-    assert isinstance(type(trial).error_file, property)  # the attribute of Tune's own class that is read
-    (tmp_path / "error.txt").write_text("Traceback\nRuntimeError: its node is gone\n")
-    listener.on_trial_error(1, [], SimpleNamespace(trial_id="worker", error_file=str(tmp_path / "error.txt")))
-    assert conductor.lost == [("worker", "RuntimeError: its node is gone")]
-    assert desk.forgotten == ["worker"]
+    tune = Tune(conductor)
+    tune.lose(tmp_path, OSError("its node is gone"))
+    worker = tune.trial.trial_id
+    assert conductor.lost == [(worker, "OSError: its node is gone")]
+    assert tune.desk.forgotten == [worker]
 
 
-def test_why_a_process_was_lost_is_told_without_rays_guesses(tmp_path: Path) -> None:
-    file = tmp_path / "error.txt"
-    file.write_text(
-        "Traceback\nray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.\n"
-        "\tclass_name: TrialActor\nThe actor is dead because its worker process has died. Some common causes include: "
-        "(1) the process was killed by the OOM killer"
+def test_the_reason_of_a_lost_process_leaves_out_what_ray_guesses(tmp_path: Path) -> None:
+    conductor = Conductor()
+    dead = "The actor is dead because its worker process has died."
+    context = ActorDiedErrorContext(
+        actor_id=b"0123456789abcdef",
+        class_name="TrialActor",
+        error_message=f"{dead} Some common causes include: (1) the process was killed by the OOM killer",
     )
-    assert hooks._reason(str(file)) == (
-        "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task. "
-        "The actor is dead because its worker process has died."
+    Tune(conductor).lose(tmp_path, ActorDiedError(context))
+    ((_, reason),) = conductor.lost
+    assert (
+        reason
+        == f"ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task. {dead}"
     )
-    assert hooks._reason(None) == hooks._reason(str(tmp_path / "none")) == "no reason is known"
+
+
+def test_a_lost_process_without_a_file_of_tunes_has_no_reason() -> None:
+    conductor = Conductor()
+    tune = Tune(conductor)
+    tune.trial.storage = SimpleNamespace(trial_driver_staging_path="")
+    tune("on_trial_error", trial=tune.trial)
+    assert conductor.lost == [(tune.trial.trial_id, "no reason is known")]

@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from driven import run_in_process
 
 from topk_platform import Arm, Loss, Model, Recipe, Regime, Study, plan, run
 from topk_platform.cli import main
-from topk_platform.protocol import Board
-from topk_platform.protocol.ended import Ended
 from topk_platform.records import (
     Ledger,
     Row,
@@ -27,11 +25,7 @@ from topk_platform.records import (
 )
 from topk_platform.records.artifacts.files import KINDS, Kind
 from topk_platform.records.table.mark import Mark
-from topk_platform.running.driver import execution
-from topk_platform.running.driver.recording import Recorder
-from topk_platform.running.driver.retries import Faults
-from topk_platform.running.progress.events import Event
-from topk_platform.tracking import Feeds, Tracking
+from topk_platform.specs import Trial, TrialRecord
 from topk_platform.training import finish, run_trials
 
 LAB = """
@@ -44,25 +38,14 @@ CONFIRMATIONS = 6
 TABLES = ("table.csv", "seeds.csv", "table.md")
 
 
-def trained_here(
-    study: Study, board: Board, recorder: Recorder, tell: Callable[..., None], *_: object
-) -> Faults:
-    """Train what is left in this process, and note how many trials that were."""
-    while trials := board.next_trials():
-        keeper = StoreKeeper(recorder.ledger.store, 1e9, ())
-        for trial, record in zip(trials, finish(run_trials(trials, keeper)), strict=True):
-            recorder(record.replace_versions(**trial.environment))
-            board.end(trial, Ended.from_record(record))
-            tell(Event("ended", (trial,), record))
-    return Faults()
+def train(trials: Sequence[Trial], store: Store) -> list[TrialRecord]:
+    return finish(run_trials(trials, StoreKeeper(store, 1e9, ())))
 
 
 @pytest.fixture(autouse=True)
 def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A folder with a study's module, and neither Ray nor MLflow."""
-    monkeypatch.setattr(execution, "on_cluster", lambda *_: nullcontext(execution.Cluster(1)))
-    monkeypatch.setattr(Tracking, "open", lambda *_: Feeds())
-    monkeypatch.setattr(execution, "_run_trials", trained_here)
+    run_in_process(monkeypatch, train)
     (tmp_path / "lab_of_losses.py").write_text(LAB)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)

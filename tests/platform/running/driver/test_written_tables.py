@@ -4,30 +4,24 @@ from __future__ import annotations
 
 import csv
 import dataclasses
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from driven import run_in_process
 from made_up import keep_made_up
 
 from topk_platform import Arm, Float, Loss, Model, Protocol, Recipe, Regime, Study, grid, plan, run
 from topk_platform.data import Source, digits
 from topk_platform.errors import StoreError, UserError
-from topk_platform.protocol import Board
-from topk_platform.protocol.ended import Ended
 from topk_platform.records import Store
-from topk_platform.running.driver import execution as running
-from topk_platform.running.driver import recording
-from topk_platform.running.driver.recording import Recorder
-from topk_platform.running.driver.retries import Faults
+from topk_platform.running.driver import execution, recording, tuning
 from topk_platform.running.preflight import reading
 from topk_platform.running.preflight.rehearsal import Rehearsal
-from topk_platform.running.progress.events import Event
-from topk_platform.specs import TrialRecord
-from topk_platform.tracking import Extras, Feeds, Tracking
+from topk_platform.specs import Trial, TrialRecord
+from topk_platform.tracking import Extras, Tracking
 
 RATE = {"learning_rate": Float(0.01, 1)}
 LOSSES = [Loss(name, RATE, {"learning_rate": 0.1}) for name in ("cross_entropy", "smooth_topk_svm")]
@@ -41,45 +35,29 @@ class TroubleError(Exception):
     pass
 
 
-def ends_at_once(
-    study: Study, board: Board, recorder: Recorder, tell: Callable[..., None], *_: object
-) -> Faults:
-    while trials := board.next_trials():
-        for trial in trials:
-            metrics = dict.fromkeys(study.metrics, 0.5 + trial.seed / 100)
-            record = TrialRecord(trial, "completed", validation=metrics, test=metrics if trial.seed else None)
-            record = dataclasses.replace(record, artifacts=keep_made_up(recorder.ledger.store, trial))
-            recorder(record.replace_versions(**trial.environment))
-            board.end(trial, Ended.from_record(record))
-            tell(Event("ended", (trial,), record))
-    return Faults()
+def score(trials: Sequence[Trial], store: Store) -> Iterator[TrialRecord]:
+    """Return made-up results of trials, which differ between seeds alone."""
+    for trial in trials:
+        metrics = dict.fromkeys(STUDY.metrics, 0.5 + trial.seed / 100)
+        record = TrialRecord(trial, "completed", validation=metrics, test=metrics if trial.seed else None)
+        yield dataclasses.replace(record, artifacts=keep_made_up(store, trial))
 
 
-def ends_within(*arguments: Any) -> Faults:
-    board, recorder, budget = arguments[1], arguments[2], arguments[-1].budget
-    while trials := board.next_trials(budget.allows):
-        for place, trial in enumerate(trials):
-            budget.begin(trial.key, trial.arm_id, 1)
-            metrics = dict.fromkeys(STUDY.metrics, 0.5 + trial.seed / 100)
-            record = TrialRecord(trial, "completed", validation=metrics, test=metrics if trial.seed else None)
-            record = dataclasses.replace(record, artifacts=keep_made_up(recorder.ledger.store, trial))
-            recorder(record.replace_versions(**trial.environment))
-            board.end(trial, Ended.from_record(record))
-            budget.end(trial.key, ended=True)
-            assert place == 0
-    return Faults()
+def end_in_trouble(patch: pytest.MonkeyPatch) -> None:
+    """Let a run raise an error after its last trial."""
+    run_in_process(patch, score)
+    train_all = tuning.tune_trials
 
+    def tune(*arguments: Any) -> None:
+        train_all(*arguments)
+        raise TroubleError("the first error")
 
-def ends_in_trouble(*arguments: Any) -> None:
-    ends_at_once(*arguments)
-    raise TroubleError("the first error")
+    patch.setattr(tuning, "tune_trials", tune)
 
 
 @pytest.fixture(autouse=True)
 def without_ray_and_mlflow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "on_cluster", lambda *_: nullcontext(running.Cluster(1)))
-    monkeypatch.setattr(Tracking, "open", lambda *_: Feeds())
-    monkeypatch.setattr(running, "_run_trials", ends_at_once)
+    run_in_process(monkeypatch, score)
 
 
 def written(store: Path, name: str = "table.csv") -> list[dict[str, str]]:
@@ -136,7 +114,7 @@ def test_the_sink_gets_the_tables_and_what_draws_them_unless_told_otherwise(
         return Extras({arm.regime.name: store.encode() for arm in study.arms}, {})
 
     monkeypatch.setattr(Tracking, "open", lambda *_: Sink())
-    monkeypatch.setattr(running, "make_extras", made)
+    monkeypatch.setattr(execution, "make_extras", made)
     for told in ("on", "off"):
         monkeypatch.setenv("TOPK_REPORT", told)
         run(STUDY, store=tmp_path, only="a/*")
@@ -149,7 +127,7 @@ def test_the_sink_gets_the_tables_and_what_draws_them_unless_told_otherwise(
 
 
 def test_after_an_error_what_had_ended_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "_run_trials", ends_in_trouble)
+    end_in_trouble(monkeypatch)
     with pytest.raises(TroubleError, match="the first error"):
         run(STUDY, store=tmp_path)
     assert set(told(tmp_path).values()) == {"3"}
@@ -169,7 +147,7 @@ def test_an_error_of_the_tables_does_not_take_the_first_ones_place(
     def no_table(*_: object, **__: object) -> None:
         raise StoreError("no space left")
 
-    monkeypatch.setattr(running, "_run_trials", ends_in_trouble)
+    end_in_trouble(monkeypatch)
     if broken == "write":
         monkeypatch.setattr(Store, "write", no_tables)
     else:
@@ -177,7 +155,7 @@ def test_an_error_of_the_tables_does_not_take_the_first_ones_place(
     with pytest.raises(TroubleError, match="the first error") as caught:
         run(STUDY, store=tmp_path)
     assert "no space left" in caught.value.__notes__[0]
-    monkeypatch.setattr(running, "_run_trials", ends_at_once)
+    run_in_process(monkeypatch, score)
     with pytest.raises(StoreError, match="no space left"):  # of a run in order it is the only one
         run(STUDY, store=tmp_path)
 
@@ -220,9 +198,8 @@ def test_a_study_that_is_done_runs_again_on_other_data_alone(
 
 
 def test_a_run_that_may_not_go_on_says_so_in_its_table_and_the_same_command_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(running, "_run_trials", ends_within)
     left = STUDY.size
     for ran in (7, 12, 1):
         summary = run(STUDY, store=tmp_path, max_trials=ran if ran > 1 else 100)

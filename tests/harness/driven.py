@@ -1,0 +1,58 @@
+"""Boards and whole runs driven in this process, with a function in place of training on Ray."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
+
+import pytest
+
+from topk_platform.protocol import Board
+from topk_platform.protocol.ended import Ended
+from topk_platform.records import Store
+from topk_platform.running.driver import execution, tuning
+from topk_platform.running.driver.budget import Budget
+from topk_platform.running.driver.recording import Recorder
+from topk_platform.running.driver.retries import Faults
+from topk_platform.running.progress.events import Event
+from topk_platform.specs import Study, Trial, TrialRecord
+from topk_platform.tracking import Feeds, Tracking
+
+__all__ = ["Train", "end_all", "replace_ray", "run_in_process"]
+
+Train = Callable[[tuple[Trial, ...], Store], Iterable[TrialRecord]]
+"""Returns the records of trials that start together, and may keep files in the study's folder."""
+
+
+def end_all(board: Board, end: Callable[[Trial], Ended]) -> Iterator[Trial]:
+    """End each trial that a board hands out, one start after another, and yield it."""
+    while trials := board.next_trials():
+        for trial in trials:
+            board.end(trial, end(trial))
+            yield trial
+
+
+def run_in_process(patch: pytest.MonkeyPatch, train: Train) -> None:
+    """Let ``topk_platform.run`` train here, within its budget, with neither Ray nor MLflow."""
+
+    def tune(
+        _study: Study, board: Board, recorder: Recorder, notify: Callable[[Event], None], *rest: object
+    ) -> Faults:
+        (budget,) = (one for one in rest if isinstance(one, Budget))
+        while trials := board.next_trials(budget.allows):
+            budget.begin(trials[0].key, trials[0].arm_id, len(trials))
+            for trial, record in zip(trials, train(trials, recorder.ledger.store), strict=True):
+                recorder(record.replace_versions(**trial.environment))
+                board.end(trial, Ended.from_record(record))
+                notify(Event("ended", (trial,), record))
+            budget.end(trials[0].key, ended=True)
+        return Faults()
+
+    replace_ray(patch, tune)
+
+
+def replace_ray(patch: pytest.MonkeyPatch, tune: Callable[..., Faults]) -> None:
+    """Call a function where ``topk_platform.run`` would hand its trials to Ray Tune; MLflow is left out."""
+    patch.setattr(execution, "on_cluster", lambda *_: nullcontext(execution.Cluster(1)))
+    patch.setattr(Tracking, "open", lambda *_: Feeds())
+    patch.setattr(tuning, "tune_trials", tune)
