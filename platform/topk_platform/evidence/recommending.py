@@ -87,7 +87,7 @@ def _added(
     for one in evidence:
         name = one.study.name
         if name in names:
-            left_out[f"{name}, its findings"] = "the store has results of this study"
+            left_out[f"{name}, its findings"] = "the store has the study's own results"
             continue
         left_out.pop(name, None)
         yield from one.compared()

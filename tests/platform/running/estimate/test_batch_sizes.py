@@ -191,7 +191,7 @@ def test_memory_is_given_or_shared_by_trials_at_once(
 
 
 def test_available_memory_is_the_machines_or_the_containers(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="say it with --memory"):
+    with pytest.raises(UserError, match="does not report its memory: give --memory"):
         available_memory(tmp_path)
     group = tmp_path / "sys/fs/cgroup"
     for folder in (tmp_path / "proc", group):
