@@ -283,6 +283,7 @@ def test_the_page_has_each_classes_results(page: str, store: Path) -> None:
     assert "<th>most often taken for</th>" in page
 
 
+@pytest.mark.slow  # ten seconds; one plot is drawn twice below
 def test_the_page_is_the_same_bytes_again(page: str, store: Path) -> None:
     assert report_of(a_study(), store=store) == page
 
