@@ -1,14 +1,18 @@
-"""Make the dataset `letters` again, or a larger one, from a folder of fonts.
+"""Make the datasets `letters` and `kanji` again, or others of characters, from a folder of fonts.
 
     python tools/make_letters.py FONTS --out letters.npz --table letters.csv
     python tools/make_letters.py FONTS --out again.npz --families platform/topk_platform/data/datasets/letters.csv
     python tools/make_letters.py FONTS --out greek.npz --characters ΑΒΓΔΕΖΗΘαβγδεζηθ --size 32
+    python tools/make_letters.py FONTS --out kanji.npz --characters-file tools/kanji.txt
+        --smallest --families platform/topk_platform/data/datasets/kanji.csv
 
-FONTS holds fonts as one likes, or Debian's packages, each unpacked into a folder of its own; of these the licences are
-read from their copyright files::
+FONTS holds fonts as one likes, or packages of Debian and npm, each unpacked into a folder of its own. The licences of
+Debian's are read from their copyright files, all others from the fonts themselves::
 
     apt-get download fonts-inter && dpkg -x fonts-inter_*.deb FONTS/fonts-inter
     dpkg-deb -f fonts-inter_*.deb Package Version > FONTS/fonts-inter/CONTROL
+    npm pack @expo-google-fonts/stick && mkdir FONTS/stick
+    tar xzf expo-google-fonts-stick-*.tgz -C FONTS/stick --strip-components 1
 
 With the same fonts, and the same versions of Pillow and of the FreeType in it, every byte is the same. ``letters`` of
 the platform reads the result: ``Regime("greek", "letters", options={"file": "greek.npz"})``.
@@ -18,15 +22,18 @@ from __future__ import annotations
 
 import argparse
 import logging
+import math
 import string
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
 
 import numpy as np
 
-from typefaces.choosing import choose
+from typefaces.choosing import CLONES, KIN, choose
 from typefaces.faces import Face, find_faces, read_faces
 from typefaces.files import read_table, write_pictures, write_sheet, write_table
 from typefaces.pictures import Pictures, draw_face
@@ -36,6 +43,7 @@ __all__ = ["main"]
 
 _CHARACTERS = string.ascii_uppercase + string.ascii_lowercase + string.digits
 _SIZES = {"train": 150, "validation": 50, "test": 160}
+_LOOKED_AT = 150  # characters, by which families are chosen
 _SEED = 4  # of the first eight the one whose splits are most alike in how legible their families are
 
 
@@ -55,15 +63,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = _parser().parse_args(arguments)
     logging.getLogger("fontTools").setLevel(logging.ERROR)  # it warns of tables that are not looked at
     try:
+        if given.characters_file:
+            given.characters = "".join(given.characters_file.read_text(encoding="utf-8").split())
         _check(given)
         made = _again(given) if given.families else _chosen(given)
-        write_pictures(given.out, made.pictures, made.splits, given.characters)
+        write_pictures(given.out, made.pictures, made.splits, given.characters, given.smallest)
     except (ValueError, OSError) as error:
         raise SystemExit(f"make_letters: {error}") from error
     if given.table:
         write_table(given.table, made.faces, made.splits)
     if given.sheet:
-        write_sheet(given.sheet, made.pictures[:: max(1, len(made.faces) // given.rows)][: given.rows])
+        rows = made.pictures[:: max(1, len(made.faces) // given.rows)][: given.rows]
+        write_sheet(given.sheet, rows[:, : given.columns])
     if given.shapes:
         given.shapes.write_text(report(made.pictures, given.characters))
     counts = {name: made.splits.count(name) for name in _SIZES}
@@ -85,14 +96,19 @@ def _parser() -> argparse.ArgumentParser:
         "--shapes", type=Path, help="a .md to write: which characters are one shape in how many"
     )
     parser.add_argument("--rows", type=int, default=24, help="of the sheet")
+    parser.add_argument("--columns", type=int, default=62, help="of the sheet")
     parser.add_argument(
         "--families", type=Path, help="take exactly the families and splits of this earlier --table"
     )
     parser.add_argument("--characters", default=_CHARACTERS, help="the classes, in order")
+    parser.add_argument("--characters-file", type=Path, help="a text file of the classes, in their place")
+    parser.add_argument("--smallest", action="store_true", help="compress by LZMA, slower to read")
     parser.add_argument("--size", type=int, default=28, help="pixels of a picture's side, even")
     for name, size in _SIZES.items():
         parser.add_argument(f"--{name}", type=int, default=size, help=f"families of the {name} split")
     parser.add_argument("--per-package", type=int, help="families of one package at most")
+    parser.add_argument("--clones", type=float, default=CLONES, help="families that differ by less are one")
+    parser.add_argument("--kin", type=float, default=KIN, help="families that differ by less share a split")
     parser.add_argument("--any-licence", action="store_true", help="take fonts of an unknown licence too")
     parser.add_argument("--seed", type=int, default=_SEED, help="of another division into splits")
     return parser
@@ -107,7 +123,7 @@ def _check(given: argparse.Namespace) -> None:
         raise ValueError(f"--size must be even and at least 2, got {given.size}")
     if len(set(given.characters)) < max(len(given.characters), 2):
         raise ValueError(f"--characters must be two or more, each once, got {given.characters!r}")
-    for name in (*_SIZES, "rows"):
+    for name in (*_SIZES, "rows", "columns"):
         if getattr(given, name) < 1:
             raise ValueError(f"--{name} must be at least 1, got {getattr(given, name)}")
 
@@ -115,26 +131,33 @@ def _check(given: argparse.Namespace) -> None:
 def _chosen(given: argparse.Namespace) -> _Made:
     found = find_faces(given.fonts, given.characters)
     free = [face for face in found if face.licence or given.any_licence]
-    faces, pictures = _drawn(given, free)
+    looked_at = given.characters[:: math.ceil(len(given.characters) / _LOOKED_AT)]
+    faces, pictures = _drawn(given, free, looked_at)
     sizes = {name: getattr(given, name) for name in _SIZES}
-    choice = choose(faces, pictures, given.characters, sizes, given.seed, given.per_package)
+    choice = choose(faces, pictures, looked_at, sizes, given.seed, given.per_package, given.clones, given.kin)
     blank = {"of unknown licence": len(found) - len(free), "blank or damaged": len(free) - len(faces)}
     _say(f"{len(found)} families have the characters; left out: {blank | choice.left_out}")
     if empty := [name for name, places in choice.splits.items() if not places]:
         raise ValueError(f"FONTS must leave a family for every split, got none for {empty}")
     places = [place for chosen in choice.splits.values() for place in chosen]
     splits = [name for name, chosen in choice.splits.items() for _ in chosen]
-    return _Made([faces[place] for place in places], splits, pictures[places])
+    chosen = [faces[place] for place in places]
+    return _Made(chosen, splits, pictures[places] if looked_at == given.characters else _all(given, chosen))
 
 
 def _again(given: argparse.Namespace) -> _Made:
     rows = read_table(given.families)
     faces = [_face(given, row["file"], int(row["number"]), row["sha256"]) for row in rows]
-    kept, pictures = _drawn(given, faces)
+    return _Made(faces, [row["split"] for row in rows], _all(given, faces))
+
+
+def _all(given: argparse.Namespace, faces: Sequence[Face]) -> Pictures:
+    """Return every character of faces that draw every one."""
+    kept, pictures = _drawn(given, faces, given.characters)
     if len(kept) < len(faces):
         failed = sorted({face.file for face in faces} - {face.file for face in kept})
         raise ValueError(f"FONTS must draw every character, got {failed} of which they do not")
-    return _Made(faces, [row["split"] for row in rows], pictures)
+    return pictures
 
 
 def _face(given: argparse.Namespace, file: str, number: int, sha256: str) -> Face:
@@ -146,18 +169,17 @@ def _face(given: argparse.Namespace, file: str, number: int, sha256: str) -> Fac
     return found[0]
 
 
-def _drawn(given: argparse.Namespace, faces: Sequence[Face]) -> tuple[list[Face], Pictures]:
-    kept, drawn = [], []
-    for face in faces:
-        pictures = draw_face(given.fonts / face.file, face.number, given.characters, given.size)
-        if pictures is not None:
-            kept.append(face)
-            drawn.append(pictures)
-    if not drawn:
+def _drawn(given: argparse.Namespace, faces: Sequence[Face], characters: str) -> tuple[list[Face], Pictures]:
+    """Return the faces that draw every one of some characters, and their pictures."""
+    files, numbers = [given.fonts / face.file for face in faces], [face.number for face in faces]
+    with ProcessPoolExecutor() as pool:
+        drawn = list(pool.map(draw_face, files, numbers, repeat(characters), repeat(given.size)))
+    kept = [face for face, pictures in zip(faces, drawn, strict=True) if pictures is not None]
+    if not kept:
         raise ValueError(
             f"FONTS must hold a free font with every character, got {len(faces)} of which none draws them"
         )
-    return kept, np.stack(drawn)
+    return kept, np.stack([pictures for pictures in drawn if pictures is not None])
 
 
 def _say(line: str) -> None:

@@ -19,6 +19,7 @@ from topk_studies.garcin2022 import (
     garcin2022_samples,
 )
 from topk_studies.handwritten import digits
+from topk_studies.kanji import kanji, kanji_classes, kanji_map, kanji_quick
 from topk_studies.letters import letters, letters_map, letters_quick
 from topk_studies.letters_axes import letters_capacity, letters_imbalance, letters_k
 from topk_studies.letters_noise import letters_noise_losses
@@ -62,6 +63,10 @@ __all__ = [
     "garcin2022_noise",
     "garcin2022_plantnet",
     "garcin2022_samples",
+    "kanji",
+    "kanji_classes",
+    "kanji_map",
+    "kanji_quick",
     "letters",
     "letters_capacity",
     "letters_epsilon",
@@ -127,6 +132,10 @@ STUDIES: dict[str, Callable[[], Study]] = {
     "letters_tradeoff": letters_tradeoff,
     "letters_memory": letters_memory,
     "letters_underfit": letters_underfit,
+    "kanji": kanji,
+    "kanji_quick": kanji_quick,
+    "kanji_map": kanji_map,
+    "kanji_classes": kanji_classes,
     "photos_noise": photos_noise,
     "photos_fraction": photos_fraction,
     "photos_tail": photos_tail,

@@ -130,7 +130,7 @@ def photos_noise() -> Study:
     )
     return _study(
         "photos_noise",
-        _arms([*regimes, human], [LINEAR, MLP], _LOSSES),
+        _arms([(regime, _EPOCHS) for regime in (*regimes, human)], [LINEAR, MLP], _LOSSES),
         "label noise 0 to 1 within superclasses, and people's errors; linear and MLP heads",
         claims=(*noise_claims("berrada2018, Table 1", pairs[:-1]), with_human_errors),
     )
@@ -143,15 +143,10 @@ def photos_fraction() -> Study:
         >>> {arm.regime.name: arm.recipe.epochs for arm in photos_fraction().arms}["4-percent"]
         60
     """
-    arms = [
-        arm
-        for percent, epochs in _FRACTIONS.items()
-        for arm in _arms(
-            [_regime(f"{percent}-percent", TrainFraction(percent / 100))], [LINEAR, MLP], _LOSSES, epochs
-        )
-    ]
+    regimes = [(_regime(f"{n}-percent", TrainFraction(n / 100)), epochs) for n, epochs in _FRACTIONS.items()]
     pairs = [f"{percent}-percent/{LINEAR.label}" for percent in _FRACTIONS]
     claims = fraction_claims(pairs[:-1], pairs[-1])
+    arms = _arms(regimes, [LINEAR, MLP], _LOSSES)
     return _study("photos_fraction", arms, "4 to 100 % of the images; linear and MLP heads", claims=claims)
 
 
@@ -164,16 +159,10 @@ def photos_tail() -> Study:
         >>> {(arm.regime.name, arm.metric) for arm in photos_tail().only("ratio-100/*").arms}
         {('ratio-100', 'macro_top5')}
     """
-    arms = [
-        arm
-        for ratio, epochs in _RATIOS.items()
-        for arm in _arms(
-            [_regime(f"ratio-{ratio}", LongTail(ratio))], [LINEAR], _UNEVEN, epochs, metric="macro_top5"
-        )
-    ]
+    regimes = [(_regime(f"ratio-{ratio}", LongTail(ratio)), epochs) for ratio, epochs in _RATIOS.items()]
     return _study(
         "photos_tail",
-        arms,
+        _arms(regimes, [LINEAR], _UNEVEN, metric="macro_top5"),
         "imbalance 1, 10, 100; a linear head",
         show=("top5", "macro_top5", "few_top5"),
         claims=_tail_claims(f"ratio-100/{LINEAR.label}"),
@@ -187,20 +176,14 @@ def photos_map() -> Study:
         >>> [arm.regime.name for arm in photos_map().arms[:10:5]]
         ['noise-0-images-5', 'noise-0-images-20']
     """
-    arms = [
-        arm
+    regimes = [
+        (_regime(f"noise-{noise:g}-images-{images}", PerClass(images), LabelNoise(noise)), epochs)
         for noise in (0.0, 0.4, 0.8)
         for images, epochs in _SIZES.items()
-        for arm in _arms(
-            [_regime(f"noise-{noise:g}-images-{images}", PerClass(images), LabelNoise(noise))],
-            [LINEAR],
-            _MAPPED,
-            epochs,
-        )
     ]
     return _study(
         "photos_map",
-        arms,
+        _arms(regimes, [LINEAR], _MAPPED),
         "noise 0, 0.4, 0.8 by 5 to 450 images a class; a linear head",
         claims=_map_claims(),
     )
@@ -256,16 +239,27 @@ def _loss(name: str) -> Loss:
 
 
 def _arms(
-    regimes: Iterable[Regime],
-    heads: Sequence[Model],
-    losses: Iterable[str],
-    epochs: int = _EPOCHS,
-    metric: str = "",
+    regimes: Iterable[tuple[Regime, int]], heads: Sequence[Model], losses: Sequence[str], metric: str = ""
 ) -> tuple[Arm, ...]:
-    recipe = Recipe(
-        epochs=epochs, batch_size=256, warmup=epochs / 20, clip_norm=1.0, evaluate_every=max(epochs // 3, 1)
+    """Return all arms of regimes, each with its number of epochs."""
+    return tuple(
+        arm
+        for regime, epochs in regimes
+        for arm in grid(
+            [regime],
+            heads,
+            map(_loss, losses),
+            k=K,
+            recipe=_recipe(epochs),
+            protocol=_SEARCHES,
+            metric=metric,
+        )
     )
-    return grid(regimes, heads, map(_loss, losses), k=K, recipe=recipe, protocol=_SEARCHES, metric=metric)
+
+
+def _recipe(epochs: int) -> Recipe:
+    every = max(epochs // 3, 1)
+    return Recipe(epochs, batch_size=256, warmup=epochs / 20, clip_norm=1.0, evaluate_every=every)
 
 
 def _study(

@@ -66,7 +66,9 @@ def usable(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """The kinds whose extension was added to a copy of the repository and used there; then an arm's code version."""
     copy = tmp_path_factory.mktemp("copy")
     for part in ("losses", "platform", "docs"):
-        ignored = shutil.ignore_patterns("__pycache__", "letters.npz", "*.png", "*.ipynb", "_build")
+        ignored = shutil.ignore_patterns(
+            "__pycache__", "letters.npz", "kanji.npz", "*.png", "*.ipynb", "_build"
+        )
         shutil.copytree(ROOT / part, copy / part, ignore=ignored)
     for kind in ADDITIONS:
         add(kind, copy)

@@ -149,3 +149,52 @@ def test_pictures_are_two_pixels_a_byte(fonts: Path, tmp_path: Path) -> None:
         assert file["images"].dtype == np.uint8 and file["images"].shape[1:] == (2, 28, 14)
         assert file["split"].tolist() == sorted(file["split"].tolist())
         assert "".join(file["characters"]) == "Il"
+
+
+def test_characters_come_from_a_file_and_the_smallest_form_holds_the_same(
+    fonts: Path, tmp_path: Path
+) -> None:
+    text = tmp_path / "five.txt"
+    text.write_text("FL\nTHX\n")
+    for name, arguments in (
+        ("f", ["--characters", "FLTHX"]),
+        ("g", ["--characters-file", text, "--smallest"]),
+    ):
+        made(fonts, "--out", tmp_path / f"{name}.npz", *arguments, *ONE_EACH)
+    made(fonts, "--out", tmp_path / "h.npz", "--characters-file", text, "--smallest", *ONE_EACH)
+    assert (tmp_path / "g.npz").read_bytes() == (tmp_path / "h.npz").read_bytes()
+    with np.load(tmp_path / "f.npz") as usual, np.load(tmp_path / "g.npz", allow_pickle=False) as smallest:
+        assert set(usual) == set(smallest)
+        for name in usual:
+            assert np.array_equal(usual[name], smallest[name])
+
+
+def test_more_families_are_kin_if_they_may_differ_by_more(fonts: Path, tmp_path: Path) -> None:
+    """At 1 all are kin, so they are one group, of which the splits after the first get nothing."""
+    done = make(fonts, "--out", tmp_path / "f.npz", "--kin", 1.5, *ONE_EACH)
+    assert done.returncode == 1
+    assert "FONTS must leave a family for every split, got none for ['validation', 'test']" in done.stderr
+
+
+def test_a_package_of_npm_is_named_by_its_description(fonts: Path, tmp_path: Path) -> None:
+    package = tmp_path / "x" / "mine"
+    package.mkdir(parents=True)
+    (package / "package.json").write_text('{"name": "@fonts/mine", "version": "0.4.1"}')
+    for path in fonts.glob("*.ttf"):
+        shutil.copy(path, package)
+    made(tmp_path / "x", "--out", tmp_path / "f.npz", "--table", tmp_path / "t.csv", *ONE_EACH)
+    assert {row["package"] for row in csv.DictReader((tmp_path / "t.csv").open())} == {"@fonts/mine 0.4.1"}
+
+
+def test_every_font_of_a_package_has_the_licence_of_a_pattern_for_its_kind(
+    fonts: Path, tmp_path: Path
+) -> None:
+    package = tmp_path / "x" / "fonts-mine"
+    (package / "usr/share/doc/fonts-mine").mkdir(parents=True)
+    (package / "usr/share/doc/fonts-mine/copyright").write_text(
+        "Files: *.ttf\nLicense: IPA-1\n\nFiles: *.otf\nLicense: GPL-2\n\nFiles: debian/*\nLicense: MIT\n"
+    )
+    for path in fonts.glob("*.ttf"):
+        shutil.copy(path, package)
+    made(tmp_path / "x", "--out", tmp_path / "f.npz", "--table", tmp_path / "t.csv", *ONE_EACH[:-1])
+    assert {row["licence"] for row in csv.DictReader((tmp_path / "t.csv").open())} == {"IPA-1.0"}

@@ -13,10 +13,15 @@ from numpy.typing import NDArray
 from typefaces.faces import Face
 from typefaces.pictures import Pictures, distances, legible, single_case
 
-__all__ = ["Choice", "choose", "groups_of"]
+__all__ = ["CLONES", "KIN", "Choice", "choose", "groups_of"]
 
-_CLONES = 0.2
-_KIN = 0.23
+CLONES = 0.2
+"""How little the pictures of two families of letters differ if one is the other under another name."""
+
+KIN = 0.23
+"""How little the pictures of two families of letters differ if one was made from the other."""
+
+_SHARED = 0.01  # of the characters: unrelated faces may draw one of thousands alike, such as a bar for 一
 _WORD = re.compile(r"[A-Z]*[a-z]+|[A-Z]+|\d+|[^\W\d_]+")  # the first of "NanumGothic" is Nanum
 
 
@@ -40,11 +45,14 @@ def choose(
     sizes: Mapping[str, int],
     seed: int,
     per_package: int | None = None,
+    clones: float = CLONES,
+    kin: float = KIN,
 ) -> Choice:
     """Return which faces each split gets: legible ones of two cases, no two alike, and none of kin in two splits.
 
-    Of faces whose pictures differ by less than a fifth the first is kept. Kin are those that differ by less than 0.23,
-    that have a picture in common, or whose families' names begin with one word.
+    Of faces whose pictures differ by less than ``clones`` the first is kept. Kin are those that differ by less than
+    ``kin``, that have a hundredth of their pictures in common, at least one, or whose families' names begin with one
+    word.
 
     Args:
         faces: In the order of preference.
@@ -53,22 +61,24 @@ def choose(
         sizes: How many families each split should have; fewer are there if kin or the folder leave no more.
         seed: Of another division.
         per_package: How many families of one package are kept at most; None for all.
+        clones: The difference below which families are one.
+        kin: The difference below which families are kin.
     """
     readable, one_case = legible(pictures, characters), single_case(pictures, characters)
     left_out = {"illegible": int((~readable).sum()), "of one case": int((readable & one_case).sum())}
     kept = np.flatnonzero(readable & ~one_case)
     apart = distances(pictures[kept])
-    firsts = [members[0] for members in groups_of(apart < _CLONES)]
+    firsts = [members[0] for members in groups_of(apart < clones)]
     left_out["alike another"] = len(kept) - len(firsts)
     chosen = _at_most([int(kept[i]) for i in firsts], faces, per_package, seed)
     left_out["of a package that has enough"] = len(firsts) - len(chosen)
     places = np.searchsorted(kept, chosen)
-    kin = (
-        (apart[np.ix_(places, places)] < _KIN)
+    related = (
+        (apart[np.ix_(places, places)] < kin)
         | _namesakes([faces[i] for i in chosen])
         | _sharing(pictures[chosen])
     )
-    splits = _divided([[chosen[i] for i in group] for group in groups_of(kin)], faces, sizes, seed)
+    splits = _divided([[chosen[i] for i in group] for group in groups_of(related)], faces, sizes, seed)
     left_out["not needed"] = len(chosen) - sum(map(len, splits.values()))
     return Choice(splits, left_out)
 
@@ -98,15 +108,16 @@ def _namesakes(faces: Sequence[Face]) -> NDArray[np.bool_]:
 
 
 def _sharing(pictures: Pictures) -> NDArray[np.bool_]:
-    """Return which families have a picture in common, as plain bars for an l: it must not be in two splits."""
-    owners: dict[bytes, list[int]] = {}
+    """Return which families have pictures in common, as plain bars for an l: these must not be in two splits."""
+    owners: dict[bytes, set[int]] = {}
     for family, characters in enumerate(pictures):
         for picture in characters:
-            owners.setdefault(picture.tobytes(), []).append(family)
-    shared = np.zeros((len(pictures), len(pictures)), bool)
+            owners.setdefault(picture.tobytes(), set()).add(family)
+    shared = np.zeros((len(pictures), len(pictures)), np.int64)
     for families in owners.values():
-        shared[np.ix_(families, families)] = True
-    return shared
+        shared[np.ix_(*[sorted(families)] * 2)] += 1
+    many: NDArray[np.bool_] = shared >= max(1, _SHARED * pictures.shape[1])
+    return many
 
 
 def _lot(seed: int, face: Face) -> str:

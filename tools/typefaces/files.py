@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +33,9 @@ _SPLITS = ("train", "validation", "test")
 _GREY = 17  # of a level of ink, of which there are 16
 
 
-def write_pictures(path: Path, pictures: Pictures, splits: Sequence[str], characters: str) -> None:
+def write_pictures(
+    path: Path, pictures: Pictures, splits: Sequence[str], characters: str, smallest: bool = False
+) -> None:
     """Write a compressed ``.npz`` that ``numpy.load`` reads without pickle, the same bytes for the same pictures.
 
     It holds ``images``, uint8 ``(families, characters, size, size / 2)``, two pixels a byte, the left one in the high
@@ -42,10 +46,24 @@ def write_pictures(path: Path, pictures: Pictures, splits: Sequence[str], charac
         pictures: ``(families, characters, size, size)`` of levels 0 to 15; the size even.
         splits: Each family's.
         characters: The classes.
+        smallest: Compress by LZMA: smaller by a fifth, and slower to read.
     """
     numbers = np.array([_SPLITS.index(split) for split in splits], np.uint8)
     packed = pictures[..., 0::2] << 4 | pictures[..., 1::2]
-    np.savez_compressed(path, images=packed, split=numbers, characters=np.array(list(characters)))
+    names = np.array(list(characters))
+    if smallest:
+        _save_by_lzma(path, {"images": packed, "split": numbers, "characters": names})
+    else:
+        np.savez_compressed(path, images=packed, split=numbers, characters=names)
+
+
+def _save_by_lzma(path: Path, content: Mapping[str, NDArray[Any]]) -> None:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_LZMA) as archive:
+        for name, array in content.items():
+            member = zipfile.ZipInfo(f"{name}.npy")  # its date is the first that a ZIP can have
+            member.compress_type = zipfile.ZIP_LZMA
+            with archive.open(member, "w", force_zip64=True) as file:
+                np.lib.format.write_array(file, array, allow_pickle=False)
 
 
 def write_table(path: Path, faces: Sequence[Face], splits: Sequence[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -23,11 +24,14 @@ FREE = (
     "Ubuntu-font-1.0",
     "GUST-font",
     "GPL with font exception",
+    "IPA-1.0",
+    "permission of the Ume fonts",
 )
 """Licences under which pictures of a font's characters may be passed on as one likes.
 
-The GNU GPL without the font exception and Creative Commons' share-alike licences are not among them: whether a picture
-of a character is a derived work there is a question that nobody has to ask of the others.
+IPA's licence leaves pictures of characters free in so many words (*digital content*). The GNU GPL without the font
+exception and Creative Commons' share-alike licences are not among them: whether a picture of a character is a derived
+work there is a question that nobody has to ask of the others.
 """
 
 # In this order, for a text that names several; each is looked for without regard to case. In a text without fields the
@@ -45,8 +49,10 @@ _STRONG = (
         r"open font licen[cs]e,? *version 1\.1|\bs?i?l?-?ofl[- ]?v?1\.1|scripts\.sil\.org/ofl|openfontlicense",
     ),
     ("OFL-1.0", r"\bofl-1\.0\b"),
-    ("OFL-1.1", r"\bsil-?1\.1|\bofl\b|open font licen[cs]e"),
+    ("OFL-1.1", r"\bsil-?1\.1|\bofl\b|open[ -]font[ -]licen[cs]e"),
     ("GPL with font exception", r"gpl.{0,12}(\+fe\b|font.exception|with.{1,20}font)|font exception"),
+    ("IPA-1.0", r"\bipa-1\b"),
+    ("permission of the Ume fonts", r"\bumefont\b"),
     ("permission of aenigmafonts.com", r"madduck-special-licen[cs]e"),
     ("Apache-2.0", r"apache"),
     ("GUST-font", r"\bgust\b|\blppl\b"),
@@ -72,13 +78,17 @@ def licence_of(path: Path, folder: Path, said: str) -> str:
 
 
 def package_of(path: Path, folder: Path) -> str:
-    """Return the Debian package that a font was unpacked from, as ``"name version"``, or ``""``.
+    """Return the package that a font was unpacked from, as ``"name version"``, or ``""``.
 
-    It is read from a file ``CONTROL`` in the package's folder, which ``dpkg-deb -f FILE Package Version`` prints.
+    For Debian's packages it is read from a file ``CONTROL`` in the package's folder, which
+    ``dpkg-deb -f FILE Package Version`` prints; for npm's from their ``package.json``.
     """
-    package = _package_folder(path, folder)
-    control = package / "CONTROL" if package else None
-    if control is None or not control.is_file():
+    folder /= path.relative_to(folder).parts[0]
+    if (described := folder / "package.json").is_file():
+        fields = json.loads(described.read_text(encoding="utf-8"))
+        return f"{fields.get('name', '')} {fields.get('version', '')}".strip()
+    control = folder / "CONTROL"
+    if not control.is_file():
         return ""
     fields = dict(line.split(": ", 1) for line in control.read_text().splitlines() if ": " in line)
     return f"{fields.get('Package', '')} {fields.get('Version', '')}".strip()
@@ -110,8 +120,8 @@ def _license_field(text: str, inside: str) -> str:
 def _matches(glob: str, inside: str) -> bool:
     """Return whether a pattern is for a font: for all files, or by its name, as its sources lie in other folders."""
     pattern = glob.rpartition("/")[2].partition(".")[0]
-    stem = inside.rpartition("/")[2].rpartition(".")[0]
-    return glob == "*" or (pattern != "*" and fnmatchcase(stem, pattern))
+    stem, _, suffix = inside.rpartition("/")[2].rpartition(".")
+    return glob in ("*", f"*.{suffix}") or (pattern != "*" and fnmatchcase(stem, pattern))
 
 
 def _named(text: str, signs: tuple[tuple[str, str], ...] = (*_STRONG, *_WEAK)) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -78,21 +79,22 @@ def legible(pictures: Pictures, characters: str) -> NDArray[np.bool_]:
     Returns:
         ``(faces,)``.
     """
-    apart = _from_means(pictures)
-    own = np.diagonal(apart, axis1=1, axis2=2)
-    right = (apart < own[:, :, None]).sum(2) < _NEAREST
+    right = np.stack(
+        [(apart < np.diagonal(apart)[:, None]).sum(1) < _NEAREST for apart in _from_means(pictures)]
+    )
     kinds = np.array([unicodedata.category(character) for character in characters])
     each = [right[:, kinds == kind].mean(1) >= _OF_EACH_KIND for kind in np.unique(kinds)]
     both: NDArray[np.bool_] = (right.mean(1) >= _LEGIBLE) & np.logical_and.reduce(each)
     return both
 
 
-def _from_means(pictures: Pictures) -> NDArray[np.float32]:
-    """Return how far each character is from each class's mean, but for a term of its own, ``(faces, C, C)``."""
-    flat = pictures.reshape(*pictures.shape[:2], -1).astype(np.float32)
-    means = flat.mean(0)
-    apart: NDArray[np.float32] = (means**2).sum(1) - 2 * flat @ means.T
-    return apart
+def _from_means(pictures: Pictures) -> Iterator[NDArray[np.float32]]:
+    """Yield for each face how far each character is from each class's mean, but for a term of its own, ``(C, C)``."""
+    flat = pictures.reshape(*pictures.shape[:2], -1)
+    means = flat.mean(0, dtype=np.float32)
+    squares = (means**2).sum(1)
+    for characters in flat:
+        yield squares - 2 * characters.astype(np.float32) @ means.T
 
 
 def single_case(pictures: Pictures, characters: str) -> NDArray[np.bool_]:
@@ -109,11 +111,11 @@ def single_case(pictures: Pictures, characters: str) -> NDArray[np.bool_]:
     if not pairs:
         return np.zeros(len(pictures), bool)
     small, capital = map(list, zip(*pairs, strict=True))
-    apart = _from_means(pictures)
-    wrong = (apart[:, small, small] > apart[:, small, capital]) | (
-        apart[:, capital, capital] > apart[:, capital, small]
-    )
-    alike: NDArray[np.bool_] = wrong.mean(1) >= _ONE_CASE
+    wrong = [
+        (apart[small, small] > apart[small, capital]) | (apart[capital, capital] > apart[capital, small])
+        for apart in _from_means(pictures)
+    ]
+    alike: NDArray[np.bool_] = np.stack(wrong).mean(1) >= _ONE_CASE
     return alike
 
 

@@ -7,37 +7,24 @@ from numpy.typing import NDArray
 
 from typefaces.pictures import Pictures, distances
 
-__all__ = ["ceiling", "report", "same_shapes"]
+__all__ = ["ceiling", "report"]
 
 _TOLERANCES = (0.1, 0.2, 0.3)
 _SHOWN = 24
 _GUESSES = (1, 2, 3, 5)
 
 
-def same_shapes(pictures: Pictures, tolerance: float) -> NDArray[np.bool_]:
-    """Return which characters of each family have pictures that differ by less than a tolerance ``(families, C, C)``.
-
-    Args:
-        pictures: ``(families, characters, size, size)``.
-        tolerance: As :func:`~typefaces.pictures.distances` measures it.
-    """
-    return np.stack([distances(family) < tolerance for family in pictures])
-
-
-def ceiling(same: NDArray[np.bool_], guesses: int) -> float:
+def ceiling(alike: NDArray[np.int64], guesses: int) -> float:
     """Return the best possible top-K accuracy of who knows the typeface: the mean of ``min(K, n) / n``.
 
-    n is how many characters of the typeface have the shape that is seen.
-
     Args:
-        same: What :func:`same_shapes` returned.
+        alike: n, how many characters of the typeface have the shape that is seen, itself included.
         guesses: K.
 
     Example:
-        >>> ceiling(np.array([[[1, 1, 0], [1, 1, 0], [0, 0, 1]]], bool), guesses=1).__round__(3)
+        >>> ceiling(np.array([[2, 2, 1]]), guesses=1).__round__(3)
         0.667
     """
-    alike = same.sum(2)
     return float((np.minimum(guesses, alike) / alike).mean())
 
 
@@ -46,20 +33,34 @@ def report(pictures: Pictures, characters: str) -> str:
 
     Each for several tolerances, for where one shape ends is a matter of who looks.
     """
-    same = {tolerance: same_shapes(pictures, tolerance) for tolerance in _TOLERANCES}
-    counts = {tolerance: np.triu(found.sum(0), 1) for tolerance, found in same.items()}
-    most = np.argsort(-counts[_TOLERANCES[-1]], axis=None, kind="stable")[:_SHOWN]
-    pairs = [np.unravel_index(place, counts[_TOLERANCES[0]].shape) for place in most]
-    ceilings = [
-        [f"top-{k}", *(f"{100 * ceiling(found, k):.1f} %" for found in same.values())] for k in _GUESSES
-    ]
-    shown = [[f"{characters[a]} {characters[b]}", *(str(n[a, b]) for n in counts.values())] for a, b in pairs]
+    counts = {tolerance: np.zeros((len(characters),) * 2, np.int32) for tolerance in _TOLERANCES}
+    alike: dict[float, list[NDArray[np.int64]]] = {tolerance: [] for tolerance in _TOLERANCES}
+    for family in pictures:
+        apart = distances(family)
+        for tolerance in _TOLERANCES:
+            same = apart < tolerance
+            alike[tolerance].append(same.sum(1))
+            counts[tolerance] += np.triu(same, 1)
     heads = [f"shapes differ by less than {tolerance:g}" for tolerance in _TOLERANCES]
+    ceilings = [
+        [f"top-{k}", *(f"{100 * ceiling(np.stack(found), k):.1f} %" for found in alike.values())]
+        for k in _GUESSES
+    ]
+    shown = [
+        [f"{characters[a]} {characters[b]}", *(str(n[a, b]) for n in counts.values())]
+        for a, b in _most(counts[_TOLERANCES[-1]])
+    ]
     return (
         _table(["best possible", *heads], ceilings)
         + "\n"
         + _table([f"of {len(pictures)} families", *heads], shown)
     )
+
+
+def _most(counts: NDArray[np.int32]) -> list[tuple[int, int]]:
+    """Return the pairs with the largest counts, largest first."""
+    places = np.argsort(-counts, axis=None, kind="stable")[:_SHOWN]
+    return [(int(place) // len(counts), int(place) % len(counts)) for place in places]
 
 
 def _table(head: list[str], rows: list[list[str]]) -> str:

@@ -8,6 +8,7 @@ parameter ``generator``, every seed trains on data drawn anew from its own rando
     ============================  =========================================================================
     :func:`digits`                scikit-learn's 8×8 digits
     :func:`letters`               A to Z, a to z and 0 to 9 of free typefaces, 28×28, or any alphabet of your own fonts
+    :func:`kanji`                 up to 2,965 Chinese characters of 35 free Japanese typefaces, 28×28
     :func:`ring`                  sawada2020's six classes around a circle, drawn anew for every seed
     :func:`synthetic_images`      made-up 32×32 images, of any size and difficulty
     :func:`cifar100`              from the data folder, downloaded when asked

@@ -14,6 +14,7 @@ from topk_platform.data.datasets.digits import digits
 from topk_platform.data.datasets.image_files import image_files
 from topk_platform.data.datasets.imagenet import imagenet, imagenet_lt, unpack_imagenet
 from topk_platform.data.datasets.inaturalist import inaturalist
+from topk_platform.data.datasets.kanji import kanji
 from topk_platform.data.datasets.letters import letters
 from topk_platform.data.datasets.own import image_folder
 from topk_platform.data.datasets.parquet import parquet_images
@@ -44,6 +45,7 @@ __all__ = [
     "imagenet",
     "imagenet_lt",
     "inaturalist",
+    "kanji",
     "letters",
     "load",
     "parquet_images",
@@ -84,7 +86,7 @@ def image_features(
 
 
 def feature_arguments(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of :func:`image_features` with their defaults; those of the images are in ``options``.
+    """Return the arguments of :func:`image_features` with their defaults; the images' own are in ``options``.
 
     Example:
         >>> feature_arguments({"of": "cifar100", "validation": 0.2})["options"]
@@ -116,6 +118,7 @@ DATASETS: dict[str, Callable[..., Dataset]] = {
     "imagenet": imagenet,
     "imagenet_lt": imagenet_lt,
     "inaturalist": inaturalist,
+    "kanji": kanji,
     "letters": letters,
     "parquet_images": parquet_images,
     "plantnet300k": plantnet300k,

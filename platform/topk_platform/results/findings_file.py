@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from typing import TYPE_CHECKING, Any, cast
@@ -24,7 +23,7 @@ from topk_platform.results.findings_schema import (
     TallyData,
     part_of,
 )
-from topk_platform.results.statistics import Estimate, Precision, p_of, t_quantile
+from topk_platform.results.statistics import Estimate, Precision
 from topk_platform.results.statistics.intervals import ONE_SEARCH
 from topk_platform.results.table import ChosenValues, Table, row_and_column
 from topk_platform.specs import Arm, Study
@@ -39,7 +38,6 @@ _FORMAT = 2
 _NUMBERS = ("mean", "half_width", "low", "high", "p")
 _COPIED = ("stopped", "improvement", "metric")
 _PARTS = ("by_seeds", "by_images", "rows", "images", "groups", "borrowed")
-_TWO, _FINE = 2, 1e-12
 
 
 def metrics_kept(study: Study) -> frozenset[str]:
@@ -118,8 +116,10 @@ def findings_of(data: Mapping[str, Any]) -> tuple[Table, Situations, dict[str, A
     Raises:
         UserError, KeyError, TypeError, ValueError: if a part is missing, of another type or out of range.
     """
-    if data["format"] not in (1, _FORMAT):
-        raise ValueError(f"format must be 1 or {_FORMAT}, got {data['format']!r}")
+    if data["format"] != _FORMAT:
+        raise ValueError(
+            f"format must be {_FORMAT}, got {data['format']!r}; `topk export` writes the file anew"
+        )
     study = parse_study(json.dumps(data["study"]))
     whole, made = part_of(TableData, data), part_of(MadeData, data["made"])
     arms = {row_and_column(study, whole.across, arm): arm for arm in study.arms}
@@ -133,8 +133,8 @@ def findings_of(data: Mapping[str, Any]) -> tuple[Table, Situations, dict[str, A
         across=whole.across,
         confirmations=confirmed,
         left=whole.left,
-        tested=_tested(data.get("tested", {})),  # files of earlier versions do not have it
-        units=_units(data.get("units", {})),
+        tested=whole.tested,
+        units=whole.units,
     )
     check(set(table.choices) | set(confirmed) <= arms.keys(), "every row and column must be of an arm")
     return table, dict(map(_situation, data["situations"])), asdict(made)
@@ -168,7 +168,7 @@ def _cell(saved: Mapping[str, Any], study: Study, arm: Arm, baseline: Arm | None
     once = _once(arm)
     made = Cell(
         _estimate(saved["value"], once),
-        _estimate(saved["difference"], once or (baseline is not None and _once(baseline)), differences),
+        _estimate(saved["difference"], once or (baseline is not None and _once(baseline))),
     )
     return replace(
         made,
@@ -193,21 +193,7 @@ def _choice(data: Mapping[str, Any]) -> ChosenValues:
     return ChosenValues(**asdict(part_of(ChoiceData, data)))
 
 
-def _tested(data: Mapping[str, Any]) -> dict[str, int]:
-    for column, images in data.items():
-        check(type(images) is int and images >= 0, f"tested[{column!r}] must be a number, got {images!r}")
-    return dict(data)
-
-
-def _units(data: Mapping[str, Any]) -> dict[str, str]:
-    for column, unit in data.items():
-        check(isinstance(unit, str), f"units[{column!r}] must be a text, got {unit!r}")
-    return dict(data)
-
-
-def _estimate(
-    saved: Mapping[str, Any] | None, once: bool, differences: Mapping[int, float] | None = None
-) -> Estimate | None:
+def _estimate(saved: Mapping[str, Any] | None, once: bool) -> Estimate | None:
     if saved is None:
         return None
     data = part_of(EstimateData, saved)
@@ -215,46 +201,11 @@ def _estimate(
     mean, half_width, low, high, p = (math.nan if number is None else number for number in numbers)
     covers = data.covers if data.covers.endswith(ONE_SEARCH) or not once else data.covers + ONE_SEARCH
     result = Estimate(mean, half_width, data.n, low, high, p, cast("Covers", covers))
-    if "precision" not in saved:
-        return _of_format_1(result, list((differences or {}).values()))
     if saved["precision"] is None:
         return result
     parts = asdict(part_of(PrecisionData, saved["precision"]))
     images = math.inf if parts["images"] is None else parts["images"]
     return replace(result, precision=Precision(**{**parts, "images": images}))
-
-
-def _of_format_1(estimate: Estimate, differences: Sequence[float]) -> Estimate:
-    """Return an estimate of a file of format 1, which has no variances, with its variances and today's interval.
-
-    The seeds' part A is that of the differences. The images' part I follows from the half-width, which was
-    ``t √(A + I)``, with ``(A + I) / A`` times as many degrees of freedom as there are seeds less 1. Nothing is known of
-    groups of images.
-    """
-    count = len(differences)
-    if count < _TWO or math.isnan(estimate.half_width):
-        return estimate
-    by_seeds = statistics.variance(differences) / count
-
-    def half(by_images: float) -> float:
-        whole = by_seeds + by_images
-        return t_quantile((count - 1) * whole / by_seeds) * math.sqrt(whole) if by_seeds else 0.0
-
-    low, high = 0.0, estimate.half_width**2
-    while by_seeds and high - low > _FINE * estimate.half_width**2:
-        middle = (low + high) / 2
-        low, high = (middle, high) if half(middle) < estimate.half_width else (low, middle)
-    precision = Precision(by_seeds, low, count, math.inf)
-    wide = precision.critical() * precision.error()
-    ends = estimate.mean - wide, estimate.mean + wide
-    return replace(
-        estimate,
-        half_width=wide,
-        low=ends[0],
-        high=ends[1],
-        p=p_of(estimate.mean, precision.parts()),
-        precision=precision,
-    )
 
 
 def _runs(data: Mapping[str, Sequence[str]]) -> dict[int, dict[str, Any]]:

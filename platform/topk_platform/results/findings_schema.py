@@ -49,6 +49,8 @@ class TableData:
 
     across: Annotated[str, one_of("regime", "model")]
     left: Whole
+    tested: Mapping[str, Whole]
+    units: Mapping[str, str]
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from statistics import mean, stdev
 import numpy as np
 
 from topk_platform.errors import UserError
-from topk_platform.protocol.ended import Ended
+from topk_platform.protocol import Ended, spearman
 from topk_platform.records import ArmResults
 from topk_platform.results.from_store import read
 from topk_platform.results.range_edges import Edge, edges
@@ -189,11 +189,11 @@ def _tuned(results: ArmResults) -> ArmTuning:
     best = np.maximum.accumulate([_result(trial) for trial in ended]).tolist() if ended else []
     curve = _curve(drawn) if len(drawn) >= _LEAST else None
     completed = [trial for trial in ended if trial.status == "completed"]
-    importances = _importances(arm.loss.space, completed)
+    shares = _importances(arm.loss.space, completed)
     sensitivities = tuple(
         Sensitivity(
             name,
-            importances.get(name),
+            shares.get(name),
             _correlation(name, dimension, completed),
             _best(name, dimension, completed),
         )
@@ -251,22 +251,12 @@ def _first(results: Sequence[float], within: float) -> int:
 
 
 def _importances(space: Mapping[str, Dimension], trials: Sequence[Ended]) -> dict[str, float]:
-    """Return each parameter's importance by PED-ANOVA; empty for fewer than ten trials."""
+    """Return each parameter's importance; empty for fewer than ten trials, or if all results are equal."""
     if len(trials) < 2 * _LEAST or len({trial.objective for trial in trials}) < 2:
         return {}
-    import optuna  # noqa: PLC0415 - a second
+    from topk_platform.results.importances import importances  # noqa: PLC0415 - Optuna, a second
 
-    from topk_platform.protocol.search.suggest import to_optuna  # noqa: PLC0415 - as above
-
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    distributions = to_optuna(space)
-    study = optuna.create_study(direction="maximize")
-    for trial in trials:
-        held = {name: trial.values[name] for name in space if trial.values.get(name) is not None}
-        own = {name: distributions[name] for name in held}
-        study.add_trial(optuna.create_trial(params=held, distributions=own, value=trial.objective))
-    evaluator = optuna.importance.PedAnovaImportanceEvaluator()
-    return dict(optuna.importance.get_param_importances(study, evaluator=evaluator))
+    return importances(space, trials)
 
 
 def _ordered(dimension: Dimension, value: Scalar) -> float | None:
@@ -279,16 +269,7 @@ def _correlation(name: str, dimension: Dimension, trials: Sequence[Ended]) -> fl
     pairs = [
         (key, t.objective) for t in trials if (key := _ordered(dimension, t.values.get(name))) is not None
     ]
-    if len(pairs) < _LEAST:
-        return None
-    ranks = [_ranks(column) for column in zip(*pairs, strict=True)]
-    if any(len(set(column)) == 1 for column in ranks):
-        return None
-    return float(np.corrcoef(ranks[0], ranks[1])[0, 1])
-
-
-def _ranks(values: Sequence[float]) -> list[float]:
-    return [sum(other < v for other in values) + sum(other == v for other in values) / 2 for v in values]
+    return spearman(pairs) if len(pairs) >= _LEAST else None
 
 
 def _best(name: str, dimension: Dimension, trials: Sequence[Ended]) -> dict[str, float | None]:

@@ -16,7 +16,8 @@ from topk_platform.records import Row, SavedModel, read_model
 from topk_platform.results.cardinality import CardinalityPoint, write_points
 from topk_platform.results.confirmed_runs import runs_of_all
 from topk_platform.results.from_store import Held, read
-from topk_platform.serving.classifier import Classifier, assembled
+from topk_platform.serving.classifier import Classifier
+from topk_platform.serving.loading import assembled
 from topk_platform.serving.package import Config
 from topk_platform.serving.selecting import train_selectors
 from topk_platform.specs import Arm, Study

@@ -1,35 +1,24 @@
-"""An exported network and its predictions."""
+"""A trained network, ready to use: its scores, its candidates and its sets."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from topk_losses.operators import inclusion_probabilities
-from topk_platform.elsewhere import made_by
-from topk_platform.errors import UserError, as_user_error
-from topk_platform.models import MODELS, architecture_of, build_model, check_model
-from topk_platform.serving.conformal import calibrate, sets
-from topk_platform.serving.frozen import OnFeatures, read_frozen
-from topk_platform.serving.package import WEIGHTS, Config
+from topk_platform.errors import UserError
+from topk_platform.serving.package import Config
 from topk_platform.serving.pictures import Given, listed, read_inputs
-from topk_platform.serving.set_calibration import METHODS, SetCalibration, needed_calibration
-from topk_platform.specs import Model
-from topk_platform.specs.fields import check_call
+from topk_platform.serving.sets.conformal import calibrate, sets
+from topk_platform.serving.sets.set_calibration import METHODS, SetCalibration, needed_calibration
 from topk_platform.training.steps.batches import Normalisation
-from topk_platform.trust import Trust
 
-__all__ = ["Candidate", "Classifier", "Prepared", "assembled", "load_model"]
+__all__ = ["Candidate", "Classifier", "Prepared"]
 
 _AT_ONCE = 64
-_LEAST = 64  # an option of one of our networks may always be this large, however small its tensors are
 
 
 @dataclass(frozen=True)
@@ -153,7 +142,7 @@ class Classifier:
             inputs: As for :meth:`scores`.
             coverage: In ``(0, 1)``.
             method: ``"threshold"``, ``"aps"``, ``"raps"`` or ``"prevalence"``, see
-                :func:`~topk_platform.serving.conformal.nonconformity`.
+                :func:`~topk_platform.serving.sets.conformal.nonconformity`.
 
         Raises:
             UserError: if the network is not calibrated, the coverage is not in (0, 1) or needs more calibration
@@ -223,103 +212,3 @@ class Classifier:
         items = listed(given, self.config.inputs)
         parts = (items[start : start + _AT_ONCE] for start in range(0, len(items), _AT_ONCE))
         return [row for part in parts for row in predict(read_inputs(part, self.config.inputs))]
-
-
-def load_model(folder: str | Path, *, trust: Iterable[str] = ()) -> Classifier:
-    """Return the network that ``topk export STUDY --arm ARM --to FOLDER`` wrote.
-
-    Three lines are enough: ``from topk_platform import load_model``, ``model = load_model("FOLDER")`` and
-    ``model.predict(["image.png"])``. Nothing is unpickled, and only our code is run. A network of your own is built by
-    its function, which must be importable and in a module that is trusted by name.
-
-    Args:
-        folder: The folder.
-        trust: The modules whose code the folder may name, such as ``"my_lab"``, with their submodules.
-
-    Raises:
-        UserError: if it contains no exported network, is damaged, or names code that is not trusted or does not exist.
-    """
-    check_call(load_model, locals())
-    return load_trusting(Path(folder), Trust.of(trust))
-
-
-def load_trusting(folder: Path, trust: Trust) -> Classifier:
-    """Return the network in a folder, as :func:`load_model` does.
-
-    Args:
-        folder: The folder.
-        trust: The code that it may name.
-    """
-    config, path = Config.read(folder), folder / WEIGHTS
-    trust.check(folder, config.code)
-    try:
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        if config.sha256 not in ("", digest):
-            raise UserError(f"{path} is damaged or was changed: its SHA-256 differs from that of the export")
-        tensors = load_file(path)
-    except (OSError, SafetensorError) as error:
-        raise UserError(f"{path} cannot be read: {error}") from error
-    calibration = SetCalibration.read(folder, config.key, config.inputs.classes)
-    head = replace(assembled(config, tensors, path, trust), calibration=calibration)
-    if config.backbone is None:
-        return head
-    behind = OnFeatures(read_frozen(folder, config.backbone), head.module.network, config.shape)
-    return replace(head, module=Prepared(behind, None).eval())
-
-
-def assembled(config: Config, tensors: Mapping[str, Tensor], file: Path | str, trust: Trust) -> Classifier:
-    """Return the network with these tensors; for a head on features, the head alone.
-
-    Args:
-        config: The network's configuration.
-        tensors: Its tensors, by name.
-        file: The file of the tensors, for messages.
-        trust: The code that may be named as its model.
-
-    Raises:
-        UserError: if the function that builds it is not trusted, does not exist, or builds another network.
-    """
-    trust.check(file, config.code)
-    takes, model = config.inputs, architecture_of(config.model)
-    check_model(model)
-    if model.name in MODELS:
-        _check_builds(config, model, tensors, file)
-    with torch.random.fork_rng(devices=[]), as_user_error(f"model {model.name}"):
-        network = build_model(model, config.shape, takes.classes, config.head)
-    try:
-        network.load_state_dict(tensors)
-    except RuntimeError as error:
-        raise _another(config, " ".join(str(error).split())) from error
-    images = takes.kind == "image" and config.backbone is None
-    how = Normalisation.by(takes.mean, takes.std) if images else None
-    return Classifier(config, Prepared(network, how).eval())
-
-
-def _check_builds(config: Config, model: Model, tensors: Mapping[str, Tensor], file: Path | str) -> None:
-    """Raise ``UserError`` unless the options build a network with exactly these tensors.
-
-    Our networks are first built without memory, because a file may ask for a network of terabytes.
-    """
-    sides = (size for tensor in tensors.values() for size in tensor.shape)
-    most = max(_LEAST, len(tensors), max(sides, default=0))
-    for name, value in model.options.items():
-        if isinstance(value, int | float) and value > most:
-            raise _another(config, f"its tensors in {file} allow {name} of at most {most}, got {value}")
-    with made_by(file, f"the tensors of model {model.name}"), torch.device("meta"):
-        built = build_model(model, config.shape, config.inputs.classes, config.head).state_dict()
-    expected = {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in built.items()}
-    got = {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
-    for name in sorted(expected.keys() | got.keys()):
-        if expected.get(name) != got.get(name):
-            raise _another(
-                config, f"tensor {name!r} is {_in_words(expected, name)} and {_in_words(got, name)} in {file}"
-            )
-
-
-def _in_words(tensors: Mapping[str, tuple[tuple[int, ...], torch.dtype]], name: str) -> str:
-    return "missing" if name not in tensors else f"{tensors[name][1]} of shape {tensors[name][0]}"
-
-
-def _another(config: Config, why: str) -> UserError:
-    return UserError(f"model {config.model.name} builds another network than was exported: {why}")

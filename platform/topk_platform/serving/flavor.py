@@ -14,7 +14,8 @@ from safetensors.torch import load
 from topk_platform.elsewhere import made_by
 from topk_platform.errors import UserError
 from topk_platform.records import SavedModel
-from topk_platform.serving.classifier import Classifier, assembled, load_trusting
+from topk_platform.serving.classifier import Classifier
+from topk_platform.serving.loading import assembled, load_trusting
 from topk_platform.serving.package import Config
 from topk_platform.trust import Trust
 

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save
+from safetensors.torch import save
 from torch import Tensor, nn
 
 from topk_platform.data.features.backbones import Backbone, load_backbone, untrained_backbone, weights_hash
@@ -20,6 +19,7 @@ from topk_platform.elsewhere import made_by
 from topk_platform.errors import UserError
 from topk_platform.references import is_reference, look_up
 from topk_platform.serving.package import BACKBONE, Config, Frozen
+from topk_platform.serving.tensors import differing_tensor, read_tensors
 from topk_platform.specs import Inputs
 
 __all__ = ["OnFeatures", "read_frozen", "with_backbone"]
@@ -99,14 +99,7 @@ def read_frozen(folder: Path, frozen: Frozen) -> Backbone:
         UserError: if its file is damaged, or fits another backbone.
     """
     file = folder / BACKBONE
-    try:
-        with file.open("rb") as content:
-            digest = hashlib.file_digest(content, "sha256").hexdigest()
-        if digest != frozen.sha256:
-            raise UserError(f"{file} is damaged or was changed: its SHA-256 differs from that of the export")
-        tensors = load_file(file)
-    except (OSError, SafetensorError) as error:
-        raise UserError(f"{file} cannot be read: {error}") from error
+    tensors = read_tensors(file, frozen.sha256)
     if not is_reference(frozen.name):
         _check_builds(frozen, tensors, file)
     backbone = untrained_backbone(frozen.name, frozen.pixels)
@@ -118,13 +111,6 @@ def read_frozen(folder: Path, frozen: Frozen) -> Backbone:
 def _check_builds(frozen: Frozen, tensors: Mapping[str, Tensor], file: Path) -> None:
     """Raise ``UserError`` unless the name builds a backbone with exactly these tensors; it is built without memory."""
     with torch.device("meta"):
-        built = {
-            n: tuple(t.shape) for n, t in untrained_backbone(frozen.name, frozen.pixels).state_dict().items()
-        }
-    got = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
-    differing = sorted(name for name in built.keys() | got.keys() if built.get(name) != got.get(name))
-    if differing:
-        raise UserError(
-            f"backbone {frozen.name} builds another network than was exported: tensor {differing[0]!r} differs in "
-            f"{file}"
-        )
+        built = untrained_backbone(frozen.name, frozen.pixels).state_dict()
+    if why := differing_tensor(built, tensors, file):
+        raise UserError(f"backbone {frozen.name} builds another network than was exported: {why}")

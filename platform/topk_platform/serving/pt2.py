@@ -14,7 +14,8 @@ from safetensors.torch import load
 from topk_platform.errors import StoreError, UserError, reason
 from topk_platform.records import Row, Store, read_model
 from topk_platform.records.artifacts.files import artifact_name
-from topk_platform.serving.classifier import Classifier, assembled, load_trusting
+from topk_platform.serving.classifier import Classifier
+from topk_platform.serving.loading import assembled, load_trusting
 from topk_platform.serving.package import MLMODEL, ONNX, PT2, Config
 from topk_platform.tracking import Graph
 from topk_platform.trust import Trust

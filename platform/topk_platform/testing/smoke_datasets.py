@@ -22,7 +22,16 @@ from topk_platform import data
 from topk_platform.testing import standins
 from topk_platform.testing.cifar_files import write_cifar100
 
-__all__ = ["cifar100", "imagenet", "imagenet_lt", "inaturalist", "letters", "plantnet300k", "written"]
+__all__ = [
+    "cifar100",
+    "imagenet",
+    "imagenet_lt",
+    "inaturalist",
+    "kanji",
+    "letters",
+    "plantnet300k",
+    "written",
+]
 
 _CHANGING = ("numpy", "pillow")  # packages whose versions may change the bytes of images
 _TRAIN = 8  # training images per class; three times as many in the first class of a long tail
@@ -73,7 +82,15 @@ def inaturalist(
 
 def letters(file: str = "", classes: int = 62) -> data.Dataset:
     """Return the first characters of :func:`topk_platform.data.letters`, with eight training images per class."""
-    whole = data.letters(file)
+    return _smallest(data.letters(file), classes)
+
+
+def kanji(classes: int = 2965, file: str = "") -> data.Dataset:
+    """Return the first characters of :func:`topk_platform.data.kanji`, with eight training images per class."""
+    return _smallest(data.kanji(classes, file), classes)
+
+
+def _smallest(whole: data.Dataset, classes: int) -> data.Dataset:
     train, validation, test = (
         _first(split, classes, samples)
         for split, samples in zip(whole.splits.values(), (_TRAIN, _HELD_OUT, _HELD_OUT), strict=True)

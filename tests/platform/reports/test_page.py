@@ -163,6 +163,11 @@ class Reader(HTMLParser):
             self.open.pop()
 
 
+def on_page(text: str) -> str:
+    """A text as the page has it: escaped, with commands as code."""
+    return re.sub("`(.*?)`", r"<code>\1</code>", html.escape(text, quote=False).replace("'", "&#39;"))
+
+
 def test_the_page_is_whole_and_fetches_nothing(page: str) -> None:
     reader = Reader()
     reader.feed(page)
@@ -200,13 +205,17 @@ def test_the_page_says_what_came_out(page: str) -> None:
     )
 
 
+def test_commands_on_the_page_are_shown_as_code(page: str) -> None:
+    assert "<code>topk " in page and "`topk" not in page
+
+
 def test_a_report_in_markdown_says_what_the_page_says(store: Path, table: Table, page: str) -> None:
     text = markdown_report(a_study(), store=store)
     assert text.startswith(
         "# page\n\n15 arms; 10 search trials and 5 fresh seeds per arm; baseline cross_entropy."
     )
     said = answer(table, "top3")
-    assert f"**Answer.** {said}" in text and html.escape(said, quote=False).replace("'", "&#39;") in page
+    assert f"**Answer.** {said}" in text and on_page(said) in page
     for block in blocks(table):
         assert f"### {block.title}\n\n{block_to_markdown(block)}" in text
     assert (

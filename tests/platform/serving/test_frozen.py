@@ -74,8 +74,8 @@ def exported(study: Study, data: Path, train: Train, to: Path) -> dict[str, obje
     """Run a study, export its network, and return the ledger's row of it."""
     with data_at(data):
         train(study, to / "runs")
-        found = export_model(study, study.arms[0].name, to / "out", store=to / "runs")
-    assert "backbone.safetensors" in found.files
+        files = export_model(study, study.arms[0].name, to / "out", store=to / "runs").files
+    assert "backbone.safetensors" in files
     (row,) = Ledger.open(Store.open(to / "runs"), "s").rows("phase = 'confirm'")
     return row
 

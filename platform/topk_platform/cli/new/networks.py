@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -11,16 +12,18 @@ from topk_platform.references import is_reference
 
 __all__ = ["NETWORKS", "NetworkCode", "network_code"]
 
-NETWORKS = (
-    "convnet",
-    "densenet",
-    "densenet121_small",
-    "feature_head",
-    "linear",
-    "mlp",
-    "resnet18_small",
-    "resnet_small",
-)
+
+def _names_of_models() -> tuple[str, ...]:
+    """Return the names in the table ``MODELS``, from the source of its module, because importing it loads torch."""
+    spec = importlib.util.find_spec("topk_platform.models")
+    source = spec.loader.get_source(spec.name) if spec else ""  # type: ignore[union-attr]
+    tables = [node.value for node in ast.parse(source).body if isinstance(node, ast.AnnAssign)]
+    return tuple(
+        ast.literal_eval(key) for table in tables if isinstance(table, ast.Dict) for key in table.keys if key
+    )
+
+
+NETWORKS = tuple(name for name in _names_of_models() if name != "torchvision")
 """The networks of this package that ``topk new`` offers."""
 
 _TIMM = "timm:"

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from jinja2 import Environment, PackageLoader
+from markdown_it import MarkdownIt
+from markupsafe import Markup, escape
 
 from topk_platform.reports.page.content import content_of
 from topk_platform.reports.page.drawn import Drawn, drawings
@@ -108,10 +113,9 @@ def markdown_report(
 
 
 def _page(held: Held, data: Plotted, drawn: Sequence[Drawn]) -> str:
-    from jinja2 import Environment, PackageLoader  # noqa: PLC0415 - for those who write pages
-
     text = content_of(held, data.tuning)
     environment = Environment(loader=PackageLoader(__name__), autoescape=True)
+    environment.filters["code"] = _with_code
     return environment.get_template("page.html").render(
         text=text,
         study=held.study,
@@ -127,8 +131,11 @@ def _page(held: Held, data: Plotted, drawn: Sequence[Drawn]) -> str:
     )
 
 
+def _with_code(text: str) -> Markup:
+    """Return a text as HTML, in which what stands between backticks is code."""
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))  # noqa: S704 - the text is escaped
+
+
 def _html(markdown: str) -> str:
     """Return Markdown as HTML, its headings a level lower and without the first."""
-    from markdown_it import MarkdownIt  # noqa: PLC0415 - as above
-
     return str(MarkdownIt("commonmark", {"html": False}).enable("table").render(lowered(markdown)))

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from topk_platform.records import Samples
-from topk_platform.reports import decisions_text, tuning_text
+from topk_platform.reports import tuning_text
 from topk_platform.reports.answer import answer
 from topk_platform.reports.checklist import checklist_of
+from topk_platform.reports.decisions_text import claims_to_markdown
 from topk_platform.reports.tables import legend
 from topk_platform.reports.tables import notes as table_notes
 from topk_platform.reports.tables.blocks import Block, blocks
@@ -121,7 +122,7 @@ def content_of(held: Held, tuning: Tuning) -> Content:
             for title, block in _titled(table)
             if _has_numbers(block)
         ],
-        claims=_claims(held),
+        claims=claims_to_markdown(study.name, decided(held)) if study.claims else "",
         tuning=tuning_text.tuning_to_markdown(tuning) if tuning.arms or tuning.fixed else "",
         checklist=checklist_of(held).to_markdown(),
         keys=list(_keys(table)),
@@ -176,10 +177,6 @@ def _below(block: Block) -> str:
     """Return the lines below a block. They are no caption, which would be as wide as the table."""
     n, comma, more = block.common.partition(", ")
     return f"{f'{n} seeds{comma}{more}. ' if n else ''}{legend.legend(block.table)}"
-
-
-def _claims(held: Held) -> str:
-    return decisions_text.claims_to_markdown(held.study.name, decided(held)) if held.study.claims else ""
 
 
 def _keys(table: Table) -> Iterable[Keys]:

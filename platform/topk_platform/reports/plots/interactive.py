@@ -11,10 +11,10 @@ from typing import Any
 import optuna
 
 from topk_platform.errors import UserError
-from topk_platform.protocol.search.suggest import to_optuna
 from topk_platform.records import ArmHistory
 from topk_platform.reports.plots.plot_data import NothingToPlotError, UnsuitedStudyError
 from topk_platform.results.from_store import read
+from topk_platform.results.importances import optuna_study
 from topk_platform.specs import Study, scale_of, unit_of
 
 __all__ = ["interactive_search"]
@@ -83,28 +83,19 @@ def _parts(drawn: Mapping[str, Sequence[Any]]) -> Iterator[str]:
 
 def _figures(history: ArmHistory, study: Study) -> list[Any]:
     """Return an arm's figures: none with fewer than two completed trials."""
-    made = _optuna_study(history, study)
+    arm = history.arm
+    completed = [
+        trial
+        for number, trial in sorted(history.ended().items())
+        if trial.status == "completed" and arm.repeats.holds(number, study.trials)
+    ]
+    made = optuna_study(arm.loss.space, completed, scale_of(arm.objectives[0]))
     results = [trial.value for trial in made.trials]
     if len(results) < _LEAST:
         return []
-    metric = history.arm.objectives[0]
-    name = f"validation {metric}, {unit_of(metric)}"
+    name = f"validation {arm.objectives[0]}, {unit_of(arm.objectives[0])}"
     figures: list[Any] = [optuna.visualization.plot_parallel_coordinate(made, target_name=name)]
-    if len(history.arm.loss.space) > 1 and len(results) >= _RANKED and len(set(results)) > 1:
+    if len(arm.loss.space) > 1 and len(results) >= _RANKED and len(set(results)) > 1:
         evaluator = optuna.importance.PedAnovaImportanceEvaluator()
         figures.append(optuna.visualization.plot_param_importances(made, evaluator, target_name=name))
     return figures
-
-
-def _optuna_study(history: ArmHistory, study: Study) -> optuna.Study:
-    """Return an arm's completed search trials, by its first metric, as an Optuna study in memory; shares in percent."""
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    arm, distributions = history.arm, to_optuna(history.arm.loss.space)
-    made = optuna.create_study(direction="maximize")
-    for number, trial in sorted(history.ended().items()):
-        if trial.status == "completed" and arm.repeats.holds(number, study.trials):
-            values = {name: value for name, value in trial.values.items() if value is not None}
-            own = {name: distributions[name] for name in values}
-            value = scale_of(arm.objectives[0]) * trial.objectives[0]
-            made.add_trial(optuna.create_trial(params=values, distributions=own, value=value))
-    return made

@@ -98,7 +98,7 @@ def detectable(table: Table, metric: str) -> str:
     text += f" {where}" if len(sizes) > 1 else ""
     if all(cell.difference is not None and cell.difference.once for cell in cells):
         text = text.replace("has a chance", "would have a chance")
-        return f"{text}, if the search had no luck; as it was made once, none is."
+        return f"{text}, if the search had no luck. The search was made once, so none is marked."
     return f"{text}."
 
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from html import escape
 from typing import Annotated
 
 from topk_platform.references import reference_of
 from topk_platform.specs.arms.recipe import SEARCHABLE
 from topk_platform.specs.arms.schedule import SHAPES, Parameter, Schedule
 from topk_platform.specs.checks import check, check_name
-from topk_platform.specs.displayed import loss_to_html
 from topk_platform.specs.fields import check_fields, one_of
 from topk_platform.specs.search.active import active_names, check_conditions
 from topk_platform.specs.search.space import Choice, Dimension, Scalar
+from topk_platform.specs.search.space_text import html_table, space_rows
 
 __all__ = ["Loss"]
 
@@ -79,7 +80,9 @@ class Loss:
         return {**self.fixed, **settled, **values}
 
     def _repr_html_(self) -> str:
-        return loss_to_html(self)
+        named = "" if self.label == self.name else f" ({escape(self.name)})"
+        rows = space_rows(self.space, self.first, self.fixed)
+        return f"<b>{escape(self.label)}</b>{named}{html_table(('parameter', 'values', 'first'), rows)}"
 
     def _check_first(self) -> None:
         needed = active_names(self.space, self.first)

@@ -5,17 +5,17 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
 from topk_platform.errors import UserError
-
-if TYPE_CHECKING:
-    from topk_platform.specs.study.study import Study
+from topk_platform.specs.study.study_fields import StudyFields
 
 __all__ = ["arms_like"]
 
+S = TypeVar("S", bound=StudyFields)
 
-def arms_like(study: Study, patterns: str | Sequence[str]) -> Study:
+
+def arms_like(study: S, patterns: str | Sequence[str]) -> S:
     """Return the study with the arms whose names match one of some globs, and the arms that these start from.
 
     Args:
@@ -36,7 +36,7 @@ def arms_like(study: Study, patterns: str | Sequence[str]) -> Study:
     )
 
 
-def _matching(study: Study, globs: Sequence[str]) -> set[str]:
+def _matching(study: StudyFields, globs: Sequence[str]) -> set[str]:
     names = [arm.name for arm in study.arms]
     for glob in globs:
         if not any(fnmatchcase(name, glob) for name in names):
@@ -44,7 +44,7 @@ def _matching(study: Study, globs: Sequence[str]) -> set[str]:
     return {name for name in names if any(fnmatchcase(name, glob) for glob in globs)}
 
 
-def _with_origins(study: Study, names: set[str]) -> set[str]:
+def _with_origins(study: StudyFields, names: set[str]) -> set[str]:
     """Return the names of arms, and of those that they start from, directly or through others."""
     origins = {arm.name: study.origin(arm) for arm in study.arms}
     while more := {origin.name for name in names if (origin := origins[name])} - names:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
 from topk_platform.specs.arms.additions import RetrainedClassifier
 from topk_platform.specs.arms.arm import Arm, Model
@@ -16,9 +16,7 @@ from topk_platform.specs.arms.recipe import Recipe
 from topk_platform.specs.arms.regime import Regime
 from topk_platform.specs.metric_names import GROUPS, measure_of
 from topk_platform.specs.search.space import Choice, Scalar
-
-if TYPE_CHECKING:
-    from topk_platform.specs.study.study import Study
+from topk_platform.specs.study.study_fields import StudyFields
 
 __all__ = [
     "FEATURES",
@@ -31,6 +29,8 @@ __all__ = [
     "standin_reference",
 ]
 
+S = TypeVar("S", bound=StudyFields)
+
 SMOKE = "-smoke"
 """The end of a smoke run's name, after the study's name."""
 
@@ -38,12 +38,12 @@ _MODULE = "topk_platform.testing.smoke_datasets"
 FEATURES = "image_features"
 """The dataset of the features of another dataset's images, which its option ``of`` names."""
 
-_PIXELS = 32  # for a backbone
+_PIXELS = 32  # side of the images for a backbone
 _EPOCHS = 2
 _TRIALS = 2  # of each search
 _SEEDS = 2  # of an arm, at least
 _CLASSES = 8
-_BATCH = 16  # images; the stand-ins have about 50
+_BATCH = 16  # images of a batch; the stand-ins have about 50
 _PARTS = 4  # of a batch
 _WHOLE_SIZE = ("alexnet", "inception", "maxvit", "vit")  # torchvision's networks that take no small images
 
@@ -70,6 +70,7 @@ STANDINS: dict[str, StandIn] = {
     "imagenet": StandIn(1000, {"validation": 2}),
     "imagenet_lt": StandIn(1000, {}),
     "inaturalist": StandIn(8142, {}),
+    "kanji": StandIn(2965, {}, sized=False),
     "letters": StandIn(62, {}, sized=False),
     "plantnet300k": StandIn(1081, {}),
 }
@@ -79,7 +80,7 @@ STANDINS: dict[str, StandIn] = {
 _SIZES: dict[str, Scalar] = {"size": 64, "resize": 72}
 
 
-def smoke_study(study: Study) -> Study:
+def smoke_study(study: S) -> S:
     """Return a study shrunk to seconds; see :meth:`~topk_platform.Study.smoke`.
 
     Args:
@@ -142,7 +143,7 @@ def _untrained(model: Model) -> Model:
 
 
 def images_of(regime: Regime) -> str:
-    """Return the dataset whose images a regime is about, also where it takes features of them."""
+    """Return the dataset of a regime's images, also if the regime takes features of them."""
     return str(regime.options.get("of", "")) if regime.dataset == FEATURES else regime.dataset
 
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from topk_platform.errors import UserError
+from topk_platform.specs.arms.arm import Arm
 from topk_platform.specs.checks import check
 from topk_platform.specs.metric_names import accuracy_k, measure_of
-
-if TYPE_CHECKING:
-    from topk_platform.specs.arms.arm import Arm
-    from topk_platform.specs.study.study import Study
+from topk_platform.specs.study.study_fields import StudyFields
 
 __all__ = [
     "check_gpus",
@@ -34,7 +31,7 @@ def check_measures(study: str, measures: Iterable[str]) -> None:
         )
 
 
-def check_metrics(study: Study, shown: Iterable[str], selecting: Sequence[str]) -> None:
+def check_metrics(study: StudyFields, shown: Iterable[str], selecting: Sequence[str]) -> None:
     """Raise ``UserError`` unless the study measures all metrics that are shown or select, and they can select.
 
     Args:
@@ -58,7 +55,7 @@ def check_metrics(study: Study, shown: Iterable[str], selecting: Sequence[str]) 
         )
 
 
-def check_scoring(study: Study) -> None:
+def check_scoring(study: StudyFields) -> None:
     """Raise ``UserError`` if arms that score in parts need scores that they do not keep."""
     of_sets = [m for m in study.measures if (measure := measure_of(m)) is not None and measure.is_of_sets]
     for arm in study.arms:
@@ -75,7 +72,7 @@ def check_scoring(study: Study) -> None:
             )
 
 
-def _not_measured(study: Study, metric: str) -> UserError:
+def _not_measured(study: StudyFields, metric: str) -> UserError:
     k = accuracy_k(metric)
     if k is None:
         return UserError(f"study {study.name}: metric {metric!r} is not among {list(study.tabled)}")
@@ -87,7 +84,7 @@ def _not_measured(study: Study, metric: str) -> UserError:
     )
 
 
-def check_origins(study: Study) -> None:
+def check_origins(study: StudyFields) -> None:
     """Raise ``UserError`` if an arm starts from one that does not exist, searches nothing, or waits for it."""
     for arm in study.arms:
         if not arm.start_from:
@@ -103,7 +100,7 @@ def check_origins(study: Study) -> None:
             origin = study.origin(origin)
 
 
-def check_gpus(study: Study) -> None:
+def check_gpus(study: StudyFields) -> None:
     """Raise ``UserError`` if the study asks for GPUs that its trials cannot use, or whose memory cannot be measured."""
     check(
         study.device == "cuda" or not study.accelerator,
@@ -117,7 +114,7 @@ def check_gpus(study: Study) -> None:
     )
 
 
-def with_equal_searches(study: Study) -> tuple[Arm, ...]:
+def with_equal_searches(study: StudyFields) -> tuple[Arm, ...]:
     """Return a study's arms. Arms that search nothing get the other arms' number of searches, and so their seeds.
 
     Raises:
@@ -133,7 +130,7 @@ def with_equal_searches(study: Study) -> tuple[Arm, ...]:
     return tuple(arm.searched(next(iter(times))) for arm in study.arms)
 
 
-def check_searches(study: Study) -> None:
+def check_searches(study: StudyFields) -> None:
     """Raise ``UserError`` if the trials or the seeds cannot be divided evenly among the searches."""
     for name, number in (("trials", study.trials), ("seeds", study.seeds)):
         check(

@@ -1,0 +1,111 @@
+"""Loading a network: from the folder of an export, or from the tensors in a store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from topk_platform.elsewhere import made_by
+from topk_platform.errors import UserError, as_user_error
+from topk_platform.models import MODELS, architecture_of, build_model, check_model
+from topk_platform.serving.classifier import Classifier, Prepared
+from topk_platform.serving.frozen import OnFeatures, read_frozen
+from topk_platform.serving.package import WEIGHTS, Config
+from topk_platform.serving.sets.set_calibration import SetCalibration
+from topk_platform.serving.tensors import differing_tensor, read_tensors
+from topk_platform.specs import Model
+from topk_platform.specs.fields import check_call
+from topk_platform.training.steps.batches import Normalisation
+from topk_platform.trust import Trust
+
+__all__ = ["assembled", "load_model", "load_trusting"]
+
+_LEAST = 64  # an option of one of our networks may always be this large, however small its tensors are
+
+
+def load_model(folder: str | Path, *, trust: Iterable[str] = ()) -> Classifier:
+    """Return the network that ``topk export STUDY --arm ARM --to FOLDER`` wrote.
+
+    Three lines are enough: ``from topk_platform import load_model``, ``model = load_model("FOLDER")`` and
+    ``model.predict(["image.png"])``. Nothing is unpickled, and only our code is run. A network of your own is built by
+    its function, which must be importable and in a module that is trusted by name.
+
+    Args:
+        folder: The folder.
+        trust: The modules whose code the folder may name, such as ``"my_lab"``, with their submodules.
+
+    Raises:
+        UserError: if it contains no exported network, is damaged, or names code that is not trusted or does not exist.
+    """
+    check_call(load_model, locals())
+    return load_trusting(Path(folder), Trust.of(trust))
+
+
+def load_trusting(folder: Path, trust: Trust) -> Classifier:
+    """Return the network in a folder, as :func:`load_model` does.
+
+    Args:
+        folder: The folder.
+        trust: The code that it may name.
+    """
+    config, path = Config.read(folder), folder / WEIGHTS
+    trust.check(folder, config.code)
+    tensors = read_tensors(path, config.sha256)
+    calibration = SetCalibration.read(folder, config.key, config.inputs.classes)
+    head = replace(assembled(config, tensors, path, trust), calibration=calibration)
+    if config.backbone is None:
+        return head
+    behind = OnFeatures(read_frozen(folder, config.backbone), head.module.network, config.shape)
+    return replace(head, module=Prepared(behind, None).eval())
+
+
+def assembled(config: Config, tensors: Mapping[str, Tensor], file: Path | str, trust: Trust) -> Classifier:
+    """Return the network with these tensors; for a head on features, the head alone.
+
+    Args:
+        config: The network's configuration.
+        tensors: Its tensors, by name.
+        file: The file of the tensors, for messages.
+        trust: The code that may be named as its model.
+
+    Raises:
+        UserError: if the function that builds it is not trusted, does not exist, or builds another network.
+    """
+    trust.check(file, config.code)
+    takes, model = config.inputs, architecture_of(config.model)
+    check_model(model)
+    if model.name in MODELS:
+        _check_builds(config, model, tensors, file)
+    with torch.random.fork_rng(devices=[]), as_user_error(f"model {model.name}"):
+        network = build_model(model, config.shape, takes.classes, config.head)
+    try:
+        network.load_state_dict(tensors)
+    except RuntimeError as error:
+        raise _another(config, " ".join(str(error).split())) from error
+    images = takes.kind == "image" and config.backbone is None
+    how = Normalisation.by(takes.mean, takes.std) if images else None
+    return Classifier(config, Prepared(network, how).eval())
+
+
+def _check_builds(config: Config, model: Model, tensors: Mapping[str, Tensor], file: Path | str) -> None:
+    """Raise ``UserError`` unless the options build a network with exactly these tensors.
+
+    Our networks are first built without memory, because a file may ask for a network of terabytes.
+    """
+    sides = (size for tensor in tensors.values() for size in tensor.shape)
+    most = max(_LEAST, len(tensors), max(sides, default=0))
+    for name, value in model.options.items():
+        if isinstance(value, int | float) and value > most:
+            raise _another(config, f"its tensors in {file} allow {name} of at most {most}, got {value}")
+    with made_by(file, f"the tensors of model {model.name}"), torch.device("meta"):
+        built = build_model(model, config.shape, config.inputs.classes, config.head).state_dict()
+    if why := differing_tensor(built, tensors, file):
+        raise _another(config, why)
+
+
+def _another(config: Config, why: str) -> UserError:
+    return UserError(f"model {config.model.name} builds another network than was exported: {why}")

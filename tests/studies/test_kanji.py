@@ -1,0 +1,78 @@
+"""The protocols that the studies on kanji promise: equal budgets, three searches, as many steps at any classes."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+
+import pytest
+
+from topk_platform import Arm, LabelNoise, LongTail, PerClass, Study
+from topk_platform.running.preflight.checks import check_study
+from topk_studies import STUDIES, kanji, kanji_classes, kanji_map, kanji_quick
+
+NAMES = [name for name in STUDIES if name.startswith("kanji")]
+STUDIED = [STUDIES[name]() for name in NAMES]
+UNEVEN = {"balanced_softmax", "ldam", "noised_imbalanced_topk_hinge"}
+
+
+def typefaces(arm: Arm) -> int:
+    """Typefaces per character of an arm's regime, on average."""
+    (condition,) = [c for c in arm.regime.conditions if isinstance(c, PerClass | LongTail)]
+    return condition.samples if isinstance(condition, PerClass) else 6
+
+
+@pytest.mark.parametrize("study", STUDIED, ids=NAMES)
+def test_all_losses_of_a_place_have_one_budget_and_three_searches(study: Study) -> None:
+    assert study.trials % 3 == study.seeds % 3 == 0
+    for arm in study.arms:
+        same = [a for a in study.arms if (a.regime, a.model) == (arm.regime, arm.model)]
+        baseline = next(a for a in same if a.loss.label == "cross_entropy")
+        assert (arm.recipe, arm.protocol, arm.metric) == (baseline.recipe, baseline.protocol, baseline.metric)
+        assert arm.protocol.searches == 3 and arm.is_searched
+        own = set(arm.loss.space) - {"learning_rate", "weight_decay"}
+        assert len(own) <= 3
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_losses_models_and_recipes_fit_together_on_a_small_part(name: str) -> None:
+    small = STUDIES[name]().smoke()
+    assert len(check_study(small)) == len(small.arms)
+
+
+def test_the_quick_study_is_a_part_of_the_whole_and_takes_seconds_a_training() -> None:
+    whole = {arm.name: arm for arm in kanji_classes().arms}
+    assert all(whole[arm.name] == arm for arm in kanji_quick().arms)
+    for arm in kanji_quick().arms:
+        assert int(arm.regime.options["classes"]) * typefaces(arm) * arm.recipe.epochs <= 101_000  # type: ignore[arg-type]
+    assert kanji_quick().size <= 120
+
+
+def test_the_regimes_are_those_of_the_question() -> None:
+    found = defaultdict(set)
+    for arm in kanji().arms:
+        found[arm.regime.name].add(arm.loss.label)
+    assert set(found) == {"clean-2", "clean-5", "clean-16", "noise-0.4", "noise-0.8", "long-tail"}
+    assert found["long-tail"] - found["clean-5"] == UNEVEN
+    assert {arm.metric for arm in kanji().arms if arm.regime.name == "long-tail"} == {"macro_top5"}
+
+
+def test_the_map_crosses_noise_typefaces_and_guesses() -> None:
+    places = {(arm.regime.conditions[1], typefaces(arm), arm.k) for arm in kanji_map().arms}
+    assert places == {
+        (LabelNoise(p), n, k) for p in (0.0, 0.4, 0.8) for n in (2, 5, 16) for k in (1, 5, 10, 20)
+    }
+    assert len(kanji_map().arms) == 3 * len(places)
+    assert all(arm.metric == f"top{arm.k}" for arm in kanji_map().arms)
+
+
+def test_every_number_of_classes_takes_as_many_steps_on_as_many_images_of_a_class() -> None:
+    steps = {
+        (
+            arm.regime.options["classes"],
+            math.ceil(5 * int(arm.regime.options["classes"]) / arm.recipe.batch_size),
+        )
+        for arm in kanji_classes().arms
+    }
+    assert steps == {(62, 20), (1006, 20), (2965, 20)}
+    assert {(typefaces(arm), arm.recipe.epochs) for arm in kanji_classes().arms} == {(5, 20)}
