@@ -430,7 +430,7 @@ def test_in_a_profile_a_loss_that_lost_a_seed_never_reaches_the_lowest_error_the
         ({"only": "nothing*"}, "matches no arm"),
     ],
 )
-def test_what_cannot_be_plotted_is_told(store: Path, changes: dict[str, str], message: str) -> None:
+def test_what_cannot_be_plotted_is_reported(store: Path, changes: dict[str, str], message: str) -> None:
     with pytest.raises(UserError, match=message):
         plot_of(a_study(), "accuracy", store=store, **changes)  # type: ignore[arg-type]
 
