@@ -294,6 +294,7 @@ def test_the_page_has_each_classes_results(page: str, store: Path) -> None:
     assert "<th>most often taken for</th>" in page
 
 
+@pytest.mark.slow  # ten seconds; one plot is drawn twice below
 def test_the_page_is_the_same_bytes_again(page: str, store: Path) -> None:
     assert report_of(a_study(), store=store) == page
 
@@ -431,7 +432,7 @@ def test_in_a_profile_a_loss_that_lost_a_seed_never_reaches_the_lowest_error_the
         ({"only": "nothing*"}, "matches no arm"),
     ],
 )
-def test_what_cannot_be_plotted_is_told(store: Path, changes: dict[str, str], message: str) -> None:
+def test_what_cannot_be_plotted_is_reported(store: Path, changes: dict[str, str], message: str) -> None:
     with pytest.raises(UserError, match=message):
         plot_of(a_study(), "accuracy", store=store, **changes)  # type: ignore[arg-type]
 
