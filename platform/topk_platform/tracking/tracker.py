@@ -219,25 +219,6 @@ class Tracker(ABC):
     def check(self, study: TrackedStudy) -> None:  # noqa: B027 - there may be nothing to check
         """Raise ``UserError`` if the tracker cannot be used; called before anything is trained."""
 
-    def holds(
-        self,
-        study: TrackedStudy,  # noqa: ARG002
-        keys: Collection[str],  # noqa: ARG002
-        unlisted: Collection[str],  # noqa: ARG002
-        result: StudyResult,  # noqa: ARG002
-    ) -> bool:
-        """Return whether nothing needs to be written; False if that cannot be found out quickly.
-
-        A run that trains nothing asks this first, so that it need not import the tracker's library.
-
-        Args:
-            study: The study.
-            keys: The keys of the trials that should be there.
-            unlisted: The keys of trials that should not.
-            result: The results that should be there.
-        """
-        return False
-
     @abstractmethod
     def begin(self, study: TrackedStudy) -> Iterable[str]:
         """Open the study in the tracker; return the keys of the trials that it holds completely.

@@ -19,7 +19,7 @@ from topk_platform.errors import UserError
 from topk_platform.evidence import findings
 from topk_platform.evidence.tidy import Written, export_csv
 from topk_platform.serving.package import Config
-from topk_platform.serving.set_calibration import METHODS, SetCalibration, needed_calibration
+from topk_platform.serving.sets.set_calibration import METHODS, SetCalibration, needed_calibration
 from topk_platform.specs import Study
 from topk_platform.terminal import printable
 from topk_platform.trust import Trust
