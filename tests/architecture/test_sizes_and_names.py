@@ -52,7 +52,6 @@ RULES_OF_MANY_MODULES = {
         "hostile/test_trust.py": "every reader of files",
         "protocol/test_contract.py": "the contract of all protocols",
         "protocol/search/test_pruners.py": "all pruners against Optuna's",
-        "protocol/test_search.py": "a study from its first trial to its last",
         "protocol/test_searches_added.py": "a study that asks for more searches later",
         "protocol/test_whole_ensembles.py": "a study whose trials train together",
         "records/repairing/test_random_damage.py": "damage of all kinds",
