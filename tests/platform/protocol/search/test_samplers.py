@@ -308,7 +308,7 @@ def returns_none() -> None: ...
     [
         (Grid(17), None, r"arm r/mlp/cross_entropy: its Grid has 17 points.*trials=16: ask for 17, or for fewer"),
         (Grid({"temprature": 3}), None, "unknown dimension in Grid.points 'temprature': did you mean 'temperature'"),
-        (Grid({}), None, "Grid.points must say how many values 'temperature' takes, or which, got neither"),
+        (Grid({}), None, "Grid.points must give the number of values of 'temperature', or the values, got neither"),
         (Grid({"temperature": (1, 20)}), None, r"Grid.points\['temperature'\] must lie in Float\(.*\), got \[20\]"),
         (CmaEs(), None, r"CmaEs needs two or more dimensions.*always active, got \['temperature'\]"),
         (OptunaSampler("no_such:make"), None, "arm .*: 'no_such:make': there is no module 'no_such' on the path"),

@@ -123,9 +123,9 @@ def test_a_full_or_read_only_disk_is_seen_without_writing(
 
 def test_a_blank_place_is_not_the_current_folder() -> None:
     for blank in ("", "  "):
-        with pytest.raises(UserError, match=r"store must name a place, got .*: is a variable unset"):
+        with pytest.raises(UserError, match=r"store must not be blank, got .*: is a variable unset"):
             Store.open(blank)
-        with pytest.raises(UserError, match="data must name a place"):
+        with pytest.raises(UserError, match="data must not be blank"):
             use_data_folder(blank)
 
 
