@@ -44,9 +44,9 @@ class Edge:
 def edges(loss: Loss, values: Mapping[str, Scalar]) -> tuple[Edge, ...]:
     """Return the chosen values that lie within 5 % of an end of their range, on the scale that it is searched on.
 
-    The range to try next reaches a third of the old one further at that end. An end that a parameter cannot pass is
-    none: one noise sample, or the ends of a linear range from 0 or up to 1. A ``Choice`` of three numbers or more has
-    ends; other options have none.
+    The range to try next reaches a third of the old one further at that end. A bound that a parameter cannot pass does
+    not count: one noise sample, or the end of a linear range at 0 or 1. A ``Choice`` of three numbers or more has ends;
+    other options have none.
 
     Args:
         loss: Holds the space.
