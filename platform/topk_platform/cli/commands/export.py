@@ -19,7 +19,7 @@ from topk_platform.errors import UserError
 from topk_platform.evidence import findings
 from topk_platform.evidence.tidy import Written, export_csv
 from topk_platform.serving.package import Config
-from topk_platform.serving.set_calibration import METHODS, SetCalibration, needed_calibration
+from topk_platform.serving.sets.set_calibration import METHODS, SetCalibration, needed_calibration
 from topk_platform.specs import Study
 from topk_platform.terminal import printable
 from topk_platform.trust import Trust
@@ -215,7 +215,7 @@ def _text(images: Sequence[str], candidates: Sequence[Sequence[serving.Candidate
 def _csv(images: Sequence[str], candidates: Sequence[Sequence[serving.Candidate]]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(("image", "place", "label", "name", "probability"))
+    writer.writerow(("image", "rank", "label", "name", "probability"))
     for image, row in zip(images, candidates, strict=True):
         for rank, one in enumerate(row, 1):
             writer.writerow((image, rank, one.label, one.name, one.probability))
