@@ -214,7 +214,7 @@ def test_what_packages_bring_is_listed_and_runs_by_its_name(
     assert re.search(r"^birds  +30 arms", out, re.MULTILINE)
     assert "loss brier: birds_lab:Brier\n" in out
     brought["topk.studies"] = [Point("digits", "birds_lab:digits")]
-    with pytest.raises(ValueError, match="'digits', which is taken"):
+    with pytest.raises(ValueError, match="a study named 'digits', and this name is taken"):
         known_studies()
 
 

@@ -144,7 +144,7 @@ def test_the_commands(
     out = capsys.readouterr().out
     assert codes == [0, 0]
     assert hashlib.sha256((tmp_path / "x").read_bytes()).hexdigest() in out
-    assert "result claims.md: to the bit" in out and "all of it came out the same" in out
+    assert "result claims.md: to the bit" in out and "everything came out the same" in out
 
 
 def test_a_study_is_the_same_after_json() -> None:
