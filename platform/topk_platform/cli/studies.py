@@ -46,7 +46,9 @@ def known_studies() -> Mapping[str, Callable[[], Study]]:
     table: Mapping[str, Callable[[], Study]] = importlib.import_module("topk_studies").STUDIES
     brought = {name: partial(load_study, reference) for name, reference in others("studies").items()}
     if twice := sorted(brought.keys() & table.keys()):
-        raise UserError(f"a package brings a study of the name {twice[0]!r}, which is taken: uninstall it")
+        raise UserError(
+            f"an installed package registers a study named {twice[0]!r}, and this name is taken: uninstall the package"
+        )
     return {**table, **brought}
 
 

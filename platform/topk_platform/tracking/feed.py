@@ -97,7 +97,7 @@ class Feed(threading.Thread):
         """Wait until all is written, or until one more try has failed; return the error, if any.
 
         Args:
-            patience: How many seconds to wait while the tracker does not get on.
+            patience: How many seconds to wait while the tracker makes no progress.
         """
         self._closing.set()
         self._queue.put(None)

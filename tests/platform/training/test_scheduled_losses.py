@@ -173,7 +173,7 @@ class Learnt(nn.Module):
               {"tau": Schedule("s", 1.0)}), "Schedule.end must be a number or a name"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_scheduled_is_told_before_anything_starts(loss: Loss, message: str) -> None:
+def test_what_cannot_be_scheduled_is_reported_before_anything_starts(loss: Loss, message: str) -> None:
     study = Study("s", [Arm(Regime("r", "digits"), Model("mlp"), loss, 3, Recipe(1))], topk=(1, 3))
     with pytest.raises(UserError, match=message) as caught:
         check_study(study)

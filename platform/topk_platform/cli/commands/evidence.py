@@ -101,7 +101,8 @@ def _outcome(adoption: Adoption) -> str:
     whose = f"{adoption.trials} trials of {first_few(adoption.arms, _NAMED)}"
     if adoption.differing:
         names = first_few([one.name for one in adoption.differing], _NAMED)
-        return f"{adoption.study}: {whose} are not adopted, because of {len(adoption.differing)}: {names}"
+        why = f"because {len(adoption.differing)} came out differently: {names}"
+        return f"{adoption.study}: {whose} are not adopted, {why}"
     return f"{adoption.study}: {whose} are adopted: {adoption.summary}"
 
 
@@ -160,5 +161,5 @@ def _print_verification(verification: Verification) -> None:
         _print("trial", one)
     say(
         f"{verification.study}: "
-        + ("all of it came out the same" if verification.holds else "not all of it came out the same")
+        + ("everything came out the same" if verification.holds else "something came out differently")
     )

@@ -215,7 +215,7 @@ def _text(images: Sequence[str], candidates: Sequence[Sequence[serving.Candidate
 def _csv(images: Sequence[str], candidates: Sequence[Sequence[serving.Candidate]]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(("image", "place", "label", "name", "probability"))
+    writer.writerow(("image", "rank", "label", "name", "probability"))
     for image, row in zip(images, candidates, strict=True):
         for rank, one in enumerate(row, 1):
             writer.writerow((image, rank, one.label, one.name, one.probability))

@@ -140,7 +140,7 @@ def ui(
     _check_free(host, port)
     if not is_loopback_host(host):
         say(
-            f"warning: MLflow asks nobody for a password: whoever reaches {host}:{port} can read and change all runs",
+            f"warning: MLflow asks for no password: everybody who reaches {host}:{port} can read and change all runs",
             err=True,
         )
     address = f"http://{host}:{port}"

@@ -30,7 +30,7 @@ def write_arm(client: MlflowClient, run_id: str, arm: ArmResult) -> str:
     Args:
         client: A client of the tracking server.
         run_id: The arm's run.
-        arm: What the arm came to.
+        arm: The results of the arm.
     """
     run = client.get_run(run_id)
     if run.data.tags.get(_WRITTEN) == (written := digest(arm._asdict())):
