@@ -6,7 +6,8 @@
 
 A step is that of an MLP on 784 numbers: its body and head forward, the loss, both backward, and SGD with momentum.
 ``rest`` is all of it but the loss. Parts take turns, and rows have minima, because the machine may be shared; memory is
-the most that the allocations of a pass hold at once, from the profiler's record. Tables are Markdown.
+the most that the allocations of a pass hold at once, from the profiler's record. The smooth SVM's checkout wants the
+package future. Tables are Markdown.
 """
 
 from __future__ import annotations

@@ -263,7 +263,7 @@ def test_a_study_without_a_result_does_not_end_well(
     )  # nothing left to run
 
 
-def test_what_faults_leave_is_told_line_by_line_and_has_an_exit_code_of_its_own(
+def test_what_faults_leave_is_reported_line_by_line_and_has_an_exit_code_of_its_own(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def leave(study: Study, board: Board, *_: object) -> Faults:

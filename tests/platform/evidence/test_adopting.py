@@ -237,7 +237,7 @@ def test_an_ensemble_is_trained_with_all_its_members(lab: Path, monkeypatch: pyt
     assert [one.outcome for one in found.checked] == ["to the bit"] * 4
 
 
-def test_what_is_wrong_is_told(lab: Path, runs: Path) -> None:
+def test_what_is_wrong_is_reported(lab: Path, runs: Path) -> None:
     with pytest.raises(UserError, match="replay must be at least 1 and within at least 0, got 0 and None"):
         adopt(the_study(), store=runs, again=0)
     with pytest.raises(StoreError, match="holds nothing of study"):

@@ -15,6 +15,7 @@ __all__ = ["Drawn", "drawings"]
 
 _LARGEST = 600_000  # bytes of one plot in a page: all plots and tables together must fit into 3 MB
 _ALL = 2_200_000
+_ARMS = 2000  # more make plots that nobody can read, after minutes
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,14 @@ class Drawn:
 def drawings(data: Plotted) -> list[Drawn]:
     """Return the kinds of plots that suit the study's design; where there is nothing to draw yet, with the reason."""
     result: list[Drawn] = []
+    if len(data.arms) > _ARMS:
+        many = f"the study has {len(data.arms):,} arms, and a page draws at most {_ARMS:,}; for some of them:"
+        return [
+            Drawn(
+                kind, plot.title, why=f"{many} `{command('plot', data.study.name, kind, '--only', 'GLOB')}`"
+            )
+            for kind, plot in PLOTS.items()
+        ]
     for kind, plot in PLOTS.items():
         try:
             file = plots.written(plots.draw(kind, data), "svg")

@@ -317,7 +317,7 @@ def returns_none() -> None: ...
         (OptunaSampler(f"{__name__}:returns_none"), None, "must return an optuna.samplers.BaseSampler, got a NoneType"),
     ],
 )  # fmt: skip
-def test_samplers_that_do_not_fit_are_told_before_anything_starts(
+def test_samplers_that_do_not_fit_are_reported_before_anything_starts(
     sampler: Sampler, space: dict[str, Dimension] | None, message: str
 ) -> None:
     with pytest.raises(UserError, match=message) as caught:
@@ -325,7 +325,7 @@ def test_samplers_that_do_not_fit_are_told_before_anything_starts(
     assert "\n" not in str(caught.value)
 
 
-def test_a_sampler_without_its_package_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sampler_without_its_package_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     there = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "cmaes" else there(name))
     with pytest.raises(

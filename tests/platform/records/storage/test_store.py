@@ -190,7 +190,7 @@ def test_an_endpoint_of_the_environment_is_as_one_in_the_uri(
     assert "nted" not in str(error.value)
 
 
-def test_a_server_that_is_down_is_told_of_in_a_line() -> None:
+def test_a_server_that_is_down_is_reported_in_a_line() -> None:
     store = Store.open("s3://bucket/runs?endpoint=http://127.0.0.1:9&region=x")
     with pytest.raises(StoreError, match=r"^store 's3://bucket/runs' cannot be written: [^\n]*$"):
         store.check_writable()

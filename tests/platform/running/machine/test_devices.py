@@ -146,7 +146,7 @@ def test_slices_are_counted_as_gpus_though_a_process_sees_one_of_them(
 
 
 @pytest.mark.parametrize("broken", ["exit 9", "exec sleep 9"])
-def test_a_driver_that_does_not_answer_tells_of_none(
+def test_a_driver_that_does_not_answer_reports_none(
     broken: str, driver: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver.write_text(f"#!/bin/sh\n{broken}\n")

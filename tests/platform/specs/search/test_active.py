@@ -134,7 +134,7 @@ def a_loss(first: dict[str, Scalar] | None = None, **space: Dimension) -> Loss:
          "a schedule goes between numbers, got 'low' of 'e'"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_told_in_one_line(make: Any, message: str) -> None:
+def test_what_cannot_be_is_reported_in_one_line(make: Any, message: str) -> None:
     with pytest.raises(UserError, match=message) as caught:
         make()
     assert "\n" not in str(caught.value)

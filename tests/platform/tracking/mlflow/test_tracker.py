@@ -233,7 +233,7 @@ def test_a_server_that_says_nothing_is_not_waited_for(monkeypatch: pytest.Monkey
             check_tracking(uri)
 
 
-def test_mlflow_being_down_stops_nothing_and_is_told(
+def test_mlflow_being_down_stops_nothing_and_is_reported(
     tmp_path: Path, study: Study, record: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger = Ledger.open(Store.open(tmp_path), "s")
