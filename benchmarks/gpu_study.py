@@ -212,18 +212,18 @@ def complaints(record: TrialRecord) -> list[str]:
     if record.status != "completed":
         return [f"{what} {record.status}: {record.reason}"]
     losses, chance = [epoch.train_loss or 0.0 for epoch in record.epochs], K / CLASSES
-    found = (
+    problems = (
         [] if losses[-1] < losses[0] else [f"{what}: the loss went from {losses[0]:.4g} to {losses[-1]:.4g}"]
     )
     if record.test is None:
-        return found
+        return problems
     size = len(dataset_of(record.trial).test)
     least = chance + 5 * math.sqrt(chance * (1 - chance) / size)
     accuracy = record.test[f"top{K}"]
     return (
-        found
+        problems
         if accuracy > least
-        else [*found, f"{what}: top-{K} accuracy {accuracy:.3f}, not above {least:.3f}"]
+        else [*problems, f"{what}: top-{K} accuracy {accuracy:.3f}, not above {least:.3f}"]
     )
 
 
@@ -287,11 +287,11 @@ def main() -> None:
     wrong = []
     for arm in study.arms:
         try:
-            cells, found = row(study, arm)
+            cells, problems = row(study, arm)
             print(f"| {' | '.join(cells)} |", flush=True)
         except Exception:  # noqa: BLE001 - the other arms are to be seen too
-            found = [traceback.format_exc()]
-        wrong += [f"{arm.name}: {complaint}" for complaint in found]
+            problems = [traceback.format_exc()]
+        wrong += [f"{arm.name}: {complaint}" for complaint in problems]
     raise SystemExit("\n" + "\n".join(wrong) if wrong else 0)
 
 

@@ -91,12 +91,12 @@ def rates(chosen: dict[str, Callable[[], object]], count: int, repeat: int) -> d
     return times
 
 
-def told(title: str, found: dict[str, list[float]]) -> None:
+def print_rates(title: str, rates_of: dict[str, list[float]]) -> None:
     """Print the best of each way, its share of the decoder's best, and the median share of the decoder's same turn."""
     print(title)
-    for name, values in found.items():
-        share = max(values) / max(found["decoder"])
-        turns = np.median([a / b for a, b in zip(values, found["decoder"], strict=True)])
+    for name, values in rates_of.items():
+        share = max(values) / max(rates_of["decoder"])
+        turns = np.median([a / b for a, b in zip(values, rates_of["decoder"], strict=True)])
         print(f"  {name:12} {max(values):8.0f} images/s  {share:6.1%} of the decoder, by turns {turns:6.1%}")
 
 
@@ -121,13 +121,13 @@ def main() -> None:
         chosen = ways(images, options.batch)
         rates(chosen, len(images), 1)
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        told(f"{decoders()} threads, from JPEG", rates(chosen, len(images), options.repeat))
+        print_rates(f"{decoders()} threads, from JPEG", rates(chosen, len(images), options.repeat))
         grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory
         print(f"  memory at its highest grew by {grown / 1024:.0f} MiB after the first pass")
         os.environ["TOPK_CACHE"] = str(Path(folder) / "cache")
         kept = {name: run for name, run in chosen.items() if name != "DataLoader"}
         rates(kept, len(images), 1)
-        told("the same, scaled images kept", rates(kept, len(images), options.repeat))
+        print_rates("the same, scaled images kept", rates(kept, len(images), options.repeat))
 
 
 if __name__ == "__main__":

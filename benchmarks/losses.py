@@ -153,8 +153,13 @@ def timing(case: Case, options: argparse.Namespace) -> tuple[list[float], list[f
 def peak_bytes(loss: Loss, scores: Tensor, target: Tensor) -> int:
     """The most that one forward and backward pass holds at once beyond what was there, in bytes."""
     step(loss, scores, target)
+    return most_held(lambda: step(loss, scores, target))
+
+
+def most_held(work: Callable[[], object]) -> int:
+    """The most bytes that some work holds at once beyond what was there."""
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
-        step(loss, scores, target)
+        work()
     held = most = 0
     changes = [e for e in record.profiler.kineto_results.events() if e.name() == "[memory]"]
     for event in sorted(changes, key=lambda e: e.start_ns()):

@@ -168,6 +168,11 @@ def row(pair: Pair, classes: int, k: int, kind: str, options: argparse.Namespace
     return f"| {' | '.join(map(str, cells))} |"
 
 
+def import_peers(*folders: Path | None) -> None:
+    """Let the peers' modules be imported from their checkouts."""
+    sys.path[:0] = [str(folder.resolve()) for folder in folders if folder is not None]
+
+
 def parse() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -197,7 +202,7 @@ def main() -> None:
             "benchmarks/peers.py: name a peer's checkout: --smooth-topk, --noised-topk, --lml or --difftopk DIR, "
             "or --torchsort"
         )
-    sys.path[:0] = [str(folder.resolve()) for folder in folders]
+    import_peers(*folders)
     torch.set_num_threads(options.threads)
     print(
         f"\nForward and backward, batch {options.batch}, {options.threads} threads, {options.clock} time, "

@@ -202,10 +202,10 @@ def print_throughput(options: argparse.Namespace) -> None:
     assert isinstance(host, Dataset), "a population"
     names = ("ready tensors", "ours: uint8 on the device", f"DataLoader, {options.workers} workers")
     sources: tuple[Iterable[Any], ...] = (ready, session.batches, loader(host.train, options))
-    found = turns([partial(steps, session, source) for source in sources], options)
-    for what, times in zip(names, found, strict=True):
+    turn_times = turns([partial(steps, session, source) for source in sources], options)
+    for what, times in zip(names, turn_times, strict=True):
         rate = len(session.batches.split) / statistics.median(times)
-        print(f"| {what} | {rate:.0f} | {ratios(found[0], times)} |", flush=True)
+        print(f"| {what} | {rate:.0f} | {ratios(turn_times[0], times)} |", flush=True)
 
 
 def print_losses(options: argparse.Namespace) -> None:
@@ -220,14 +220,14 @@ def print_losses(options: argparse.Namespace) -> None:
     inputs, target = next(iter(base.batches))
     for loss in options.losses or sorted(set(LOSSES) - {"cross_entropy"}):
         session = Session.prepare(a_trial(arm, loss, options))
-        found = turns(
+        turn_times = turns(
             [
                 lambda s=s: steps(s, [(inputs, target)] * options.steps)  # type: ignore[misc]
                 for s in (session, base)
             ],
             options,
         )
-        ours, theirs = ([t / options.steps for t in times] for times in found)
+        ours, theirs = ([t / options.steps for t in times] for times in turn_times)
         times = f"{1e3 * statistics.median(ours):.2f} | {1e3 * statistics.median(theirs):.2f}"
         print(f"| {loss} | {times} | {ratios(ours, theirs)} |", flush=True)
 

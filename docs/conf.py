@@ -36,9 +36,7 @@ autodoc_typehints = "signature"
 autodoc_member_order = "bysource"
 autodoc_class_signature = "mixed"
 python_use_unqualified_type_names = True
-maximum_signature_line_length = (
-    80  # longer ones have a line for each parameter, which narrow screens do not break
-)
+maximum_signature_line_length = 80  # longer ones have a line for each parameter, as narrow screens need
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 napoleon_use_rtype = False

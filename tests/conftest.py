@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -38,10 +38,40 @@ RAY = Path(__file__).parent / "end_to_end"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what starts Ray, which `make test` runs in a process of its own beside the others."""
+    """Mark what starts Ray, which `make test` runs in processes of its own, and what of a grid is a slow test."""
     for item in items:
         if item.path.is_relative_to(RAY):
             item.add_marker("ray")
+    for item in beyond_one_of_each(items):
+        item.add_marker("slow")
+
+
+def beyond_one_of_each(items: Iterable[pytest.Item]) -> Iterator[pytest.Item]:
+    """Yield the cases of tests with several ``parametrize`` that are left when each of their rows has one case.
+
+    So `make test` tries every row, and `make test-slow` all the other combinations. Tests that a seed or a GPU chooses
+    stay whole.
+    """
+    grids: dict[str, list[tuple[set[object], pytest.Item]]] = {}
+    for item in items:
+        if hasattr(item, "callspec") and not any(map(item.get_closest_marker, ("slow", "gpu", "breaks"))):
+            grids.setdefault(item.nodeid.partition("[")[0], []).append((rows_of(item), item))
+    for cases in grids.values():
+        tried: set[object] = set()
+        diagonal = [item for rows, item in cases if tried.isdisjoint(rows) and not tried.update(rows)]
+        missing = [item for rows, item in cases if not rows <= tried and not tried.update(rows)]
+        kept = set(map(id, (*diagonal, *missing)))
+        yield from (item for _, item in cases if id(item) not in kept)
+
+
+def rows_of(item: Any) -> set[object]:
+    """Return the row of each ``parametrize`` of a case, and the parameter of each fixture that has some."""
+    values = {name: id(value) for name, value in item.callspec.params.items()}
+    rows: set[object] = set()
+    for mark in item.iter_markers("parametrize"):
+        names = mark.args[0].split(",") if isinstance(mark.args[0], str) else mark.args[0]
+        rows.add(tuple((name.strip(), values.pop(name.strip(), None)) for name in names))
+    return rows | set(values.items())
 
 
 def pytest_collection_finish() -> None:

@@ -88,7 +88,7 @@ def compose() -> dict[str, Any]:
     return loaded
 
 
-def test_nothing_is_published_on_an_open_address_without_being_told(compose: dict[str, Any]) -> None:
+def test_nothing_is_published_on_an_open_address_without_a_warning(compose: dict[str, Any]) -> None:
     ports = {name: service.get("ports", []) for name, service in compose["services"].items()}
     published = [port for some in ports.values() for port in some]
     assert published
@@ -465,7 +465,7 @@ def test_a_worker_warns_of_a_token_that_others_can_read(
     assert (f"chmod 600 {tmp_path}/.ray/auth_token" in done.stderr) == warned
 
 
-def test_every_file_is_told_of_in_the_docs() -> None:
+def test_every_file_is_reported_in_the_docs() -> None:
     pages = "".join(page.read_text() for page in (ROOT / "docs").glob("*.md"))
     ours = [file.name for file in DEPLOY.iterdir() if not fnmatch(file.name, "*.dockerignore")]
     assert not [name for name in ours if f"deploy/{name}" not in pages]

@@ -53,7 +53,7 @@ _ADDITIONS = {  # tables of what a recipe may add, by kind
     "replacer": Node("topk_platform.specs.arms.recipe", "REPLACERS"),
 }
 _TABLES = (_LOSSES, _MODELS, _DATASETS, _CONDITIONS, *_ADDITIONS.values())
-# What a trial is made of, by the values that its identity holds. Of these classes, the methods count that are called.
+# The classes of a trial's parts. Of their methods, those that are called count.
 # Conditions that were added later count for the arms that have them; the first four count for every arm.
 _SPECS = (
     *("Arm", "Augmentation", "LabelNoise", "LongTail", "Loss", "Model", "Numerics", "PerClass", "Protocol"),
@@ -63,7 +63,9 @@ _LOOP = (
     Node("topk_platform.training.run", "run_trials"),
     *(Node("topk_platform.specs", name) for name in _SPECS),
 )
-_LOOKED_UP = ("topk_platform.references",)  # everything looked up there is named by an arm, and so is a root
+_LOOKED_UP = (
+    "topk_platform.references",
+)  # arms name everything that is looked up there, so it is a root already
 _PLATFORM_PARTS = ("data", "models", "training", "calibration.py", "metrics.py", "streams.py")
 
 
@@ -214,7 +216,7 @@ def loaded_version(arm: Arm) -> str:
 @cache
 def _loaded_version(entries: tuple[Node, ...]) -> str:
     for name in dict.fromkeys(entry.module for entry in entries if not is_ours(entry.module)):
-        with suppress(Exception):  # raised again where the module is used
+        with suppress(Exception):  # the error is raised where the module is used
             importlib.import_module(name)
     return _version(Code().parts(entries))  # after the imports: a file that changes between the two is seen
 

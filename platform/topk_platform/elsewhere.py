@@ -78,7 +78,7 @@ def check_size(what: str, size: int, most: int) -> None:
 def made_by(file: str | Path, kind: str, *errors: type[Exception]) -> Iterator[None]:
     """Turn errors that a damaged or hostile file causes in the block into one line that names the file.
 
-    The place where the error arose is only shown with ``--debug``: it says nothing about a file of somebody else.
+    The traceback is only shown with ``--debug``, because it does not describe the file.
 
     Args:
         file: The file.

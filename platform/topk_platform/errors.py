@@ -35,10 +35,10 @@ __all__ = [
     "unknown_name",
 ]
 
-_LONGEST = 500  # characters of one line
+_LONGEST = 500  # the most characters of one line
 # The part of an address between scheme or user name and host, and the values of options with names such as "token".
 _SECRET = re.compile(
-    r"(?P<before>\b[a-z][\w+.-]*://[^\s/:@?#]*:)(?!\d{1,5}(?:[/?#\s]|$))\S+(?=@)"  # which may hold any letter
+    r"(?P<before>\b[a-z][\w+.-]*://[^\s/:@?#]*:)(?!\d{1,5}(?:[/?#\s]|$))\S+(?=@)"  # a password may hold any letter
     r"|(?P<token>\b[a-z][\w+.-]*://)[^\s/@?#]+(?=@)"
     r"|(?P<option>[?&;][\w.-]*(?:passw|pwd|token|secret|key|credential|signature|sig)[\w.-]*=)[^\s&;#'\"]+",
     re.IGNORECASE,
@@ -256,7 +256,7 @@ def as_user_error(what: str) -> Iterator[None]:
         what: The name of the code; the message continues with "raised".
 
     Raises:
-        UserError: in place of every exception except an interrupt, also for a call of ``sys.exit``.
+        UserError: instead of every exception except an interrupt, also for a call of ``sys.exit``.
 
     Example:
         >>> with as_user_error("model mine"):  # doctest: +ELLIPSIS

@@ -34,6 +34,7 @@ class LossEntry:
         searched: The loss's own parameters that are worth searching, each with its range and its first value, the
             paper's.
         drawn: The settings that its page draws, each as the loss's fixed parameters; none where a picture says nothing.
+        limits: By parameter, the least and the largest value that the loss takes, where the range ends before.
         of_batches: Whether it has one value for a batch and none for a sample; networks cannot train as an ensemble
             with such a loss.
     """
@@ -43,6 +44,7 @@ class LossEntry:
     marker: str
     searched: Mapping[str, tuple[Dimension, Scalar]] = field(default_factory=dict)
     drawn: tuple[Mapping[str, Scalar], ...] = ()
+    limits: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     of_batches: bool = False
 
 
@@ -129,6 +131,7 @@ LOSS_CATALOGUE: Mapping[str, LossEntry] = {
         "s",
         searched={"gamma": (Float(0.01, 1.0, log=True), 0.7)},
         drawn=_each("gamma", 0.1, 0.7, 1.0),
+        limits={"gamma": (0.0, 1.0)},
     ),
     "label_smoothing": LossEntry(
         "Label smoothing",
@@ -136,6 +139,7 @@ LOSS_CATALOGUE: Mapping[str, LossEntry] = {
         "s",
         searched={"epsilon": (Float(0.01, 0.9, log=True), 0.1)},
         drawn=_each("epsilon", 0.1, 0.5),
+        limits={"epsilon": (0.0, 1.0)},
     ),
     "lapsum_topk_loss": LossEntry(
         "LapSum top-K loss",

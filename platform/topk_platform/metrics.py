@@ -30,10 +30,7 @@ def target_rank(scores: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
 
     Args:
         scores: ``(..., L)``.
-        target: int64 ``(...)``.
-
-    Returns:
-        int64 ``(...)`` each.
+        target: int64 ``(...)``, as are both results.
     """
     own = scores.gather(-1, target.unsqueeze(-1))
     greater = (scores > own).sum(-1)
@@ -134,10 +131,7 @@ def log_probabilities(scores: Tensor) -> Tensor:
     Logarithms, because probabilities near 0 or 1 would round to the same value.
 
     Args:
-        scores: ``(..., L)``.
-
-    Returns:
-        float64 ``(..., L)``.
+        scores: ``(..., L)``; the result is float64 ``(..., L)``.
     """
     return scores.double().log_softmax(-1).nan_to_num(nan=-math.inf, neginf=-math.inf)
 

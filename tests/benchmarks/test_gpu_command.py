@@ -41,7 +41,7 @@ def options(tmp_path: Path) -> argparse.Namespace:
     return argparse.Namespace(device="cpu", minutes=1.0, report=tmp_path / "report.md")
 
 
-def test_it_goes_on_past_a_failure_and_tells_all(
+def test_it_goes_on_past_a_failure_and_reports_all(
     gpu: ModuleType, python: Make, options: argparse.Namespace, tmp_path: Path
 ) -> None:
     todo = [

@@ -34,18 +34,18 @@ def test_every_error_of_the_users_has_its_remedy() -> None:
     assert all(remedy for _, remedy in rows("error").values())
 
 
-def test_every_fault_is_told_with_its_own_remedy() -> None:
+def test_every_fault_is_reported_with_its_own_remedy() -> None:
     told = rows("fault")
     assert set(told) == set(errors.FAULTS)
     for name, fault in errors.FAULTS.items():
         assert (told[name][0], told[name][2]) == (fault.kind, fault.remedy)
 
 
-def test_every_status_is_told() -> None:
+def test_every_status_is_reported() -> None:
     assert set(rows("status")) == set(get_args(Status))
 
 
-def test_every_exit_code_is_told_as_the_command_tells_it() -> None:
+def test_every_exit_code_is_described_as_the_command_describes_it() -> None:
     page = (ROOT / "docs" / "command-line.md").read_text()
     for code, meaning in MEANINGS.items():
         assert f"| {code.value} | {meaning} |" in page

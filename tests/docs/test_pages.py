@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from functools import cache
 from pathlib import Path
@@ -42,6 +43,23 @@ def test_every_file_of_the_repository_that_is_named_exists() -> None:
                     page,
                     name,
                 )
+
+
+def exists(dotted: str) -> bool:
+    """Whether a module, or a name in one, can be imported by this path."""
+    *modules, last = dotted.split(".")
+    try:
+        parent = importlib.import_module(".".join(modules))
+    except ImportError:
+        return False
+    return hasattr(parent, last) or importlib.util.find_spec(dotted) is not None
+
+
+def test_every_name_of_the_packages_that_is_named_exists() -> None:
+    """Written with its path, as in a study or an import; files, and what errors quote, are not names."""
+    for page in PAGES:
+        for dotted in re.findall(r"\btopk_(?:platform|losses|studies)(?:\.\w+)+", page.read_text()):
+            assert dotted.endswith((".py", ".csv")) or exists(dotted), (page, dotted)
 
 
 @cache

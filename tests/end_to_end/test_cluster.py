@@ -205,7 +205,7 @@ def test_auto_finds_it_and_a_gpu_study_asks_for_its_share_of_gpus(
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a GPU that is not there")
-def test_a_gpu_that_torch_cannot_use_is_told_before_anything_starts(
+def test_a_gpu_that_torch_cannot_use_is_reported_before_anything_starts(
     joined: Joined, nodes: Cluster, visited: Any, tmp_path: Path
 ) -> None:
     _, err = visited.topk("run", "lab:on_gpu", "--store", tmp_path / "s", "--address", nodes.address, code=2)
@@ -215,7 +215,7 @@ def test_a_gpu_that_torch_cannot_use_is_told_before_anything_starts(
     assert not (tmp_path / "s").exists()
 
 
-def test_one_that_is_too_small_is_told_at_once(
+def test_one_that_is_too_small_is_reported_at_once(
     joined: Joined, nodes: Cluster, visited: Any, tmp_path: Path
 ) -> None:
     store = tmp_path / "s"

@@ -152,7 +152,9 @@ def wrong(findings: list[dict[str, Any]]) -> dict[str, list[str]]:
     return found
 
 
-def test_each_thing_that_is_wrong_is_told_with_its_place(findings: list[dict[str, Any]], lab: Path) -> None:
+def test_each_thing_that_is_wrong_is_reported_with_its_place(
+    findings: list[dict[str, Any]], lab: Path
+) -> None:
     found = wrong(findings)
     assert set(found) == {
         *("tracking", "gpus", "versions", "same bits", "modules", "data", "disk", "clock", "store"),
@@ -172,7 +174,7 @@ def test_each_thing_that_is_wrong_is_told_with_its_place(findings: list[dict[str
     assert list((lab / "runs").iterdir()) == []
 
 
-def test_what_is_sound_is_told_too(findings: list[dict[str, Any]]) -> None:
+def test_what_is_sound_is_reported_too(findings: list[dict[str, Any]]) -> None:
     sound = {(one["check"], *one["nodes"]) for one in findings if one["state"] == "good"}
     assert ("cluster", "driver") in sound
     assert {check for check, *nodes in sound if any("head" in node for node in nodes)} >= {

@@ -71,7 +71,7 @@ def test_a_study_stays_on_the_kind_that_it_is_pinned_to(nodes: Cluster, visited:
     assert found == [{"CPU": 1.0, "GPU": 0.5, "accelerator_type:L4": 0.001}] * len(found) != []
 
 
-def test_a_kind_that_is_not_there_is_told_with_those_that_are(nodes: Cluster, visited: Any) -> None:
+def test_a_kind_that_is_not_there_is_reported_with_those_that_are(nodes: Cluster, visited: Any) -> None:
     store = visited.folder / "unknown"
     arguments = ("run", "lab:on_gpu", "--store", store, "--address", nodes.address, "--wait", "0")
     _, err = visited.topk(*arguments, "--accelerator", "A100", code=2)

@@ -175,7 +175,7 @@ def test_a_damaged_part_is_one_line_and_set_aside(kind: str, storm: Storm) -> No
     assert repaired.startswith("missing: " if kind == "missing" else "set aside: ")
 
 
-def test_it_is_told_that_nobody_drives_it(storm: Storm) -> None:
+def test_it_is_reported_that_nobody_drives_it(storm: Storm) -> None:
     for kill, told in enumerate(storm.driven):
         assert told.endswith(" ended without releasing its lease") == (kill != MOVED)
     assert storm.driven[MOVED].startswith("driven by process ") and " on far, " in storm.driven[MOVED]

@@ -115,7 +115,7 @@ def test_a_process_lost_every_time_leaves_its_trial_open(troubled: Troubled) -> 
     assert "2 trials left, open ones and what waits for them; the same command tries again." in troubled.told
 
 
-def test_what_is_open_is_told_later_and_by_any_machine(troubled: Troubled, shared: Any) -> None:
+def test_what_is_open_is_reported_later_and_by_any_machine(troubled: Troubled, shared: Any) -> None:
     out, _ = shared.topk("status", "--store", troubled.store)
     (line,) = (line for line in out.splitlines() if line.startswith("open: "))
     assert " plain/with_dropout/always: process lost: " in line and "see what ends processes there" in line
@@ -141,7 +141,7 @@ def test_what_a_trials_own_code_raises_is_final_at_the_first_try(
     assert why in " ".join(troubled.out.split())
 
 
-def test_faults_are_told_of_while_their_trials_are_tried_again(troubled: Troubled) -> None:
+def test_faults_are_reported_while_their_trials_are_tried_again(troubled: Troubled) -> None:
     told = [line for line in troubled.out.splitlines() if "tried again " in line and " trials: " in line]
     counts = [int(line.rpartition("tried again ")[2].partition(",")[0]) for line in told]
     assert counts == sorted(counts)
@@ -178,7 +178,7 @@ def test_run_again_it_tries_what_is_open_and_repeats_nothing(
 
 
 @pytest.mark.slow
-def test_a_network_that_cannot_be_kept_is_told_of_and_its_result_is_kept(
+def test_a_network_that_cannot_be_kept_is_reported_and_its_result_is_kept(
     shared: Any, rows: Rows, tmp_path: Path
 ) -> None:
     """And a model that raises in its constructor has failed."""
@@ -243,7 +243,7 @@ def test_a_worker_that_reads_other_data_is_refused_and_the_next_run_goes_on(
 
 
 @pytest.mark.slow
-def test_failed_trials_run_again_when_told_so_in_place_of_their_records(
+def test_failed_trials_run_again_when_asked_to_in_place_of_their_records(
     shared: Any, rows: Rows, tmp_path: Path
 ) -> None:
     command = ("run", "lab:stale", "--store", tmp_path, "--workers", "1")

@@ -11,8 +11,9 @@ from pathlib import Path
 from topk_platform.records import Ledger
 from topk_platform.tracking import Extras, TrackedStudy, Tracker
 from topk_platform.tracking.feed import Feed
-from topk_platform.tracking.mlflow.database import SQLITE, make_database, tracking_uri
+from topk_platform.tracking.mlflow.database import SQLITE, tracking_uri
 from topk_platform.tracking.mlflow.tracker import MlflowTracker
+from topk_platform.tracking.mlflow.writing import make_database
 from topk_platform.tracking.trials import SearchTrials, study_result
 
 __all__ = ["copy_database", "fill", "start_feed"]

@@ -82,7 +82,7 @@ def test_probabilities_that_are_right_have_little_error() -> None:
 
 
 @pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16, torch.float32])
-def test_large_scores_of_any_precision_are_told_exactly(kind: torch.dtype) -> None:
+def test_large_scores_of_any_precision_are_reported_exactly(kind: torch.dtype) -> None:
     scores = torch.tensor([[3e4, 0.0, -3e4], [0.0, 3e4, 0.0]]).to(kind)
     wrong = values_of(scores, torch.tensor([1, 1]))
     gap = scores[0, 0].double().item()

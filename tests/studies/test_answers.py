@@ -13,7 +13,7 @@ from topk_platform.results.from_store import main_metric
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-def test_the_page_tells_of_every_study_of_its_file() -> None:
+def test_the_page_names_every_study_of_its_file() -> None:
     found = runpy.run_path(str(DOCS / "studies" / "answers.py")).items()
     studies = {name: value for name, value in found if isinstance(value, Study)}
     page = (DOCS / "answers.md").read_text()

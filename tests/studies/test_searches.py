@@ -99,7 +99,7 @@ def test_they_fit_together_on_small_stand_ins(name: str) -> None:
         assert board.trial(("search", 0, 0)).values == arm.loss.first
 
 
-def test_they_are_listed_and_told_of() -> None:
+def test_they_are_listed_and_described() -> None:
     text = (Path(__file__).parents[2] / "docs" / "papers.md").read_text()
     for name, make in SEARCHES.items():
         assert STUDIES[name] is make

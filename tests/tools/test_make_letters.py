@@ -82,7 +82,7 @@ def test_the_platform_reads_other_characters_of_another_size(
     assert ell[4:16, :10].sum() > 0 and ell[15:].sum() > 0 and ell[4:12, 12:].sum() == 0
 
 
-def test_a_report_tells_which_characters_are_one_shape(fonts: Path, tmp_path: Path) -> None:
+def test_a_report_names_characters_of_one_shape(fonts: Path, tmp_path: Path) -> None:
     made(fonts, "--out", tmp_path / "f.npz", "--shapes", tmp_path / "f.md", "--characters", "OoIl", *ONE_EACH)
     report = (tmp_path / "f.md").read_text()
     assert report.count("\n| top-") == 4

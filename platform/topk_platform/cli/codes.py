@@ -22,11 +22,11 @@ class Exit(IntEnum):
 
 
 MEANINGS: dict[Exit, str] = {
-    Exit.DONE: "all is there",
-    Exit.FAILED: "a trial failed, an arm ended without a result, or what was checked differs",
-    Exit.BAD_INPUT: "bad input or an error in your own code, one line that says which; or a store that cannot be used",
+    Exit.DONE: "everything is done",
+    Exit.FAILED: "a trial failed, an arm ended without a result, or a check shows a difference",
+    Exit.BAD_INPUT: "bad input, an error in your own code, or a store that cannot be used; one line says which",
     Exit.OPEN: "faults of machines left trials without a result; the same command tries them again",
-    Exit.PARTIAL: "what --max-hours and its like allow is used up; the same command goes on",
+    Exit.PARTIAL: "a limit such as --max-hours is reached; the same command goes on",
     Exit.UNEXPECTED: "an error of the program itself; the line names a file with its traceback",
     Exit.HUNG_UP: "ended by SIGHUP, as its terminal was closed; the same command goes on",
     Exit.INTERRUPTED: "interrupted by Ctrl-C; the same command goes on",

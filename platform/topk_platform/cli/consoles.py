@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 
 from topk_platform.errors import UserError, reason
-from topk_platform.running.progress.words import duration
+from topk_platform.running.progress.rows import duration
 from topk_platform.terminal import PlainConsole, printable
 
 __all__ = ["duration", "make_console", "plain", "print_json", "print_rows", "say", "show", "write_file"]

@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,7 +47,9 @@ def known_studies() -> Mapping[str, Callable[[], Study]]:
     table: Mapping[str, Callable[[], Study]] = importlib.import_module("topk_studies").STUDIES
     brought = {name: partial(load_study, reference) for name, reference in others("studies").items()}
     if twice := sorted(brought.keys() & table.keys()):
-        raise UserError(f"a package brings a study of the name {twice[0]!r}, which is taken: uninstall it")
+        raise UserError(
+            f"an installed package registers a study named {twice[0]!r}, and this name is taken: uninstall the package"
+        )
     return {**table, **brought}
 
 
@@ -123,7 +126,15 @@ def _known(name: str, store: str | None) -> Callable[[], Study]:
             f"store {store!r} holds results of study {name!r}, whose definition is not known here: go to its folder, "
             "and name it as FILE:ATTRIBUTE (without .py) or package.module:attribute"
         )
-    return look_up("study", name, known_studies())
+    return _listed(name)
+
+
+def _listed(name: str) -> Callable[[], Study]:
+    """Return the function of a study that ``topk list`` shows."""
+    known = known_studies()
+    if name not in known and not get_close_matches(name, known, cutoff=0.5):
+        raise UserError(f"unknown study {name!r}: `topk list` shows the studies with names")
+    return look_up("study", name, known)
 
 
 def _is_held(name: str, store: str) -> bool:

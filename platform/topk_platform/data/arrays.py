@@ -14,7 +14,7 @@ from topk_platform.specs.checks import check
 __all__ = ["check_inputs", "class_numbers", "to_inputs", "to_labels"]
 
 _CHANNELS = (1, 3, 4)  # grey, colour, and colour with transparency
-_SMALL = 4  # a larger dimension is an image's height or width, not its number of channels
+_SMALL = 4  # a larger dimension is a height or a width, not a number of channels
 
 
 def to_inputs(what: str, values: Any) -> Tensor:
@@ -58,7 +58,7 @@ def class_numbers(what: str, labels: Tensor) -> Tensor:
 
 
 def check_inputs(inputs: Tensor) -> None:
-    """Raise ``UserError`` if networks cannot take the inputs, or would take an image's height for its channels."""
+    """Raise ``UserError`` if networks cannot take the inputs, or would confuse an image's height with its channels."""
     kind, sizes = _kind(inputs), inputs.shape[1:]
     check(
         inputs.ndim > 1,
@@ -88,7 +88,7 @@ def _kind(tensor: Tensor) -> str:
 
 
 def _tensor(what: str, values: Any) -> Tensor:
-    try:  # torch takes a pandas series in the order of its index, which may differ from that of its rows
+    try:  # torch orders a pandas series by its index, which may differ from the order of its rows
         return torch.as_tensor(np.array(values) if hasattr(values, "to_numpy") else values)
     except (TypeError, ValueError, RuntimeError, LookupError) as error:
         raise UserError(

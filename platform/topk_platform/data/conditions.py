@@ -111,7 +111,7 @@ def _noisy_labels(dataset: Dataset, condition: NoisyLabels, generator: Generator
 
 
 def _thinned(dataset: Dataset, counts: Tensor, generator: Generator, whole_groups: bool = False) -> Dataset:
-    """Keep ``wanted`` random training samples per class. With the same seed, a smaller subset is part of a larger one.
+    """Keep ``counts`` random training samples per class. With the same seed, a smaller subset is part of a larger one.
 
     With ``whole_groups``, the samples of one random group after another are kept.
     """
@@ -138,7 +138,7 @@ def _groups_of(dataset: Dataset) -> Tensor:
 
 
 def _group_order(dataset: Dataset, generator: Generator) -> Tensor:
-    """Return each group's place in a random order of the groups."""
+    """Return each group's position in a random order of the groups."""
     return torch.randperm(int(_groups_of(dataset).max()) + 1, generator=generator)
 
 

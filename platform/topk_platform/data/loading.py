@@ -86,7 +86,7 @@ def image_features(
 
 
 def feature_arguments(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of :func:`image_features` with their defaults; those of the images are in ``options``.
+    """Return the arguments of :func:`image_features` with their defaults; the images' own are in ``options``.
 
     Example:
         >>> feature_arguments({"of": "cifar100", "validation": 0.2})["options"]

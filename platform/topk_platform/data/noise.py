@@ -101,7 +101,7 @@ def confused_labels(labels: Tensor, matrix: Tensor, probability: float, generato
 def instance_labels(
     features: Tensor, labels: Tensor, classes: int, probability: float, generator: Generator
 ) -> Tensor:
-    """Return labels that are wrong more often, and in another way, the more a sample's features point elsewhere.
+    """Return labels whose errors depend on the samples' features.
 
     Sample i is flipped with probability ``q_i``, drawn from a normal distribution with mean ``probability`` and
     standard deviation 0.1, cut off at 0 and 1. Its new label is drawn from the softmax of ``x_i W_y`` over the other

@@ -19,7 +19,7 @@ from topk_platform.specs.checks import check, first_few
 
 __all__ = ["read_confusion", "read_labels", "sample_keys", "write_labels"]
 
-_ROW_SUM_ERROR = 1e-3  # shares that were rounded to four digits
+_ROW_SUM_ERROR = 1e-3  # the tolerance for shares rounded to four digits
 
 
 def read_confusion(path: Path, classes: int, names: Sequence[str]) -> Tensor:
@@ -121,7 +121,7 @@ def sample_keys(split: Split) -> list[str]:
 
 
 def write_labels(path: Path, split: Split, labels: Sequence[int]) -> None:
-    """Write a file for ``NoisyLabels``: a label for each sample of a split, which it finds again in any order.
+    """Write a file for ``NoisyLabels``: a label for each sample of a split, whatever the samples' order will be.
 
     Args:
         path: The file, ``NAME.npz``.

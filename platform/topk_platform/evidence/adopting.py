@@ -27,7 +27,7 @@ from topk_platform.records import (
     take_back,
 )
 from topk_platform.records.storage.lease import Lease
-from topk_platform.running.preflight.identified import identities_here
+from topk_platform.running.driver.boards import identities_here
 from topk_platform.specs import Study
 
 __all__ = ["Adoption", "Candidates", "adopt", "candidates", "give_up"]

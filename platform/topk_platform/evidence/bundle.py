@@ -46,7 +46,7 @@ _MOMENT = (
     0,
     0,
     0,
-)  # the time of every entry; a fixed time, so that the same study gives the same file
+)  # the time of every entry; it is fixed, so that the same study gives the same file
 
 
 @dataclass(frozen=True)

@@ -176,7 +176,7 @@ def situation_of(regime: Regime, k: int) -> Situation:
         >>> found.classes, found.images < 600, 9 < found.imbalance < 11, found.noise, found.k
         (10, True, True, 0.2, 3)
     """
-    import torch  # noqa: PLC0415 - a second that an unknown option need not wait for
+    import torch  # noqa: PLC0415 - takes a second to import, and errors in options are reported before
 
     from topk_platform.data import Population, apply_conditions, load  # noqa: PLC0415 - as above
     from topk_platform.data.noise import Tracked, wrong_share  # noqa: PLC0415 - as above

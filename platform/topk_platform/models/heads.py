@@ -24,7 +24,7 @@ def make_head(features: int, classes: int, head: str) -> nn.Module:
 
 
 class _RandomView(nn.Module):
-    """A random view of each sample ``(N, V, d)`` in training, and the first one else."""
+    """A random view of each sample ``(N, V, d)`` in training, and otherwise the first view."""
 
     def forward(self, views: Tensor) -> Tensor:
         if not self.training:

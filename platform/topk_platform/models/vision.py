@@ -1,4 +1,4 @@
-"""torchvision's networks by name, and ResNet-18 in the form that 32×32 images are trained with."""
+"""torchvision's networks by name, and ResNet-18 in the usual form for 32×32 images."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def torchvision_model(
         11689512
     """
     del shape
-    from torchvision import models  # noqa: PLC0415 - a second and 80 MB that only these networks need
+    from torchvision import models  # noqa: PLC0415 - takes a second and 80 MB, which only these networks need
 
     net: nn.Module = models.get_model(architecture, weights=find_weights(architecture, weights))
     _replace_last(net, classes, head)

@@ -55,7 +55,7 @@ class ArmBoard(ArmProgress):
 
     def next_slot(self) -> Slot | None:
         """Return the first slot that may start now, its history being complete, or None; searches take turns."""
-        if len(self.lanes) == 1 and self.origin is None:  # of a hundred arms each is asked before every trial
+        if len(self.lanes) == 1 and self.origin is None:  # fast: asked of every arm before every trial
             return self.lanes[0].next_slot()
         lanes = (lane for lane in self.lanes if not self._waits(lane))
         slots = (slot for lane in lanes if (slot := lane.next_slot()) is not None)

@@ -84,7 +84,7 @@ class ArmProgress:
     @property
     def left(self) -> int:
         """How many trials have not ended: running and open ones count, confirmations that cannot run do not."""
-        if len(self.lanes) == 1:  # asked as often as for the next slot
+        if len(self.lanes) == 1:  # fast, because it is asked as often as the next slot
             return self.lanes[0].left
         return sum(lane.left for lane in self.lanes)
 
@@ -122,7 +122,7 @@ class ArmProgress:
             lane = self.lanes[repeats.search_of_seed(seed)]
             slots: list[Slot] = [("confirm", ended.number, seed) for ended in lane.chosen[:1]]
             if lane.confirming and all(slot in self.confirmed for slot in slots):
-                results[rank] = sum(self.confirmed[slot].score for slot in slots)  # 0 where it cannot be
+                results[rank] = sum(self.confirmed[slot].score for slot in slots)  # 0 if nothing is chosen
         return results
 
     def missing(self) -> list[Slot]:
@@ -162,7 +162,7 @@ class ArmProgress:
             return 0
         count = self._filling(self.missing(), self.running)
         for lane in self.lanes:
-            if not lane.confirming:  # its choice is not known yet, but its seeds are
+            if not lane.confirming:  # its seeds are known, although its choice is not
                 seeds = self.arm.repeats.seeds_of(lane.index, self.seeds)
                 count += lane.points * self._filling([("confirm", -1, seed) for seed in seeds])
         return count

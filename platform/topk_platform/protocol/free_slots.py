@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 __all__ = ["FreeSlots", "Turn"]
 
 Turn = tuple[int, int]
-"""By what the slots of a search are ordered: the rank of a confirmation's seed, or 0 for a search trial; the number."""
+"""The order of a search's slots: the rank of a confirmation's seed, or 0 for a search trial; then the number."""
 
 
 class FreeSlots:

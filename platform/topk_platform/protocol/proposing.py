@@ -82,7 +82,7 @@ class Proposer:
 
     def _searcher(self, number: int) -> Searcher:
         """Return the searcher of a trial's search, made once; each search has its own random draws."""
-        from topk_platform.protocol.search.suggest import Searcher  # noqa: PLC0415 - Optuna, which counting need not wait for
+        from topk_platform.protocol.search.suggest import Searcher  # noqa: PLC0415 - imports Optuna, which counting trials does not need
 
         repeats, lanes = self._arm.repeats, self._progress.lanes
         search = repeats.search_of(number)

@@ -85,7 +85,7 @@ def race(racing: Racing, step: int, seeds: int, results: Mapping[str, Results | 
 
 @lru_cache(maxsize=4096)  # every result repeats the comparisons of earlier rounds
 def _is_behind(leader: tuple[float, ...], other: tuple[float, ...], level: float) -> bool:
-    from scipy.stats import wilcoxon  # noqa: PLC0415 - half a second, which most studies can do without
+    from scipy.stats import wilcoxon  # noqa: PLC0415 - takes half a second to import, and most studies do not race
 
     # Rounded, because equal differences must be equal to the last bit to count as ties.
     differences = [round(ours - theirs, 12) for ours, theirs in zip(leader, other, strict=True)]

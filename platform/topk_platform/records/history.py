@@ -88,6 +88,10 @@ class ArmHistory:
         """Yield the confirmations in the protocol's form, whose values are parsed when they are looked at."""
         return map(self.glance, self.confirm.values())
 
+    def ended_seconds(self) -> list[float]:
+        """Return the training times of the trials that did not break off; members of an ensemble all have its time."""
+        return [row["train_seconds"] for row in self.rows() if row["status"] in ("completed", "pruned")]
+
     def rows(self) -> list[Row]:
         """Return all rows of the arm's identity."""
         return [*self.search.values(), *self.confirm.values()]
@@ -99,7 +103,7 @@ def _values(row: Row, space: Collection[str]) -> dict[str, Scalar]:
 
 
 class _Values(Mapping[str, Scalar]):
-    """A trial's values, parsed each time they are looked at; a table looks at those of few trials."""
+    """A trial's values, parsed each time they are looked at; a table needs those of few trials only."""
 
     __slots__ = ("_row", "_space")
 
@@ -228,7 +232,7 @@ class StudyRows:
 def read_history(
     ledger: Ledger, study: Study, identities: Mapping[str, Identity], *, curves: bool = True
 ) -> dict[str, ArmHistory]:
-    """Return each arm's history by its identity, for who asks once; see :class:`StudyRows`.
+    """Return each arm's history by its identity, for callers that ask once; see :class:`StudyRows`.
 
     Args:
         ledger: Where the rows are.
@@ -244,7 +248,7 @@ def _counted(
 ) -> Iterator[tuple[ArmHistory, Row, int, int]]:
     """Yield the rows that count, with their arm's history, number and seed; count the others by the reason.
 
-    Of one number and seed, rows that were adopted come first, so that one of an identity's own takes their place.
+    Adopted rows come first, so that an arm's own row with the same number and seed replaces them.
     """
     own = []
     kinds = zip(*(rows.column(name) for name in _Excluded.BY), strict=True)

@@ -1,4 +1,4 @@
-"""How what a study says is shown: tables in several formats, plots, a page, and sentences.
+"""How results are shown: as tables in several formats, as plots, as a page, and in sentences.
 
 The values are those of ``topk_platform.results``; ``catalogue`` lists the formats and the plots.
 """

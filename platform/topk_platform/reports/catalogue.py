@@ -74,7 +74,7 @@ PLOTS: Mapping[str, Plot] = {
     ),
     "confusion": Plot(
         "plots.confusion:confusion",
-        "Which classes are among the K guesses for which; look-alikes are framed.",
+        "Which classes are among the K guesses for which; look-alikes are framed, or the worst pairs shown.",
         "store",
     ),
     "guesses": Plot(

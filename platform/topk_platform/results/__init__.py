@@ -1,4 +1,4 @@
-"""What a study says: its table, its statistics, claims, tuning, findings and recommendation, as values.
+"""A study's results as values: its table, statistics, claims, tuning, findings and recommendation.
 
 How they are shown is in ``topk_platform.reports``.
 """

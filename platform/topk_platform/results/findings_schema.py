@@ -45,7 +45,7 @@ def part_of(kind: type[T], text: Mapping[str, Any]) -> T:
 
 @dataclass(frozen=True)
 class TableData:
-    """What the file says of its table as a whole."""
+    """The parts of the table that are not its cells."""
 
     across: Annotated[str, one_of("regime", "model")]
     left: Whole
@@ -102,7 +102,7 @@ class PrecisionData:
 
 @dataclass(frozen=True)
 class CellData:
-    """A cell but for its estimates and tallies, and for what is judged anew: marks, and which is the best."""
+    """A cell without its estimates and tallies, and without what is computed again: the marks, and which is best."""
 
     stopped: bool
     improvement: Share | None

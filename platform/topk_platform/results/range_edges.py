@@ -6,18 +6,17 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from topk_platform.loss_catalogue import LOSS_CATALOGUE, LossEntry
 from topk_platform.specs import Choice, Dimension, Float, Int, Loss, Scalar
 
 __all__ = ["Edge", "edges"]
 
 _PART = 0.05  # of the range, at either end
 _LEAST = 3  # numbers that options must hold to have ends
-_LIMITS: Mapping[tuple[str, str], tuple[float, float]] = {
-    ("", "momentum"): (0.0, 1.0),
-    ("", "samples"): (1.0, math.inf),
-    ("generalized_cross_entropy", "gamma"): (0.0, 1.0),
-}
-"""Values that a parameter cannot pass, by loss and parameter; an empty loss stands for all."""
+_LIMITS: Mapping[str, tuple[float, float]] = {"momentum": (0.0, 1.0), "samples": (1.0, math.inf)}
+"""Values that a parameter cannot pass, whatever the loss; the catalogue has those of a loss's own."""
+
+_NO_ENTRY = LossEntry("", "", "")
 
 
 @dataclass(frozen=True)
@@ -45,9 +44,9 @@ class Edge:
 def edges(loss: Loss, values: Mapping[str, Scalar]) -> tuple[Edge, ...]:
     """Return the chosen values that lie within 5 % of an end of their range, on the scale that it is searched on.
 
-    The range to try next reaches a third of the old one further at that end. An end that a parameter cannot pass is
-    none: one noise sample, or the ends of a linear range from 0 or up to 1. A ``Choice`` of three numbers or more has
-    ends; other options have none.
+    The range to try next reaches a third of the old one further at that end. A bound that a parameter cannot pass does
+    not count: one noise sample, or the end of a linear range at 0 or 1. A ``Choice`` of three numbers or more has ends;
+    other options have none.
 
     Args:
         loss: Holds the space.
@@ -85,9 +84,9 @@ def _edge(loss: str, name: str, dimension: Dimension, value: float) -> Edge | No
 
 def _limits(loss: str, name: str, dimension: Float | Int) -> tuple[float, float]:
     """Return what a parameter cannot pass; a linear range that ends at 0 or 1 is taken to end where it has to."""
-    for known in ((loss, name), ("", name)):
-        if known in _LIMITS:
-            return _LIMITS[known]
+    limits = {**_LIMITS, **LOSS_CATALOGUE.get(loss, _NO_ENTRY).limits}
+    if name in limits:
+        return limits[name]
     least = 0.0 if not dimension.log and dimension.low == 0 else -math.inf
     return least, 1.0 if not dimension.log and dimension.high == 1 else math.inf
 
@@ -125,7 +124,7 @@ def _of_options(name: str, dimension: Choice, value: float) -> Edge | None:
         return None
     ends = numbers[:2] if value == numbers[0] else numbers[:-3:-1]
     beyond = ends[0] ** 2 / ends[1] if min(ends) > 0 else 2 * ends[0] - ends[1]
-    least, most = _LIMITS.get(("", name), (-math.inf, math.inf))
+    least, most = _LIMITS.get(name, (-math.inf, math.inf))
     if not least <= beyond <= most:
         return None
     return Edge(name, value, _words(numbers[0], numbers[-1]), f"{beyond:.3g} as well")

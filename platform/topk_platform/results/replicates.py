@@ -98,8 +98,8 @@ def pooled(comparisons: Iterable[Compared], luck: Mapping[int, Luck]) -> list[Po
     """Return one comparison for all that are alike.
 
     Its mean is that of its studies. Its variance is their mean variance, of which the images' part is the same in all
-    of them, plus the luck of a search, divided by the number of studies. The luck contains that of the seeds, which
-    the first part contains as well, so the interval is rather too wide.
+    of them, plus the luck of a search, divided by the number of studies. Both parts contain
+    the luck of the seeds, so the interval is slightly too wide.
 
     Args:
         comparisons: Comparisons.

@@ -1,4 +1,4 @@
-"""What Ray has no public way for. Each name of Ray's own that is used here may vanish; then its fallback is used.
+"""Private parts of Ray, used where there is no public interface. If one is missing in a version, its fallback is used.
 
 Nothing else in the platform uses a private name of Ray or Ray Tune.
 """
@@ -30,8 +30,8 @@ __all__ = [
 CLUSTER_VARIABLE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 """The environment variable by whose value 0 a Ray that is imported later stays on loopback."""
 
-# What scales a cluster up and down; what carries workers' output to a driver that wants none; what serves a dashboard,
-# which starts even where no dashboard is to be. Nobody asks them for anything, and each imports Ray.
+# The autoscaler, the log monitor, and the dashboard's process, which starts even without a dashboard. A Ray of our own
+# needs none of them, and each takes seconds to import Ray.
 _NEEDLESS = ("start_monitor", "start_log_monitor", "start_api_server")
 
 
@@ -58,7 +58,7 @@ def _replaced(owner: Any, values: Mapping[str, Any]) -> Iterator[None]:
 
 @contextmanager
 def lean() -> Iterator[None]:
-    """Let a Ray that starts meanwhile start without processes that serve people and larger clusters.
+    """Start Ray, within the block, without the processes that a Ray on one machine does not need.
 
     That saves two to three seconds of a core at every start. Fallback: they start.
     """
@@ -99,7 +99,7 @@ def messages_on_stderr() -> Iterator[None]:
     before = getattr(worker, "print_to_stdstream", None)
 
     def to_stderr(data: Mapping[str, Any], ignore_prefix: bool) -> None:
-        assert before is not None  # noqa: S101 - else this function replaces nothing
+        assert before is not None  # noqa: S101 - otherwise this function would replace nothing
         before({**data, "is_err": True}, ignore_prefix)
 
     with _replaced(worker, {"print_to_stdstream": to_stderr}):
@@ -113,7 +113,7 @@ def known_heads() -> set[str]:
     """
     services = _module("_private.services")
     if hasattr(services, "find_gcs_addresses"):
-        services.find_gcs_addresses.cache_clear()  # what was there before may be gone
+        services.find_gcs_addresses.cache_clear()  # the process may have ended meanwhile
         return set(services.find_gcs_addresses())
     noted = Path(os.environ.get("RAY_TMPDIR", "/tmp")) / "ray" / "ray_current_cluster"  # noqa: S108 - where Ray writes it
     with suppress(OSError):
@@ -122,9 +122,9 @@ def known_heads() -> set[str]:
 
 
 def leave() -> None:
-    """Leave Ray; where this process started it, its processes are killed at once and not asked first.
+    """Leave Ray. If this process has started Ray, kill Ray's processes at once instead of asking them to end.
 
-    That is four seconds less. Fallback: Ray asks them, waits and kills them.
+    This saves four seconds. Fallback: Ray asks them to end, waits and kills them.
     """
     node = getattr(_module("_private.worker"), "_global_node", None)
     for infos in getattr(node, "all_processes", {}).values():

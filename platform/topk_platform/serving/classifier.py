@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from topk_losses.operators import inclusion_probabilities
 from topk_platform.errors import UserError
-from topk_platform.serving.conformal import calibrate, sets
 from topk_platform.serving.package import Config
 from topk_platform.serving.pictures import Given, listed, read_inputs
-from topk_platform.serving.set_calibration import METHODS, SetCalibration, needed_calibration
+from topk_platform.serving.sets.conformal import calibrate, sets
+from topk_platform.serving.sets.set_calibration import METHODS, SetCalibration, needed_calibration
 from topk_platform.training.steps.batches import Normalisation
 
 __all__ = ["Candidate", "Classifier", "Prepared"]
@@ -142,7 +142,7 @@ class Classifier:
             inputs: As for :meth:`scores`.
             coverage: In ``(0, 1)``.
             method: ``"threshold"``, ``"aps"``, ``"raps"`` or ``"prevalence"``, see
-                :func:`~topk_platform.serving.conformal.nonconformity`.
+                :func:`~topk_platform.serving.sets.conformal.nonconformity`.
 
         Raises:
             UserError: if the network is not calibrated, the coverage is not in (0, 1) or needs more calibration

@@ -112,7 +112,7 @@ def export_model(
 def _calibration(saved: SavedModel, trust: Trust, data: str | Path | None) -> tuple[str, str]:
     """Return the calibration of a network as JSON, and what its card says of it."""
     from topk_platform.data import data_at  # noqa: PLC0415 - torch, like the next
-    from topk_platform.serving.calibrating import calibrated_network  # noqa: PLC0415
+    from topk_platform.serving.sets.calibrating import calibrated_network  # noqa: PLC0415
 
     try:
         with data_at(data):

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 __all__ = ["digest_of", "for_types_alone", "meant", "runs_as_script", "without_extensions"]
 
 _BODIES = frozenset({"body", "orelse", "finalbody"})
-# `ctx` follows from where a name stands. Imports in a function show in what its names lead to.
+# `ctx` follows from a name's position. Imports in a function are visible in the definitions of its names.
 _SKIPPED = frozenset({"ctx", "type_comment", "kind", "returns", "annotation"})
 _MARKS = ("ClassVar", "InitVar", "KW_ONLY")  # annotations that change how a dataclass treats a field
 
@@ -63,7 +63,7 @@ def meant(body: Iterable[ast.stmt], keep: frozenset[str] = frozenset()) -> Itera
 
 
 def without_extensions(tree: ast.Module) -> ast.Module:
-    r"""Return a module in whose extension points stands what is usual there; the entries count where arms name them.
+    r"""Return a module with the usual value at each extension point; other entries count for the arms that name them.
 
     Example:
         >>> text = "from topk_platform.extensions import extended\nlearner = extended(Session, LEARNERS, name)"

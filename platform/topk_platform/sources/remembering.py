@@ -59,7 +59,7 @@ def _known() -> dict[str, Any]:
 
 
 def _read() -> dict[str, Any]:
-    with suppress(OSError, RuntimeError, ValueError):  # there is none, or it is damaged
+    with suppress(OSError, RuntimeError, ValueError):  # it is missing or damaged
         modules = json.loads(_file().read_bytes())
         return modules if isinstance(modules, dict) else {}
     return {}

@@ -132,7 +132,7 @@ class Resolver:
         elif self._is_package(f"{module}.{names[0]}") or self.module(f"{module}.{names[0]}") is not None:
             yield from self._attribute(f"{module}.{names[0]}", names[1:], seen)
         elif known is not None:
-            yield Node(module, WHOLE)  # a name that cannot be read from the syntax
+            yield Node(module, WHOLE)  # the name is not visible in the syntax
         else:
             yield ".".join((module, *names))
 

@@ -167,7 +167,7 @@ class _Visitor(ast.NodeVisitor):
             self.visit(part)
         self._scopes.pop()
 
-    visit_FunctionDef = visit_AsyncFunctionDef = visit_Lambda = _visit_function  # noqa: N815 - as ast calls them
+    visit_FunctionDef = visit_AsyncFunctionDef = visit_Lambda = _visit_function  # noqa: N815 - the names that ast requires
 
     def _visit_comprehension(self, node: ast.AST) -> None:
         generators: list[ast.comprehension] = node.generators  # type: ignore[attr-defined]

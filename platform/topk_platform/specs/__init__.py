@@ -1,5 +1,5 @@
 # ruff: noqa: F403 - what the catalogues of conditions, samplers and pruners export
-"""Frozen dataclasses for what a study asks and what came of it; they need only the standard library."""
+"""Frozen dataclasses for a study's question and its records; they need only the standard library."""
 
 from topk_platform.specs.arms import additions, conditions
 from topk_platform.specs.arms.additions import *

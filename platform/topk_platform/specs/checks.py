@@ -26,16 +26,16 @@ def check_place(argument: str, value: object) -> None:
     Example:
         >>> check_place("store", "")
         Traceback (most recent call last):
-        topk_platform.errors.UserError: store must name a place, got '': is a variable unset?
+        topk_platform.errors.UserError: store must not be blank, got '': is a variable unset?
     """
-    check(bool(str(value).strip()), f"{argument} must name a place, got {value!r}: is a variable unset?")
+    check(bool(str(value).strip()), f"{argument} must not be blank, got {value!r}: is a variable unset?")
 
 
 def check_name(kind: str, name: str) -> None:
     """Raise ``UserError`` unless ``name`` is safe in a path, a glob and a table."""
     check(
         bool(_NAME.fullmatch(name)),
-        f"{kind} must match {_NAME.pattern}, for it names files and folders, got {name!r}",
+        f"{kind} must match {_NAME.pattern}, because it names files and folders, got {name!r}",
     )
 
 
@@ -51,7 +51,7 @@ def first_few(names: Sequence[str], most: int = 5) -> str:
 
 
 def absolute(path: str | Path) -> Path:
-    """Return a path from the root of the file system, without ``..``, as messages print it.
+    """Return a path from the root of the file system, without ``..``, for messages.
 
     Links are followed only where the path has ``..``, which means the folder above a link's target.
 

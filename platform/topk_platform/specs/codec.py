@@ -13,7 +13,7 @@ __all__ = ["LATER", "canonical_json", "decode", "digest", "encode"]
 _TYPE = "type"
 
 LATER: Mapping[str, Any] = {"later": True}
-"""Metadata of a field that was added to a spec later: while the field is empty, the JSON and the hash stay as before.
+"""Metadata of a field that was added to a spec later: if the field has its default, JSON and hash do not contain it.
 """
 
 

@@ -17,8 +17,8 @@ _ALWAYS = ("batch_size", "epochs", "learning_rate", "optimizer", "schedule", "we
 def described(arm: Arm) -> dict[str, Scalar]:
     """Return what all trials of an arm have in common, sorted by name.
 
-    These are regime, model, loss with its fixed parameters, head, k, and of the recipe the most important fields and
-    those that differ from the defaults, fields of nested specs as ``OUTER.INNER``.
+    These are: regime, model, loss with its fixed parameters, head and k; and the most important fields of the recipe,
+    with those that differ from the defaults. Fields of nested specs are named ``OUTER.INNER``.
 
     Args:
         arm: The arm.

@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 
-_LONGEST = 100  # letters of a value in an error
+_LONGEST = 100  # the most letters of a value in an error
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ def _check(field: str, value: Any, annotation: Any, also: str = "") -> None:
 
 
 def _check_union(field: str, value: Any, annotation: Any) -> None:
-    """Check a value against the first member of a union that is of its type, including that member's range."""
+    """Check a value against the first member of a union that has its type, with that member's range."""
     for member in get_args(annotation):
         plain = get_args(member)[0] if get_origin(member) is Annotated else member
         if _fits(value, get_origin(plain) or plain):

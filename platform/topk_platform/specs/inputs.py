@@ -1,4 +1,4 @@
-"""The inputs of a trained network: what one needs to use it where its training data are not."""
+"""The inputs of a trained network: all that is needed to use it without its training data."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Inputs:
 
     @classmethod
     def from_data(cls, data: Any) -> Inputs:
-        """Return what :func:`~topk_platform.specs.codec.encode` made ``data`` of.
+        """Return the inputs from which :func:`~topk_platform.specs.codec.encode` made ``data``.
 
         Raises:
             ValueError: if it was something else.

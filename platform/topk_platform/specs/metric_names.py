@@ -30,7 +30,7 @@ _UNITS = {
     "size": "classes",
     "candidates": "classes",
     "nll": "nats",
-}  # of metrics that are not shares of samples
+}  # the units of metrics that are not shares of samples
 _LESS = (*_UNITS, "brier", "ece")  # metrics whose smaller values are better
 _ACCURACY = re.compile(rf"(?:(?:macro|{'|'.join(GROUPS)})_)?top([1-9]\d*)")
 _MEASURE = re.compile(r"(autkc|average)([1-9]\d*)|(size)(90|95|99)|(brier|ece|nll)")

@@ -103,17 +103,6 @@ class TrackerContract(ABC):
                 tracker.close()
             assert Counter(self.shown(folder)) == Counter(trial.key for trial in _TRIALS)
 
-    def test_that_nothing_needs_to_be_written_is_said_only_where_it_is_so(self) -> None:
-        """A tracker that cannot find it out quickly says no."""
-        with _folder() as (folder, study):
-            keys, result = {trial.key for trial in _TRIALS}, _result("one")
-            assert not self.tracker(folder).holds(study, keys, (), result)
-            self._write(folder, study, *_TRIALS[1:])
-            assert not self.tracker(folder).holds(study, keys, (), result)
-            self._write(folder, study, _TRIALS[0])
-            assert not self.tracker(folder).holds(study, keys, (), result)
-            assert not self.tracker(folder).holds(study, (), [_TRIALS[0].key], result)
-
     def test_it_can_be_closed_at_any_time(self) -> None:
         """Before it is opened, and twice."""
         with _folder() as (folder, study):

@@ -97,7 +97,7 @@ class Feed(threading.Thread):
         """Wait until all is written, or until one more try has failed; return the error, if any.
 
         Args:
-            patience: How many seconds to wait while the tracker does not get on.
+            patience: How many seconds to wait while the tracker makes no progress.
         """
         self._closing.set()
         self._queue.put(None)
@@ -109,10 +109,8 @@ class Feed(threading.Thread):
         return self.error
 
     def run(self) -> None:
-        """Fill in what the tracker lacks, then write what is handed over until closed; nothing where nothing is new."""
+        """Fill in what the tracker lacks, then write what is handed over until closed."""
         item = self._queue.get()
-        if self._holds(item):
-            return
         failures = 0
         while True:
             last = self._closing.is_set()
@@ -140,11 +138,6 @@ class Feed(threading.Thread):
     def _close_tracker(self) -> None:
         with suppress(Exception):  # all is written, or what failed to write fails to close as well
             self.tracker.close()
-
-    def _holds(self, item: _Item) -> bool:
-        if self._stale or not isinstance(item, StudyResult):
-            return False
-        return self.tracker.holds(self._study, *listed(self.ledger, self._search), item)
 
     def _begin(self) -> None:
         self._written.clear()

@@ -30,8 +30,8 @@ class TensorboardTracker(Tracker):
     """Writes a study to TensorBoard: a run per trial, in folders by arm, configuration and seed.
 
     A trial's run is ``STUDY/ARM/confirm NUMBER/seed SEED``. On the page *HParams*, the seeds of one configuration are
-    one row with their mean. A run is written under a hidden name, to which TensorBoard pays no heed, and renamed when
-    it is complete; so a kill leaves neither half a run nor two of them.
+    one row with their mean. A run is written under a hidden name, that TensorBoard ignores, and renamed when it is
+    complete, so a kill leaves neither half a run nor two of them.
 
     Args:
         location: The folder that ``tensorboard --logdir`` opens; by default ``tensorboard`` in a local store.

@@ -34,7 +34,7 @@ class TrackedStudy:
         identity: The identity of its ledger. Two studies of one name in two stores have different ones.
         folder: The store's folder if it is on this machine, where a tracker may keep files; else None.
         progressed: To be called after each step of slow work. At the end of a run the driver waits for a tracker only
-            as long as it gets on.
+            as long as it makes progress.
     """
 
     name: str
@@ -131,11 +131,11 @@ class TrackedTrial:
 
 
 class ArmResult(NamedTuple):
-    """What an arm came to.
+    """The results of an arm.
 
     Attributes:
         parameters: The confirmed configuration.
-        metrics: Of each test metric the mean, the half-width of its 95 % interval, and the number of seeds.
+        metrics: For each test metric, the mean, the half-width of its 95 % interval, and the number of seeds.
         note: The same for people, in Markdown.
         dataset: The arm's data.
     """
@@ -168,7 +168,7 @@ Graphs = Mapping[str, Callable[[], Graph]]
 
 
 class Extras(NamedTuple):
-    """What is made of a study's results in seconds or minutes.
+    """Files that are made from a study's results, which takes seconds or minutes.
 
     Attributes:
         pictures: The report and the plots, by file name.
@@ -186,7 +186,7 @@ class StudyResult:
     Args:
         files: The text files of the study's tables, by name, such as ``table.md``.
         digest: The hash of these files; if it is the same, nothing has changed.
-        arms: What each arm came to, by the arm's identity.
+        arms: The results of each arm, by the arm's identity.
         extras: Makes the report, the plots and graphs, or returns None if that fails, which a warning then says; None
             if there are to be none.
     """
@@ -218,25 +218,6 @@ class Tracker(ABC):
 
     def check(self, study: TrackedStudy) -> None:  # noqa: B027 - there may be nothing to check
         """Raise ``UserError`` if the tracker cannot be used; called before anything is trained."""
-
-    def holds(
-        self,
-        study: TrackedStudy,  # noqa: ARG002
-        keys: Collection[str],  # noqa: ARG002
-        unlisted: Collection[str],  # noqa: ARG002
-        result: StudyResult,  # noqa: ARG002
-    ) -> bool:
-        """Return whether nothing needs to be written; False if that cannot be found out quickly.
-
-        A run that trains nothing asks this first, so that it need not import the tracker's library.
-
-        Args:
-            study: The study.
-            keys: The keys of the trials that should be there.
-            unlisted: The keys of trials that should not.
-            result: The results that should be there.
-        """
-        return False
 
     @abstractmethod
     def begin(self, study: TrackedStudy) -> Iterable[str]:

@@ -32,7 +32,7 @@ Track = str | Tracker | Sequence[str | Tracker]
 
 
 class TrackingError(Exception):
-    """Says of each tracker that is behind why."""
+    """Trackers are behind; the message names each of them with the reason."""
 
 
 def known_trackers() -> list[str]:
@@ -185,7 +185,7 @@ class Feeds:
         """Wait until all is written, or until one more try has failed; return what failed, if anything did.
 
         Args:
-            patience: How many seconds to wait while a tracker does not get on; a minute by default.
+            patience: How many seconds to wait while a tracker makes no progress; a minute by default.
         """
         closed = [(feed, feed.close() if patience is None else feed.close(patience)) for feed in self.feeds]
         lines = [

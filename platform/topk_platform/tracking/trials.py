@@ -35,10 +35,10 @@ SearchTrials = Literal["all", "best", "none"]
 """
 
 ARMS = "arms.json"
-"""The file in a study's ``tables`` folder that says what each arm came to."""
+"""The file in a study's ``tables`` folder with the results of each arm."""
 
-# What people plot by epoch, and how many values a trial has of it at most: a database takes 300 bytes for each. The
-# ledger has all of them.
+# The values by epoch that people plot, and how many of them trackers get of a trial at most, because a database takes
+# 300 bytes for each. The ledger has all of them.
 _PLOTTED = re.compile(r"train\.loss|learning_rate|validation\.top\d+")
 _VALUES = 120
 

@@ -32,6 +32,6 @@ __all__ = [
     "run_trials",
 ]
 
-# Training imports torch, which defining a study does without.
+# Training imports torch, which defining a study does not need.
 if not TYPE_CHECKING:  # a type checker would take any name for one of this package's
     __getattr__ = first_use(__name__)

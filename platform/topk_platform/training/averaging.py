@@ -22,7 +22,7 @@ class Average(Protocol):
     of_epochs: bool
 
     def note(self, weights: Mapping[str, Tensor], step: int, epoch_steps: int) -> None:
-        """Take note of the weights after a step.
+        """Process the weights after a step.
 
         Args:
             weights: As they are now; they change in place later.
@@ -110,7 +110,7 @@ def state_of(average: Average | None) -> dict[str, Any]:
 
 
 def load_state(average: Average | None, state: Mapping[str, Any], like: Mapping[str, Tensor]) -> None:
-    """Let an average go on from what :func:`state_of` returned, on the device of the weights ``like``."""
+    """Restore an average from what :func:`state_of` returned, on the device of the weights ``like``."""
     if average is not None:
         average.values = {n: v.to(like[n].device, copy=True) for n, v in state["values"].items()}
         average.count = state["count"]

@@ -38,7 +38,7 @@ _RANDOM = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout
 
 
 def check_ensemble(model: nn.Module, recipe: Recipe, searched: Sequence[str]) -> None:
-    """Raise ``UserError`` unless such networks can train as a stack, each with the result that it would have alone.
+    """Raise ``UserError`` unless such networks can train as a stack with the results that they would have alone.
 
     Args:
         model: One of the networks.

@@ -42,11 +42,11 @@ class TemperedCrossEntropy(nn.Module):
 
 
 def _at_least_one(class_counts: Tensor) -> Tensor:
-    """Return the counts with 1 in place of 0: label noise can leave a class without a sample.
+    """Return the counts with 1 instead of 0: label noise can leave a class without a sample.
 
     Such a class is never the target, so its own margin is never used. As a competitor of the others it gets the offset
     of the rarest class that has a sample, where its logarithm of 0 would take it out of the softmax. Deferred class
-    weights treat it alike, see :func:`~topk_platform.training.steps.optim.effective_weights`.
+    weights do the same, see :func:`~topk_platform.training.steps.optim.effective_weights`.
     """
     return class_counts.clamp(min=1)
 

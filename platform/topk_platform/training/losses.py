@@ -62,12 +62,12 @@ class BoundLoss:
 
     @property
     def separable(self) -> bool:
-        """Whether the losses of several networks' batches can be taken in one call: one of ours."""
+        """Whether one call can compute the losses of several networks' batches; true for our own losses."""
         ours = type(self.module).__module__.partition(".")[0] in ("topk_losses", "topk_platform")
         return ours and self.weights is None
 
     def per_sample(self, scores: Tensor, target: Tensor, generators: Sequence[Generator]) -> Tensor:
-        """Return each sample's loss, of a loss that is separable, if it draws with one generator for each network."""
+        """Return each sample's loss of a separable loss; if it draws random numbers, each network has a generator."""
         if self._warming:
             return tl.functional.cross_entropy(scores, target, reduction="none")
         for module in self.module.modules():
@@ -83,8 +83,8 @@ class BoundLoss:
 
         Args:
             epoch: From 0.
-            reweighted: Whether the classes weigh as ``weights`` say.
-            warming: Whether cross-entropy takes the loss's place, as in a recipe's first epochs.
+            reweighted: Whether the classes have the weights ``weights``.
+            warming: Whether cross-entropy replaces the loss, as in a recipe's first epochs.
         """
         self._warming = warming
         if self.in_epoch is not None and epoch != self.epoch:
@@ -93,18 +93,18 @@ class BoundLoss:
             self.reweight()
 
     def load_state(self, state: dict[str, Any], epoch: int) -> None:
-        """Go on from a module's state.
+        """Restore a module's state.
 
         Args:
             state: What its ``state_dict`` held.
-            epoch: In which it was taken, from 0.
+            epoch: The epoch in which it was taken, from 0.
         """
         came_later = state.keys() - self.module.state_dict().keys()
-        self.begin(epoch, reweighted=bool(came_later))  # class weights, that is
+        self.begin(epoch, reweighted=bool(came_later))  # the only later key is that of the class weights
         self.module.load_state_dict(state)
 
     def reweight(self) -> None:
-        """Let the classes weigh as ``weights`` say from now on."""
+        """Give the classes the weights ``weights`` from now on."""
         for module in _weighted(self.module):
             module.weight = self.weights  # type: ignore[assignment]
 
@@ -124,7 +124,7 @@ def build_loss(loss: Loss, parameters: Mapping[str, Scalar], k: int, class_count
     The function behind the name is given ``k`` and ``class_counts`` where it takes them.
 
     Args:
-        loss: Which.
+        loss: The spec.
         parameters: Its own parameters.
         k: The K it trains for.
         class_counts: Training samples per class, int64 ``(L,)``.
@@ -142,22 +142,22 @@ def check_loss(
 
     Args:
         loss: The spec.
-        own: The loss's own parameters, fixed and first together; what follows a schedule is tried at both its ends.
+        own: The loss's own parameters, fixed and first together; a schedule is tried at both its ends.
         k: The K it trains for.
         class_counts: Training samples per class.
-        recipe: What else it has to do: take soft labels where batches are mixed, class weights where they are
-            deferred.
+        recipe: The recipe. If it mixes batches, the loss must take soft labels; if it defers class weights, the loss
+            must have them.
     """
     check_parameters(loss, own)
     with as_user_error(f"loss {loss.label}"):
         try:
             module, _ = (build_loss(loss, numbers(own, end, 2), k, class_counts) for end in (0, 1))
-        except (TypeError, ValueError) as error:  # a value that it refuses
+        except (TypeError, ValueError) as error:  # the loss refuses a value
             raise UserError(f"loss {loss.label}: {error}") from error
     changing = [name for name, value in own.items() if isinstance(value, Schedule)]
     if changing and isinstance(module, nn.Module) and (lost := _lost_when_rebuilt(loss, module)):
         raise UserError(
-            f"loss {loss.label}: {changing} cannot follow a schedule, for the loss is then built anew for every epoch, "
+            f"loss {loss.label}: {changing} cannot follow a schedule, because the loss is then built for every epoch, "
             f"and it has {lost}"
         )
     if recipe is not None:

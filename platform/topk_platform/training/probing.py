@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 _SMALL = 2  # samples per part of the first step, which creates the optimiser's state
-_PRECISE = 16  # the answer is exact to one part in so many
+_PRECISE = 16  # the answer is exact to one part in this many
 
 Outcome = Literal["fits", "memory", "error"]
 

@@ -48,7 +48,7 @@ class BalancedBatches(Batches):
         return cls(**given, base=batches)
 
     def _augmented(self, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        assert self.base is not None  # noqa: S101 - for the type checker: `of` gives it
+        assert self.base is not None  # noqa: S101 - for the type checker: `of` sets it
         return self.base._augmented(inputs, labels)
 
     def _plain(self, done: int) -> Iterator[tuple[Tensor, Tensor]]:
@@ -95,7 +95,7 @@ class RetrainedSession(ShownSession):
         return cast("RetrainedClassifier", self.recipe.after).epochs
 
     def advance(self, pause: Callable[[], bool]) -> Tensor | None:
-        """Train to the end of the epoch, or until ``pause`` says so after a step; see :meth:`Session.advance`."""
+        """Train to the end of the epoch, or until ``pause`` returns True after a step; see :meth:`Session.advance`."""
         if self.step >= self._first_steps and not self.second:
             self._begin_second()
             initial = initialised(self.trial, self.dataset).get_submodule(self.classifier).state_dict()
@@ -131,7 +131,7 @@ class RetrainedSession(ShownSession):
         return {**super().state(), "second": self.second}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Go on from what :meth:`state` returned."""
+        """Continue from a state that :meth:`state` returned."""
         if state["second"]:
             self._begin_second()
         super().load_state(state)

@@ -37,7 +37,7 @@ def run_trials(
     interruptible: bool = True,
     time_limit: float = math.inf,
 ) -> Training:
-    """Train a trial, or several as an ensemble; yield signs of life, and return the records.
+    """Train a trial, or several as an ensemble; yield heartbeats, and return the records.
 
     Errors of the trials' own code are results: NaN and infinity are recorded as ``diverged``, an exception or an exit
     as ``failed`` with its reason. Errors of the machinery are raised as faults and are not recorded. If the process

@@ -192,7 +192,7 @@ def recipe_of(trial: Trial) -> Recipe:
 
 def initialised(trial: Trial, dataset: Dataset) -> nn.Module:
     """Return the trial's network with its initial weights, on the CPU."""
-    # torch's layers initialise from the global generator: lend it this trial's stream, then put it back.
+    # torch's layers initialise from the global generator: set it to this trial's stream, then restore it.
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(
             stream_seed(trial.study, trial.root, trial.seed, "initialisation")

@@ -39,12 +39,12 @@ def check_additions(model: nn.Module, recipe: Recipe, classes: int) -> None:
 
 @dataclass
 class ShownSession(Session):
-    """A session whose validated, kept and exported weights are made of those that it trains."""
+    """A session that validates, keeps and exports weights that are computed from those that it trains."""
 
     average: Average | None = None
     layer: str = ""  # the last one, where a step after training changes it
     made: tuple[int, dict[str, Tensor]] | None = (
-        None  # the mean with its statistics, by how many it is the mean of
+        None  # the mean with its statistics, by the number of weights averaged
     )
 
     @classmethod
@@ -117,7 +117,7 @@ class ShownSession(Session):
             norm.train()
         numerics = self.recipe.numerics
         for part in self.dataset.train.in_order():
-            if len(part) > 1:  # of one sample there may be no variance
+            if len(part) > 1:  # one sample alone may have no variance
                 with precision(self.trial.device, numerics.bfloat16):
                     self.model(prepared(part, self.normalisation, numerics.channels_last))
         for norm, momentum in zip(norms, momenta, strict=True):
@@ -138,7 +138,7 @@ class ShownSession(Session):
         return {**super().state(), "model": super().weights(), "average": state_of(self.average)}
 
     def load_state(self, state: dict[str, object]) -> None:
-        """Go on from what :meth:`state` returned."""
+        """Continue from a state that :meth:`state` returned."""
         super().load_state(state)
         load_state(self.average, cast("dict[str, Any]", state["average"]), self.model.state_dict())
         self.made = None

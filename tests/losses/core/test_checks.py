@@ -42,7 +42,7 @@ def test_labels_out_of_range_next_to_ignored_ones(label):
 @pytest.mark.parametrize(
     ("labels", "hinted"), [([1, 3, 2], True), ([0, 3], False), ([1, 4], False), ([-100, 3], True)]
 )
-def test_labels_from_one_on_are_told_the_remedy(labels, hinted):
+def test_labels_from_one_on_are_refused_with_the_remedy(labels, hinted):
     with pytest.raises(ValueError, match=r"got [34]") as error:
         check_labels(torch.tensor(labels), torch.Size((len(labels), 3)), 3, -100)
     assert str(error.value).endswith("take target - 1") == hinted

@@ -95,6 +95,7 @@ def topk(
     ("arguments", "message"),
     [
         (["run", "digit"], "unknown study 'digit': did you mean 'digits'"),
+        (["run", "nothing_like_it"], "unknown study 'nothing_like_it': `topk list` shows the studies"),
         (["run", "../digits"], "not a path"),
         (["run", "no_such_lab:study"], "there is no module 'no_such_lab'"),
         (["run", "lab_of_bad_things:studdy"], "did you mean 'study'"),
@@ -155,12 +156,12 @@ def topk(
         (["run", "digits", "--seeds", "-1"], "seeds must be at least 1, got -1"),
         (["run", "digits", "--workers", "0"], "workers must be at least 1, got 0"),
         (["run", "digits", "--store", "lab_of_bad_things.py"], "cannot be"),
-        (["run", "digits", "--store", ""], "--store must name a place, got '': is a variable unset?"),
-        (["table", "digits", "--store", " "], "--store must name a place, got ' '"),
-        (["run", "digits", "--data", ""], "--data must name a place"),
-        (["run", "digits", "--mlflow", ""], "--mlflow must name a place"),
-        (["run", "digits", "--address", ""], "--address must name a place"),
-        (["ui", "--host", ""], "--host must name a place"),
+        (["run", "digits", "--store", ""], "--store must not be blank, got '': is a variable unset?"),
+        (["table", "digits", "--store", " "], "--store must not be blank, got ' '"),
+        (["run", "digits", "--data", ""], "--data must not be blank"),
+        (["run", "digits", "--mlflow", ""], "--mlflow must not be blank"),
+        (["run", "digits", "--address", ""], "--address must not be blank"),
+        (["ui", "--host", ""], "--host must not be blank"),
         (["run", "digits", "--mlflow", "foo://x"], "got 'foo://x': the schemes that it knows are file, "),
         (
             ["run", "digits", "--mlflow", "http://127.0.0.1:9"],
@@ -262,7 +263,7 @@ def test_a_study_without_a_result_does_not_end_well(
     )  # nothing left to run
 
 
-def test_what_faults_leave_is_told_line_by_line_and_has_an_exit_code_of_its_own(
+def test_what_faults_leave_is_reported_line_by_line_and_has_an_exit_code_of_its_own(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def leave(study: Study, board: Board, *_: object) -> Faults:

@@ -101,7 +101,9 @@ def test_signals_have_their_codes(
     assert capsys.readouterr() == ("", line)
 
 
-def test_a_program_is_told_of_an_interrupt_and_of_what_is_left(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_program_is_notified_of_an_interrupt_and_of_what_is_left(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     course, seen = Course(json=True), list[Event]()
     show = course.followed(lambda _watch, event: seen.append(event))
     course.end(143)
@@ -128,7 +130,7 @@ def test_bad_input_is_a_line_and_with_debug_a_traceback_too(topk: Topk) -> None:
 @pytest.mark.parametrize(
     "command", [["table"], ["run"], ["report", "--to", "r.html"], ["bundle", "--to", "b"]]
 )
-def test_what_the_store_holds_and_nobody_defines_here_is_told(
+def test_what_the_store_holds_and_nobody_defines_here_is_reported(
     command: list[str], topk: Topk, tmp_path: Path
 ) -> None:
     (tmp_path / "runs" / "my-study").mkdir(parents=True)
@@ -156,7 +158,7 @@ def test_an_unexpected_error_is_a_line_and_its_traceback_is_kept(
     assert "known_studies()" in err and "is in" not in err.splitlines()[-1]
 
 
-def test_the_codes_are_told_in_the_help_and_in_the_documentation() -> None:
+def test_the_codes_are_reported_in_the_help_and_in_the_documentation() -> None:
     told = " ".join(re.sub(r"[│╭╮╰╯─]", " ", CliRunner().invoke(app, ["--help"]).output).split())
     page = (ROOT / "docs" / "command-line.md").read_text()
     assert set(MEANINGS) == set(Exit)
@@ -212,7 +214,7 @@ def test_what_packages_bring_is_listed_and_runs_by_its_name(
     assert re.search(r"^birds  +30 arms", out, re.MULTILINE)
     assert "loss brier: birds_lab:Brier\n" in out
     brought["topk.studies"] = [Point("digits", "birds_lab:digits")]
-    with pytest.raises(ValueError, match="'digits', which is taken"):
+    with pytest.raises(ValueError, match="a study named 'digits', and this name is taken"):
         known_studies()
 
 

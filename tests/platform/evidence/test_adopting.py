@@ -237,7 +237,7 @@ def test_an_ensemble_is_trained_with_all_its_members(lab: Path, monkeypatch: pyt
     assert [one.outcome for one in found.checked] == ["to the bit"] * 4
 
 
-def test_what_is_wrong_is_told(lab: Path, runs: Path) -> None:
+def test_what_is_wrong_is_reported(lab: Path, runs: Path) -> None:
     with pytest.raises(UserError, match="replay must be at least 1 and within at least 0, got 0 and None"):
         adopt(the_study(), store=runs, again=0)
     with pytest.raises(StoreError, match="holds nothing of study"):
@@ -278,7 +278,7 @@ def test_the_command(
     assert code == 2 and "study adopted has no adopted results" in out
     edit(lab, OTHER)
     code, out = call()
-    assert code == 1 and "are not adopted, because of 1: " in out
+    assert code == 1 and "are not adopted, because 1 came out differently: " in out
 
 
 def test_a_plan_says_what_an_upgrade_repeats_and_how_to_avoid_it(

@@ -109,7 +109,7 @@ def test_a_result_that_no_training_gives_is_found(file: Path, tmp_path: Path) ->
     assert all("test.top1 by 0.1" in one.why for one in confirmed)
 
 
-def test_what_is_damaged_is_told(file: Path, tmp_path: Path) -> None:
+def test_what_is_damaged_is_reported(file: Path, tmp_path: Path) -> None:
     before = Bundle.read(file)
     broken = dataclasses.replace(before, files={**before.files, "study.json": b"{}"})
     (tmp_path / "x").write_bytes(broken.to_bytes())
@@ -144,7 +144,7 @@ def test_the_commands(
     out = capsys.readouterr().out
     assert codes == [0, 0]
     assert hashlib.sha256((tmp_path / "x").read_bytes()).hexdigest() in out
-    assert "result claims.md: to the bit" in out and "all of it came out the same" in out
+    assert "result claims.md: to the bit" in out and "everything came out the same" in out
 
 
 def test_a_study_is_the_same_after_json() -> None:

@@ -157,7 +157,7 @@ def test_options_that_do_not_go_together_are_one_line(
     assert ended.value.code == 2 and why in err and len(err.splitlines()) == 1
 
 
-def test_a_file_that_cannot_be_written_is_told(study: Study, store: Path, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_is_reported(study: Study, store: Path, tmp_path: Path) -> None:
     calls: list[Callable[..., object]] = [export_csv, export_optuna]
     for call in calls:
         with pytest.raises(UserError, match="--to"):

@@ -80,7 +80,7 @@ def test_addresses_are_shown_without_passwords(text: str, shown: str) -> None:
     assert masked(text) == shown
 
 
-def test_an_unreachable_mlflow_is_told_without_its_password(good: Path, topk: Commands) -> None:
+def test_an_unreachable_mlflow_is_reported_without_its_password(good: Path, topk: Commands) -> None:
     uri = "http://me:pla/nted@127.0.0.1:9"
     ended = topk.run(
         "sync", "evident", "--store", "runs", "--mlflow", uri, "--debug", MLFLOW_HTTP_REQUEST_MAX_RETRIES="0"

@@ -398,7 +398,7 @@ def beaten(points: dict[int, tuple[float, ...]]) -> set[int]:
     }
 
 
-def test_the_front_of_two_metrics_is_confirmed_and_told() -> None:
+def test_the_front_of_two_metrics_is_confirmed_and_reported() -> None:
     study = a_study(
         Protocol(TPE(random=8), pruner=NoPruning()), LOSS, trials=12, seeds=6, metrics=BOTH, front=4
     )

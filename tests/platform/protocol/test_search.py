@@ -177,7 +177,7 @@ def test_suggestions_of_tpe_are_those_recorded_for_this_version_of_optuna(number
     assert suggested == [pytest.approx(rate, rel=1e-9), samples, head]
 
 
-def test_two_objectives_are_told_as_two() -> None:
+def test_two_objectives_are_reported_as_two() -> None:
     """What is good by either is sought: TPE suggests otherwise if the second metric of the past was another."""
 
     def past(second: float) -> list[Ended]:
@@ -259,7 +259,7 @@ def test_suggestions_lie_in_the_space(number: int, arm: str) -> None:
         ("diverged", "PRUNED", {}),
     ],
 )
-def test_optuna_is_told_the_truth(status: Status, state: str, curve: dict[int, float]) -> None:
+def test_optuna_gets_each_trial_as_it_ended(status: Status, state: str, curve: dict[int, float]) -> None:
     told = frozen_trial(Ended(3, LOSS.first, status, {1: 0.3}), to_optuna(LOSS.space), {})
     assert told.state.name == state
     assert told.intermediate_values == curve

@@ -47,7 +47,7 @@ def complete(trial: Trial) -> Ended:
         (7, 4, 10, 1, 3 + 6 + 6),
     ],
 )
-def test_as_many_train_as_was_told(
+def test_as_many_train_as_was_announced(
     trials: int, seeds: int, ensemble: int, searches: int, beyond: int
 ) -> None:
     study = a_study(trials, seeds, ensemble, searches)

@@ -72,7 +72,7 @@ def test_nobody_better_is_not_called_equal() -> None:
     assert re.search(r"does not show that they are equal: 95 % intervals reach up to \+1\.0 points", said)
 
 
-def test_worse_ones_are_told() -> None:
+def test_worse_ones_are_reported() -> None:
     said = answer(a_table({("ldam", "r1"): -0.1}), "top3")
     assert "No loss is clearly better" in said
     assert re.search(
@@ -82,7 +82,7 @@ def test_worse_ones_are_told() -> None:
     ), said
 
 
-def test_of_several_worse_ones_the_one_furthest_behind_is_told_for_each_regime() -> None:
+def test_of_several_worse_ones_the_one_furthest_behind_is_reported_for_each_regime() -> None:
     behind = {("ldam", "r1"): -0.1, ("focal", "r1"): -0.2, ("focal", "r2"): -0.3}
     worse = answer(a_table({**behind, ("ldam", "r0"): 0.1}), "top3").partition("Clearly worse: ")[2]
     assert re.fullmatch(
@@ -187,7 +187,7 @@ def test_what_was_searched_once_is_not_tested_and_the_sentence_says_how_to_get_m
     assert "`topk run s --searches 3`" in said and "better than" not in said
 
 
-def test_what_is_shown_to_be_equivalent_is_told() -> None:
+def test_what_is_shown_to_be_equivalent_is_reported() -> None:
     study = dataclasses.replace(a_study(), equivalence=5.0)
     cells = {place: (cell, Tally(completed=5)) for place, cell in a_table({}).cells.items()}
     table = dataclasses.replace(a_table({}), study=study, cells=marked(cells, 0.05))

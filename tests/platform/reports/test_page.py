@@ -42,7 +42,7 @@ from topk_platform.records import Tally
 from topk_platform.reports import plots
 from topk_platform.reports.answer import answer
 from topk_platform.reports.catalogue import PLOTS, TABLE_FORMATS
-from topk_platform.reports.page import markdown_report
+from topk_platform.reports.page import content, drawn, markdown_report
 from topk_platform.reports.page.drawn import inline
 from topk_platform.reports.plots.axis import axis_of
 from topk_platform.reports.plots.style import INK, looks
@@ -52,8 +52,10 @@ from topk_platform.reports.tables.data import to_rows
 from topk_platform.reports.tables.latex import escaped
 from topk_platform.reports.tables.markdown import block_to_markdown
 from topk_platform.reports.words import wrapped
+from topk_platform.results import from_store
 from topk_platform.results.from_store import read
 from topk_platform.results.table import Table
+from topk_platform.results.table_building import build_table
 from topk_platform.running.driver.boards import in_environment
 from topk_platform.running.preflight.checks import check_study
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
@@ -292,6 +294,7 @@ def test_the_page_has_each_classes_results(page: str, store: Path) -> None:
     assert "<th>most often taken for</th>" in page
 
 
+@pytest.mark.slow  # ten seconds; one plot is drawn twice below
 def test_the_page_is_the_same_bytes_again(page: str, store: Path) -> None:
     assert report_of(a_study(), store=store) == page
 
@@ -429,7 +432,7 @@ def test_in_a_profile_a_loss_that_lost_a_seed_never_reaches_the_lowest_error_the
         ({"only": "nothing*"}, "matches no arm"),
     ],
 )
-def test_what_cannot_be_plotted_is_told(store: Path, changes: dict[str, str], message: str) -> None:
+def test_what_cannot_be_plotted_is_reported(store: Path, changes: dict[str, str], message: str) -> None:
     with pytest.raises(UserError, match=message):
         plot_of(a_study(), "accuracy", store=store, **changes)  # type: ignore[arg-type]
 
@@ -598,3 +601,29 @@ def test_a_table_prints_as_a_table_and_shows_itself(table: Table) -> None:
     assert len(frame) == len(table.cells) and "half_width" in frame.columns
     with pytest.raises(UserError, match="--metric must be one of"):
         table.to_latex(["top9"])
+
+
+def test_of_thousands_of_arms_a_page_lists_the_first_and_says_where_all_are(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(content, "_LISTED", 4)
+    monkeypatch.setattr(drawn, "_ARMS", 14)
+    page = report_of(a_study(), store=store)
+    assert len(re.findall(r'<details id="keys-', page)) == 4 and "<svg" not in page
+    assert page.count("of the first 4 of 15 arms") == 2
+    assert "<code>topk table page --by class --format csv</code>" in page
+    assert "<code>topk plot page accuracy --only GLOB</code>" in page
+
+
+def test_a_report_builds_its_table_once(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With many test images the table takes most of a report's time."""
+    calls: list[str] = []
+
+    def counted(study: Study, *arguments: Any, **options: Any) -> Table:
+        calls.append(study.name)
+        return build_table(study, *arguments, **options)
+
+    for module in (from_store, plots):
+        monkeypatch.setattr(module, "build_table", counted)
+    report_of(a_study(), store=store)
+    assert calls == ["page"]

@@ -101,7 +101,7 @@ def mine(classes: int = 3) -> torch.nn.Module:
     return Mine(classes)
 
 
-def test_a_loss_of_ones_own_is_drawn_and_one_that_wants_other_classes_says_so() -> None:
+def test_a_loss_of_ones_own_is_drawn_and_one_that_needs_other_classes_says_so() -> None:
     points = 2 * simplex(4)
     np.testing.assert_allclose(values_on(Loss(MINE), {}, points, 2), cross_entropy(points))
     wants = Loss(MINE, fixed={"classes": 5}, label="five")

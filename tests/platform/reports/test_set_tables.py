@@ -77,7 +77,7 @@ def test_the_smallest_sets_are_best_and_marked() -> None:
     assert ranking.mean_ranks["ldam"] == 1
 
 
-def test_sizes_are_told_in_classes_and_shares_in_percent() -> None:
+def test_sizes_are_reported_in_classes_and_shares_in_percent() -> None:
     text = to_markdown(a_table())
     assert "## mean set size at 95 % coverage, classes" in text
     assert "## average-2 accuracy, %" in text and "## mean of top-1 to top-2 accuracy, %" in text
@@ -90,7 +90,7 @@ def test_sizes_are_told_in_classes_and_shares_in_percent() -> None:
     assert metric == "size95" and float(mean) == pytest.approx(2.5)
 
 
-def test_errors_are_told_in_their_units_and_less_of_them_is_better() -> None:
+def test_errors_are_reported_in_their_units_and_less_of_them_is_better() -> None:
     text = to_markdown(a_table(a_study(show=("ece", "nll", "size95"))))
     assert "## expected calibration error, %" in text and "## negative log-likelihood, nats" in text
     assert "Of expected calibration error, negative log-likelihood, sets less is better" in text
@@ -130,7 +130,7 @@ def test_claims_of_sizes_are_in_classes(direction: str, verdict: str) -> None:
     assert found.estimate.mean == pytest.approx(-1.5)
 
 
-def test_what_mlflow_is_told_is_in_classes() -> None:
+def test_what_mlflow_gets_is_in_classes() -> None:
     table = a_table()
     histories = {
         table.study.arm_id(arm): ArmHistory(

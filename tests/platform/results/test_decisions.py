@@ -116,7 +116,7 @@ def test_a_claim_needs_all_of_its_contrasts_and_falls_with_one() -> None:
     assert of("waits for data", "refuted", "confirmed") == "refuted"
 
 
-def test_the_seeds_to_plan_have_the_power_that_is_told() -> None:
+def test_the_seeds_to_plan_have_the_power_that_is_reported() -> None:
     """They confirm twice the tolerance in 80 % of studies, one seed fewer does not, and the mean plays no part."""
     wide = [0.5 + 5 * e for e in NOISE]
     found, other = (
@@ -185,7 +185,7 @@ def test_what_is_too_small_to_matter_is_not_confirmed_by_a_hundred_seeds() -> No
     assert "confirmed" not in verdicts and verdicts.count("refuted") > 200
 
 
-def test_who_adds_the_seeds_that_are_told_four_times_confirms_no_more_often() -> None:
+def test_who_adds_the_seeds_that_are_reported_four_times_confirms_no_more_often() -> None:
     """400 studies without any difference; from 5 seeds on, each is given the seeds to plan, or else twice as many."""
     rng, confirmed = np.random.default_rng(4), 0
     for _ in range(400):
@@ -283,7 +283,7 @@ def test_a_difference_of_differences_is_one_contrast() -> None:
         ),
     ],
 )
-def test_a_wrong_claim_is_told_when_the_study_is_made(make: object, message: str) -> None:
+def test_a_wrong_claim_is_reported_when_the_study_is_made(make: object, message: str) -> None:
     with pytest.raises(UserError, match=message):
         make()  # type: ignore[operator]
 

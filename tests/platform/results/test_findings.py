@@ -80,7 +80,7 @@ def test_a_file_says_what_the_store_says(store: Path, file: Path) -> None:
     )
 
 
-def test_a_study_that_was_searched_tells_all_its_trials(
+def test_a_study_that_was_searched_shows_all_its_trials(
     tmp_path: Path, train_study: Callable[[Study, Path], None]
 ) -> None:
     loss = Loss("cross_entropy", {"learning_rate": Float(0.01, 1, log=True)}, {"learning_rate": 0.1})

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from topk_platform import Choice, Float, Int, Loss
+from topk_platform.loss_catalogue import LOSS_CATALOGUE
 from topk_platform.reports.tables.notes import range_edges_line
 from topk_platform.results.range_edges import edges
 from topk_platform.specs import Dimension, Scalar
+from topk_platform.training.losses import build_loss
+
+COUNTS = torch.tensor([100, 50, 20, 10, 5, 3])
 
 
-def found(name: str, dimension: Dimension, value: Scalar, loss: str = "smooth_topk_svm") -> list[str]:
+def proposals(name: str, dimension: Dimension, value: Scalar, loss: str = "smooth_topk_svm") -> list[str]:
     space = {name: dimension, "other": Float(0, 1)}
     first = {name: dimension.ends[0], "other": 0.5}
     return [edge.in_words for edge in edges(Loss(loss, space, first), {name: value, "other": 0.5})]
@@ -42,15 +47,27 @@ RATE, SHARE = Float(0.001, 1, log=True), Float(0, 10)
     ],
 )
 def test_ends_are_on_the_scale_that_is_searched(dimension: Dimension, value: Scalar, ranges: str) -> None:
-    told = found("x", dimension, value)
-    assert [ranges] == [line.partition("searched ")[2].rstrip(")") for line in told] if ranges else told == []
+    lines = proposals("x", dimension, value)
+    assert [line.partition("searched ")[2].rstrip(")") for line in lines] == ([ranges] if ranges else [])
 
 
 def test_what_cannot_be_passed_is_no_end() -> None:
-    assert found("samples", Int(1, 50, log=True), 1) == []
-    assert found("gamma", Float(0.05, 1, log=True), 0.99, "generalized_cross_entropy") == []
-    assert found("gamma", Float(0.05, 1, log=True), 0.99, "focal") != []
-    assert "try 0.5 to 0.975" in found("momentum", Float(0.5, 0.95), 0.94)[0]
+    assert proposals("samples", Int(1, 50, log=True), 1) == []
+    assert proposals("gamma", Float(0.05, 1, log=True), 0.99, "generalized_cross_entropy") == []
+    assert proposals("gamma", Float(0.05, 1, log=True), 0.99, "focal") != []
+    assert "try 0.5 to 0.975" in proposals("momentum", Float(0.5, 0.95), 0.94)[0]
+
+
+@pytest.mark.parametrize(
+    ("loss", "name"), [(loss, name) for loss, entry in LOSS_CATALOGUE.items() for name in entry.searched]
+)
+def test_losses_take_the_proposed_values(loss: str, name: str) -> None:
+    dimension, _ = LOSS_CATALOGUE[loss].searched[name]
+    for value in dimension.ends if not isinstance(dimension, Choice) else ():
+        for edge in edges(Loss(loss, {name: dimension}, {name: dimension.ends[0]}), {name: value}):
+            for proposed in map(float, edge.proposed.split(" to ")):
+                end = round(proposed) if isinstance(dimension, Int) else proposed
+                build_loss(Loss(loss), {name: end}, 2, COUNTS)(torch.zeros(2, 6), torch.tensor([0, 1]))
 
 
 def test_a_line_says_whose_values_lie_there() -> None:

@@ -181,7 +181,7 @@ def test_the_models_of_a_single_regime_stand_side_by_side_each_with_its_own_best
     assert (row["loss"], row["model"]) == ("cross_entropy", "units-2")
 
 
-def test_a_study_that_searches_nothing_has_no_configurations_to_tell() -> None:
+def test_a_study_that_searches_nothing_has_no_configurations_to_report() -> None:
     arms = grid([Regime("r", "digits")], [Model("mlp")], [Loss("cross_entropy")], k=3, recipe=Recipe(1))
     assert "Configurations" not in to_markdown(build_table(Study("s", arms, topk=(1, 3)), {}))
     assert "Configurations" in to_markdown(a_table())
@@ -219,7 +219,7 @@ def test_the_terminal_shows_every_number_whole(width: int) -> None:
     assert "…" not in text
 
 
-def test_trials_that_do_not_count_are_told_of() -> None:
+def test_trials_that_do_not_count_are_reported() -> None:
     study = a_study()
     old = ArmHistory(study.arms[0], outdated=Counter({"other code": 7, "torch 2.14.0 in place of 2.15.0": 2}))
     text = to_markdown(build_table(study, {study.arm_id(study.arms[0]): old}))
@@ -355,7 +355,7 @@ def shown(table: Table, width: int = 200) -> str:
     return console.export_text().replace("\N{NO-BREAK SPACE}", " ")
 
 
-def test_seeds_that_diverged_are_told_of_wherever_the_mean_is() -> None:
+def test_seeds_that_diverged_are_reported_wherever_the_mean_is() -> None:
     table = with_ends({"smooth_topk_svm": {2: "diverged", 3: "diverged", 5: "failed"}})
     text, terminal = to_markdown(table), shown(table)
     left = table.cells["smooth_topk_svm", "clean", "top3"].value
@@ -434,7 +434,7 @@ def test_an_arm_that_diverged_everywhere_says_so() -> None:
     assert {(r["seeds"], r["search_trials"], r["search_diverged"]) for r in rows} == {("0", "2", "2")}
 
 
-def test_an_arm_without_a_result_is_told_of_with_the_reason() -> None:
+def test_an_arm_without_a_result_is_reported_with_the_reason() -> None:
     search = with_ends({}, {"smooth_topk_svm": "diverged"})
     (found,) = search.fruitless
     assert (found.arm, found.phase, found.ends.diverged) == ("clean/mlp/smooth_topk_svm", "search", 2)
@@ -478,7 +478,7 @@ def test_a_part_of_the_arms_has_the_numbers_and_marks_of_the_whole() -> None:
     assert not part.cells["smooth_topk_svm", "noisy", "top3"].best
 
 
-def test_seeds_are_told_one_by_one() -> None:
+def test_seeds_are_reported_one_by_one() -> None:
     table = with_ends({"smooth_topk_svm": {2: "diverged"}})
     rows = to_seeds(table).to_pylist()
     assert [(r["loss"], r["regime"], r["seed"], r["status"]) for r in rows[4:8]] == [

@@ -91,7 +91,7 @@ def test_only_random_draws_make_a_curve_and_lost_trials_count_as_nothing() -> No
     assert module._result(Ended(0, {}, "diverged", {1: 0.9})) == 0
 
 
-def test_what_matters_is_told_from_what_does_not() -> None:
+def test_what_matters_is_distinguished_from_what_does_not() -> None:
     """Where τ alone decides, it has nearly all importance, its correlation is 1, its best third the last."""
     arm = an_arm(60)
     history = history_of(arm, [0.0] * 61)

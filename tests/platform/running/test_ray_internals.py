@@ -115,7 +115,7 @@ def test_without_the_name_a_ray_of_our_own_has_a_token_of_this_process(
 
 @pytest.mark.usefixtures("without")
 @pytest.mark.parametrize(("mode", "wants"), [("token", True), ("disabled", False), (None, False)])
-def test_without_the_name_the_environment_says_whether_a_token_is_wanted(
+def test_without_the_name_the_environment_says_whether_a_token_is_needed(
     mode: str | None, wants: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("RAY_AUTH_MODE", raising=False)

@@ -176,7 +176,7 @@ def test_the_seed_that_validated_best_is_taken(trees: tuple[Path, Study], tmp_pa
     assert next(row for row in rows if row["seed"] == found.seed)["validation.top2"] == best
 
 
-def test_the_folder_tells_what_it_holds(trees: tuple[Path, Study], tmp_path: Path) -> None:
+def test_the_folder_says_what_it_holds(trees: tuple[Path, Study], tmp_path: Path) -> None:
     folder, study = trees
     export_model(study, study.arms[0].name, tmp_path, store=folder / "runs")
     told = json.loads((tmp_path / "config.json").read_text())
@@ -260,7 +260,7 @@ def by_subsets(scores: Tensor) -> Tensor:
         (np.zeros((1, 8, 8), dtype=bool), "got bool"),
     ],
 )
-def test_what_is_no_input_is_told(
+def test_what_is_no_input_is_reported(
     content: np.ndarray | None, why: str, digits: tuple[Path, Study], tmp_path: Path
 ) -> None:
     folder, study = digits

@@ -460,7 +460,9 @@ def a_function() -> None: ...
         ),  # type: ignore[arg-type]
     ],
 )
-def test_what_stands_in_the_wrong_place_is_told_in_one_line(make: Callable[[], object], message: str) -> None:
+def test_what_stands_in_the_wrong_place_is_reported_in_one_line(
+    make: Callable[[], object], message: str
+) -> None:
     with pytest.raises(UserError) as caught:
         make()
     assert message in str(caught.value)

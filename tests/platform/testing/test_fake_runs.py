@@ -25,8 +25,7 @@ from topk_platform import (
     table,
 )
 from topk_platform.records import Store, damaged_artifacts, read_guesses, read_history, read_ranks
-from topk_platform.running.driver.boards import make_board
-from topk_platform.running.preflight.identified import identities_here
+from topk_platform.running.driver.boards import identities_here, make_board
 from topk_platform.specs import Trial, TrialRecord
 from topk_platform.testing import fake_record, fake_run
 

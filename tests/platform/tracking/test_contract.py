@@ -40,6 +40,7 @@ class TestTensorboard(TrackerContract):
         return [file.name.rpartition(".")[2] for path in paths for file in path.iterdir()]
 
 
+@pytest.mark.slow  # W&B's service takes half a minute of a core
 class TestWandb(TrackerContract):
     @pytest.fixture(autouse=True)
     def offline(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from topk_platform.records import Store
 from topk_platform.tracking import moved
 
 
-def test_another_place_is_told_once_and_the_first_and_the_same_are_not(tmp_path: Path) -> None:
+def test_another_place_is_reported_once_and_the_first_and_the_same_are_not(tmp_path: Path) -> None:
     store = Store.open(tmp_path)
     assert moved(store, None) == "" and store.names() == []
     server = "http://lab:s3cr3t@10.0.0.1:5000"

@@ -132,9 +132,9 @@ def test_a_member_that_has_stopped_lets_the_others_go_on(make_trial: MakeTrial, 
     ("fields", "message"),
     [
         ({"patience": 0, "keep": ("top1",)}, "Recipe.patience must be at least 1 or None, got 0"),
-        ({"patience": 3}, r"Recipe.patience waits for metrics of keep to get better, got 3 with keep \(\)"),
+        ({"patience": 3}, r"Recipe.patience needs a metric in keep, got 3 with keep \(\)"),
     ],
 )
-def test_patience_wants_a_number_and_metrics(fields: dict[str, Any], message: str) -> None:
+def test_patience_needs_a_number_and_metrics(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
         Recipe(5, **fields)

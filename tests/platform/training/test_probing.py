@@ -172,7 +172,7 @@ def test_a_process_that_cannot_begin_is_no_want_of_memory(
         attempts.fits(8)
 
 
-def test_another_error_is_told(rings: Callable[..., Trial]) -> None:
+def test_another_error_is_reported(rings: Callable[..., Trial]) -> None:
     with CpuAttempts(rings("Picky"), 2**31) as attempts, pytest.raises(StepError, match="TypeError: no such"):
         attempts.fits(8)
 

@@ -90,7 +90,7 @@ def by_hand(trial: Trial) -> tuple[list[list[float]], list[list[float]], list[st
     return validation, test, list(session.scorer.names)
 
 
-def test_each_kept_metric_is_told_of_its_own_best_epoch(make_trial: MakeTrial) -> None:
+def test_each_kept_metric_is_reported_its_own_best_epoch(make_trial: MakeTrial) -> None:
     """sawada2020's protocol: test top-1 by the best validation top-1, top-3 by the best top-3, the rest by the arm's.
 
     The rate is so high that epochs go up and down; in one of five runs at least the two best ones must differ.
@@ -156,7 +156,7 @@ def test_running_out_of_memory_names_the_batch_size(
     assert record.reason.startswith(start)
 
 
-def test_other_errors_are_told_as_they_are(make_trial: MakeTrial) -> None:
+def test_other_errors_are_reported_as_they_are(make_trial: MakeTrial) -> None:
     record = train(make_trial(f"{__name__}:otherwise_wrong"))
     assert record.status == "failed"
     assert record.reason.startswith("RuntimeError: the shapes do not match")

@@ -168,12 +168,12 @@ class Learnt(nn.Module):
         (Loss("smooth_topk_svm", fixed={"tau": Schedule("linear", 1.0, -1.0)}), "arm r/mlp/smooth_topk_svm"),
         (Loss("smooth_topk_svm", fixed={"temprature": Schedule("linear", 1.0, 0.1)}), "unknown parameter of loss"),
         (Loss(f"{__name__}:Learnt", fixed={"tau": Schedule("linear", 1.0, 0.1)}),
-         r"\['tau'\] cannot follow a schedule, for the loss is then built anew for every epoch"),
+         r"\['tau'\] cannot follow a schedule, because the loss is then built for every epoch"),
         (Loss("smooth_topk_svm", {"s": Choice(("constant", "linear"))}, {"s": "constant"},
               {"tau": Schedule("s", 1.0)}), "Schedule.end must be a number or a name"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_scheduled_is_told_before_anything_starts(loss: Loss, message: str) -> None:
+def test_what_cannot_be_scheduled_is_reported_before_anything_starts(loss: Loss, message: str) -> None:
     study = Study("s", [Arm(Regime("r", "digits"), Model("mlp"), loss, 3, Recipe(1))], topk=(1, 3))
     with pytest.raises(UserError, match=message) as caught:
         check_study(study)

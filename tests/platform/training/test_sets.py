@@ -125,7 +125,7 @@ def test_too_few_samples_want_everything() -> None:
     assert found["size90"] == found["size95"] == 5
 
 
-def test_probabilities_near_one_are_told_apart() -> None:
+def test_probabilities_near_one_are_distinguished() -> None:
     """In float32 all of these are 1, and a threshold among them would not be one."""
     scores = torch.stack([torch.tensor([gap, 0.0]) for gap in (20.0, 25.0, 30.0, 35.0)])
     assert len(log_probabilities(scores)[:, 0].unique()) == 4

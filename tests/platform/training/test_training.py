@@ -228,7 +228,7 @@ def test_streams_differ_by_every_part_of_their_name() -> None:
     assert all(0 <= seed < 2**63 for seed in seeds)
 
 
-def test_a_record_tells_where_it_was_made() -> None:
+def test_a_record_says_where_it_was_made() -> None:
     record = train(a_trial())
     assert record.versions["torch"] == torch.__version__
     assert record.started <= record.ended

@@ -12,7 +12,7 @@ import typer
 from topk_platform.cli import options
 from topk_platform.cli.codes import Exit
 from topk_platform.cli.consoles import plain, print_json, say, write_file
-from topk_platform.cli.options import named_place
+from topk_platform.cli.options import nonblank
 from topk_platform.cli.studies import requested_study
 from topk_platform.errors import UserError
 from topk_platform.evidence import bundle as bundle_study
@@ -101,7 +101,8 @@ def _outcome(adoption: Adoption) -> str:
     whose = f"{adoption.trials} trials of {first_few(adoption.arms, _NAMED)}"
     if adoption.differing:
         names = first_few([one.name for one in adoption.differing], _NAMED)
-        return f"{adoption.study}: {whose} are not adopted, because of {len(adoption.differing)}: {names}"
+        why = f"because {len(adoption.differing)} came out differently: {names}"
+        return f"{adoption.study}: {whose} are not adopted, {why}"
     return f"{adoption.study}: {whose} are adopted: {adoption.summary}"
 
 
@@ -125,7 +126,7 @@ def bundle(
 
 
 def verify(
-    file: Annotated[str, typer.Argument(help="A file that `topk bundle` wrote.", callback=named_place)],
+    file: Annotated[str, typer.Argument(help="A file that `topk bundle` wrote.", callback=nonblank)],
     again: Annotated[
         int, typer.Option("--replay", help="How many of the bundle's trials to train again.")
     ] = 0,
@@ -160,5 +161,5 @@ def _print_verification(verification: Verification) -> None:
         _print("trial", one)
     say(
         f"{verification.study}: "
-        + ("all of it came out the same" if verification.holds else "not all of it came out the same")
+        + ("everything came out the same" if verification.holds else "something came out differently")
     )

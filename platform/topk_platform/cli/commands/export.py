@@ -13,13 +13,13 @@ import typer
 from topk_platform import serving
 from topk_platform.cli import options
 from topk_platform.cli.consoles import print_json, say, write_file
-from topk_platform.cli.options import check_format, named_place
+from topk_platform.cli.options import check_format, nonblank
 from topk_platform.cli.studies import requested_study
 from topk_platform.errors import UserError
 from topk_platform.evidence import findings
 from topk_platform.evidence.tidy import Written, export_csv
 from topk_platform.serving.package import Config
-from topk_platform.serving.set_calibration import METHODS, SetCalibration, needed_calibration
+from topk_platform.serving.sets.set_calibration import METHODS, SetCalibration, needed_calibration
 from topk_platform.specs import Study
 from topk_platform.terminal import printable
 from topk_platform.trust import Trust
@@ -135,7 +135,7 @@ def _check_export(output: str, arm: str | None, seed: int | None, more: bool) ->
 
 def predict(
     folder: Annotated[
-        str, typer.Argument(help="A folder that `topk export --arm` wrote.", callback=named_place)
+        str, typer.Argument(help="A folder that `topk export --arm` wrote.", callback=nonblank)
     ],
     images: Annotated[
         list[str],
@@ -215,7 +215,7 @@ def _text(images: Sequence[str], candidates: Sequence[Sequence[serving.Candidate
 def _csv(images: Sequence[str], candidates: Sequence[Sequence[serving.Candidate]]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(("image", "place", "label", "name", "probability"))
+    writer.writerow(("image", "rank", "label", "name", "probability"))
     for image, row in zip(images, candidates, strict=True):
         for rank, one in enumerate(row, 1):
             writer.writerow((image, rank, one.label, one.name, one.probability))

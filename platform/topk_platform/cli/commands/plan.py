@@ -18,11 +18,10 @@ from topk_platform.cli.consoles import duration, make_console, print_json
 from topk_platform.cli.studies import requested_study
 from topk_platform.errors import UserError
 from topk_platform.protocol import ArmProgress
-from topk_platform.running.estimate.batch_sizes import Probe
-from topk_platform.running.estimate.batch_sizes import probe as probe_study
+from topk_platform.running.estimate.batch_sizes import Probe, arms_to_probe
 from topk_platform.running.estimate.planning import Plan
 from topk_platform.running.estimate.planning import plan as plan_study
-from topk_platform.running.machine.here import local_cpus
+from topk_platform.running.machine.resources import local_cpus
 from topk_platform.running.preflight.changes import avoidable
 from topk_platform.specs import Study
 
@@ -107,12 +106,14 @@ def probe(
     Exit code 1: for some arm, no batch fits.
     """
     console = make_console()
-    requested = requested_study(study, smoke, notice_to=None if json else console)
+    requested = arms_to_probe(
+        requested_study(study, smoke, notice_to=None if json else console), only, memory
+    )
+    from topk_platform.running.estimate.fitting import probe as probe_study  # noqa: PLC0415 - imports torch
 
     with make_console(stderr=True).status("reading data") as shown:
         probed = probe_study(
             requested,
-            only=only,
             memory=memory,
             data=data,
             report=lambda arm: shown.update(f"trying {arm.name}"),

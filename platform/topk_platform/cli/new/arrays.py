@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from topk_platform.cli.new.array_steps import STEPS, Array, converted, steps_of
 from topk_platform.cli.new.data_code import DataCode, in_code
 from topk_platform.cli.new.data_faults import (
     all_zero,
@@ -22,8 +23,6 @@ from topk_platform.cli.new.data_faults import (
 from topk_platform.errors import UserError, reason
 
 __all__ = ["array_code"]
-
-Array = npt.NDArray[Any]
 
 _ENDINGS = (".npz", ".pt")
 _GROUPS = "groups"
@@ -38,20 +37,8 @@ _PARTS = {
 }
 _PART = re.compile(rf"(?:^[xy]?|[^a-z])({'|'.join(_PARTS)})(?=[^a-z]|$)")  # of a name such as x_train
 _REMEDY = "Add samples, leave such classes out, or add arrays x_val, y_val, x_test and y_test of your own"
-_CHANNELS = (1, 3, 4)
-_SMALL = 4  # a larger dimension is an image's height or width, not its number of channels
 _LONGEST = 100  # letters of a line
 
-# What may be done to an array, as NumPy writes it and as torch does.
-_STEPS = {
-    "channels first": (".transpose(0, 3, 1, 2)", ".permute(0, 3, 1, 2)"),
-    "one channel": ("[:, None]", "[:, None]"),
-    "bytes": (".astype(np.uint8)", ".to(torch.uint8)"),
-    "black and white": (".astype(np.uint8) * 255", ".to(torch.uint8) * 255"),
-    "real": (".astype(np.float32)", ".float()"),
-    "whole": (".astype(np.int64)", ".long()"),
-    "column": ("[:, 0]", "[:, 0]"),
-}
 _READ = {
     ".npz": """
 
@@ -86,7 +73,7 @@ def array_code(file: Path, groups: str) -> DataCode:
     """Return the code of a study's arrays.
 
     Arrays whose names say so are splits: ``x_train``, ``y_train``, ``x_val``, ``y_val``, ``x_test``, ``y_test`` and the
-    like. What the platform does not take as it is, such as channels last, is brought into order by the code.
+    like. The code converts what the platform does not take as it is, such as channels last.
 
     Args:
         file: An ``.npz`` or ``.pt`` file.
@@ -103,7 +90,7 @@ def array_code(file: Path, groups: str) -> DataCode:
         )
     arrays = (_npz if file.suffix == ".npz" else _pt)(file)
     parts = _splits(file, arrays, groups)
-    steps = _input_steps(parts["train"].inputs, arrays[parts["train"].inputs])
+    steps = steps_of(parts["train"].inputs, arrays[parts["train"].inputs])
     changed = {name: _changes(arrays, part, steps) for name, part in parts.items()}
     labels = _check(arrays, parts, changed)
     classes = 1 + max(int(numbers.max()) for numbers in labels.values())
@@ -220,28 +207,6 @@ def _hint(arrays: Sequence[Array]) -> str:
 # What is done to them
 
 
-def _input_steps(name: Any, inputs: Array) -> tuple[str, ...]:
-    """Return the steps that make inputs what the platform takes: uint8 images, channels first, or real numbers."""
-    kind, images = inputs.dtype.kind, inputs.ndim in (3, 4)
-    if kind not in "biuf" or not inputs.size:
-        raise UserError(
-            f"--from: inputs {name!r} must be numbers, got {inputs.dtype} of shape {inputs.shape}"
-        )
-    of_bytes = images and (kind == "b" or (kind in "iu" and inputs.min() >= 0 and inputs.max() <= 255))
-    steps = []
-    if inputs.ndim == 4 and inputs.shape[3] in _CHANNELS and min(inputs.shape[1:3]) > _SMALL:
-        steps.append("channels first")
-    if of_bytes and inputs.ndim == 3:
-        steps.append("one channel")
-    if of_bytes and kind == "b":
-        steps.append("black and white")
-    elif of_bytes and inputs.dtype != np.uint8:
-        steps.append("bytes")
-    elif kind in "biu" and not of_bytes:
-        steps.append("real")
-    return tuple(steps)
-
-
 def _is_of_bytes(arrays: Mapping[Any, Array], parts: Mapping[str, _Part], steps: Sequence[str]) -> bool:
     return arrays[parts["train"].inputs].dtype == np.uint8 or bool({"bytes", "black and white"} & set(steps))
 
@@ -253,27 +218,11 @@ def _changes(arrays: Mapping[Any, Array], part: _Part, steps: Sequence[str]) -> 
     return (steps, of_labels, *([] if part.groups is None else [[]]))
 
 
-def _changed(array: Array, steps: Sequence[str]) -> Array:
-    """Return an array after these steps, the same that the study's file takes."""
-    done = {
-        "channels first": lambda a: a.transpose(0, 3, 1, 2),
-        "one channel": lambda a: a[:, None],
-        "bytes": lambda a: a.astype(np.uint8),
-        "black and white": lambda a: a.astype(np.uint8) * np.uint8(255),
-        "real": lambda a: a.astype(np.float32),
-        "whole": lambda a: a.astype(np.int64),
-        "column": lambda a: a[:, 0],
-    }
-    for step in steps:
-        array = done[step](array)
-    return array
-
-
 def _check(
     arrays: Mapping[Any, Array], parts: Mapping[str, _Part], changed: Mapping[str, tuple[Sequence[str], ...]]
 ) -> dict[str, npt.NDArray[np.integer[Any]]]:
     """Raise ``UserError`` unless the platform takes the arrays; return the labels of each split."""
-    labels = {name: _changed(arrays[part.labels], changed[name][1]) for name, part in parts.items()}
+    labels = {name: converted(arrays[part.labels], changed[name][1]) for name, part in parts.items()}
     check_labels(parts["train"].labels, np.concatenate(list(labels.values())))
     for part in parts.values():
         check_finite(part.inputs, arrays[part.inputs])
@@ -289,7 +238,7 @@ def _check(
 
     for name, part in parts.items():
         try:
-            check_arrays(_changed(arrays[part.inputs][:1], changed[name][0]), labels[name][:1] * 0)
+            check_arrays(converted(arrays[part.inputs][:1], changed[name][0]), labels[name][:1] * 0)
         except UserError as error:
             raise UserError(f"--from: array {part.inputs!r}: {error}") from error
     return labels
@@ -303,7 +252,7 @@ def _dataset(file: Path, parts: Mapping[str, _Part], changed: Mapping[str, tuple
     pairs = {}
     for name, part in parts.items():
         texts = [
-            f"arrays[{in_code(array)}]{''.join(_STEPS[step][dialect] for step in steps)}"
+            f"arrays[{in_code(array)}]{''.join(STEPS[step][dialect] for step in steps)}"
             for array, steps in zip(part.names, changed[name], strict=True)
         ]
         pairs[name] = f"({', '.join(texts)})"

@@ -1,4 +1,4 @@
-"""CIFAR-100 with its superclasses, from any of the forms in which it is handed out."""
+"""CIFAR-100 with its superclasses, from any of the forms in which it is distributed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["SUPERCLASSES", "cifar100", "download_cifar100", "read_cifar100"]
 
 _SPLIT_SEED = 100
 _VALIDATION = 0.1
-_FOLDER = "cifar100"  # of the forms that are not torchvision's
+_FOLDER = "cifar100"  # the folder of the forms that are not torchvision's
 _SIDE = 32
 
 SUPERCLASSES = {
@@ -98,7 +98,9 @@ def read_cifar100(folder: Path, reader: type[CIFAR100] | None = None) -> Dataset
     reader = reader or _reader()
     try:
         train, test = reader(folder, train=True), reader(folder, train=False)
-    except RuntimeError as error:  # torchvision raises it both for a missing file and for a wrong checksum
+    except (
+        RuntimeError
+    ) as error:  # torchvision raises the same error for a missing file and for a wrong checksum
         raise _trouble(folder, reader) from error
     labels = torch.tensor(train.targets)
     return _assembled(
@@ -186,7 +188,7 @@ def download_cifar100(folder: Path, reader: type[CIFAR100] | None = None) -> Non
 
 
 def _reader() -> type[CIFAR100]:
-    from torchvision.datasets import CIFAR100  # noqa: PLC0415 - a second of import that only this dataset needs
+    from torchvision.datasets import CIFAR100  # noqa: PLC0415 - takes a second to import, and only this dataset needs it
 
     reader: type[CIFAR100] = CIFAR100
     return reader

@@ -45,7 +45,7 @@ def imagenet(
             ``Augmentation(window=True)`` a random crop.
         resize: Images are first scaled so that their shorter side is this long.
         validation: Images of each class to hold out.
-        classes: The number of classes that there must be, so that an incomplete ImageNet is noticed.
+        classes: The number of classes that there must be, so that an incomplete ImageNet is an error.
         unreadable: ``"fatal"`` or ``"skip"``: what to do about images that cannot be read, see
             :class:`topk_platform.data.datasets.image_files.Reading`.
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["HELD_OUT", "assembled", "from_tensors", "image_folder", "split_folders"]
 
 _SPLIT_SEED = 0
-_WITH_GROUPS = 3  # parts of (inputs, labels, groups)
+_WITH_GROUPS = 3  # a split is (inputs, labels) or (inputs, labels, groups)
 HELD_OUT = {"validation": ("validation", "val", "valid"), "test": ("test",)}
 """The names of the folders and files of the splits that are not for training."""
 _SPLITS = ("train", *(name for names in HELD_OUT.values() for name in names))
@@ -298,6 +298,6 @@ class _ImageList:
 
 
 def _in_folders(folder: Path) -> ImageFolder:
-    from torchvision.datasets import ImageFolder  # noqa: PLC0415 - a second of import
+    from torchvision.datasets import ImageFolder  # noqa: PLC0415 - takes a second to import
 
     return ImageFolder(folder, is_valid_file=lambda path: is_image(Path(path).name), allow_empty=True)

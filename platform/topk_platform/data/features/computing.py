@@ -25,7 +25,7 @@ from topk_platform.specs.checks import check
 __all__ = ["Progress", "features_of"]
 
 _BATCH = 64
-_SECONDS = 10.0  # between two lines of progress
+_SECONDS = 10.0  # seconds between two lines of progress
 
 
 def features_of(dataset: Dataset, backbone: Backbone, name: str = "dataset", views: int = 1) -> Dataset:
@@ -85,8 +85,8 @@ def _kept(split: Split, backbone: Backbone, made: str, what: str, view: int = 0)
         return features
 
 
-_VIEWS = "squares-1"  # how views come about
-_VERSION = f"bicubic-1 torch-{torch.__version__.partition('+')[0]}"  # how features come about
+_VIEWS = "squares-1"  # part of the cache's names
+_VERSION = f"bicubic-1 torch-{torch.__version__.partition('+')[0]}"  # likewise
 
 
 @contextmanager
@@ -107,7 +107,7 @@ def _alone(file: Path) -> Iterator[None]:
 
 def _read(file: Path, rows: int) -> Tensor | None:
     """Return kept features; None if there is no file, or it is incomplete and must be made again."""
-    from safetensors import SafetensorError  # noqa: PLC0415 - not where the losses are trained without the platform
+    from safetensors import SafetensorError  # noqa: PLC0415 - training without the platform does not need it
     from safetensors.torch import load_file  # noqa: PLC0415 - likewise
 
     if not file.is_file():

@@ -21,7 +21,7 @@ _BROKEN = (
     LookupError,
     struct.error,
 )  # what Pillow raises for broken EXIF data
-_ON_ITS_SIDE = (5, 6, 7, 8)  # of images whose width and height are exchanged
+_ON_ITS_SIDE = (5, 6, 7, 8)  # orientations with width and height exchanged
 
 
 def appearance(image: Image.Image, mode: str = "RGB") -> Image.Image:

@@ -136,7 +136,7 @@ def _decoded(path: Path, resize: int) -> Pixels:
 
 
 def check_pixels(path: Path, size: tuple[int, int]) -> None:
-    """Raise ``UnreadableImageError`` if a scaled image has more pixels than Pillow would read of a file.
+    """Raise ``UnreadableImageError`` if a scaled image has more pixels than Pillow reads from a file.
 
     An image of one row and a million columns has few pixels, but many after its row is scaled to a network's input.
     """

@@ -22,7 +22,7 @@ _MEAN = (0.485, 0.456, 0.406)
 _STD = (0.229, 0.224, 0.225)
 _TASK = 4  # images that a thread takes at once
 _AHEAD = 16  # images that each thread may decode ahead of the current batch
-_SCORED = 2**24  # bytes of the images that are scored at once
+_SCORED = 2**24  # the bytes of a batch of images that are scored
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,7 +130,7 @@ class Images:
     def _start(self, chosen: Tensor, corners: Tensor | None) -> tuple[Tensor, list[Future[None]]]:
         rows = self.rows[chosen].tolist()
         positions: Sequence[Any] = [None] * len(rows) if corners is None else corners.tolist()
-        # Pinned memory, which torch hands out again only once the copy to the device is over.
+        # Pinned memory. torch reuses it only after the copy to the device has ended.
         shape = (len(rows), self.size, self.size, 3)
         batch = torch.empty(shape, dtype=torch.uint8, pin_memory=self.device == "cuda")
         parts = [slice(start, start + _TASK) for start in range(0, len(rows), _TASK)]

@@ -210,7 +210,7 @@ def split_whole_groups(
 
 def _counts(groups: Numbers, labels: Numbers) -> Any:
     """Return how many samples of each class each group has, as a sparse matrix, because nearly all numbers are 0."""
-    from scipy import sparse  # noqa: PLC0415 - most datasets do without
+    from scipy import sparse  # noqa: PLC0415 - most datasets do not need it
 
     return sparse.coo_array((np.ones(len(groups)), (groups, labels))).tocsr()
 

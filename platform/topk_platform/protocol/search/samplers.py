@@ -61,9 +61,7 @@ def make_sampler(sampler: Sampler, space: Mapping[str, Dimension], arm_seed: int
     """
     conditional = any(dimension.when for dimension in space.values())
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore"
-        )  # Optuna calls some of them experimental; which ones is pinned with its version
+        warnings.simplefilter("ignore")  # Optuna calls some of them experimental; its version is pinned
         made = _made(sampler, arm_seed, seed, conditional)
     if isinstance(sampler, (TPE, OptunaSampler)) or not conditional:
         return made
@@ -71,7 +69,7 @@ def make_sampler(sampler: Sampler, space: Mapping[str, Dimension], arm_seed: int
 
 
 def _made(sampler: Sampler, arm_seed: int, seed: int, conditional: bool) -> BaseSampler:
-    from optuna import samplers  # noqa: PLC0415 - it takes a second, and commands that only read do without it
+    from optuna import samplers  # noqa: PLC0415 - it takes a second to import, and reading commands do not need it
 
     alone: dict[str, Any] = {
         "independent_sampler": samplers.RandomSampler(seed=seed),
@@ -119,7 +117,7 @@ def _referenced(reference: str, options: Mapping[str, Any], seed: int) -> BaseSa
 
 
 def _over_what_is_always_there(made: BaseSampler, names: Iterable[str]) -> BaseSampler:
-    """Let a sampler of one space for all trials see the dimensions that all trials have; it draws the others alone."""
+    """Show a sampler the dimensions that all trials have; it draws each of the others independently."""
     infer, always = made.infer_relative_search_space, set(names)
 
     def inferred(study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:

@@ -139,7 +139,7 @@ class Searcher:
             return _Answer(self._points[number])
         optuna.logging.set_verbosity(optuna.logging.WARNING)  # not a line for every fresh study
         seed = _seed(f"{self._search_id}\0{number}")
-        if number <= sampler.random:  # it needs no history, and adding one takes time
+        if number <= sampler.random:  # these samplers need no history, and adding one takes time
             return _Answer(self._values(optuna.create_study(sampler=RandomSampler(seed=seed)).ask()))
         made = make_sampler(sampler, space, _seed(self._search_id), seed)
         storage = InMemoryStorage()

@@ -1,4 +1,4 @@
-"""Checkpoints of running trials, in the store under the trials' keys: written atomically, the previous one kept too."""
+"""Checkpoints of running trials, by the trials' keys. Each is written atomically, and the previous one is kept."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["StoreKeeper", "forget"]
 
 _FOLDER = "checkpoints"
 _SUFFIX = ".ckpt"
-_KEPT = 2  # the last one, and one to fall back to
+_KEPT = 2  # the last one, and the one before it in case the last is damaged
 _DIGEST = hashlib.sha256().digest_size
 
 
@@ -109,11 +109,11 @@ def forget(store: Store, keys: Iterable[str]) -> None:
 
 
 def _folder(trials: Sequence[Trial]) -> str:
-    return f"{_FOLDER}/{trials[0].key}"  # of an ensemble's first member: its key names the others
+    return f"{_FOLDER}/{trials[0].key}"  # the first member of an ensemble: its key stands for the others
 
 
 def _pack(state: dict[str, Any]) -> bytes:
-    import torch  # noqa: PLC0415 - a second that readers of the ledger need not wait for
+    import torch  # noqa: PLC0415 - takes a second to import, and readers of the ledger do not need it
 
     buffer = io.BytesIO()
     torch.save(state, buffer)

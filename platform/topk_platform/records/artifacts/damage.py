@@ -1,4 +1,4 @@
-"""Files of confirmations that are gone or damaged: found, set aside, and so trained again."""
+"""Files of confirmations that are missing or damaged. They are set aside, and their confirmations are trained again."""
 
 from __future__ import annotations
 

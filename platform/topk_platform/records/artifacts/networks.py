@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SavedModel", "read_model", "save_model"]
 
-_LENGTH = struct.Struct("<Q")  # of a safetensors file's header, which is JSON
+_LENGTH = struct.Struct("<Q")  # the most bytes of a safetensors file's header, which is JSON
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class SavedModel:
 
     Args:
         content: The bytes of its safetensors file.
-        trial: The trial that it is the network of.
+        trial: The trial that trained it.
         inputs: The network's inputs and classes.
         backbone: The hash of the weights of the backbone that computed the features it takes; empty if it takes none,
             and in files of earlier versions.
@@ -76,7 +76,7 @@ def save_model(store: Store, trial: Trial, model: nn.Module, inputs: Inputs, bac
         inputs: What the network takes.
         backbone: The hash of the weights of its features' backbone; empty if it takes no features.
     """
-    from safetensors.torch import save  # noqa: PLC0415 - torch, which only who has a network needs
+    from safetensors.torch import save  # noqa: PLC0415 - imports torch, which only networks need
 
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
     metadata = {"trial": trial.to_json(), "inputs": canonical_json(inputs)}
@@ -85,7 +85,7 @@ def save_model(store: Store, trial: Trial, model: nn.Module, inputs: Inputs, bac
 
 
 def _ordered(content: bytes) -> bytes:
-    """Return a safetensors file with its metadata in order, which the library writes in any."""
+    """Return a safetensors file with its metadata in sorted order; the library's order varies."""
     (length,) = _LENGTH.unpack_from(content)
     start = _LENGTH.size + length
     header = json.loads(content[_LENGTH.size : start])

@@ -1,1 +1,1 @@
-"""What a driver notes of a study for people: its progress, and what a run left undone."""
+"""A driver's notes for people: a study's progress, and what a run left undone."""

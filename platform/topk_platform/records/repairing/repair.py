@@ -1,4 +1,4 @@
-"""Repairing a study after a power cut or disk failure: a new table is made of all that is sound, the old one kept."""
+"""Repairing a study after a power cut or disk failure: a new table gets all sound rows, and the old table is kept."""
 
 from __future__ import annotations
 
@@ -142,8 +142,8 @@ class _Repair:
         return made
 
     def _is_own(self, mark: Mark) -> bool:
-        """Return whether a mark's table is there; one of before a repair, from a backup, names a table that is not."""
-        Ledger(self.store, self.study).check_mark()  # which refuses another study's
+        """Return whether a mark's table is there; an old backup's mark may name a table that is gone."""
+        Ledger(self.store, self.study).check_mark()  # reading it refuses the mark of another study
         tables = _tables(self.store)
         return mark.table in tables or not tables
 

@@ -24,7 +24,7 @@ from topk_platform.records.table.opened import Opened, plain
 
 __all__ = ["Salvage", "salvage"]
 
-_MENTIONED = re.compile(rb'"(add|remove)":\{"path":"([^"]+)"')  # in what is left of a damaged log file
+_MENTIONED = re.compile(rb'"(add|remove)":\{"path":"([^"]+)"')  # in the readable rest of a damaged log file
 _CHECKPOINT = ".checkpoint.parquet"
 _ROW = ("kind", "key", "epoch")
 

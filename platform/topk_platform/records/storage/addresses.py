@@ -18,8 +18,8 @@ _BUCKET = r"[^@:]*"
 _CONTAINER = r"[\w.$-]*(?:@[\w.-]+)?"
 _HOST = r"(?:[\w.-]*|\[[\w:.]+\])(?::\d*)?"
 
-# What Delta Lake misreads in an address: it decodes `%20`, takes a backslash for a slash, and panics at the others. No
-# way to write the address avoids that, nor does a symbolic link.
+# Texts that Delta Lake misreads in an address: it decodes `%20`, treats a backslash as a slash, and panics at the
+# others. Neither another spelling of the address nor a symbolic link avoids this.
 _MISREAD = re.compile(r"[\[\]|^\\]|%[0-9A-Fa-f]{2}|[\x00-\x1f\x7f\ud800-\udfff]")
 
 
@@ -29,7 +29,7 @@ class ObjectStore:
 
     Args:
         credentials: How its credentials are given, for the error about a URI that holds some.
-        names: A pattern of what stands between ``://`` and the path, such as a bucket's name.
+        names: A pattern for the part between ``://`` and the path, such as a bucket's name.
         options: The options that a URI may have after a question mark.
         endpoints: The environment's variables that may name the server, the first that is set.
     """

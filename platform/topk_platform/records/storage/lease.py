@@ -222,7 +222,7 @@ def _numbered(store: Store) -> list[str]:
 def _newest(store: Store) -> tuple[int, Holder | None]:
     """Return the number of the newest lease and its holder; 0 and None if there is none."""
     while names := _numbered(store):
-        with suppress(FileNotFoundError):  # renewed meanwhile: read the next file
+        with suppress(FileNotFoundError):  # it was renewed meanwhile, so read the next file
             return int(names[-1].partition(".")[0]), _holder(store.read(f"{_FOLDER}/{names[-1]}"))
     return 0, None
 

@@ -108,7 +108,7 @@ class Writing:
                 self._table.create_write_transaction(
                     [], "append", self._table.schema(), commit_properties=self._signed(0)
                 )
-            except CommitFailedError:  # the driver before may have been in the middle of a commit
+            except CommitFailedError:  # the previous driver may have been in the middle of a commit
                 if not tries_left:
                     raise
             else:

@@ -33,9 +33,7 @@ from topk_platform.records.table.mark import FOLDER, Mark
 __all__ = ["Opened", "address", "exists", "is_part", "one_line_errors", "plain"]
 
 _FAILURES = (DeltaError, OSError, pa.ArrowException)
-_PANIC = (
-    "PanicException"  # what an error in the library itself raises; it is no Exception, and has no public name
-)
+_PANIC = "PanicException"  # the type of an internal error of the library; it is no Exception and has no public name
 _PART = re.compile(r"kind=\w+/[\w.-]+\.parquet")
 # Errors of the system except "no such file", and of a server except "not found": they say nothing about the file.
 _UNREACHABLE = re.compile(r"\(os error (?!2\))|Error performing (?!.*\b404\b)")
@@ -129,7 +127,7 @@ class Opened:
         """
         mark = Mark.read(store) if folder is None else None
         folder = folder or (mark.table if mark else FOLDER)
-        sums = newest(store, folder)  # before the table, which may go on meanwhile
+        sums = newest(store, folder)  # read before the table, which may be written meanwhile
         if sums is None and mark and mark.checksums:
             raise missing(store, f"{folder}/_checksums")
         return cls.checked(store, folder, sums)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from topk_platform.records import Samples
 from topk_platform.reports import tuning_text
@@ -14,7 +15,7 @@ from topk_platform.reports.tables import legend
 from topk_platform.reports.tables import notes as table_notes
 from topk_platform.reports.tables.blocks import Block, blocks
 from topk_platform.reports.tables.classes import ClassPart, class_parts
-from topk_platform.reports.words import in_range
+from topk_platform.reports.words import command, in_range
 from topk_platform.results.by_class import class_results
 from topk_platform.results.decisions import decided
 from topk_platform.results.from_store import Held, main_metric
@@ -26,6 +27,7 @@ __all__ = ["Content", "Keys", "Part", "content_of"]
 
 _WIDE, _LONG = 8, 24
 _CLASS_ROWS = 300  # of a regime's results by class
+_LISTED = 1000  # arms whose trials and results by class a page has: more are too large for a browser
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,7 @@ class Content:
         checklist: The checklist, in Markdown.
         keys: The trials behind the numbers.
         classes: The results by class, a part for each column of the table.
+        unlisted: Which arms have neither trials nor results by class here, in words; empty if all have.
         sizes: The numbers of training, validation and test samples in words; empty if no run has noted them.
     """
 
@@ -90,6 +93,7 @@ class Content:
     checklist: str
     keys: Sequence[Keys]
     classes: Sequence[ClassPart] = ()
+    unlisted: str = ""
     sizes: str = ""
 
     @property
@@ -110,7 +114,7 @@ def content_of(held: Held, tuning: Tuning) -> Content:
         tuning: How the arms were tuned.
     """
     study, table = held.study, held.table
-    striking = table_notes.striking(table)
+    striking, listed = table_notes.striking(table), _listed(table)
     return Content(
         study=study,
         table=table,
@@ -125,8 +129,9 @@ def content_of(held: Held, tuning: Tuning) -> Content:
         claims=claims_to_markdown(study.name, decided(held)) if study.claims else "",
         tuning=tuning_text.tuning_to_markdown(tuning) if tuning.arms or tuning.fixed else "",
         checklist=checklist_of(held).to_markdown(),
-        keys=list(_keys(table)),
-        classes=class_parts(class_results(table, held.ledger.store, held.ranks), _CLASS_ROWS),
+        keys=list(_keys(listed)),
+        classes=class_parts(class_results(listed, held.ledger.store, held.ranks), _CLASS_ROWS),
+        unlisted=_unlisted(listed, table),
         sizes=_sizes([held.data[name].samples for name in _regimes(study) if name in held.data]),
     )
 
@@ -177,6 +182,25 @@ def _below(block: Block) -> str:
     """Return the lines below a block. They are no caption, which would be as wide as the table."""
     n, comma, more = block.common.partition(", ")
     return f"{f'{n} seeds{comma}{more}. ' if n else ''}{legend.legend(block.table)}"
+
+
+def _listed(table: Table) -> Table:
+    """Return a table with the confirmations of as many arms as a page lists."""
+    return replace(table, confirmations=dict(islice(table.confirmations.items(), _LISTED)))
+
+
+def _unlisted(listed: Table, table: Table) -> str:
+    shown, count = len(listed.confirmations), len(table.confirmations)
+    name = table.study.name
+    return (
+        ""
+        if shown == count
+        else (
+            f"This page has the results by class and the trials of the first {shown:,} of {count:,} arms; "
+            f"`{command('table', name, '--by', 'class', '--format', 'csv')}` and "
+            f"`{command('export', name, '--format', 'parquet')}` have all."
+        )
+    )
 
 
 def _keys(table: Table) -> Iterable[Keys]:

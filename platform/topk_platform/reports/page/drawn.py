@@ -13,8 +13,9 @@ from topk_platform.reports.words import command
 
 __all__ = ["Drawn", "drawings"]
 
-_LARGEST = 600_000  # bytes of one plot in a page: all of them and the tables have to fit into 3 MB
+_LARGEST = 600_000  # bytes of one plot in a page: all plots and tables together must fit into 3 MB
 _ALL = 2_200_000
+_ARMS = 2000  # more make plots that nobody can read, after minutes
 
 
 @dataclass(frozen=True)
@@ -22,11 +23,11 @@ class Drawn:
     """A plot of a page.
 
     Args:
-        kind: As of ``topk plot``.
+        kind: The kind of plot, as ``topk plot`` names it.
         title: What it shows.
-        svg: The plot, or nothing.
-        why: Why there is none.
-        file: The plot as a file of its own, or nothing.
+        svg: The plot as SVG; empty if there is none.
+        why: The reason why there is none.
+        file: The plot as a file of its own; empty if there is none.
     """
 
     kind: str
@@ -39,6 +40,14 @@ class Drawn:
 def drawings(data: Plotted) -> list[Drawn]:
     """Return the kinds of plots that suit the study's design; where there is nothing to draw yet, with the reason."""
     result: list[Drawn] = []
+    if len(data.arms) > _ARMS:
+        many = f"the study has {len(data.arms):,} arms, and a page draws at most {_ARMS:,}; for some of them:"
+        return [
+            Drawn(
+                kind, plot.title, why=f"{many} `{command('plot', data.study.name, kind, '--only', 'GLOB')}`"
+            )
+            for kind, plot in PLOTS.items()
+        ]
     for kind, plot in PLOTS.items():
         try:
             file = plots.written(plots.draw(kind, data), "svg")
@@ -56,12 +65,12 @@ def drawings(data: Plotted) -> list[Drawn]:
 
 
 def inline(svg: str, kind: str, title: str) -> str:
-    """Return an SVG to stand in a page: names of its own, ink of the page's colour, and as wide as there is room.
+    """Return an SVG for use inside a page: with unique ids, in the page's text colour, and as wide as it allows.
 
     Args:
-        svg: As matplotlib writes it.
-        kind: Goes before its names, for pages have others.
-        title: For those who do not see it.
+        svg: The SVG, as matplotlib writes it.
+        kind: The prefix of its ids, which makes them unique in the page.
+        title: The text that screen readers read.
     """
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)

@@ -53,7 +53,7 @@ def _parts(content: Content) -> Iterator[str]:
 
 
 def _classes(content: Content) -> Iterator[str]:
-    yield from ("## Results by class", EXPLAINED) if content.classes else ()
+    yield from ("## Results by class", EXPLAINED, content.unlisted) if content.classes else ()
     for part in content.classes:
         yield from (f"### {part.column}", markdown_table(HEADER, part.rows), part.note)
 

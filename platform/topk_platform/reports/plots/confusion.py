@@ -14,7 +14,7 @@ from scipy import sparse
 from scipy.cluster import hierarchy
 from scipy.spatial.distance import squareform
 
-from topk_platform.records import read_guesses, read_model
+from topk_platform.records import Row, read_guesses, read_model
 from topk_platform.reports.plots.drawing import figure, frame
 from topk_platform.reports.plots.plot_data import NothingToPlotError, Plotted
 from topk_platform.reports.plots.style import INK, PAGE
@@ -25,6 +25,7 @@ __all__ = ["confusion", "groups_of", "sharing"]
 _Array = npt.NDArray[np.float64]
 _FEW = 16  # up to so many classes, several arms are drawn side by side
 _MOST = 64  # so many classes can have a row
+_MATRIX = 256  # of more classes than these, pairs are drawn in place of a matrix
 _PANELS, _ACROSS = 6, 3
 _LETTERS = 14  # of a title, in an inch
 _PANEL_LINE = 24  # letters of a title above one of several panels
@@ -40,12 +41,14 @@ class _Confused(NamedTuple):
         runs: K and the number of seeds, in words.
         shares: The result of :func:`sharing`, as the mean over the seeds.
         names: The names of the classes.
+        key: The arm's row and column.
     """
 
     name: str
     runs: str
     shares: sparse.csr_array
     names: Sequence[str]
+    key: tuple[str, str]
 
 
 def sharing(labels: npt.NDArray[np.int64], guesses: npt.NDArray[np.int64], classes: int) -> sparse.csr_array:
@@ -105,9 +108,12 @@ def confusion(data: Plotted) -> Figure:
 
     Groups of look-alikes have a frame. With up to sixteen classes the arms of the first regime are drawn side by side.
     With more classes only one of its arms is drawn: the baseline's, or else the first that is shown. If there are more
-    than 64 classes, the plot shows the 64 that have the closest look-alikes.
+    than 64 classes, the plot shows the 64 that have the closest look-alikes. If there are more than 256, it shows the
+    hundred pairs that are most often among the guesses for one another, with a test image of each class.
     """
     arms = _drawn(data)
+    if len(arms[0].names) > _MATRIX:
+        return _pairs(data, arms[0])
     chosen = _chosen(sum((arm.shares for arm in arms[1:]), arms[0].shares))
     groups = groups_of(np.mean([arm.shares[chosen][:, chosen].toarray() for arm in arms], axis=0))
     order = chosen[[key for group in groups for key in group]]
@@ -121,6 +127,18 @@ def confusion(data: Plotted) -> Figure:
         ax.set_title(f"{title}{more}")
     made.colorbar(image, ax=axes, label="share of the images\nof the row's class", shrink=0.5, pad=0.02)
     return made
+
+
+def _pairs(data: Plotted, arm: _Confused) -> Figure:
+    from topk_platform.reports.plots.look_alikes import RunGuesses, draw_pairs  # noqa: PLC0415 - torch, for images
+
+    row = next(
+        row for row in _completed(data, arm.key) if read_guesses(data.held.ledger.store, row) is not None
+    )
+    guesses, ranks = read_guesses(data.held.ledger.store, row), data.held.ranks([row])[row["key"]]
+    assert guesses is not None  # noqa: S101 - for the type checker
+    tested = RunGuesses(data.arms[arm.key].regime, ranks.images, ranks.label, guesses.classes)
+    return draw_pairs(arm.shares, arm.names, tested, f"{arm.name}, {arm.runs}, {len(arm.names)} classes")
 
 
 def _titles(made: Figure, arms: Sequence[_Confused]) -> list[str]:
@@ -157,8 +175,8 @@ def _first_regime(data: Plotted) -> list[tuple[str, str]]:
 
 
 def _confused(data: Plotted, arm_key: tuple[str, str]) -> _Confused | None:
-    store, rows = data.held.ledger.store, data.table.confirmations[arm_key].values()
-    completed = {row["key"]: row for row in rows if row["status"] == "completed"}
+    store = data.held.ledger.store
+    completed = {row["key"]: row for row in _completed(data, arm_key)}
     ranks = data.held.ranks([*completed.values()])
     kept = {key: read_guesses(store, row) for key, row in completed.items() if key in ranks}
     runs = {key: guesses for key, guesses in kept.items() if guesses is not None}
@@ -173,8 +191,12 @@ def _confused(data: Plotted, arm_key: tuple[str, str]) -> _Confused | None:
     )
     arm = data.arms[arm_key]
     return _Confused(
-        arm.name, f"K = {arm.k}, n = {len(runs)} seeds", sparse.csr_array(total / len(runs)), names
+        arm.name, f"K = {arm.k}, n = {len(runs)} seeds", sparse.csr_array(total / len(runs)), names, arm_key
     )
+
+
+def _completed(data: Plotted, arm_key: tuple[str, str]) -> list[Row]:
+    return [row for row in data.table.confirmations[arm_key].values() if row["status"] == "completed"]
 
 
 def _none(classes: int) -> sparse.csr_array:

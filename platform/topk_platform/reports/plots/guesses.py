@@ -7,16 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from torch.nn.functional import adaptive_avg_pool2d, interpolate
 
-from topk_platform.data import Dataset, load
-from topk_platform.errors import UserError
+from topk_platform.data import Dataset
 from topk_platform.records import Guesses, Ranks, read_guesses
-from topk_platform.reports.plots.drawing import frame, panels
-from topk_platform.reports.plots.plot_data import NothingToPlotError, Plotted, UnsuitedStudyError
+from topk_platform.reports.plots.drawing import panels
+from topk_platform.reports.plots.pictures import Pixels, dataset_of_images, pixels_of, tile
+from topk_platform.reports.plots.plot_data import NothingToPlotError, Plotted
 from topk_platform.reports.plots.style import PAGE
 from topk_platform.reports.words import wrapped
 from topk_platform.specs import Arm
@@ -24,14 +22,11 @@ from topk_platform.specs import Arm
 __all__ = ["guesses"]
 
 _Labels = npt.NDArray[np.int64]
-_Pixels = npt.NDArray[np.float64]
 _ROWS = 4  # images of each kind
 _MOST = 10  # guesses in a row
 _BESIDE = 5  # with so many guesses, the three kinds are side by side
 _GAP = 0.4  # between an image and the guesses, in tiles
 _LINE = 0.24  # the height of a line of a name, in tiles
-_PIXELS = 48  # the side of a large image in the plot
-_RIGHT = "#009E73"
 
 
 @dataclass(frozen=True)
@@ -126,17 +121,7 @@ def _run(data: Plotted) -> _Run:
 
 def _with_images(arm: Arm, seed: int, ranks: Ranks, kept: Guesses) -> _Run:
     """Return a run with its images; raise ``NothingToPlotError`` if they are not here, or are other ones."""
-    try:
-        source = load(arm.regime)
-    except UserError as error:
-        raise NothingToPlotError(f"the test images cannot be read on this machine: {error}") from error
-    if not isinstance(source, Dataset):
-        raise UnsuitedStudyError("every seed draws test samples of its own, which are not kept")
-    if len(source.shape) != 3 or source.shape[0] not in (1, 3):
-        raise UnsuitedStudyError("the networks are not given images")
-    if source.test.fingerprint != ranks.images:
-        raise NothingToPlotError("the test images on this machine are not those that the runs were tested on")
-    return _Run(arm, seed, ranks.label, kept.classes, source)
+    return _Run(arm, seed, ranks.label, kept.classes, dataset_of_images(arm.regime, ranks.images))
 
 
 def _chosen(run: _Run, kind: npt.NDArray[np.bool_]) -> list[int]:
@@ -146,48 +131,15 @@ def _chosen(run: _Run, kind: npt.NDArray[np.bool_]) -> list[int]:
     return [int(np.flatnonzero(kind & (run.labels == label))[0]) for label in most if counts[label]]
 
 
-def _pixels(run: _Run, images: Sequence[int]) -> dict[int, _Pixels]:
-    """Return the pixels of images and of the examples beside them, ``(height, width, 1 or 3)`` in [0, 1]."""
+def _pixels(run: _Run, images: Sequence[int]) -> dict[int, Pixels]:
+    """Return the pixels of images and of the examples beside them."""
     beside = {run.example(label, image) for image in images for label in run.row(image)} - {-1}
-    needed = sorted({*images, *beside})
-    split = run.data.test.take(torch.tensor(needed))
-    inputs = torch.cat([part.cpu() for part in split.in_order()]).float()
-    low, high = (0.0, 255.0) if run.data.test.inputs.dtype == torch.uint8 else _ends(inputs)
-    inputs = ((inputs - low) / max(high - low, 1e-9)).clamp(0, 1)
-    side = min(inputs.shape[2:])
-    if side > _PIXELS:
-        height, width = (_PIXELS * length // side for length in inputs.shape[2:])
-        inputs = adaptive_avg_pool2d(inputs, (height, width))
-    else:  # readers' programs would blur the few pixels of a small image
-        inputs = interpolate(inputs, scale_factor=-(-_PIXELS // side), mode="nearest")
-    return dict(zip(needed, inputs.permute(0, 2, 3, 1).double().numpy(), strict=True))
+    return pixels_of(run.data, {*images, *beside})
 
 
-def _ends(inputs: npt.ArrayLike) -> tuple[float, float]:
-    numbers = np.asarray(inputs)
-    return float(numbers.min()), float(numbers.max())
-
-
-def _draw_row(ax: Axes, run: _Run, pixels: Mapping[int, _Pixels], image: int, top: float) -> None:
+def _draw_row(ax: Axes, run: _Run, pixels: Mapping[int, Pixels], image: int, top: float) -> None:
     label = int(run.labels[image])
-    _tile(ax, pixels[image], 0.0, top, run.name(label), framed=False)
+    tile(ax, pixels[image], 0.0, top, run.name(label))
     for position, guess in enumerate(run.row(image)):
         example = pixels.get(run.example(guess, image))
-        _tile(ax, example, 1 + _GAP + position, top, run.name(guess), framed=guess == label)
-
-
-def _tile(ax: Axes, pixels: _Pixels | None, x: float, y: float, name: str, *, framed: bool) -> None:
-    """Draw an image with a class's name below it; a class without a test image has only its name."""
-    if pixels is not None:
-        grey = pixels.shape[2] == 1
-        ax.imshow(
-            pixels[..., 0] if grey else pixels,
-            cmap="gray",
-            vmin=0,
-            vmax=1,
-            extent=(x + 0.05, x + 0.95, y + 0.95, y + 0.05),
-            interpolation="none",
-        )
-    if framed:
-        frame(ax, (x + 0.05, y + 0.05), (0.9, 0.9), _RIGHT, 1.5)
-    ax.text(x + 0.5, y + 1.0, wrapped(name, 9), ha="center", va="top", fontsize=4.5, linespacing=1.0)
+        tile(ax, example, 1 + _GAP + position, top, run.name(guess), framed=guess == label)

@@ -1,19 +1,21 @@
-"""Results by class as Arrow, Parquet, CSV, Markdown, and a table on the terminal."""
+"""Results by class as Parquet, CSV, Markdown, and a table on the terminal."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.console import Group
+from rich.table import Table as RichTable
+from rich.text import Text
 
 from topk_platform.errors import UserError
 from topk_platform.reports.plain_text import markdown_table, rows_to_csv
+from topk_platform.reports.tables.data import arrow_table, parquet
 from topk_platform.reports.words import command
 from topk_platform.results.by_class import ClassResult
 from topk_platform.results.table import Table
-
-if TYPE_CHECKING:
-    from rich.console import Group
 
 __all__ = [
     "CLASS_FORMATS",
@@ -89,24 +91,12 @@ def classes_to_rows(table: Table, results: Iterable[ClassResult]) -> list[dict[s
         table: The table; the column ``regime`` is called ``model`` if the table's columns are models.
         results: The results.
     """
-    return [dict(zip(_kinds(table), _values(result), strict=True)) for result in results]
+    return [dict(zip(_columns(table), _values(result), strict=True)) for result in results]
 
 
-def _kinds(table: Table) -> Mapping[str, str]:
-    return {
-        "loss": "string",
-        table.across: "string",
-        "class": "int64",
-        "name": "string",
-        "images": "int64",
-        "seeds": "int64",
-        "k": "int64",
-        "top1": "float64",
-        "topk": "float64",
-        "confused_with": "int64",
-        "confused_name": "string",
-        "confused_share": "float64",
-    }
+def _columns(table: Table) -> Sequence[str]:
+    numbers = ("class", "name", "images", "seeds", "k", "top1", "topk")
+    return ("loss", table.across, *numbers, "confused_with", "confused_name", "confused_share")
 
 
 def _values(result: ClassResult) -> tuple[object, ...]:
@@ -122,20 +112,12 @@ def classes_to_files(table: Table, results: Iterable[ClassResult]) -> dict[str, 
         table: The table.
         results: The results.
     """
-    import pyarrow as pa  # noqa: PLC0415 - the catalogue's help texts must not load it
-    import pyarrow.parquet as pq  # noqa: PLC0415 - as above
-
-    if not (rows := [_values(result) for result in results]):
-        return {}
-    kinds = _kinds(table)
-    columns = [pa.array([row[i] for row in rows], kind) for i, kind in enumerate(kinds.values())]
-    sink = pa.BufferOutputStream()
-    pq.write_table(pa.Table.from_arrays(columns, names=list(kinds)), sink)
-    return {"classes.parquet": bytes(sink.getvalue())}
+    rows = classes_to_rows(table, results)
+    return {"classes.parquet": parquet(arrow_table(_columns(table), rows))} if rows else {}
 
 
 def _to_csv(table: Table, results: Sequence[ClassResult]) -> str:
-    return rows_to_csv(list(_kinds(table)), classes_to_rows(table, results))
+    return rows_to_csv(_columns(table), classes_to_rows(table, results))
 
 
 def _to_markdown(table: Table, results: Sequence[ClassResult]) -> str:
@@ -146,10 +128,6 @@ def _to_markdown(table: Table, results: Sequence[ClassResult]) -> str:
 
 
 def _to_rich(table: Table, results: Sequence[ClassResult]) -> Group:
-    from rich.console import Group  # noqa: PLC0415 - for terminals
-    from rich.table import Table as RichTable  # noqa: PLC0415 - as above
-    from rich.text import Text  # noqa: PLC0415 - as above
-
     shown: list[RichTable | Text] = []
     for part in class_parts(results, _ON_TERMINAL):
         made = RichTable(title=f"{table.study.name}, {part.column}", title_justify="left")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -19,50 +19,57 @@ from topk_platform.results.cells import Cell
 from topk_platform.results.statistics import Estimate
 from topk_platform.results.table import Table
 
-__all__ = ["to_arrow", "to_csv", "to_files", "to_parquet", "to_rows", "to_seeds"]
+__all__ = ["arrow_table", "parquet", "to_arrow", "to_csv", "to_files", "to_parquet", "to_rows", "to_seeds"]
 
-_Kinds = Mapping[str, pa.DataType]
-_Rows = Sequence[tuple[Any, ...]]
+_Rows = list[dict[str, Any]]
 
-_COLUMNS = (
-    ("loss", pa.string()),
-    ("regime", pa.string()),
-    ("metric", pa.string()),
-    ("mean", pa.float64()),
-    ("half_width", pa.float64()),
-    ("low", pa.float64()),
-    ("high", pa.float64()),
-    ("covers", pa.string()),
-    ("n", pa.int64()),
-    ("seeds", pa.int64()),
-    ("diverged", pa.int64()),
-    ("failed", pa.int64()),
-    ("search_trials", pa.int64()),
-    ("search_diverged", pa.int64()),
-    ("search_failed", pa.int64()),
-    ("best", pa.bool_()),
-    ("difference", pa.float64()),
-    ("difference_half_width", pa.float64()),
-    ("difference_low", pa.float64()),
-    ("difference_high", pa.float64()),
-    ("difference_covers", pa.string()),
-    ("difference_n", pa.int64()),
-    ("p", pa.float64()),
-    ("p_wilcoxon", pa.float64()),
-    ("p_holm", pa.float64()),
-    ("p_equivalent", pa.float64()),
-    ("detectable", pa.float64()),
-    ("improvement", pa.float64()),
-    ("family", pa.string()),
-    ("mark", pa.string()),
-    ("equivalent", pa.bool_()),
-    ("dropped_out", pa.bool_()),
-    ("published", pa.float64()),
-    ("published_sd", pa.float64()),
-    ("published_n", pa.int64()),
-    ("published_split", pa.string()),
-    ("published_source", pa.string()),
+_TEXTS = (
+    *(
+        "loss",
+        "regime",
+        "model",
+        "metric",
+        "covers",
+        "difference_covers",
+        "family",
+        "mark",
+        "status",
+        "key",
+        "values",
+    ),
+    *("published_split", "published_source", "name", "confused_name"),
 )
+_COUNTS = (
+    *(
+        "n",
+        "seeds",
+        "diverged",
+        "failed",
+        "search_trials",
+        "search_diverged",
+        "search_failed",
+        "difference_n",
+        "seed",
+    ),
+    *("published_n", "search", "class", "images", "k", "confused_with"),
+)
+_FLAGS = ("best", "equivalent", "dropped_out")
+_KINDS = {
+    **dict.fromkeys(_TEXTS, pa.string()),
+    **dict.fromkeys(_COUNTS, pa.int64()),
+    **dict.fromkeys(_FLAGS, pa.bool_()),
+}
+"""The types of columns that are no real numbers."""
+
+
+def arrow_table(columns: Iterable[str], rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """Return rows as an Arrow table.
+
+    Args:
+        columns: The names of the columns, which decide their types.
+        rows: The values of each row by column; None where there is none.
+    """
+    return pa.Table.from_pylist(rows, pa.schema([(name, _KINDS.get(name, pa.float64())) for name in columns]))
 
 
 def to_arrow(table: Table) -> pa.Table:
@@ -78,83 +85,96 @@ def to_arrow(table: Table) -> pa.Table:
 
     The column ``regime`` is called ``model`` where the table's columns are models.
     """
-    return _arrow(*_cells(table))
+    return arrow_table(_columns(table), to_rows(table))
 
 
-def _cells(table: Table) -> tuple[_Kinds, _Rows]:
-    kinds = {table.across if name == "regime" else name: kind for name, kind in _COLUMNS}
-    return kinds, [(*key, *_values(cell)) for key, cell in table.cells.items()]
+def to_rows(table: Table, metrics: Sequence[str] = ()) -> _Rows:
+    """Return what :func:`to_arrow` returns, a dictionary for each row; None where there is no value.
+
+    Args:
+        table: The table.
+        metrics: Those to return; by default all that are recorded.
+
+    Raises:
+        UserError: if a metric is not recorded.
+    """
+    requested = chosen_metrics(table, metrics) if metrics else table.study.tabled
+    return [_row(table, key, cell) for key, cell in table.cells.items() if key[2] in requested]
 
 
-def _values(cell: Cell) -> tuple[float | str | None, ...]:
-    runs = (_ended(cell.confirmed), _ended(cell.searched))
-    tests = (
-        None if cell.difference is None else _known(cell.difference.p),
-        cell.p_wilcoxon,
-        cell.p_holm,
-        cell.p_equivalent,
-        cell.detectable,
-        cell.improvement,
-        "primary" if cell.primary else "secondary",
-    )
-    difference = (*_estimated(cell.difference), *tests, cell.mark, cell.equivalent, cell.stopped)
-    return (*_estimated(cell.value), *runs[0], *runs[1], cell.best, *difference, *_published_values(cell))
+def _columns(table: Table) -> list[str]:
+    return list(_row(table, ("", "", ""), Cell(None)))
+
+
+def _row(table: Table, key: tuple[str, str, str], cell: Cell) -> dict[str, Any]:
+    published, difference = cell.published, _estimated(cell.difference)
+    return {
+        **dict(zip(("loss", table.across, "metric"), key, strict=True)),
+        **_estimated(cell.value),
+        **dict(zip(("seeds", "diverged", "failed"), _ended(cell.confirmed), strict=True)),
+        **dict(
+            zip(("search_trials", "search_diverged", "search_failed"), _ended(cell.searched), strict=True)
+        ),
+        "best": cell.best,
+        "difference": difference.pop("mean"),
+        **{f"difference_{name}": value for name, value in difference.items()},
+        "p": None if cell.difference is None else _known(cell.difference.p),
+        "p_wilcoxon": cell.p_wilcoxon,
+        "p_holm": cell.p_holm,
+        "p_equivalent": cell.p_equivalent,
+        "detectable": cell.detectable,
+        "improvement": cell.improvement,
+        "family": "primary" if cell.primary else "secondary",
+        "mark": cell.mark,
+        "equivalent": cell.equivalent,
+        "dropped_out": cell.stopped,
+        "published": published and published.value / 100,
+        "published_sd": None if published is None or published.spread is None else published.spread / 100,
+        "published_n": published and published.runs,
+        "published_split": published and published.split,
+        "published_source": published and published.source,
+    }
 
 
 def _ended(tally: Tally) -> tuple[int, int, int]:
     return tally.ended, tally.diverged, tally.failed
 
 
-def _estimated(estimate: Estimate | None) -> tuple[float | str | None, ...]:
-    if estimate is None:
-        return (None,) * 6
-    return (
-        estimate.mean,
-        estimate.half_width,
-        _known(estimate.low),
-        _known(estimate.high),
-        estimate.covers,
-        estimate.n,
-    )
+def _estimated(estimate: Estimate | None) -> dict[str, Any]:
+    names = ("mean", "half_width", "low", "high", "covers", "n")
+    values = {name: getattr(estimate, name, None) for name in names}
+    return {**values, "low": _known(values["low"]), "high": _known(values["high"])}
 
 
-def _known(number: float) -> float | None:
-    return None if math.isnan(number) else number
-
-
-def _published_values(cell: Cell) -> tuple[float | str | None, ...]:
-    result = cell.published
-    if result is None:
-        return (None,) * 5
-    spread = None if result.spread is None else result.spread / 100
-    return result.value / 100, spread, result.runs, result.split, result.source
+def _known(number: float | None) -> float | None:
+    return None if number is None or math.isnan(number) else number
 
 
 def to_seeds(table: Table) -> pa.Table:
     """Return every ended confirmation of the table's arms, a row each: how it ended, and its test metrics."""
-    return _arrow(*_seeds(table))
+    return arrow_table(*_seeds(table))
 
 
-def _seeds(table: Table) -> tuple[_Kinds, _Rows]:
-    kinds = dict.fromkeys(("loss", table.across), pa.string())
-    kinds |= {"seed": pa.int64(), "status": pa.string(), "key": pa.string()}
-    kinds |= dict.fromkeys(table.study.tabled, pa.float64())
+def _seeds(table: Table) -> tuple[list[str], _Rows]:
+    columns = ["loss", table.across, "seed", "status", "key", *table.study.tabled]
     rows = [
-        (*key, seed, row["status"], row["key"], *(row[f"test.{m}"] for m in table.study.tabled))
+        (*key, seed, row["status"], row["key"], *(row[f"test.{metric}"] for metric in table.study.tabled))
         for key, confirmations in table.confirmations.items()
         for seed, row in confirmations.items()
     ]
-    return kinds, rows
+    return columns, [dict(zip(columns, row, strict=True)) for row in rows]
 
 
-def _arrow(kinds: _Kinds, rows: _Rows) -> pa.Table:
-    columns = [pa.array([row[i] for row in rows], kind) for i, kind in enumerate(kinds.values())]
-    return pa.Table.from_arrays(columns, names=list(kinds))
+def parquet(table: pa.Table) -> bytes:
+    """Return an Arrow table as a Parquet file."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink)
+    return bytes(sink.getvalue())
 
 
 def to_parquet(table: Table) -> bytes:
     """Return what :func:`to_arrow` returns, as a Parquet file."""
-    return _parquet(to_arrow(table))
+    return parquet(to_arrow(table))
 
 
 def to_csv(table: Table, metrics: Sequence[str] = (), *, transpose: bool = False) -> str:  # noqa: ARG001 - as all formats
@@ -168,27 +188,7 @@ def to_csv(table: Table, metrics: Sequence[str] = (), *, transpose: bool = False
     Raises:
         UserError: if a metric is not recorded.
     """
-    return _csv(*_chosen_cells(table, metrics))
-
-
-def to_rows(table: Table, metrics: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """Return what :func:`to_arrow` returns, a dictionary for each row; None where there is no value.
-
-    Args:
-        table: The table.
-        metrics: Those to return; by default all that are recorded.
-
-    Raises:
-        UserError: if a metric is not recorded.
-    """
-    kinds, rows = _chosen_cells(table, metrics)
-    return [dict(zip(kinds, row, strict=True)) for row in rows]
-
-
-def _chosen_cells(table: Table, metrics: Sequence[str]) -> tuple[_Kinds, _Rows]:
-    kinds, rows = _cells(table)
-    requested = set(chosen_metrics(table, metrics)) if metrics else set(table.study.tabled)
-    return kinds, [row for row in rows if row[2] in requested]
+    return rows_to_csv(_columns(table), to_rows(table, metrics))
 
 
 def to_files(table: Table) -> dict[str, bytes]:
@@ -197,34 +197,19 @@ def to_files(table: Table) -> dict[str, bytes]:
         "table.md": to_markdown(table).encode(),
         "table.csv": to_csv(table).encode(),
         "table.parquet": to_parquet(table),
-        "seeds.csv": _csv(*_seeds(table)).encode(),
-        "seeds.parquet": _parquet(to_seeds(table)),
-        **({"fronts.csv": _csv(*_fronts(table)).encode()} if table.fronts else {}),
+        "seeds.csv": rows_to_csv(*_seeds(table)).encode(),
+        "seeds.parquet": parquet(to_seeds(table)),
+        **({"fronts.csv": _fronts(table).encode()} if table.fronts else {}),
     }
 
 
-def _fronts(table: Table) -> tuple[_Kinds, _Rows]:
-    """Return every metric of every point of the fronts, and each front's hypervolume, a row each."""
-    kinds = dict.fromkeys(("loss", table.across), pa.string()) | {"search": pa.int64(), "values": pa.string()}
-    kinds |= {"metric": pa.string(), "validation": pa.float64(), "mean": pa.float64()}
-    kinds |= {"half_width": pa.float64(), "low": pa.float64(), "high": pa.float64()}
-    kinds |= {"covers": pa.string(), "n": pa.int64()}
-    points = [
-        (row, column, search, json.dumps(dict(values)), metric, validation, *_estimated(test))
-        for row, column, search, values, metric, validation, test in front_rows(table.fronts)
+def _fronts(table: Table) -> str:
+    """Return every metric of every point of the fronts, and each front's hypervolume, a row each, as CSV."""
+    first = ("loss", table.across, "search", "values", "metric", "validation")
+    rows: list[tuple[Any, ...]] = [
+        (*key, search, json.dumps(dict(values)), metric, validation, test)
+        for *key, search, values, metric, validation, test in front_rows(table.fronts)
     ]
-    volumes = [
-        (*key, None, None, "hypervolume", None, *_estimated(front.volume))
-        for key, front in table.fronts.items()
-    ]
-    return kinds, [*points, *volumes]
-
-
-def _parquet(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    pq.write_table(table, sink)
-    return bytes(sink.getvalue())
-
-
-def _csv(kinds: _Kinds, rows: _Rows) -> str:
-    return rows_to_csv(list(kinds), (dict(zip(kinds, row, strict=True)) for row in rows))
+    rows += [(*key, None, None, "hypervolume", None, front.volume) for key, front in table.fronts.items()]
+    named = [{**dict(zip(first, row, strict=False)), **_estimated(row[-1])} for row in rows]
+    return rows_to_csv([*first, *_estimated(None)], named)

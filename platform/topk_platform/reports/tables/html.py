@@ -24,7 +24,7 @@ _STYLE = """<style>
 .topk small.seeds { white-space: normal; }
 </style>
 """
-_LONG = ' class="seeds"'  # how seeds ended, which may be broken where columns are many
+_LONG = ' class="seeds"'  # how seeds ended; this line may be broken if there are many columns
 
 
 def to_html(table: Table, metrics: Sequence[str] = (), *, transpose: bool = False) -> str:

@@ -48,7 +48,7 @@ def _marks(table: Table) -> str:
         return ""
     shown = [cell for key, cell in table.cells.items() if key[2] in table.study.show]
     secondary = any(not cell.primary and cell.p_holm is not None for cell in shown)
-    also = "; △▽: the same for all of a metric that no arm was selected by" if secondary else ""
+    also = "; △▽: the same for each metric that selected no arm" if secondary else ""
     return (
         f"; {UP}{DOWN}: p below 0.05 after Holm's correction for the {counted(table)} in the metric of the "
         f"search, over three seeds or more{also}"

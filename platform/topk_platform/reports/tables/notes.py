@@ -102,8 +102,8 @@ def lost(table: Table) -> str:
     counts = {"diverged": result.diverged, "failed": result.failed}
     text = " and ".join(f"{count} {name}" for name, count in counts.items() if count)
     return (
-        f"Of {result.ended} confirmations, {text}. A mean is that of the seeds that were completed; where others were "
-        f"not, it is marked neither best nor {UP}, nor is a difference to it {DOWN}."
+        f"Of {result.ended} confirmations, {text}. A mean is over the completed seeds; if others are "
+        f"missing, it is marked neither best nor {UP}, and no difference to it is marked {DOWN}."
     )
 
 
@@ -168,7 +168,7 @@ def _choosers(table: Table) -> str:
     for key, versions in parts.items():
         alike.setdefault(versions, []).append(key)
     text = "; ".join(f"{first_few(keys, 3)}: {versions}" for versions, keys in alike.items())
-    return f"Searches that several versions chose for, which one version would not repeat: {text}."
+    return f"Searches whose trials were chosen by several versions, which no single version would repeat: {text}."
 
 
 def _sources(table: Table) -> str:

@@ -21,7 +21,7 @@ def cell_lines(cell: Cell | None, common: str) -> list[str]:
 
     Args:
         cell: The cell.
-        common: What a caption says of the seeds; something else is said in the cell.
+        common: What the caption says about the seeds; the cell says only what differs.
     """
     if cell is None:
         return []

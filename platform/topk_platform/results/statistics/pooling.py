@@ -43,8 +43,8 @@ class Luck:
 
     Args:
         column: The column's name.
-        level: Of the arm's own mean: searches and seeds.
-        beside: Of the arm's mean beside others': without what the seeds add to all arms alike.
+        level: For the arm's own mean; it contains searches and seeds.
+        beside: For a difference of arms' means; without what the seeds add to all arms equally.
     """
 
     column: Hashable
@@ -57,9 +57,9 @@ def pooled(
 ) -> dict[_Arm, Luck]:
     """Return the luck of each arm's searches by that of all arms.
 
-    Of a column with M arms and R searches the means ``y_ar`` are split into the arm, the search's seeds, which all arms
-    share, and the rest. The mean square of the rest has ``(M - 1)(R - 1)`` degrees of freedom. How far arms differ in
-    their luck is estimated over all columns from the spread of the logarithms of the arms' own mean squares, beyond
+    In a column with M arms and R searches, the means ``y_ar`` are split into the arm, the search's seeds, which all
+    arms share, and the rest. The mean square of the rest has ``(M - 1)(R - 1)`` degrees of freedom. How far arms differ
+    in their luck is estimated over all columns from the spread of the logarithms of the arms' own mean squares, beyond
     what chance explains. It is taken at the upper end of its standard error, so that a small table borrows less.
 
     Args:
@@ -151,7 +151,7 @@ def prior_of(parts: Sequence[tuple[float, Luck]]) -> Prior:
 
 
 def _of_column(parts: Sequence[tuple[float, Luck]]) -> Prior:
-    """Return the prior of a column's part: where its weights add up to 0, what seeds add to all arms falls out."""
+    """Return the prior of a column's part: if its weights sum to 0, what seeds add to all arms cancels."""
     luck = parts[0][1]
     of_one = luck.beside if abs(sum(weight for weight, _ in parts)) < _ZERO else luck.level
     return Prior(sum(weight**2 for weight, _ in parts) * of_one.variance, of_one.freedom, of_one.weight)

@@ -23,9 +23,9 @@ def level_now(level: float, seeds: int, planned: int) -> float:
     at the same level.
 
     Args:
-        level: Of a test that is made once, such as 0.975.
-        seeds: How many there are, n.
-        planned: How many were planned before anything was looked at, N.
+        level: The level of a test that is made once, such as 0.975.
+        seeds: The number of seeds, n.
+        planned: The number of seeds planned before the first look, N.
 
     Source:
         O'Brien and Fleming, A Multiple Testing Procedure for Clinical Trials, Biometrics 35, 1979; Lan and DeMets,

@@ -20,7 +20,7 @@ LOST = (NodeDiedError, TaskUnschedulableError)
 """Ray's errors for a node that is lost before or while it answers."""
 
 _GROW_SECONDS = 900.0  # a cloud's GPU machine, its image and its set-up commands
-_UNITS = 10_000  # Ray counts in such parts; rounding up would let one trial fewer fit
+_UNITS = 10_000  # the parts in which Ray counts; rounding up could make one trial fewer fit
 _KIND = "accelerator_type:"
 
 
@@ -59,7 +59,7 @@ def slots(study: Study, workers: int | None, *, may_grow: bool, patience: Patien
         ClusterError: if no trial fits on any node.
     """
     needs, grows = trial_resources(study), may_grow and workers is not None
-    hint = "; if the cluster can add nodes, give --workers so that it is asked to"
+    hint = "; if the cluster can add nodes, give --workers: then it is asked to add one"
 
     def fit() -> int:
         if not (holds := fitting(needs)):

@@ -35,7 +35,7 @@ _QUIET = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_AIR_NEW_OUTPUT": "0",
     "RAY_COLOR_PREFIX": "0",  # Ray's messages are mostly kept in files
-    "RAY_CHDIR_TO_TRIAL_DIR": "0",  # a user's relative paths mean the folder that the command runs in
+    "RAY_CHDIR_TO_TRIAL_DIR": "0",  # a user's relative paths are relative to the folder in which the command runs
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
 }
@@ -57,7 +57,7 @@ class Connection(NamedTuple):
 def connected(
     study: Study, address: str | None, workers: int | None, patience: Patience | None = None
 ) -> Iterator[Connection]:
-    """Connect to Ray for as long as the block lasts and yield how many trials may run at once, and whether it is there.
+    """Connect to Ray for as long as the block lasts; yield how many trials may run at once, and a check of Ray.
 
     Without an address Ray starts on this machine, listening on loopback alone, without dashboard and usage
     statistics, and is stopped at the end. A cluster at a loopback address is joined at that address; Ray alone would

@@ -1,4 +1,4 @@
-"""Where a worker fetches its next trial: a named Ray actor beside the driver."""
+"""The desk from which a worker gets its next trial: a named Ray actor on the driver's machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NAMESPACE = "topk"
 
 
 class Trays:
-    """The actor: trays for each worker, numbered, into each of which the driver puts what the worker takes next.
+    """The actor. It holds numbered trays for each worker; the driver puts the worker's next trial into each.
 
     Ray may repeat a call whose answer was lost. Numbers keep a repeated one from handing a trial out again later: a
     worker never goes back to an earlier tray.
@@ -36,13 +36,13 @@ class Trays:
         self._processes[worker] = process
 
     async def put(self, worker: str, number: int, config: Any) -> None:
-        """Put down a configuration, or nothing if the tray has one."""
+        """Put a configuration into a tray; do nothing if the tray has one."""
         tray = self._tray(worker, number)
         if not tray.done():
             tray.set_result(config)
 
     async def take(self, worker: str, number: int, process: Any) -> Any:
-        """Wait for what the driver puts down. Registers as well: the actor may have been started anew."""
+        """Wait for the driver's configuration. Register the worker too, because the actor may have been restarted."""
         self._processes[worker] = process
         for earlier in [key for key in self._trays if key[0] == worker and key[1] < number]:
             del self._trays[earlier]
@@ -90,7 +90,7 @@ class Desk:
         self._actor.forget.remote(worker)
 
     def close(self) -> None:
-        """End the actor, once it has done all that it was asked to."""
+        """End the actor after it has processed all earlier calls."""
         ray.get(self._actor.forget.remote(""))
         ray.kill(self._actor)
 

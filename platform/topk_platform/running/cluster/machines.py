@@ -29,7 +29,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _LACKS = re.compile(r"No module named '(\w+)")
-_QUIET_SECONDS = 5.0  # before the nodes that are waited for are named
+_QUIET_SECONDS = 5.0  # before a line names the nodes that have not answered
 _NAMED = 4  # nodes in a line
 _ANSWER_SECONDS = 120.0  # the first worker of a node fetches the packages and imports torch
 
@@ -73,10 +73,10 @@ def _environment(device: str) -> dict[str, str]:
 def measured(
     study: Study, trials: Sequence[Trial], *, everywhere: bool, patience: Patience | None = None
 ) -> Packing:
-    """Return how many trials share a GPU, by what they take of one that is free, in a process of its own.
+    """Return how many trials share a GPU. A separate process measures the memory that they take of a free GPU.
 
     Args:
-        study: Says what a trial needs but for its share of a GPU.
+        study: Says what a trial needs, except its share of a GPU.
         trials: Those to measure.
         everywhere: Whether to measure on each node, because GPUs may differ, or on any one node.
         patience: As for :func:`common_environment`.
@@ -140,7 +140,7 @@ def _ask(
         patience: How long to wait for a node; by default a minute.
         question: The function that each node runs.
         args: Its arguments.
-        kwargs: None.
+        kwargs: Its keyword arguments.
     """
     patience = patience or Patience()
 
@@ -185,7 +185,7 @@ def _answers(asked: Mapping[Any, str], patience: Patience) -> list[tuple[str, An
 
 
 def _within_patience(asked: Mapping[Any, str], patience: Patience) -> tuple[list[Any], list[Any]]:
-    """Return the answers that have come, and those that have not, once all came or two minutes have passed."""
+    """Wait until all answers have come or two minutes have passed; return the answered and the open requests."""
     answered, waiting = ray.wait(list(asked), num_returns=len(asked), timeout=_QUIET_SECONDS)
     if not waiting:
         return answered, waiting
@@ -195,7 +195,7 @@ def _within_patience(asked: Mapping[Any, str], patience: Patience) -> tuple[list
 
 
 def _longer(patience: Patience) -> float | None:
-    """Return for how many seconds more an answer is waited for where none has come; None: without limit."""
+    """Return how many seconds longer to wait if no answer has come; None: without limit."""
     return None if patience.seconds is None else max(0.0, patience.seconds - _ANSWER_SECONDS)
 
 
@@ -247,8 +247,8 @@ def _answer(answer: Any, name: str) -> Any:
 def _remedy(said: str) -> str:
     """Return how a node gets the module that it lacks, if its message names one.
 
-    ``topk run`` sends this package and the user's own modules; a Ray that a caller has connected to has what that call
-    sends, and what both import has to be installed.
+    ``topk run`` sends this package and the user's own modules. If the caller has connected to Ray, the nodes have the
+    modules that this call has sent. What these modules import must be installed.
     """
     if (module := _LACKS.search(said)) is None:
         return ""

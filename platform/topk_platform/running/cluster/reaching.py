@@ -18,7 +18,7 @@ __all__ = ["check_answers", "listening"]
 _VARIABLE = "RAY_ADDRESS"
 _CONNECT_SECONDS = 5
 _ANSWER_SECONDS = 20
-# Exceptions and not ray.init's own messages on stderr, which are many lines.
+# The exception is reported, because ray.init's own messages on stderr are many lines.
 _PROBE = """
 import sys, ray
 print(flush=True)
@@ -43,7 +43,7 @@ def _resolved(address: str) -> str:
     if named := os.environ.get(_VARIABLE):
         return named
     heads = known_heads()
-    if len(heads) > 1:  # Ray would take the one that was started last
+    if len(heads) > 1:  # Ray would use the one that was started last
         raise ClusterError(
             f"--address auto could mean several Rays on this machine: {', '.join(sorted(heads))}. Give --address one "
             f"of them, or set {_VARIABLE}"
@@ -56,7 +56,7 @@ def _resolved(address: str) -> str:
 
 
 def check_answers(address: str) -> None:
-    """Raise ``ClusterError`` unless a cluster answers; asked in a process of its own, for ``ray.init`` may hang."""
+    """Raise ``ClusterError`` unless a cluster answers; a separate process asks it, because ``ray.init`` may hang."""
     staying = {CLUSTER_VARIABLE: "0"} if is_loopback(address) else {}
     with subprocess.Popen(  # noqa: S603 - our own interpreter, the address is an argument and no shell is near
         [sys.executable, "-c", _PROBE, address],
@@ -71,7 +71,7 @@ def check_answers(address: str) -> None:
 def _check_answer(probe: subprocess.Popen[str], address: str) -> None:
     assert probe.stdout is not None  # noqa: S101 - for the type checker: it is a pipe
     try:
-        probe.stdout.readline()  # on a busy machine the import alone may take as long as a cluster is given
+        probe.stdout.readline()  # on a busy machine the import alone may take as long as the time limit of a cluster
         _, message = probe.communicate(timeout=_ANSWER_SECONDS)
     except subprocess.TimeoutExpired as error:
         hint = " (a cluster with a token needs RAY_AUTH_MODE=token)"

@@ -19,7 +19,7 @@ _WAITING = {"PENDING", "PREPARED", "RESCHEDULING"}
 
 
 class Room:
-    """Finds out how many of the waiting workers have all that they need. It never blocks.
+    """Counts the waiting workers that have all that they need. It never blocks.
 
     A worker has what it needs if Ray has reserved its resources, so that only its process is missing. All of them have
     it if Ray runs a task with the same needs: then these resources were free. While others use them, or nodes are still

@@ -1,4 +1,4 @@
-"""A cluster with another version of Ray or Python than the driver: both versions, and how to get the cluster's."""
+"""The error for a cluster with another version of Ray or Python than the driver's, and its remedy."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ class TrialActor(tune.Trainable):  # type: ignore[misc]
 
         The message holds the progress, and how busy the GPU is; or, at the end, the records, the fault that kept the
         trial from its result, or why it cannot be trained here; and for Tune's own loggers the arm, the key and the
-        metrics. Where the last trial has ended and none follows, this Tune trial is done.
+        metrics. If the last trial has ended and none follows, this Tune trial ends.
         """
         if self._training is None:
             config, self._next = self._next or self._desk.take(), None
@@ -154,7 +154,8 @@ def _progress(heartbeat: Heartbeat) -> dict[str, Any]:
 def _curve(training: Training) -> list[float]:
     """Return the selection metric after each validated epoch so far; for an ensemble, that of its first trial.
 
-    It is read from the suspended generator, and not reported by it: the loop's code is part of each result's identity.
+    It is read from the suspended generator. Reporting it would change the loop, whose code is part of each result's
+    identity.
     """
     loop = cast("GeneratorType[Heartbeat, None, object]", training).gi_yieldfrom
     member = inspect.getgeneratorlocals(cast("GeneratorType[Heartbeat, None, object]", loop))[
@@ -176,7 +177,7 @@ def _fault(fault: FaultError) -> dict[str, Any]:
 
 
 def _checked(trials: Sequence[Trial], config: Mapping[str, Any]) -> Training:
-    check_planned(trials[0])  # an ensemble's are of one arm
+    check_planned(trials[0])  # all trials of an ensemble have one arm
     if trials[0].device == "cuda" and torch.cuda.is_available():
         cap_memory(config["share"])
     with stored("it cannot be used"):

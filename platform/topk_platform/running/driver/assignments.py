@@ -1,4 +1,4 @@
-"""What workers are given to do: the orders for all trials, and the trials of each worker."""
+"""The work of the workers: the orders for all trials, and the trials of each worker."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Assignment", "Orders"]
 
 @dataclass(frozen=True)
 class Orders:
-    """What every trial of a run is given besides its specification.
+    """What every trial of a run gets besides its specification.
 
     Args:
         store: The URI of the study's folder.

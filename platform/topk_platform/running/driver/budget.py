@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from topk_platform.errors import UserError
-from topk_platform.protocol import Durations
+from topk_platform.protocol import Board, Durations
 from topk_platform.specs import Study, TrialRecord
 
 __all__ = ["Budget", "Limits"]
@@ -70,7 +70,7 @@ class Budget:
     Attributes:
         gpus: The part of a GPU that a trial takes, which may be known only when the run has begun.
         durations: How long trials take, kept up to date as they end.
-        held: The limits that kept a trial from starting or cut one off, in words.
+        held: The limits, in words, that kept a trial from starting or cut one off.
 
     Example:
         >>> now = [0.0]
@@ -131,6 +131,14 @@ class Budget:
         """Return the expected time of an arm's trial, for the order of arms; equal for all if nothing is known."""
         return self.durations.of(arm_id, unknown=1.0)
 
+    def guess_unknown(self, board: Board) -> None:
+        """Time a few steps of arms without an ended trial, as a plan does, if one of the limits is a limit of time."""
+        unknown = [arm for i, arm in board.arms.items() if arm.left and not self.durations.knows(i)]
+        if self.limits.timed and unknown:
+            from topk_platform.running.estimate.timing import trial_seconds  # noqa: PLC0415 - imports torch
+
+            self.durations.guess(trial_seconds(unknown))
+
     def begin(self, key: str, arm_id: str, trials: int) -> None:
         """Note that trials of an arm start, under the name ``key``."""
         self._running[key] = _Running(arm_id, trials, self._clock())
@@ -141,7 +149,7 @@ class Budget:
             self.durations.add(record.trial.arm_id, record.train_seconds)
 
     def end(self, key: str, ended: bool) -> None:
-        """Note that trials are over, and whether they have a result; a trial that is tried again counts once."""
+        """Note that trials have stopped, and whether they have a result; a trial that is tried again counts once."""
         run = self._running.pop(key, None)
         if run is not None:
             self._gpu_seconds += self.gpus * self._lasted(run)

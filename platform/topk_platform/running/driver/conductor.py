@@ -22,8 +22,8 @@ from topk_platform.specs import Trial, TrialRecord
 
 __all__ = ["Conductor"]
 
-_GRACE_SECONDS = 60.0  # a message may be under way for so long
-_TURN_SECONDS = 10.0  # a turn that took longer counts for so much: the driver itself stood still
+_GRACE_SECONDS = 60.0  # the longest time that a message takes to arrive
+_TURN_SECONDS = 10.0  # a longer turn counts as this much, because the driver itself was suspended
 
 
 @dataclass
@@ -76,11 +76,11 @@ class Conductor:
 
     @property
     def deserted(self) -> bool:
-        """Whether Tune waits only for workers that do not start, and whose trials were taken from them."""
+        """Whether Tune waits only for workers that do not start and that have no trial any more."""
         return bool(self._withdrawn) and not self._runs
 
     def begin_round(self) -> None:
-        """Take note that Tune starts anew, and that nobody waits for the workers of before."""
+        """Note that Tune starts again, so that nothing waits for its earlier workers."""
         self._withdrawn.clear()
 
     @property
@@ -121,7 +121,7 @@ class Conductor:
                 self.board.release(trial)
 
     def watch(self, tune_id: str) -> bool:
-        """Take note that a worker has started; return False if its trial was taken from it because it came too late."""
+        """Note that a worker has started; return False if it came too late and has no trial any more."""
         if tune_id in self._withdrawn:
             return False
         self.starts.remove(tune_id)
@@ -137,8 +137,8 @@ class Conductor:
         return config
 
     def receive(self, tune_id: str, message: dict[str, Any]) -> None:
-        """Take a worker's message about its trial; what Tune need not keep is removed from it."""
-        if tune_id in self._withdrawn:  # it is being ended, and its trial is another's
+        """Process a worker's message about its trial, and remove from it what Tune need not keep."""
+        if tune_id in self._withdrawn:  # this worker is being ended, and another one has its trial
             return
         run = self._runs[tune_id]
         run.last_message = self._now
@@ -174,7 +174,9 @@ class Conductor:
         self._retries.forget(run.key)
         for trial, record in zip(run.trials, records, strict=True):
             self.budget.learn(record)
-            if self.board.has_ended(trial):  # of an ensemble that was cut off while its records were written
+            if self.board.has_ended(
+                trial
+            ):  # a member of an ensemble that was cut off while its records were written
                 self.board.release(trial)
             elif self._is_kept(record):
                 self.board.end(trial, Ended.from_record(record))
@@ -186,13 +188,13 @@ class Conductor:
         versions = {**record.trial.environment, **record.versions, **self._versions}
         try:
             self.keep(record.replace_versions(**versions))
-        except Exception as error:  # noqa: BLE001 - raised again once the running trials have ended, not amid Tune
+        except Exception as error:  # noqa: BLE001 - raised again outside of Tune, when the running trials have ended
             self.broken = self.broken or error
             return False
         return True
 
     def lose(self, tune_id: str, reason: str) -> None:
-        """Take note that a trial's process was lost, or was ended: it had stalled, or the time was used up."""
+        """Note that a trial's process was lost, or was ended because it had stalled or the time was used up."""
         run = self._runs.pop(tune_id, None)
         self.starts.remove(tune_id)
         self._withdrawn.discard(tune_id)
@@ -207,7 +209,7 @@ class Conductor:
         self._fault(run, run.stalled or LostProcessError(reason))
 
     def abandon(self, why: str) -> None:
-        """Take note that no process is left, and none can be started; what trained goes on in the next run."""
+        """Note that no process is left and none can be started; the next run continues the trials."""
         for tune_id, run in self._runs.items():
             self.budget.end(tune_id, ended=False)
             self.starts.remove(tune_id)
@@ -247,11 +249,11 @@ class Conductor:
 
         Once the time is used up, return all trials; they continue later from their last checkpoints.
 
-        Called at every turn of the driver's loop. Time is counted in turns: after a driver stood still itself, as on
-        a laptop that was shut, processes whose messages merely wait are not taken for dead.
+        Called at every turn of the driver's loop. Time is counted in turns. So if the driver itself was suspended, as
+        on a closed laptop, processes whose messages are still waiting do not count as dead.
         """
         now = self.clock()
-        if now - self._turn < 1:  # turns are many, and this looks at all that trains
+        if now - self._turn < 1:  # there are many turns, and each look visits all running trials
             return []
         self._now += min(now - self._turn, _TURN_SECONDS)
         self._turn = now
@@ -290,4 +292,4 @@ class Conductor:
         return run.watched and run.stalled is None and self._now - run.last_message > patience
 
     def __getstate__(self) -> dict[str, Any]:
-        return {}  # Tune pickles it for a restore that never happens: the ledger is what a study goes on from
+        return {}  # Tune pickles it for a restore that never happens: a study continues from its ledger

@@ -34,7 +34,6 @@ from topk_platform.running.driver.launching import Cluster, Launch, on_cluster
 from topk_platform.running.driver.recording import Recorder, draws_report, make_extras
 from topk_platform.running.driver.retries import Faults
 from topk_platform.running.driver.summary import Summary
-from topk_platform.running.estimate.expecting import ended_seconds, guess_unknown
 from topk_platform.running.own_ray.scratch import scratch_folder
 from topk_platform.running.preflight.changes import avoidable, note_code, outdated
 from topk_platform.running.progress.events import Event
@@ -104,11 +103,11 @@ class _Execution:
             if line:
                 self.launch.patience.say(line)
             writer.remove(again)
-            rows.refresh()  # without those; another run may have written before this one held the ledger
+            rows.refresh()  # read again without them; another run may have written before this one locked the ledger
             board, recorder = self._timed_board(rows), self._recorder(writer, again)
             forget(self.ledger.store, rows.keys)
             if board.left:
-                rows.release()  # while it trains, the driver needs the memory and not the rows
+                rows.release()  # the driver needs the memory, and no rows, while trials run
             with _closing(lambda: recorder.close(self.whole, partial(self._known, rows)), writer.hurry):
                 faults = self._train(board, recorder, cluster)
                 end = _End.of(board, self.launch.budget, faults)
@@ -152,7 +151,7 @@ class _Execution:
             return Faults()
         notified(self._begun(board, cluster))
         if self.launch.address is None:
-            guess_unknown(budget, board)
+            budget.guess_unknown(board)
         with Noting(self.ledger.store, watch):
             shared = replace(self.part, gpus=cluster.share)
             return _run_trials(shared, board, recorder, notified, cluster, self.launch)
@@ -213,7 +212,7 @@ class _Execution:
     def _timed_board(self, rows: StudyRows) -> Board:
         """Return the study's state, and note for the limits of the run how long ended trials took."""
         histories = rows.histories(self.part, self.counted)
-        self.launch.budget.durations = Durations({i: ended_seconds(one) for i, one in histories.items()})
+        self.launch.budget.durations = Durations({i: one.ended_seconds() for i, one in histories.items()})
         return make_board(self.part, self.counted, histories)
 
     def _largest(self, rows: StudyRows) -> list[Trial]:
@@ -251,11 +250,11 @@ def _note_undone(
 
 @contextmanager
 def _closing(close: Callable[[], None], hurry: Callable[[], None]) -> Iterator[None]:
-    """Close at the end in any case; an error in the block stays the one that is raised.
+    """Close at the end in any case; if the block raises an error, that error is raised.
 
     Args:
         close: What to call at the end.
-        hurry: Is called first where the user has interrupted, and so waits for the end.
+        hurry: Called first after an interrupt, because the user is waiting.
     """
     try:
         yield
@@ -264,7 +263,7 @@ def _closing(close: Callable[[], None], hurry: Callable[[], None]) -> Iterator[N
             hurry()
         try:
             close()
-        except Exception as another:  # noqa: BLE001 - reported in a note of the first error, its cause as a rule
+        except Exception as another:  # noqa: BLE001 - reported as a note of the first error, which is usually its cause
             error.add_note(f"The tables could not be written: {another!r}")
         raise
     close()
@@ -278,7 +277,7 @@ def _run_trials(
     cluster: Cluster,
     launch: Launch,
 ) -> Faults:
-    from topk_platform.running.driver.tuning import tune_trials  # noqa: PLC0415 - Ray, which a finished study does without
+    from topk_platform.running.driver.tuning import tune_trials  # noqa: PLC0415 - imports Ray, which a finished study does not need
 
     with scratch_folder() as scratch:
         return tune_trials(

@@ -18,17 +18,17 @@ from topk_platform.running.own_ray.lifeline import Lifeline
 __all__ = ["MANY", "BoardSearcher", "DesertedStopper", "Listener"]
 
 MANY = 200
-"""Messages of a worker that Tune may remember: it forgets them when the worker's Tune trial ends."""
+"""How many messages of a worker Tune may keep in memory: it frees them when the worker's Tune trial ends."""
 
 _REASON_LENGTH = 600
 _EXCEPTION = re.compile(r"[\w.]*(Error|Exception)\b")
-_RAYS_GUESSES = " Some common causes include"  # a paragraph on what it might have been
+_RAYS_GUESSES = " Some common causes include"  # the beginning of a paragraph of guesses
 
 
 class BoardSearcher(Searcher):  # type: ignore[misc]
     """Tune's searcher: asks the conductor for the first trial of each worker.
 
-    A Tune trial is a worker. The trials that follow its first one come by the desk.
+    A Tune trial is a worker. Later trials come through the desk.
     """
 
     def __init__(self, conductor: Conductor, desk: Desk) -> None:
@@ -38,8 +38,8 @@ class BoardSearcher(Searcher):  # type: ignore[misc]
     def suggest(self, trial_id: str) -> Any:
         """Return a worker's configuration, None while nothing can start, ``FINISHED`` at the end.
 
-        ``FINISHED`` also while nothing trains and trials wait for a retry, because Tune would wait where Ctrl-C does
-        not reach it.
+        It also returns ``FINISHED`` while nothing trains and trials wait for a retry, because Ctrl-C would not
+        interrupt Tune's own waiting.
         """
         if self._conductor.done:
             return Searcher.FINISHED
@@ -87,12 +87,12 @@ class Listener(TrialProgressCallback):  # type: ignore[misc]
         result: dict[str, Any],
         **info: Any,  # noqa: ARG002
     ) -> None:
-        """Hand over the message, remove its records, which Tune would keep in memory, and put down the next trial.
+        """Pass on the message, remove its records, which Tune would keep in memory, and give the worker its next trial.
 
         Tune keeps every message of a Tune trial until that ends. So after many messages the worker's Tune trial ends,
         and the worker goes on in a new one.
         """
-        if "ended" not in result:  # the worker had nothing to do, and Tune is done with it
+        if "ended" not in result:  # the worker had no trial, and its Tune trial has ended
             return
         worker = trial.trial_id
         self._messages[worker] += 1
@@ -135,7 +135,7 @@ class DesertedStopper(Stopper):  # type: ignore[misc]
         self._conductor = conductor
         self.stopped = False
 
-    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:  # noqa: ARG002 - as Tune calls it
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:  # noqa: ARG002 - the signature is Tune's
         """Stop no worker."""
         return False
 

@@ -57,7 +57,7 @@ class Cluster:
 
     Args:
         slots: How many trials may run at once.
-        environment: What decides a result's last bits on its machines; None where they were not asked.
+        environment: What decides a result's last bits on its machines; None if the machines were not asked.
         gpus: How many GPUs it has.
         share: The part of a GPU that a trial takes.
         line: Says whether it is still there.
@@ -72,7 +72,7 @@ class Cluster:
 
 @contextmanager
 def on_cluster(study: Study, launch: Launch, largest: Callable[[], Sequence[Trial]]) -> Iterator[Cluster]:
-    """Connect to Ray for as long as the block lasts, and find out how many trials share a GPU where that is open.
+    """Connect to Ray for as long as the block lasts; with ``gpus="auto"``, measure how many trials share a GPU.
 
     Args:
         study: The study.
@@ -80,8 +80,8 @@ def on_cluster(study: Study, launch: Launch, largest: Callable[[], Sequence[Tria
         largest: Returns the trials to measure then.
     """
     check_temporary()
-    # Ray and Tune take seconds to import, which a study that is done need not wait for. All of it comes before other
-    # threads start, which import things as well.
+    # Ray and Tune take seconds to import, and a finished study does not need them. Everything is imported before other
+    # threads start, because these import modules too.
     with interrupts_wait():
         import ray  # noqa: PLC0415
 

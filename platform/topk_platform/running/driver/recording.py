@@ -68,7 +68,7 @@ class Recorder:
         extras: Makes what trackers get of a study beside its tables; None for nothing.
         ran: How many trials have ended.
         tracking_error: What kept trackers from being written, if anything did.
-        hurry: Whether only seconds are left for trackers. They then get no report; the next run fills in the rest.
+        hurry: Whether only seconds are left for trackers. They then get no report, and the next run fills in the rest.
     """
 
     ledger: Ledger
@@ -99,7 +99,7 @@ class Recorder:
 
     def _forget(self) -> None:
         """Delete the checkpoints of ended trials; if the store fails now, with the next ones or at the end."""
-        with suppress(StoreError):  # the next start deletes what is left even then
+        with suppress(StoreError):  # the next run deletes what is left
             forget(self.ledger.store, self._ended)
             self._ended.clear()
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 __all__ = ["Starts"]
 
-_LOOKS = 8  # within the limit
+_LOOKS = 8  # how often the room is checked within the limit
 
 
 @dataclass

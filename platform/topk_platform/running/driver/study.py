@@ -181,7 +181,7 @@ def _finished(
 
 
 def _expected(study: Study, ledger: Ledger, launch: Launch) -> dict[str, Identity]:
-    """Return which rows count; until a cluster's machines can be asked, assume those of the last run."""
+    """Return which rows count. Before a cluster's machines can be asked, those of the last run are assumed."""
     counted = last_counted(ledger, study)
     if launch.mixed:
         return {arm_id: replace(identity, environment={}) for arm_id, identity in counted.items()}

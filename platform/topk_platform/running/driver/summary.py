@@ -30,7 +30,7 @@ class Summary:
         faults: What faults left undone: trials without a result, which the next run tries again, and networks that
             could not be kept.
         partial: The limits that were used up before all trials had been tried, in words; empty if none was.
-        beyond: How many of the trials that ended were not asked for, and trained along in an ensemble.
+        beyond: How many of the ended trials nobody asked for: ensembles are trained as a whole.
     """
 
     table: Table

@@ -34,7 +34,7 @@ from topk_platform.specs import Study, TrialRecord
 __all__ = ["tune_trials"]
 
 _REPORT_SECONDS = 2.0  # between two messages of a trial's progress
-_MESSAGES_A_SECOND = 50  # of all trials; each takes the driver a millisecond or two
+_MESSAGES_A_SECOND = 50  # messages of all trials together; each takes the driver a millisecond or two
 
 
 def tune_trials(
@@ -61,7 +61,7 @@ def tune_trials(
         scratch: A folder for Tune's own files, from which nothing is ever restored.
         checkpoint_seconds: The least time between two checkpoints of a trial.
         budget: What may be spent; by default anything.
-        line: Says whether Ray is still there; by default that is taken for granted.
+        line: Checks whether Ray is still there; by default it is assumed to be.
 
     Raises:
         ChangedError: if a worker's code or data are not those that the study was checked with; the trials that ran
@@ -89,7 +89,7 @@ def tune_trials(
 
 
 def _tune(study: Study, conductor: Conductor, slots: int, scratch: str, line: Lifeline) -> None:
-    """Start Tune, and start it anew as long as all that is left waits to be tried again, or for workers to start."""
+    """Run Tune, and run it again while all remaining trials wait for a retry or for workers to start."""
     desk = Desk()
     for round_ in count():
         conductor.begin_round()
@@ -101,7 +101,7 @@ def _tune(study: Study, conductor: Conductor, slots: int, scratch: str, line: Li
         if conductor.done or (pause is None and not hooks[-1].stopped):
             break
         line.sleep(pause or 0.0)
-    desk.close()  # after an error it ends with the driver: a Ray that is gone would not answer
+    desk.close()  # not after an error: then the desk ends with the driver, and a lost Ray would not answer
 
 
 def _tuner(
@@ -147,7 +147,7 @@ class _Silent(tune.ProgressReporter):  # type: ignore[misc]  # Ray has no types
 
 @contextmanager
 def _own_interrupts() -> Iterator[None]:
-    """Take back Ctrl-C, which Tune's ``fit`` keeps to itself when it has ended without one."""
+    """Restore the handler of Ctrl-C, which Tune's ``fit`` replaces and does not restore."""
     before = signal.getsignal(signal.SIGINT)
     try:
         yield

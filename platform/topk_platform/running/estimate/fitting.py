@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
@@ -12,9 +12,8 @@ import torch
 from topk_platform.data import data_at
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmBoard
-from topk_platform.running.estimate.batch_sizes import ArmProbe
-from topk_platform.running.machine.here import local_cpus
-from topk_platform.running.machine.memory import available_memory
+from topk_platform.running.estimate.batch_sizes import ArmProbe, Probe, arms_to_probe
+from topk_platform.running.machine.resources import available_memory, local_cpus
 from topk_platform.running.preflight.checks import check_device, check_study
 from topk_platform.specs import Arm, Choice, Int, Study, Trial, canonical_json
 from topk_platform.training.probing import (
@@ -27,30 +26,47 @@ from topk_platform.training.probing import (
 )
 from topk_platform.training.setup import dataset_of
 
-__all__ = ["Candidate", "first_trial", "fitted"]
+__all__ = ["Candidate", "first_trial", "probe"]
+
+_GIB = 2**30
 
 
-def fitted(
-    study: Study, memory: int | None, data: str | Path | None, report: Callable[[Arm], None] | None
-) -> tuple[int | None, dict[str, ArmProbe]]:
-    """Return the bytes that a trial was given (None: all free memory of a GPU), and the findings by arm name.
+def probe(
+    study: Study,
+    *,
+    only: str | Sequence[str] | None = None,
+    memory: float | None = None,
+    data: str | Path | None = None,
+    report: Callable[[Arm], None] | None = None,
+) -> Probe:
+    """Return the largest batch of each of a study's arms that fits on this machine.
+
+    Whole training steps are tried, including the optimiser's state: on a GPU in this process, on the CPU in a process
+    with limited memory. Arms that need the same memory are tried once.
 
     Args:
         study: The study.
-        memory: Bytes for a trial; None: the free memory.
-        data: The folder of datasets.
-        report: Called with every arm that is tried next.
+        only: A glob over arm names, ``regime/model/loss``, or several.
+        memory: GiB for a trial: on a GPU by default all that is free, or the study's fraction of it; on the CPU what
+            the machine has available, shared by as many trials as run at once.
+        data: The folder of datasets; by default ``TOPK_DATA``, or else ``data``.
+        report: Called with each arm before it is tried.
+
+    Raises:
+        UserError: if something is wrong with the study or its data, memory is not above 0, this machine lacks the
+            study's device, or is no Linux machine and the device the CPU.
     """
+    study = arms_to_probe(study, only, memory)
     check_device(study)
     with data_at(data):
         trials = _trials(study, check_study(study))
-        given = _default_memory(study) if memory is None else memory
+        given = _default_memory(study) if memory is None else round(memory * _GIB)
         probes = {
             candidate.trial.arm.name: result
             for kind in _kinds(trials)
             for candidate, result in zip(kind, _probed(kind, given, report), strict=True)
         }
-    return given, probes
+    return Probe(study, given, tuple(probes[arm.name] for arm in study.arms))
 
 
 @dataclass(frozen=True)
@@ -191,7 +207,7 @@ def _parts(attempts: Attempts, batch: int, most: int) -> int | None:
     def fits(parts: int) -> bool:
         try:
             return attempts.fits(batch, parts)
-        except StepError:  # such as batch normalisation's of a part of one sample
+        except StepError:  # for example, batch normalisation refuses a part of one sample
             return False
 
     return least_parts(fits, batch, most)

@@ -22,7 +22,7 @@ from topk_platform.training.process.faults import is_out_of_memory
 __all__ = ["Measured", "Packing", "largest_trials", "measure", "packing"]
 
 HEAD_ROOM = 0.2
-"""The room left for fragmented memory and other values, as a fraction of what a step and a scoring took."""
+"""The memory added for fragmentation and other values, as a fraction of what a step and a scoring took."""
 
 _UNITS = 10_000  # Ray counts a GPU in parts of this size
 

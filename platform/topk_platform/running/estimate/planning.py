@@ -16,8 +16,7 @@ from topk_platform.protocol import ArmBoard, Board, Durations, informed
 from topk_platform.records import ArmHistory, Ledger, Store, StudyRows, last_counted, live_state
 from topk_platform.running.driver.boards import as_checked, finished, make_board
 from topk_platform.running.driver.incomplete import incomplete, without
-from topk_platform.running.estimate.expecting import ended_seconds
-from topk_platform.running.machine.here import local_workers
+from topk_platform.running.machine.resources import local_workers
 from topk_platform.running.preflight.changes import Outdated, outdated
 from topk_platform.specs import Study, digest
 from topk_platform.specs.fields import check_call
@@ -39,7 +38,7 @@ class Plan:
         workers: How many workers it is planned for.
         outdated: Why recorded trials of unfinished arms do not count and are trained again.
         samples: The numbers of samples of each regime; empty if the data were not read, as nothing is left to run.
-        load: How many processes wanted a core of this machine in the last minute, on average, when the plan was begun;
+        load: This machine's load average over the last minute when the plan was begun;
             None where the system does not say.
         running: The seconds that a run of this study, which is under way, expects to take still; None without one.
         notes: Lines about classes that a split lacks, such as those that label noise empties.
@@ -67,7 +66,7 @@ class Plan:
 
     @property
     def along(self) -> int:
-        """Trials beyond those asked for that train along, because ensembles are trained whole."""
+        """Trials that nobody asked for, but that are trained because ensembles are trained as a whole."""
         return sum(arm.along for arm in self.arms)
 
     @property
@@ -100,7 +99,7 @@ class Plan:
 
     @property
     def crowded(self) -> list[str]:
-        """Lines about arms whose stacks leave the sampler less than half of a search's trials to choose by results."""
+        """Lines about arms whose ensembles let the sampler choose less than half of a search's trials by results."""
         each = self.study.trials // self.study.searches
         kinds: dict[tuple[int, int], list[str]] = defaultdict(list)
         for arm in (plan.arm for plan in self.arms if plan.arm.is_searched):
@@ -163,7 +162,7 @@ def plan(
     check_call(plan, locals())
     if workers is not None and workers < 1:
         raise UserError(f"workers must be at least 1, got {workers}")
-    load = _load()  # before steps are timed, which add to it
+    load = _load()  # read before steps are timed, because timing adds to it
     study = (study.only(only) if only else study).with_budget(trials, seeds)
     ledger = Ledger.open(Store.open(store), study.name)
     counted, rows = last_counted(ledger, study), StudyRows(ledger, study.arms)
@@ -228,9 +227,9 @@ def _plan(
     guessed: Mapping[str, float],
     workers: int | None,
 ) -> Plan:
-    durations = Durations({i: ended_seconds(history) for i, history in histories.items()})
+    durations = Durations({i: history.ended_seconds() for i, history in histories.items()})
     durations.guess(guessed)
-    # Counting GPUs loads torch, which a plan with nothing left does without.
+    # Counting GPUs loads torch, which a plan with nothing left does not need.
     at_once = workers or (local_workers(study) if board.left else 1)
     return Plan(study, board, durations, at_once)
 
@@ -243,5 +242,5 @@ def _of_similar_arms(histories: Mapping[str, ArmHistory]) -> dict[str, float]:
         for i, h in histories.items()
     }
     for arm_id, history in histories.items():
-        known[kinds[arm_id]] += ended_seconds(history)
+        known[kinds[arm_id]] += history.ended_seconds()
     return {i: sum(known[kind]) / len(known[kind]) for i, kind in kinds.items() if known.get(kind)}

@@ -21,7 +21,7 @@ from topk_platform.training.trials.clock import Stopwatch
 __all__ = ["trial_seconds"]
 
 _MEASURING_SECONDS = 20.0
-_STEPS_SECONDS = 0.3  # of an epoch that takes longer, only the steps of so many seconds are timed
+_STEPS_SECONDS = 0.3  # of a longer epoch, only the steps within so many seconds are timed
 _LONG_STEP_SECONDS = 1.0  # steps that take less are timed twice
 
 
@@ -111,14 +111,16 @@ def _pace(session: Session | Ensemble) -> _Pace:
     _validation_seconds(session)
     step = _step_seconds(session, _STEPS_SECONDS)
     validation = _validation_seconds(session)
-    if step < _LONG_STEP_SECONDS:  # disturbances only make such a short measurement longer
+    if (
+        step < _LONG_STEP_SECONDS
+    ):  # the shorter time is right, because disturbances only make a measurement longer
         step = min(step, _step_seconds(session, _STEPS_SECONDS))
         validation = min(validation, _validation_seconds(session))
     return _Pace(step, validation)
 
 
 def _step_seconds(session: Session | Ensemble, enough: float) -> float:
-    """Return how long a step takes, from as many of the epoch's steps left as are made in ``enough`` seconds."""
+    """Return how long a step takes, measured over the epoch's next steps for ``enough`` seconds."""
     done, until = session.step, time.perf_counter() + enough
     device = session.trial.device if isinstance(session, Session) else session.trials[0].device
     with Stopwatch(device) as watch:
@@ -127,7 +129,7 @@ def _step_seconds(session: Session | Ensemble, enough: float) -> float:
 
 
 def _validation_seconds(session: Session | Ensemble) -> float:
-    """Return about how long a validation takes, of a large network from no more samples than were trained on so far."""
+    """Return about how long a validation takes, measured on at most as many samples as were trained on."""
     if isinstance(session, Ensemble):
         return _seconds(session.validate)
     whole = session.dataset.validation
@@ -142,5 +144,5 @@ def _validation_seconds(session: Session | Ensemble) -> float:
 
 def _seconds(work: Callable[[], Tensor]) -> float:
     began = time.perf_counter()
-    work().tolist()  # a GPU is waited for
+    work().tolist()  # wait until the GPU has finished
     return time.perf_counter() - began

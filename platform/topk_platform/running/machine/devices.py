@@ -55,7 +55,7 @@ def cap_memory(share: float) -> None:
     Args:
         share: The trial's part of the GPU, in (0, 1].
     """
-    import torch  # noqa: PLC0415 - most of this module is asked where torch is not loaded
+    import torch  # noqa: PLC0415 - most of this module is used without torch
 
     total = torch.cuda.get_device_properties().total_memory
     torch.cuda.set_per_process_memory_fraction(memory_part(share, total))

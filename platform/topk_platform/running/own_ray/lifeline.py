@@ -25,7 +25,7 @@ class LostRayError(BaseException):
 
 
 class Lifeline:
-    """Says whether a Ray of our own is still there. A Ray that was started elsewhere is taken to be there.
+    """Checks whether a Ray of our own is still there. A Ray that was started elsewhere is assumed to be.
 
     Without its raylet Ray trains nothing and waits for another node. Without its GCS any call of Ray may wait forever,
     and after some seconds Ray ends this process. A thread watches both. When one is gone, it ends the other processes

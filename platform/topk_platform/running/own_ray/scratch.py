@@ -23,7 +23,7 @@ RAYS = "r"
 _PREFIX = "topk-"
 _LOCK = ".topk-run.lock"
 _PROBE_BYTES = 2**20
-_SOCKET_BYTES = 107  # of a Unix socket's path
+_SOCKET_BYTES = 107  # the longest path of a Unix socket
 # The longest path that Ray adds to its folder, with a process id of seven digits.
 _RAYS_BYTES = len("/session_2026-11-24_05-54-03_574123_1234567/sockets/plasma_store")
 
@@ -46,7 +46,7 @@ def check_temporary() -> None:
 def _check_writable(name: str, root: Path) -> None:
     try:
         with tempfile.TemporaryFile(dir=root, buffering=0) as file:
-            if file.write(bytes(_PROBE_BYTES)) < _PROBE_BYTES:  # a disk that is almost full takes a part
+            if file.write(bytes(_PROBE_BYTES)) < _PROBE_BYTES:  # an almost full disk takes a part of a file
                 file.write(bytes(_PROBE_BYTES))
     except OSError as error:
         raise UserError(
@@ -70,7 +70,7 @@ def ray_folder() -> Path:
             )
         return Path(named)
     root = tempfile.gettempdir()
-    return Path(root if len(os.fsencode(root)) <= longest else "/tmp")  # noqa: S108 - what is made there is private
+    return Path(root if len(os.fsencode(root)) <= longest else "/tmp")  # noqa: S108 - what is created there is private
 
 
 @contextmanager

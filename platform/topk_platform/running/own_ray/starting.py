@@ -15,7 +15,7 @@ import psutil
 import ray
 
 from topk_platform.running.machine.devices import slices_here
-from topk_platform.running.machine.here import local_cpus
+from topk_platform.running.machine.resources import local_cpus
 from topk_platform.running.own_ray.interrupts import interrupts_wait
 from topk_platform.running.own_ray.lifeline import GONE_CODE, Lifeline
 from topk_platform.running.own_ray.processes import descendants, end, started_with
@@ -27,7 +27,7 @@ from topk_platform.specs import Study
 __all__ = ["own_ray"]
 
 # How long its agents look for its head after the driver was killed, by default a minute. A driver whose head was killed
-# has as long to end by itself, see Lifeline.
+# has the same time to end by itself, see Lifeline.
 _OURS = {"RAY_gcs_rpc_server_reconnect_timeout_s": "15"}
 _LOOPBACK = "127.0.0.1"
 _OBJECT_STORE_BYTES = 200 * 2**20
@@ -43,7 +43,7 @@ def own_ray(study: Study, workers: int | None) -> Iterator[Lifeline]:
         workers: How many trials may run at once, if the caller says so.
     """
     with scratch_folder(ray_folder()) as private:
-        folder = f"{private}/{RAYS}"  # which Ray opens to everybody
+        folder = f"{private}/{RAYS}"  # because Ray opens that to everybody
         line = Lifeline()
         try:
             _start(study, workers, folder)
@@ -63,7 +63,7 @@ def _start(study: Study, workers: int | None, folder: str) -> None:
         ray.init(
             _node_ip_address=_LOOPBACK,
             _temp_dir=folder,
-            address="local",  # else RAY_ADDRESS, or a Ray that happens to run here, would be joined
+            address="local",  # otherwise Ray would join RAY_ADDRESS, or another Ray on this machine
             num_cpus=max(local_cpus(), (workers or 1) * study.threads),
             num_gpus=len(slices) or None,
             include_dashboard=False,
@@ -74,7 +74,7 @@ def _start(study: Study, workers: int | None, folder: str) -> None:
 
 
 def _needed(folder: str) -> dict[str, psutil.Process]:
-    """Return the processes that this Ray cannot do without."""
+    """Return the processes that this Ray needs."""
     names = {process.name(): process for process in started_with(folder)}
     return {shown: names[name] for name, shown in _NEEDED.items() if name in names}
 
@@ -111,7 +111,7 @@ def _shut_down(folder: str, line: Lifeline) -> None:
 
 
 def _end_at_once() -> None:
-    """End this process, which Ray would end a little later, with a code and words of its own."""
+    """End this process with our own exit code and message; Ray would end it a little later."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(GONE_CODE)

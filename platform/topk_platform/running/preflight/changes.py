@@ -21,7 +21,7 @@ __all__ = ["Outdated", "avoidable", "hours", "note_code", "outdated"]
 _FILE = "code.json"
 _VERSIONS = 300  # the newest are kept
 _NAMED = 4  # definitions, or differences of a study, in one line
-_CHANGES = {  # reasons of an identity, in other words
+_CHANGES = {  # reasons of an identity, as messages word them
     "other data": "the data have changed",
     "another start, whose code or data have changed": "code or data of the arm that it starts from have changed",
 }

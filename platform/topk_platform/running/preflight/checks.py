@@ -195,8 +195,8 @@ def _check_values(
         arm: The arm.
         values: Values of its search space.
         class_counts: Samples per class in its training split.
-        first: The setting of the space's first values, where others are looked at: a loss whose parameters are those
-            is not built again, nor is it held to the recipe again.
+        first: The setting of the space's first values, if ``values`` are others: a loss with the same parameters is
+            neither built nor checked again.
     """
     try:
         setting = arm.setting(values)
@@ -222,12 +222,12 @@ def _check_ensemble(arm: Arm, dataset: Source) -> None:
 
 
 def check_imported(study: Study) -> None:
-    """Raise ``UserError`` if a module of the study's is being imported: workers, which import it, would run it too."""
+    """Raise ``UserError`` if a module of the study is being imported: workers would run the study again."""
     for arm in study.arms:
         for name in references(arm):
             module = name.partition(":")[0]
             spec = getattr(sys.modules.get(module), "__spec__", None)
-            if getattr(spec, "_initializing", False):  # as Python's own import asks
+            if getattr(spec, "_initializing", False):  # as Python's own import system does
                 raise UserError(
                     f"study {study.name} must not be run by importing module {module!r}, as every worker does for "
                     f"{name}: put run(...) under if __name__ == '__main__':"

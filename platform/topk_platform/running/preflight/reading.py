@@ -1,4 +1,4 @@
-"""Reading a regime's data, with a word on the folder of datasets where a file of it is not there."""
+"""Reading a regime's data; if a file is missing, the error names the folder of datasets."""
 
 from __future__ import annotations
 

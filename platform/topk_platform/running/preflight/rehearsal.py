@@ -46,7 +46,7 @@ class Rehearsal:
             torch.manual_seed(0)
             if same not in self._scores:
                 self._scores[same] = _scores(arm, inputs, dataset)
-            if is_reference(arm.loss.name):  # ours keep a contract, and some take a second to compile
+            if is_reference(arm.loss.name):  # our own losses are tested, and some take a second to compile
                 _check_loss(arm, self._scores[same], labels, class_counts)
 
 
@@ -128,7 +128,7 @@ def _described(value: object) -> str:
 
 
 def _location(function: Callable[..., Any]) -> str:
-    with suppress(TypeError, OSError):  # what is built in has no source
+    with suppress(TypeError, OSError):  # built-in functions have no source
         file = inspect.getsourcefile(function)
         return f" ({Path(file).name}:{inspect.getsourcelines(function)[1]})" if file else ""
     return ""

@@ -70,7 +70,7 @@ def _empty_group(arm: Arm, metric: str, data: Dataset, seed: int) -> UserError:
 
 
 def notes_on_data(study: Study) -> tuple[str, ...]:
-    """Return a line for each fault of the data that a study can live with: classes that a split lacks.
+    """Return a line for each problem of the data that does not stop a study: classes that a split lacks.
 
     Args:
         study: The study, whose data are read unless this process has read them.

@@ -40,6 +40,6 @@ class Repeating:
         self._thread.join()
 
     def go_on(self) -> None:
-        """Call the function after each pause, until the block has ended; this is what the thread does."""
+        """Call the function after each pause until the block has ended; the thread runs this method."""
         while not self.over.wait(self._seconds):
             self._act()

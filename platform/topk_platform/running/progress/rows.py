@@ -9,13 +9,12 @@ from rich.text import Text
 
 from topk_platform.records import ArmState, GpuUse, StudyState
 from topk_platform.running.progress.watching import value_in_words, values_in_words
-from topk_platform.running.progress.words import duration
 
-__all__ = ["arm_line", "arms_text", "headline", "sparkline", "trials_text"]
+__all__ = ["arm_line", "arms_text", "duration", "headline", "sparkline", "trials_text"]
 
 _COUNTS = ("running", "pruned", "diverged", "failed", "lost")
 _STYLES = {"running": "cyan", "pruned": "yellow", "diverged": "red", "failed": "red", "lost": "red"}
-_SHORTEST = 12  # letters of a configuration that are worth a column
+_SHORTEST = 12  # the fewest letters of a configuration for which there is a column
 _GAP = "  "
 _GIB = 2**30
 _BARS = "▁▂▃▄▅▆▇█"
@@ -181,3 +180,18 @@ def _sum(arms: Iterable[ArmState]) -> str:
 def _count(arm: ArmState, name: str) -> int:
     count: int = getattr(arm if name in ("running", "lost") else arm.tally, name)
     return count
+
+
+def duration(seconds: float) -> str:
+    """Return a time in words.
+
+    Args:
+        seconds: How long.
+
+    Example:
+        >>> duration(42.3), duration(750), duration(7500)
+        ('42 s', '12 min 30 s', '2 h 5 min')
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"

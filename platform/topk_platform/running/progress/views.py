@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import html
+import logging
 import threading
 import time
+import warnings
 from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -15,18 +18,20 @@ from rich.text import Text
 
 from topk_platform.running.progress.events import Event
 from topk_platform.running.progress.repeating import Repeating
-from topk_platform.running.progress.rows import arm_line, arms_text, headline, trials_text
+from topk_platform.running.progress.rows import arm_line, arms_text, duration, headline, trials_text
 from topk_platform.running.progress.watching import Watch
-from topk_platform.running.progress.words import duration
 from topk_platform.terminal import PlainConsole
 
-__all__ = ["ForPeople", "Lines", "LiveView", "View", "view_for"]
+__all__ = ["ForPeople", "Lines", "LiveView", "NotebookView", "View", "view_for"]
 
 _LINE_SECONDS = 10.0
 _REFRESHES = 2.0  # a second: each costs the driver some milliseconds
 _NEWS = 4  # the last events that are shown
 _AROUND = 8  # lines beside the rows and the events: headline, bar, heads, rules, the line of the prompt
 _BAR = 40
+_NOTEBOOK_SECONDS = 1.0
+_NOTEBOOK_WIDTH, _NOTEBOOK_ROWS, _NOTEBOOK_TRIALS = 110, 14, 6
+_PRE = '<pre style="line-height: 1.3; white-space: pre; overflow-x: auto">'
 
 
 class View:
@@ -55,7 +60,7 @@ class View:
 
 
 class ForPeople(View):
-    """A view for people. It also says which recorded trials do not count."""
+    """A view for people. It also reports which recorded trials do not count."""
 
     def __init__(self, console: Console, shower: AbstractContextManager[object] | None = None) -> None:
         super().__init__(console, shower)
@@ -78,7 +83,7 @@ class LiveView(ForPeople):
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
-        self._shower = Live(  # which asks for the first picture at once
+        self._shower = Live(  # it calls get_renderable at once
             console=console,
             get_renderable=self.drawn,
             refresh_per_second=_REFRESHES,
@@ -109,13 +114,12 @@ class LiveView(ForPeople):
 class Lines(ForPeople):
     """Prints a study's progress every ten seconds, if it has changed, and at once each fault, failure and finished arm.
 
-    A thread of its own looks: at the moment at which one trial has ended, a worker seems free that in the next has
-    another.
+    A separate thread looks, because a worker seems free for the moment between two of its trials.
     """
 
     def __init__(self, console: Console) -> None:
         self._last = ""
-        self._looking = threading.Lock()  # else an older line could follow a newer one
+        self._looking = threading.Lock()  # otherwise an older line could follow a newer one
         self._repeating = Repeating(_LINE_SECONDS, self.look)
         super().__init__(console, self._repeating)
 
@@ -145,13 +149,74 @@ class Lines(ForPeople):
         self.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
+class _Progress:
+    """A study's progress, as HTML or as text."""
+
+    def __init__(self, head: str, done: int = 0, total: int = 0, lines: str = "") -> None:
+        self.head, self.done, self.total, self.lines = head, done, total, lines
+
+    def __repr__(self) -> str:
+        return f"{self.head}\n{self.lines}".rstrip()
+
+    def _repr_html_(self) -> str:
+        bar = f'<progress value="{self.done}" max="{self.total}"></progress> ' if self.total else ""
+        rows = f"{_PRE}{html.escape(self.lines)}</pre>" if self.lines else ""
+        return f"<div>{bar}{html.escape(self.head)}</div>{rows}"
+
+
+class NotebookView(ForPeople):
+    """Shows how a study runs below the cell that runs it, and leaves there how it ended.
+
+    A separate thread draws it once a second if something has changed. So the driver does not wait for a browser, and
+    a browser does not get every event.
+    """
+
+    def __init__(self) -> None:
+        self._repeating = Repeating(_NOTEBOOK_SECONDS, self._draw)
+        super().__init__(Console(), self._repeating)
+        self._handle: Any = None
+        self._shown = ""
+
+    def __enter__(self) -> Self:
+        from IPython.display import display  # noqa: PLC0415 - IPython exists in notebooks
+
+        # Ray warns of missing widgets, which this view does not use.
+        logging.getLogger("ray.widgets").setLevel(logging.WARNING)
+        warnings.filterwarnings("ignore", message="IProgress not found")
+        self._handle = display(_Progress("starting Ray"), display_id=True)
+        return super().__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, error, trace)
+        self._draw()
+
+    def drawn(self) -> _Progress:
+        """Return what is shown now."""
+        if self._watch is None:
+            return _Progress(f"starting Ray ({self._passed})")
+        state = self._watch.state()
+        done = state.tally.ended
+        over = self._repeating.over.is_set()
+        trials = ["", trials_text(state, _NOTEBOOK_TRIALS).plain] if state.training and not over else []
+        news = [] if over else ["", *state.events[-_NEWS:]]
+        lines = "\n".join([arms_text(state, _NOTEBOOK_WIDTH, _NOTEBOOK_ROWS).plain, *trials, *news])
+        head = f"{state.study}  {headline(state)}, {self._passed} passed"
+        return _Progress(head, done, done + (state.left or 0), lines.rstrip())
+
+    def _draw(self) -> None:
+        now = self.drawn()
+        if repr(now) != self._shown:
+            self._shown = repr(now)
+            self._handle.update(now)
+
+
 def view_for(shown: bool) -> View:
     """Return the view for a run started from Python; one that shows nothing unless ``shown``."""
     console = PlainConsole(stderr=True)
     if not shown:
         return View(console)
     if console.is_jupyter:
-        from topk_platform.running.progress.notebook import NotebookView  # noqa: PLC0415 - it imports this module
-
         return NotebookView()
     return (LiveView if console.is_terminal else Lines)(console)

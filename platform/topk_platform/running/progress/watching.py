@@ -22,10 +22,10 @@ from topk_platform.specs import Scalar, Trial, TrialRecord
 
 __all__ = ["Noting", "Watch", "value_in_words", "values_in_words"]
 
-_EVENTS = 8  # the last ones, that are remembered
+_EVENTS = 8  # how many of the last events are kept
 _TRIALS = 20  # running trials that are shown at most
 _NOTE_SECONDS = 3.0
-_FRESH_SECONDS = 60.0  # a GPU's measurement counts for so long
+_FRESH_SECONDS = 60.0  # how many seconds a GPU's measurement counts
 
 
 class _Arm:
@@ -79,7 +79,7 @@ class Watch:
         if event.kind == "progress":
             return
         leads = event.record is not None and self._count(event.record)
-        if event.kind not in ("begun", "started"):  # of starts there are as many as ends
+        if event.kind not in ("begun", "started"):  # starts are not news: there are as many as ends
             self._events.append((datetime.now(UTC), event, leads))
 
     def _count(self, record: TrialRecord) -> bool:
@@ -137,7 +137,7 @@ class Watch:
         fresh = [sample for when, sample in self._samples.copy().values() if when >= since and self._workers]
         return GpuUse(
             used,
-            max(used, self._gpus),  # a cluster may have grown since the run began
+            max(used, self._gpus),  # because a cluster may have grown since the run began
             busy=sum(sample.busy for sample in fresh) / len(fresh) if fresh else None,
             memory_used=sum(sample.memory_used for sample in fresh),
             memory=sum(sample.memory for sample in fresh),

@@ -53,9 +53,9 @@ class Protocol:
             ``n - width``, whatever else has ended by then.
         pruner: The rule by which search trials are stopped.
         ensemble: How many of an arm's trials train together, as one stack of networks: search trials in blocks of
-            consecutive numbers (the suggestions of a block do not know one another's results), confirmations in
-            blocks of consecutive seeds; a block belongs to one search. Training together changes the last bits, so it
-            is part of the key.
+            consecutive numbers, confirmations in blocks of consecutive seeds. A block belongs to one search, and a
+            suggestion uses no results of its own block. Training together changes the last bits, so it is part of the
+            key.
         searches: How often the arm's search is repeated, each time with other random draws, so that the luck of a
             search shows and is averaged over; the same for all arms of a study that search. The arm's ``trials`` and
             ``seeds`` are the totals over its searches, see :class:`Repeats`: equal budgets stay equal. Every search

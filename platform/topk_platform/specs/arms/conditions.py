@@ -1,6 +1,6 @@
 """The conditions of a regime: what is done to the training split of its dataset.
 
-Each condition is a frozen dataclass. Its class also says what plots and contracts need to know:
+Each condition is a frozen dataclass. Its class also holds what plots and contracts need:
 
 - ``axis``: the title of its strength, which is its first field, on a plot's axis; empty if it has no such number;
 - ``neutral``: the strength that changes nothing, if there is one;

@@ -32,7 +32,7 @@ _PLACES: Mapping[str, tuple[str, ...]] = {
     "policy_operations": ("augmentation", "policy", "operations"),
     "policy_magnitude": ("augmentation", "policy", "magnitude"),
 }
-"""Where the searchable parts of what a recipe adds lie in it."""
+"""The positions, in a recipe, of the searchable parts that it adds."""
 
 _WIDER = {
     "all": (
@@ -42,7 +42,7 @@ _WIDER = {
 }
 
 SEARCHABLE = extended(("learning_rate", "weight_decay", "momentum", "batch_size"), _WIDER, "all")
-"""The fields of a recipe that a loss may search or fix. Those behind the first four start no arm anew that lacks them.
+"""The fields of a recipe that a loss may search or fix. Those after the first four do not change other arms.
 """
 
 _OPTIMIZERS = ("heavy_ball", "adamw")  # those of `OPTIMIZERS` in training/steps/optim.py
@@ -194,7 +194,7 @@ class Recipe:
         )
         check(
             self.patience is None or bool(self.keep),
-            f"Recipe.patience waits for metrics of keep to get better, got {self.patience!r} with keep {self.keep!r}",
+            f"Recipe.patience needs a metric in keep, got {self.patience!r} with keep {self.keep!r}",
         )
 
     def _check_after(self) -> None:

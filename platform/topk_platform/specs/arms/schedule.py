@@ -62,7 +62,7 @@ class Schedule:
         return tuple(([] if self.shape in SHAPES else [self.shape]) + named)
 
     def settled(self, values: Mapping[str, Scalar]) -> Schedule:
-        """Return the schedule with what it names replaced by values; a constant one is left without an end.
+        """Return the schedule with values in place of names; a constant schedule has no end then.
 
         Args:
             values: The values of the active dimensions.

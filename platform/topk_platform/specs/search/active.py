@@ -28,7 +28,7 @@ def in_order(space: Mapping[str, Dimension]) -> tuple[str, ...]:
         following = next(ready, None)
         if following is None:
             circle = [name for name in space if name not in placed]
-            raise UserError(f"the conditions of {circle} go round in a circle: each `when` waits for another")
+            raise UserError(f"the conditions of {circle} form a circle: each `when` needs another")
         placed[following] = None
     return tuple(placed)
 

@@ -47,7 +47,7 @@ class SuccessiveHalving:
 
     The rungs are ``first``, ``first · factor``, ``first · factor²``, ... of the epochs. A trial passes a rung if it
     is among the best ``⌊n / factor⌋`` (at least the best one) of the n trials that reached the rung: itself and the
-    earlier ones of the same arm. No trial waits for a rung to fill: it is compared with those that are there.
+    earlier ones of the same arm. No trial waits for others at a rung: it is compared with those that have reached it.
 
     Args:
         first: The first rung, in (0, 1).

@@ -1,6 +1,6 @@
 """How an arm's next values are chosen, as plain values; :mod:`topk_platform.protocol.search.samplers` builds them.
 
-Each class also says what the search needs to know of it:
+Each class also holds what the search needs:
 
 - ``random``: how many trials after the first are drawn at random before the sampler chooses;
 - ``most_objectives``: how many metrics at once it can search by, or None for any number;
@@ -115,7 +115,7 @@ class Grid:
                 return dimension.options
             check(
                 points is not None,
-                f"Grid.points must say how many values {name!r} takes, or which, got neither",
+                f"Grid.points must give the number of values of {name!r}, or the values, got neither",
             )
             return _spread(
                 dimension.low, dimension.high, dimension.log, int(points or 0), isinstance(dimension, Int)
@@ -197,7 +197,7 @@ class GP:
         "optuna",
         "scipy",
         "greenlet",
-    )  # with the last its search is another
+    )  # with another version of the last one, the search differs
 
     def __post_init__(self) -> None:
         check_fields(self)

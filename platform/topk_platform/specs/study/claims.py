@@ -80,7 +80,7 @@ class Claim:
         direction: ``"above"``, ``"below"`` or ``"within"``.
         bound: The bound in points; not for ``"within"``.
         tolerance: The least effect that matters, in points; above 0 for ``"within"``.
-        stand_in: Whether the study only stands in for the paper's own, so that it cannot decide what the paper found.
+        stand_in: Whether the study only stands in for the paper's own, so that it cannot decide the paper's claim.
 
     Raises:
         UserError: if there is no contrast or text, ``"within"`` has no tolerance or a bound, or a number is out of

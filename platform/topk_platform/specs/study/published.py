@@ -23,7 +23,7 @@ class Published:
         loss: The arm's loss, by label.
         metric: Such as ``"top5"`` or ``"macro_top3"``.
         value: The value in percent, as tables print accuracies.
-        source: The place where it is printed, such as ``"berrada2018, Table 1"``.
+        source: Where it is printed, such as ``"berrada2018, Table 1"``.
         spread: The standard deviation over runs, in percent, where the paper gives one.
         runs: How many runs the value is a mean of, where the paper says.
         model: The arm's model, by label; None where the study has one arm of this regime and loss.

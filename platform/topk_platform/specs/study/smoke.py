@@ -38,12 +38,12 @@ _MODULE = "topk_platform.testing.smoke_datasets"
 FEATURES = "image_features"
 """The dataset of the features of another dataset's images, which its option ``of`` names."""
 
-_PIXELS = 32  # for a backbone
+_PIXELS = 32  # side of the images for a backbone
 _EPOCHS = 2
 _TRIALS = 2  # of each search
 _SEEDS = 2  # of an arm, at least
 _CLASSES = 8
-_BATCH = 16  # images; the stand-ins have about 50
+_BATCH = 16  # images of a batch; the stand-ins have about 50
 _PARTS = 4  # of a batch
 _WHOLE_SIZE = ("alexnet", "inception", "maxvit", "vit")  # torchvision's networks that take no small images
 
@@ -143,7 +143,7 @@ def _untrained(model: Model) -> Model:
 
 
 def images_of(regime: Regime) -> str:
-    """Return the dataset whose images a regime is about, also where it takes features of them."""
+    """Return the dataset of a regime's images, also if the regime takes features of them."""
     return str(regime.options.get("of", "")) if regime.dataset == FEATURES else regime.dataset
 
 

@@ -95,7 +95,7 @@ class Study(StudyFields):
 
     @staticmethod
     def remedy_for(value: object) -> str:
-        """Return what to give in place of a value that is no study, to follow an error's text."""
+        """Return what to do about a value that is not a study; it follows an error's text."""
         if isinstance(value, str):
             return ": import it, such as `from topk_studies import digits`, and call it, digits()"
         return f": call it, {value.__name__}()" if isinstance(value, FunctionType) else ""
@@ -125,7 +125,7 @@ class Study(StudyFields):
     def _repr_html_(self) -> str:
         return study_to_html(self)
 
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: ARG002 - as IPython calls it
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: ARG002 - IPython's signature
         printer.text(str(self))
 
     def _check_baseline(self) -> None:
@@ -156,7 +156,7 @@ class Study(StudyFields):
     def only(self, patterns: str | Sequence[str]) -> Study:
         """Return the study with the arms whose names match one of some globs, and the arms that these start from.
 
-        If the baseline has no arm among them, the default baseline takes its place.
+        If the baseline has no arm among them, the study gets the default baseline.
 
         Args:
             patterns: Globs over arm names, ``regime/model/loss``.

@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from mlflow import MlflowClient
+from mlflow.entities import Dataset as LoggedDataset
+from mlflow.entities import DatasetInput, InputTag, Metric, Param
 
 from topk_platform.specs import digest
 from topk_platform.tracking.tracker import ArmResult, Dataset
 
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
-
 __all__ = ["NOTE", "log_data", "write_arm"]
 
 NOTE = "mlflow.note.content"
-_WRITTEN = "topk.told"
+_WRITTEN = "topk.written"
 _PARENT = "mlflow.parentRunId"
 
 
@@ -29,7 +30,7 @@ def write_arm(client: MlflowClient, run_id: str, arm: ArmResult) -> str:
     Args:
         client: A client of the tracking server.
         run_id: The arm's run.
-        arm: What the arm came to.
+        arm: The results of the arm.
     """
     run = client.get_run(run_id)
     if run.data.tags.get(_WRITTEN) == (written := digest(arm._asdict())):
@@ -48,8 +49,6 @@ def write_arm(client: MlflowClient, run_id: str, arm: ArmResult) -> str:
 def _log(
     client: MlflowClient, run_id: str, parameters: Mapping[str, str], metrics: Mapping[str, float]
 ) -> None:
-    from mlflow.entities import Metric, Param  # noqa: PLC0415 - seconds of import
-
     now = int(time.time() * 1000)
     client.log_batch(
         run_id,
@@ -83,9 +82,6 @@ def log_data(client: MlflowClient, run_id: str, dataset: Dataset) -> None:
         run_id: The run.
         dataset: The data.
     """
-    from mlflow.entities import Dataset as LoggedDataset  # noqa: PLC0415 - as above
-    from mlflow.entities import DatasetInput, InputTag  # noqa: PLC0415
-
     source = json.dumps({"dataset": dataset.name, "options": dataset.options})
     data = LoggedDataset(dataset.name, dataset.fingerprint, "topk", source)
     context = InputTag("mlflow.data.context", dataset.regime)

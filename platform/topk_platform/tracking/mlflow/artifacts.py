@@ -7,10 +7,8 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
+from mlflow import MlflowClient
 
 __all__ = ["Artifacts"]
 

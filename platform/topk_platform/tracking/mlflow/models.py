@@ -7,15 +7,15 @@ import logging
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from mlflow import MlflowClient
+from mlflow.entities import LoggedModel, LoggedModelOutput
+from mlflow.version import VERSION
 
 from topk_platform.errors import reason
 from topk_platform.tracking.mlflow.artifacts import Artifacts
 from topk_platform.tracking.tracker import Graphs, TrackedTrial
-
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
-    from mlflow.entities import LoggedModel
 
 __all__ = ["forget_models", "log_graphs", "log_model"]
 
@@ -50,8 +50,6 @@ def log_model(
         artifacts: Where the experiment's files go.
         stored: The same file in the store, if that is on this machine.
     """
-    from mlflow.entities import LoggedModelOutput  # noqa: PLC0415 - seconds of import
-
     client = artifacts.client
     params = {name: str(value) for name, value in trial.parameters.items()}
     name = _REFUSED.sub("_", f"{trial.loss}-{trial.number}-{trial.seed}")
@@ -106,8 +104,6 @@ def _models(client: MlflowClient, experiment: str) -> Iterator[LoggedModel]:
 
 def _description(model_id: str, run_id: str | None, ended: str, torch: str = "") -> bytes:
     """Return the file ``MLmodel``; with a version of torch it names a graph, too."""
-    from mlflow.version import VERSION  # noqa: PLC0415 - as above
-
     flavors: dict[str, Any] = {"python_function": {"loader_module": _LOADER, "data": _WEIGHTS, "env": {}}}
     if torch:
         flavors["pytorch"] = {"model_data": "data", "pytorch_version": torch, "code": None}

@@ -21,7 +21,7 @@ from topk_platform.errors import (
 __all__ = ["is_out_of_memory", "is_usable", "machinery_fault", "stored"]
 
 _OUT_OF_MEMORY = re.compile(
-    # as torch's allocator, C++, oneDNN, the system, the loader, cuBLAS, cuDNN, CUDA and Triton write it
+    # the wordings of torch's allocator, C++, oneDNN, the system, the loader, cuBLAS, cuDNN, CUDA and Triton
     r"can't allocate memory|bad_alloc|could not (create|execute) a |[Cc]annot allocate memory|failed to map segment"
     r"|_ALLOC_FAILED|CUDA error: out of memory|\[CUDA\]: out of memory"
 )
@@ -99,7 +99,7 @@ def stored(what: str) -> Iterator[None]:
         what: What failed, for the message.
 
     Raises:
-        UnreachableStoreError: in place of any other exception, except an interrupt or an exit.
+        UnreachableStoreError: instead of any other exception, except an interrupt or an exit.
     """
     try:
         yield

@@ -23,7 +23,7 @@ _RAISING = (
 
 _Switch = tuple[Callable[[], Any], Callable[[Any], Any], Any]
 
-_SWITCHES: tuple[_Switch, ...] = (  # read, write, the value at a trial's start
+_SWITCHES: tuple[_Switch, ...] = (  # a function that reads, one that writes, and the value at a trial's start
     (torch.get_default_dtype, torch.set_default_dtype, torch.float32),
     (torch.is_grad_enabled, torch.set_grad_enabled, True),
     (torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly, False),

@@ -10,7 +10,7 @@ from topk_platform.errors import UserError
 __all__ = ["drop_blocks", "dropped"]
 
 _LAST_OF_BRANCH = {"_BasicBlock": "norm2", "BasicBlock": "bn2", "Bottleneck": "bn3"}
-_OWN = "StochasticDepth"  # torchvision's module, which a network that has it was published with
+_OWN = "StochasticDepth"  # torchvision's module; networks that have it were published with it
 
 
 def dropped(branch: Tensor, rate: float) -> Tensor:

@@ -21,9 +21,9 @@ __all__ = [
 
 
 def _eager(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method of torch's optimisers without what keeps torch's compiler out of it.
+    """Return a method of torch's optimisers without the decorator that excludes it from torch's compiler.
 
-    For that it imports the compiler, two seconds of every process that trains, and no optimiser is ever compiled here.
+    The decorator imports the compiler, which takes two seconds in every process. No optimiser is compiled here.
     """
     inner: Callable[..., Any] = getattr(function, "__wrapped__", function)
     return inner
@@ -77,7 +77,7 @@ def learning_rate(recipe: Recipe, step: int, steps: int) -> float:
     """Return the learning rate of one step.
 
     ``cosine``: ``lr · (1 + cos(π · step / steps)) / 2``; ``milestones``: ``lr · decay^m`` when m milestones have
-    passed; ``constant``: ``lr``. While the warm-up lasts, times the share of it that is over after the step.
+    passed; ``constant``: ``lr``. During the warm-up, times the share of the warm-up that has passed.
 
     Args:
         recipe: Says which schedule.

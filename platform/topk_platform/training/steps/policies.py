@@ -1,4 +1,4 @@
-"""RandAugment and TrivialAugment of whole batches where they lie: each image its own operation, sign and strength."""
+"""RandAugment and TrivialAugment of whole batches on their device: each image has its own operation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["OPERATIONS", "POLICIES", "PolicyBatches", "changed"]
 
 _BINS = 31
 _MOST = 255.0
-_GREY = (0.2989, 0.587, 0.114)  # of red, green and blue, as torchvision weighs them
+_GREY = (0.2989, 0.587, 0.114)  # the weights of red, green and blue, as in torchvision
 _RGB = 3
 
 
@@ -120,7 +120,7 @@ def _solarize(images: Tensor, m: Tensor) -> Tensor:
 
 def _auto_contrast(images: Tensor, m: Tensor) -> Tensor:
     del m
-    from torchvision.transforms.v2 import functional as vision  # noqa: PLC0415 - a second that few recipes need
+    from torchvision.transforms.v2 import functional as vision  # noqa: PLC0415 - takes a second to import, and few recipes need it
 
     done: Tensor = vision.autocontrast(images)
     return done

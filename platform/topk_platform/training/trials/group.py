@@ -1,4 +1,4 @@
-"""The trials that train together, usually one: their progress, and the signs of life that report it."""
+"""The trials that train together, usually one: their progress, and the heartbeats that report it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from topk_platform.training.trials.pace import FIRST_SECONDS, Pace
 __all__ = ["Group", "Heartbeat", "Keeper", "Network", "Stored"]
 
 _REQUIRED_FILES = {"ranks", "guesses"}  # the files that a completed confirmation must have
-_HEARTBEAT_SECONDS = 10.0  # at most between two signs of life, while steps are made
+_HEARTBEAT_SECONDS = 10.0  # the longest time between two heartbeats while steps are made
 
 
 class Keeper(Protocol):
@@ -90,12 +90,12 @@ class Network(NamedTuple):
 
 
 class Heartbeat(NamedTuple):
-    """A sign of life.
+    """A message that the trials are alive, and how far they are.
 
     Args:
         epoch: How many epochs have ended.
         kept: The step of the last checkpoint, from which another process would continue; 0 before the first one.
-        patience: The seconds within which the next sign comes, unless the trial hangs.
+        patience: The seconds within which the next heartbeat comes, unless the trial hangs.
     """
 
     epoch: int = 0
@@ -165,7 +165,7 @@ class Group:
         return [*map(self.record, self.members)]
 
     def heartbeat(self, patience: float | None = None) -> Heartbeat:
-        """Return a sign of life.
+        """Return a heartbeat.
 
         Args:
             patience: The seconds until the next one; by default the time that an epoch may take.
@@ -174,11 +174,11 @@ class Group:
 
     @property
     def pause(self) -> float:
-        """When training pauses next, by the same clock: for a checkpoint or a sign of life."""
+        """When training pauses next, by the same clock: for a checkpoint or a heartbeat."""
         return min(self.due, time.perf_counter() + _HEARTBEAT_SECONDS)
 
     def fail(self, reason: str) -> None:
-        """End all members that have not ended or lack a file: they share one program, so the error is that of each."""
+        """End all members that have not ended or lack a file: they share one program and so its error."""
         for index, member in enumerate(self.members):
             if member.status is None or self._lacks_files(index):
                 member.end("failed", reason)

@@ -1,4 +1,4 @@
-"""How long a trial's epochs take, and when that is too long: which is a fault, and never a result."""
+"""How long a trial's epochs take. If that is too long, it is a fault and never a result."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from topk_platform.errors import StalledError, TimeLimitError
 
 __all__ = ["FIRST_SECONDS", "Pace"]
 
-_FACTOR = 20  # an epoch is too long if it takes so many times the usual time
+_FACTOR = 20  # an epoch is too long if it takes this many times the usual time
 _LEAST_SECONDS = 60.0
-_LAST_EPOCHS = 20  # the usual time is the median of so many last epochs
+_LAST_EPOCHS = 20  # the usual time is the median of this many last epochs
 FIRST_SECONDS = 3600.0
-"""The seconds that may pass where there is no usual time yet: the first epoch compiles and reads data."""
+"""The seconds that may pass before there is a usual time, because the first epoch compiles and reads data."""
 
 
 class Pace:
@@ -50,7 +50,7 @@ class Pace:
 
     @property
     def patience(self) -> float:
-        """The seconds that may pass between two signs of life."""
+        """The seconds that may pass between two heartbeats."""
         if not self._seconds:
             return FIRST_SECONDS
         return max(_LEAST_SECONDS, _FACTOR * statistics.median(self._seconds))

@@ -78,7 +78,7 @@ def test_modules_of_the_folder_are_found(folder: Path, replay: Replay) -> None:
     assert "bit for bit" in out and "the code has changed" not in out
 
 
-def test_changed_code_is_told(folder: Path, replay: Replay) -> None:
+def test_changed_code_is_reported(folder: Path, replay: Replay) -> None:
     key, before = recorded(), versions.code_version(ARM)
     with (folder / "helper_of_ones_own.py").open("a") as file:
         file.write("loss = [loss][0]\n")
@@ -88,7 +88,7 @@ def test_changed_code_is_told(folder: Path, replay: Replay) -> None:
     assert versions.code_version(ARM) in out
 
 
-def test_another_machine_is_told(folder: Path, replay: Replay) -> None:
+def test_another_machine_is_reported(folder: Path, replay: Replay) -> None:
     code, out, _ = replay(recorded(machine="another"))
     assert code == 0 and "bit for bit" in out
     here = environment("cpu")["machine"]

@@ -88,6 +88,4 @@ def test_a_ui_that_others_reach_says_that_it_asks_for_no_password(
     done = CliRunner().invoke(app, ["ui", "--store", str(tmp_path), "--host", host])
     assert done.exit_code == 0 and host in served[0]
     lines = [line for line in done.stderr.splitlines() if line.startswith("warning: ")]
-    assert [line.startswith("warning: MLflow asks nobody for a password") for line in lines] == [
-        True
-    ] * warned
+    assert [line.startswith("warning: MLflow asks for no password") for line in lines] == [True] * warned

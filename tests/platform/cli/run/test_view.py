@@ -35,9 +35,8 @@ from topk_platform.records import (
 )
 from topk_platform.running.machine.gpu_use import GpuSample
 from topk_platform.running.progress.events import Event
-from topk_platform.running.progress.notebook import NotebookView
 from topk_platform.running.progress.rows import arms_text, headline, sparkline
-from topk_platform.running.progress.views import Lines, LiveView, View, view_for
+from topk_platform.running.progress.views import Lines, LiveView, NotebookView, View, view_for
 from topk_platform.running.progress.watching import Noting, Watch
 from topk_platform.specs import TrialRecord
 

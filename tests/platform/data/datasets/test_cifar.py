@@ -183,7 +183,7 @@ def test_a_failed_download_is_one_clear_error(archive: type[CIFAR100], tmp_path:
         download_cifar100(tmp_path / "data", archive)
 
 
-def test_a_study_downloads_when_told_to_and_only_then(
+def test_a_study_downloads_when_asked_to_and_only_then(
     archive: type[CIFAR100], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from topk_platform import Arm, Loss, Model, Recipe, Study

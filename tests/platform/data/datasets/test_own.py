@@ -119,9 +119,7 @@ def test_a_regime_names_the_folder_and_the_data_folder_says_where(tmp_path: Path
         assert load(regime).classes == 3
 
 
-def test_the_data_folder_is_data_unless_told_otherwise(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_data_folder_is_data_by_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TOPK_DATA", raising=False)
     monkeypatch.chdir(tmp_path)
     assert data_folder() == tmp_path / "data"

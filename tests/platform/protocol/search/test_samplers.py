@@ -308,7 +308,7 @@ def returns_none() -> None: ...
     [
         (Grid(17), None, r"arm r/mlp/cross_entropy: its Grid has 17 points.*trials=16: ask for 17, or for fewer"),
         (Grid({"temprature": 3}), None, "unknown dimension in Grid.points 'temprature': did you mean 'temperature'"),
-        (Grid({}), None, "Grid.points must say how many values 'temperature' takes, or which, got neither"),
+        (Grid({}), None, "Grid.points must give the number of values of 'temperature', or the values, got neither"),
         (Grid({"temperature": (1, 20)}), None, r"Grid.points\['temperature'\] must lie in Float\(.*\), got \[20\]"),
         (CmaEs(), None, r"CmaEs needs two or more dimensions.*always active, got \['temperature'\]"),
         (OptunaSampler("no_such:make"), None, "arm .*: 'no_such:make': there is no module 'no_such' on the path"),
@@ -317,7 +317,7 @@ def returns_none() -> None: ...
         (OptunaSampler(f"{__name__}:returns_none"), None, "must return an optuna.samplers.BaseSampler, got a NoneType"),
     ],
 )  # fmt: skip
-def test_samplers_that_do_not_fit_are_told_before_anything_starts(
+def test_samplers_that_do_not_fit_are_reported_before_anything_starts(
     sampler: Sampler, space: dict[str, Dimension] | None, message: str
 ) -> None:
     with pytest.raises(UserError, match=message) as caught:
@@ -325,7 +325,7 @@ def test_samplers_that_do_not_fit_are_told_before_anything_starts(
     assert "\n" not in str(caught.value)
 
 
-def test_a_sampler_without_its_package_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sampler_without_its_package_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     there = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "cmaes" else there(name))
     with pytest.raises(

@@ -253,7 +253,7 @@ def test_a_panic_of_a_library_ends_the_writing_in_one_line(
         write()
 
 
-def test_who_hands_over_to_a_thread_that_is_dead_is_told_at_once(
+def test_who_hands_over_to_a_thread_that_is_dead_gets_its_error_at_once(
     tmp_path: Path, study: Study, record: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def panic(*_: object, **__: object) -> None:

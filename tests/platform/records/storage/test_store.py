@@ -123,9 +123,9 @@ def test_a_full_or_read_only_disk_is_seen_without_writing(
 
 def test_a_blank_place_is_not_the_current_folder() -> None:
     for blank in ("", "  "):
-        with pytest.raises(UserError, match=r"store must name a place, got .*: is a variable unset"):
+        with pytest.raises(UserError, match=r"store must not be blank, got .*: is a variable unset"):
             Store.open(blank)
-        with pytest.raises(UserError, match="data must name a place"):
+        with pytest.raises(UserError, match="data must not be blank"):
             use_data_folder(blank)
 
 
@@ -190,7 +190,7 @@ def test_an_endpoint_of_the_environment_is_as_one_in_the_uri(
     assert "nted" not in str(error.value)
 
 
-def test_a_server_that_is_down_is_told_of_in_a_line() -> None:
+def test_a_server_that_is_down_is_reported_in_a_line() -> None:
     store = Store.open("s3://bucket/runs?endpoint=http://127.0.0.1:9&region=x")
     with pytest.raises(StoreError, match=r"^store 's3://bucket/runs' cannot be written: [^\n]*$"):
         store.check_writable()

@@ -100,13 +100,11 @@ def test_titles_lie_inside_the_figure_and_beside_one_another(
     assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
 
 
-def test_of_a_thousand_classes_those_are_drawn_that_are_alike(
-    store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Twenty pairs of a thousand classes are guessed for one another; all else is guessed at random."""
+def keep_pairs(store: Path, classes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep guesses in which twenty pairs of classes are guessed for one another, and all else at random."""
     folder, draw = Store.open(store).at("s"), np.random.default_rng(0)
-    labels = np.repeat(np.arange(1000), 10)
-    guesses = np.stack([draw.permutation(1000)[:K] for _ in labels])
+    labels = np.repeat(np.arange(classes), 10)
+    guesses = np.stack([draw.permutation(classes)[:K] for _ in labels])
     guesses[:, 0] = labels
     pairs = labels < 40
     guesses[pairs, 1] = labels[pairs] ^ 1
@@ -116,12 +114,32 @@ def test_of_a_thousand_classes_those_are_drawn_that_are_alike(
         save_ranks(folder, trial, torch.from_numpy(np.stack([zero, zero, labels, zero])), "made up")
         save_guesses(folder, trial, torch.from_numpy(guesses), "made up")
         folder.delete(artifact_name("network", trial.key))
+
+
+def test_of_two_hundred_classes_those_are_drawn_that_are_alike(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep_pairs(store, 200, monkeypatch)
     made = plot(a_study(), "confusion", store=store)
     (ax, _) = made.axes
     names = [int(label.get_text()) for label in ax.get_yticklabels()]
-    assert len(names) == 64 and set(range(40)) <= set(names) and "64 of 1000 classes" in ax.get_title("left")
+    assert len(names) == 64 and set(range(40)) <= set(names) and "64 of 200 classes" in ax.get_title("left")
     framed = {int(patch.get_y() + 0.5) for patch in ax.patches if patch.get_height() == 2}
     assert framed >= {min(names.index(c), names.index(c ^ 1)) for c in range(40)}
+
+
+def test_of_a_thousand_classes_the_worst_pairs_are_drawn(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without pictures, for the images that the ranks belong to are on no machine."""
+    keep_pairs(store, 1000, monkeypatch)
+    made = plot(a_study(), "confusion", store=store)
+    (ax,) = made.axes
+    assert "1000 classes" in made.get_suptitle() and not ax.images
+    texts = [text.get_text() for text in ax.texts]
+    pairs = [tuple(texts[start : start + 3]) for start in range(0, len(texts), 3)]
+    assert {pair[:2] for pair in pairs[:20]} == {(str(c), str(c + 1)) for c in range(0, 40, 2)}
+    assert len(pairs) == 100 and all(pair[2] == "100 %, 100 %" for pair in pairs[:20])
 
 
 def test_without_guesses_there_is_no_plot(store: Path) -> None:

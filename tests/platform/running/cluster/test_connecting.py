@@ -59,7 +59,7 @@ def test_a_host_that_does_not_exist() -> None:
         pytest.fail("connected")
 
 
-def test_nobody_at_an_address_is_told_before_anything_is_written(nobody: str, tmp_path: Path) -> None:
+def test_nobody_at_an_address_is_reported_before_anything_is_written(nobody: str, tmp_path: Path) -> None:
     store = tmp_path / "s"
     with pytest.raises(ClusterError, match=f"no Ray cluster answers at '{nobody}': .*refused") as caught:
         run(a_study(), store=store, address=nobody, wait=0)

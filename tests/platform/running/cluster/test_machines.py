@@ -98,7 +98,7 @@ def test_another_machine_starts_anew_and_says_why(store: Path) -> None:
 
 
 @pytest.mark.usefixtures("no_ray")
-def test_machines_may_differ_where_the_user_says_so_and_the_table_tells(store: Path) -> None:
+def test_machines_may_differ_where_the_user_allows_it_and_the_table_says_so(store: Path) -> None:
     ledger = Ledger.open(Store.open(store), "s")
     (record,) = finish(run_trials(board_here(store).next_trials()))
     (same,) = [
@@ -119,7 +119,7 @@ def test_machines_may_differ_where_the_user_says_so_and_the_table_tells(store: P
 
 
 @pytest.mark.usefixtures("no_ray")
-def test_a_pair_of_compared_runs_on_different_kinds_of_machine_is_told(store: Path) -> None:
+def test_a_pair_of_compared_runs_on_different_kinds_of_machine_is_reported(store: Path) -> None:
     """Where machines may differ the baseline's run is made here, and the one that is compared with it was elsewhere."""
     told = "Different kinds of machine within "
     assert told not in to_markdown(table(a_study(), store=store))
@@ -159,7 +159,7 @@ def test_readers_go_by_the_machine_of_the_last_run(store: Path, capsys: pytest.C
     assert "3 do not count: 3 of torch 1.0 in place of" in " ".join(capsys.readouterr().out.split())
 
 
-def test_a_search_goes_on_from_what_another_version_chose_and_the_table_tells(tmp_path: Path) -> None:
+def test_a_search_goes_on_from_what_another_version_chose_and_the_table_says_so(tmp_path: Path) -> None:
     """Two trials by one version of Optuna, two by another: the same history, whoever suggested it."""
     study = replace(a_study(), trials=4, baseline="cross_entropy")
     here = in_environment(study, check_study(study), environment("cpu"))
@@ -180,7 +180,8 @@ def test_a_search_goes_on_from_what_another_version_chose_and_the_table_tells(tm
     assert found.choosers == {("smooth_topk_svm", "r"): {0: "optuna 4.9.0", 2: "optuna 5.1.0"}}
     assert not found.environments and found.left == 0
     assert (
-        "Searches that several versions chose for, which one version would not repeat: smooth_topk_svm, r: "
+        "Searches whose trials were chosen by several versions, which no single version would repeat: "
+        "smooth_topk_svm, r: "
         "from trial 0 on optuna 4.9.0, from trial 2 on optuna 5.1.0."
     ) in to_markdown(found)
 
@@ -281,7 +282,7 @@ def answers_of(*answers: object) -> tuple[list[tuple[str, object]], list[str], l
     return found, told, fake.cancelled
 
 
-def test_a_node_that_is_lost_before_it_answers_is_left_out_and_told() -> None:
+def test_a_node_that_is_lost_before_it_answers_is_left_out_and_reported() -> None:
     gone, taken = TaskUnschedulableError("no such node"), NodeDiedError("taken away")
     waited = "waiting for node{} to answer: starting, or busy"
     assert answers_of("a") == ([("0", "a")], [], [])

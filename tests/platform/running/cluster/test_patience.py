@@ -33,7 +33,7 @@ class World:
         return ask
 
 
-def test_what_comes_in_time_is_waited_for_and_told_once_for_each_reason() -> None:
+def test_what_comes_in_time_is_waited_for_and_reported_once_for_each_reason() -> None:
     world = World()
     found = world.patience(10).until(world.there_at(5, "no head", "no head", "no node"))
     assert found == 5

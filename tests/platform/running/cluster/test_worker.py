@@ -155,7 +155,7 @@ def test_a_file_in_the_way_of_a_folder_costs_the_network_alone_or_is_a_fault_at_
         ("", 0.0, TimeLimitError),
     ],
 )
-def test_a_fault_is_told_by_its_name_and_brings_no_record(
+def test_a_fault_is_reported_by_its_name_and_brings_no_record(
     store: str, limit: float, fault: type[FaultError], tmp_path: Path
 ) -> None:
     found = result(tmp_path, store, limit)

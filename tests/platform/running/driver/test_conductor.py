@@ -237,7 +237,7 @@ def test_a_driver_that_stood_still_itself_blames_nobody(stage: Callable[..., Sta
     assert found.conductor.stalled() == []
 
 
-def test_why_a_network_is_missing_is_told_from_the_record(stage: Callable[..., Stage]) -> None:
+def test_why_a_network_is_missing_is_reported_from_the_record(stage: Callable[..., Stage]) -> None:
     found = stage(trials=1)
     search = found.start()
     assert search is not None
@@ -254,7 +254,7 @@ def test_why_a_network_is_missing_is_told_from_the_record(stage: Callable[..., S
     assert found.conductor.done and found.board.left == 0
 
 
-def test_a_worker_is_told_which_members_of_an_ensemble_have_a_record(stage: Callable[..., Stage]) -> None:
+def test_a_worker_is_given_the_members_of_an_ensemble_that_have_a_record(stage: Callable[..., Stage]) -> None:
     """Their files stay as they are."""
     found = stage(trials=1, seeds=2, protocol=Protocol(ensemble=2, pruner=NoPruning()))
     search = found.start()

@@ -134,7 +134,7 @@ def test_the_next_run_trains_again_what_lost_its_ranks_or_guesses(
     assert run(the_study(), store=store, progress=False, waiting=said.append).ran == 0 and len(said) == 1
 
 
-def test_what_a_part_does_not_train_is_set_aside_and_told(store: Path) -> None:
+def test_what_a_part_does_not_train_is_set_aside_and_reported(store: Path) -> None:
     lost = file_of(store, "ranks")
     flip(lost)
     loss = rows_of(store)[0]["loss"]

@@ -82,7 +82,7 @@ def test_what_a_part_runs_is_written_beside_what_others_ran(tmp_path: Path) -> N
     assert len(written(tmp_path, "seeds.csv")) == 2 * 3 + 2 * 2
 
 
-def test_a_part_tells_of_its_difference_to_a_baseline_that_ran_before(tmp_path: Path) -> None:
+def test_a_part_shows_its_difference_to_a_baseline_that_ran_before(tmp_path: Path) -> None:
     run(STUDY, store=tmp_path, only="a/*/cross_entropy")
     found = run(STUDY, store=tmp_path, only="a/*/smooth*").table
     difference = found.cells["smooth_topk_svm", "a", "top3"].difference
@@ -96,7 +96,7 @@ def test_a_larger_budget_for_once_does_not_change_what_the_files_are_of(tmp_path
     assert (tmp_path / "s" / "tables" / "table.csv").read_bytes() == before
 
 
-def test_the_sink_gets_the_tables_and_what_draws_them_unless_told_otherwise(
+def test_the_sink_gets_the_tables_and_what_draws_them_by_default(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What it is handed draws the whole study, whatever part ran."""

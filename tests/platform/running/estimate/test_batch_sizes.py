@@ -24,8 +24,9 @@ from topk_platform import (
 )
 from topk_platform.errors import UserError
 from topk_platform.running.estimate import fitting
-from topk_platform.running.estimate.batch_sizes import ArmProbe, probe
-from topk_platform.running.machine.memory import available_memory
+from topk_platform.running.estimate.batch_sizes import ArmProbe
+from topk_platform.running.estimate.fitting import probe
+from topk_platform.running.machine.resources import available_memory
 from topk_platform.specs import Trial
 from topk_platform.training.probing import StepError
 
@@ -190,7 +191,7 @@ def test_memory_is_given_or_shared_by_trials_at_once(
 
 
 def test_available_memory_is_the_machines_or_the_containers(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="say it with --memory"):
+    with pytest.raises(UserError, match="does not report its memory: give --memory"):
         available_memory(tmp_path)
     group = tmp_path / "sys/fs/cgroup"
     for folder in (tmp_path / "proc", group):

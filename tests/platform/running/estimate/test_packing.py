@@ -132,7 +132,7 @@ def test_parts_of_a_batch_are_taken_as_the_recipe_says(monkeypatch: pytest.Monke
     assert measured(replace(study, arms=(arm,))).peaks == {arm.name: GIB // 2}
 
 
-def test_one_that_does_not_fit_has_the_gpu_alone_and_one_that_fails_is_told(
+def test_one_that_does_not_fit_has_the_gpu_alone_and_one_that_fails_is_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     Gpu(monkeypatch, GIB)

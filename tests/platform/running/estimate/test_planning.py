@@ -26,7 +26,7 @@ from topk_platform.protocol import ArmBoard
 from topk_platform.records import Ledger, Store, StudyState, note_state
 from topk_platform.running.estimate import timing
 from topk_platform.running.estimate.planning import plan
-from topk_platform.running.machine.here import local_cpus
+from topk_platform.running.machine.resources import local_cpus
 
 
 @pytest.fixture(autouse=True)

@@ -23,7 +23,7 @@ from topk_platform.running.machine.devices import (
     parts_visible,
     slices_here,
 )
-from topk_platform.running.machine.here import local_workers
+from topk_platform.running.machine.resources import local_workers
 from topk_platform.specs import Status, TrialRecord
 
 GIB = 2**30
@@ -137,7 +137,7 @@ def test_slices_are_counted_as_gpus_though_a_process_sees_one_of_them(
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     assert slices_here(None) == listed_devices(LISTING)
     assert gpu_count() == 3
-    monkeypatch.setattr("topk_platform.running.machine.here.local_cpus", lambda: 64)
+    monkeypatch.setattr("topk_platform.running.machine.resources.local_cpus", lambda: 64)
     assert local_workers(a_study(device="cuda", gpus=0.5)) == 6
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", SLICES[0])
     assert gpu_count() == 1
@@ -146,7 +146,7 @@ def test_slices_are_counted_as_gpus_though_a_process_sees_one_of_them(
 
 
 @pytest.mark.parametrize("broken", ["exit 9", "exec sleep 9"])
-def test_a_driver_that_does_not_answer_tells_of_none(
+def test_a_driver_that_does_not_answer_reports_none(
     broken: str, driver: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver.write_text(f"#!/bin/sh\n{broken}\n")

@@ -36,7 +36,7 @@ def started() -> Iterator[list[psutil.Popen]]:
 
 
 @pytest.mark.parametrize(("victim", "told"), [(0, "raylet"), (1, "GCS")])
-def test_who_asks_hears_of_it_and_the_rest_is_ended(
+def test_who_asks_gets_the_error_and_the_rest_is_ended(
     victim: int, told: str, started: list[psutil.Popen]
 ) -> None:
     processes = {"raylet": started[0], "GCS": started[1]}

@@ -58,7 +58,7 @@ def told(study: Study, ledger: Ledger, counted: Mapping[str, Identity]) -> list[
     return [str(found) for found in outdated(study, ledger, counted, counted)]
 
 
-def test_nothing_is_told_of_what_counts_or_of_arms_that_are_done(tmp_path: Path) -> None:
+def test_nothing_is_reported_what_counts_or_of_arms_that_are_done(tmp_path: Path) -> None:
     study = a_study()
     ledger = recorded(tmp_path, study, "c")
     assert told(study, ledger, identities(study, "c")) == []

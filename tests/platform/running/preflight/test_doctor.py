@@ -102,7 +102,7 @@ def test_versions_are_those_that_the_platform_takes_and_where_it_matters_the_dri
 
 
 @pytest.mark.parametrize(("mode", "open_"), [(0o600, False), (0o640, True), (0o604, True)])
-def test_a_token_that_others_can_read_is_told(
+def test_a_token_that_others_can_read_is_reported(
     mode: int, open_: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / ".ray" / "auth_token"
@@ -128,7 +128,7 @@ def test_versions_that_matter_little_may_differ() -> None:
     assert only(checks.check_versions(SOUND, NODE, facts, WANTED)).state == "good"
 
 
-def test_of_machines_that_compute_other_bits_the_few_are_told() -> None:
+def test_of_machines_that_compute_other_bits_the_few_are_reported() -> None:
     other = replace(SOUND, environment={**BITS, "machine": "a laptop"})
     nodes = [(Node(name, facts), facts) for name, facts in (("a", SOUND), ("b", other), ("c", SOUND))]
     states = {result.nodes[0]: told(result) for result in checks.check_bits(nodes, other, "cpu")}
@@ -152,7 +152,7 @@ def test_a_machine_without_a_gpu_is_not_asked_for_the_bits_of_a_study_for_gpus()
     assert [result.nodes for result in checks.check_bits(nodes, SOUND, "cuda")] == [["w"]]
 
 
-def test_a_torch_that_cannot_be_imported_is_told() -> None:
+def test_a_torch_that_cannot_be_imported_is_reported() -> None:
     facts = replace(SOUND, environment={}, problems={"environment": "libcudart.so.13: cannot open"})
     result = only(checks.check_bits([(NODE, facts)], SOUND, "cpu"))
     assert told(result) == ("wrong", "torch cannot say: libcudart.so.13: cannot open")
@@ -235,7 +235,7 @@ def test_gpus_that_are_promised_are_there_and_free() -> None:
         (False, True, "warning", "MPS does not run: trials on one GPU take turns"),
     ],
 )
-def test_whether_mps_runs_is_told_and_to_note_where_trials_share_a_gpu(
+def test_whether_mps_runs_is_reported_and_to_note_where_trials_share_a_gpu(
     mps: bool, shared: bool, state: str, found: str
 ) -> None:
     facts = replace(SOUND, gpus=[Gpu("H200", 140 * GIB, 139 * GIB)], mps=mps)
@@ -333,7 +333,9 @@ def test_a_store_that_cannot_be_written_is_a_finding() -> None:
         assert name == "" and check_replies(store, [NODE]) == []
 
 
-def test_a_server_without_conditional_writes_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_without_conditional_writes_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     put = Folder.put
 
     def forgets(folder: Folder, name: str, data: Any, **options: Any) -> Any:
@@ -363,7 +365,7 @@ def program(folder: Path, name: str, text: str) -> None:
     file.chmod(file.stat().st_mode | stat.S_IEXEC)
 
 
-def test_no_gpu_is_looked_for_where_none_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_gpu_is_looked_for_where_none_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert gpus_here(0) == []
 
@@ -423,7 +425,7 @@ def test_mps_runs_where_its_control_program_reaches_it(
         ),
     ],
 )
-def test_a_broken_driver_is_told(
+def test_a_broken_driver_is_reported(
     smi: str, torch: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program(tmp_path, "nvidia-smi", smi)
@@ -493,7 +495,7 @@ def test_what_was_typed_wrong_is_no_finding(arguments: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("store", "code", "last"), [("runs", 0, "Nothing is wrong."), ("/proc/x", 1, "1 thing is wrong.")]
 )
-def test_the_command_tells_it_and_has_an_exit_code(
+def test_the_command_reports_it_and_has_an_exit_code(
     store: str,
     code: int,
     last: str,

@@ -219,10 +219,13 @@ def test_what_is_right_passes(lab: str) -> None:
             {"model": "torchvision.models:resnet18"},
             r"called Model\('torchvision', {'architecture': 'resnet18'}\)",
         ),
-        ({"function": "plain_loss"}, r"nothing gives its \['scores', 'labels'\]: a plain function of scores"),
+        (
+            {"function": "plain_loss"},
+            r"nothing gives its \['scores', 'labels'\]: wrap a plain function of scores",
+        ),
         (
             {"function": "torch.nn.functional:cross_entropy"},
-            r"nothing gives its \['input', 'target'\]: a plain",
+            r"nothing gives its \['input', 'target'\]: wrap a plain",
         ),
         (
             {"function": "criterion"},
@@ -247,7 +250,7 @@ def test_what_is_wrong_is_named_with_its_place(lab: str, wrong: dict[str, Any], 
     assert "\n" not in str(caught.value)
 
 
-def test_an_unknown_parameter_is_told_what_may_be_searched() -> None:
+def test_the_error_of_an_unknown_parameter_names_those_that_may_be_searched() -> None:
     loss = Loss("cross_entropy", {"lr": Float(0.1, 1)}, {"lr": 0.1})
     arms = grid([Regime("r", "digits")], [Model("mlp")], [loss], k=3, recipe=Recipe(1))
     with pytest.raises(

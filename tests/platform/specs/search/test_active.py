@@ -113,8 +113,8 @@ def a_loss(first: dict[str, Scalar] | None = None, **space: Dimension) -> Loss:
         (lambda: a_loss(samples=SAMPLES, epsilon=Float(0, 1, when={"sample": (1,)})),
          "unknown dimension in loss l: when of 'epsilon' 'sample': did you mean 'samples'"),
         (lambda: a_loss(a=Int(0, 1, when={"b": (1,)}), b=Int(0, 1, when={"a": (1,)}), c=Int(0, 1)),
-         r"the conditions of \['a', 'b'\] go round in a circle"),
-        (lambda: a_loss(a=Int(0, 1, when={"a": (1,)})), r"the conditions of \['a'\] go round in a circle"),
+         r"the conditions of \['a', 'b'\] form a circle"),
+        (lambda: a_loss(a=Int(0, 1, when={"a": (1,)})), r"the conditions of \['a'\] form a circle"),
         (lambda: a_loss(samples=SAMPLES, epsilon=Float(0, 1, when={"samples": (1, 5)})),
          r"loss l: when of 'epsilon' lists \[5\] of 'samples', which Choice\(options=\(None, 1, 10\)\) never has"),
         (lambda: a_loss(samples=SAMPLES, epsilon=Float(0, 1, when={"samples": ()})), "must list at least one value"),
@@ -134,7 +134,7 @@ def a_loss(first: dict[str, Scalar] | None = None, **space: Dimension) -> Loss:
          "a schedule goes between numbers, got 'low' of 'e'"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_told_in_one_line(make: Any, message: str) -> None:
+def test_what_cannot_be_is_reported_in_one_line(make: Any, message: str) -> None:
     with pytest.raises(UserError, match=message) as caught:
         make()
     assert "\n" not in str(caught.value)

@@ -61,7 +61,7 @@ def test_networks_of_one_size_get_it(architecture: str, small: bool) -> None:
 
 
 @pytest.mark.parametrize("dataset", ["imagenet", "image_files"])
-def test_no_weights_are_wanted(dataset: str) -> None:
+def test_no_weights_are_needed(dataset: str) -> None:
     model = Model("torchvision", {"architecture": "resnet50", "weights": "IMAGENET1K_V1"})
     assert smoke_arm(arm(dataset, model=model), 8).model == Model("torchvision", {"architecture": "resnet50"})
     own = Model("my_lab:net", {"weights": "mine"})

@@ -150,7 +150,7 @@ def test_the_studys_run_has_the_report_and_plots_of_its_tables(
     assert files == {"report.html": b"<p>all</p>", "plots/map.svg": b"<svg/>", "table.md": b"# two"}
 
 
-def test_a_report_that_cannot_be_drawn_is_told_and_drawn_later(
+def test_a_report_that_cannot_be_drawn_is_reported_and_drawn_later(
     tmp_path: Path, study: Study, record: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is no failure, neither of the study nor of MLflow, which has the tables; `topk sync` makes up for it."""
@@ -218,7 +218,7 @@ def test_mlflow_loads_a_confirmed_network(
         torch.testing.assert_close(mlflow.pytorch.load_model(model)(inputs), expected, rtol=1e-5, atol=1e-6)
 
 
-def test_a_network_without_a_graph_is_told_and_stays_a_logged_model(
+def test_a_network_without_a_graph_is_reported_and_stays_a_logged_model(
     tmp_path: Path, study: Study, record: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
     ledger, confirmed = Ledger.open(Store.open(tmp_path), "s"), record(study, 0, seed=1)

@@ -30,7 +30,6 @@ from topk_platform.records.artifacts.files import write_artifact
 from topk_platform.specs import TrialRecord, digest
 from topk_platform.tracking import TrackedStudy, TrackedTrial, check_tracking, sync, tracking_uri
 from topk_platform.tracking.mlflow import answering
-from topk_platform.tracking.mlflow.database import is_tracked
 from topk_platform.tracking.mlflow.tracker import MlflowTracker
 
 Make = Callable[..., TrialRecord]
@@ -234,7 +233,7 @@ def test_a_server_that_says_nothing_is_not_waited_for(monkeypatch: pytest.Monkey
             check_tracking(uri)
 
 
-def test_mlflow_being_down_stops_nothing_and_is_told(
+def test_mlflow_being_down_stops_nothing_and_is_reported(
     tmp_path: Path, study: Study, record: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger = Ledger.open(Store.open(tmp_path), "s")
@@ -341,7 +340,12 @@ def test_later_and_from_elsewhere(tmp_path: Path, study: Study, record: Make) ->
         assert sum("topk.key" in run.data.tags for run in runs(tmp_path)) == 1
     elsewhere = f"sqlite:///{tmp_path / 'elsewhere.db'}"
     sync("s", store=tmp_path, mlflow_uri=elsewhere)
-    assert is_tracked(elsewhere, ledger.identity, ledger.keys(), digest({"table.md": "# one"}))
+    kept = MlflowClient(elsewhere).search_runs(
+        [MlflowClient(elsewhere).get_experiment_by_name("s").experiment_id]
+    )
+    tags = [run.data.tags for run in kept]
+    assert {tag["topk.key"] for tag in tags if "topk.key" in tag} == set(ledger.keys())
+    assert {tag.get("topk.tables") for tag in tags} - {None} == {digest({"table.md": "# one"})}
     with pytest.raises(UserError, match="mlflow must be the URI of an MLflow server that answers"):
         sync("s", store=tmp_path, mlflow_uri="http://127.0.0.1:9")
 
@@ -364,41 +368,3 @@ def test_a_trial_of_many_epochs_takes_forty_kilobytes(tmp_path: Path, study: Stu
     run = next(run for run in runs(tmp_path) if "topk.key" in run.data.tags)
     points = MlflowClient(tracking_uri(tmp_path)).get_metric_history(run.info.run_id, "validation.top3")
     assert [point.step for point in points] == [-(-400 * point // 30) for point in range(1, 31)]
-
-
-def test_what_mlflow_holds_already_is_seen_without_it(
-    tmp_path: Path, study: Study, record: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """MLflow is asked again once a run, its database or the tables are others, and then everything is there again."""
-    ledger = Ledger.open(Store.open(tmp_path), "s")
-    with ledger.writing(study) as writer:
-        for number in (0, 1):
-            writer.put(record(study, number))
-    identity = ledger.identity
-    opened: list[MlflowTracker] = []
-    original = MlflowTracker.begin
-    monkeypatch.setattr(
-        MlflowTracker, "begin", lambda self, study: (opened.append(self), original(self, study))[1]
-    )
-
-    def asked(text: str = "# one", at: Path = tmp_path, stale: tuple[str, ...] = ()) -> bool:
-        opened.clear()
-        fill(start_feed(at, ledger, stale=stale), {"table.md": text})
-        assert {run.data.tags.get("topk.key") for run in runs(at)} >= set(ledger.keys())
-        return bool(opened)
-
-    assert [asked(), asked(), asked("# two"), asked("# two")] == [True, False, True, False]
-    client = MlflowClient(tracking_uri(tmp_path))
-    run = next(run for run in runs(tmp_path) if "topk.key" in run.data.tags)
-    client.delete_run(run.info.run_id)
-    assert [asked("# two"), asked("# two")] == [True, False]
-    run = next(run for run in runs(tmp_path) if "topk.key" in run.data.tags)
-    client.update_run(run.info.run_id, "RUNNING")  # as after a kill
-    assert [asked("# two"), asked("# two")] == [True, False]
-    assert not is_tracked(tracking_uri(tmp_path), "another", ledger.keys(), "")
-    (tmp_path / "other").mkdir()
-    assert [asked("# two", at=tmp_path / "other"), asked("# two")] == [True, False]
-    assert asked("# two", stale=(ledger.keys()[0],))
-    (tmp_path / "mlflow.db").write_bytes(b"no database")
-    assert not is_tracked(tracking_uri(tmp_path), identity, ledger.keys(), "")
-    assert not is_tracked("http://127.0.0.1:9", identity, [], "")

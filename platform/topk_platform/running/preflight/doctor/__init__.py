@@ -1,4 +1,4 @@
-"""What would keep a study from running, found out beforehand on this machine or on every node of a cluster."""
+"""Checks, before a run, of what would keep a study from running on this machine or on a cluster's nodes."""
 
 from topk_platform.running.preflight.doctor.diagnosis import diagnose
 from topk_platform.running.preflight.doctor.results import CheckResult, Diagnosis, Node, State

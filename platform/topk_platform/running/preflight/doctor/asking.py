@@ -102,6 +102,6 @@ def check_cluster() -> CheckResult:
     address, finding = ray.get_runtime_context().gcs_address, cluster_size()
     if is_loopback(address) or wants_token():
         return CheckResult("cluster", "good", finding, "", [DRIVER])
-    finding += "; who reaches this address runs code there, no token is asked for"
+    finding += "; anyone who reaches this address can run code there, because no token is required"
     remedy = "start its nodes with RAY_AUTH_MODE=token and one token: docs/cluster.md"
     return CheckResult("cluster", "warning", finding, remedy, [DRIVER])

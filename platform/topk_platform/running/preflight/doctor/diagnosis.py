@@ -129,7 +129,7 @@ def _here(asked: _Asked, driver: Facts) -> Iterator[CheckResult]:
 def _cluster(
     asked: _Asked, driver: Facts, store: Store | None, address: str
 ) -> tuple[Sequence[Node], list[CheckResult]]:
-    # Ray, which nobody needs who asks for this machine alone.
+    # Ray, which checks of this machine alone do not need.
     from topk_platform.running.cluster.connecting import joined  # noqa: PLC0415
     from topk_platform.running.preflight.doctor.asking import ask_nodes, check_cluster  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""What a machine is asked about itself, and what it answers, even if torch is missing there."""
+"""The questions to a machine, and its answers; torch may be missing there."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from typing import TypeVar
 from topk_platform.errors import StoreError, UserError, reason
 from topk_platform.records import Store
 from topk_platform.references import import_reference
-from topk_platform.running.machine.here import local_cpus
-from topk_platform.running.machine.memory import available_memory
+from topk_platform.running.machine.resources import available_memory, local_cpus
 from topk_platform.running.preflight.doctor.gpus import Gpu, gpus_here, mps_runs
 from topk_platform.specs import Regime
 

@@ -40,7 +40,7 @@ def _check_written(store: Store) -> None:
     store.delete(name)
     if again or not first:
         raise StoreError(
-            f"store {store.uri!r} lets two processes make the same file, which no ledger survives: its server must "
+            f"store {store.uri!r} lets two processes make the same file, which would destroy a ledger: its server must "
             "know conditional writes (If-None-Match)"
         )
 

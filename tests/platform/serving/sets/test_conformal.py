@@ -14,8 +14,8 @@ from scipy.stats import betabinom
 
 from topk_platform import UserError
 from topk_platform.metrics import log_probabilities
-from topk_platform.serving.conformal import calibrate, nonconformity, sets, temperature_of
-from topk_platform.serving.set_calibration import METHODS, SetCalibration, rank_of
+from topk_platform.serving.sets.conformal import calibrate, nonconformity, sets, temperature_of
+from topk_platform.serving.sets.set_calibration import METHODS, SetCalibration, rank_of
 
 CLASSES = 6
 
@@ -66,7 +66,7 @@ def test_scores_order_classes_as_the_papers_do(
     np.testing.assert_allclose(as_written, expected, rtol=1e-12, atol=1e-14)
 
 
-def test_masses_near_one_are_told_apart() -> None:
+def test_masses_near_one_are_distinguished() -> None:
     """Summed from the largest on, the masses of the second classes would both round to 1."""
     first, second = nonconformity(log_probabilities(torch.tensor([[0.0, -40, -45], [0.0, -40, -46]])), "aps")
     assert first[1] < second[1] < 0

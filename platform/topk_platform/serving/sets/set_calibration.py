@@ -17,7 +17,7 @@ from topk_platform.specs.checks import check
 __all__ = ["METHODS", "SetCalibration", "check_coverage", "needed_calibration", "rank_of"]
 
 METHODS = ("threshold", "aps", "raps", "prevalence")
-"""The conformity scores: see :func:`~topk_platform.serving.conformal.nonconformity`."""
+"""The conformity scores: see :func:`~topk_platform.serving.sets.conformal.nonconformity`."""
 
 _FORMAT = 1
 # Coverages in percent, for programs that read thresholds from a list.

@@ -9,7 +9,7 @@ from torch import Generator, Tensor
 
 from topk_platform.errors import UserError
 from topk_platform.metrics import log_probabilities
-from topk_platform.serving.set_calibration import METHODS, SetCalibration, rank_of
+from topk_platform.serving.sets.set_calibration import METHODS, SetCalibration, rank_of
 
 __all__ = ["calibrate", "nonconformity", "sets", "temperature_of"]
 
@@ -70,7 +70,7 @@ def nonconformity(
 
     Args:
         logs: As of :func:`~topk_platform.metrics.log_probabilities`, ``(n, L)``.
-        method: One of :data:`~topk_platform.serving.set_calibration.METHODS`.
+        method: One of :data:`~topk_platform.serving.sets.set_calibration.METHODS`.
         rank: RAPS' rank from which on classes are penalised.
         penalty: RAPS' penalty per rank.
         prevalences: The share of each class in the training set, ``(L,)``; by default all are equal.
@@ -168,7 +168,7 @@ def sets(scores: Tensor, calibration: SetCalibration, coverage: float, method: s
         scores: The network's scores, ``(n, L)``.
         calibration: The network's calibration.
         coverage: The requested coverage, in ``(0, 1)``.
-        method: One of :data:`~topk_platform.serving.set_calibration.METHODS`.
+        method: One of :data:`~topk_platform.serving.sets.set_calibration.METHODS`.
 
     Returns:
         bool ``(n, L)`` and float64 ``(n, L)``.

@@ -12,10 +12,10 @@ from topk_platform.data import Dataset, Split
 from topk_platform.errors import UserError
 from topk_platform.records import SavedModel
 from topk_platform.serving.classifier import Classifier
-from topk_platform.serving.conformal import calibrate, sets
 from topk_platform.serving.loading import assembled
 from topk_platform.serving.package import Config
-from topk_platform.serving.set_calibration import METHODS, SetCalibration, rank_of
+from topk_platform.serving.sets.conformal import calibrate, sets
+from topk_platform.serving.sets.set_calibration import METHODS, SetCalibration, rank_of
 from topk_platform.training.setup import dataset_of
 from topk_platform.trust import Trust
 

@@ -15,7 +15,7 @@ from topk_platform import Arm, Loss, Model, Recipe, Regime, Study, UserError, ex
 from topk_platform.cli import main
 from topk_platform.data import Dataset, load
 from topk_platform.records import Ledger, Store
-from topk_platform.serving.set_calibration import METHODS
+from topk_platform.serving.sets.set_calibration import METHODS
 
 Train = Callable[[Study, Path], None]
 

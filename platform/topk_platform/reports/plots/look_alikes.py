@@ -1,0 +1,122 @@
+"""The pairs of classes that are most often guessed for one another, each with a test image of both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from scipy import sparse
+
+from topk_platform.data import Dataset
+from topk_platform.reports.plots.drawing import figure
+from topk_platform.reports.plots.pictures import Pixels, dataset_of_images, pixels_of, tile
+from topk_platform.reports.plots.plot_data import NothingToPlotError
+from topk_platform.reports.plots.style import PAGE
+from topk_platform.reports.words import wrapped
+from topk_platform.specs import Regime
+
+__all__ = ["RunGuesses", "draw_pairs", "worst_pairs"]
+
+_Labels = npt.NDArray[np.int64]
+_PAIRS = 100
+_ACROSS = 10  # pairs in a row
+_WIDTH, _HEIGHT = 2.5, 2.0  # of a pair with its names and shares, in tiles
+_TITLE = 0.6  # inches
+
+
+class RunGuesses(NamedTuple):
+    """A run's guesses for its test images.
+
+    Args:
+        regime: Where the images come from.
+        images: The test split's fingerprint.
+        labels: The true class of each image, ``(N,)``.
+        guesses: The K guesses, best first, ``(N, K)``.
+    """
+
+    regime: Regime
+    images: str
+    labels: _Labels
+    guesses: _Labels
+
+    def example(self, label: int, other: int) -> int:
+        """Return a test image of a class with another class among its guesses, or else its first; -1 without any."""
+        own = np.flatnonzero(self.labels == label)
+        confused = own[(self.guesses[own] == other).any(1)]
+        return int(confused[0] if len(confused) else own[0]) if len(own) else -1
+
+
+def worst_pairs(shares: sparse.csr_array, count: int = _PAIRS) -> list[tuple[int, int]]:
+    """Return the pairs of classes that are most often among the guesses for one another, the worst first.
+
+    Pairs are ordered by the mean of both shares, and equal ones by the classes' numbers. Pairs that are never among the
+    guesses for one another are left out.
+
+    Args:
+        shares: In which share of a class's images each class is among the guesses, ``(L, L)``; rows are true classes.
+        count: The most pairs.
+
+    Example:
+        >>> worst_pairs(sparse.csr_array([[1, 0.5, 0.0], [0.2, 1, 0.1], [0.0, 0.3, 1]]), 2)
+        [(0, 1), (1, 2)]
+    """
+    both = sparse.coo_array(sparse.triu(shares + shares.T, k=1))
+    seen = both.data > 0
+    rows, columns = (places[seen] for places in both.coords)
+    order = np.lexsort((columns, rows, -both.data[seen]))[:count]
+    return list(zip(rows[order].tolist(), columns[order].tolist(), strict=True))
+
+
+def draw_pairs(shares: sparse.csr_array, names: Sequence[str], tested: RunGuesses, title: str) -> Figure:
+    """Draw the hundred worst pairs of classes side by side, with the share of each one's images that has the other.
+
+    Where the test images are not on this machine, or are no images, only names and shares are drawn.
+
+    Args:
+        shares: As of :func:`worst_pairs`.
+        names: The names of the classes.
+        tested: A run, whose images are drawn.
+        title: The title.
+    """
+    pairs = worst_pairs(shares)
+    if not pairs:
+        raise NothingToPlotError("no class is among the guesses for another")
+    chosen = [(tested.example(one, other), tested.example(other, one)) for one, other in pairs]
+    data = _images(tested)
+    pixels = pixels_of(data, {image for both in chosen for image in both} - {-1}) if data is not None else {}
+    down = -(-len(pairs) // _ACROSS)
+    made = figure(PAGE, _TITLE + down * PAGE / _ACROSS * _HEIGHT / _WIDTH)
+    ax = made.subplots()
+    for number, (pair, images) in enumerate(zip(pairs, chosen, strict=True)):
+        corner = number % _ACROSS * _WIDTH, number // _ACROSS * _HEIGHT
+        _draw_pair(ax, corner, [names[label] for label in pair], [pixels.get(image) for image in images])
+        _write_shares(ax, corner, float(shares[pair[0], pair[1]]), float(shares[pair[1], pair[0]]))
+    ax.set_xlim(0, _ACROSS * _WIDTH)
+    ax.set_ylim(down * _HEIGHT, 0)
+    ax.set_aspect("equal")
+    ax.set_axis_off()
+    made.suptitle(wrapped(title, 100), fontsize="medium", x=0.02, ha="left")
+    return made
+
+
+def _images(tested: RunGuesses) -> Dataset | None:
+    try:
+        return dataset_of_images(tested.regime, tested.images)
+    except NothingToPlotError:
+        return None
+
+
+def _draw_pair(
+    ax: Axes, corner: tuple[float, float], names: Sequence[str], images: Sequence[Pixels | None]
+) -> None:
+    for number, (name, image) in enumerate(zip(names, images, strict=True)):
+        tile(ax, image, corner[0] + number, corner[1], name)
+
+
+def _write_shares(ax: Axes, corner: tuple[float, float], one: float, other: float) -> None:
+    text = f"{100 * one:.0f} %, {100 * other:.0f} %"
+    ax.text(corner[0] + 1, corner[1] + _HEIGHT - 0.1, text, ha="center", va="bottom", fontsize=4.5)

@@ -1,0 +1,97 @@
+"""Test images in plots: where they come from, their pixels, and a tile with an image and a name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from matplotlib.axes import Axes
+from torch.nn.functional import adaptive_avg_pool2d, interpolate
+
+from topk_platform.data import Dataset, load
+from topk_platform.errors import UserError
+from topk_platform.reports.plots.drawing import frame
+from topk_platform.reports.plots.plot_data import NothingToPlotError, UnsuitedStudyError
+from topk_platform.reports.words import wrapped
+from topk_platform.specs import Regime
+
+__all__ = ["Pixels", "dataset_of_images", "pixels_of", "tile"]
+
+Pixels = npt.NDArray[np.float64]
+"""An image ``(height, width, 1 or 3)`` in [0, 1]."""
+
+_PIXELS = 48  # the side of a large image in a plot
+_RIGHT = "#009E73"
+
+
+def dataset_of_images(regime: Regime, images: str) -> Dataset:
+    """Return the dataset whose test images runs were tested on.
+
+    Args:
+        regime: The regime.
+        images: The test split's fingerprint, as the runs noted it.
+
+    Raises:
+        NothingToPlotError: if the images are not on this machine, or are other ones.
+        UnsuitedStudyError: if the test samples are not images, or are drawn anew for every seed.
+    """
+    try:
+        source = load(regime)
+    except UserError as error:
+        raise NothingToPlotError(f"the test images cannot be read on this machine: {error}") from error
+    if not isinstance(source, Dataset):
+        raise UnsuitedStudyError("every seed draws test samples of its own, which are not kept")
+    if len(source.shape) != 3 or source.shape[0] not in (1, 3):
+        raise UnsuitedStudyError("the networks are not given images")
+    if source.test.fingerprint != images:
+        raise NothingToPlotError("the test images on this machine are not those that the runs were tested on")
+    return source
+
+
+def pixels_of(data: Dataset, images: Iterable[int]) -> dict[int, Pixels]:
+    """Return the pixels of some test images, by their positions in the split."""
+    needed = sorted(set(images))
+    split = data.test.take(torch.tensor(needed))
+    inputs = torch.cat([part.cpu() for part in split.in_order()]).float()
+    low, high = (0.0, 255.0) if data.test.inputs.dtype == torch.uint8 else _ends(inputs)
+    inputs = ((inputs - low) / max(high - low, 1e-9)).clamp(0, 1)
+    side = min(inputs.shape[2:])
+    if side > _PIXELS:
+        height, width = (_PIXELS * length // side for length in inputs.shape[2:])
+        inputs = adaptive_avg_pool2d(inputs, (height, width))
+    else:  # readers' programs would blur the few pixels of a small image
+        inputs = interpolate(inputs, scale_factor=-(-_PIXELS // side), mode="nearest")
+    return dict(zip(needed, inputs.permute(0, 2, 3, 1).double().numpy(), strict=True))
+
+
+def _ends(inputs: npt.ArrayLike) -> tuple[float, float]:
+    numbers = np.asarray(inputs)
+    return float(numbers.min()), float(numbers.max())
+
+
+def tile(ax: Axes, pixels: Pixels | None, x: float, y: float, name: str, *, framed: bool = False) -> None:
+    """Draw an image of side 1 with a class's name below it; a class without a test image has only its name.
+
+    Args:
+        ax: The axes, whose vertical axis points down.
+        pixels: The image; None if there is none.
+        x: The left side.
+        y: The upper side.
+        name: The name.
+        framed: Whether the image has a frame.
+    """
+    if pixels is not None:
+        grey = pixels.shape[2] == 1
+        ax.imshow(
+            pixels[..., 0] if grey else pixels,
+            cmap="gray",
+            vmin=0,
+            vmax=1,
+            extent=(x + 0.05, x + 0.95, y + 0.95, y + 0.05),
+            interpolation="none",
+        )
+    if framed:
+        frame(ax, (x + 0.05, y + 0.05), (0.9, 0.9), _RIGHT, 1.5)
+    ax.text(x + 0.5, y + 1.0, wrapped(name, 9), ha="center", va="top", fontsize=4.5, linespacing=1.0)

@@ -1,0 +1,210 @@
+"""A study's experiment in MLflow: the runs of its arms, of its trials and of its tables."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from mlflow import MlflowClient
+from mlflow.entities import Metric, Param
+
+from topk_platform.records.artifacts.files import artifact_name
+from topk_platform.tracking.mlflow.arms import NOTE, log_data, write_arm
+from topk_platform.tracking.mlflow.artifacts import Artifacts
+from topk_platform.tracking.mlflow.database import SQLITE, silence, tracking_uri
+from topk_platform.tracking.mlflow.models import forget_models, log_graphs, log_model
+from topk_platform.tracking.tracker import StudyResult, TrackedStudy, TrackedTrial
+from topk_platform.tracking.trials import milliseconds
+
+__all__ = ["Experiment", "make_database"]
+
+_RUN_STATUS = {"completed": "FINISHED", "pruned": "KILLED", "diverged": "FAILED", "failed": "FAILED"}
+_METRICS_A_BATCH = 1000
+_PARAMS_A_BATCH = 100
+_PARENT = "mlflow.parentRunId"
+_DRAWN = "topk.drawn"  # the tag with the digest of the tables from which the report and plots were drawn
+
+
+class Experiment:
+    """The experiment of a study, opened or created.
+
+    Args:
+        study: The study.
+        location: MLflow's tracking URI; by default a sqlite database in a local store.
+    """
+
+    def __init__(self, study: TrackedStudy, location: str | None) -> None:
+        silence()
+        store = study.folder or Path()
+        uri = location or tracking_uri(store)
+        self._study = study
+        # The store's folder, if the database is in it.
+        self._own = study.folder if uri == tracking_uri(store) else None
+        self._parents: dict[str, str] = {}
+        self._trials: dict[str, str] = {}
+        self._tables = self._drawn = ""
+        make_database(uri)
+        self._client = MlflowClient(tracking_uri=uri)
+        folder = None if self._own is None else self._own / "mlflow-artifacts" / study.identity
+        self._artifacts = Artifacts(self._client, folder)
+        self._id = self._find_experiment()
+
+    def complete(self) -> Iterator[str]:
+        """Yield the keys of the trials whose runs are complete; delete runs that a kill left half written."""
+        yield from filter(None, map(self._note, self._runs()))
+
+    def _find_experiment(self) -> str:
+        study, identity = self._study.name, self._study.identity
+        for name in (study, f"{study} ({identity[:8]})"):
+            experiment = self._client.get_experiment_by_name(name)
+            if experiment is None:
+                return self._new_experiment(name, identity)
+            if experiment.tags.get("topk.ledger") == identity:
+                return str(experiment.experiment_id)
+        raise RuntimeError(f"experiment {name!r} belongs to another ledger")
+
+    def _new_experiment(self, name: str, identity: str) -> str:
+        # By this kind the page opens on metrics, not on traces.
+        tags = {"mlflow.experimentKind": "custom_model_development", "topk.ledger": identity}
+        location = None if self._artifacts.folder is None else f"mlflow-artifacts:/{identity}"
+        return str(self._client.create_experiment(name, location, tags=tags))
+
+    def _runs(self) -> Iterator[Any]:
+        token: str | None = None
+        while token is None or token:
+            page = self._client.search_runs([self._id], max_results=1000, page_token=token)
+            self._study.progressed()
+            yield from page
+            token = page.token or ""
+
+    def _note(self, run: Any) -> str | None:
+        """Take note of a run; return the key of its trial if it is complete."""
+        tags = run.data.tags
+        if "topk.parent" in tags:
+            self._parents[tags["topk.parent"]] = run.info.run_id
+            self._tables = tags.get("topk.tables", self._tables)
+            self._drawn = tags.get(_DRAWN, self._drawn)
+            return None
+        key: str | None = tags.get("topk.key")
+        if key is not None and run.info.status == "RUNNING":
+            self._delete(run.info.run_id)
+            return None
+        if key is not None:
+            self._trials[key] = run.info.run_id
+        return key
+
+    def remove(self, keys: Collection[str]) -> None:
+        """Delete the runs of trials, and the models that they logged; MLflow keeps deleted runs in its bin."""
+        for key in keys:
+            self._delete(self._trials.pop(key))
+            self._study.progressed()
+
+    def _delete(self, run_id: str) -> None:
+        forget_models(self._client, run_id)
+        self._client.delete_run(run_id)
+
+    def _parent(self, key: str, name: str, tags: Mapping[str, str]) -> str:
+        if key not in self._parents:
+            run = self._client.create_run(self._id, run_name=name, tags={**tags, "topk.parent": key})
+            self._client.set_terminated(run.info.run_id)
+            self._parents[key] = run.info.run_id
+        return self._parents[key]
+
+    def write_trial(self, trial: TrackedTrial) -> None:
+        """Write a trial's run, below that of its arm."""
+        names = {name: str(getattr(trial, name)) for name in ("arm", "regime", "model", "loss")}
+        parent = self._parent(trial.arm_id, trial.arm, names)
+        shown = ("key", "phase", "number", "seed", "status", "code_version", "reason", "group")
+        tags = {f"topk.{name}": str(getattr(trial, name)) for name in shown}
+        run = self._client.create_run(
+            self._id,
+            start_time=milliseconds(trial.started),
+            run_name=trial.name,
+            tags={**names, **tags, _PARENT: parent},
+        )
+        self._write_values(run.info.run_id, trial)
+        log_data(self._client, run.info.run_id, trial.dataset)
+        self._write_artifacts(run.info.run_id, trial)
+        self._client.set_terminated(run.info.run_id, _RUN_STATUS[trial.status], milliseconds(trial.ended))
+        self._trials[trial.key] = run.info.run_id
+
+    def _write_values(self, run_id: str, trial: TrackedTrial) -> None:
+        metrics = [*_metrics(trial)]
+        params = [Param(name, str(value)) for name, value in trial.parameters.items()]
+        for start in range(0, max(len(metrics), len(params), 1), _METRICS_A_BATCH):
+            batch = params[:_PARAMS_A_BATCH] if start == 0 else ()
+            self._client.log_batch(run_id, metrics=metrics[start : start + _METRICS_A_BATCH], params=batch)
+
+    def _write_artifacts(self, run_id: str, trial: TrackedTrial) -> None:
+        config = json.dumps(json.loads(trial.config), indent=1)
+        self._artifacts.write_run(run_id, "trial.json", config.encode())
+        if (content := trial.network()) is not None:
+            log_model(self._id, run_id, trial, content, self._artifacts, self._stored(trial.key))
+
+    def _stored(self, key: str) -> Path | None:
+        own = self._own
+        return None if own is None else own / self._study.name / artifact_name("network", key)
+
+    def write_result(self, result: StudyResult) -> None:
+        """Write the arms' results and the tables; and the report, plots and graphs of these tables."""
+        if not result.files:
+            return
+        if self._tables != result.digest:
+            self._write_tables(result)
+        if result.extras is not None and self._drawn != result.digest:
+            self._write_extras(result)
+
+    def _study_run(self) -> str:
+        name = self._study.name
+        return self._parent("study", f"{name} tables", {"topk.study": name})
+
+    def _write_tables(self, result: StudyResult) -> None:
+        run_id = self._study_run()
+        for name, text in result.files.items():
+            self._artifacts.write_run(run_id, name, text.encode())
+            self._study.progressed()
+        for arm_id, arm in result.arms.items():
+            if arm_id in self._parents:
+                self._parents[arm_id] = write_arm(self._client, self._parents[arm_id], arm)
+                self._study.progressed()
+        if table := result.files.get("table.md"):
+            self._client.set_tag(run_id, NOTE, table)
+        self._client.set_tag(run_id, "topk.tables", result.digest)
+        self._tables = result.digest
+
+    def _write_extras(self, result: StudyResult) -> None:
+        extras = None if result.extras is None else result.extras()
+        if extras is None:
+            return
+        run_id = self._study_run()
+        for name, content in extras.pictures.items():
+            self._artifacts.write_run(run_id, name, content)
+            self._study.progressed()
+        log_graphs(self._id, extras.graphs, self._artifacts)
+        self._client.set_tag(run_id, _DRAWN, result.digest)
+        self._drawn = result.digest
+
+
+def _metrics(trial: TrackedTrial) -> Iterator[Metric]:
+    for point in trial.curve:
+        for name, value in point.values.items():
+            yield Metric(name, value, point.milliseconds, point.epoch)
+    drawn = {name for point in trial.curve for name in point.values}
+    ended = milliseconds(trial.ended) or int(1000 * time.time())
+    for name, value in trial.metrics.items():
+        if name not in drawn:
+            yield Metric(name, value, ended, 0)
+
+
+def make_database(uri: str) -> None:
+    """Create a sqlite database in one step: MLflow could never use one that a kill left half made."""
+    path = Path(uri.removeprefix(SQLITE))
+    if not uri.startswith(SQLITE) or path.exists():
+        return
+    hidden = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    MlflowClient(tracking_uri=f"{SQLITE}{hidden}")
+    hidden.rename(path)
