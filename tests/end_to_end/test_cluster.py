@@ -76,7 +76,7 @@ def joined(
     process = visited.start(
         *("run", "my_lab:study", "--store", store, "--checkpoints", "0", "--address", nodes.address),
         cwd=elsewhere,
-        PYTHONPATH=str(visited.folder),
+        PYTHONPATH=os.pathsep.join([str(visited.folder), os.environ.get("PYTHONPATH", "")]),
     )
     until(lambda: len(visited.noted("held")) == 2, "two trainings are held", process)
     until(lambda: len(rows(store, "small")) == 1, "what was let on has ended", process)
