@@ -33,12 +33,12 @@ __all__ = [
     "Trials",
     "Trust",
     "check_format",
-    "named_place",
+    "nonblank",
     "recorded_name",
 ]
 
 
-def named_place(option: typer.CallbackParam, value: str | None) -> str | None:
+def nonblank(option: typer.CallbackParam, value: str | None) -> str | None:
     """Return an option's value, a path or an address; raise ``UserError`` if it is blank."""
     if value is not None:
         check_place(option.opts[0], value)
@@ -58,7 +58,7 @@ def recorded_name(study: str, smoke: bool) -> str:
     return f"{study}{SMOKE}" if smoke and not study.endswith(SMOKE) else study
 
 
-_SIZE, _PLACES, _OUTPUT = "Which part of the study", "Where things are", "Output"
+_SIZE, _LOCATIONS, _OUTPUT = "Which part of the study", "Where things are", "Output"
 _TRACKING = "Trackers"
 
 
@@ -113,7 +113,7 @@ Smoke = Annotated[
 Store = Annotated[
     str,
     typer.Option(
-        "--store", help="Folder or URI of the results.", callback=named_place, rich_help_panel=_PLACES
+        "--store", help="Folder or URI of the results.", callback=nonblank, rich_help_panel=_LOCATIONS
     ),
 ]
 Data = Annotated[
@@ -121,14 +121,16 @@ Data = Annotated[
     typer.Option(
         "--data",
         help="Folder of datasets; TOPK_DATA or data/ by default.",
-        callback=named_place,
-        rich_help_panel=_PLACES,
+        callback=nonblank,
+        rich_help_panel=_LOCATIONS,
     ),
 ]
 Download = Annotated[
     bool,
     typer.Option(
-        "--download", help="Download missing datasets into the folder of datasets.", rich_help_panel=_PLACES
+        "--download",
+        help="Download missing datasets into the folder of datasets.",
+        rich_help_panel=_LOCATIONS,
     ),
 ]
 Mlflow = Annotated[
@@ -136,8 +138,8 @@ Mlflow = Annotated[
     typer.Option(
         "--mlflow",
         help="MLflow's tracking URI; sqlite in the store by default.",
-        callback=named_place,
-        rich_help_panel=_PLACES,
+        callback=nonblank,
+        rich_help_panel=_LOCATIONS,
     ),
 ]
 Track = Annotated[
@@ -177,7 +179,7 @@ Trust = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.", rich_help_panel=_OUTPUT)]
-To = Annotated[str, typer.Option("--to", help="Where to write it.", callback=named_place)]
+To = Annotated[str, typer.Option("--to", help="Where to write it.", callback=nonblank)]
 TableFormat = Annotated[str, typer.Option("--format", help="rich, md or csv.", rich_help_panel=_OUTPUT)]
 Metrics = Annotated[
     list[str] | None,

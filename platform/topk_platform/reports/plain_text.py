@@ -6,10 +6,8 @@ import csv
 import io
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from rich.console import RenderableType
+from rich.console import Console, RenderableType
 
 __all__ = ["as_text", "markdown_table", "rows_to_csv"]
 
@@ -56,8 +54,6 @@ def as_text(shown: RenderableType) -> str:
         >>> as_text("a line")
         'a line\n'
     """
-    from rich.console import Console  # noqa: PLC0415 - for terminals
-
     width = shutil.get_terminal_size((120, 24)).columns
     # A notebook would show what is captured as well, and in colours.
     console = Console(file=io.StringIO(), force_jupyter=False, color_system=None, width=width)

@@ -12,7 +12,7 @@ import typer
 from topk_platform.cli import options
 from topk_platform.cli.codes import Exit
 from topk_platform.cli.consoles import plain, print_json, say, write_file
-from topk_platform.cli.options import named_place
+from topk_platform.cli.options import nonblank
 from topk_platform.cli.studies import requested_study
 from topk_platform.errors import UserError
 from topk_platform.evidence import bundle as bundle_study
@@ -126,7 +126,7 @@ def bundle(
 
 
 def verify(
-    file: Annotated[str, typer.Argument(help="A file that `topk bundle` wrote.", callback=named_place)],
+    file: Annotated[str, typer.Argument(help="A file that `topk bundle` wrote.", callback=nonblank)],
     again: Annotated[
         int, typer.Option("--replay", help="How many of the bundle's trials to train again.")
     ] = 0,

@@ -13,7 +13,7 @@ import typer
 from topk_platform import serving
 from topk_platform.cli import options
 from topk_platform.cli.consoles import print_json, say, write_file
-from topk_platform.cli.options import check_format, named_place
+from topk_platform.cli.options import check_format, nonblank
 from topk_platform.cli.studies import requested_study
 from topk_platform.errors import UserError
 from topk_platform.evidence import findings
@@ -135,7 +135,7 @@ def _check_export(output: str, arm: str | None, seed: int | None, more: bool) ->
 
 def predict(
     folder: Annotated[
-        str, typer.Argument(help="A folder that `topk export --arm` wrote.", callback=named_place)
+        str, typer.Argument(help="A folder that `topk export --arm` wrote.", callback=nonblank)
     ],
     images: Annotated[
         list[str],

@@ -17,7 +17,7 @@ from rich.table import Table
 from topk_platform.cli import options
 from topk_platform.cli.codes import Exit
 from topk_platform.cli.consoles import make_console, print_json, say
-from topk_platform.cli.options import named_place
+from topk_platform.cli.options import nonblank
 from topk_platform.errors import UserError
 from topk_platform.evidence.replaying import Replay
 from topk_platform.evidence.replaying import replay as replay_trial
@@ -126,7 +126,7 @@ def _print_replay(replayed: Replay) -> None:
 
 def ui(
     store: options.Store = "runs",
-    host: Annotated[str, typer.Option(help="Address to listen on.", callback=named_place)] = "127.0.0.1",
+    host: Annotated[str, typer.Option(help="Address to listen on.", callback=nonblank)] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on.")] = 5000,
 ) -> None:
     """Open MLflow's UI for the runs in a store; only this machine can reach it by default."""

@@ -16,7 +16,7 @@ from topk_platform.cli.new.data import data_code
 from topk_platform.cli.new.data_code import DataCode
 from topk_platform.cli.new.features import HEADS, PIXELS, on_features
 from topk_platform.cli.new.networks import NETWORKS, NetworkCode, network_code
-from topk_platform.cli.options import named_place
+from topk_platform.cli.options import nonblank
 from topk_platform.errors import UserError, reason
 from topk_platform.specs.checks import absolute
 
@@ -68,7 +68,7 @@ _Source = Annotated[
         "--from",
         help="A folder of images, CLASS/IMAGE or train/CLASS/IMAGE; an .npz or .pt file of inputs and labels; or a "
         "folder that a Hugging Face image dataset was saved to by save_to_disk.",
-        callback=named_place,
+        callback=nonblank,
         rich_help_panel=_PANEL,
     ),
 ]

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from topk_platform.cli import options
 from topk_platform.cli.consoles import make_console, print_json
-from topk_platform.cli.options import named_place
+from topk_platform.cli.options import nonblank
 from topk_platform.cli.run.interrupting import Course, interrupts_reported
 from topk_platform.cli.run.outcome import exit_code, print_problems, print_summary, summary_data
 from topk_platform.cli.run.view import make_view
@@ -22,16 +22,16 @@ from topk_platform.running.driver.summary import Summary
 
 __all__ = ["run"]
 
-_PLACES, _LIMITS, _CARE, _OUTPUT = "Where things are", "How much at most", "Care", "Output"
+_LOCATIONS, _LIMITS, _CARE, _OUTPUT = "Where things are", "How much at most", "Care", "Output"
 
 Address = Annotated[
     str | None,
-    typer.Option(help="A Ray cluster: host:port or auto.", callback=named_place, rich_help_panel=_PLACES),
+    typer.Option(help="A Ray cluster: host:port or auto.", callback=nonblank, rich_help_panel=_LOCATIONS),
 ]
 Accelerator = Annotated[
     str | None,
     typer.Option(
-        help="The only kind of GPU to train on, by Ray's name: A100, L4, ...", rich_help_panel=_PLACES
+        help="The only kind of GPU to train on, by Ray's name: A100, L4, ...", rich_help_panel=_LOCATIONS
     ),
 ]
 Wait = Annotated[
@@ -39,7 +39,7 @@ Wait = Annotated[
     typer.Option(
         help="Seconds to wait for the cluster's head, and for a node that has room for a trial; 60 by default. A head "
         "that exists always has 20 s to answer, and a node 120 s.",
-        rich_help_panel=_PLACES,
+        rich_help_panel=_LOCATIONS,
     ),
 ]
 Workers = Annotated[

@@ -170,9 +170,9 @@ def _axis(
     numbers = sorted(set(positions.values()))
     if len(numbers) >= _SERIES:
         return Axis(title, positions, series, panels, _wide(numbers), shared=shared)
-    places = {arm: float(numbers.index(number)) for arm, number in positions.items()}
+    indexes = {arm: float(numbers.index(number)) for arm, number in positions.items()}
     return Axis(
-        title, places, series, panels, names=tuple(f"{number:g}" for number in numbers), shared=shared
+        title, indexes, series, panels, names=tuple(f"{number:g}" for number in numbers), shared=shared
     )
 
 

@@ -1,10 +1,14 @@
-"""Results by class as Arrow, Parquet, CSV, Markdown, and a table on the terminal."""
+"""Results by class as Parquet, CSV, Markdown, and a table on the terminal."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.console import Group
+from rich.table import Table as RichTable
+from rich.text import Text
 
 from topk_platform.errors import UserError
 from topk_platform.reports.plain_text import markdown_table, rows_to_csv
@@ -12,9 +16,6 @@ from topk_platform.reports.tables.data import arrow_table, parquet
 from topk_platform.reports.words import command
 from topk_platform.results.by_class import ClassResult
 from topk_platform.results.table import Table
-
-if TYPE_CHECKING:
-    from rich.console import Group
 
 __all__ = [
     "CLASS_FORMATS",
@@ -127,10 +128,6 @@ def _to_markdown(table: Table, results: Sequence[ClassResult]) -> str:
 
 
 def _to_rich(table: Table, results: Sequence[ClassResult]) -> Group:
-    from rich.console import Group  # noqa: PLC0415 - for terminals
-    from rich.table import Table as RichTable  # noqa: PLC0415 - as above
-    from rich.text import Text  # noqa: PLC0415 - as above
-
     shown: list[RichTable | Text] = []
     for part in class_parts(results, _ON_TERMINAL):
         made = RichTable(title=f"{table.study.name}, {part.column}", title_justify="left")

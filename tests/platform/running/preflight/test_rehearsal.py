@@ -219,10 +219,13 @@ def test_what_is_right_passes(lab: str) -> None:
             {"model": "torchvision.models:resnet18"},
             r"called Model\('torchvision', {'architecture': 'resnet18'}\)",
         ),
-        ({"function": "plain_loss"}, r"nothing gives its \['scores', 'labels'\]: a plain function of scores"),
+        (
+            {"function": "plain_loss"},
+            r"nothing gives its \['scores', 'labels'\]: wrap a plain function of scores",
+        ),
         (
             {"function": "torch.nn.functional:cross_entropy"},
-            r"nothing gives its \['input', 'target'\]: a plain",
+            r"nothing gives its \['input', 'target'\]: wrap a plain",
         ),
         (
             {"function": "criterion"},
