@@ -28,7 +28,7 @@ from torch import Tensor
 import topk_losses
 from topk_losses import functional
 
-HARD_ALONE = ("smooth_topk_svm",)
+HARD_ALONE = ("smooth_topk_svm", "early_learning")
 SIZES = {"torch": (5, 20, 100, 1000), "numba": (5, 20, 100, 1000), "triton": (5, 150)}
 ROWS = {"torch": 33, "numba": 33, "triton": 3}
 SPREADS = (0.3, 3.0, 40.0)
@@ -135,6 +135,8 @@ def _of_loss(
     if own.get("candidates", 16) <= k:
         return
     given = parameters(name, classes, k) | own
+    if "memory" in _takes(name):
+        given["memory"] = torch.rand(scores.shape, generator=torch.Generator().manual_seed(classes)) / classes
     weight = torch.linspace(0.5, 2, classes)
     ignored = labels.clone()
     ignored[3:5] = -100

@@ -34,7 +34,7 @@ import torch
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
-from topk_losses import functional, use_backend
+from topk_losses import EarlyLearning, functional, use_backend
 from topk_losses.testing.symmetric import smooth_topk_svm_rows
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -72,6 +72,12 @@ def _soft(shape: str, k: int, tau: float) -> Loss:
     return lambda s, y: functional.soft_topk_loss(s, y, k, tau, shape, form)
 
 
+def _remembering(case: Case, batch: int) -> Loss:
+    """Early-learning regularisation as training calls it: it updates its memory of the samples, and reads it."""
+    module, rows = EarlyLearning(batch, case.classes), torch.arange(batch)
+    return lambda s, y: module(s, y, rows)
+
+
 def build(case: Case, options: argparse.Namespace) -> Loss:
     """The loss of a case as a function of scores and labels."""
     k, tau, samples = case.k, options.tau, options.samples
@@ -93,6 +99,7 @@ def build(case: Case, options: argparse.Namespace) -> Loss:
             s / 10, y, k, margins, generator=generator
         ),
         "ldam": lambda s, y: functional.ldam(s / 10, y, margins),  # on cosines, as it is meant
+        "early_learning": _remembering(case, options.batch),
         "active_passive_loss_nnce": lambda s, y: functional.active_passive_loss(s, y, passive="nnce"),
     }
     return makers[case.loss] if case.loss in makers else _plain(case.loss, k, counts)

@@ -9,18 +9,25 @@ from typing import Any, Literal
 from topk_losses import use_backend
 from topk_platform.data import load
 from topk_platform.specs import (
+    EMA,
+    SWA,
     Arm,
     Augmentation,
     LabelNoise,
+    LogitAdjustment,
     LongTail,
     Loss,
     Model,
     PerClass,
+    RandAugment,
     Recipe,
     Regime,
+    RetrainedClassifier,
     Schedule,
+    TauNormalised,
     TrainFraction,
     Trial,
+    TrivialAugment,
 )
 from topk_platform.training import finish, run_trials
 from topk_platform.training.loss_table import LOSSES
@@ -64,7 +71,21 @@ _RECIPES: Mapping[str, Recipe] = {
     "clipped-parts": replace(_TWO_EPOCHS, clip_norm=0.1, accumulate=2),
     "reweighted": replace(_TWO_EPOCHS, reweighting=1),
     "cross-entropy-first": replace(_TWO_EPOCHS, cross_entropy_epochs=1),
+    "adamw": replace(_TWO_EPOCHS, optimizer="adamw", learning_rate=0.002, weight_decay=0.05),
+    "heavy-ball": replace(_TWO_EPOCHS, optimizer="heavy_ball"),
+    "averaged-steps": replace(_TWO_EPOCHS, average=EMA(0.9)),
+    "averaged-epochs": replace(_TWO_EPOCHS, average=SWA(0.25), epochs=4),
+    "logit-adjusted": replace(_TWO_EPOCHS, after=LogitAdjustment(0.5)),
+    "tau-normalised": replace(_TWO_EPOCHS, after=TauNormalised(0.5)),
+    "classifier-retrained": replace(_TWO_EPOCHS, after=RetrainedClassifier(1)),
     "kept": replace(_TWO_EPOCHS, keep=("top1", "top3"), epochs=3, patience=1),
+}
+_IMAGE_RECIPES: Mapping[str, tuple[Model, Recipe]] = {  # they change residual blocks and running statistics
+    "stochastic-depth": (
+        Model("resnet18_small"),
+        Recipe(1, batch_size=48, learning_rate=0.01, stochastic_depth=0.3),
+    ),
+    "averaged-statistics": (Model("convnet"), Recipe(3, batch_size=48, learning_rate=0.02, average=SWA(0.4))),
 }
 
 
@@ -145,6 +166,11 @@ def _arms() -> Iterator[tuple[str, Arm]]:
         "recipe/schedule",
         _arm(_REGIMES[0], Loss("smooth_topk_svm", fixed={"tau": Schedule("cosine", 1.0, 0.1)})),
     )
+    for name, policy in (("randaugment", RandAugment()), ("trivialaugment", TrivialAugment())):
+        recipe = Recipe(2, batch_size=24, augmentation=Augmentation(crop=2, policy=policy))
+        yield f"augmented/{name}", _arm(_IMAGES, Loss("cross_entropy"), Model("convnet"), recipe)
+    for name, (model, recipe) in _IMAGE_RECIPES.items():
+        yield f"recipe/{name}", _arm(_IMAGES, Loss("cross_entropy"), model, recipe)
     for mix in ("", "mixup", "cutmix"):
         changed = Augmentation(crop=2, flip=True, cutout=4, mix=mix)
         recipe = Recipe(2, batch_size=24, augmentation=changed)

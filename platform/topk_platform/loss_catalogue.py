@@ -109,6 +109,15 @@ LOSS_CATALOGUE: Mapping[str, LossEntry] = {
         searched={"temperature": (Float(0.03, 30.0, log=True), 1.0)},
         drawn=_each("temperature", 0.1, 1.0),
     ),
+    "early_learning": LossEntry(
+        "Early-learning regularisation",
+        SKY,
+        "v",
+        searched={
+            "strength": (Float(0.3, 30.0, log=True), 3.0),
+            "beta": (Float(0.1, 0.99), 0.7),
+        },
+    ),
     "focal": LossEntry(
         "Focal loss",
         ORANGE,

@@ -184,6 +184,11 @@ def scaled(s: Tensor, y: int) -> Tensor:
     return factors * (q - onehot(s, y))
 
 
+def remembering(s: Tensor, y: int, strength: float = 0.6) -> Tensor:
+    p, t = s.softmax(0), MEMORY
+    return p - onehot(s, y) - strength * p * (t - p @ t) / (1 - p @ t)
+
+
 def clipped(s: Tensor, y: int, limit: float = 1.0) -> Tensor:
     unit = s / s.norm()
     g = (limit * unit).softmax(0) - onehot(s, y)
@@ -191,6 +196,7 @@ def clipped(s: Tensor, y: int, limit: float = 1.0) -> Tensor:
 
 
 COUNTS, MARGINS = torch.tensor([1000, 300, 100, 30, 10, 3]), torch.linspace(0.1, 0.6, 6, dtype=torch.float64)
+MEMORY = torch.tensor([0.5, 0.2, 0.1, 0.05, 0.05, 0.0], dtype=torch.float64)
 GRADIENTS: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], Callable[[Tensor, int], Tensor]]] = {
     "autkc": (lambda s, y: functional.autkc(s, y, K), autkc),
     "balanced_softmax": (
@@ -208,6 +214,7 @@ GRADIENTS: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], Callable[[Tensor,
         lambda s, y: functional.generalized_cross_entropy(s, y, 0.7),
         lambda s, y: s.softmax(0)[y] ** 0.7 * (s.softmax(0) - onehot(s, y)),
     ),
+    "early_learning": (lambda s, y: functional.early_learning(s, y, MEMORY[None], 0.6), remembering),
     "label_smoothing": (
         lambda s, y: functional.label_smoothing(s, y, 0.3),
         lambda s, y: s.softmax(0) - 0.7 * onehot(s, y) - 0.3 / len(s),

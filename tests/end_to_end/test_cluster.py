@@ -33,6 +33,7 @@ Rows = Callable[..., list[dict[str, Any]]]
 pytestmark = [
     pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc"),
     pytest.mark.timeout(3600),
+    pytest.mark.slow,  # two nodes: a third of what all other tests of Ray take
 ]
 
 
@@ -76,7 +77,7 @@ def joined(
     process = visited.start(
         *("run", "my_lab:study", "--store", store, "--checkpoints", "0", "--address", nodes.address),
         cwd=elsewhere,
-        PYTHONPATH=str(visited.folder),
+        PYTHONPATH=os.pathsep.join([str(visited.folder), os.environ.get("PYTHONPATH", "")]),
     )
     until(lambda: len(visited.noted("held")) == 2, "two trainings are held", process)
     until(lambda: len(rows(store, "small")) == 1, "what was let on has ended", process)
@@ -117,7 +118,6 @@ def test_a_node_that_is_lost_before_it_answers_is_waited_for_or_left_out(
     assert {(node.lost, node.facts is None) for node in answered} == {(True, True), (False, False)}
 
 
-@pytest.mark.slow
 def test_a_raylet_that_is_killed_changes_nothing(
     joined: Joined,
     nodes: Cluster,
@@ -150,7 +150,6 @@ def test_a_raylet_that_is_killed_changes_nothing(
     assert len(visited.noted("steps")) - steps == reference.steps + 1
 
 
-@pytest.mark.slow
 def test_a_folder_that_a_node_does_not_see_is_refused(
     joined: Joined, nodes: Cluster, visited: Any, tmp_path: Path
 ) -> None:

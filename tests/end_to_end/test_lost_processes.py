@@ -167,6 +167,7 @@ def test_events_alone_are_on_stdout_whatever_ray_says_of_a_process_that_is_lost(
     assert "(raylet) " in err and "\x1b" not in err
 
 
+@pytest.mark.slow
 def test_run_again_it_tries_what_is_open_and_repeats_nothing(
     troubled: Troubled, rows: Rows, shared: Any
 ) -> None:

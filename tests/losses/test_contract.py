@@ -121,6 +121,23 @@ class TestLogitClip(LossContract):
         return topk_losses.LogitClip(limit=3.0, **shared)
 
 
+class TestEarlyLearning(LossContract):
+    """On samples that were never seen before: what they are compared with is their first prediction, a constant."""
+
+    derivable = False
+    spatial = False
+    vectorises = False
+
+    def make(self, **shared):
+        return topk_losses.EarlyLearning(100, self.classes, strength=0.5, **shared)
+
+    def evaluate(self, loss, scores, target):
+        getattr(loss, "_orig_mod", loss).memory = torch.zeros(100, scores.shape[-1])
+        index = torch.arange(len(target))
+        torch._dynamo.mark_dynamic(index, 0)
+        return loss(scores, target, index=index)
+
+
 class TestTopKHinge(LossContract):
     soft_targets = True
 

@@ -14,10 +14,10 @@ from topk_losses._core import numba
 VARIANT = {
     *("balanced_softmax", "logit_adjusted", "vector_scaling"),
     "logit_clip",
-    "conformal_training",
+    *("conformal_training", "early_learning"),
     "noised_imbalanced_topk_hinge",
 }
-"""Losses that depend on which class is which, on a constant in all scores, or on the other samples of the batch."""
+"""Losses that depend on which class is which, on a constant in all scores, or on other samples."""
 
 
 def plain(name):

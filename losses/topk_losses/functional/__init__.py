@@ -8,8 +8,8 @@ All losses of samples have this in common; conformal training is a loss of whole
   cross-entropy. A weighted mean divides by the sum of the labels' weights.
 - ``target`` may instead hold probabilities t of the scores' shape (Mixup, CutMix, label smoothing). The loss is then
   the expectation over a label drawn from them, ``Σ_c t_c·loss(s, c)``. Weights multiply the terms of that sum, and
-  the mean divides by the number of samples, as in torch. Only the smooth top-K SVM and conformal training do
-  not take probabilities.
+  the mean divides by the number of samples, as in torch. The smooth top-K SVM, early-learning
+  regularisation and conformal training take no probabilities.
 - A score of -inf masks a class: the loss is that of a row without this class, and the class gets no gradient. A
   masked target costs +inf. Where fewer than K other classes are left, a top-K loss is 0.
 - A row that contains NaN or +inf (half precision overflows to +inf) has a loss and a gradient of NaN, so that a
@@ -29,9 +29,11 @@ from topk_losses.functional.entropy import *
 from topk_losses.functional.generalized import *
 from topk_losses.functional.grouping import *
 from topk_losses.functional.hinge import *
+from topk_losses.functional.imbalance import *
 from topk_losses.functional.lapsum import *
 from topk_losses.functional.noised import *
 from topk_losses.functional.reduction import *
+from topk_losses.functional.regularized import *
 from topk_losses.functional.robust import *
 from topk_losses.functional.smooth import *
 from topk_losses.functional.smooth_hinge import *

@@ -1,74 +1,19 @@
-"""Losses against wrong labels."""
+"""Bounded losses against wrong labels."""
 
 from __future__ import annotations
 
 from torch import Tensor
 
-from topk_losses._core.checks import (
-    check_asymmetric,
-    check_not_negative,
-    check_one_of,
-    check_positive,
-    check_share,
-)
+from topk_losses._core.checks import check_asymmetric, check_not_negative, check_one_of
 from topk_losses._core.reduction import Reduction, reduce_loss, takes_single_rows
 from topk_losses._rules import robust
 
 __all__ = [
     "active_passive_loss",
     "asymmetric_loss",
-    "label_smoothing",
-    "logit_clip",
     "mean_absolute_error",
     "symmetric_cross_entropy",
 ]
-
-
-@takes_single_rows
-def label_smoothing(
-    scores: Tensor,
-    target: Tensor,
-    epsilon: float = 0.1,
-    *,
-    weight: Tensor | None = None,
-    ignore_index: int = -100,
-    reduction: str = "mean",
-) -> Tensor:
-    r"""Label smoothing: cross-entropy with targets of which a share ε is spread evenly over all classes.
-
-    .. math:: -(1 - \varepsilon) \log p_y - \frac{\varepsilon}{L} \sum_j \log p_j, \qquad p = \mathrm{softmax}(s)
-
-    Masked classes have no share. At ε = 0 this is cross-entropy.
-
-    Args:
-        scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
-        target: labels ``(N, ...)``, or probabilities of the scores' shape, for the expected loss.
-        epsilon: ε, at least 0 and below 1.
-        weight: one factor per class ``(L,)``.
-        ignore_index: label of the samples to leave out, as in torch.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-
-    Returns:
-        A scalar, or ``(N, ...)`` for ``"none"``.
-
-    Raises:
-        ValueError: for wrong shapes and dtypes, labels out of range and ε outside ``[0, 1)``.
-
-    References:
-        Szegedy et al.: Rethinking the Inception Architecture for Computer Vision, CVPR 2016; Lukasik et al.: Does Label
-        Smoothing Mitigate Label Noise?, ICML 2020.
-
-    Example:
-        >>> import torch
-        >>> label_smoothing(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([1]))
-        tensor(1.4076)
-    """
-    check_share("epsilon", epsilon)
-
-    def losses(rows: Tensor, labels: Tensor) -> Tensor:
-        return robust.smoothed(rows, labels, epsilon)
-
-    return reduce_loss(losses, scores, target, Reduction(weight, ignore_index, reduction))
 
 
 @takes_single_rows
@@ -288,52 +233,5 @@ def asymmetric_loss(
 
     def losses(rows: Tensor, labels: Tensor) -> Tensor:
         return robust.asymmetric(rows, labels, form, a, q, alpha, beta)
-
-    return reduce_loss(losses, scores, target, Reduction(weight, ignore_index, reduction))
-
-
-@takes_single_rows
-def logit_clip(
-    scores: Tensor,
-    target: Tensor,
-    limit: float = 1.5,
-    *,
-    weight: Tensor | None = None,
-    ignore_index: int = -100,
-    reduction: str = "mean",
-) -> Tensor:
-    r"""LogitClip: cross-entropy of scores that are shortened where their Euclidean norm is above a limit.
-
-    .. math:: -\log \mathrm{softmax}\bigl(s \min(1, \tau / \lVert s \rVert_2)\bigr)_y
-
-    It is bounded by ``log L + √2 τ``, so that no wrong label costs much more than others. Masked classes are left out
-    of the norm. Unlike other losses it changes when a constant is added to all scores.
-
-    Args:
-        scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
-        target: labels ``(N, ...)``, or probabilities of the scores' shape, for the expected loss.
-        limit: τ, above 0.
-        weight: one factor per class ``(L,)``.
-        ignore_index: label of the samples to leave out, as in torch.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-
-    Returns:
-        A scalar, or ``(N, ...)`` for ``"none"``.
-
-    Raises:
-        ValueError: for wrong shapes and dtypes, labels out of range and τ not above 0.
-
-    References:
-        Wei et al.: Mitigating Memorization of Noisy Labels by Clipping the Model Prediction, ICML 2023.
-
-    Example:
-        >>> import torch
-        >>> logit_clip(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([1]))
-        tensor(1.2433)
-    """
-    check_positive("limit", limit)
-
-    def losses(rows: Tensor, labels: Tensor) -> Tensor:
-        return robust.clipped(rows, labels, limit)
 
     return reduce_loss(losses, scores, target, Reduction(weight, ignore_index, reduction))

@@ -1,68 +1,20 @@
-"""Losses against wrong labels as modules."""
+"""Bounded losses against wrong labels as modules."""
 
 from __future__ import annotations
 
 from torch import Tensor
 
 from topk_losses import functional
-from topk_losses._core.checks import (
-    check_asymmetric,
-    check_not_negative,
-    check_one_of,
-    check_positive,
-    check_share,
-)
+from topk_losses._core.checks import check_asymmetric, check_not_negative, check_one_of
 from topk_losses._rules.robust import PASSIVE
 from topk_losses.modules._base import Loss
 
 __all__ = [
     "ActivePassiveLoss",
     "AsymmetricLoss",
-    "LabelSmoothing",
-    "LogitClip",
     "MeanAbsoluteError",
     "SymmetricCrossEntropy",
 ]
-
-
-class LabelSmoothing(Loss):
-    """Label smoothing, see :func:`~topk_losses.functional.label_smoothing`.
-
-    Args:
-        epsilon: ε, at least 0 and below 1.
-        weight: one factor per class ``(L,)``, kept as a buffer.
-        ignore_index: label of the samples to leave out, as in torch.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-
-    Raises:
-        ValueError: for the arguments that :func:`~topk_losses.functional.label_smoothing` rejects.
-
-    Example:
-        >>> import torch
-        >>> LabelSmoothing()(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([1]))
-        tensor(1.4076)
-    """
-
-    def __init__(
-        self,
-        epsilon: float = 0.1,
-        *,
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(weight, ignore_index, reduction)
-        check_share("epsilon", epsilon)
-        self.epsilon = epsilon
-
-    def forward(self, scores: Tensor, target: Tensor) -> Tensor:
-        """Return the loss of scores ``(N, L, ...)`` and targets."""
-        return functional.label_smoothing(
-            scores,
-            target,
-            epsilon=self.epsilon,
-            **self._shared,
-        )
 
 
 class MeanAbsoluteError(Loss):
@@ -249,45 +201,5 @@ class AsymmetricLoss(Loss):
             q=self.q,
             alpha=self.alpha,
             beta=self.beta,
-            **self._shared,
-        )
-
-
-class LogitClip(Loss):
-    """LogitClip, see :func:`~topk_losses.functional.logit_clip`.
-
-    Args:
-        limit: τ, above 0.
-        weight: one factor per class ``(L,)``, kept as a buffer.
-        ignore_index: label of the samples to leave out, as in torch.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-
-    Raises:
-        ValueError: for the arguments that :func:`~topk_losses.functional.logit_clip` rejects.
-
-    Example:
-        >>> import torch
-        >>> LogitClip()(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([1]))
-        tensor(1.2433)
-    """
-
-    def __init__(
-        self,
-        limit: float = 1.5,
-        *,
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(weight, ignore_index, reduction)
-        check_positive("limit", limit)
-        self.limit = limit
-
-    def forward(self, scores: Tensor, target: Tensor) -> Tensor:
-        """Return the loss of scores ``(N, L, ...)`` and targets."""
-        return functional.logit_clip(
-            scores,
-            target,
-            limit=self.limit,
             **self._shared,
         )

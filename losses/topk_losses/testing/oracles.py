@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from topk_losses.testing.operator_oracles import expected_topk, lapsum_topk, noised_topk, soft_topk
+
 __all__ = [
     "active_passive_loss",
     "asymmetric_loss",
@@ -23,6 +25,7 @@ __all__ = [
     "conformal_training",
     "convex_topk_hinge",
     "cross_entropy",
+    "early_learning",
     "expected_topk",
     "focal",
     "generalized_cross_entropy",
@@ -172,6 +175,11 @@ def logit_clip(s: Tensor, y: int, limit: float = 1.5) -> Tensor:
     return cross_entropy(s * (limit / norm) if norm > limit else s, y)
 
 
+def early_learning(s: Tensor, y: int, memory: Tensor, strength: float = 3.0) -> Tensor:
+    """``-log p_y + λ log(1 - Σ_j p_j t_j)`` with the sample's own t ``(L,)``."""
+    return cross_entropy(s, y) + strength * (1 - (s.softmax(0) * memory).sum()).log()
+
+
 def ldam(s: Tensor, y: int, margins: Tensor, scale: float = 30.0) -> Tensor:
     """Cross-entropy of ``scale · (s - m_y·onehot(y))``."""
     return (scale * (_others(s, y) - s[y] + margins[y])).exp().sum().log1p()
@@ -207,15 +215,6 @@ def convex_topk_hinge(s: Tensor, y: int, k: int, margin: float | Tensor = 1.0) -
 def calibrated_topk_hinge(s: Tensor, y: int, k: int, margin: float | Tensor = 1.0) -> Tensor:
     """``(α + s_[K+1] - s_y)_+``."""
     return (_margin(margin, y) + s.sort(descending=True).values[k] - s[y]).relu()
-
-
-def noised_topk(s: Tensor, k: int, epsilon: float, noise: Tensor) -> Tensor:
-    """The mean over draws of the k-th largest, as the sum of the k largest minus the sum of the k - 1 largest."""
-    values = []
-    for draw in noise.double():
-        ordered = (s + epsilon * draw).sort(descending=True).values
-        values.append(ordered[:k].sum() - ordered[: k - 1].sum())
-    return torch.stack(values).mean()
 
 
 def noised_topk_hinge(
@@ -295,50 +294,9 @@ def truncated_topk_entropy(s: Tensor, y: int, k: int) -> Tensor:
     return torch.log(1 + (_others(s, y)[k - 1 :] - s[y]).exp().sum())
 
 
-def lapsum_topk(s: Tensor, k: int, temperature: float = 1.0) -> Tensor:
-    """``F((s - b) / T)`` with sum k < L; b by bisection, then one Newton step for autograd to differentiate."""
-    low, high = s.detach().min() - 50 * temperature, s.detach().max() + 50 * temperature
-    for _ in range(60):
-        b = (low + high) / 2
-        low, high = (b, high) if _laplace((s.detach() - b) / temperature).sum() > k else (low, b)
-    density = (-((s.detach() - b) / temperature).abs()).exp().sum() / (2 * temperature)
-    b = b + (_laplace((s - b) / temperature).sum() - k) / density
-    return _laplace((s - b) / temperature)
-
-
-def _laplace(x: Tensor) -> Tensor:
-    return torch.where(x > 0, 1 - (-x.abs()).exp() / 2, (-x.abs()).exp() / 2)
-
-
 def lapsum_topk_loss(s: Tensor, y: int, k: int, temperature: float = 1.0) -> Tensor:
     """``-log p_y``."""
     return -torch.log(lapsum_topk(s, k, temperature)[y])
-
-
-def soft_topk(s: Tensor, k: int, tau: float = 1.0, shape: str = "logistic") -> Tensor:
-    """``F((s - θ) / τ)`` with sum k < L; θ by bisection, then three Newton steps for autograd to differentiate."""
-    x, f = s / tau, _SHAPES[shape]
-    if shape == "midpoint":
-        ordered = x.sort(descending=True).values
-        return f(x - (ordered[k - 1] + ordered[k]) / 2)
-    low, high = x.detach().min() - 50, x.detach().max() + 50
-    for _ in range(100):
-        level = (low + high) / 2
-        low, high = (level, high) if f(x.detach() - level).sum() > k else (low, level)
-    for _ in range(3):
-        slope = torch.func.jvp(f, (x - level,), (torch.ones_like(x),))[1].sum()
-        level = level + (f(x - level).sum() - k) / slope if slope > 0 else level
-    return f(x - level)
-
-
-_SHAPES: dict[str, Callable[[Tensor], Tensor]] = {
-    "logistic": torch.sigmoid,
-    "laplace": _laplace,
-    "gaussian": lambda x: torch.erfc(-x / math.sqrt(2)) / 2,
-    "clip": lambda x: x.clamp(0, 1),
-    "power": lambda x: x.clamp(0, 1) ** 3,
-    "midpoint": torch.sigmoid,
-}
 
 
 def soft_topk_loss(
@@ -412,21 +370,3 @@ def topk_entropy(s: Tensor, y: int, k: int) -> Tensor:
         if t < k and (z <= 1 / k + 1e-12).all():
             values.append((z * (others - z.log())).sum())
     return torch.nn.functional.softplus(torch.stack(values).max() - s[y])
-
-
-def expected_topk(s: Tensor, k: int, epsilon: float) -> Tensor:
-    """The expected k-th largest of ``N(s_i, ε²)``, by the trapezoid rule with steps of at most ``ε / 2√L``.
-
-    The grid reaches 9 ε beyond all scores. With steps h the error is about ``exp(-2 (πσ/h)²)``, σ the standard
-    deviation of the k-th largest, which is smallest for L equal scores and k in the middle: ``1.25 ε / √L``.
-    """
-    low, high = s.min().item() - 9 * epsilon, s.max().item() + 9 * epsilon
-    nodes = math.ceil(2 * math.sqrt(len(s)) * (high - low) / epsilon) + 1
-    t = torch.linspace(low, high, nodes, dtype=torch.float64)
-    fewer = torch.zeros(k, nodes, dtype=torch.float64)  # P(exactly m classes exceed t) for m < k
-    fewer[0] = 1
-    for score in s:
-        exceeds = 0.5 * torch.erfc((t - score) / (epsilon * math.sqrt(2)))
-        one_more = torch.cat([torch.zeros_like(fewer[:1]), fewer[:-1]])
-        fewer = (1 - exceeds) * fewer + exceeds * one_more
-    return t[-1] - torch.trapezoid(fewer.sum(0), t)

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from topk_platform.specs import Trial
+from topk_platform.training.remembering import RememberingSession
 from topk_platform.training.retrained import RetrainedSession
 from topk_platform.training.session import Session
 from topk_platform.training.shown import ShownSession
 
-__all__ = ["LEARNERS"]
+__all__ = ["LEARNERS", "learner_of"]
 
-LEARNERS: dict[str, type[Session]] = {"retrained": RetrainedSession, "shown": ShownSession}
-"""Learners by the name that :attr:`~topk_platform.specs.Recipe.additions` gives them."""
+LEARNERS: dict[str, type[Session]] = {
+    "remembering": RememberingSession,
+    "retrained": RetrainedSession,
+    "shown": ShownSession,
+}
+"""Learners by the name that :attr:`~topk_platform.specs.Arm.additions` gives them."""
+
+
+def learner_of(trial: Trial) -> str:
+    """Return the name of the learner that a single trial needs; empty for the usual session."""
+    usual = trial.setting.recipe.additions.get("learner", "")
+    return "remembering" if trial.arm.loss.remembers else usual

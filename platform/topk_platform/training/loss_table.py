@@ -143,6 +143,10 @@ def _logit_adjusted(class_counts: Tensor, tau: float = 1.0) -> nn.Module:
     return tl.LogitAdjusted(_at_least_one(class_counts), tau=tau)
 
 
+def _early_learning(class_counts: Tensor, strength: float = 3.0, beta: float = 0.7) -> nn.Module:
+    return tl.EarlyLearning(int(class_counts.sum()), len(class_counts), strength, beta)
+
+
 def _topk_grouping(k: int) -> nn.Module:
     return tl.TopKGrouping(k)
 
@@ -192,6 +196,7 @@ LOSSES: dict[str, Callable[..., nn.Module]] = {
     "conformal_training": _conformal_training,
     "convex_topk_hinge": _convex_topk_hinge,
     "cross_entropy": TemperedCrossEntropy,
+    "early_learning": _early_learning,
     "focal": _focal,
     "generalized_cross_entropy": _generalized_cross_entropy,
     "label_smoothing": _label_smoothing,

@@ -155,13 +155,20 @@ def check_loss(
         except (TypeError, ValueError) as error:  # the loss refuses a value
             raise UserError(f"loss {loss.label}: {error}") from error
     changing = [name for name, value in own.items() if isinstance(value, Schedule)]
-    if changing and isinstance(module, nn.Module) and next(module.parameters(), None) is not None:
+    if changing and isinstance(module, nn.Module) and (lost := _lost_when_rebuilt(loss, module)):
         raise UserError(
             f"loss {loss.label}: {changing} cannot follow a schedule, because the loss is then built for every epoch, "
-            "and it has parameters that are trained"
+            f"and it has {lost}"
         )
     if recipe is not None:
         _check_recipe(loss, module, len(class_counts), recipe)
+
+
+def _lost_when_rebuilt(loss: Loss, module: nn.Module) -> str:
+    """Return what a loss would lose if it were built anew; empty if nothing."""
+    if next(module.parameters(), None) is not None:
+        return "parameters that are trained"
+    return "a memory of each training sample" if loss.remembers else ""
 
 
 def _check_makes(name: str, function: Callable[..., nn.Module], given: Mapping[str, Any]) -> None:

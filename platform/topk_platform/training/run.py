@@ -14,7 +14,7 @@ from topk_platform.errors import ChangedError, FaultError, MissingDataError
 from topk_platform.extensions import extended
 from topk_platform.specs import Trial, TrialRecord
 from topk_platform.training.ensemble import Ensemble
-from topk_platform.training.learners import LEARNERS
+from topk_platform.training.learners import LEARNERS, learner_of
 from topk_platform.training.process.faults import is_out_of_memory, machinery_fault, stored
 from topk_platform.training.process.state import process_state, restore_process, trial_process
 from topk_platform.training.session import Session
@@ -100,7 +100,7 @@ def _reason(error: BaseException, trial: Trial) -> str:
 
 def _run(group: Group) -> Generator[Heartbeat, None, Learner]:
     learner: Learner = (
-        extended(Session, LEARNERS, _learner_of(group)).prepare(group.trials[0])
+        extended(Session, LEARNERS, learner_of(group.trials[0])).prepare(group.trials[0])
         if len(group.members) == 1
         else Ensemble.prepare(group.trials)
     )
@@ -121,10 +121,6 @@ def _run(group: Group) -> Generator[Heartbeat, None, Learner]:
         if member.status is None:
             _complete(group, learner, index, member)
     return learner
-
-
-def _learner_of(group: Group) -> str:
-    return group.trials[0].setting.recipe.additions.get("learner", "")
 
 
 def _pause(group: Group) -> Callable[[], bool]:

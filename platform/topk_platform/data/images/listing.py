@@ -102,7 +102,7 @@ def from_folders(root: Path, part: str) -> FileList:
 def held_out_folders(root: Path, part: str, classes: Sequence[str]) -> FileList:
     """Return the images of ``root / part / class / image`` with given classes, of which some may have none.
 
-    The list is kept as of :func:`from_folders`.
+    The list is kept as for :func:`from_folders`.
 
     Args:
         root: The dataset's folder.

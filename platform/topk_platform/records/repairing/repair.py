@@ -230,7 +230,7 @@ class _Repair:
             without_checksum(self.store.read(name))
         except FileNotFoundError:
             return False
-        except StoreError:  # which is a ValueError too
+        except StoreError:  # it is a ValueError too
             raise
         except (ValueError, RecursionError):
             return True

@@ -27,7 +27,7 @@ MARK = "ledger.json"
 """The file that marks a study's folder; written before any trial starts."""
 
 _HIDDEN = "."
-_PROBE_BYTES = 2**20  # as large as MLflow's database before the first trial
+_PROBE_BYTES = 2**20  # the size of MLflow's database before the first trial
 PAUSES = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 120.0)
 """Seconds between tries to write to a store that refuses; four minutes in total."""
 

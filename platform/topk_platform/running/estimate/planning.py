@@ -192,7 +192,7 @@ def _plan_with_data(
     workers: int | None,
 ) -> Plan:
     """Return the plan of a study that is not finished: its data are read, and a few steps are timed where needed."""
-    # These load torch, which a plan with nothing left does without.
+    # These load torch, which a plan with nothing left does not need.
     from topk_platform.data import data_at  # noqa: PLC0415
     from topk_platform.running.estimate.samples import samples_of  # noqa: PLC0415
     from topk_platform.running.estimate.timing import trial_seconds  # noqa: PLC0415

@@ -21,7 +21,7 @@ from topk_platform.training.trials.clock import Stopwatch
 __all__ = ["trial_seconds"]
 
 _MEASURING_SECONDS = 20.0
-_STEPS_SECONDS = 0.3  # of a longer epoch, only the steps within so many seconds are timed
+_STEPS_SECONDS = 0.3  # seconds; a longer epoch is timed for so long only
 _LONG_STEP_SECONDS = 1.0  # steps that take less are timed twice
 
 

@@ -227,7 +227,7 @@ def check_imported(study: Study) -> None:
         for name in references(arm):
             module = name.partition(":")[0]
             spec = getattr(sys.modules.get(module), "__spec__", None)
-            if getattr(spec, "_initializing", False):  # as Python's own import system does
+            if getattr(spec, "_initializing", False):  # the attribute that Python's own import system reads
                 raise UserError(
                     f"study {study.name} must not be run by importing module {module!r}, as every worker does for "
                     f"{name}: put run(...) under if __name__ == '__main__':"

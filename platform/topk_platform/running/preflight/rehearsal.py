@@ -102,7 +102,11 @@ def _check_loss(arm: Arm, scores: Tensor, labels: Tensor, class_counts: Tensor) 
     if not isinstance(module, nn.Module):
         raise UserError(f"{who} must return a torch.nn.Module, got {_described(module)}")
     with as_user_error(f"{who}, called with scores {tuple(scores.shape)} and labels {labels.tolist()},"):
-        loss: object = BoundLoss(module, torch.Generator().manual_seed(0))(scores, labels)
+        loss: object = (
+            module(scores, labels, index=torch.arange(len(labels)))
+            if arm.loss.remembers
+            else BoundLoss(module, torch.Generator().manual_seed(0))(scores, labels)
+        )
     if not isinstance(loss, Tensor) or loss.ndim or not loss.requires_grad:
         raise UserError(
             f"{who} must give the batch's mean loss as a tensor of shape () that depends on the scores, "

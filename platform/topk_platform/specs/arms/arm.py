@@ -140,6 +140,16 @@ class Arm:
         self._check_together()
 
     def _check_together(self) -> None:
+        check(
+            not (self.loss.remembers and self.recipe.additions.get("learner") == "retrained"),
+            f"arm {self.name}: loss {self.loss.name} does not go with RetrainedClassifier, "
+            "whose batches repeat samples",
+        )
+        check(
+            not (self.loss.remembers and self.protocol.ensemble > 1),
+            f"arm {self.name}: loss {self.loss.name} remembers each training sample and cannot train an ensemble: "
+            "Protocol(ensemble=1)",
+        )
         alone = [name for kind, name in self.additions if kind == "learner"]
         check(
             self.protocol.ensemble == 1 or not alone,
@@ -182,6 +192,8 @@ class Arm:
         given = {*self.loss.space, *self.loss.fixed}
         if {"stochastic_depth"} & given:
             named["learner", self.recipe.additions.get("learner", "shown")] = None
+        if self.loss.remembers:
+            named["learner", "remembering"] = None
         if replacer := replacer_of(given):
             named["replacer", replacer] = None
         return tuple(named)

@@ -18,6 +18,8 @@ from topk_platform.specs.search.space_text import html_table, space_rows
 
 __all__ = ["Loss"]
 
+_REMEMBERING = ("early_learning",)
+
 
 @dataclass(frozen=True)
 class Loss:
@@ -73,6 +75,11 @@ class Loss:
     def schedules(self) -> dict[str, Schedule]:
         """The parameters that change while a trial trains."""
         return {name: value for name, value in self.fixed.items() if isinstance(value, Schedule)}
+
+    @property
+    def remembers(self) -> bool:
+        """Whether it has a state for each training sample, and so needs the place of each sample in the split."""
+        return self.name in _REMEMBERING
 
     def parameters(self, values: Mapping[str, Scalar]) -> dict[str, Parameter]:
         """Return the fixed and the chosen parameters together, schedules with their dimensions' values."""

@@ -40,11 +40,11 @@ FEATURES = "image_features"
 
 _PIXELS = 32  # side of the images for a backbone
 _EPOCHS = 2
-_TRIALS = 2  # of each search
-_SEEDS = 2  # of an arm, at least
+_TRIALS = 2  # the trials of each search
+_SEEDS = 2  # the seeds of an arm, at least
 _CLASSES = 8
 _BATCH = 16  # images of a batch; the stand-ins have about 50
-_PARTS = 4  # of a batch
+_PARTS = 4  # the parts of a batch
 _WHOLE_SIZE = ("alexnet", "inception", "maxvit", "vit")  # torchvision's networks that take no small images
 
 

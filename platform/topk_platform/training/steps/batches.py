@@ -135,7 +135,7 @@ class Batches:
     def _augmented(self, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         how = self.augmentation
         if how.crop:
-            inputs = crop(inputs, how.crop, self.changes)  # as bytes, which are a quarter of the floats
+            inputs = crop(inputs, how.crop, self.changes)  # as bytes: floats take four times the memory
         inputs = prepared(inputs, self.normalisation, self.channels_last)
         inputs = augment(inputs, how, self.changes)
         if how.mix:

@@ -19,7 +19,7 @@ __all__ = ["SCORINGS", "PartsScored", "score_in_parts"]
 
 
 class PartsScored(NamedTuple):
-    """What :class:`~topk_platform.training.setup.Scored` says of a split, without its scores.
+    """The facts of :class:`~topk_platform.training.setup.Scored` about a split, without its scores.
 
     Args:
         measures: 1 if all scores are finite, else 0, followed by the measures: float64 ``(1 + measures,)``.
@@ -44,7 +44,7 @@ class PartsScored(NamedTuple):
 
     @property
     def ranks(self) -> Tensor:
-        """Four numbers for each sample, as of :attr:`~topk_platform.training.setup.Scored.ranks`."""
+        """Four numbers for each sample, as in :attr:`~topk_platform.training.setup.Scored.ranks`."""
         labels = self.split.labels
         group = torch.zeros_like(labels)
         for number, mask in enumerate(self.groups, 1):

@@ -114,9 +114,9 @@ def mps_runs() -> bool:
 
 def _ask_torch() -> list[dict[str, Any]]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    if not environment.get("CUDA_VISIBLE_DEVICES"):  # as Ray leaves it to processes that asked for no GPU
+    if not environment.get("CUDA_VISIBLE_DEVICES"):  # Ray sets it so for processes that asked for no GPU
         environment.pop("CUDA_VISIBLE_DEVICES", None)
-    if slices := slices_here(environment.get("CUDA_VISIBLE_DEVICES")):  # of which a process can use one
+    if slices := slices_here(environment.get("CUDA_VISIBLE_DEVICES")):  # a process can use one of them
         return [gpu for one in slices for gpu in _ask_process({**environment, "CUDA_VISIBLE_DEVICES": one})]
     return _ask_process(environment)
 

@@ -1,0 +1,191 @@
+"""Cross-entropy with a regulariser against wrong labels as modules."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from topk_losses import functional
+from topk_losses._core.checks import (
+    check_dimension,
+    check_not_negative,
+    check_positive,
+    check_scores,
+    check_share,
+)
+from topk_losses._core.shapes import computing, softmax
+from topk_losses.modules._base import Loss
+
+__all__ = [
+    "EarlyLearning",
+    "LabelSmoothing",
+    "LogitClip",
+]
+
+
+class LabelSmoothing(Loss):
+    """Label smoothing, see :func:`~topk_losses.functional.label_smoothing`.
+
+    Args:
+        epsilon: ε, at least 0 and below 1.
+        weight: one factor per class ``(L,)``, kept as a buffer.
+        ignore_index: label of the samples to leave out, as in torch.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+
+    Raises:
+        ValueError: for the arguments that :func:`~topk_losses.functional.label_smoothing` rejects.
+
+    Example:
+        >>> import torch
+        >>> LabelSmoothing()(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([1]))
+        tensor(1.4076)
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 0.1,
+        *,
+        weight: Tensor | None = None,
+        ignore_index: int = -100,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(weight, ignore_index, reduction)
+        check_share("epsilon", epsilon)
+        self.epsilon = epsilon
+
+    def forward(self, scores: Tensor, target: Tensor) -> Tensor:
+        """Return the loss of scores ``(N, L, ...)`` and targets."""
+        return functional.label_smoothing(
+            scores,
+            target,
+            epsilon=self.epsilon,
+            **self._shared,
+        )
+
+
+class LogitClip(Loss):
+    """LogitClip, see :func:`~topk_losses.functional.logit_clip`.
+
+    Args:
+        limit: τ, above 0.
+        weight: one factor per class ``(L,)``, kept as a buffer.
+        ignore_index: label of the samples to leave out, as in torch.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+
+    Raises:
+        ValueError: for the arguments that :func:`~topk_losses.functional.logit_clip` rejects.
+
+    Example:
+        >>> import torch
+        >>> LogitClip()(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([1]))
+        tensor(1.2433)
+    """
+
+    def __init__(
+        self,
+        limit: float = 1.5,
+        *,
+        weight: Tensor | None = None,
+        ignore_index: int = -100,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(weight, ignore_index, reduction)
+        check_positive("limit", limit)
+        self.limit = limit
+
+    def forward(self, scores: Tensor, target: Tensor) -> Tensor:
+        """Return the loss of scores ``(N, L, ...)`` and targets."""
+        return functional.logit_clip(
+            scores,
+            target,
+            limit=self.limit,
+            **self._shared,
+        )
+
+
+class EarlyLearning(Loss):
+    r"""Early-learning regularisation, see :func:`~topk_losses.functional.early_learning`.
+
+    The buffer ``memory`` holds t for each training sample, ``(samples, classes)`` in float32, 0 at first. In training
+    mode each call first updates the rows of its samples,
+
+    .. math:: t \leftarrow \beta t + (1 - \beta) \, p,
+
+    and then computes the loss with them. A prediction that is not finite changes nothing. In evaluation mode
+    (``loss.eval()``) no row changes. ``state_dict`` has the memory, so that training can go on from a checkpoint.
+
+    Args:
+        samples: The number of training samples.
+        classes: L.
+        strength: λ, at least 0.
+        beta: β, at least 0 and below 1.
+        weight: one factor per class ``(L,)``, kept as a buffer.
+        ignore_index: label of the samples to leave out, as in torch.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+
+    Raises:
+        ValueError: for the arguments that :func:`~topk_losses.functional.early_learning` rejects, β outside ``[0, 1)``,
+            and an index that is missing in training mode, has another shape than the target or is out of range.
+
+    Example:
+        >>> import torch
+        >>> loss = EarlyLearning(samples=2, classes=3)
+        >>> scores, target = torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([1])
+        >>> loss(scores, target, index=torch.tensor([0]))
+        tensor(0.9089)
+        >>> loss.memory[0]
+        tensor([0.1996, 0.0734, 0.0270])
+    """
+
+    soft_targets: ClassVar[bool] = False
+    memory: Tensor
+
+    def __init__(
+        self,
+        samples: int,
+        classes: int,
+        strength: float = 3.0,
+        beta: float = 0.7,
+        *,
+        weight: Tensor | None = None,
+        ignore_index: int = -100,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(weight, ignore_index, reduction)
+        check_dimension("samples", samples)
+        check_dimension("classes", classes)
+        check_not_negative("strength", strength)
+        check_share("beta", beta)
+        self.samples, self.classes, self.strength, self.beta = samples, classes, strength, beta
+        self.register_buffer("memory", torch.zeros(samples, classes))
+
+    def forward(self, scores: Tensor, target: Tensor, index: Tensor | None = None) -> Tensor:
+        """Return the loss of scores ``(N, L)`` and labels ``(N,)``.
+
+        Args:
+            scores: ``(N, L)``.
+            target: Labels ``(N,)``.
+            index: The row of each sample in the memory, int64 ``(N,)``, each once. In evaluation mode it may be None,
+                for samples that are not remembered: their loss is cross-entropy.
+        """
+        if index is None and not self.training:
+            return functional.cross_entropy(scores, target, **self._shared)
+        if index is None or index.shape != target.shape:
+            got = "nothing" if index is None else tuple(index.shape)
+            raise ValueError(f"index must have the target's shape {tuple(target.shape)}, got {got}")
+        expected = (index.shape[0], self.memory.shape[1])
+        if scores.shape != expected:
+            raise ValueError(f"scores must have the shape (N, L), here {expected}, got {tuple(scores.shape)}")
+        check_scores(scores)
+        known = self.memory[index]
+        if self.training:
+            known = self._updated(known, scores.detach())
+            self.memory[index] = known
+        return functional.early_learning(scores, target, known, strength=self.strength, **self._shared)
+
+    def _updated(self, known: Tensor, scores: Tensor) -> Tensor:
+        predictions = softmax(computing(scores)).to(known.dtype)
+        updated = torch.lerp(known, predictions, 1 - self.beta)
+        return torch.where(predictions.sum(1, keepdim=True).isfinite(), updated, known)

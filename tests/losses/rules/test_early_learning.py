@@ -1,0 +1,124 @@
+"""Early-learning regularisation: against its definition, and the memory of its module against a plain loop."""
+
+import io
+
+import pytest
+import torch
+
+from topk_losses import EarlyLearning, functional
+from topk_losses.testing import oracles
+
+
+def given(rows=6, classes=5, seed=0):
+    source = torch.Generator().manual_seed(seed)
+    scores = 2 * torch.randn(rows, classes, generator=source, dtype=torch.float64)
+    memory = 0.9 * torch.rand(rows, classes, generator=source, dtype=torch.float64).softmax(1)
+    return scores, torch.randint(classes, (rows,), generator=source), memory
+
+
+@pytest.mark.parametrize("strength", [0.0, 0.5, 3.0])
+def test_loss_and_gradient_are_those_of_the_definition(strength):
+    scores, target, memory = given()
+    ours, theirs = scores.clone().requires_grad_(), scores.clone().requires_grad_()
+    losses = functional.early_learning(ours, target, memory, strength, reduction="none")
+    rows = zip(theirs, target.tolist(), memory, strict=True)
+    expected = torch.stack([oracles.early_learning(s, y, t, strength) for s, y, t in rows])
+    torch.testing.assert_close(losses, expected)
+    weights = torch.arange(1.0, 7.0, dtype=torch.float64)
+    slopes = (
+        torch.autograd.grad(value @ weights, leaf)[0] for value, leaf in ((losses, ours), (expected, theirs))
+    )
+    torch.testing.assert_close(*slopes)
+    assert torch.autograd.gradcheck(
+        lambda s: functional.early_learning(s, target, memory, strength), scores.requires_grad_()
+    )
+
+
+def test_a_sure_sample_that_was_always_sure_has_a_bounded_reward():
+    """As in the authors' code: 1 - <p, t> is at least 1e-4; below it only cross-entropy has a gradient."""
+    scores = torch.tensor([[40.0, 0.0, 0.0]], requires_grad=True)
+    loss = functional.early_learning(scores, torch.tensor([0]), torch.tensor([[1.0, 0.0, 0.0]]), 2.0)
+    assert loss.item() == pytest.approx(2 * torch.tensor(1e-4).log().item())
+    loss.backward()
+    assert scores.grad.abs().max() < 1e-6
+
+
+def test_a_masked_class_is_absent():
+    scores, target, memory = given()
+    wider = torch.cat([scores, torch.full((6, 2), -torch.inf)], 1)
+    known = torch.cat([memory, torch.zeros(6, 2)], 1)
+    torch.testing.assert_close(
+        functional.early_learning(wider, target, known), functional.early_learning(scores, target, memory)
+    )
+
+
+def test_the_memory_is_the_running_average_of_each_samples_own_predictions():
+    loss = EarlyLearning(samples=9, classes=5, strength=0.7, beta=0.6)
+    memory = torch.zeros(9, 5, dtype=torch.float64)
+    for step, index in enumerate(([3, 0, 8], [1, 3, 2], [8, 3, 0])):
+        scores, target, _ = given(3, seed=step)
+        value = loss(scores, target, index=torch.tensor(index))
+        for row, place in enumerate(index):
+            memory[place] = 0.6 * memory[place] + 0.4 * scores[row].softmax(0)
+        expected = [
+            oracles.early_learning(s, y, memory[place], 0.7)
+            for s, y, place in zip(scores, target.tolist(), index, strict=True)
+        ]
+        torch.testing.assert_close(value, torch.stack(expected).mean(), rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(loss.memory.double(), memory, rtol=1e-6, atol=1e-6)
+    assert loss.memory[[4, 5, 6, 7]].abs().max() == 0
+
+
+def test_a_prediction_that_is_not_finite_is_not_remembered():
+    """So that the step that a gradient scaler leaves out leaves nothing behind."""
+    loss = EarlyLearning(samples=2, classes=3)
+    scores = torch.tensor([[1.0, torch.nan, 0.0], [1.0, 2.0, 0.0]])
+    values = EarlyLearning.forward(loss, scores, torch.tensor([0, 1]), torch.tensor([0, 1]))
+    assert values.isnan() and loss.memory[0].abs().max() == 0 and loss.memory[1].sum() > 0
+
+
+def test_evaluation_remembers_nothing_and_knows_cross_entropy():
+    scores, target, _ = given()
+    loss = EarlyLearning(samples=6, classes=5)
+    loss(scores, target, index=torch.arange(6))
+    kept = loss.memory.clone()
+    loss.eval()
+    again = loss(scores, target, index=torch.arange(6))
+    torch.testing.assert_close(again, functional.early_learning(scores, target, kept, 3.0))
+    assert torch.equal(loss(scores, target), functional.cross_entropy(scores, target))
+    assert torch.equal(loss.memory, kept)
+
+
+def test_its_state_goes_on_bit_for_bit():
+    scores, target, _ = given()
+    loss, file = EarlyLearning(6, 5), io.BytesIO()
+    loss(scores, target, index=torch.arange(6))
+    torch.save(loss.state_dict(), file)
+    file.seek(0)
+    twin = EarlyLearning(6, 5)
+    twin.load_state_dict(torch.load(file))
+    values = [one(scores + 1, target, index=torch.arange(6).flip(0)) for one in (loss, twin)]
+    assert torch.equal(*values) and torch.equal(loss.memory, twin.memory)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda s, y, _: EarlyLearning(6, 5)(s, y),
+            r"index must have the target's shape \(6,\), got nothing",
+        ),
+        (lambda s, y, _: EarlyLearning(6, 5)(s, y, torch.arange(5)), r"index must .* \(6,\), got \(5,\)"),
+        (lambda *_: EarlyLearning(0, 5), "samples must be an int of at least 1, got 0"),
+        (lambda *_: EarlyLearning(6, 5, beta=1.0), "beta must be below 1, got 1.0"),
+        (lambda *_: EarlyLearning(6, 5, strength=-1.0), "strength must be at least 0, got -1.0"),
+        (
+            lambda s, y, t: functional.early_learning(s, y, t[:, :4]),
+            r"memory must both .* \(6, 5\) and \(6, 4\)",
+        ),
+        (lambda s, _, t: functional.early_learning(s, t, t), "target"),
+    ],
+)
+def test_bad_arguments_are_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call(*given())

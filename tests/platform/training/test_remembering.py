@@ -1,0 +1,142 @@
+"""A loss that remembers each training sample: the places that it is given, and its memory in checkpoints."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+import torch
+
+from topk_platform import (
+    EMA,
+    Augmentation,
+    LogitAdjustment,
+    Loss,
+    Model,
+    Protocol,
+    RandAugment,
+    Recipe,
+    Regime,
+    RetrainedClassifier,
+    Schedule,
+    UserError,
+)
+from topk_platform.code_version import code_version
+from topk_platform.data import load
+from topk_platform.specs import Trial
+from topk_platform.training import Session, check_loss, finish, run_trials
+from topk_platform.training.probing import take_step
+from topk_platform.training.remembering import PlacedBatches, RememberingSession
+
+MakeTrial = Callable[..., Trial]
+IMAGES = Regime(
+    "images",
+    "synthetic_images",
+    options={"classes": 4, "superclasses": 2, "train": 40, "validation": 8, "test": 8},
+)
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        Recipe(1),
+        Recipe(1, batch_size=10_000),
+        Recipe(1, augmentation=Augmentation(crop=2, flip=True)),
+        Recipe(1, augmentation=Augmentation(policy=RandAugment())),
+    ],
+    ids=["batches", "one batch", "augmented", "by a policy"],
+)
+def test_placed_batches_are_the_usual_ones_and_know_their_places(
+    recipe: Recipe, make_trial: MakeTrial
+) -> None:
+    trial = make_trial("early_learning", recipe=recipe, regime=IMAGES, model=Model("linear"))
+    usual = Session.prepare(trial).batches
+    placed = cast("PlacedBatches", RememberingSession.prepare(trial).batches)
+    seen = []
+    for (inputs, labels), (ours, own) in zip(usual, placed, strict=True):
+        assert torch.equal(ours, inputs) and torch.equal(own, labels)
+        assert torch.equal(placed.split.labels[placed.rows], labels)
+        seen += placed.rows.tolist()
+    assert sorted(seen) == list(range(len(placed.split)))
+
+
+@pytest.mark.parametrize(
+    "recipe", [Recipe(2), Recipe(2, batch_size=50, accumulate=3)], ids=["whole", "in parts"]
+)
+def test_the_memory_is_the_plain_loops_average_of_predictions(recipe: Recipe, make_trial: MakeTrial) -> None:
+    session = RememberingSession.prepare(make_trial("early_learning", recipe=recipe))
+    predictions: dict[int, list[torch.Tensor]] = {}
+    session.model.register_forward_hook(
+        lambda _module, _inputs, scores: noted.extend(scores.detach().softmax(1))
+    )
+    for _ in range(2):
+        noted: list[torch.Tensor] = []
+        places: list[int] = []
+        while len(places) < len(session.dataset.train):
+            session.advance(lambda: True)
+            places += cast("PlacedBatches", session.batches).rows.tolist()
+        for place, p in zip(places, noted, strict=True):
+            predictions.setdefault(place, []).append(p)
+    for place, (first, second) in predictions.items():
+        expected = 0.7 * 0.3 * first + 0.3 * second
+        assert torch.allclose(session.loss.module.memory[place], expected, atol=1e-6)  # type: ignore[index]
+
+
+def test_a_memory_comes_back_after_a_cut(make_trial: MakeTrial, memory: Any) -> None:
+    """Bit for bit, and it matters: a training that has forgotten ends otherwise."""
+    trial = make_trial(
+        "early_learning", recipe=Recipe(3, accumulate=2, average=EMA(0.8), after=LogitAdjustment())
+    )
+    whole = memory()
+    (expected,) = finish(run_trials([trial], whole))
+    assert expected.status == "completed", expected.reason
+    for cut, forgets in ((5, False), (34, False), (34, True)):
+        cutting = memory(cut)
+        with pytest.raises(KeyboardInterrupt):
+            finish(run_trials([trial], cutting))
+        if forgets:
+            cutting.states[-1]["learner"]["loss"]["memory"].zero_()
+        (resumed,) = finish(run_trials([trial], cutting))
+        same = [e.train_loss for e in resumed.epochs] == [e.train_loss for e in expected.epochs]
+        weights = zip(whole.models[trial.key].values(), cutting.models[trial.key].values(), strict=True)
+        assert same is not forgets and all(torch.equal(*pair) for pair in weights) is not forgets, cut
+
+
+def test_without_strength_training_is_that_of_cross_entropy(make_trial: MakeTrial) -> None:
+    plain = make_trial(recipe=Recipe(2, cross_entropy_epochs=1))
+    loss = Loss("early_learning", fixed={"strength": 0.0})
+    remembering = dataclasses.replace(plain, arm=dataclasses.replace(plain.arm, loss=loss))
+    one, other = finish(run_trials([plain])) + finish(run_trials([remembering]))
+    assert one.status == other.status == "completed"
+    assert (one.test, one.validation) == (other.test, other.validation)
+
+
+def test_a_step_can_be_tried_in_advance(make_trial: MakeTrial) -> None:
+    take_step(make_trial("early_learning"), 64, parts=2)
+
+
+def test_what_it_cannot_go_with_is_refused(make_trial: MakeTrial) -> None:
+    arm = make_trial("early_learning").arm
+    with pytest.raises(
+        UserError, match="early_learning remembers each training sample and cannot train an ensemble"
+    ):
+        dataclasses.replace(arm, protocol=Protocol(ensemble=2))
+    with pytest.raises(UserError, match="does not go with RetrainedClassifier, whose batches repeat samples"):
+        dataclasses.replace(arm, recipe=Recipe(3, after=RetrainedClassifier(1)))
+    counts = load(IMAGES).class_counts
+    scheduled = Loss("early_learning", fixed={"strength": Schedule("cosine", 1.0, 0.1)})
+    with pytest.raises(
+        UserError, match=r"cannot follow a schedule.* it has a memory of each training sample"
+    ):
+        check_loss(scheduled, dict(scheduled.fixed), 3, counts)
+    mixed = Recipe(1, augmentation=Augmentation(mix="mixup"))
+    with pytest.raises(UserError, match="mixup makes soft labels, which it does not take"):
+        check_loss(Loss("early_learning"), {}, 3, counts, mixed)
+
+
+def test_its_learner_counts_in_its_arms_identity_alone(make_trial: MakeTrial) -> None:
+    ours, other = make_trial("early_learning").arm, make_trial().arm
+    assert ("learner", "remembering") in ours.additions and not other.additions
+    assert code_version(ours) != code_version(other)
