@@ -12,6 +12,7 @@ from itertools import count
 from typing import Any
 
 from ray import tune
+from ray.exceptions import OutOfMemoryError
 from rich.console import Console
 
 from topk_platform.errors import ChangedError
@@ -96,12 +97,26 @@ def _tune(study: Study, conductor: Conductor, slots: int, scratch: str, line: Li
         hooks = BoardSearcher(conductor, desk), Listener(conductor, line, desk), DesertedStopper(conductor)
         tuner = _tuner(study, *hooks, slots, scratch, f"study-{round_}")
         with _own_interrupts(), without_keys():
-            tuner.fit()
+            _fit(tuner)
         pause = conductor.wait
         if conductor.done or (pause is None and not hooks[-1].stopped):
             break
         line.sleep(pause or 0.0)
     desk.close()  # not after an error: then the desk ends with the driver, and a lost Ray would not answer
+
+
+def _fit(tuner: tune.Tuner) -> None:
+    """Run Tune, and raise ``LostRayError`` where Ray has killed processes, because a machine was low on memory.
+
+    Among them may be the actors that all trials share, so nothing in this Ray can be relied on.
+    """
+    try:
+        tuner.fit()
+    except RuntimeError as error:
+        if not isinstance(error.__cause__, OutOfMemoryError):
+            raise
+        killed = str(error.__cause__).partition("\n")[0].rstrip(". ")
+        raise LostRayError(f"{killed}; use fewer --workers, or end other programs") from error
 
 
 def _tuner(

@@ -9,6 +9,7 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
+from ray.exceptions import OutOfMemoryError
 
 from topk_platform import Arm, Loss, Model, Recipe, Regime, Study
 from topk_platform.errors import ChangedError
@@ -130,6 +131,20 @@ def test_without_ray_nothing_is_tried_again_and_nothing_is_open(tune: Callable[.
 
     found, slept, board = tune(vanish)
     assert found == Faults(ended="Ray's raylet (process 7) has ended")
+    assert board.left == 1 and not board.stuck and slept == []
+
+
+def test_a_machine_that_is_low_on_memory_ends_the_run_in_one_line(tune: Callable[..., Any]) -> None:
+    def kill(conductor: Conductor) -> None:
+        conductor.start("running")
+        cause = OutOfMemoryError(
+            "3 worker(s) were killed due to the node running low on memory.\nObject store: ..."
+        )
+        raise RuntimeError(f"Caught unexpected exception: {cause}") from cause
+
+    faults, slept, board = tune(kill)
+    why = "3 worker(s) were killed due to the node running low on memory"
+    assert faults == Faults(ended=f"{why}; use fewer --workers, or end other programs")
     assert board.left == 1 and not board.stuck and slept == []
 
 
