@@ -14,12 +14,12 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
-from topk_platform.serving.conformal import calibrate, sets
-from topk_platform.serving.set_calibration import METHODS
 from torch import Tensor
 
 from topk_platform import Arm, Loss, PerClass, Regime
 from topk_platform.data import load
+from topk_platform.serving.sets.conformal import calibrate, sets
+from topk_platform.serving.sets.set_calibration import METHODS
 from topk_platform.specs import Trial
 from topk_platform.training import Session
 from topk_platform.training.session import score
