@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from topk_platform import LabelNoise, Loss, PerClass, Regime, Study, grid
+from topk_platform import Arm, LabelNoise, Loss, PerClass, Protocol, Regime, Study, grid
 from topk_platform.loss_catalogue import LOSS_CATALOGUE
 from topk_studies.letters import MLP, SHOW, TOGETHER, TOPK, TRIALS, K, recipe
 from topk_studies.searched_losses import Firsts, searched
@@ -20,7 +20,10 @@ _LOSSES = (
     "asymmetric_loss",
     "logit_clip",
 )
-_NOISE = (0.4, 0.8)
+_REGIMES = [Regime(f"noise-{p}", "letters", (PerClass(50), LabelNoise(p))) for p in (0.4, 0.8)]
+_IN_TURN = Protocol(
+    width=TOGETHER.ensemble
+)  # trials of a loss that trains no ensemble know as little of one another
 _EPOCHS, _SEEDS = 28, 5
 
 
@@ -29,22 +32,19 @@ def letters_noise_losses() -> Study:
 
     Every loss has the same ranges of the learning rate and of the weight decay, the ranges of its own parameters that
     its page names, and the same number of trials, beginning with its paper's values. Wrong labels are drawn within
-    groups of look-alikes.
+    groups of look-alikes. Early-learning regularisation trains one network at a time; its search sees the results of
+    other trials as late as those of the losses that train five networks together.
 
     Example:
         >>> study = letters_noise_losses()
         >>> len(study.arms), sorted(study.arms[6].loss.space)
-        (18, ['alpha', 'beta', 'learning_rate', 'weight_decay'])
+        (20, ['alpha', 'beta', 'learning_rate', 'weight_decay'])
     """
     return Study(
         name="letters_noise_losses",
-        arms=grid(
-            [Regime(f"noise-{p}", "letters", (PerClass(50), LabelNoise(p))) for p in _NOISE],
-            [MLP],
-            [_searched(name) for name in _LOSSES],
-            k=K,
-            recipe=recipe(_EPOCHS),
-            protocol=TOGETHER,
+        arms=(
+            *_arms([_searched(name) for name in _LOSSES], TOGETHER),
+            *_arms([_searched("early_learning")], _IN_TURN),
         ),
         topk=TOPK,
         trials=TRIALS,
@@ -52,6 +52,10 @@ def letters_noise_losses() -> Study:
         show=SHOW,
         description="letters, noise 0.4 and 0.8: losses against label noise, all searched alike; an MLP; K = 5",
     )
+
+
+def _arms(losses: list[Loss], protocol: Protocol) -> tuple[Arm, ...]:
+    return grid(_REGIMES, [MLP], losses, k=K, recipe=recipe(_EPOCHS), protocol=protocol)
 
 
 def _searched(name: str) -> Loss:

@@ -8,7 +8,7 @@ from topk_platform.training.retrained import RetrainedSession
 from topk_platform.training.session import Session
 from topk_platform.training.shown import ShownSession
 
-__all__ = ["LEARNERS", "learner_of"]
+__all__ = ["LEARNERS", "learner_of", "session_of"]
 
 LEARNERS: dict[str, type[Session]] = {
     "remembering": RememberingSession,
@@ -22,3 +22,9 @@ def learner_of(trial: Trial) -> str:
     """Return the name of the learner that a single trial needs; empty for the usual session."""
     usual = trial.setting.recipe.additions.get("learner", "")
     return "remembering" if trial.arm.loss.remembers else usual
+
+
+def session_of(trial: Trial) -> Session:
+    """Return a fresh session of a single trial, by the learner that it needs."""
+    name = learner_of(trial)
+    return (LEARNERS[name] if name else Session).prepare(trial)

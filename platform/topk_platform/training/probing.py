@@ -19,7 +19,7 @@ import torch
 from topk_platform.data import Images, Split
 from topk_platform.errors import UserError
 from topk_platform.specs import Recipe, Trial
-from topk_platform.training.learners import LEARNERS, learner_of
+from topk_platform.training.learners import session_of
 from topk_platform.training.process.faults import is_out_of_memory
 from topk_platform.training.process.state import trial_process
 from topk_platform.training.session import Session
@@ -116,7 +116,7 @@ def take_step(trial: Trial, size: int, parts: int = 1) -> None:
         parts: The number of parts in which a batch is taken.
     """
     with trial_process(trial):
-        session = _prepared(_in_parts(trial, parts))
+        session = session_of(_in_parts(trial, parts))
         for samples in (min(_SMALL * parts, size), size):
             _train(session, samples)
 
@@ -128,18 +128,13 @@ def take_scores(trial: Trial) -> None:
         trial: The trial.
     """
     with trial_process(trial):
-        session = _prepared(trial)
+        session = session_of(trial)
         _train(session, min(_SMALL, len(session.dataset.train)))
         split = session.dataset.validation
         part = next(split.in_order())
         few = Split(part, split.labels[: len(part)])
         session.dataset = replace(session.dataset, validation=few)
         session.validate().tolist()
-
-
-def _prepared(trial: Trial) -> Session:
-    name = learner_of(trial)
-    return (LEARNERS[name] if name else Session).prepare(trial)
 
 
 def _train(session: Session, samples: int) -> None:

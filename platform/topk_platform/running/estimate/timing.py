@@ -14,6 +14,7 @@ from topk_platform.protocol import ArmBoard
 from topk_platform.specs import Recipe, Trial, digest
 from topk_platform.training import Session
 from topk_platform.training.ensemble import Ensemble
+from topk_platform.training.learners import session_of
 from topk_platform.training.process.state import trial_process
 from topk_platform.training.setup import dataset_of, recipe_of
 from topk_platform.training.trials.clock import Stopwatch
@@ -81,7 +82,7 @@ def _timed(trials: Sequence[Trial]) -> _Pace:
 
 
 def _prepared(trials: Sequence[Trial]) -> Session | Ensemble:
-    return Session.prepare(trials[0]) if len(trials) == 1 else Ensemble.prepare(trials)
+    return session_of(trials[0]) if len(trials) == 1 else Ensemble.prepare(trials)
 
 
 def _kind(trials: Sequence[Trial]) -> str:
