@@ -136,7 +136,7 @@ def leave() -> None:
 def token() -> Mapping[str, str]:
     """Return the environment variable with a token for a Ray of our own; empty if Ray has a token or needs none.
 
-    Ray keeps a token in the home folder, for its owner alone, and can make one there, with the permissions of the umask.
+    Ray keeps a token in the home folder, for its owner alone, and can make one there, with the umask's rights.
     Fallback, and if the home folder cannot be written: a token for this process and its children.
     """
     if {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & os.environ.keys() or os.environ.get(

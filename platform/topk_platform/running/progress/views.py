@@ -72,7 +72,7 @@ class ForPeople(View):
         return duration(time.monotonic() - self._since)
 
     def __call__(self, watch: Watch, event: Event) -> None:
-        """Note an event, which another thread shows. At the beginning of a run, print which trials do not count and why."""
+        """Note an event, which another thread shows. At the start, print which trials do not count and why."""
         self._watch = watch
         if event.kind == "begun" and event.why:
             self.console.print(f"Trained again: {event.why}", highlight=False, markup=False)
