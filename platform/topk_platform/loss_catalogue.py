@@ -117,6 +117,7 @@ LOSS_CATALOGUE: Mapping[str, LossEntry] = {
             "strength": (Float(0.3, 30.0, log=True), 3.0),
             "beta": (Float(0.1, 0.99), 0.7),
         },
+        limits={"beta": (0.0, 1.0)},
     ),
     "focal": LossEntry(
         "Focal loss",

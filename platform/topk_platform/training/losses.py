@@ -218,10 +218,14 @@ def _check_recipe(loss: Loss, module: nn.Module, classes: int, recipe: Recipe) -
             f"loss {loss.label}: Recipe.reweighting needs a loss with class weights, a buffer 'weight'"
         )
     if recipe.augmentation.mix:
-        soft = torch.full((1, classes), 1 / classes)
-        try:
-            module(torch.zeros(1, classes), soft)
-        except (TypeError, ValueError, RuntimeError) as error:
-            raise UserError(
-                f"loss {loss.label}: {recipe.augmentation.mix} makes soft labels, which it does not take ({error})"
-            ) from error
+        _check_soft_labels(loss, module, classes, recipe.augmentation.mix)
+
+
+def _check_soft_labels(loss: Loss, module: nn.Module, classes: int, mix: str) -> None:
+    refused = f"loss {loss.label}: {mix} makes soft labels, which it does not take"
+    if loss.remembers:
+        raise UserError(f"{refused}: it remembers each training sample, and a mixture is none of them")
+    try:
+        module(torch.zeros(1, classes), torch.full((1, classes), 1 / classes))
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise UserError(f"{refused} ({error})") from error

@@ -67,7 +67,9 @@ def test_losses_take_the_proposed_values(loss: str, name: str) -> None:
         for edge in edges(Loss(loss, {name: dimension}, {name: dimension.ends[0]}), {name: value}):
             for proposed in map(float, edge.proposed.split(" to ")):
                 end = round(proposed) if isinstance(dimension, Int) else proposed
-                build_loss(Loss(loss), {name: end}, 2, COUNTS)(torch.zeros(2, 6), torch.tensor([0, 1]))
+                module = build_loss(Loss(loss), {name: end}, 2, COUNTS)
+                memory = {"index": torch.tensor([0, 1])} if Loss(loss).remembers else {}
+                module(torch.zeros(2, 6), torch.tensor([0, 1]), **memory)
 
 
 def test_a_line_says_whose_values_lie_there() -> None:

@@ -25,6 +25,7 @@ from topk_platform.training.steps.batches import Batches, Normalisation
 
 ERROR = 1e-4
 PADDING = 2
+HARD_LABELS_ONLY = {"conformal_training", "early_learning", "smooth_topk_svm"}
 HEIGHT, WIDTH = 5, 4
 
 
@@ -274,14 +275,14 @@ def own(**_: object) -> nn.Module:
 
 
 @pytest.mark.parametrize("mixture", ["mixup", "cutmix"])
-@pytest.mark.parametrize("loss", ["smooth_topk_svm", "conformal_training", f"{__name__}:own"])
+@pytest.mark.parametrize("loss", [*sorted(HARD_LABELS_ONLY), f"{__name__}:own"])
 def test_mixtures_are_refused_where_the_loss_takes_no_soft_labels(loss: str, mixture: str) -> None:
     label = loss.rpartition(":")[2]
     with pytest.raises(UserError, match=f"loss {label}: {mixture} makes soft labels, which it does not take"):
         check_study(study(loss, Augmentation(mix=mixture)))
 
 
-@pytest.mark.parametrize("loss", sorted(set(LOSSES) - {"smooth_topk_svm", "conformal_training"}))
+@pytest.mark.parametrize("loss", sorted(set(LOSSES) - HARD_LABELS_ONLY))
 def test_mixtures_are_taken_where_the_loss_takes_soft_labels(loss: str) -> None:
     check_study(study(loss, Augmentation(mix="mixup")))
 
