@@ -33,6 +33,7 @@ from topk_studies.letters_questions import (
 )
 from topk_studies.letters_reasons import letters_memory, letters_underfit
 from topk_studies.letters_searches import letters_searches
+from topk_studies.letters_tuning import letters_tuning
 from topk_studies.photos import photos_fraction, photos_map, photos_noise, photos_pixels, photos_tail
 from topk_studies.ring import ring_capacity, ring_modes, ring_overlap
 from topk_studies.sawada2020 import sawada2020_cifar100
@@ -82,6 +83,7 @@ __all__ = [
     "letters_searches",
     "letters_temperature",
     "letters_tradeoff",
+    "letters_tuning",
     "letters_underfit",
     "photos_fraction",
     "photos_map",
@@ -121,6 +123,7 @@ STUDIES: dict[str, Callable[[], Study]] = {
     "letters_quick": letters_quick,
     "letters_map": letters_map,
     "letters_searches": letters_searches,
+    "letters_tuning": letters_tuning,
     "letters_imbalance": letters_imbalance,
     "letters_k": letters_k,
     "letters_capacity": letters_capacity,

@@ -13,7 +13,7 @@ from rich.text import Text
 from topk_platform.reports import words
 from topk_platform.reports.plain_text import markdown_table
 from topk_platform.results.comparisons import Situation
-from topk_platform.results.recommendation import NEAR, Recommendation
+from topk_platform.results.recommendation import LEAST_SEARCHES, NEAR, Recommendation
 from topk_platform.results.replicates import Pooled
 from topk_platform.specs import Schedule
 
@@ -62,11 +62,6 @@ def _better(recommendation: Recommendation) -> list[str]:
         f"How sure: in the nearest regime where it was compared it is {_apart(first)}. Of {len(marks)} near "
         f"comparisons of it, it is better in {marks.count('better')}{undecided}, and worse in none.",
     ]
-    if first.searches == 1:
-        lines.append(
-            "It rests on one search: how much another search would change is taken from other regimes, in which "
-            "comparisons were made more than once. Search both losses again before you rely on the difference."
-        )
     if others:
         lines.append(
             f"Also better than their baseline in a near regime: {', '.join(sorted(others))}; they were not tested "
@@ -137,9 +132,11 @@ def _unknown(recommendation: Recommendation) -> list[str]:
     counts = {"better": marks.count("better"), "worse": marks.count("worse"), "undecided": marks.count("")}
     text = ", ".join(f"{n} {name}" for name, n in counts.items() if n)
     lines = [
-        f"Not known ({_measured(recommendation)}): of {len(marks)} near comparisons, {text}; no loss is better in its "
-        "nearest regime without being worse in another near one.",
+        f"Not known ({_measured(recommendation)}): of {len(marks)} near comparisons, {text}; no loss "
+        f"{'that was searched more than once ' if recommendation.promising else ''}is better in its nearest regime "
+        "without being worse in another near one.",
         *_bound(recommendation),
+        *_promising(recommendation),
     ]
     if len(baselines := {one.first.baseline for one in recommendation.near}) == 1:
         lines.append(f"Until that is known, keep {baselines.pop()}, the baseline, and tune it.")
@@ -149,6 +146,19 @@ def _unknown(recommendation: Recommendation) -> list[str]:
             "another search would change. `topk run STUDY --searches 3` adds searches."
         )
     return lines
+
+
+def _promising(recommendation: Recommendation) -> list[str]:
+    """Return what is said of losses that are ahead after one search, which is not enough to recommend one."""
+    if not (names := recommendation.promising):
+        return []
+    first = next(one for one in recommendation.near if one.loss == names[0])
+    others = f" The same holds for {', '.join(names[1:])}." if names[1:] else ""
+    return [
+        f"Worth searching again: {names[0]} is {_apart(first)}.{others} A loss is recommended after "
+        f"{LEAST_SEARCHES} searches or more, because losses that were searched once share the luck of their "
+        "baseline's only search. `topk run STUDY --searches 3` adds searches."
+    ]
 
 
 def _bound(recommendation: Recommendation) -> list[str]:
@@ -231,6 +241,7 @@ def recommendation_data(recommendation: Recommendation) -> dict[str, object]:
         "loss": recommendation.loss or None,
         "said": sentences(recommendation),
         "near": [_compared(one) for one in recommendation.near],
+        "promising": list(recommendation.promising),
         "nearest": _compared(recommendation.nearest) if recommendation.nearest is not None else None,
         "left_out": dict(recommendation.left_out or {}),
     }

@@ -12,10 +12,13 @@ from topk_platform.results.replicates import Luck, Pooled, judged, luck_of, pool
 if TYPE_CHECKING:
     from rich.console import ConsoleRenderable
 
-__all__ = ["NEAR", "Recommendation", "recommended"]
+__all__ = ["LEAST_SEARCHES", "NEAR", "Recommendation", "recommended"]
 
 NEAR = 10.0
 """Evidence counts up to this distance: the product of all ratios."""
+
+LEAST_SEARCHES = 2
+"""Searches of a loss, and of its baseline, without which it is not recommended."""
 
 _ALIKE = 1e-9
 
@@ -35,6 +38,7 @@ class Recommendation:
         chosen: The evidence for it, the nearest first.
         near: All near comparisons, the nearest first, each pooled over the studies that made it, with p-values
             corrected for all of them.
+        promising: Losses that would be recommended if they had been searched more than once, the nearest first.
         nearest: The comparison in the nearest regime, whatever its distance; None if nothing was compared.
         left_out: The evidence that could not be used, with the reasons.
         luck: The luck of a search, by K, as the evidence shows it.
@@ -45,6 +49,7 @@ class Recommendation:
     loss: str = ""
     chosen: tuple[Pooled, ...] = ()
     near: tuple[Pooled, ...] = ()
+    promising: tuple[str, ...] = ()
     nearest: Pooled | None = None
     left_out: Mapping[str, str] | None = None
     luck: Mapping[int, Luck] = field(default_factory=dict)
@@ -72,8 +77,9 @@ def recommended(
     - The differences of all near comparisons are corrected together by Holm's method, whichever study
       they come from.
     - A loss is recommended if it is better than the baseline in its nearest regime, with every network it was tried
-      with there, and worse in none that is near. Of several, it is the one whose evidence is nearest, then the one with
-      the largest difference; they were not tested against one another.
+      with there, and worse in none that is near. Both must have been searched twice or more there: losses that were
+      searched once share the luck of their baseline's only search. Of several, it is the one whose evidence is nearest,
+      then the one with the largest difference; they were not tested against one another.
     - The baseline is recommended if every other loss is worse in its nearest regime.
     - Otherwise it is not known.
 
@@ -93,17 +99,25 @@ def recommended(
     parts = [replace(one, apart=asked.apart(one.first.situation)) for one in together]
     parts.sort(key=lambda one: (one.apart, one.name))
     near = judged([one for one in parts if one.apart <= NEAR])
-    verdict, loss = _verdict(near)
+    by_loss = _by_loss(near)
+    verdict, loss = _verdict(near, by_loss)
     chosen = tuple(one for one in near if one.loss == loss or (verdict == "baseline" and one.mark))
     nearest = next(iter(near or parts), None)
-    return Recommendation(asked, verdict, loss, chosen, tuple(near), nearest, dict(left_out or {}), luck)
+    promising = tuple(name for name, of_it in by_loss.items() if _is_ahead(of_it) and not _is_repeated(of_it))
+    return Recommendation(
+        asked, verdict, loss, chosen, tuple(near), promising, nearest, dict(left_out or {}), luck
+    )
 
 
-def _verdict(near: Sequence[Pooled]) -> tuple[Verdict, str]:
+def _by_loss(near: Sequence[Pooled]) -> dict[str, list[Pooled]]:
     by_loss: dict[str, list[Pooled]] = {}
     for one in near:
         by_loss.setdefault(one.loss, []).append(one)
-    ahead = {loss: result for loss, result in by_loss.items() if _is_ahead(result)}
+    return by_loss
+
+
+def _verdict(near: Sequence[Pooled], by_loss: Mapping[str, Sequence[Pooled]]) -> tuple[Verdict, str]:
+    ahead = {loss: result for loss, result in by_loss.items() if _is_ahead(result) and _is_repeated(result)}
     if ahead:
         return "better", min(ahead, key=lambda loss: (ahead[loss][0].apart, -_largest(ahead[loss])))
     baselines = {one.first.baseline for one in near}
@@ -119,6 +133,10 @@ def _nearest(comparisons: Sequence[Pooled]) -> list[Pooled]:
 def _is_ahead(comparisons: Sequence[Pooled]) -> bool:
     better = all(one.mark == "better" for one in _nearest(comparisons))
     return better and not any(one.mark == "worse" for one in comparisons)
+
+
+def _is_repeated(comparisons: Sequence[Pooled]) -> bool:
+    return all(one.searches >= LEAST_SEARCHES for one in _nearest(comparisons))
 
 
 def _largest(comparisons: Sequence[Pooled]) -> float:

@@ -291,6 +291,23 @@ def test_what_was_searched_once_and_nowhere_else_decides_nothing() -> None:
     assert "`topk run STUDY --searches 3` adds searches" in " ".join(sentences(found))
 
 
+def test_a_loss_that_was_searched_once_is_worth_searching_again_and_not_recommended() -> None:
+    """Others made their comparison twice and hardly moved, so the lead is significant; one search is too few still."""
+    twice = [
+        once(gain, study, loss=loss, setup=loss)
+        for loss in ("focal", "autkc", "gce")
+        for gain, study in ((0.0, "a"), (0.1, "b"))
+    ]
+    found = recommended(ASKED, [*twice, once(9.0, "a"), once(8.0, "a", loss="bss", setup="bss")])
+    assert (found.verdict, found.loss, found.promising) == ("unknown", "", ("bss", "ldam"))
+    assert {one.loss for one in found.near if one.mark == "better"} == {"bss", "ldam"}
+    text = " ".join(sentences(found))
+    assert "no loss that was searched more than once is better in its nearest regime" in text
+    assert "Worth searching again: bss is 8.0 ± " in text and "The same holds for ldam." in text
+    again = recommended(ASKED, [*twice, once(9.0, "a"), once(8.8, "b")])
+    assert (again.verdict, again.loss, again.promising) == ("better", "ldam", ())
+
+
 def test_the_luck_of_a_search_is_what_shows_between_studies_of_the_same_comparison() -> None:
     """Against numpy: the root of the pooled within-group variance, and the interval that follows from it."""
     groups = {"ldam": (1.0, 3.0, 2.6), "focal": (-1.0, 0.5)}
