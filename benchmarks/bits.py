@@ -188,12 +188,12 @@ def bits(function: Callable[[Tensor], Tensor], scores: Tensor) -> str:
 def table() -> dict[str, str]:
     """Each case's hash."""
     torch.set_num_threads(1)
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for backend in backends():
         with using(backend):
             for name, function, scores in cases(backend):
-                found[f"{backend}: {name}"] = bits(function, scores)
-    return found
+                result[f"{backend}: {name}"] = bits(function, scores)
+    return result
 
 
 def main() -> int:
@@ -204,17 +204,17 @@ def main() -> int:
     parser.add_argument("action", choices=["write", "compare"])
     parser.add_argument("file", type=Path)
     chosen = parser.parse_args()
-    found = table()
+    result = table()
     if chosen.action == "write":
-        chosen.file.write_text(json.dumps(found, indent=0))
-        print(f"{len(found)} hashes in {chosen.file}")
+        chosen.file.write_text(json.dumps(result, indent=0))
+        print(f"{len(result)} hashes in {chosen.file}")
         return 0
     before = json.loads(chosen.file.read_text())
-    differing = [name for name, value in found.items() if before.get(name) != value]
+    differing = [name for name, value in result.items() if before.get(name) != value]
     kinds = Counter(f"{name.split('/')[0]} {name.split()[-1]}" for name in differing)
     print(*(f"{count} differ: {kind}" for kind, count in kinds.items()), sep="\n")
-    print(f"{len(found) - len(differing)} of {len(found)} are the same; {len(before)} were written")
-    return 1 if differing or len(before) != len(found) else 0
+    print(f"{len(result) - len(differing)} of {len(result)} are the same; {len(before)} were written")
+    return 1 if differing or len(before) != len(result) else 0
 
 
 if __name__ == "__main__":

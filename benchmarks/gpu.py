@@ -74,7 +74,7 @@ class Result:
         return self.outcome.startswith(("failed", "cut off", "left out"))
 
     @property
-    def told(self) -> str:
+    def reported(self) -> str:
         """One line: the outcome, and where it failed the last thing that it printed."""
         last = self.output.rstrip().splitlines()[-1:] if self.failed else []
         return ": ".join([f"{self.outcome}, {self.seconds:.0f} s", *last])
@@ -249,18 +249,18 @@ def work(todo: Sequence[Step], options: argparse.Namespace, scratch: Path) -> li
     """Run the steps one after another, and keep the report up to date."""
     results = [Result(step) for step in todo]
     until = time.monotonic() + 60 * options.minutes
-    for place, step in enumerate(todo):
-        reason = "skipped: " + step.skipped if step.skipped else _pointless(results[:place])
+    for index, step in enumerate(todo):
+        reason = "skipped: " + step.skipped if step.skipped else _pointless(results[:index])
         if reason:
-            results[place].outcome = reason
+            results[index].outcome = reason
             continue
-        results[place].outcome = "running"
+        results[index].outcome = "running"
         options.report.write_text(report(results, options))
-        ahead = [other.share for other in todo[place:] if not other.skipped]
+        ahead = [other.share for other in todo[index:] if not other.skipped]
         seconds = max(0.0, until - time.monotonic() - GRACE) * step.share / sum(ahead)
         print(f"{step.name}: {step.title}, at most {seconds:.0f} s", flush=True)
-        results[place] = run(step, seconds, scratch)
-        print(f"  {results[place].told}", flush=True)
+        results[index] = run(step, seconds, scratch)
+        print(f"  {results[index].reported}", flush=True)
         options.report.write_text(report(results, options))
     return results
 

@@ -76,8 +76,8 @@ class World:
     def sizes(self) -> Array:
         """The size of each group."""
         share = np.geomspace(1, self.unequal, self.groups)
-        found: Array = np.maximum(np.round(self.images * share / share.sum()), 1).astype(int)
-        return found
+        result: Array = np.maximum(np.round(self.images * share / share.sum()), 1).astype(int)
+        return result
 
     @cached_property
     def group(self) -> Array | None:
@@ -207,8 +207,8 @@ def _classes(world: World) -> tuple[Array | None, Array | None]:
 
 def _means(rows: Array, world: World) -> Array:
     if world.strata is None:
-        found: Array = rows.mean(1, dtype=float)
-        return found
+        result: Array = rows.mean(1, dtype=float)
+        return result
     counts = np.bincount(world.strata)
     return np.array([(np.bincount(world.strata, row) / counts).mean() for row in rows])
 
@@ -234,7 +234,7 @@ def after(rows: Array, world: World, difference: bool, luck: Sequence[Luck]) -> 
     seeds = Repeats(max(world.searches, 1)).seeds(world.seeds)
     values = dict(zip(seeds, _means(rows, world).tolist(), strict=True))
     prior = prior_of(list(zip((1.0, -1.0), luck, strict=False))) if luck else None
-    found = interval(
+    result = interval(
         values,
         part,
         searches=max(world.searches, 1),
@@ -242,8 +242,8 @@ def after(rows: Array, world: World, difference: bool, luck: Sequence[Luck]) -> 
         prior=prior,
         once=world.searches == 1,
     )
-    assert found is not None
-    return found.low, found.high, found.p
+    assert result is not None
+    return result.low, result.high, result.p
 
 
 def judged(world: World, seed: int) -> Array:
@@ -309,8 +309,8 @@ def searched(name: str, **changes: Any) -> World:
 
 def measured(world: World, tables: int, run: Callable[..., Iterator[Array]] = map) -> Array:
     """Return the means of :func:`judged` over tables, in percent."""
-    found = np.array(list(run(judged, [world] * tables, range(tables))))
-    means: Array = 100 * np.nanmean(found, 0)
+    result = np.array(list(run(judged, [world] * tables, range(tables))))
+    means: Array = 100 * np.nanmean(result, 0)
     return means
 
 
@@ -329,10 +329,10 @@ def main() -> None:
     with ProcessPoolExecutor(arguments.cores) as pool:
         for world in worlds():
             if arguments.worlds in world.name:
-                found = measured(world, arguments.tables, pool.map)
-                last = "none are given" if world.searches == 1 else f"{found[5]:.1f}"
-                told = " | ".join(f"{value:.1f}" for value in found[:5])
-                print(f"| {world.name} | {told} | {last} |", flush=True)
+                result = measured(world, arguments.tables, pool.map)
+                last = "none are given" if world.searches == 1 else f"{result[5]:.1f}"
+                message = " | ".join(f"{value:.1f}" for value in result[:5])
+                print(f"| {world.name} | {message} | {last} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -41,13 +41,13 @@ def a_study(trials: int) -> Study:
     return Study("large", arms, topk=(1, 3), trials=trials // ARMS, seeds=SEEDS)
 
 
-def rows_of(study: Study, place: int, code: str, schema: pa.Schema) -> pa.Table:
+def rows_of(study: Study, index: int, code: str, schema: pa.Schema) -> pa.Table:
     """The rows of an arm, all of whose trials were completed, and of the confirmations of the best."""
-    arm, generator = study.arms[place], np.random.default_rng(place)
+    arm, generator = study.arms[index], np.random.default_rng(index)
     chosen = generator.random(study.trials)
     numbers = [*range(study.trials), *[int(chosen.argmax())] * SEEDS]
     count = len(numbers)
-    keys = [f"{place:05d}{i:015d}" for i in range(count)]
+    keys = [f"{index:05d}{i:015d}" for i in range(count)]
     one = ledger_table([a_record(study, arm, code)], schema).slice(0, 1)
     trials = {name: pa.repeat(one[name][0], count) for name in schema.names}
     trials |= {
@@ -85,8 +85,8 @@ def make(study: Study, ledger: Ledger) -> None:
         return
     with ledger.writing(study) as writer:
         schema, codes = ledger_schema(study), code_versions(study)
-        for place, arm in enumerate(study.arms):
-            writer._table.append(rows_of(study, place, codes[study.arm_id(arm)], schema))
+        for index, arm in enumerate(study.arms):
+            writer._table.append(rows_of(study, index, codes[study.arm_id(arm)], schema))
 
 
 def commit(study: Study, ledger: Ledger) -> None:
@@ -103,8 +103,8 @@ def commit(study: Study, ledger: Ledger) -> None:
 
 def table(study: Study, ledger: Ledger) -> None:
     """What `topk table` does."""
-    found = build_table(study, read_history(ledger, study, last_counted(ledger, study), curves=False))
-    assert len(found.choices) == ARMS
+    result = build_table(study, read_history(ledger, study, last_counted(ledger, study), curves=False))
+    assert len(result.choices) == ARMS
 
 
 def board(study: Study, ledger: Ledger) -> None:
@@ -132,8 +132,8 @@ def main() -> None:
         print(f"{options.part}: {time.perf_counter() - began:.2f} s, {most:.2f} GiB")
         return
     with tempfile.TemporaryDirectory() as folder:
-        place = str(options.folder or folder)
-        make(study, Ledger.open(Store.open(place), study.name))
+        location = str(options.folder or folder)
+        make(study, Ledger.open(Store.open(location), study.name))
         for part in PARTS:
             command = [
                 sys.executable,
@@ -141,7 +141,7 @@ def main() -> None:
                 "--trials",
                 str(options.trials),
                 "--folder",
-                place,
+                location,
                 "--part",
                 part,
             ]

@@ -248,10 +248,10 @@ def turning_scores(
     generator = torch.Generator().manual_seed(0)
     scores = offset + spread * torch.randn(options.rows, options.error_classes, generator=generator)
     target = torch.randint(options.error_classes, (options.rows,), generator=generator)
-    place = scores.double().scatter(1, target[:, None], -torch.inf).topk(k, dim=1).values[:, -1] + k
-    place += k * tau * torch.randn(options.rows, generator=generator, dtype=torch.float64)
+    bar = scores.double().scatter(1, target[:, None], -torch.inf).topk(k, dim=1).values[:, -1] + k
+    bar += k * tau * torch.randn(options.rows, generator=generator, dtype=torch.float64)
     half = options.rows // 2
-    scores[:half] = scores[:half].scatter(1, target[:half, None], place[:half, None].float())
+    scores[:half] = scores[:half].scatter(1, target[:half, None], bar[:half, None].float())
     return scores, target
 
 
@@ -268,13 +268,13 @@ def errors(k: int, tau: float, options: argparse.Namespace) -> list[float]:
             error = (losses.detach().double() - expected).abs()
             # The smaller of the relative error over 1e-5 and the absolute one over 1e-6 τ: within bounds up to 1.
             share = torch.minimum(error / (1e-5 * expected), error / (1e-6 * tau))
-            found = (
+            result = (
                 share.max().item(),
                 (gradient.double() - slope).abs().max().item(),
                 gradient.double().sum(1).abs().max().item(),
                 float((~(losses.isfinite() & gradient.isfinite().all(1))).sum()),
             )
-            worst = [max(pair) for pair in zip(worst, found, strict=True)]
+            worst = [max(pair) for pair in zip(worst, result, strict=True)]
     return worst
 
 
@@ -290,10 +290,10 @@ def print_errors(options: argparse.Namespace) -> None:
     total = [0.0] * 4
     for k in options.k:
         for tau in TEMPERATURES:
-            found = errors(k, tau, options)
-            total = [max(pair) for pair in zip(total, found, strict=True)]
+            result = errors(k, tau, options)
+            total = [max(pair) for pair in zip(total, result, strict=True)]
             print(
-                f"| {k} | {tau:g} | {found[0]:.1e} | {found[1]:.1e} | {found[2]:.1e} | {found[3]:.0f} |",
+                f"| {k} | {tau:g} | {result[0]:.1e} | {result[1]:.1e} | {result[2]:.1e} | {result[3]:.0f} |",
                 flush=True,
             )
     print(f"| all | all | {total[0]:.1e} | {total[1]:.1e} | {total[2]:.1e} | {total[3]:.0f} |")

@@ -43,11 +43,12 @@ def gpu() -> str:
 
     if not torch.cuda.is_available():
         return ""
-    found = torch.cuda.get_device_properties()
-    size = found.total_memory / 2**30
+    result = torch.cuda.get_device_properties()
+    size = result.total_memory / 2**30
     return (
-        f"torch finds {found.name}, capability {found.major}.{found.minor}, {found.multi_processor_count} processors, "
-        f"{size:.0f} GiB, CUDA {torch.version.cuda}; {torch.cuda.device_count()} such"
+        f"torch finds {result.name}, capability {result.major}.{result.minor}, "
+        f"{result.multi_processor_count} processors, {size:.0f} GiB, CUDA {torch.version.cuda}; "
+        f"{torch.cuda.device_count()} such"
     )
 
 
@@ -63,15 +64,15 @@ def main() -> None:
     options = parse()
     versions = {package: version(package) for package in (*NEEDED, *USED)}
     print(f"Python {platform.python_version()}, {platform.platform()}, {os.cpu_count()} cores")
-    print(", ".join(f"{package} {found}" for package, found in versions.items() if found))
-    print(f"missing: {', '.join(package for package, found in versions.items() if not found) or 'nothing'}")
+    print(", ".join(f"{package} {result}" for package, result in versions.items() if result))
+    print(f"missing: {', '.join(package for package, result in versions.items() if not result) or 'nothing'}")
     print("compilers: " + ", ".join(filter(None, map(shutil.which, ("cc", "gcc", "c++", "nvcc")))))
     print(driver())
     if missing := [package for package in NEEDED if not versions[package]]:
         raise SystemExit(f"training needs {', '.join(missing)}")
-    found = gpu()
-    print(found or "torch finds no CUDA device")
-    if options.device == "cuda" and not found:
+    result = gpu()
+    print(result or "torch finds no CUDA device")
+    if options.device == "cuda" and not result:
         raise SystemExit("no CUDA device: --device cpu rehearses all that a CPU can")
 
 

@@ -144,9 +144,9 @@ def error(loss: Loss, pair: Pair, scores: Tensor, target: Tensor) -> str:
     if pair.exact is None:
         return "–"
     exact = pair.exact(scores.detach(), target)
-    (found,) = torch.autograd.grad(loss(scores, target), scores)
+    (result,) = torch.autograd.grad(loss(scores, target), scores)
     size = exact.abs().amax(1).clamp(min=torch.finfo(torch.float32).tiny)
-    return f"{((found.double() - exact).abs().amax(1) / size).max().item():.0e}"
+    return f"{((result.double() - exact).abs().amax(1) / size).max().item():.0e}"
 
 
 def row(pair: Pair, classes: int, k: int, kind: str, options: argparse.Namespace) -> str:

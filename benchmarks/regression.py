@@ -94,33 +94,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _report(device: str, globs: Sequence[str]) -> int:
     stored = {name: values for name, values in _read().items() if _wanted(name, globs)}
-    found = _measured(device, globs)
-    moved = compare(stored, found, device)
+    result = _measured(device, globs)
+    moved = compare(stored, result, device)
     print(*moved, sep="\n", end="\n" if moved else "")
-    left_out = sum(_wanted(case.name, globs) for case in cases(device)) - len(found)
+    left_out = sum(_wanted(case.name, globs) for case in cases(device)) - len(result)
     more = f"; {left_out} draw other numbers here and are not compared" if left_out else ""
-    print(f"{device}: {len(found)} trials, {len(moved)} values moved{more}")
+    print(f"{device}: {len(result)} trials, {len(moved)} values moved{more}")
     return 1 if moved else 0
 
 
-def compare(stored: Mapping[str, Mapping[str, Stored]], found: Results, device: str) -> list[str]:
+def compare(stored: Mapping[str, Mapping[str, Stored]], result: Results, device: str) -> list[str]:
     """Return a line for each value that moved further than rounding moves it, and for each trial that is not stored."""
-    told = [
-        f"{name}: not among the stored results; --renew stores them" for name in found if name not in stored
+    changes = [
+        f"{name}: not among the stored results; --renew stores them" for name in result if name not in stored
     ]
     known = {case.name for case in cases(device)}  # those that are not compared here among them
-    told += [f"{name}: is stored, and is no longer among the trials" for name in stored.keys() - known]
-    for name in found.keys() & stored.keys():
-        told += _moved(name, stored[name], found[name], device)
-    return sorted(told)
+    changes += [f"{name}: is stored, and is no longer among the trials" for name in stored.keys() - known]
+    for name in result.keys() & stored.keys():
+        changes += _moved(name, stored[name], result[name], device)
+    return sorted(changes)
 
 
-def _moved(name: str, stored: Mapping[str, Stored], found: Mapping[str, float], device: str) -> Iterable[str]:
-    for quantity in sorted(stored.keys() | found.keys()):
-        if quantity not in stored or quantity not in found:
-            yield f"{name}: {quantity} is {'new' if quantity in found else 'missing'}"
+def _moved(
+    name: str, stored: Mapping[str, Stored], result: Mapping[str, float], device: str
+) -> Iterable[str]:
+    for quantity in sorted(stored.keys() | result.keys()):
+        if quantity not in stored or quantity not in result:
+            yield f"{name}: {quantity} is {'new' if quantity in result else 'missing'}"
             continue
-        was, now = stored[quantity], found[quantity]
+        was, now = stored[quantity], result[quantity]
         allowed = was.allowed(quantity, device)
         if not abs(now - was.value) <= allowed:  # NaN too
             yield (
@@ -156,8 +158,8 @@ def _renewed(globs: Sequence[str]) -> dict[str, dict[str, Stored]]:
         others = list(pool.map(lambda variation: _in_a_process(variation, globs), VARIATIONS))
 
     def rounding(name: str, quantity: str) -> float:
-        found = (other[name][quantity] for other in others if name in other)
-        return max(abs(value - reference[name][quantity]) for value in found)
+        result = (other[name][quantity] for other in others if name in other)
+        return max(abs(value - reference[name][quantity]) for value in result)
 
     return {
         name: {quantity: Stored(value, rounding(name, quantity)) for quantity, value in values.items()}
@@ -174,18 +176,18 @@ def _in_a_process(variation: tuple[int, str, str], globs: Sequence[str]) -> Resu
     }  # threads that spin take the time of one another
     environment |= {"ATEN_CPU_CAPABILITY": capability} if capability else {}
     command = [sys.executable, __file__, "--measure", f"{threads},{backend}", "--only", *globs]
-    told = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)  # noqa: S603
-    found: dict[str, dict[str, float]] = json.loads(told.stdout)
-    return found
+    done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)  # noqa: S603
+    result: dict[str, dict[str, float]] = json.loads(done.stdout)
+    return result
 
 
 def _read() -> dict[str, dict[str, Stored]]:
-    found: dict[str, dict[str, Stored]] = {}
+    result: dict[str, dict[str, Stored]] = {}
     with STORED.open(newline="") as file:
         for row in csv.DictReader(file):
             stored = Stored(float(row["value"]), float(row["rounding"]))
-            found.setdefault(row["trial"], {})[row["quantity"]] = stored
-    return found
+            result.setdefault(row["trial"], {})[row["quantity"]] = stored
+    return result
 
 
 def _write(results: Mapping[str, Mapping[str, Stored]]) -> None:

@@ -114,15 +114,15 @@ def cases(device: str, threads: int = 1) -> list[Case]:
         threads: Torch's.
     """
     arms = dict(_arms())
-    found = [
+    result = [
         Case(name, (_trial(arm, device, threads),), _noised(arm), arm.recipe.augmentation != Augmentation())
         for name, arm in arms.items()
     ]
     for loss in ("cross_entropy", "smooth_topk_svm"):
         arm = arms[f"clean/{loss}"]
         members = tuple(_trial(arm, device, threads, seed, (1, 2, 3)) for seed in (1, 2, 3))
-        found.append(Case(f"ensemble/{loss}", members))
-    return found
+        result.append(Case(f"ensemble/{loss}", members))
+    return result
 
 
 def measure(case: Case, backend: Backend) -> dict[str, float]:
@@ -145,8 +145,8 @@ def _arms() -> Iterator[tuple[str, Arm]]:
         for regime in _REGIMES:
             yield f"{regime.name}/{name}", _arm(regime, Loss(name))
         for fixed in _VARIANTS.get(name, ()):
-            told = ",".join(f"{parameter}={value}" for parameter, value in fixed.items())
-            yield f"clean/{name}:{told}", _arm(_REGIMES[0], Loss(name, fixed=fixed))
+            message = ",".join(f"{parameter}={value}" for parameter, value in fixed.items())
+            yield f"clean/{name}:{message}", _arm(_REGIMES[0], Loss(name, fixed=fixed))
     for name in ("cross_entropy", "smooth_topk_svm", "topk_transition"):
         yield f"ring/{name}", _arm(Regime("ring", "ring"), Loss(name), k=2)
         letters = Regime("letters", "letters", conditions=(PerClass(2),))

@@ -55,28 +55,29 @@ class Found:
 
 def conditions(arm: Arm) -> object:
     """Return what is done to the training set, in one form for all studies."""
-    told: dict[str, object] = {"PerClass": WHOLE, "LabelNoise": 0.0}
+    shown: dict[str, object] = {"PerClass": WHOLE, "LabelNoise": 0.0}
     for condition in json.loads(canonical_json(arm.regime.conditions)):
         kind = condition.pop("type")
         if kind != "LongTail" or condition["ratio"] != 1:
-            told[kind] = condition
+            shown[kind] = condition
     return {
-        name: next(iter(v.values())) if isinstance(v, dict) and len(v) == 1 else v for name, v in told.items()
+        name: next(iter(v.values())) if isinstance(v, dict) and len(v) == 1 else v
+        for name, v in shown.items()
     }
 
 
 def regime(arm: Arm) -> str:
     """Return what all losses of a column share."""
     model = {"name": arm.model.name, "options": arm.model.options}
-    told = (arm.regime.dataset, arm.regime.options, conditions(arm), model, arm.k, arm.recipe)
-    return json.dumps([json.loads(canonical_json(part)) for part in told], sort_keys=True)
+    parts = (arm.regime.dataset, arm.regime.options, conditions(arm), model, arm.k, arm.recipe)
+    return json.dumps([json.loads(canonical_json(part)) for part in parts], sort_keys=True)
 
 
 def comparisons() -> Iterator[Found]:
     """Yield the comparisons of all shipped findings in which both arms were searched."""
     for file in sorted(FOLDER.glob("*.json.gz")):
-        told = json.loads(gzip.decompress(file.read_bytes()))
-        marks = {(c["row"], c["column"], c["metric"]): c["mark"] for c in told["cells"] if "mark" in c}
+        content = json.loads(gzip.decompress(file.read_bytes()))
+        marks = {(c["row"], c["column"], c["metric"]): c["mark"] for c in content["cells"] if "mark" in c}
         table = Findings.read(file).table
         study = table.study
         base = {(a.regime.name, a.model.label): a for a in study.arms if a.loss.label == study.baseline}
@@ -95,10 +96,10 @@ def comparisons() -> Iterator[Found]:
             yield Found(study.name, regime(arm), loss, cells)
 
 
-def alike(found: Sequence[Found]) -> list[list[Found]]:
+def alike(result: Sequence[Found]) -> list[list[Found]]:
     """Return the comparisons that several studies made, each with all that made it."""
     groups: dict[tuple[str, str], list[Found]] = {}
-    for one in found:
+    for one in result:
         groups.setdefault((one.regime, one.loss), []).append(one)
     return [group for group in groups.values() if len({one.study for one in group}) > 1]
 
@@ -133,11 +134,11 @@ def disjoint(one: tuple[float, float], other: tuple[float, float]) -> bool:
     return abs(one[0] - other[0]) > one[1] + other[1]
 
 
-def half(found: Estimate, luck: tuple[float, float] | None) -> tuple[float, float]:
+def half(result: Estimate, luck: tuple[float, float] | None) -> tuple[float, float]:
     """Return a difference and half its interval's width, with the luck of the search if that is given."""
-    assert found.precision is not None
-    parts = [*found.precision.parts(), *([luck] if luck else [])]
-    return found.mean, critical(parts) * math.sqrt(sum(v for v, _ in parts))
+    assert result.precision is not None
+    parts = [*result.precision.parts(), *([luck] if luck else [])]
+    return result.mean, critical(parts) * math.sqrt(sum(v for v, _ in parts))
 
 
 def judged(groups: Sequence[Sequence[Found]], metric: str) -> None:
@@ -167,23 +168,23 @@ def together(groups: Sequence[Sequence[Found]], metric: str) -> None:
     """Print what all studies' searches show together, as repeated ones."""
     table = columns(groups, metric)
     luck = pooled({name: {(name, loss): v for loss, v in losses.items()} for name, losses in table.items()})
-    found = {}
+    result = {}
     for name, losses in table.items():
         for loss, means in losses.items():
             if loss != "baseline":
                 values = {i: a - b for i, (a, b) in enumerate(zip(means, losses["baseline"], strict=True), 1)}
                 prior = prior_of([(1.0, luck[name, loss]), (-1.0, luck[name, "baseline"])])
-                found[name, loss] = interval(values, searches=len(values), prior=prior)
+                result[name, loss] = interval(values, searches=len(values), prior=prior)
     corrected = holm(
-        {place: p_of(e.mean, e.precision.parts()) for place, e in found.items() if e and e.precision}
+        {pair: p_of(e.mean, e.precision.parts()) for pair, e in result.items() if e and e.precision}
     )
-    print(f"  together: {len(found)} comparisons of 2 to 4 searches each, {sum(p < 0.05 for p in corrected.values())} "
+    print(f"  together: {len(result)} comparisons of 2 to 4 searches each, {sum(p < 0.05 for p in corrected.values())} "
           "marked after Holm's correction")  # fmt: skip
-    for place, p in sorted(corrected.items(), key=lambda item: item[1])[:8]:
-        e = found[place]
+    for pair, p in sorted(corrected.items(), key=lambda item: item[1])[:8]:
+        e = result[pair]
         assert e is not None
-        told = json.loads(place[0])
-        print(f"    {json.loads(place[1])[0]}, {told[2]}: {100 * e.mean:+.1f} ± {100 * e.half_width:.1f} "
+        setup = json.loads(pair[0])
+        print(f"    {json.loads(pair[1])[0]}, {setup[2]}: {100 * e.mean:+.1f} ± {100 * e.half_width:.1f} "
               f"({e.n} searches), p = {p:.2g}")  # fmt: skip
 
 

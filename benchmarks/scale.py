@@ -89,11 +89,11 @@ def minima(works: Sequence[Work], options: argparse.Namespace) -> list[float]:
     """The least time of each work; they take turns, after one to warm up."""
     clock, least = CLOCKS[options.clock], [float("inf")] * len(works)
     for turn in range(options.repetitions + 1):
-        for place, work in enumerate(works):
+        for index, work in enumerate(works):
             start = clock()
             work()
             if turn:
-                least[place] = min(least[place], clock() - start)
+                least[index] = min(least[index], clock() - start)
     return least
 
 

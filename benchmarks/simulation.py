@@ -218,10 +218,10 @@ class Workers:
     ) -> Any:
         """Ask a worker for something."""
         del kwargs
-        found = self._live_actors_to_ray_actors_resources.get(tracked_actor)
-        if found is None or method_name == "stop":
+        result = self._live_actors_to_ray_actors_resources.get(tracked_actor)
+        if result is None or method_name == "stop":
             return None
-        worker, seconds, message = found[0], 0.0, None
+        worker, seconds, message = result[0], 0.0, None
         if method_name == "train":
             seconds, message = worker.step()
             if message is None:

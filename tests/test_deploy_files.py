@@ -39,7 +39,7 @@ def instructions() -> list[tuple[str, str]]:
 
 
 def those(word: str) -> list[str]:
-    return [rest for found, rest in instructions() if found == word]
+    return [rest for result, rest in instructions() if result == word]
 
 
 def copied() -> list[str]:
@@ -131,10 +131,10 @@ def test_mlflow_takes_its_options(compose: dict[str, Any]) -> None:
 
 
 def test_compose_takes_it(compose: dict[str, Any]) -> None:
-    place = os.environ.get("COMPOSE_SCHEMA")
-    if place is None:
+    folder = os.environ.get("COMPOSE_SCHEMA")
+    if folder is None:
         pytest.skip("COMPOSE_SCHEMA names no compose-spec.json")
-    jsonschema.Draft7Validator(json.loads(Path(place).read_text())).validate(compose)
+    jsonschema.Draft7Validator(json.loads(Path(folder).read_text())).validate(compose)
 
 
 # kuberay.yaml
@@ -237,10 +237,10 @@ def test_its_entrypoint_is_a_command_of_ours(job: dict[str, Any]) -> None:
 
 
 def test_kubernetes_takes_it(job: dict[str, Any]) -> None:
-    place = os.environ.get("KUBERAY_CRD")
-    if place is None:
+    folder = os.environ.get("KUBERAY_CRD")
+    if folder is None:
         pytest.skip("KUBERAY_CRD names no ray.io_rayjobs.yaml")
-    versions = yaml.load(Path(place).read_text(), yaml.CSafeLoader)["spec"]["versions"]
+    versions = yaml.load(Path(folder).read_text(), yaml.CSafeLoader)["spec"]["versions"]
     (schema,) = (one["schema"]["openAPIV3Schema"] for one in versions if one["name"] == "v1")
     schema["properties"]["metadata"] = {}
     jsonschema.Draft7Validator(closed(schema)).validate(job)
@@ -300,10 +300,10 @@ def test_on_one_node_a_job_needs_no_cluster_and_goes_on_after_sigterm(
     script: subprocess.Popen[str], tmp_path: Path
 ) -> None:
     script.send_signal(signal.SIGTERM)
-    told, _ = script.communicate(timeout=60)
+    output, _ = script.communicate(timeout=60)
     assert (tmp_path / "called").read_text() == "run digits --store /s\n"
     assert (tmp_path / "requeued").read_text() == "requeue 7\n"
-    assert "the code is 143; the job is put into the queue again" in told
+    assert "the code is 143; the job is put into the queue again" in output
 
 
 def test_a_job_that_somebody_has_cancelled_is_not_queued_again(
@@ -321,8 +321,8 @@ def test_a_study_that_has_ended_is_not_queued_again(
 ) -> None:
     (tmp_path / "done.new").write_text(str(code))
     (tmp_path / "done.new").rename(tmp_path / "done")
-    told, _ = script.communicate(timeout=60)
-    assert script.returncode == code and told.endswith(f"the code is {code}\n")
+    output, _ = script.communicate(timeout=60)
+    assert script.returncode == code and output.endswith(f"the code is {code}\n")
     assert not (tmp_path / "requeued").exists()
 
 
@@ -396,11 +396,11 @@ def by_hand(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     environment = {name: value for name, value in os.environ.items() if name not in left_out} | names
 
     def run(script: str, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
-        told = {**environment, **more}
+        shown = {**environment, **more}
         if script == "start-head.sh":
             (tmp_path / "ray").write_text(RAY.replace("kill", ": kill"))
         command = ["sh", str(DEPLOY / script), *arguments]
-        return subprocess.run(command, env=told, capture_output=True, text=True, timeout=120)
+        return subprocess.run(command, env=shown, capture_output=True, text=True, timeout=120)
 
     return run
 
@@ -410,7 +410,7 @@ def test_a_head_says_what_to_type_next_and_keeps_its_token(
 ) -> None:
     done = by_hand("start-head.sh", "127.0.0.1", "--num-cpus", "1")
     assert done.returncode == 0, done.stderr
-    started, _, told = done.stdout.partition("\n")
+    started, _, output = done.stdout.partition("\n")
     assert started.startswith("ray start --head --node-ip-address 127.0.0.1 ") and started.endswith(
         " --num-cpus 1"
     )
@@ -420,8 +420,8 @@ def test_a_head_says_what_to_type_next_and_keeps_its_token(
         f"topk doctor --address 127.0.0.1:{port}",
         "topk run STUDY --address",
     ):
-        assert f"    {line}" in told
-    assert "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0" in told and "start-worker.sh" not in told
+        assert f"    {line}" in output
+    assert "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0" in output and "start-worker.sh" not in output
     assert (tmp_path / ".ray" / "auth_token").stat().st_mode & 0o777 == 0o600
     (tmp_path / ".ray" / "auth_token").chmod(0o644)
     done = by_hand("start-head.sh", "10.0.0.1", RAY_AUTH_TOKEN_PATH=str(tmp_path / ".ray" / "auth_token"))

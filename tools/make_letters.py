@@ -129,19 +129,19 @@ def _check(given: argparse.Namespace) -> None:
 
 
 def _chosen(given: argparse.Namespace) -> _Made:
-    found = find_faces(given.fonts, given.characters)
-    free = [face for face in found if face.licence or given.any_licence]
+    result = find_faces(given.fonts, given.characters)
+    free = [face for face in result if face.licence or given.any_licence]
     looked_at = given.characters[:: math.ceil(len(given.characters) / _LOOKED_AT)]
     faces, pictures = _drawn(given, free, looked_at)
     sizes = {name: getattr(given, name) for name in _SIZES}
     choice = choose(faces, pictures, looked_at, sizes, given.seed, given.per_package, given.clones, given.kin)
-    blank = {"of unknown licence": len(found) - len(free), "blank or damaged": len(free) - len(faces)}
-    _say(f"{len(found)} families have the characters; left out: {blank | choice.left_out}")
+    blank = {"of unknown licence": len(result) - len(free), "blank or damaged": len(free) - len(faces)}
+    _say(f"{len(result)} families have the characters; left out: {blank | choice.left_out}")
     if empty := [name for name, places in choice.splits.items() if not places]:
         raise ValueError(f"FONTS must leave a family for every split, got none for {empty}")
-    places = [place for chosen in choice.splits.values() for place in chosen]
+    places = [key for chosen in choice.splits.values() for key in chosen]
     splits = [name for name, chosen in choice.splits.items() for _ in chosen]
-    chosen = [faces[place] for place in places]
+    chosen = [faces[key] for key in places]
     return _Made(chosen, splits, pictures[places] if looked_at == given.characters else _all(given, chosen))
 
 
@@ -161,12 +161,12 @@ def _all(given: argparse.Namespace, faces: Sequence[Face]) -> Pictures:
 
 
 def _face(given: argparse.Namespace, file: str, number: int, sha256: str) -> Face:
-    found = [face for face in read_faces(given.fonts / file, given.fonts) if face.number == number]
-    if [face.sha256 for face in found] != [sha256]:
+    result = [face for face in read_faces(given.fonts / file, given.fonts) if face.number == number]
+    if [face.sha256 for face in result] != [sha256]:
         raise ValueError(
-            f"{file} must be in FONTS with the SHA-256 {sha256}..., got {[f.sha256 for f in found]}"
+            f"{file} must be in FONTS with the SHA-256 {sha256}..., got {[f.sha256 for f in result]}"
         )
-    return found[0]
+    return result[0]
 
 
 def _drawn(given: argparse.Namespace, faces: Sequence[Face], characters: str) -> tuple[list[Face], Pictures]:

@@ -27,10 +27,10 @@ def cells_of(page: str) -> Iterator[tuple[str, str]]:
         >>> list(cells_of("# Sum\n```python\n1 + 1\n```\n```text\n2\n```\n"))
         [('markdown', '# Sum'), ('code', '1 + 1')]
     """
-    for place, part in enumerate(_CODE.split(page)):
-        text = part.strip() if place % 2 else _ANSWERS.sub("", part).strip()
+    for index, part in enumerate(_CODE.split(page)):
+        text = part.strip() if index % 2 else _ANSWERS.sub("", part).strip()
         if text:
-            yield "code" if place % 2 else "markdown", text
+            yield "code" if index % 2 else "markdown", text
 
 
 def notebook_of(page: str) -> dict[str, Any]:
@@ -66,9 +66,9 @@ def ran(notebook: Mapping[str, Any], folder: Path, seconds: int = 900) -> dict[s
     )
     # Where it ran is nobody's business, and another folder each time.
     written: str = nbformat.writes(client.execute())  # type: ignore[no-untyped-call]
-    found = json.loads(written.replace(str(folder), "."))
-    found["metadata"] = {"kernelspec": _KERNEL}  # without versions, which say nothing of what it shows
-    return dict(found)
+    result = json.loads(written.replace(str(folder), "."))
+    result["metadata"] = {"kernelspec": _KERNEL}  # without versions, which say nothing of what it shows
+    return dict(result)
 
 
 def main() -> None:

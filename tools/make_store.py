@@ -73,7 +73,7 @@ def make(study: Study, store: Path) -> None:
 def _numbers(study: Study, store: Path) -> str:
     """Return the means of a study's cells, a line each."""
     cells = table(study, store=store).cells
-    lines = [f"{','.join(place)},{cell.value.mean!r}" for place, cell in sorted(cells.items()) if cell.value]
+    lines = [f"{','.join(key)},{cell.value.mean!r}" for key, cell in sorted(cells.items()) if cell.value]
     return "\n".join([*lines, ""])
 
 

@@ -241,9 +241,9 @@ def noise_claims(source: str, places: list[str]) -> tuple[Claim, ...]:
     )
 
 
-def temperature_claims(place: str) -> tuple[Claim, ...]:
+def temperature_claims(column: str) -> tuple[Claim, ...]:
     """Return the paper's findings on the temperature, for arms ``tau-0`` to ``tau-100``."""
-    arm = {tau: f"{place}/tau-{tau}" for tau in ("0", "0.001", "0.01", "0.1", "1", "10", "100")}
+    arm = {tau: f"{column}/tau-{tau}" for tau in ("0", "0.001", "0.01", "0.1", "1", "10", "100")}
     source = "berrada2018, Table 6"
     return (
         Claim(

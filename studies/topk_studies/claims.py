@@ -32,8 +32,8 @@ def gaps(
     """
     ours, theirs = ((names,) if isinstance(names, str) else names for names in (ours, theirs))
     return [
-        Contrast.between(f"{place}/{one}", f"{place}/{other}", metric)
-        for place in places
+        Contrast.between(f"{column}/{one}", f"{column}/{other}", metric)
+        for column in places
         for metric in metrics
         for one in ours
         for other in theirs

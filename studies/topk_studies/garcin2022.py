@@ -214,9 +214,9 @@ def _imagenet_arm(loss: Loss, k: int, recipe: Recipe) -> Arm:
 _CE, _SVM, _NOISED = "cross_entropy", "smooth_topk_svm", "noised_topk_hinge"
 
 
-def epsilon_claims(place: str) -> tuple[Claim, ...]:
+def epsilon_claims(column: str) -> tuple[Claim, ...]:
     """Return the paper's findings on ε, for arms ``epsilon-0`` to ``epsilon-100``."""
-    arm = {e: f"{place}/epsilon-{e}" for e in ("0", "0.0001", "0.001", "0.01", "0.1", "1", "10", "100")}
+    arm = {e: f"{column}/epsilon-{e}" for e in ("0", "0.0001", "0.001", "0.01", "0.1", "1", "10", "100")}
     source = "garcin2022, Table 2"
     return (
         Claim(
@@ -252,16 +252,16 @@ def epsilon_claims(place: str) -> tuple[Claim, ...]:
 
 
 def samples_claims(
-    place: str, others: tuple[str, ...] = ("1", "2", "3", "5", "50", "100")
+    column: str, others: tuple[str, ...] = ("1", "2", "3", "5", "50", "100")
 ) -> tuple[Claim, ...]:
     """Return the paper's findings on B, for arms ``samples-1`` to ``samples-100``."""
-    arms = [f"{place}/samples-{b}" for b in others]
+    arms = [f"{column}/samples-{b}" for b in others]
     return (
         level(
             "samples-hardly-matter",
             "B hardly matters: top-5 accuracy lies within half a point of that of B = 10.",
             "garcin2022, Table 3",
-            [Contrast.between(arm, f"{place}/samples-10", "top5") for arm in arms],
+            [Contrast.between(arm, f"{column}/samples-10", "top5") for arm in arms],
             tolerance=0.5,
         ),
     )
@@ -320,12 +320,12 @@ def _noise_claims() -> tuple[Claim, ...]:
 
 
 def _plantnet_claims() -> tuple[Claim, ...]:
-    place, source = "plantnet300k/resnet50-pretrained", "garcin2022, Table 5"
+    column, source = "plantnet300k/resnet50-pretrained", "garcin2022, Table 5"
 
     def against(ours: str, theirs: str, ks: tuple[int, ...]) -> list[Contrast]:
         pairs = ((ours.format(k), theirs.format(k), f"macro_top{k}") for k in ks)
         return [
-            Contrast.between(f"{place}/{one}", f"{place}/{other}", metric) for one, other, metric in pairs
+            Contrast.between(f"{column}/{one}", f"{column}/{other}", metric) for one, other, metric in pairs
         ]
 
     noised, smooth = "noised_imbalanced_topk_hinge-k{}", "smooth_topk_svm-k{}"

@@ -185,27 +185,27 @@ def letters_margin() -> Study:
 
 
 def _margin_claims() -> tuple[Claim, ...]:
-    place, source = f"long-tail/{MLP.label}", "garcin2022, Table 5"
+    column, source = f"long-tail/{MLP.label}", "garcin2022, Table 5"
     return (
         Claim(
             name="imbalanced-beats-ldam",
             text="The noised imbalanced hinge beats LDAM in macro-average top-5, both with a largest margin of 0.2.",
             source=source,
-            contrasts=gaps([place], "noised_imbalanced-0.2", "ldam-0.2", "macro_top5"),
+            contrasts=gaps([column], "noised_imbalanced-0.2", "ldam-0.2", "macro_top5"),
             tolerance=0.1,
         ),
         Claim(
             name="imbalanced-beats-cross-entropy",
             text="The noised imbalanced hinge beats cross-entropy in macro-average top-5.",
             source=source,
-            contrasts=gaps([place], "noised_imbalanced-0.2", "cross_entropy", "macro_top5"),
+            contrasts=gaps([column], "noised_imbalanced-0.2", "cross_entropy", "macro_top5"),
             tolerance=0.5,
         ),
         Claim(
             name="ldam-beats-cross-entropy",
             text="LDAM beats cross-entropy in macro-average top-5.",
             source=source,
-            contrasts=gaps([place], "ldam-0.2", "cross_entropy", "macro_top5"),
+            contrasts=gaps([column], "ldam-0.2", "cross_entropy", "macro_top5"),
             tolerance=0.5,
         ),
     )
@@ -237,14 +237,14 @@ def letters_tradeoff() -> Study:
 
 
 def _tradeoff_claims() -> tuple[Claim, ...]:
-    place, source = f"clean/{MLP.label}", "sawada2020, Table I"
+    column, source = f"clean/{MLP.label}", "sawada2020, Table I"
     return (
         Claim(
             name="cross-entropy-best-in-top1",
             text="Cross-entropy is the best of all losses in top-1.",
             source=source,
             contrasts=gaps(
-                [place], "cross_entropy", ("topk_grouping", "topk_transition", "smooth_topk_svm"), "top1"
+                [column], "cross_entropy", ("topk_grouping", "topk_transition", "smooth_topk_svm"), "top1"
             ),
             tolerance=0.5,
         ),
@@ -252,21 +252,21 @@ def _tradeoff_claims() -> tuple[Claim, ...]:
             name="transition-beats-cross-entropy-in-top5",
             text="Top-5 transition beats cross-entropy in top-5.",
             source=source,
-            contrasts=gaps([place], "topk_transition", "cross_entropy", "top5"),
+            contrasts=gaps([column], "topk_transition", "cross_entropy", "top5"),
             tolerance=0.1,
         ),
         Claim(
             name="smooth-svm-beats-cross-entropy-in-top5",
             text="The smooth top-5 SVM beats cross-entropy in top-5.",
             source=source,
-            contrasts=gaps([place], "smooth_topk_svm", "cross_entropy", "top5"),
+            contrasts=gaps([column], "smooth_topk_svm", "cross_entropy", "top5"),
             tolerance=0.1,
         ),
         Claim(
             name="grouping-behind-cross-entropy",
             text="Top-5 grouping is worse than cross-entropy in top-1 and in top-5.",
             source=source,
-            contrasts=gaps([place], "cross_entropy", "topk_grouping", "top1", "top5"),
+            contrasts=gaps([column], "cross_entropy", "topk_grouping", "top1", "top5"),
             tolerance=0.1,
         ),
     )

@@ -109,51 +109,53 @@ def _arm(model: Model, loss: Loss, epochs: int, protocol: Protocol) -> Arm:
     return Arm(_NOISY, model, loss, k=K, recipe=recipe(epochs), protocol=protocol)
 
 
-def _memory_claims(place: str) -> tuple[Claim, ...]:
+def _memory_claims(column: str) -> tuple[Claim, ...]:
     claim = partial(Claim, source="an explanation of what letters_map shows", tolerance=1.0)
     return (
         claim(
             name="svm-ahead-at-the-papers-values",
             text="At the papers' values the smooth top-5 SVM is ahead of cross-entropy in top-5.",
-            contrasts=gaps([place], "smooth_topk_svm", "cross_entropy", "top5"),
+            contrasts=gaps([column], "smooth_topk_svm", "cross_entropy", "top5"),
         ),
         claim(
             name="not-memorising-helps-cross-entropy",
             text="What keeps a network from memorising helps cross-entropy in top-5.",
-            contrasts=gaps([place], [f"cross_entropy-{way}" for way in _FORGETTING], "cross_entropy", "top5"),
+            contrasts=gaps(
+                [column], [f"cross_entropy-{way}" for way in _FORGETTING], "cross_entropy", "top5"
+            ),
         ),
         claim(
             name="it-helps-the-svm-less",
             text="It helps cross-entropy by more than the smooth top-5 SVM.",
-            contrasts=[_gains_more(place, "cross_entropy", "smooth_topk_svm", way) for way in _FORGETTING],
+            contrasts=[_gains_more(column, "cross_entropy", "smooth_topk_svm", way) for way in _FORGETTING],
         ),
     )
 
 
-def _underfit_claims(place: str) -> tuple[Claim, ...]:
+def _underfit_claims(column: str) -> tuple[Claim, ...]:
     claim = partial(Claim, source="an explanation of what letters shows", tolerance=1.0)
     return (
         claim(
             name="svm-behind-at-the-papers-values",
             text="At the papers' values the smooth top-5 SVM is behind cross-entropy in top-5.",
-            contrasts=gaps([place], "cross_entropy", "smooth_topk_svm", "top5"),
+            contrasts=gaps([column], "cross_entropy", "smooth_topk_svm", "top5"),
         ),
         claim(
             name="learning-more-helps-the-svm",
             text="What lets a network learn more helps the smooth top-5 SVM in top-5.",
             contrasts=gaps(
-                [place], [f"smooth_topk_svm-{way}" for way in _LEARNING], "smooth_topk_svm", "top5"
+                [column], [f"smooth_topk_svm-{way}" for way in _LEARNING], "smooth_topk_svm", "top5"
             ),
         ),
         claim(
             name="it-helps-cross-entropy-less",
             text="It helps the smooth top-5 SVM by more than cross-entropy.",
-            contrasts=[_gains_more(place, "smooth_topk_svm", "cross_entropy", way) for way in _LEARNING],
+            contrasts=[_gains_more(column, "smooth_topk_svm", "cross_entropy", way) for way in _LEARNING],
         ),
     )
 
 
-def _gains_more(place: str, loss: str, other: str, way: str) -> Contrast:
+def _gains_more(column: str, loss: str, other: str, way: str) -> Contrast:
     """Return how much more a loss gains by a way than another one does."""
-    loss, other = f"{place}/{loss}", f"{place}/{other}"
+    loss, other = f"{column}/{loss}", f"{column}/{other}"
     return Contrast({f"{loss}-{way}": 1.0, loss: -1.0, f"{other}-{way}": -1.0, other: 1.0}, "top5")

@@ -61,8 +61,8 @@ def _claims() -> tuple[Claim, ...]:
     )
     resnet = "mixup/resnet18"
     best_with_mixup = [
-        Contrast.between(f"{place}/{_TRANSITION}", f"{how}/{place.split('/')[1]}/{loss}", "top5")
-        for place in mixup
+        Contrast.between(f"{column}/{_TRANSITION}", f"{how}/{column.split('/')[1]}/{loss}", "top5")
+        for column in mixup
         for how in ("cutout", "mixup")
         for loss in (_CE, _GROUPING, _TRANSITION, *([_SVM] if how == "cutout" else []))
         if (how, loss) != ("mixup", _TRANSITION)

@@ -41,13 +41,13 @@ def declared(*extras: str) -> dict[str, Requirement]:
     lines = [*PROJECT["dependencies"]]
     for extra in extras:
         lines += PROJECT["optional-dependencies"][extra]
-    found = {}
+    result = {}
     for requirement in map(Requirement, lines):
         if requirement.name == PROJECT["name"]:
-            found |= declared(*requirement.extras)
+            result |= declared(*requirement.extras)
         else:
-            found[canonicalize_name(requirement.name)] = requirement
-    return found
+            result[canonicalize_name(requirement.name)] = requirement
+    return result
 
 
 def imported(root: str) -> Iterator[tuple[str, Path]]:

@@ -240,7 +240,7 @@ def test_every_fault_in_the_docs_has_its_test() -> None:
         named = re.findall(r"`([\w/]*\.py)?(?:::(\w+))?`", cell)
         assert named or cell.strip() == "the same", cell
         file = ""
-        for found, name in named:
-            file = found or file
+        for result, name in named:
+            file = result or file
             text = (ROOT / "tests" / file).read_text()
             assert f"def {name}(" in text if name else text, f"{file}::{name}"

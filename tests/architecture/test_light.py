@@ -86,8 +86,8 @@ def topk(folder: Path, *arguments: str) -> tuple[int, str, str, set[str]]:
         capture_output=True,
         text=True,
     )
-    *told, last = done.stderr.splitlines()
-    return done.returncode, done.stdout, "\n".join(told), set(last.split()[1:])
+    *output, last = done.stderr.splitlines()
+    return done.returncode, done.stdout, "\n".join(output), set(last.split()[1:])
 
 
 def write_ended(study: Study, store: Path) -> str:
@@ -236,8 +236,8 @@ def test_what_only_reads_is_light(outcomes: dict[str, Any], command: str, shown:
 def test_what_reads_prints_json_for_programs(outcomes: dict[str, Any], command: str, names: set[str]) -> None:
     code, out, err, loaded = outcomes[f"{command} --json"]
     assert (code, err, loaded) == (0, "", [])
-    found = json.loads(out)
-    assert names <= set(found if isinstance(found, dict) else found[0])
+    result = json.loads(out)
+    assert names <= set(result if isinstance(result, dict) else result[0])
 
 
 def test_every_command_that_takes_json_is_among_them() -> None:

@@ -66,23 +66,25 @@ def _kept_from(name: str, keywords: dict[str | None, object]) -> bool:
 
 def unsafe(path: str, source: str) -> list[str]:
     """The calls of a source that may unpickle what they read."""
-    found = [name for name, keywords in calls(source) if name in UNPICKLING or not _kept_from(name, keywords)]
+    result = [
+        name for name, keywords in calls(source) if name in UNPICKLING or not _kept_from(name, keywords)
+    ]
     names = {
         f"{node.module}.{alias.name}"
         for node in ast.walk(ast.parse(source))
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
-    found += sorted(
+    result += sorted(
         names & (UNPICKLING | ONLY_WITH.keys())
     )  # by a name of its own it would not be seen above
-    return [name for name in found if (Path(path).name, name) not in ALLOWED]
+    return [name for name in result if (Path(path).name, name) not in ALLOWED]
 
 
 def test_nothing_is_unpickled() -> None:
     assert len(SOURCES) > 100
-    found = {str(path): unsafe(str(path), path.read_text()) for path in SOURCES}
-    assert {path: names for path, names in found.items() if names} == {}
+    result = {str(path): unsafe(str(path), path.read_text()) for path in SOURCES}
+    assert {path: names for path, names in result.items() if names} == {}
 
 
 @pytest.mark.parametrize(

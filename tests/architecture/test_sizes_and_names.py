@@ -117,9 +117,9 @@ LONG_FUNCTIONS = {
 }
 MOST_LINES = 60
 
-# Names that meant many things. How many are left is only ever lowered.
+# Names that meant many things. The kernels' local names that are left are part of the identity of stored results.
 BANNED = {"told", "found", "place"}
-MOST_BANNED = {"losses": 62, "platform": 94, "studies": 11, "tools": 15, "benchmarks": 52, "tests": 614}
+MOST_BANNED = {"losses": 56, "platform": 0, "studies": 0, "tools": 0, "benchmarks": 0, "tests": 0}
 
 
 def mirrors_a_module(path: Path) -> bool:

@@ -29,11 +29,11 @@ def regression() -> Iterator[ModuleType]:
 def test_every_loss_is_tried_in_every_kind_of_regime_and_all_trials_are_stored(
     regression: ModuleType,
 ) -> None:
-    found = {case.name for case in regression.cases("cpu")}
-    assert found >= {
+    result = {case.name for case in regression.cases("cpu")}
+    assert result >= {
         f"{regime}/{loss}" for loss in LOSSES for regime in ("clean", "noise", "tail", "fraction")
     }
-    assert found == set(regression._read())
+    assert result == set(regression._read())
 
 
 def test_its_bounds_hold_for_all_trials(regression: ModuleType) -> None:
@@ -53,10 +53,10 @@ def test_what_moved_is_named_with_how_far_it_may(regression: ModuleType) -> None
         "a/x": {"train_loss.1": regression.Stored(2.0, 0.001), "test.top1": regression.Stored(0.5, 0.0)}
     }
     within = {"a/x": {"train_loss.1": 2.009, "test.top1": 0.5 + 1.9 / regression.SAMPLES}}
-    told = [
+    changes = [
         line for line in regression.compare(stored, within, "cpu") if not line.endswith("among the trials")
     ]
-    assert told == []
+    assert changes == []
     moved = regression.compare(stored, {"a/x": {"train_loss.1": 2.02, "test.top1": math.nan}}, "cpu")
     assert [line for line in moved if "was" in line] == [
         "a/x: test.top1 was 0.5, is nan: moved by +nan, where 0.02 is allowed",
@@ -77,8 +77,8 @@ def test_a_trial_is_as_stored_and_one_that_differs_by_a_hundredth_is_not(
 
     def moved(case: object) -> list[str]:
         with use_backend("torch"):
-            found = {name: regression.measure(case, "torch")}
-        return [line for line in regression.compare(stored, found, "cpu") if line.startswith(name)]
+            result = {name: regression.measure(case, "torch")}
+        return [line for line in regression.compare(stored, result, "cpu") if line.startswith(name)]
 
     assert moved(case) == []
     trial = case.trials[0]

@@ -24,21 +24,21 @@ def rows(heading: str) -> dict[str, list[str]]:
 def test_every_error_of_the_users_has_its_remedy() -> None:
     """Wherever in the platform it is defined."""
     sources = "\n".join(path.read_text() for path in (ROOT / "platform" / "topk_platform").rglob("*.py"))
-    found, kin = {"UserError"}, 0
-    while kin != len(found):  # until no class has one of these for its parent that is not among them
-        kin = len(found)
-        found |= {
-            name for name, parent in re.findall(r"^class (\w+)\((\w+)\)", sources, re.M) if parent in found
+    result, kin = {"UserError"}, 0
+    while kin != len(result):  # until no class has one of these for its parent that is not among them
+        kin = len(result)
+        result |= {
+            name for name, parent in re.findall(r"^class (\w+)\((\w+)\)", sources, re.M) if parent in result
         }
-    assert set(rows("error")) == found
+    assert set(rows("error")) == result
     assert all(remedy for _, remedy in rows("error").values())
 
 
 def test_every_fault_is_reported_with_its_own_remedy() -> None:
-    told = rows("fault")
-    assert set(told) == set(errors.FAULTS)
+    listed = rows("fault")
+    assert set(listed) == set(errors.FAULTS)
     for name, fault in errors.FAULTS.items():
-        assert (told[name][0], told[name][2]) == (fault.kind, fault.remedy)
+        assert (listed[name][0], listed[name][2]) == (fault.kind, fault.remedy)
 
 
 def test_every_status_is_reported() -> None:

@@ -22,10 +22,11 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "losses"
 MODULES = sorted(
     name
-    for name, found in vars(topk_losses).items()
-    if inspect.isclass(found)
+    for name, member in vars(topk_losses).items()
+    if inspect.isclass(member)
     and (
-        (issubclass(found, topk_losses.Loss) and found is not topk_losses.Loss) or name == "ConformalTraining"
+        (issubclass(member, topk_losses.Loss) and member is not topk_losses.Loss)
+        or name == "ConformalTraining"
     )
 )
 K = 2
@@ -76,8 +77,8 @@ def test_the_table_has_the_parameters_and_soft_targets_of_the_code(name: str) ->
     module = getattr(topk_losses, name)
     takes = list(inspect.signature(module.__init__).parameters.values())[1:]
     own = [one for one in takes if one.kind is one.POSITIONAL_OR_KEYWORD]
-    told = [one.name if one.default is one.empty else f"{one.name}={one.default!r}" for one in own]
-    assert table()[name][1] == f"`{name}({', '.join(told)})`".replace("'", '"')
+    parameters = [one.name if one.default is one.empty else f"{one.name}={one.default!r}" for one in own]
+    assert table()[name][1] == f"`{name}({', '.join(parameters)})`".replace("'", '"')
     assert table()[name][2] == ("yes" if module.soft_targets else "no")
 
 
@@ -85,15 +86,15 @@ def test_the_table_has_the_costs_of_the_benchmarks() -> None:
     """Trained scores at n = 1,000 and K = 5; of LDAM, which was measured on initial scores alone, these."""
     text = (ROOT / "benchmarks" / "README.md").read_text()
     rows = re.findall(r"^\| (\w+) \| [^|]+ \| ([^|]+) \| [^|]+ \| [^|]+ \|$", text, flags=re.MULTILINE)
-    costs = {name: found.split(" / ")[min(1, found.count("/"))].strip() for name, found in reversed(rows)}
+    costs = {name: result.split(" / ")[min(1, result.count("/"))].strip() for name, result in reversed(rows)}
     for cell in table().values():
         (page,) = re.findall(r"\((\w+)\.md\)", cell[0])
         if page in costs and page not in ("noised_topk_hinge", "sorting_topk_cross_entropy"):
             assert cell[3] == costs[page], page
 
 
-def onehot(scores: Tensor, place: int) -> Tensor:
-    return torch.nn.functional.one_hot(torch.tensor(place), len(scores)).to(scores)
+def onehot(scores: Tensor, index: int) -> Tensor:
+    return torch.nn.functional.one_hot(torch.tensor(index), len(scores)).to(scores)
 
 
 def subsets(scores: Tensor, y: int, tau: float, size: int) -> tuple[Tensor, Tensor]:
@@ -156,9 +157,9 @@ def truncated(s: Tensor, y: int) -> Tensor:
     return terms / total + (1 / total - 1) * onehot(s, y)
 
 
-def hinge(place: Callable[[Tensor, int], int]) -> Callable[[Tensor, int], Tensor]:
+def hinge(key: Callable[[Tensor, int], int]) -> Callable[[Tensor, int], Tensor]:
     def gradient(s: Tensor, y: int) -> Tensor:
-        rival = place(s, y)
+        rival = key(s, y)
         return (1 + s[rival] > s[y]) * (onehot(s, rival) - onehot(s, y))
 
     return gradient
@@ -257,12 +258,12 @@ GRADIENTS: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], Callable[[Tensor,
 @pytest.mark.parametrize("name", sorted(GRADIENTS))
 def test_the_gradient_that_a_page_shows_is_that_of_the_code(name: str) -> None:
     """Of rows whose label is first, in the middle and last, in float64, to rounding."""
-    function, told = GRADIENTS[name]
+    function, gradient = GRADIENTS[name]
     rows = 1.5 * torch.randn(12, 6, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
     for number, row in enumerate(rows):
         y, leaf = number % 6, row.clone().requires_grad_()
-        (found,) = torch.autograd.grad(function(leaf[None], torch.tensor([y])), leaf)
-        torch.testing.assert_close(told(row, y), found, rtol=1e-8, atol=1e-10)
+        (result,) = torch.autograd.grad(function(leaf[None], torch.tensor([y])), leaf)
+        torch.testing.assert_close(gradient(row, y), result, rtol=1e-8, atol=1e-10)
 
 
 def test_the_pages_with_a_formula_of_their_own_are_tried() -> None:

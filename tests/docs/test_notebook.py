@@ -33,8 +33,8 @@ def kinds(notebook: Any) -> list[tuple[str, set[str]]]:
 
 def test_the_notebook_is_the_page() -> None:
     """Made anew by tools/make_notebook.py where this fails."""
-    found = [(cell["cell_type"], text(cell["source"])) for cell in stored()["cells"]]
-    assert found == list(TOOL["cells_of"]((DOCS / "notebook.md").read_text()))
+    result = [(cell["cell_type"], text(cell["source"])) for cell in stored()["cells"]]
+    assert result == list(TOOL["cells_of"]((DOCS / "notebook.md").read_text()))
 
 
 def test_it_shows_results_and_nothing_of_where_it_ran() -> None:

@@ -30,8 +30,8 @@ EXAMPLES = {path.read_text() for path in (DOCS / "examples").glob("*.py")}  # te
 
 
 def blocks(page: Path) -> list[str]:
-    found = re.findall(r"^```python\n(.*?)^```", page.read_text(), flags=re.DOTALL | re.MULTILINE)
-    return [block for block in found if block not in EXAMPLES]
+    result = re.findall(r"^```python\n(.*?)^```", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    return [block for block in result if block not in EXAMPLES]
 
 
 SHOWING = [page for page in PAGES if blocks(page) and page.name not in ELSEWHERE]
@@ -105,5 +105,5 @@ def test_the_query_of_the_ledgers_page_runs(tmp_path: Path, monkeypatch: pytest.
     folder.mkdir(parents=True)
     pq.write_table(pa.Table.from_pylist([*wrong, *reversed(right)]), folder / "trials.parquet")
     monkeypatch.chdir(tmp_path)
-    found = duckdb.sql(re.sub(r"^ *\.\.\.", "", query, flags=re.MULTILINE)).fetchall()
-    assert len(rows) == 4 and sorted(found) == sorted(rows)
+    result = duckdb.sql(re.sub(r"^ *\.\.\.", "", query, flags=re.MULTILINE)).fetchall()
+    assert len(rows) == 4 and sorted(result) == sorted(rows)

@@ -109,14 +109,14 @@ class Lab:
 
     def running(self) -> dict[int, str]:
         """Return the command lines of what runs with this lab's mark in its environment, by process id."""
-        found = {}
-        for place in Path("/proc").glob("[0-9]*"):
+        result = {}
+        for folder in Path("/proc").glob("[0-9]*"):
             try:
-                if self.mark.encode() in (place / "environ").read_bytes():
-                    found[int(place.name)] = (place / "cmdline").read_text().replace("\0", " ")
+                if self.mark.encode() in (folder / "environ").read_bytes():
+                    result[int(folder.name)] = (folder / "cmdline").read_text().replace("\0", " ")
             except OSError:  # it has ended meanwhile
                 continue
-        return found
+        return result
 
     def listening(self) -> list[tuple[str, str]]:
         """Return the command lines of these processes, each with an address that it listens on, in hexadecimal."""
@@ -146,20 +146,20 @@ def listening(pid: int) -> set[str]:
             sockets.update(re.findall(r"socket:\[(\d+)\]", os.readlink(link)))
     except OSError:  # closed, or ended, meanwhile
         pass
-    found = set()
+    result = set()
     for table in ("tcp", "tcp6"):
         for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
             _, local, _, state, *_, inode = line.split()[:10]
             if state == LISTENS and inode in sockets:
-                found.add(local.partition(":")[0])
-    return found
+                result.add(local.partition(":")[0])
+    return result
 
 
-def check_loopback(found: list[tuple[str, str]]) -> None:
+def check_loopback(result: list[tuple[str, str]]) -> None:
     """Check that of a Ray and its driver everything listens, and nowhere but on loopback."""
     for kind in ("gcs_server", "raylet", "ray::", "topk_platform.cli"):
-        assert any(kind in name for name, _ in found), f"no {kind} listens"
-    assert not [name for name, address in found if address not in LOOPBACK]
+        assert any(kind in name for name, _ in result), f"no {kind} listens"
+    assert not [name for name, address in result if address not in LOOPBACK]
 
 
 def until(condition: Callable[[], bool], what: str, process: subprocess.Popen[str] | None = None) -> None:
@@ -183,9 +183,9 @@ def check_undisturbed(store: Path | str, reference: Reference) -> None:
     """Check that a store of ``my_lab:study`` holds what an undisturbed run holds, and nothing of the way there."""
     for kind in ("trials", "epochs"):
         assert rows(store, "small", kind) == rows(reference.store, "small", kind)
-    found, wanted = (Store.open(place).at("small") for place in (store, reference.store))
-    assert found.read("tables/table.csv") == wanted.read("tables/table.csv")
-    assert found.folders("checkpoints") == [] and found.names("lease") == []
+    result, wanted = (Store.open(folder).at("small") for folder in (store, reference.store))
+    assert result.read("tables/table.csv") == wanted.read("tables/table.csv")
+    assert result.folders("checkpoints") == [] and result.names("lease") == []
 
 
 def fill(folder: Path) -> None:
@@ -291,8 +291,8 @@ def reference(make_lab: Callable[..., Lab], tmp_path_factory: pytest.TempPathFac
     ):  # once for all workers, whose folders are beside one another
         noted = base.parent / "reference.txt"
         if not noted.exists():
-            found = run_reference(make_lab(), base)
-            noted.write_text(f"{found.store} {found.steps}")
+            result = run_reference(make_lab(), base)
+            noted.write_text(f"{result.store} {result.steps}")
         store, _, steps = noted.read_text().rpartition(" ")
     return Reference(Path(store), int(steps))
 

@@ -86,12 +86,12 @@ def test_nodes_come_for_a_study_and_go_when_they_idle(
     head.run(["ip", "route", "add", "default", "dev", "eth0"])  # by which Ray finds its nodes' address
     address, config = f"{head.address}:6379", lab.folder / "autoscaling.yaml"
     config.write_text(yaml.safe_dump(without_a_cloud(address)))
-    told = site.environment
-    site.environment = {**told, **AUTOSCALER}
+    environment = site.environment
+    site.environment = {**environment, **AUTOSCALER}
     site.head(head, head.address, "--num-cpus", "0", "--autoscaling-config", str(config))
-    site.environment = told
+    site.environment = environment
     with (site.folder / "nodes.jsonl").open("w") as file:
-        head.start([sys.executable, "-c", WATCH, address], file, **told)
+        head.start([sys.executable, "-c", WATCH, address], file, **environment)
 
     def up() -> list[list[list[float]]]:
         lines = (site.folder / "nodes.jsonl").read_text().splitlines()

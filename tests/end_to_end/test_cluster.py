@@ -60,7 +60,7 @@ class Joined:
     listening: list[tuple[str, str]]
     workers: list[dict[str, Any]]
     steps: int
-    told: str
+    output: str
 
 
 @pytest.fixture(scope="module")
@@ -85,35 +85,37 @@ def joined(
     nodes.remove_node(*nodes.worker_nodes, allow_graceful=False)
     until(lambda: not held <= visited.running().keys(), "the node's worker is gone", process)
     visited.allow(10**6)
-    told = "".join(process.communicate())
-    assert process.returncode == 0, told
+    output = "".join(process.communicate())
+    assert process.returncode == 0, output
     workers = [json.loads(line) for line in visited.noted("workers.jsonl")]
-    return Joined(store, listening, workers, len(visited.noted("steps")), told)
+    return Joined(store, listening, workers, len(visited.noted("steps")), output)
 
 
 def test_a_lost_node_changes_nothing(joined: Joined, reference: Any, rows: Rows) -> None:
     for kind in ("trials", "epochs"):
         assert rows(joined.store, "small", kind) == rows(reference.store, "small", kind)
     assert joined.steps == reference.steps + 1  # the step in which the lost training was held
-    assert "tried again 1" in joined.told
+    assert "tried again 1" in joined.output
 
 
 def test_a_node_that_is_lost_before_it_answers_is_waited_for_or_left_out(
     joined: Joined, nodes: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The node lost in ``joined`` is asked as if it were there: first alone, then beside the one that is left."""
-    told = list[str]()
+    messages = list[str]()
     with cluster.joined(nodes.address):
-        found = ray.nodes()
-        (lost,) = (node for node in found if not node["Alive"])
-        lists = [[lost], found]
+        result = ray.nodes()
+        (lost,) = (node for node in result if not node["Alive"])
+        lists = [[lost], result]
         monkeypatch.setattr(machines, "nodes_for", lambda _needs: lists.pop(0))
-        patience = Patience(report=told.append, sleep=lambda _: None)
+        patience = Patience(report=messages.append, sleep=lambda _: None)
         assert machines.common_environment(digits(), patience) == environment("cpu")
-        monkeypatch.setattr(ray, "nodes", lambda: [{**node, "Alive": True} for node in found])
+        monkeypatch.setattr(ray, "nodes", lambda: [{**node, "Alive": True} for node in result])
         answered = ask_nodes(Question(["ray"]), 600)
     line = "node 127.0.0.1 was lost before it answered"
-    lost_told = [text for text in told if "to answer" not in text]  # said besides where the machine is slow
+    lost_told = [
+        text for text in messages if "to answer" not in text
+    ]  # said besides where the machine is slow
     assert lost_told == [f"{line}; waiting for up to 60 s, see --wait", f"{line}, and is left out"]
     assert {(node.lost, node.facts is None) for node in answered} == {(True, True), (False, False)}
 
@@ -143,10 +145,10 @@ def test_a_raylet_that_is_killed_changes_nothing(
     raylet.process.wait()  # its workers take a zombie for their living parent
     until(lambda: not pids <= visited.running().keys(), "the node's worker is gone", process)
     visited.allow(10**6)
-    told = "".join(process.communicate())
-    assert process.returncode == 0, told
+    output = "".join(process.communicate())
+    assert process.returncode == 0, output
     check_undisturbed(tmp_path, reference)
-    assert "tried again 1" in told
+    assert "tried again 1" in output
     assert len(visited.noted("steps")) - steps == reference.steps + 1
 
 

@@ -68,10 +68,10 @@ def package(name: str) -> Path:
 
 
 def metadata_of(name: str) -> Path:
-    (found,) = {
+    (result,) = {
         file.locate().parent for file in importlib.metadata.files(name) or () if file.name == "METADATA"
     }
-    return Path(found)
+    return Path(result)
 
 
 def broken(folder: Path, lab: Path) -> list[str]:
@@ -137,30 +137,30 @@ def findings(visited: Any, lab: Path, nodes: Cluster) -> list[dict[str, Any]]:
         "--json",
     )
     out, _ = visited.topk(*line, code=1)
-    found: list[dict[str, Any]] = json.loads(out)["results"]
-    return found
+    result: list[dict[str, Any]] = json.loads(out)["results"]
+    return result
 
 
 def wrong(findings: list[dict[str, Any]]) -> dict[str, list[str]]:
     """What is wrong, by check, each with whether on the head, on the node or at the driver."""
-    found: dict[str, list[str]] = {}
+    result: dict[str, list[str]] = {}
     for one in findings:
         if one["state"] == "wrong":
             where = {"driver": "driver"}.get(one["nodes"][0], "head" if "head" in one["nodes"][0] else "node")
             assert one["remedy"] and len(one["nodes"]) == 1
-            found.setdefault(one["check"], []).append(f"{where}: {one['found']}")
-    return found
+            result.setdefault(one["check"], []).append(f"{where}: {one['found']}")
+    return result
 
 
 def test_each_thing_that_is_wrong_is_reported_with_its_place(
     findings: list[dict[str, Any]], lab: Path
 ) -> None:
-    found = wrong(findings)
-    assert set(found) == {
+    result = wrong(findings)
+    assert set(result) == {
         *("tracking", "gpus", "versions", "same bits", "modules", "data", "disk", "clock", "store"),
     }
-    assert len(found) == WRONG and all(len(lines) == 1 for lines in found.values()), found
-    first = {check: lines[0] for check, lines in found.items()}
+    assert len(result) == WRONG and all(len(lines) == 1 for lines in result.values()), result
+    first = {check: lines[0] for check, lines in result.items()}
     assert first["tracking"].startswith("driver: mlflow must be")
     assert first["gpus"].startswith("head: Ray counts 1 here, and torch can use none: ")
     assert first["versions"] == "node: optuna 3.6.0, the platform takes <6,>=4.5"
@@ -192,5 +192,5 @@ def test_people_get_a_table(visited: Any, nodes: Cluster) -> None:
 
 def test_a_cluster_that_does_not_answer_is_a_finding(visited: Any, lab: Path) -> None:
     out, _ = visited.topk("doctor", "--address", "127.0.0.1:9", "--json", code=1)
-    (found,) = (one for one in json.loads(out)["results"] if one["state"] == "wrong")
-    assert found["check"] == "cluster" and "no Ray cluster answers at '127.0.0.1:9'" in found["found"]
+    (result,) = (one for one in json.loads(out)["results"] if one["state"] == "wrong")
+    assert result["check"] == "cluster" and "no Ray cluster answers at '127.0.0.1:9'" in result["found"]

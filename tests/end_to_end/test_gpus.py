@@ -67,8 +67,8 @@ def test_a_study_stays_on_the_kind_that_it_is_pinned_to(nodes: Cluster, visited:
         "--mixed",
     )
     visited.topk(*arguments, "--accelerator", "L4", code=1)
-    found = resources(visited)[before:]
-    assert found == [{"CPU": 1.0, "GPU": 0.5, "accelerator_type:L4": 0.001}] * len(found) != []
+    result = resources(visited)[before:]
+    assert result == [{"CPU": 1.0, "GPU": 0.5, "accelerator_type:L4": 0.001}] * len(result) != []
 
 
 def test_a_kind_that_is_not_there_is_reported_with_those_that_are(nodes: Cluster, visited: Any) -> None:
@@ -102,8 +102,8 @@ def test_trials_take_the_share_that_was_measured(
     arguments = ("run", "lab:on_shared_gpu", "--store", visited.folder / "auto", "--address", nodes.address)
     _, err = visited.topk(*arguments, "--mixed", code=1)
     assert "6 trials share a GPU: a takes 4.0 of 40.0 GiB" in err
-    found = resources(visited)[before:]
-    assert found == [{"CPU": 1.0, "GPU": 0.1666}] * len(found) != []
+    result = resources(visited)[before:]
+    assert result == [{"CPU": 1.0, "GPU": 0.1666}] * len(result) != []
 
 
 def test_one_free_gpu_is_measured_in_a_process_that_ends(
@@ -119,8 +119,8 @@ def test_one_free_gpu_is_measured_in_a_process_that_ends(
     monkeypatch.setattr(machines, "measure", pid)
     with cluster.connected(a_study(gpus="auto"), nodes.address, None) as (slots, _):
         assert slots == 4
-        found = {measured(a_study(gpus="auto"), [], everywhere=False).free for _ in range(2)}
-        assert len(found) == 2
+        result = {measured(a_study(gpus="auto"), [], everywhere=False).free for _ in range(2)}
+        assert len(result) == 2
         monkeypatch.undo()
         with pytest.raises(ClusterError, match="node that has a free GPU cannot train the study's trials: "):
             measured(a_study(gpus="auto"), [], everywhere=False)

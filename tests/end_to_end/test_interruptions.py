@@ -61,7 +61,7 @@ class Seen:
     """What was seen of one run that was cut off: what listened, what it said, and the rows then kept."""
 
     listening: list[tuple[str, str]]
-    told: str
+    output: str
     trials: list[dict[str, Any]]
     epochs: list[dict[str, Any]]
 
@@ -74,7 +74,7 @@ class Stormy:
     cuts: Sequence[Cut]
     seen: list[Seen]
     steps: int
-    told: str
+    output: str
 
 
 @pytest.fixture(scope="module", params=["killed", pytest.param("terminated", marks=pytest.mark.slow)])
@@ -96,16 +96,16 @@ def stormy(
         until(lambda: len(rows(store, "small")) == cut.ended, "what was let on has ended", process)
         listening = lab.listening()
         (os.killpg if cut.everybody else os.kill)(process.pid, cut.number)
-        told = "".join(process.communicate())
-        assert process.returncode == cut.code, told
+        output = "".join(process.communicate())
+        assert process.returncode == cut.code, output
         until(lambda: not lab.running(), f"everything is gone after {cut.number!r}")
-        return Seen(listening, told, rows(store, "small"), rows(store, "small", "epochs"))
+        return Seen(listening, output, rows(store, "small"), rows(store, "small", "epochs"))
 
     cuts = CUTS[request.param]
     seen = [cut_off(cut) for cut in cuts]
     lab.allow(10**6)
-    told, _ = lab.topk(*command)
-    return Stormy(store, cuts, seen, len(lab.noted("steps")), told)
+    output, _ = lab.topk(*command)
+    return Stormy(store, cuts, seen, len(lab.noted("steps")), output)
 
 
 def test_everything_listens_on_loopback_alone(stormy: Stormy, check_loopback: Callable[..., None]) -> None:
@@ -115,8 +115,8 @@ def test_everything_listens_on_loopback_alone(stormy: Stormy, check_loopback: Ca
 
 def test_an_interrupt_says_how_to_go_on(stormy: Stormy) -> None:
     for cut, seen in zip(stormy.cuts, stormy.seen, strict=True):
-        assert ("the same command goes on from here" in seen.told) == (cut.number != signal.SIGKILL)
-        assert "***" not in seen.told and "Traceback" not in seen.told
+        assert ("the same command goes on from here" in seen.output) == (cut.number != signal.SIGKILL)
+        assert "***" not in seen.output and "Traceback" not in seen.output
 
 
 def test_what_had_ended_is_kept_and_not_repeated(stormy: Stormy, rows: Rows) -> None:
@@ -126,7 +126,7 @@ def test_what_had_ended_is_kept_and_not_repeated(stormy: Stormy, rows: Rows) -> 
         assert len(seen.trials) == cut.ended
         assert all(whole[row["key"]] == row for row in seen.trials)
         assert {row["key"] for row in seen.epochs} >= {row["key"] for row in seen.trials}
-    assert f"{16 - stormy.cuts[-1].ended} trials ran" in stormy.told
+    assert f"{16 - stormy.cuts[-1].ended} trials ran" in stormy.output
 
 
 def test_in_the_end_it_is_as_if_nothing_had_happened(stormy: Stormy, reference: Any, rows: Rows) -> None:

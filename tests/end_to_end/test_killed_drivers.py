@@ -109,8 +109,8 @@ def moments(steps: int) -> Iterator[int]:
 
 def newest_part(store: Path, kind: str) -> Path:
     opened = Opened.of(Store.open(store).at("small"))
-    found = [store / "small" / opened.folder / name for name in opened.parts if f"kind={kind}" in name]
-    return max(found, key=lambda path: path.stat().st_mtime_ns)
+    result = [store / "small" / opened.folder / name for name in opened.parts if f"kind={kind}" in name]
+    return max(result, key=lambda path: path.stat().st_mtime_ns)
 
 
 def damage(part: Path, kind: str) -> None:
@@ -123,7 +123,7 @@ def damage(part: Path, kind: str) -> None:
 def tear_checkpoint(store: Path) -> None:
     """Leave half of the newest checkpoint of each trial that has one."""
     folders = (store / "small" / "checkpoints").iterdir()
-    newest = [max(found) for folder in folders if (found := list(folder.glob("*.ckpt")))]
+    newest = [max(result) for folder in folders if (result := list(folder.glob("*.ckpt")))]
     assert newest
     for path in newest:
         path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
@@ -142,8 +142,8 @@ def test_in_the_end_it_is_as_if_nothing_had_happened(
     check_undisturbed(storm.store, reference)
     client = MlflowClient(f"sqlite:///{storm.store / 'mlflow.db'}")
     runs = client.search_runs([client.get_experiment_by_name("small").experiment_id], max_results=1000)
-    found = Counter(run.data.tags["topk.key"] for run in runs if "topk.key" in run.data.tags)
-    assert len(found) == 16 and set(found.values()) == {1}
+    result = Counter(run.data.tags["topk.key"] for run in runs if "topk.key" in run.data.tags)
+    assert len(result) == 16 and set(result.values()) == {1}
 
 
 def test_kills_come_in_every_quarter_of_the_study_by_its_training_steps(storm: Storm, reference: Any) -> None:
@@ -169,13 +169,13 @@ def test_of_a_trial_no_more_is_repeated_than_the_step_in_which_it_was_cut_off(
 
 @pytest.mark.parametrize("kind", DAMAGE.values())
 def test_a_damaged_part_is_one_line_and_set_aside(kind: str, storm: Storm) -> None:
-    told, repaired = storm.damaged[kind]
-    (line,) = told.splitlines()
+    warned, repaired = storm.damaged[kind]
+    (line,) = warned.splitlines()
     assert "is damaged or missing; `topk repair small` sets it aside, so that its trials run again" in line
     assert repaired.startswith("missing: " if kind == "missing" else "set aside: ")
 
 
 def test_it_is_reported_that_nobody_drives_it(storm: Storm) -> None:
-    for kill, told in enumerate(storm.driven):
-        assert told.endswith(" ended without releasing its lease") == (kill != MOVED)
+    for kill, warned in enumerate(storm.driven):
+        assert warned.endswith(" ended without releasing its lease") == (kill != MOVED)
     assert storm.driven[MOVED].startswith("driven by process ") and " on far, " in storm.driven[MOVED]

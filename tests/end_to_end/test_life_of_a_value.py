@@ -64,8 +64,8 @@ def test_tau_from_the_study_file_to_the_table(reference: Any, visited: Any) -> N
     (kept,) = client.search_runs([experiment.experiment_id], f"tags.`topk.key` = '{confirmed[0]['key']}'")
     (output,) = kept.outputs.model_outputs
     location = client.get_logged_model(output.model_id).artifact_location
-    place = location.removeprefix("mlflow-artifacts:/")
-    assert (reference.store / "mlflow-artifacts" / place / "model.safetensors").exists()
+    path = location.removeprefix("mlflow-artifacts:/")
+    assert (reference.store / "mlflow-artifacts" / path / "model.safetensors").exists()
 
 
 def test_a_trial_can_be_shown_and_run_alone_with_the_same_bits(

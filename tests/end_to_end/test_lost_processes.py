@@ -44,7 +44,7 @@ class Troubled:
         return {pid for pid, kind in self.built if kind == how} - {os.getpid()}
 
     @property
-    def told(self) -> str:
+    def printed(self) -> str:
         """What it printed, however its lines were broken."""
         return " ".join(self.out.split())
 
@@ -78,9 +78,9 @@ def test_ray_starts_nothing_that_nobody_asks_for_anything(shared: Any) -> None:
 
 def test_nothing_stops_the_study(troubled: Troubled, rows: Rows) -> None:
     """And of a fault that does not end there is no record at all."""
-    found = sorted((row["loss"], row["phase"], row["status"]) for row in rows(troubled.store))
+    result = sorted((row["loss"], row["phase"], row["status"]) for row in rows(troubled.store))
     sound = ("crowded", "hangs", "none", "once", "relapses")
-    assert found == sorted(
+    assert result == sorted(
         [("nan", "search", "diverged")]
         + [(loss, "search", "failed") for loss in ("exits", "hungry", "interrupts", "raises")]
         + [(loss, phase, "completed") for loss in sound for phase in ("search", "confirm")]
@@ -92,12 +92,12 @@ def test_a_fault_that_passes_leaves_no_trace(fault: str, troubled: Troubled, row
     """A process that is lost once, or more often than it is tried again without progress; one that hangs; a neighbour
     that takes a GPU's memory."""
     assert len(troubled.processes(fault)) >= AGAIN[fault] + 1 - (fault == "crowded")  # whose process goes on
-    found, none = (
+    result, none = (
         {row["phase"]: row for row in rows(troubled.store) if row["loss"] == loss} for loss in (fault, "none")
     )
     for phase in ("search", "confirm"):
-        assert found[phase]["reason"] == ""
-        assert metrics(found[phase]) == metrics(none[phase])
+        assert result[phase]["reason"] == ""
+        assert metrics(result[phase]) == metrics(none[phase])
 
 
 def test_it_replays(troubled: Troubled, rows: Rows, shared: Any) -> None:
@@ -110,9 +110,11 @@ def test_a_process_lost_every_time_leaves_its_trial_open(troubled: Troubled) -> 
     assert len(troubled.processes("always")) == PAUSES + 1
     (line,) = (line for line in troubled.out.splitlines() if line.startswith("open: "))
     assert " plain/with_dropout/always: process lost: " in line
-    assert "see what ends processes there" in troubled.told
+    assert "see what ends processes there" in troubled.printed
     assert len(line) < 900
-    assert "2 trials left, open ones and what waits for them; the same command tries again." in troubled.told
+    assert (
+        "2 trials left, open ones and what waits for them; the same command tries again." in troubled.printed
+    )
 
 
 def test_what_is_open_is_reported_later_and_by_any_machine(troubled: Troubled, shared: Any) -> None:
@@ -142,8 +144,8 @@ def test_what_a_trials_own_code_raises_is_final_at_the_first_try(
 
 
 def test_faults_are_reported_while_their_trials_are_tried_again(troubled: Troubled) -> None:
-    told = [line for line in troubled.out.splitlines() if "tried again " in line and " trials: " in line]
-    counts = [int(line.rpartition("tried again ")[2].partition(",")[0]) for line in told]
+    output = [line for line in troubled.out.splitlines() if "tried again " in line and " trials: " in line]
+    counts = [int(line.rpartition("tried again ")[2].partition(",")[0]) for line in output]
     assert counts == sorted(counts)
     assert counts[-1] == sum(AGAIN.values())
 
@@ -218,14 +220,14 @@ def test_a_process_that_finds_other_code_is_refused_and_the_next_run_goes_on(
     (shared.folder / "edited_lab.py").write_text(source.replace('"lab:', '"edited_lab:'))
     command = ("run", "edited_lab:edited", "--store", tmp_path, "--workers", "1")
     _, err = shared.topk(*command, code=2)
-    told = err.splitlines()[-1]
-    assert told.startswith("topk: arm plain/with_dropout/") and ": a worker found code version" in told
-    assert "the code changed meanwhile" in told
+    output = err.splitlines()[-1]
+    assert output.startswith("topk: arm plain/with_dropout/") and ": a worker found code version" in output
+    assert "the code changed meanwhile" in output
     assert {row["loss"] for row in rows(tmp_path)} <= {"none"}
     shared.topk(*command)
-    found = [row for row in rows(tmp_path) if row["loss"] == "edits"]
-    assert [row["status"] for row in found] == ["completed"] * 2
-    assert len({row["code_version"] for row in found}) == 1
+    result = [row for row in rows(tmp_path) if row["loss"] == "edits"]
+    assert [row["status"] for row in result] == ["completed"] * 2
+    assert len({row["code_version"] for row in result}) == 1
 
 
 @pytest.mark.slow
@@ -236,8 +238,8 @@ def test_a_worker_that_reads_other_data_is_refused_and_the_next_run_goes_on(
     command = ("run", "lab:plain", "--store", tmp_path, "--workers", "1")
     _, err = shared.topk(*command, code=2)
     (shared.folder / "other-data").unlink()
-    told = err.splitlines()[-1]
-    assert told.startswith("topk: dataset lab:data has fingerprint") and "What had ended is kept" in told
+    output = err.splitlines()[-1]
+    assert output.startswith("topk: dataset lab:data has fingerprint") and "What had ended is kept" in output
     assert rows(tmp_path) == []
     shared.topk(*command)
     assert [row["status"] for row in rows(tmp_path)] == ["completed"] * 2

@@ -44,7 +44,7 @@ def test_a_run_without_its_ray_ends_and_the_same_command_goes_on(
 ) -> None:
     command = ("run", "my_lab:study", "--workers", "2", "--checkpoints", "0", "--store", tmp_path)
     # Two trainings are held after the first is let on, and the two again after each kill.
-    for round_, (program, told) in enumerate(KILLED.items()):
+    for round_, (program, description) in enumerate(KILLED.items()):
         lab.allow(1 + 2 * round_)
         held = len(lab.noted("held")) + 2
         process = lab.start(*command, RAY_TMPDIR=str(ray_root))
@@ -55,7 +55,7 @@ def test_a_run_without_its_ray_ends_and_the_same_command_goes_on(
         out, err = process.communicate(timeout=ENDS_WITHIN)
         assert process.returncode == Exit.OPEN, out + err
         said = " ".join((out + err).split())
-        assert f"Ray's {told} (process " in said and "the same command goes on from here" in said
+        assert f"Ray's {description} (process " in said and "the same command goes on from here" in said
         assert "Traceback" not in said and "The program will terminate" not in said
         until(lambda: not lab.running(), "everything is gone")
     lab.allow(10**6)
@@ -71,5 +71,5 @@ def check_is_private(root: Path) -> None:
 
 
 def pid_of(lab: Any, program: str) -> int:
-    (found,) = (pid for pid, line in lab.running().items() if line.split()[0].endswith(f"/{program}"))
-    return int(found)
+    (result,) = (pid for pid, line in lab.running().items() if line.split()[0].endswith(f"/{program}"))
+    return int(result)

@@ -40,8 +40,8 @@ class Server:
     """
 
     def __init__(self, folder: Path, until: Until) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as found:
-            self.port: int = found.getsockname()[1]
+        with socket.create_server(("127.0.0.1", 0)) as result:
+            self.port: int = result.getsockname()[1]
         self.uri = f"http://127.0.0.1:{self.port}"
         self._folder, self._until = folder, until
         self._process: subprocess.Popen[bytes] | None = None
@@ -101,7 +101,7 @@ def test_down_at_the_start_in_the_middle_and_at_the_end(
     store = tmp_path / "store"
     command = ("run", "my_lab:study", "--workers", "2", "--store", store, "--mlflow", server.uri)
 
-    def told(what: str) -> bool:
+    def printed(what: str) -> bool:
         return what in (tmp_path / "log").read_text()
 
     # At the start: nothing begins.
@@ -118,7 +118,7 @@ def test_down_at_the_start_in_the_middle_and_at_the_end(
     server.kill()
     lab.allow(5)
     until(lambda: len(rows(store, "small")) == 5, "four more have ended", process)
-    until(lambda: told("MLflow is behind and is tried again: "), "it is told of", process)
+    until(lambda: printed("MLflow is behind and is tried again: "), "it is told of", process)
     check_second_driver(lab, process.pid, *command)
     server.start()
     until(lambda: len(server.keys()) == 5, "MLflow has them all", process)

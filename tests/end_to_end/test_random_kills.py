@@ -111,9 +111,9 @@ def check_ranks(store: Path, reference: Path) -> None:
 def ranks_by_key(store: Path) -> dict[str, Any]:
     ledger = Ledger.open(Store.open(store), "small")
     rows = ledger.rows("phase = 'confirm'")
-    found = read_all_ranks(ledger.store, rows)
-    assert sorted(found) == sorted(row["key"] for row in rows)
-    return found
+    result = read_all_ranks(ledger.store, rows)
+    assert sorted(result) == sorted(row["key"] for row in rows)
+    return result
 
 
 def test_random_kills_change_nothing(

@@ -34,8 +34,8 @@ def documented(study: str, store: Path) -> list[str]:
     (command,) = re.findall(
         r"^    (ray job submit .*(?:\n        .*)*)", PAGE.read_text(), flags=re.MULTILINE
     )
-    told = {"my_lab:study": study, "s3://YOUR-BUCKET/runs": str(store), "\\\n": " "}
-    for old, new in told.items():
+    replaced = {"my_lab:study": study, "s3://YOUR-BUCKET/runs": str(store), "\\\n": " "}
+    for old, new in replaced.items():
         assert old in command
         command = command.replace(old, new)
     return shlex.split(command)

@@ -68,15 +68,15 @@ def of_folder(folder: Path) -> Iterator[tuple[str, str]]:
 def of_bucket(uri: str) -> Iterator[tuple[str, str]]:
     files = Store.open(uri)._files
     for batch in files.list():  # type: ignore[attr-defined]
-        for found in batch:
-            yield from texts(found["path"], bytes(files.get(found["path"]).bytes()))
+        for result in batch:
+            yield from texts(result["path"], bytes(files.get(result["path"]).bytes()))
 
 
 @pytest.fixture
 def server(tmp_path: Path, until: Callable[..., None]) -> Iterator[str]:
     """An MLflow server on loopback, by an address with a user and a password, whose files lie in ``mlflow``."""
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port = found.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as result:
+        port = result.getsockname()[1]
     folder = tmp_path / "mlflow"
     folder.mkdir()
     command = [
@@ -127,8 +127,8 @@ def test_no_secret_is_left_anywhere(
     planted = {name: value for name, value in PLANTED.items() if name != "OF_AN_ADDRESS"}
     planted |= {"AWS_ACCESS_KEY_ID": "me", "MLFLOW_TRACKING_USERNAME": "me"}
 
-    def tell(name: str, told: str) -> None:
-        (said / f"{len(list(said.iterdir()))} {name}").write_text(told)
+    def tell(name: str, text: str) -> None:
+        (said / f"{len(list(said.iterdir()))} {name}").write_text(text)
 
     def topk(*arguments: str | Path, code: int = 0) -> None:
         tell(str(arguments[0]), "".join(visited.topk(*arguments, "--store", bucket, code=code)))
@@ -154,11 +154,11 @@ def test_no_secret_is_left_anywhere(
     ]
     # It would be found: what does stand everywhere is.
     known = [name for name, text in left if "lab:mischief" in text]
-    for place in ("mlflow server.db", "said bundle.topk/", "store lab/ledger/kind=trials/"):
-        assert any(name.startswith(place) for name in known), place
+    for key in ("mlflow server.db", "said bundle.topk/", "store lab/ledger/kind=trials/"):
+        assert any(name.startswith(key) for name in known), key
     assert any(name.startswith("ray ") for name, _ in left)
-    found = [(name, secret) for name, text in left for secret, value in PLANTED.items() if value in text]
-    assert found == []
+    result = [(name, secret) for name, text in left for secret, value in PLANTED.items() if value in text]
+    assert result == []
 
 
 def test_credentials_in_a_stores_address_are_refused_and_not_repeated(lab: Any) -> None:

@@ -83,8 +83,8 @@ class Slurm:
         self.run("scontrol", "update", f"JobId={job}", f"TimeLimit={60 * hours + minutes + 4}")
 
     def state(self, job: str) -> dict[str, str]:
-        told = self.run("scontrol", "show", "job", job, "--oneliner")
-        return dict(part.partition("=")[::2] for part in told.split())
+        shown = self.run("scontrol", "show", "job", job, "--oneliner")
+        return dict(part.partition("=")[::2] for part in shown.split())
 
 
 def free_ports(count: int) -> list[int]:
@@ -156,10 +156,10 @@ def submit(slurm: Slurm, lab: Any, store: Path, log: Path) -> str:
 
 def address_of(lab: Any) -> str:
     """Where the job's Ray is, as the commands of its nodes say."""
-    (found,) = {
+    (result,) = {
         word for line in lab.running().values() for word in re.findall(r"--address[= ](\d[\d.]+:\d+)", line)
     }
-    return found
+    return result
 
 
 def refused(address: str) -> bool:
@@ -197,12 +197,12 @@ def test_the_time_limit_changes_nothing(
     finally:
         subprocess.run(["scancel", job], env=slurm.environment)
         until(lambda: slurm.state(job)["JobState"] in DEAD, "the job is gone")
-    told = log.read_text()
-    assert slurm.state(job)["JobState"] == "COMPLETED", told
+    output = log.read_text()
+    assert slurm.state(job)["JobState"] == "COMPLETED", output
     assert slurm.state(job)["ExitCode"] == "0:0"
     assert (
-        "SIGTERM: the time is up, or" in told
-        and "the code is 143; the job is put into the queue again" in told
+        "SIGTERM: the time is up, or" in output
+        and "the code is 143; the job is put into the queue again" in output
     )
     check_undisturbed(store, reference)
     assert (

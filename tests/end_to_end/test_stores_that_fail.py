@@ -48,8 +48,8 @@ def test_a_slow_s3_that_refuses_one_put_in_twenty_and_a_second_driver(
     out, _ = lab.topk("status", "--store", store)
     assert f"small: driven by process {process.pid} on " in out
     lab.allow(10**6)
-    told = "".join(process.communicate())
-    assert process.returncode == 0, told
+    output = "".join(process.communicate())
+    assert process.returncode == 0, output
     assert busy_object_store.refused >= 10
     check_undisturbed(store, reference)
 
@@ -188,8 +188,8 @@ def test_a_clock_that_is_set_back_an_hour(
     until(lambda: len(rows(store, "small")) == 1, "what was let on has ended", process)
     (tmp_path / "back").touch()
     lab.allow(10**6)
-    told = "".join(process.communicate())
-    assert process.returncode == 0, told
+    output = "".join(process.communicate())
+    assert process.returncode == 0, output
     check_undisturbed(store, reference)
     started = Ledger.open(Store.open(store), "small").read("trials", ["started"])["started"].to_pylist()
     assert (max(started) - min(started)).total_seconds() > 3000

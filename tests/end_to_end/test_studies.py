@@ -151,8 +151,8 @@ def test_searches_are_added_to_a_study_that_has_run(shared: Any, tmp_path: Path)
     assert before.items() <= after.items()
     timed = {"started", "ended", "train_seconds"}
     results = [
-        {key: {n: v for n, v in row.items() if n not in timed} for key, row in found.items()}
-        for found in (after, rows_of(direct, "searched"))
+        {key: {n: v for n, v in row.items() if n not in timed} for key, row in result.items()}
+        for result in (after, rows_of(direct, "searched"))
     ]
     assert results[0] == results[1]
     tables = [

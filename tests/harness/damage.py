@@ -51,13 +51,13 @@ def study() -> Study:
 
 def records() -> list[TrialRecord]:
     """Return the study's records: all searches and confirmations of its two arms."""
-    made, codes, found = study(), code_versions(study()), []
+    made, codes, result = study(), code_versions(study()), []
     for arm, chosen in enumerate(made.arms):
         code = codes[made.arm_id(chosen)]
         tops = [0.5 + 0.01 * arm + 0.002 * number for number in range(4)]
-        found += [make_record(made, n, arm=arm, top3=top, code=code) for n, top in enumerate(tops)]
-        found += [make_record(made, 3, arm=arm, seed=s, top3=tops[3] + 0.01 * s, code=code) for s in (1, 2)]
-    return found
+        result += [make_record(made, n, arm=arm, top3=top, code=code) for n, top in enumerate(tops)]
+        result += [make_record(made, 3, arm=arm, seed=s, top3=tops[3] + 0.01 * s, code=code) for s in (1, 2)]
+    return result
 
 
 def identities() -> dict[str, Identity]:
@@ -76,12 +76,12 @@ def _often() -> Iterator[None]:
         yield
 
 
-def make_store(place: Path) -> None:
+def make_store(folder: Path) -> None:
     """Write the study, and another one that nobody damages, as runs do: by many commits, with deletion."""
-    other = Ledger.open(Store.open(place), "other")
+    other = Ledger.open(Store.open(folder), "other")
     with other.writing(study()) as writer:
         writer.put(make_record(study(), 0))
-    ledger = Ledger.open(Store.open(place), "s")
+    ledger = Ledger.open(Store.open(folder), "s")
     with _often():
         for half in (records()[:7], records()[7:]):
             _run(ledger, half)
@@ -157,27 +157,27 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def reference(place: Path) -> dict[str, Said]:
+def reference(folder: Path) -> dict[str, Said]:
     """Return what the commands say of a sound store."""
-    return {name: topk(*arguments, "--store", str(place)) for name, arguments in COMMANDS.items()}
+    return {name: topk(*arguments, "--store", str(folder)) for name, arguments in COMMANDS.items()}
 
 
 Change = Callable[[random.Random, bytes], bytes]
 
 
 def _flip(draw: random.Random, content: bytes) -> bytes:
-    place = draw.randrange(len(content)) if content else 0
+    start = draw.randrange(len(content)) if content else 0
     return (
-        content[:place]
-        + bytes(byte ^ (1 << draw.randrange(8)) for byte in content[place : place + 1])
-        + content[place + 1 :]
+        content[:start]
+        + bytes(byte ^ (1 << draw.randrange(8)) for byte in content[start : start + 1])
+        + content[start + 1 :]
     )
 
 
 def _zero(draw: random.Random, content: bytes) -> bytes:
-    place, length = draw.randrange(len(content) or 1), draw.choice((16, 512, 4096))
-    end = min(len(content), place + length)
-    return content[:place] + bytes(end - place) + content[end:]
+    start, length = draw.randrange(len(content) or 1), draw.choice((16, 512, 4096))
+    end = min(len(content), start + length)
+    return content[:start] + bytes(end - start) + content[end:]
 
 
 CHANGES: Mapping[str, Change] = {
@@ -210,8 +210,8 @@ class Case:
         draw = random.Random(self.seed)
         # A folder first, so that a study's few other files are drawn as often as the many of its table.
         files = sorted(path for path in folder.rglob("*") if path.is_file())
-        place = draw.choice(sorted({path.parent for path in files}))
-        one, two = draw.choice([path for path in files if path.parent == place]), draw.choice(files)
+        folder = draw.choice(sorted({path.parent for path in files}))
+        one, two = draw.choice([path for path in files if path.parent == folder]), draw.choice(files)
         self.kind = draw.choice([*CHANGES, "delete", "delete", "swap", "copy", "stray", "other version"])
         self.names = [str(one.relative_to(folder))]
         if self.kind in CHANGES:
@@ -251,7 +251,7 @@ class Case:
         return f"seed {self.seed}: {self.kind} of {', '.join(self.names)}"
 
 
-def check_case(case: Case, place: Path, sound: Mapping[str, Said]) -> list[str]:
+def check_case(case: Case, folder: Path, sound: Mapping[str, Said]) -> list[str]:
     """Damage a store, and return what the commands do wrong; nothing if all is as it should be.
 
     Args:
@@ -262,12 +262,12 @@ def check_case(case: Case, place: Path, sound: Mapping[str, Said]) -> list[str]:
     Returns:
         A line for each fault.
     """
-    case.damage(place / "s")
-    faults = list(_wrong(case, reference(place), sound))
-    found = topk("repair", "s", "--store", str(place))
-    if found.code:
-        faults.append(f"repair: {found}")
-    faults += _wrong_after(place, found.out, sound)
+    case.damage(folder / "s")
+    faults = list(_wrong(case, reference(folder), sound))
+    result = topk("repair", "s", "--store", str(folder))
+    if result.code:
+        faults.append(f"repair: {result}")
+    faults += _wrong_after(folder, result.out, sound)
     return [f"{case}: {fault}" for fault in faults]
 
 
@@ -289,19 +289,19 @@ def _is_note(case: Case) -> bool:
 def _is_told(case: Case, said: Said) -> bool:
     """Return whether a command's error is one line that names a damaged file, or a folder whose only file is gone."""
     lines = said.err.splitlines()
-    told = _LINE.match(lines[0]) if len(lines) == 1 else None
-    return told is not None and any(f"{name}/".startswith(f"{told[1]}/") for name in case.names)
+    match = _LINE.match(lines[0]) if len(lines) == 1 else None
+    return match is not None and any(f"{name}/".startswith(f"{match[1]}/") for name in case.names)
 
 
-def _wrong_after(place: Path, repaired: str, sound: Mapping[str, Said]) -> Iterator[str]:
+def _wrong_after(folder: Path, repaired: str, sound: Mapping[str, Said]) -> Iterator[str]:
     """Yield what is wrong after a repair: every command works, and with what was lost the table is as it was."""
-    for name, said in reference(place).items():
+    for name, said in reference(folder).items():
         if said.code or "Traceback" in said.err:  # a note of runs without ranks is none
             yield f"after {repaired!r}, {name}: {said}"
-    again = topk("repair", "s", "--store", str(place))
+    again = topk("repair", "s", "--store", str(folder))
     if again.code or again.out != "nothing is damaged\n":
         yield f"after {repaired!r}, repair again: {again}"
-    ledger = Ledger.open(Store.open(place), "s")
+    ledger = Ledger.open(Store.open(folder), "s")
     kept = ledger.keys()
     if "ledger" not in repaired and len(kept) != len(records()) + 1:
         yield f"after {repaired!r}, {len(kept)} trials are left"
@@ -310,12 +310,12 @@ def _wrong_after(place: Path, repaired: str, sound: Mapping[str, Said]) -> Itera
             if record.trial.key not in kept:
                 writer.put(record)
     for name in ("table", "tuning", "claims"):
-        if (said := topk(*COMMANDS[name], "--store", str(place))) != sound[name]:
+        if (said := topk(*COMMANDS[name], "--store", str(folder))) != sound[name]:
             yield f"after {repaired!r} and what was lost, {name}: {said}"
 
 
-def copied(whole: Path, place: Path) -> Path:
+def copied(whole: Path, folder: Path) -> Path:
     """Return a copy of a store in place of what is there."""
-    shutil.rmtree(place, ignore_errors=True)
-    shutil.copytree(whole, place)
-    return place
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(whole, folder)
+    return folder

@@ -64,11 +64,11 @@ class Commands:
 @contextmanager
 def commands(folder: Path, **environment: str) -> Iterator[Commands]:
     """Run commands in a folder, with these variables in the environment."""
-    found = Commands(folder, **environment)
+    result = Commands(folder, **environment)
     try:
-        yield found
+        yield result
     finally:
-        found.close()
+        result.close()
 
 
 def _serve() -> None:

@@ -323,9 +323,9 @@ def _bundle_references(good: bytes, rng: random.Random) -> bytes:
     part = rng.choice(("model", "loss", "dataset"))
     for row in rows:
         if row["kind"] == "trials":
-            told = json.loads(row["config"])
-            _refer(told["arm"], part, evil)
-            row["config"] = json.dumps(told, sort_keys=True, separators=(",", ":"))
+            data = json.loads(row["config"])
+            _refer(data["arm"], part, evil)
+            row["config"] = json.dumps(data, sort_keys=True, separators=(",", ":"))
             keys[row["key"]] = Trial.from_json(row["config"]).key
     for row in rows:
         row["key"] = keys.get(row["key"], row["key"])
@@ -346,12 +346,12 @@ def _refer(arm: dict[str, Any], part: str, evil: str) -> None:
 
 
 def _options(evil: str) -> dict[str, Any]:
-    found: dict[str, dict[str, Any]] = {
+    result: dict[str, dict[str, Any]] = {
         "os:system": {"command": "touch CANARY"},
         "torch.hub:load": {"repo_or_dir": ".", "model": "net", "source": "local"},
         "builtins:exec": {"source": "open('CANARY', 'w')"},
     }
-    return found.get(evil, {})
+    return result.get(evil, {})
 
 
 BUNDLES: dict[str, Callable[[bytes, random.Random], bytes]] = {
@@ -422,9 +422,9 @@ def _export_bytes(folder: Path, rng: random.Random) -> None:
 
 def _export_references(folder: Path, rng: random.Random) -> None:
     file, evil = folder / "config.json", rng.choice(EVIL)
-    told = json.loads(file.read_text())
-    told["model"] = {"name": evil, "options": _options(evil)}
-    file.write_bytes(dumped(told))
+    content = json.loads(file.read_text())
+    content["model"] = {"name": evil, "options": _options(evil)}
+    file.write_bytes(dumped(content))
 
 
 def _export_header(folder: Path, rng: random.Random) -> None:
@@ -432,28 +432,28 @@ def _export_header(folder: Path, rng: random.Random) -> None:
     file, config = folder / "model.safetensors", folder / "config.json"
     content = file.read_bytes()
     (length,) = struct.unpack_from("<Q", content)
-    told = json.loads(content[8 : 8 + length])
-    header = dumped(changed(told, rng, 2)) if rng.random() < 0.7 else deep(json.dumps(told), rng).encode()
+    data = json.loads(content[8 : 8 + length])
+    header = dumped(changed(data, rng, 2)) if rng.random() < 0.7 else deep(json.dumps(data), rng).encode()
     size = rng.choice((len(header), len(header), length, 2**40, 2**64 - 1))
     file.write_bytes(struct.pack("<Q", size) + header + content[8 + length :])
-    told = json.loads(config.read_text())
-    config.write_bytes(dumped({**told, "sha256": hashlib.sha256(file.read_bytes()).hexdigest()}))
+    data = json.loads(config.read_text())
+    config.write_bytes(dumped({**data, "sha256": hashlib.sha256(file.read_bytes()).hexdigest()}))
 
 
 def _export_options(folder: Path, rng: random.Random) -> None:
     """Options of the network, and sizes of its inputs, that would take terabytes."""
     file = folder / "config.json"
-    told = json.loads(file.read_text())
+    content = json.loads(file.read_text())
     huge = rng.choice((2**20, 10**9, 10**18, -1, 0, 0.5))
-    place = rng.choice(("hidden", "depth", "classes", "shape", "resize", "k"))
-    if place in ("hidden", "depth"):
-        told["model"]["options"][place] = huge
-    elif place == "k":
-        told["k"] = huge
+    key = rng.choice(("hidden", "depth", "classes", "shape", "resize", "k"))
+    if key in ("hidden", "depth"):
+        content["model"]["options"][key] = huge
+    elif key == "k":
+        content["k"] = huge
     else:
-        told["inputs"][place] = [1, huge, huge] if place == "shape" else huge
-        told["inputs"]["names"] = []
-    file.write_bytes(dumped(told))
+        content["inputs"][key] = [1, huge, huge] if key == "shape" else huge
+        content["inputs"]["names"] = []
+    file.write_bytes(dumped(content))
 
 
 def _export_gone(folder: Path, rng: random.Random) -> None:

@@ -192,13 +192,13 @@ class Network:
 
     def host(self, name: str) -> Host:
         """Switch a host on; its address comes from its place, 10.NUMBER.0.1 for the first."""
-        place = len(self.hosts) + 1
+        own = len(self.hosts) + 1
         folder = self.folder / name
         folder.mkdir()
         shared = " ".join(map(str, self.shared))
         script = _INIT.format(folder=folder, name=name, shared=shared)
         init = subprocess.Popen([*_ALONE, "sh", "-ec", script], cwd="/", start_new_session=True)
-        host = Host(name, f"10.{self.number}.0.{place}", f"{self.bridge}p{place}", init)
+        host = Host(name, f"10.{self.number}.0.{own}", f"{self.bridge}p{own}", init)
         self.hosts.append(host)
         while not (folder / "ready").exists():
             if init.poll() is not None:

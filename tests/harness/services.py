@@ -29,8 +29,8 @@ def object_store(host: Host, port: int = 9000) -> str:
 
 def postgresql() -> Path | None:
     """Return the folder of PostgreSQL's programs; None where they, or what Python speaks to them with, are absent."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
-    return found[-1] if found and importlib.util.find_spec("psycopg2") else None
+    result = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+    return result[-1] if result and importlib.util.find_spec("psycopg2") else None
 
 
 def tracking_server(host: Host, port: int = 5000) -> str:

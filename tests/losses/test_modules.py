@@ -49,11 +49,11 @@ def example(module):
 
 
 MODULES = {
-    name: example(found)
-    for name, found in vars(topk_losses).items()
-    if isinstance(found, type)
-    and issubclass(found, topk_losses.Loss)
-    and found not in (topk_losses.Loss, topk_losses.EarlyLearning)
+    name: example(member)
+    for name, member in vars(topk_losses).items()
+    if isinstance(member, type)
+    and issubclass(member, topk_losses.Loss)
+    and member not in (topk_losses.Loss, topk_losses.EarlyLearning)
 }
 """All but the loss whose module keeps what its function is given."""
 SHARED = {"weight": WEIGHT, "ignore_index": 4, "reduction": "sum"}

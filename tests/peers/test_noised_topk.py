@@ -32,8 +32,8 @@ def mean_of_kth(scores, noise, k, epsilon):
 @pytest.mark.parametrize("k", [1, 3, 9])
 def test_the_operator_is_the_mean_of_sorted_copies(k, drawn):
     scores, _, noise = drawn
-    found = noised_topk(scores, k, 1.0, SAMPLES, noise)
-    torch.testing.assert_close(found, mean_of_kth(scores, noise, k, 1.0))
+    result = noised_topk(scores, k, 1.0, SAMPLES, noise)
+    torch.testing.assert_close(result, mean_of_kth(scores, noise, k, 1.0))
 
 
 def test_next_to_no_noise_is_the_kth_largest(drawn):
@@ -57,8 +57,8 @@ def test_the_balanced_loss(drawn):
     scores, target, noise = drawn
     own = scores.gather(1, target[:, None]).squeeze(1)
     expected = (1 + mean_of_kth(scores, noise, 3, 0.7) - own).relu()  # k = 2: the third largest
-    found = noised_topk_hinge(scores, target, 2, 0.7, SAMPLES, noise=noise)
-    torch.testing.assert_close(found, expected.mean())
+    result = noised_topk_hinge(scores, target, 2, 0.7, SAMPLES, noise=noise)
+    torch.testing.assert_close(result, expected.mean())
 
 
 def test_the_balanced_loss_of_the_example():
@@ -77,5 +77,5 @@ def test_the_imbalanced_loss(drawn):
     own = scores.gather(1, target[:, None]).squeeze(1)
     above = margins[target].double() + mean_of_kth(scores, noise, 3, 0.05) - own
     expected = (50 * above).relu().mean()
-    found = noised_imbalanced_topk_hinge(scores, target, 2, margins, 0.05, SAMPLES, 50.0, noise=noise)
-    torch.testing.assert_close(found, expected, rtol=1e-6, atol=0)
+    result = noised_imbalanced_topk_hinge(scores, target, 2, margins, 0.05, SAMPLES, 50.0, noise=noise)
+    torch.testing.assert_close(result, expected, rtol=1e-6, atol=0)

@@ -87,9 +87,9 @@ def smooth_over_the_others(row, label, k, tau):
 @pytest.mark.parametrize("formula", [smooth_over_all_subsets, smooth_over_the_others])
 def test_the_smooth_top_k_svm_by_both_of_its_formulas(k, formula, rows):
     scores, target = rows[0][:8], rows[1][:8]
-    found = smooth_topk_svm(scores, target, k, 2.0, reduction="none")
+    result = smooth_topk_svm(scores, target, k, 2.0, reduction="none")
     expected = by_row(lambda row, label: formula(row, label, k, 2.0), scores, target)
-    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(result, expected, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -97,8 +97,8 @@ def test_whatever_the_scale_of_the_scores(scale, rows):
     """In float32 as well: theirs is held to 1e-4, ours to 1e-5, or to 1e-6 of τ where the loss is near 0."""
     scores, target = (scale * rows[0][:4]).float(), rows[1][:4]
     expected = by_row(lambda row, label: smooth_over_all_subsets(row, label, 5, 2.0), scores.double(), target)
-    found = smooth_topk_svm(scores, target, 5, 2.0, reduction="none")
-    torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=2e-6)
+    result = smooth_topk_svm(scores, target, 5, 2.0, reduction="none")
+    torch.testing.assert_close(result.double(), expected, rtol=1e-5, atol=2e-6)
 
 
 @pytest.mark.parametrize("scale", [1e-4, 1.0, 100.0])
@@ -120,5 +120,5 @@ def test_sums_of_products_over_subsets():
 def test_equal_scores_by_counting():
     """L equal scores: ``log(1 + e^(1/τ) (L - K) / K)``, since as many more subsets are without the label."""
     expected = 2 * math.log1p(math.exp(0.5) * (CLASSES - 3) / 3)
-    found = smooth_topk_svm(torch.zeros(1, CLASSES), torch.tensor([4]), 3, 2.0)
-    assert found.item() == pytest.approx(expected, rel=1e-6)
+    result = smooth_topk_svm(torch.zeros(1, CLASSES), torch.tensor([4]), 3, 2.0)
+    assert result.item() == pytest.approx(expected, rel=1e-6)

@@ -22,8 +22,8 @@ ASKED = ("brier", "ece", "nll")
 def values_of(scores: Tensor, labels: Tensor) -> dict[str, float]:
     nobody = (torch.zeros(scores.shape[-1], dtype=torch.bool),) * 3
     scorer = Scorer((1,), (), nobody, ASKED)
-    found = scorer.named(scorer(scores, labels).tolist())
-    return {name: found[name] for name in ASKED}
+    result = scorer.named(scorer(scores, labels).tolist())
+    return {name: result[name] for name in ASKED}
 
 
 def some(n: int = 200, classes: int = 5, seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -53,11 +53,11 @@ def slow_error(scores: Tensor, labels: Tensor, bins: int = 15) -> float:
 
 def test_likelihood_and_brier_score_are_scikit_learns() -> None:
     scores, labels = some()
-    found = values_of(scores, labels)
+    result = values_of(scores, labels)
     p = torch.softmax(scores.double(), 1).numpy()
-    assert found["nll"] == pytest.approx(log_loss(labels.numpy(), p, labels=range(5)), abs=1e-12)
-    assert found["brier"] == pytest.approx(np.mean(((p - np.eye(5)[labels]) ** 2).sum(1)), abs=1e-12)
-    assert found["ece"] == pytest.approx(slow_error(scores, labels), abs=1e-12)
+    assert result["nll"] == pytest.approx(log_loss(labels.numpy(), p, labels=range(5)), abs=1e-12)
+    assert result["brier"] == pytest.approx(np.mean(((p - np.eye(5)[labels]) ** 2).sum(1)), abs=1e-12)
+    assert result["ece"] == pytest.approx(slow_error(scores, labels), abs=1e-12)
 
 
 @given(st.integers(1, 70), st.integers(2, 4), st.integers(0, 1000))
@@ -66,10 +66,10 @@ def test_the_error_is_the_slow_one_with_ties_in_any_order(n: int, classes: int, 
     generator = torch.Generator().manual_seed(seed)
     scores = torch.randint(3, (n, classes), generator=generator).float()
     labels = torch.randint(classes, (n,), generator=generator)
-    found = values_of(scores, labels)["ece"]
-    assert found == pytest.approx(slow_error(scores, labels), abs=1e-9)
+    result = values_of(scores, labels)["ece"]
+    assert result == pytest.approx(slow_error(scores, labels), abs=1e-9)
     order = torch.randperm(n, generator=generator)
-    assert values_of(scores[order], labels[order])["ece"] == pytest.approx(found, abs=1e-12)
+    assert values_of(scores[order], labels[order])["ece"] == pytest.approx(result, abs=1e-12)
 
 
 def test_probabilities_that_are_right_have_little_error() -> None:
@@ -93,8 +93,8 @@ def test_large_scores_of_any_precision_are_reported_exactly(kind: torch.dtype) -
 
 def test_a_nan_makes_the_likelihood_infinite_and_spoils_no_other() -> None:
     scores, labels = torch.tensor([[0.0, 0.0], [float("nan"), 0.0]]), torch.tensor([0, 0])
-    found = values_of(scores, labels)
-    assert found["nll"] == math.inf and found["brier"] == pytest.approx((0.5 + 1) / 2)
+    result = values_of(scores, labels)
+    assert result["nll"] == math.inf and result["brier"] == pytest.approx((0.5 + 1) / 2)
 
 
 def test_a_stack_is_measured_as_each_of_its_networks() -> None:

@@ -60,8 +60,8 @@ def change(path: Path) -> None:
 
 def test_every_module_that_is_imported_and_not_installed_is_followed(lab: Path) -> None:
     before = set(sys.modules)
-    found = user_modules(an_arm("some_lab.losses:loss"))
-    assert sorted(path.relative_to(lab).as_posix() for path in found.values()) == FOLLOWED
+    result = user_modules(an_arm("some_lab.losses:loss"))
+    assert sorted(path.relative_to(lab).as_posix() for path in result.values()) == FOLLOWED
     assert not {
         name for name in set(sys.modules) - before if name.startswith(("some_", "helper", "topk_mine"))
     }
@@ -87,8 +87,10 @@ def test_a_file_that_cannot_be_parsed_counts_by_its_bytes(lab: Path) -> None:
 
 
 def test_the_definitions_that_count_are_named(lab: Path) -> None:
-    found = code_definitions(an_arm("some_lab.losses:loss")).keys() - code_definitions(an_arm("focal")).keys()
-    assert sorted(found) == [
+    result = (
+        code_definitions(an_arm("some_lab.losses:loss")).keys() - code_definitions(an_arm("focal")).keys()
+    )
+    assert sorted(result) == [
         *("half_written.<0>", "some_lab.aside.later", "some_lab.losses.loss", "some_lab.more.x"),
         *("some_lab.tools.a", "some_space.inner.part.y", "topk_mine.loss"),
     ]
@@ -183,17 +185,17 @@ def test_a_name_that_only_begins_like_ours_is_the_users(lab: Path) -> None:
 def test_an_installed_package_counts_whole_and_only_where_the_arm_refers_to_it(
     lab: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = lab / "lib" / "site-packages"
-    (place / "bought").mkdir(parents=True)
-    (place / "bought" / "__init__.py").write_text("def loss(): ...")
+    folder = lab / "lib" / "site-packages"
+    (folder / "bought").mkdir(parents=True)
+    (folder / "bought" / "__init__.py").write_text("def loss(): ...")
     (lab / "mine.py").write_text(
         "import bought, json, torch.nn\ndef loss(): return bought.loss(), torch.nn.Linear\n"
     )
-    monkeypatch.syspath_prepend(str(place))
+    monkeypatch.syspath_prepend(str(folder))
     assert set(user_modules(an_arm("mine:loss"))) == {"mine"}
     assert user_modules(an_arm("bought:loss")) == {}
     before = code_version(an_arm("bought:loss")), code_version(an_arm("mine:loss"))
-    (place / "bought" / "inside.py").write_text("")  # as another release has it, in another process
+    (folder / "bought" / "inside.py").write_text("")  # as another release has it, in another process
     sys.modules["topk_platform.code_version"]._bytes_of.cache_clear()  # type: ignore[attr-defined]
     sys.modules["topk_platform.code_version"]._installed_sources.cache_clear()  # type: ignore[attr-defined]
     assert code_version(an_arm("bought:loss")) != before[0]

@@ -23,10 +23,10 @@ def by_every_tie_break(scores: list[int], target: int, k: int) -> float:
 @given(st.lists(st.integers(0, 2), min_size=2, max_size=6), st.data())
 def test_credit_is_the_expectation_over_tie_breaks(scores: list[int], data: st.DataObject) -> None:
     target = data.draw(st.integers(0, len(scores) - 1))
-    found = topk_credit(
+    result = topk_credit(
         torch.tensor([scores], dtype=torch.float), torch.tensor([target]), range(1, len(scores) + 1)
     )
-    for k, value in enumerate(found[:, 0].tolist(), start=1):
+    for k, value in enumerate(result[:, 0].tolist(), start=1):
         assert value == pytest.approx(by_every_tie_break(scores, target, k))
 
 
@@ -38,9 +38,9 @@ def a_scorer(classes: int, topk: tuple[int, ...] = (1, 3)) -> Scorer:
 
 def test_a_constant_network_gets_chance_not_everything() -> None:
     scorer = a_scorer(10)
-    found = scorer.named(scorer(torch.zeros(50, 10), torch.arange(50) % 10).tolist())
+    result = scorer.named(scorer(torch.zeros(50, 10), torch.arange(50) % 10).tolist())
     chance = {f"{kind}top{k}": k / 10 for kind in ("", "macro_", "many_", "few_") for k in (1, 3)}
-    assert found == pytest.approx({**chance, "candidates50": 5, "candidates99": 10})
+    assert result == pytest.approx({**chance, "candidates50": 5, "candidates99": 10})
 
 
 def test_a_stack_is_scored_as_each_of_its_networks() -> None:

@@ -14,8 +14,8 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 def test_the_page_names_every_study_of_its_file() -> None:
-    found = runpy.run_path(str(DOCS / "studies" / "answers.py")).items()
-    studies = {name: value for name, value in found if isinstance(value, Study)}
+    result = runpy.run_path(str(DOCS / "studies" / "answers.py")).items()
+    studies = {name: value for name, value in result if isinstance(value, Study)}
     page = (DOCS / "answers.md").read_text()
     assert len(studies) == 5 == page.count("\n## ")
     for name, study in studies.items():
@@ -23,6 +23,6 @@ def test_the_page_names_every_study_of_its_file() -> None:
 
 
 def test_the_page_of_reports_quotes_the_answer_of_findings_that_are_shipped() -> None:
-    (found,) = [one for one in shipped_findings() if one.study.name == "letters_tradeoff"]
-    said = answer(found.table, main_metric(found.study))
+    (result,) = [one for one in shipped_findings() if one.study.name == "letters_tradeoff"]
+    said = answer(result.table, main_metric(result.study))
     assert f'"{said}"' in " ".join((DOCS / "report.md").read_text().split())

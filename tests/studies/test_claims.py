@@ -12,9 +12,9 @@ STUDIES_WITH_CLAIMS = [study for make in STUDIES.values() if (study := make()).c
 
 def printed(study: Study, contrast: Contrast) -> float | None:
     arms = {arm.name: arm for arm in study.arms}
-    found = [(w, study.published_of(arms[name], contrast.metric)) for name, w in contrast.weights.items()]
-    values = [weight * number.value for weight, number in found if number is not None]
-    return sum(values) if len(values) == len(found) else None
+    result = [(w, study.published_of(arms[name], contrast.metric)) for name, w in contrast.weights.items()]
+    values = [weight * number.value for weight, number in result if number is not None]
+    return sum(values) if len(values) == len(result) else None
 
 
 def holds(claim: Claim, value: float) -> bool:
@@ -42,7 +42,7 @@ def test_most_claims_of_tables_stand_on_printed_numbers() -> None:
         for study in STUDIES_WITH_CLAIMS
         if study.published
     }
-    assert {name: (sum(found), len(found)) for name, found in counts.items() if not all(found)} == {
+    assert {name: (sum(result), len(result)) for name, result in counts.items() if not all(result)} == {
         "sawada2020_cifar100": (39, 55)  # Figure 6 and the candidates are not in its tables
     }
 

@@ -28,9 +28,9 @@ def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     draw = np.random.default_rng(0)
     for name in "abcdefg":
         (tmp_path / "birds" / name).mkdir(parents=True)
-        for place in range(12):
+        for index in range(12):
             pixels = draw.integers(0, 256, (32, 32, 3), dtype=np.uint8)
-            Image.fromarray(pixels).save(tmp_path / "birds" / name / f"{place}.png")
+            Image.fromarray(pixels).save(tmp_path / "birds" / name / f"{index}.png")
     np.savez(tmp_path / "table.npz", x=draw.normal(size=(60, 20)), y=np.arange(60) % 5)
 
 

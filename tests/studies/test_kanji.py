@@ -49,11 +49,11 @@ def test_the_quick_study_is_a_part_of_the_whole_and_takes_seconds_a_training() -
 
 
 def test_the_regimes_are_those_of_the_question() -> None:
-    found = defaultdict(set)
+    result = defaultdict(set)
     for arm in kanji().arms:
-        found[arm.regime.name].add(arm.loss.label)
-    assert set(found) == {"clean-2", "clean-5", "clean-16", "noise-0.4", "noise-0.8", "long-tail"}
-    assert found["long-tail"] - found["clean-5"] == UNEVEN
+        result[arm.regime.name].add(arm.loss.label)
+    assert set(result) == {"clean-2", "clean-5", "clean-16", "noise-0.4", "noise-0.8", "long-tail"}
+    assert result["long-tail"] - result["clean-5"] == UNEVEN
     assert {arm.metric for arm in kanji().arms if arm.regime.name == "long-tail"} == {"macro_top5"}
 
 

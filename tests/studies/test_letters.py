@@ -50,11 +50,11 @@ def images(arm: Arm) -> int:
 
 
 def test_regimes_and_losses_are_those_of_the_question() -> None:
-    found = defaultdict(set)
+    result = defaultdict(set)
     for arm in letters().arms:
-        found[arm.regime.name, arm.model.label].add(arm.loss.label)
+        result[arm.regime.name, arm.model.label].add(arm.loss.label)
     both = {"long-tail": COMMON | UNEVEN}
-    assert found == {
+    assert result == {
         (regime, model): {label + end for label in both.get(regime, COMMON) for end in ("", "-papers")}
         for regime in ("clean-5", "clean-20", "clean-100", "noise-0.4", "noise-0.8", "long-tail")
         for model in ("mlp", "convnet")
@@ -141,9 +141,9 @@ def test_losses_models_and_recipes_fit_together_on_a_small_part(name: str) -> No
 
 def test_their_page_counts_them_right() -> None:
     text = (Path(__file__).parents[2] / "docs" / "papers.md").read_text()
-    found = {}
+    result = {}
     for names, count in re.findall(
         r"^\| ((?:`letters\w*`(?:, )?)+) \|.*\| ([\d,]+)(?: each)? \|$", text, flags=re.M
     ):
-        found |= {name: int(count.replace(",", "")) for name in re.findall(r"`(\w+)`", names)}
-    assert found == {name: STUDIES[name]().size for name in NAMES}
+        result |= {name: int(count.replace(",", "")) for name in re.findall(r"`(\w+)`", names)}
+    assert result == {name: STUDIES[name]().size for name in NAMES}

@@ -30,21 +30,21 @@ PAPERS = ("berrada2018", "garcin2022", "sawada2020")
 NAMES = [name for name in STUDIES if name.startswith(PAPERS)]
 
 
-def told(study: Study, published: Published) -> Arm:
+def arm_of(study: Study, published: Published) -> Arm:
     (arm,) = [arm for arm in study.arms if published.names(arm)]
     return arm
 
 
-def number(name: str, place: str, metric: str) -> tuple[float, float | None, int | None, str, str]:
+def number(name: str, folder: str, metric: str) -> tuple[float, float | None, int | None, str, str]:
     study = STUDIES[name]()
-    (arm,) = [arm for arm in study.arms if arm.name == place]
-    found = study.published_of(arm, metric)
-    assert found is not None
-    return found.value, found.spread, found.runs, found.split, found.source
+    (arm,) = [arm for arm in study.arms if arm.name == folder]
+    result = study.published_of(arm, metric)
+    assert result is not None
+    return result.value, result.spread, result.runs, result.split, result.source
 
 
 @pytest.mark.parametrize(
-    ("name", "place", "metric", "expected"),
+    ("name", "column", "metric", "expected"),
     [
         # berrada2018, Tables 9, 6, 2, 7 and 8
         ("berrada2018_noise", "noise-0.0/densenet40-40/cross_entropy", "top5",
@@ -86,9 +86,9 @@ def number(name: str, place: str, metric: str) -> tuple[float, float | None, int
     ],
 )  # fmt: skip
 def test_published_numbers_are_the_papers(
-    name: str, place: str, metric: str, expected: tuple[object, ...]
+    name: str, column: str, metric: str, expected: tuple[object, ...]
 ) -> None:
-    assert number(name, place, metric) == expected
+    assert number(name, column, metric) == expected
 
 
 def test_every_printed_number_is_in_one_study_or_left_out_for_a_reason() -> None:
@@ -99,10 +99,10 @@ def test_every_printed_number_is_in_one_study_or_left_out_for_a_reason() -> None
     assert all(rule.reason and any(map(rule.holds, rows)) for rule in LEFT_OUT)
     assert all(sum(rule.holds(row) for rule in LEFT_OUT) <= 1 for row in rows)
     wanted = Counter((row.source, row.k, row.value, row.std, row.runs) for row in rows if row not in left)
-    found = Counter(
+    result = Counter(
         (p.source, int(p.metric.rpartition("top")[2]), p.value, p.spread, p.runs) for p in told_of
     )
-    assert found == wanted
+    assert result == wanted
 
 
 def fits(row: Row, published: Published, arm: Arm) -> bool:
@@ -120,15 +120,15 @@ def fits(row: Row, published: Published, arm: Arm) -> bool:
 def test_a_numbers_arm_has_what_its_row_says(name: str) -> None:
     study, rows = STUDIES[name](), read_rows()
     for published in study.published:
-        assert any(fits(row, published, told(study, published)) for row in rows), published
+        assert any(fits(row, published, arm_of(study, published)) for row in rows), published
 
 
 def described(study: Study) -> dict[str, tuple[str, dict[str, object], int]]:
     """What each label stands for; the same in every regime and model."""
-    found = {arm.loss.label: (arm.loss.name, dict(arm.loss.fixed), arm.k) for arm in study.arms}
+    result = {arm.loss.label: (arm.loss.name, dict(arm.loss.fixed), arm.k) for arm in study.arms}
     for arm in study.arms:
-        assert found[arm.loss.label] == (arm.loss.name, dict(arm.loss.fixed), arm.k)
-    return found
+        assert result[arm.loss.label] == (arm.loss.name, dict(arm.loss.fixed), arm.k)
+    return result
 
 
 def regimes(study: Study) -> dict[str, tuple[object, ...]]:
@@ -170,10 +170,10 @@ def test_garcin2022s_settings() -> None:
     epsilon, samples, noise, plants, imagenet = (STUDIES[f"garcin2022_{part}"]() for part in (
         "epsilon", "samples", "noise", "plantnet", "imagenet"
     ))  # fmt: skip
-    found = [fixed for _, fixed, _ in described(epsilon).values()]
-    assert found == [{"epsilon": e, "samples": 10} for e in (0, 1e-4, 1e-3, 1e-2, 0.1, 1, 10, 100)]
-    found = [fixed for _, fixed, _ in described(samples).values()]
-    assert found == [{"epsilon": 0.2, "samples": b} for b in (1, 2, 3, 5, 10, 50, 100)]
+    result = [fixed for _, fixed, _ in described(epsilon).values()]
+    assert result == [{"epsilon": e, "samples": 10} for e in (0, 1e-4, 1e-3, 1e-2, 0.1, 1, 10, 100)]
+    result = [fixed for _, fixed, _ in described(samples).values()]
+    assert result == [{"epsilon": 0.2, "samples": b} for b in (1, 2, 3, 5, 10, 50, 100)]
     assert list(regimes(noise)) == [f"noise-0.{p}" for p in range(5)]
     assert described(noise)["noised_topk_hinge"] == ("noised_topk_hinge", {"epsilon": 0.2, "samples": 10}, 5)
     margins = {"max_margin": 0.2, "scale": 40.0}

@@ -69,12 +69,12 @@ QUESTIONS = {
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_the_answer_is_a_statistician_s(question: str) -> None:
     asking, situation, loss, said = QUESTIONS[question]
-    found = asking(*situation)
-    text = sentences(found)
-    assert found.loss == loss, text
+    result = asking(*situation)
+    text = sentences(result)
+    assert result.loss == loss, text
     assert any(said in line for line in text), text
-    assert found.verdict == ("better" if loss else "unknown")
-    if found.near:
+    assert result.verdict == ("better" if loss else "unknown")
+    if result.near:
         weights = "some of them pretrained" if "features" in text[0] else "not pretrained"
         assert "letters" in text[0] and weights in text[0]
 

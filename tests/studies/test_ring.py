@@ -73,9 +73,9 @@ def advantage(study: Study, setting: str) -> tuple[float, bool]:
     """The transition loss's top-2 accuracy over cross-entropy's, in points; whether its 95 % interval excludes 0."""
     arms = {arm.name: arm for arm in study.arms}
     ours, theirs = (top2(arms[f"{setting}/{loss}"]) for loss in ("topk_transition", "cross_entropy"))
-    found = paired_difference(ours, theirs)
-    assert found is not None and found.n == 10
-    return 100 * found.mean, found.excludes_zero
+    result = paired_difference(ours, theirs)
+    assert result is not None and result.n == 10
+    return 100 * result.mean, result.excludes_zero
 
 
 def test_cross_entropy_fails_in_top2_where_a_linear_classifier_meets_minor_modes_far_away() -> None:

@@ -17,11 +17,11 @@ SHARED = {field.name for field in fields(Recipe)}
 
 def places(study: Study) -> list[list[Arm]]:
     """The searched arms that a table compares with one another."""
-    found = defaultdict(list)
+    result = defaultdict(list)
     for arm in study.arms:
         if arm.is_searched:
-            found[arm.regime.name, arm.model.label].append(arm)
-    return list(found.values())
+            result[arm.regime.name, arm.model.label].append(arm)
+    return list(result.values())
 
 
 @pytest.mark.parametrize("name", sorted(name for name, make in STUDIES.items() if places(make())))
@@ -37,10 +37,12 @@ def test_besides_their_own_parameters_all_losses_of_a_study_search_the_same(name
 def test_less_than_one_in_ten_shipped_choices_lies_at_an_end_of_what_is_searched_now() -> None:
     """Of those of letters. In the ranges in which they were chosen, it was almost one in three."""
     before, now, chosen = 0, 0, 0
-    for found in (one for one in evidence() if one.study.name.startswith("letters")):
-        today = {arm.name: arm.loss for arm in STUDIES[found.study.name]().arms}
-        for arm in found.study.arms:
-            for choice in found.table.choices.get(row_and_column(found.study, found.table.across, arm), ()):
+    for result in (one for one in evidence() if one.study.name.startswith("letters")):
+        today = {arm.name: arm.loss for arm in STUDIES[result.study.name]().arms}
+        for arm in result.study.arms:
+            for choice in result.table.choices.get(
+                row_and_column(result.study, result.table.across, arm), ()
+            ):
                 chosen += 1
                 before += bool(edges(arm.loss, choice.values))
                 now += bool(edges(today[arm.name], choice.values))

@@ -108,13 +108,13 @@ def _copyright(package: Path) -> str:
 
 def _license_field(text: str, inside: str) -> str:
     """Return what a copyright file says of a font: the field of the last paragraph for it, or ``""``."""
-    found = ""
+    result = ""
     for paragraph in re.split(r"\n\s*\n", text):
         files = re.search(r"^Files:(.*?)(?=^\S|\Z)", paragraph, re.MULTILINE | re.DOTALL)
         licence = re.search(r"^License:(.*)$", paragraph, re.MULTILINE)
         if files and licence and any(_matches(glob, inside) for glob in files[1].split()):
-            found = licence[1]
-    return found
+            result = licence[1]
+    return result
 
 
 def _matches(glob: str, inside: str) -> bool:

@@ -43,7 +43,7 @@ def report(pictures: Pictures, characters: str) -> str:
             counts[tolerance] += np.triu(same, 1)
     heads = [f"shapes differ by less than {tolerance:g}" for tolerance in _TOLERANCES]
     ceilings = [
-        [f"top-{k}", *(f"{100 * ceiling(np.stack(found), k):.1f} %" for found in alike.values())]
+        [f"top-{k}", *(f"{100 * ceiling(np.stack(result), k):.1f} %" for result in alike.values())]
         for k in _GUESSES
     ]
     shown = [
@@ -60,7 +60,7 @@ def report(pictures: Pictures, characters: str) -> str:
 def _most(counts: NDArray[np.int32]) -> list[tuple[int, int]]:
     """Return the pairs with the largest counts, largest first."""
     places = np.argsort(-counts, axis=None, kind="stable")[:_SHOWN]
-    return [(int(place) // len(counts), int(place) % len(counts)) for place in places]
+    return [(int(key) // len(counts), int(key) % len(counts)) for key in places]
 
 
 def _table(head: list[str], rows: list[list[str]]) -> str:

@@ -103,7 +103,7 @@ class LossContract:
         """Assert that two tensors are equal up to rounding."""
         tolerance: dict[str, Any] = {} if self.dtype == torch.float64 else {"rtol": 1e-4, "atol": 1e-4}
         torch.testing.assert_close(
-            actual, expected, **tolerance, msg=lambda told: f"{case}: {told}" if case else told
+            actual, expected, **tolerance, msg=lambda message: f"{case}: {message}" if case else message
         )
 
     # Shapes and reductions
@@ -184,9 +184,9 @@ class LossContract:
         self.promised("class_symmetric", "deterministic")
         scores, target = self.sample()
         order = torch.randperm(self.classes, generator=torch.Generator().manual_seed(1))
-        permuted, place = scores[:, order], order.argsort()[target]
-        self.agree(self.each(permuted, place), self.each(scores, target))
-        self.agree(self.gradient(permuted, place), self.gradient(scores, target)[:, order])
+        permuted, moved = scores[:, order], order.argsort()[target]
+        self.agree(self.each(permuted, moved), self.each(scores, target))
+        self.agree(self.gradient(permuted, moved), self.gradient(scores, target)[:, order])
 
     def test_masked_class_is_absent(self) -> None:
         self.promised("class_symmetric", "deterministic")
@@ -233,8 +233,8 @@ class LossContract:
         self.promised("deterministic")
         scores, target = self.sample()
         columns = {"the label's": int(target[0]), "another's": int(target[0] + 1) % self.classes}
-        for value, (place, column) in itertools.product((torch.nan, torch.inf), columns.items()):
-            case = f"{value} as {place} score"
+        for value, (whose, column) in itertools.product((torch.nan, torch.inf), columns.items()):
+            case = f"{value} as {whose} score"
             spoilt = scores.clone()
             spoilt[0, column] = value
             losses, gradient = self.each(spoilt, target), self.gradient(spoilt, target)
@@ -321,7 +321,7 @@ class LossContract:
         for case, (bad_scores, bad_target) in wrong.items():
             try:
                 self.evaluate(self.make(), bad_scores, bad_target)
-                told = "nothing"
+                message = "nothing"
             except ValueError as error:
-                told = str(error)
-            assert re.search("scores|target", told), f"{case}: the loss complains of {told}"
+                message = str(error)
+            assert re.search("scores|target", message), f"{case}: the loss complains of {message}"

@@ -66,13 +66,13 @@ def write_cifar100(
         "coarse_label_names": [f"coarse{label:02}" for label in range(groups)],
     }
     (change or (lambda _: None))(contents["train"])
-    place = folder / "cifar-100-python"
-    place.mkdir(parents=True)
+    location = folder / "cifar-100-python"
+    location.mkdir(parents=True)
     sums = {}
     for name, content in {**contents, "meta": names}.items():
-        with (place / name).open("wb") as file:
+        with (location / name).open("wb") as file:
             _Python2Pickler(file, protocol=2).dump(content)
-        sums[name] = hashlib.md5((place / name).read_bytes()).hexdigest()  # noqa: S324 - as torchvision checks it
+        sums[name] = hashlib.md5((location / name).read_bytes()).hexdigest()  # noqa: S324 - as torchvision checks it
     return SmallCifar100(folder, _reader_of(sums), coarse_of, contents["train"], contents["test"])
 
 
@@ -80,7 +80,7 @@ def _batch(painter: Painter, per_class: int, coarse_of: list[int]) -> dict[str, 
     fine = painter.generator.permutation(np.repeat(np.arange(len(coarse_of)), per_class)).tolist()
     planes = [painter.pixels(label, (32, 32)).transpose(2, 0, 1).reshape(3072) for label in fine]
     return {
-        "filenames": [f"{label}_{place}.png" for place, label in enumerate(fine)],
+        "filenames": [f"{label}_{index}.png" for index, label in enumerate(fine)],
         "batch_label": "training batch 1 of 1",
         "fine_labels": fine,
         "coarse_labels": [coarse_of[label] for label in fine],

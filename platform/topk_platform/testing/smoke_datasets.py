@@ -127,19 +127,19 @@ def written(write: Callable[..., Path], **options: int) -> Path:
     Raises:
         OSError: if the folder cannot be written.
     """
-    place = _root() / "standins" / _name(write, options)
-    if place.is_dir():
-        return place
-    part = place.with_name(f"{place.name}.{uuid.uuid4().hex}")
+    folder = _root() / "standins" / _name(write, options)
+    if folder.is_dir():
+        return folder
+    part = folder.with_name(f"{folder.name}.{uuid.uuid4().hex}")
     try:
         write(part, **options)
-        part.rename(place)
+        part.rename(folder)
     except OSError:
-        if not place.is_dir():  # otherwise another process was faster
+        if not folder.is_dir():  # otherwise another process was faster
             raise
     finally:
         shutil.rmtree(part, ignore_errors=True)
-    return place
+    return folder
 
 
 def _root() -> Path:

@@ -249,11 +249,11 @@ def write_inaturalist_lists(
     images = "train_val_images" if year == 2017 else f"train_val{year}"
     content = {part: _coco(year, classes) for part in ("train", "val")}
     for label in range(classes):
-        place = f"{images}/{_kingdom(label)}/{f'Genus species{label}' if year == 2017 else label}"
+        location = f"{images}/{_kingdom(label)}/{f'Genus species{label}' if year == 2017 else label}"
         count = round(2 * (train / 2) ** (1 - label / max(classes - 1, 1)))
         for part, number in (("train", count), ("val", test)):
             for _ in range(number):
-                name = f"{place}/{painter.generator.bytes(16).hex()}.jpg"
+                name = f"{location}/{painter.generator.bytes(16).hex()}.jpg"
                 painter.write(root / name, label)
                 identity = 1 + sum(len(lists["images"]) for lists in content.values())
                 content[part]["images"].append({"id": identity, "file_name": name, "license": 1})

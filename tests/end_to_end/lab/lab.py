@@ -36,20 +36,20 @@ def tell_of_worker():
     """Write down what this worker works with."""
     parts = Path(labparts.__file__).parent
     modules = ("topk_platform", "topk_losses", __name__, "labparts")
-    told = {
+    facts = {
         "files": [sys.modules[name].__file__ for name in modules],
         "shipped": sorted(str(path.relative_to(parts)) for path in parts.rglob("*")),
         "resources": ray.get_runtime_context().get_assigned_resources(),
     }
-    note("workers.jsonl", json.dumps(told))
+    note("workers.jsonl", json.dumps(facts))
 
 
 def data():
     if in_worker():  # and not where the driver checks the study
         tell_of_worker()
         if (FOLDER / "other-data").exists():
-            found = digits()
-            return replace(found, train=replace(found.train, inputs=found.train.inputs / 2))
+            result = digits()
+            return replace(result, train=replace(result.train, inputs=result.train.inputs / 2))
     return digits()
 
 

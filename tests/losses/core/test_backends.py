@@ -137,15 +137,15 @@ def test_a_function_can_be_decorated():
 def test_few_classes_are_for_numba_where_it_is_asked_for_and_never_where_torch_is(loss, operations):
     scores, target = batch(12)
     with use_backend("numba"):
-        found = explain_backend(loss, scores, target, 2)
+        result = explain_backend(loss, scores, target, 2)
         value = loss(scores, target, 2)
-    assert [choice.operation for choice in found] == operations
-    assert {choice.backend for choice in found} == {"numba"}
+    assert [choice.operation for choice in result] == operations
+    assert {choice.backend for choice in result} == {"numba"}
     with use_backend("torch"):
-        found = explain_backend(loss, scores, target, 2)
+        result = explain_backend(loss, scores, target, 2)
         plain = loss(scores, target, 2)
-    assert {choice.backend for choice in found} == {"torch"}
-    assert {reason for choice in found for reason in choice.refusals.values()} == {"use_backend('torch')"}
+    assert {choice.backend for choice in result} == {"torch"}
+    assert {reason for choice in result for reason in choice.refusals.values()} == {"use_backend('torch')"}
     if loss is not functional.noised_topk_hinge:  # other noise
         torch.testing.assert_close(value, plain)
 
@@ -249,9 +249,9 @@ def test_a_graph_has_plain_operations_whatever_is_asked_for(asked):
     expected = functional.topk_entropy(scores, target, 3)
     whole = torch.compile(functional.topk_entropy, backend="eager", fullgraph=True)
     with use_backend(asked):
-        found = explain_backend(whole, scores, target, 3)
+        result = explain_backend(whole, scores, target, 3)
         torch.testing.assert_close(whole(scores, target, 3), expected)
-    assert all(choice.backend == "torch" for choice in found)
+    assert all(choice.backend == "torch" for choice in result)
 
 
 @needs_numba
@@ -297,11 +297,11 @@ def test_other_devices_have_torch(monkeypatch):
 def test_gradients_are_of_the_backend_that_computed_the_loss():
     """A gradient that is asked for outside of the context belongs to what was computed inside."""
     scores, target = batch(8)
-    found = []
+    result = []
     for inside, outside in (("numba", "torch"), ("torch", "numba")):
         leaf = scores.clone().requires_grad_()
         with use_backend(inside):
             loss = functional.topk_entropy(leaf, target, 2)
         with use_backend(outside):
-            found.append(torch.autograd.grad(loss, leaf)[0])
-    torch.testing.assert_close(*found)
+            result.append(torch.autograd.grad(loss, leaf)[0])
+    torch.testing.assert_close(*result)

@@ -59,9 +59,11 @@ def assert_is_that_of_all_classes(row, k, epsilon=1.0):
     exact, shares = by_all_classes(rounded.double().numpy() / epsilon, k)
     for dtype, bound in BOUNDS.items():
         scores = rounded[None].to(dtype)
-        found = cpu.levels(scores, k, epsilon)
-        shift, _ = cpu.NumbaExpected(k, epsilon, found, labelled=False)._expectations(scores, with_slope=True)
-        value = (found.centre / epsilon + shift).item()
+        result = cpu.levels(scores, k, epsilon)
+        shift, _ = cpu.NumbaExpected(k, epsilon, result, labelled=False)._expectations(
+            scores, with_slope=True
+        )
+        value = (result.centre / epsilon + shift).item()
         gradient = value_and_gradient(scores, k, epsilon)[1][0]
         assert value == pytest.approx(exact, abs=bound)
         np.testing.assert_allclose(gradient.double().numpy(), shares, rtol=0, atol=bound)
@@ -218,12 +220,12 @@ def test_odd_rows_leave_the_hinge_of_the_others_alone(kind, dtype):
     good = torch.randn(4, 80, generator=torch.Generator().manual_seed(0), dtype=dtype)
     rows, _ = odd_among(good, kind)
     others = [0, 1, 2, 4]
-    found = []
+    result = []
     for scores, target in ((rows, [5, 1, 40, 0, 79]), (good, [5, 1, 40, 79])):
         leaf = scores.clone().requires_grad_()
         losses = noised_topk_hinge(leaf, torch.tensor(target), 2, 0.2, None, reduction="none")
-        found.append((losses.detach(), torch.autograd.grad(losses.sum(), leaf)[0]))
-    (losses, gradient), (alone, slope) = found
+        result.append((losses.detach(), torch.autograd.grad(losses.sum(), leaf)[0]))
+    (losses, gradient), (alone, slope) = result
     assert torch.equal(losses[others], alone)
     assert torch.equal(gradient[others], slope)
     assert losses[3] == 0 if kind == "few" else losses[3].isnan()

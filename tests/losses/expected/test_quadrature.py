@@ -101,17 +101,17 @@ def test_adaptive_quadrature_agrees(k, spread, epsilon):
 def by_adaptive_quadrature(k, spread, epsilon):
     """The value and the gradient's entry of the best class, P(X_i is the k-th largest), once for both paths."""
     row = epsilon * some_row(spread)
-    place = row.argmax()
-    others = np.delete(row.numpy(), place)
+    column = row.argmax()
+    others = np.delete(row.numpy(), column)
 
     def integrand(t):
-        density = stats.norm.pdf(t, row[place].item(), epsilon)
+        density = stats.norm.pdf(t, row[column].item(), epsilon)
         return density * (
             fewer_than(others, k, epsilon, t) - (fewer_than(others, k - 1, epsilon, t) if k > 1 else 0)
         )
 
-    points = row[place].item() + epsilon * np.linspace(-8, 8, 17)[1:-1]
-    span = (row[place].item() - 8 * epsilon, row[place].item() + 8 * epsilon)
+    points = row[column].item() + epsilon * np.linspace(-8, 8, 17)[1:-1]
+    span = (row[column].item() - 8 * epsilon, row[column].item() + 8 * epsilon)
     share = integrate.quad(integrand, *span, points=points, epsabs=1e-9, limit=300)[0]
     return adaptive(row.numpy(), k, epsilon), share
 
@@ -120,10 +120,10 @@ def by_adaptive_quadrature(k, spread, epsilon):
 @pytest.mark.parametrize("k", [1, 2, 6, 25])
 def test_value_and_gradient_are_those_of_the_oracle(k, spread):
     row = some_row(spread)
-    for found, exact in zip(
+    for result, exact in zip(
         value_and_gradient(row, k, 1.0), exact_value_and_gradient(tuple(row.tolist()), k), strict=True
     ):
-        torch.testing.assert_close(found, exact, rtol=0, atol=1e-8)
+        torch.testing.assert_close(result, exact, rtol=0, atol=1e-8)
 
 
 @pytest.mark.parametrize("gap", [0.5, 3.0, 5.0])

@@ -17,8 +17,8 @@ def turning_rows(classes, k, tau):
     scores = offsets + torch.tensor(SPREADS)[:, None] * torch.randn(3, classes, generator=source)
     target = torch.randint(classes, (3,), generator=source)
     others = scores.double().scatter(1, target[:, None], -torch.inf)
-    place = others.topk(k, dim=1).values[:, -1:] + k + 0.5 * k * tau
-    return scores.scatter(1, target[:, None], place.float()), target
+    bar = others.topk(k, dim=1).values[:, -1:] + k + 0.5 * k * tau
+    return scores.scatter(1, target[:, None], bar.float()), target
 
 
 def results(loss, scores, target, *args, **keywords):
@@ -95,7 +95,7 @@ def test_masked_classes_are_absent(smooth, batch):
 def test_second_derivatives_are_those_of_the_plain_operations(tau, smooth, batch):
     scores, target = batch(2, 40)
     margins = torch.linspace(0.5, 1.5, 40, device=scores.device)
-    found = []
+    result = []
     for dtype in (torch.float32, torch.float64):
         leaves = [x.to(dtype).requires_grad_() for x in (scores, margins)]
         if dtype == torch.float32:
@@ -105,8 +105,8 @@ def test_second_derivatives_are_those_of_the_plain_operations(tau, smooth, batch
             losses = plain(leaves[0], target[:, None], leaves[1][target])
         slopes = torch.autograd.grad(losses.square().sum(), leaves, create_graph=True)
         second = torch.autograd.grad(sum((slope * slope).sum() for slope in slopes), leaves)
-        found.append([x.double() for x in (*slopes, *second)])
-    for ours, expected in zip(*found, strict=True):
+        result.append([x.double() for x in (*slopes, *second)])
+    for ours, expected in zip(*result, strict=True):
         torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-4 / tau)
 
 

@@ -95,14 +95,14 @@ def test_the_loss_takes_the_kernels(device, batch):
 
 def test_second_derivatives_are_those_of_the_plain_operations(device, rules, batch):
     scores, target = batch(2, 9)
-    found = []
+    result = []
     for rule, dtype in zip(rules(2, 1.3, "gaussian", True), (torch.float32, torch.float64), strict=True):
         leaf = scores.to(dtype).requires_grad_()
         losses = rule.losses(leaf, target[:, None])
         (slope,) = torch.autograd.grad(losses.square().sum(), leaf, create_graph=True)
         (second,) = torch.autograd.grad(slope.square().sum(), leaf)
-        found.append(second.double())
-    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
+        result.append(second.double())
+    torch.testing.assert_close(*result, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.gpu

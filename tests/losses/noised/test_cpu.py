@@ -149,15 +149,15 @@ def test_rows_and_their_number_of_threads_do_not_change_the_draws():
     scores = torch.randn(600, 50, generator=generator())
     before = torch.get_num_threads()
     try:
-        found = []
+        result = []
         for threads in (1, 2, 3):
             torch.set_num_threads(threads)
-            found.append(noised_draws(scores, 3, 0.5, 20, generator=generator(1)))
+            result.append(noised_draws(scores, 3, 0.5, 20, generator=generator(1)))
     finally:
         torch.set_num_threads(before)
-    for other in found[1:]:
-        assert torch.equal(found[0].classes, other.classes)
-        assert torch.equal(found[0].noise, other.noise)
+    for other in result[1:]:
+        assert torch.equal(result[0].classes, other.classes)
+        assert torch.equal(result[0].noise, other.noise)
 
 
 def test_what_the_kernel_takes(monkeypatch):
@@ -209,14 +209,14 @@ def test_machine_code_does_what_python_does(tmp_path, monkeypatch):
     """The same classes for the same seed, and noise up to rounding, with completions among the draws."""
     spread = torch.tensor([0.05, 0.3, 3.0, 30.0]).repeat(3)
     scores = torch.randn(12, 70, generator=generator()) * spread.unsqueeze(1)
-    found = []
+    result = []
     for interpreted in (False, True):
         path = str(tmp_path / f"{interpreted}.pt")
         torch.save(scores, path)
         monkeypatch.setenv("NUMBA_DISABLE_JIT", str(int(interpreted)))
         script = INTERPRETED.format(path=path, interpreted=interpreted)
         subprocess.run([sys.executable, "-c", script], check=True)
-        found.append(torch.load(path, weights_only=True))
-    for one, other in zip(*found, strict=True):
+        result.append(torch.load(path, weights_only=True))
+    for one, other in zip(*result, strict=True):
         assert torch.equal(one[0], other[0])
         torch.testing.assert_close(one[1], other[1], rtol=1e-5, atol=1e-6)

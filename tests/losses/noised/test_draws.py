@@ -100,8 +100,8 @@ def test_thresholds_decide_about_the_work_alone(plain_torch, kind, settings, mon
 
 def test_too_high_a_threshold_is_completed(plain_torch, monkeypatch):
     """The search's result raised so far that hardly a draw has k exceedances."""
-    found = threshold._height
-    monkeypatch.setattr(threshold, "_height", lambda *arguments: found(*arguments) + 1)
+    result = threshold._height
+    monkeypatch.setattr(threshold, "_height", lambda *arguments: result(*arguments) + 1)
     row = rows("initial")
     assert_distributed(*draw(row, 6), row, 6)
 
@@ -158,7 +158,7 @@ def test_special_rows_leave_the_others_alone(way):
 
 
 def test_equal_values_name_one_class():
-    found = columns.Columns(
+    result = columns.Columns(
         scores=torch.zeros(2, 3),
         centre=torch.zeros(2),
         threshold=threshold.Threshold(torch.zeros(2), 1.0, torch.zeros(2)),
@@ -171,7 +171,7 @@ def test_equal_values_name_one_class():
         generator=None,
     )
     values = torch.tensor([[1.0, 0.0], [1.0, 1.0]])
-    assert found._table_classes(values).tolist() == [2, 2]
+    assert result._table_classes(values).tolist() == [2, 2]
 
 
 @given(count=st.integers(1, 40), data=st.data(), seed=st.integers(0, 1000))
@@ -189,12 +189,12 @@ def test_candidates_are_what_reaches_the_level(classes, k, seed):
     assert (groups.centre <= ordered[:, k - 1]).all()
     assert torch.equal(groups.largest, ordered[:, 0])
     level = torch.tensor([3.0, 5.0, 8.0, 9.0])
-    found = above(groups, level)
+    result = above(groups, level)
     expected = (scores >= level.unsqueeze(1)).nonzero()
-    assert (found.rows.diff() >= 0).all()
-    places = torch.stack([found.rows, found.classes], 1)
+    assert (result.rows.diff() >= 0).all()
+    places = torch.stack([result.rows, result.classes], 1)
     assert sorted(places.tolist()) == expected.tolist()
-    assert torch.equal(found.scores, scores[found.rows, found.classes])
+    assert torch.equal(result.scores, scores[result.rows, result.classes])
 
 
 @pytest.mark.parametrize("threshold", [-1.0, 0.5, 3.0])
@@ -231,11 +231,11 @@ def test_few_classes_side_by_side_are_those_sorted(plain_torch, classes, k, monk
     """The same draws, ordered both ways, rows with NaN, infinities and masked classes among them."""
     scores = torch.randn(600, classes, generator=torch.Generator().manual_seed(0))
     scores[0, 1], scores[1, 0], scores[2, 1] = torch.nan, torch.inf, -torch.inf
-    found = {}
+    result = {}
     for few in (0, 48):
         monkeypatch.setattr(draws, "FEW_CLASSES", few)
         leaf = scores.clone().requires_grad_()
         value = noised_topk(leaf, k, 0.5, 8, generator=torch.Generator().manual_seed(1))
-        found[few] = value.detach(), torch.autograd.grad(value[2:].sum(), leaf)[0]
-    for one, other in zip(found[0], found[48], strict=True):
+        result[few] = value.detach(), torch.autograd.grad(value[2:].sum(), leaf)[0]
+    for one, other in zip(result[0], result[48], strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=0, equal_nan=True)

@@ -42,8 +42,8 @@ def test_gradient_counts_the_draws_that_the_value_used(plain_torch):
     scores = torch.randn(5, 6, generator=torch.Generator().manual_seed(0), requires_grad=True)
     noised_topk(scores, 2, 0.5, 8, generator=torch.Generator().manual_seed(1)).sum().backward()
     noise = torch.randn(8, 5, 6, generator=torch.Generator().manual_seed(1))
-    place = (scores.detach() + 0.5 * noise).sort(dim=-1, descending=True).indices[..., 1]
-    shares = torch.nn.functional.one_hot(place, 6).double().mean(0)
+    second = (scores.detach() + 0.5 * noise).sort(dim=-1, descending=True).indices[..., 1]
+    shares = torch.nn.functional.one_hot(second, 6).double().mean(0)
     torch.testing.assert_close(scores.grad.double(), shares, atol=1e-6, rtol=0)
 
 

@@ -92,12 +92,12 @@ def test_rows_in_unlucky_orders(classes, k):
 
 def test_slopes_go_to_the_largest():
     rows, _ = normal(5, 100)
-    found = []
+    result = []
     for select in (largest, lambda s, k: s.topk(k, dim=1)):
         leaf = rows.clone().requires_grad_()
         values = select(leaf, 7)[0]
-        found.append(torch.autograd.grad((values * torch.arange(7.0)).sum(), leaf)[0])
-    assert torch.equal(*found)
+        result.append(torch.autograd.grad((values * torch.arange(7.0)).sum(), leaf)[0])
+    assert torch.equal(*result)
 
 
 def test_exponentials_and_their_sum():
@@ -116,8 +116,8 @@ def test_exponentials_and_their_sum():
         wide = (scores.double() - reference) * scale
         exact = wide.scatter(1, top.indices, -torch.inf).exp()
         torch.testing.assert_close(total, exact.sum(1, keepdim=True), rtol=1e-6, atol=1e-30)
-        found = multiples(kept, scores, factor, scale).scatter(1, top.indices, 0)
-        torch.testing.assert_close(found.double(), factor * exact, rtol=2e-6, atol=1e-6)
+        result = multiples(kept, scores, factor, scale).scatter(1, top.indices, 0)
+        torch.testing.assert_close(result.double(), factor * exact, rtol=2e-6, atol=1e-6)
     scores[5, 70] = torch.nan
     assert kept_and_sum(scores, reference, top.indices)[1].isnan().flatten().tolist() == [False] * 5 + [True]
 
@@ -155,16 +155,16 @@ def test_losses_with_and_without_compiled_loops(name, k, rounding):
     scores[2, target[2]] = -torch.inf
     scores[3, 7], scores[4, 7] = torch.nan, torch.inf
     target[3:5] = 1
-    found = []
+    result = []
     assert selection.refusal(scores, k, asked=True) is exponentials.refusal(scores, asked=True) is None
     for backend in ("numba", "torch"):
         with use_backend(backend):
             losses, slope = results(LOSSES[name], scores, target, k)
-        found.append((losses, slope[[0, 1, 5, 6, 7]]))
+        result.append((losses, slope[[0, 1, 5, 6, 7]]))
     # Either way the differences of two scores are rounded first.
     scores = scores[scores.isfinite()]
     rounded = 2 * rounding(scores.max() - scores.min()).item()
-    for ours, expected in zip(*found, strict=True):
+    for ours, expected in zip(*result, strict=True):
         torch.testing.assert_close(ours, expected, rtol=1e-5, atol=1e-6 + rounded, equal_nan=True)
 
 
@@ -172,7 +172,7 @@ def test_losses_with_and_without_compiled_loops(name, k, rounding):
 def test_further_derivatives(name):
     """Second ones, batches of gradients, and what torch.func makes of them."""
     scores, target = normal(4, 40, 1.0)
-    found = []
+    result = []
     for dtype in (torch.float32, torch.float64):
         leaf = scores.to(dtype).requires_grad_()
         losses = LOSSES[name](leaf, target, 3, reduction="none")
@@ -185,8 +185,8 @@ def test_further_derivatives(name):
             leaf.detach()[:, None], target[:, None], 3
         )
         torch.testing.assert_close(mapped[:, 0], batch[range(4), range(4)], rtol=1e-4, atol=1e-5)
-        found.append([x.detach().double() for x in (slope, second, batch)])
-    for ours, expected in zip(*found, strict=True):
+        result.append([x.detach().double() for x in (slope, second, batch)])
+    for ours, expected in zip(*result, strict=True):
         torch.testing.assert_close(ours, expected, rtol=1e-3, atol=1e-3)
 
 
@@ -198,10 +198,10 @@ def test_several_threads_give_the_same_numbers(name, monkeypatch):
     threads = torch.get_num_threads()
     try:
         torch.set_num_threads(3)
-        found = results(LOSSES[name], scores, target, 5)
+        result = results(LOSSES[name], scores, target, 5)
     finally:
         torch.set_num_threads(threads)
-    for ours, theirs in zip(found, expected, strict=True):
+    for ours, theirs in zip(result, expected, strict=True):
         assert torch.equal(ours, theirs)
 
 
@@ -216,17 +216,17 @@ def test_smooth_hinge_of_any_width(gamma, k):
         target[:8] = best[:8, k // 2]
         scores[4:6] = scores[4:6].scatter_add(1, target[4:6, None], torch.full((2, 1), 5.0))
         margins = torch.linspace(0, 2, 200)
-        found = []
+        result = []
         for dtype in (torch.float32, torch.float64):
             leaves = [x.to(dtype).requires_grad_() for x in (scores, margins)]
             losses = functional.smooth_topk_hinge(leaves[0], target, k, gamma, leaves[1], reduction="none")
             slopes = torch.autograd.grad(losses.sum(), leaves)
-            found.append([x.detach().double() for x in (losses, *slopes)])
-        torch.testing.assert_close(found[0][0], found[1][0], rtol=1e-5, atol=1e-6)
+            result.append([x.detach().double() for x in (losses, *slopes)])
+        torch.testing.assert_close(result[0][0], result[1][0], rtol=1e-5, atol=1e-6)
         # An error of t by a rounding of the scores moves x by that over γ.
         scale = 1e-6 * max(1.0, spread) / min(gamma, 1)
-        torch.testing.assert_close(found[0][1], found[1][1], rtol=0, atol=scale)
-        torch.testing.assert_close(found[0][2], found[1][2], rtol=0, atol=16 * scale)
+        torch.testing.assert_close(result[0][1], result[1][1], rtol=0, atol=scale)
+        torch.testing.assert_close(result[0][2], result[1][2], rtol=0, atol=16 * scale)
 
 
 def test_what_is_left_to_torch():
@@ -284,6 +284,6 @@ def test_kernels_interpreted(tmp_path):
     run = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert run.returncode == 0, run.stderr
     names = ("topk_hinge", "topk_transition", "truncated_topk_entropy")
-    for name, found in zip(names, torch.load(tmp_path / "rows.pt"), strict=True):
+    for name, result in zip(names, torch.load(tmp_path / "rows.pt"), strict=True):
         expected = LOSSES[name](scores, target, 4, reduction="none")
-        torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
+        torch.testing.assert_close(result, expected, rtol=1e-6, atol=1e-6)

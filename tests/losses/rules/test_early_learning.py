@@ -58,11 +58,11 @@ def test_the_memory_is_the_running_average_of_each_samples_own_predictions():
     for step, index in enumerate(([3, 0, 8], [1, 3, 2], [8, 3, 0])):
         scores, target, _ = given(3, seed=step)
         value = loss(scores, target, index=torch.tensor(index))
-        for row, place in enumerate(index):
-            memory[place] = 0.6 * memory[place] + 0.4 * scores[row].softmax(0)
+        for row, sample in enumerate(index):
+            memory[sample] = 0.6 * memory[sample] + 0.4 * scores[row].softmax(0)
         expected = [
-            oracles.early_learning(s, y, memory[place], 0.7)
-            for s, y, place in zip(scores, target.tolist(), index, strict=True)
+            oracles.early_learning(s, y, memory[sample], 0.7)
+            for s, y, sample in zip(scores, target.tolist(), index, strict=True)
         ]
         torch.testing.assert_close(value, torch.stack(expected).mean(), rtol=1e-6, atol=1e-6)
     torch.testing.assert_close(loss.memory.double(), memory, rtol=1e-6, atol=1e-6)

@@ -33,10 +33,10 @@ def turning_rows(classes, k, tau, seed=0):
     scores = offsets + spreads * torch.randn(len(offsets), classes, generator=source)
     target = torch.randint(classes, (len(offsets),), generator=source)
     others = scores.double().scatter(1, target[:, None], -torch.inf)
-    place = others.topk(k, dim=1).values[:, -1:] + k
-    place += k * tau * torch.randn(len(offsets), 1, generator=source, dtype=torch.float64)
+    bar = others.topk(k, dim=1).values[:, -1:] + k
+    bar += k * tau * torch.randn(len(offsets), 1, generator=source, dtype=torch.float64)
     half = len(offsets) // 2
-    scores[:half] = scores[:half].scatter(1, target[:half, None], place[:half].float())
+    scores[:half] = scores[:half].scatter(1, target[:half, None], bar[:half].float())
     return scores, target
 
 
@@ -111,13 +111,13 @@ def test_equal_scores(k, tau):
 
 
 @pytest.mark.parametrize("value", [torch.nan, -torch.nan, torch.inf])
-@pytest.mark.parametrize("place", [0, 7, 69])
+@pytest.mark.parametrize("column", [0, 7, 69])
 @pytest.mark.parametrize("tau", [1.0, 1e-3])
-def test_rows_with_nan_or_infinity_alone_are_nan(value, place, tau):
+def test_rows_with_nan_or_infinity_alone_are_nan(value, column, tau):
     scores = 3 * torch.randn(3, 70, generator=torch.Generator().manual_seed(0))
     target = torch.tensor([1, 7, 3])
     sound, slope = results(scores, target, 4, tau)
-    scores[1, place] = value
+    scores[1, column] = value
     losses, gradient = results(scores, target, 4, tau)
     assert losses[1].isnan()
     assert gradient[1].isnan().any()
@@ -147,15 +147,15 @@ def test_margins_weights_ignored_labels_and_further_dimensions(reduction):
     target[0, 1] = target[4, 2] = -1
     scores[2, target[2, 0], 0] = -torch.inf  # a masked target costs infinity
     margins, weight = torch.rand(2, 12, generator=source)
-    found = []
+    result = []
     for backend in ("numba", "torch"):
         leaves = scores.clone().requires_grad_(), margins.clone().requires_grad_()
         options = {"weight": weight, "ignore_index": -1, "reduction": reduction}
         with use_backend(backend):
             losses = smooth_topk_svm(leaves[0], target, 3, 0.5, leaves[1], **options)
         finite = losses.masked_fill(losses == torch.inf, 0).sum() if reduction == "none" else losses
-        found.append((losses.detach(), *torch.autograd.grad(finite, leaves)))
-    for ours, expected in zip(*found, strict=True):
+        result.append((losses.detach(), *torch.autograd.grad(finite, leaves)))
+    for ours, expected in zip(*result, strict=True):
         torch.testing.assert_close(ours, expected, rtol=1e-5, atol=1e-6)
 
 
@@ -176,14 +176,14 @@ def test_second_derivatives_are_those_of_plain_torch(tau):
     scores, target = turning_rows(40, 3, tau)
     scores, target = scores[:4], target[:4]
     margins = torch.linspace(0.5, 1.5, 40)
-    found = []
+    result = []
     for dtype in (torch.float32, torch.float64):
         leaves = [x.to(dtype).requires_grad_() for x in (scores, margins)]
         losses = smooth_topk_svm(leaves[0], target, 3, tau, leaves[1], reduction="none")
         slopes = torch.autograd.grad(losses.square().sum(), leaves, create_graph=True)
         second = torch.autograd.grad(sum((slope * slope).sum() for slope in slopes), leaves)
-        found.append([x.double() for x in (*slopes, *second)])
-    for ours, expected in zip(*found, strict=True):
+        result.append([x.double() for x in (*slopes, *second)])
+    for ours, expected in zip(*result, strict=True):
         torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-4 / tau)
 
 
@@ -225,10 +225,10 @@ def test_several_threads_give_the_same_numbers(monkeypatch):
     threads = torch.get_num_threads()
     try:
         torch.set_num_threads(3)
-        found = results(scores, target, 5, 0.03)
+        result = results(scores, target, 5, 0.03)
     finally:
         torch.set_num_threads(threads)
-    for ours, theirs in zip(found, expected, strict=True):
+    for ours, theirs in zip(result, expected, strict=True):
         assert torch.equal(ours, theirs)
 
 
@@ -315,6 +315,6 @@ def test_kernels_interpreted(tmp_path):
     command = [sys.executable, "-W", "ignore", "-c", INTERPRETED, str(tmp_path / "rows.pt")]
     run = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert run.returncode == 0, run.stderr
-    for (k, tau), found in zip(cases, torch.load(tmp_path / "rows.pt"), strict=True):
-        for ours, expected in zip(found, results(scores, target, k, tau), strict=True):
+    for (k, tau), result in zip(cases, torch.load(tmp_path / "rows.pt"), strict=True):
+        for ours, expected in zip(result, results(scores, target, k, tau), strict=True):
             torch.testing.assert_close(ours, expected, rtol=1e-6, atol=1e-7)

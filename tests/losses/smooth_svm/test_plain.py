@@ -21,10 +21,10 @@ TEMPERATURES = (1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0)
 def turning(scores, target, k, tau, generator):
     """Every other row with its own score where the hinge turns, which Gaussian scores never reach."""
     others = scores.double().scatter(1, target[:, None], -torch.inf)
-    place = others.topk(k, dim=1).values[:, -1] + k
-    place = place + k * tau * torch.randn(len(scores), generator=generator, dtype=torch.float64)
+    bar = others.topk(k, dim=1).values[:, -1] + k
+    bar = bar + k * tau * torch.randn(len(scores), generator=generator, dtype=torch.float64)
     own = torch.where(
-        torch.arange(len(scores)) % 2 == 0, place.to(scores.dtype), scores.gather(1, target[:, None])[:, 0]
+        torch.arange(len(scores)) % 2 == 0, bar.to(scores.dtype), scores.gather(1, target[:, None])[:, 0]
     )
     return scores.scatter(1, target[:, None], own[:, None])
 

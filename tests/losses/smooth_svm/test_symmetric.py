@@ -27,12 +27,12 @@ def test_many_classes_of_any_range(k, spread, sample):
     values = sample(4, 300, spread)[0] + 700
     table, chances, _ = log_inclusion(values, k)
     torch.testing.assert_close(log_elementary_symmetric(values, k), table[:, k], rtol=1e-12, atol=0)
-    found = inclusion_probabilities(values, k)
+    result = inclusion_probabilities(values, k)
     # The reference's own logarithms are as large as 1e6, which rounding leaves uncertain by about 1e-10.
-    torch.testing.assert_close(found, chances, rtol=0, atol=1e-12 + 1e-13 * table.abs().max().item())
-    torch.testing.assert_close(found.sum(1), torch.full((4,), float(k), dtype=torch.float64))
-    assert found.min() >= 0
-    assert found.max() <= 1 + 1e-12
+    torch.testing.assert_close(result, chances, rtol=0, atol=1e-12 + 1e-13 * table.abs().max().item())
+    torch.testing.assert_close(result.sum(1), torch.full((4,), float(k), dtype=torch.float64))
+    assert result.min() >= 0
+    assert result.max() <= 1 + 1e-12
 
 
 @pytest.mark.parametrize(("classes", "k"), [(2, 2), (5, 2), (12, 3), (9, 8)])
@@ -69,9 +69,9 @@ def test_nan_stays_in_its_row(sample):
     values = sample(3, 30)[0]
     expected = inclusion_probabilities(values, 4)
     values[1, 3] = torch.nan
-    found = inclusion_probabilities(values, 4)
-    assert found[1].isnan().any()
-    torch.testing.assert_close(found[::2], expected[::2])
+    result = inclusion_probabilities(values, 4)
+    assert result[1].isnan().any()
+    torch.testing.assert_close(result[::2], expected[::2])
 
 
 def test_shapes_and_precisions(sample):
@@ -80,10 +80,10 @@ def test_shapes_and_precisions(sample):
     assert inclusion_probabilities(values[0, 0], 2).shape == (10,)
     for dtype in (torch.float32, torch.float16, torch.bfloat16):
         rounded = values.to(dtype)
-        found = inclusion_probabilities(rounded, 2)
-        assert found.dtype == torch.float32
+        result = inclusion_probabilities(rounded, 2)
+        assert result.dtype == torch.float32
         torch.testing.assert_close(
-            found.double(), inclusion_probabilities(rounded.double(), 2), rtol=1e-6, atol=1e-7
+            result.double(), inclusion_probabilities(rounded.double(), 2), rtol=1e-6, atol=1e-7
         )
     batched = torch.func.vmap(lambda v: inclusion_probabilities(v, 2))(values)
     torch.testing.assert_close(batched, inclusion_probabilities(values, 2))

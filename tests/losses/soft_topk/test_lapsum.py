@@ -152,9 +152,9 @@ def test_shapes_precisions_vmap_and_compile(sample):
     torch.testing.assert_close(torch.func.vmap(lambda s: lapsum_topk(s, 3))(scores), expected)
     for dtype in (torch.float32, torch.float16, torch.bfloat16):
         rounded = scores.to(dtype)
-        found = lapsum_topk(rounded, 3)
-        assert found.dtype == torch.float32
-        torch.testing.assert_close(found.double(), lapsum_topk(rounded.double(), 3), rtol=0, atol=1e-6)
+        result = lapsum_topk(rounded, 3)
+        assert result.dtype == torch.float32
+        torch.testing.assert_close(result.double(), lapsum_topk(rounded.double(), 3), rtol=0, atol=1e-6)
 
     def total(s):
         return lapsum_topk(s, 3).square().sum()
@@ -164,10 +164,10 @@ def test_shapes_precisions_vmap_and_compile(sample):
     torch._dynamo.reset()
     compiled = torch.compile(lambda s: lapsum_topk(s, 3), fullgraph=True, backend="aot_eager")
     leaves = [scores.clone().requires_grad_() for _ in range(2)]
-    found = [f(leaf) for f, leaf in zip((compiled, lambda s: lapsum_topk(s, 3)), leaves, strict=True)]
-    torch.testing.assert_close(*found)
+    result = [f(leaf) for f, leaf in zip((compiled, lambda s: lapsum_topk(s, 3)), leaves, strict=True)]
+    torch.testing.assert_close(*result)
     torch.testing.assert_close(
-        *[torch.autograd.grad(p.square().sum(), leaf)[0] for p, leaf in zip(found, leaves, strict=True)]
+        *[torch.autograd.grad(p.square().sum(), leaf)[0] for p, leaf in zip(result, leaves, strict=True)]
     )
 
 

@@ -146,11 +146,11 @@ def test_two_classes_of_the_shapes_with_bounds(gap, way):
     """The threshold is where ``clip(gap - b) + clip(-b) = 1``: both of Newton's lines there end in corners."""
     scores, target = torch.tensor([[0.0, gap], [gap, 0.0]]), torch.tensor([0, 0])
     worse = max(0.0, (1 - gap) / 2)
-    found = soft_topk_loss(scores, target, 1, 1.0, "clip", "error", reduction="none")
-    torch.testing.assert_close(found, torch.tensor([1 - worse, worse]), rtol=0, atol=1e-6)
+    result = soft_topk_loss(scores, target, 1, 1.0, "clip", "error", reduction="none")
+    torch.testing.assert_close(result, torch.tensor([1 - worse, worse]), rtol=0, atol=1e-6)
     expected = soft_topk_loss(scores.double(), target, 1, 1.0, "power", "error", reduction="none")
-    found = soft_topk_loss(scores, target, 1, 1.0, "power", "error", reduction="none")
-    torch.testing.assert_close(found.double(), expected, rtol=0, atol=1e-6)
+    result = soft_topk_loss(scores, target, 1, 1.0, "power", "error", reduction="none")
+    torch.testing.assert_close(result.double(), expected, rtol=0, atol=1e-6)
 
 
 def test_clip_is_the_projection(sample):
@@ -275,10 +275,10 @@ def test_shapes_precisions_and_vmap(shape, sample):
     torch.testing.assert_close(torch.func.vmap(lambda s: soft_topk(s, 3, 1.3, shape))(scores), expected)
     for dtype in (torch.float32, torch.bfloat16):
         rounded = scores.to(dtype)
-        found = soft_topk(rounded, 3, 1.3, shape)
-        assert found.dtype == torch.float32
+        result = soft_topk(rounded, 3, 1.3, shape)
+        assert result.dtype == torch.float32
         torch.testing.assert_close(
-            found.double(), soft_topk(rounded.double(), 3, 1.3, shape), rtol=0, atol=1e-6
+            result.double(), soft_topk(rounded.double(), 3, 1.3, shape), rtol=0, atol=1e-6
         )
 
 

@@ -53,13 +53,13 @@ def test_derivatives(relaxation, classes, sample):
 def test_steep_networks_sort(relaxation, sample):
     """The loss tends to 0 for targets among the K best, and to infinity for all others."""
     scores, target = sample(200, 40, 10.0)
-    place = (scores > scores.gather(1, target[:, None])).sum(1)
-    assert len(place.unique()) > 30
+    rank = (scores > scores.gather(1, target[:, None])).sum(1)
+    assert len(rank.unique()) > 30
     for k in (2, 3, 8):
         losses = sorting_topk_cross_entropy(
             scores, target, k, steepness=1e6, relaxation=relaxation, reduction="none"
         )
-        assert torch.equal(losses < 0.01, place < k)
+        assert torch.equal(losses < 0.01, rank < k)
 
 
 @pytest.mark.parametrize("relaxation", ["cauchy", "logistic"])
@@ -109,8 +109,8 @@ def test_a_mixture_is_the_mean_of_the_chances(sample):
     ]
     mixture = [0.1, 0.2, 0.3, 0.4]
     expected = -torch.log(sum(p * chance for p, chance in zip(mixture, chances, strict=True)))
-    found = sorting_topk_cross_entropy(scores, target, 4, mixture=mixture, reduction="none")
-    torch.testing.assert_close(found, expected)
+    result = sorting_topk_cross_entropy(scores, target, 4, mixture=mixture, reduction="none")
+    torch.testing.assert_close(result, expected)
 
 
 @given(

@@ -56,8 +56,8 @@ def test_it_is_the_network_in_torch(name, classes, spread):
 def test_fewer_classes_than_wires(classes):
     scores, labels = special(classes, 1.0)
     network = {"k": 4, "candidates": 32}
-    found = results("numba", scores, labels, network)
-    torch.testing.assert_close(found, results("torch", scores, labels, network), equal_nan=True)
+    result = results("numba", scores, labels, network)
+    torch.testing.assert_close(result, results("torch", scores, labels, network), equal_nan=True)
 
 
 def test_several_threads_and_no_gradient():
@@ -86,6 +86,6 @@ def test_several_threads_and_no_gradient():
 )
 def test_what_the_kernel_does_not_do_is_said(options, reason):
     scores, labels = special(30, 1.0)
-    found = explain_backend(sorting_topk_cross_entropy, scores, labels, 2, **options)
-    assert found[0].operation == "sorting"
-    assert found[0].refusals == {"numba": reason}
+    result = explain_backend(sorting_topk_cross_entropy, scores, labels, 2, **options)
+    assert result[0].operation == "sorting"
+    assert result[0].refusals == {"numba": reason}

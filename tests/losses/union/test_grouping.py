@@ -54,8 +54,8 @@ def test_a_label_outside_costs_cross_entropy_and_one_inside_the_union(sample):
     inside = (scores.topk(5, dim=1).indices == target[:, None]).any(1)
     entropy = torch.nn.functional.cross_entropy(scores, target, reduction="none")
     for loss in (topk_grouping, topk_transition):
-        found = loss(scores, target, 5, reduction="none")
-        torch.testing.assert_close(found[~inside], entropy[~inside])
+        result = loss(scores, target, 5, reduction="none")
+        torch.testing.assert_close(result[~inside], entropy[~inside])
     assert (topk_grouping(scores, target, 5, reduction="none")[inside] < entropy[inside]).all()
 
 
@@ -94,9 +94,9 @@ def test_masked_classes_are_absent(sample):
     scores, target = sample(6, 20)
     masked = torch.cat([scores, torch.full((6, 4), -torch.inf, dtype=torch.float64)], 1).requires_grad_()
     for loss in (topk_grouping, topk_transition):
-        found = loss(masked, target, 3)
-        torch.testing.assert_close(found, loss(scores, target, 3))
-        (gradient,) = torch.autograd.grad(found, masked)
+        result = loss(masked, target, 3)
+        torch.testing.assert_close(result, loss(scores, target, 3))
+        (gradient,) = torch.autograd.grad(result, masked)
         assert (gradient[:, 20:] == 0).all()
 
 

@@ -280,12 +280,12 @@ def test_what_faults_leave_is_reported_line_by_line_and_has_an_exit_code_of_its_
     (left,) = (line for line in lines if line.startswith("open: "))
     assert left.endswith(" r/mlp/cross_entropy: process lost: the node died; buy another")
     why = "OSError: No space left on device"
-    told = f"warning: the network of abc could not be kept, its result is: {why}"
-    assert f"{told}; `topk run --networks` trains it again" in lines
+    message = f"warning: the network of abc could not be kept, its result is: {why}"
+    assert f"{message}; `topk run --networks` trains it again" in lines
     assert any("trials left, open ones and what waits for them; the same command" in line for line in lines)
-    _, told, _ = topk(monkeypatch, capsys, "status")
-    assert f"\n{left} (noted 20" in told
-    assert told.splitlines()[-2].endswith(": nobody drives it")
+    _, message, _ = topk(monkeypatch, capsys, "status")
+    assert f"\n{left} (noted 20" in message
+    assert message.splitlines()[-2].endswith(": nobody drives it")
 
 
 def test_one_damaged_study_hides_no_other(
@@ -328,10 +328,10 @@ def test_an_error_in_the_users_code_is_not_the_programs(
 ) -> None:
     """One that only a plan's timing meets, as it comes with the first validation."""
     code, _, err = topk(monkeypatch, capsys, "plan", "lab_of_bad_things:bad_validation")
-    told, _, file = err.strip().rpartition("; its traceback is in ")
+    message, _, file = err.strip().rpartition("; its traceback is in ")
     assert code == 2
-    assert told.startswith("topk: your code raised ZeroDivisionError: ")
-    assert told.endswith(f"({lab / 'lab_of_bad_things.py'}:7 in forward)")
+    assert message.startswith("topk: your code raised ZeroDivisionError: ")
+    assert message.endswith(f"({lab / 'lab_of_bad_things.py'}:7 in forward)")
     assert "ZeroDivisionError" in Path(file).read_text()
     Path(file).unlink()
 
@@ -431,9 +431,9 @@ def answers(port: int) -> bool:
 
 def processes_of(folder: Path) -> list[int]:
     """Return the processes that work in a folder."""
-    found = []
-    for place in Path("/proc").glob("[0-9]*"):
+    result = []
+    for location in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it has ended meanwhile, or is another user's
-            if (place / "cwd").readlink() == folder:
-                found.append(int(place.name))
-    return [process for process in found if process != os.getpid()]
+            if (location / "cwd").readlink() == folder:
+                result.append(int(location.name))
+    return [process for process in result if process != os.getpid()]

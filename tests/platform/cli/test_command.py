@@ -55,8 +55,8 @@ class Tables:
 
 
 def a_summary(table: Any = None, **fields: Any) -> Summary:
-    found: Table = table or Tables()
-    return Summary(**{"table": found, "ran": 1, "left": 0, "tracking_error": None, "folder": "f", **fields})
+    result: Table = table or Tables()
+    return Summary(**{"table": result, "ran": 1, "left": 0, "tracking_error": None, "folder": "f", **fields})
 
 
 OPEN = Faults([OpenTrial("abc", "r/mlp/ldam", "process lost: killed", "buy another")])
@@ -120,8 +120,8 @@ def test_a_program_is_notified_of_an_interrupt_and_of_what_is_left(
 
 
 def test_bad_input_is_a_line_and_with_debug_a_traceback_too(topk: Topk) -> None:
-    for place in (["--debug", "table", "digit"], ["table", "digit", "--debug"]):
-        code, out, err = topk(*place)
+    for key in (["--debug", "table", "digit"], ["table", "digit", "--debug"]):
+        code, out, err = topk(*key)
         assert (code, out) == (Exit.BAD_INPUT, "")
         assert err.startswith("Traceback") and "topk: unknown study 'digit'" in err.splitlines()[-1]
     assert len(topk("table", "digit")[2].splitlines()) == 1
@@ -159,11 +159,11 @@ def test_an_unexpected_error_is_a_line_and_its_traceback_is_kept(
 
 
 def test_the_codes_are_reported_in_the_help_and_in_the_documentation() -> None:
-    told = " ".join(re.sub(r"[│╭╮╰╯─]", " ", CliRunner().invoke(app, ["--help"]).output).split())
+    output = " ".join(re.sub(r"[│╭╮╰╯─]", " ", CliRunner().invoke(app, ["--help"]).output).split())
     page = (ROOT / "docs" / "command-line.md").read_text()
     assert set(MEANINGS) == set(Exit)
     for code, meaning in MEANINGS.items():
-        assert f"{int(code)}: {meaning}" in told
+        assert f"{int(code)}: {meaning}" in output
         assert f"| {int(code)} | {meaning} |\n" in page
 
 

@@ -96,8 +96,8 @@ def edit(lab: Path, change: tuple[str, str]) -> None:
 def the_study() -> Study:
     import adopting_lab  # type: ignore[import-not-found]
 
-    found: Study = adopting_lab.study()
-    return found
+    result: Study = adopting_lab.study()
+    return result
 
 
 @pytest.fixture
@@ -116,13 +116,13 @@ def test_trials_count_again_once_some_came_out_the_same_and_it_can_be_taken_back
     assert counted(runs) == [2, 5]
     edit(lab, SAME)
     assert counted(runs) == [2, 0]
-    told: list[str] = []
-    found = adopt(the_study(), store=runs, again=3, report=lambda one: told.append(one.name))
-    assert [one.outcome for one in found.checked] == ["to the bit"] * 3 and found.trials == 5
-    assert found.arms == ("plain/linear/loss",) and told == [one.name for one in found.checked]
+    messages: list[str] = []
+    result = adopt(the_study(), store=runs, again=3, report=lambda one: messages.append(one.name))
+    assert [one.outcome for one in result.checked] == ["to the bit"] * 3 and result.trials == 5
+    assert result.arms == ("plain/linear/loss",) and messages == [one.name for one in result.checked]
     assert counted(runs) == [2, 5]
-    assert "all the same to the bit" in found.summary
-    line = f"Adopted, from other code or another machine, are 5 trials. 5: {found.summary}."
+    assert "all the same to the bit" in result.summary
+    line = f"Adopted, from other code or another machine, are 5 trials. 5: {result.summary}."
     assert line in to_markdown(table(the_study(), store=runs))
     assert plan(the_study(), store=runs).left == 0
     assert give_up(the_study(), store=runs) == ["plain/linear/loss"]
@@ -130,20 +130,20 @@ def test_trials_count_again_once_some_came_out_the_same_and_it_can_be_taken_back
     events = json.loads((runs / "adopted" / "adopted.json").read_bytes())["events"]
     assert [event["event"] for event in events] == ["adopted", "taken back"]
     assert [one["outcome"] for one in events[0]["evidence"]["trials"]] == ["to the bit"] * 3
-    assert {one["key"] for one in events[0]["evidence"]["trials"]} == set(told)
+    assert {one["key"] for one in events[0]["evidence"]["trials"]} == set(messages)
 
 
 def test_what_counts_already_is_nothing_to_adopt(runs: Path) -> None:
-    found = adopt(the_study(), store=runs)
-    assert (found.trials, found.checked, found.summary) == (0, (), "")
+    result = adopt(the_study(), store=runs)
+    assert (result.trials, result.checked, result.summary) == (0, (), "")
     assert not (runs / "adopted" / "adopted.json").exists()
 
 
 def test_trials_that_come_out_otherwise_are_named_and_nothing_is_adopted(lab: Path, runs: Path) -> None:
     edit(lab, OTHER)
-    found = adopt(the_study(), store=runs, again=2)
-    assert [one.outcome for one in found.differing] == ["differs"] * 2 and not found.summary
-    assert "the code has changed since" in found.differing[0].why
+    result = adopt(the_study(), store=runs, again=2)
+    assert [one.outcome for one in result.differing] == ["differs"] * 2 and not result.summary
+    assert "the code has changed since" in result.differing[0].why
     assert counted(runs) == [2, 0]
     within = adopt(the_study(), store=runs, within=1.5)
     assert [one.outcome for one in within.checked] == ["within tolerance"]
@@ -180,7 +180,7 @@ def test_new_trials_continue_the_search_of_those_adopted_and_take_their_place(
         3,
     ]  # one more, and whatever is best then
     old = {row["key"] for row in history.rows()}
-    ledger.identify({i: dataclasses.replace(found, adopted=()) for i, found in identities.items()})
+    ledger.identify({i: dataclasses.replace(result, adopted=()) for i, result in identities.items()})
     (runs / study.name / "adopted.json").rename(runs / "kept.json")
     train_study(study, runs)  # all of the arm again, as another machine may have done meanwhile
     (runs / "kept.json").rename(runs / study.name / "adopted.json")
@@ -193,23 +193,23 @@ def test_another_machine_and_torch(lab: Path, runs: Path, monkeypatch: pytest.Mo
 
     study, here = the_study(), training.environment("cpu")
     monkeypatch.setattr(training, "environment", lambda _: {**here, "torch": "9.0", "machine": "another"})
-    found = adopt(study, store=runs, again=1)
-    assert len(found.checked) == 2  # one of each arm
+    result = adopt(study, store=runs, again=1)
+    assert len(result.checked) == 2  # one of each arm
     assert counted(runs) == [2, 5]
-    told = to_markdown(table(study, store=runs))
-    assert "Adopted, from other code or another machine, are 7 trials." in told
+    shown = to_markdown(table(study, store=runs))
+    assert "Adopted, from other code or another machine, are 7 trials." in shown
     ledger = Ledger.open(Store.open(runs), study.name)
     assert {one.bits["torch"] for one in ledger.identities().values()} == {"9.0"}
 
 
 def test_what_was_adopted_is_in_a_bundle_and_is_verified(lab: Path, runs: Path) -> None:
     edit(lab, SAME)
-    found = adopt(the_study(), store=runs)
+    result = adopt(the_study(), store=runs)
     file = lab / "study.topk"
     file.write_bytes(bundle(the_study(), store=runs).to_bytes())
     verified = verify(file, again=20, trust=["adopting_lab"])
     assert verified.holds and len(verified.trials) == 7
-    assert f"5: {found.summary}." in table(the_study(), store=runs).to_markdown()
+    assert f"5: {result.summary}." in table(the_study(), store=runs).to_markdown()
 
 
 def test_both_phases_and_all_arms_are_drawn(lab: Path, runs: Path) -> None:
@@ -233,8 +233,8 @@ def test_an_ensemble_is_trained_with_all_its_members(lab: Path, monkeypatch: pyt
     run_in_process(monkeypatch, lambda trials, store: finish(run_trials(trials, StoreKeeper(store))))
     assert run(study, store=lab / "runs").ran == 4
     edit(lab, SAME)
-    found = adopt(study, store=lab / "runs", again=4)
-    assert [one.outcome for one in found.checked] == ["to the bit"] * 4
+    result = adopt(study, store=lab / "runs", again=4)
+    assert [one.outcome for one in result.checked] == ["to the bit"] * 4
 
 
 def test_what_is_wrong_is_reported(lab: Path, runs: Path) -> None:
@@ -268,8 +268,8 @@ def test_the_command(
     code, out = call("--replay", "2")
     assert code == 0 and out.count(": to the bit\n") == 2
     assert "adopted: 5 trials of plain/linear/loss are adopted: 2 trained again on " in out
-    found = json.loads(call("--json")[1])
-    assert (found["trials"], found["checked"], found["adopted"]) == (0, [], False)
+    result = json.loads(call("--json")[1])
+    assert (result["trials"], result["checked"], result["adopted"]) == (0, [], False)
     assert call("--undo") == (
         0,
         "adopted: the adopted results of plain/linear/loss no longer count\n",

@@ -64,13 +64,13 @@ def file(tmp_path_factory: pytest.TempPathFactory, study: Study, train_study: Ca
 
 def test_all_comes_out_the_same_from_the_file_alone(file: Path, study: Study) -> None:
     """Tables, claims and, on this machine, trials to the bit."""
-    found = verify(file, again=2)
-    assert found.holds
-    names = {one.name for one in found.results}
+    result = verify(file, again=2)
+    assert result.holds
+    names = {one.name for one in result.results}
     assert {"results/table.md", "results/table.csv", "results/seeds.csv", "results/claims.md"} <= names
-    assert {one.outcome for one in found.results + found.trials} == {"to the bit"}
-    assert len(found.trials) == 2
-    assert [one.name for one in verify(file, again=2).trials] == [one.name for one in found.trials]
+    assert {one.outcome for one in result.results + result.trials} == {"to the bit"}
+    assert len(result.trials) == 2
+    assert [one.name for one in verify(file, again=2).trials] == [one.name for one in result.trials]
     assert len({one.name for one in verify(file, again=1, seed=1).trials}) == 1
     assert Bundle.read(file).study == study
 
@@ -89,9 +89,9 @@ def changed(file: Path, to: Path, name: str, content: bytes) -> Path:
 def test_a_table_that_says_more_than_the_ledger_is_found(file: Path, tmp_path: Path) -> None:
     text = Bundle.read(file).files["results/claims.csv"].decode()
     forged = changed(file, tmp_path / "x", "results/claims.csv", text.replace("level", "ahead").encode())
-    found = verify(forged)
-    assert not found.holds
-    (differing,) = (one for one in found.results if one.outcome == "differs")
+    result = verify(forged)
+    assert not result.holds
+    (differing,) = (one for one in result.results if one.outcome == "differs")
     assert differing.name == "results/claims.csv" and "has become" in differing.why
 
 
@@ -100,12 +100,12 @@ def test_a_result_that_no_training_gives_is_found(file: Path, tmp_path: Path) ->
     before = Bundle.read(file)
     rows = pq.read_table(io.BytesIO(before.files["ledger.parquet"]), partitioning=None)
     better = [None if value is None else value + 0.1 for value in rows["test.top1"].to_pylist()]
-    place = rows.column_names.index("test.top1")
+    key = rows.column_names.index("test.top1")
     sink = io.BytesIO()
-    pq.write_table(rows.set_column(place, rows.schema.field(place), [better]), sink)
-    found = verify(changed(file, tmp_path / "x", "ledger.parquet", sink.getvalue()), again=100)
-    confirmed = [one for one in found.trials if one.outcome == "differs"]
-    assert len(confirmed) == 6 and len(found.trials) == 10
+    pq.write_table(rows.set_column(key, rows.schema.field(key), [better]), sink)
+    result = verify(changed(file, tmp_path / "x", "ledger.parquet", sink.getvalue()), again=100)
+    confirmed = [one for one in result.trials if one.outcome == "differs"]
+    assert len(confirmed) == 6 and len(result.trials) == 10
     assert all("test.top1 by 0.1" in one.why for one in confirmed)
 
 

@@ -88,9 +88,9 @@ def test_optuna_opens_every_arm_as_a_study(study: Study, store: Path, tmp_path: 
     rows = {row["key"]: row for row in Ledger.open(Store.open(store), "s").rows("phase = 'search'")}
     seen = 0
     for name in names:
-        found = optuna.load_study(study_name=name, storage=storage)
-        assert found.metric_names == ["validation.top3"]
-        for trial in found.trials:
+        result = optuna.load_study(study_name=name, storage=storage)
+        assert result.metric_names == ["validation.top3"]
+        for trial in result.trials:
             row = rows[trial.user_attrs["topk.key"]]
             seen += 1
             assert row["arm"] == name and trial.number == row["number"] == trial.user_attrs["topk.number"]
@@ -101,9 +101,9 @@ def test_optuna_opens_every_arm_as_a_study(study: Study, store: Path, tmp_path: 
             assert trial.intermediate_values == dict.fromkeys((1, 2), row["validation.top3"])
             if row["status"] == "completed":
                 assert trial.value == row["validation.top3"]
-        states = Counter(trial.state for trial in found.trials)
+        states = Counter(trial.state for trial in result.trials)
         assert states == {TrialState.COMPLETE: 2, TrialState.PRUNED: 1, TrialState.FAIL: 1}
-        assert found.best_trial.number == 3
+        assert result.best_trial.number == 3
     assert seen == len(rows) == written.trials
     with pytest.raises(UserError, match="--to must be a new file"):
         export_optuna(study, tmp_path / "j", store=store)

@@ -56,5 +56,5 @@ def good(tmp_path_factory: pytest.TempPathFactory, train_study: Callable[..., No
 @pytest.fixture(scope="session")
 def topk(good: Path) -> Iterator[Commands]:
     """Commands in that folder; one core, as a fork has none of its parent's threads."""
-    with commands(good, OMP_NUM_THREADS="1", COLUMNS="200") as found:
-        yield found
+    with commands(good, OMP_NUM_THREADS="1", COLUMNS="200") as result:
+        yield result

@@ -42,9 +42,9 @@ def check(ended: Ended, good: Ended, folder: Path, name: str) -> str:
 
 @pytest.fixture(scope="module")
 def verified(topk: Commands) -> Ended:
-    found = topk.run("verify", "good.topk", "--replay", "1")
-    assert found.code == 0
-    return found
+    result = topk.run("verify", "good.topk", "--replay", "1")
+    assert result.code == 0
+    return result
 
 
 @pytest.fixture(scope="module")

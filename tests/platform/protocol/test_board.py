@@ -41,7 +41,7 @@ def seeds_of(arm: ArmBoard, search: int) -> list[int]:
     """The seeds of a search, or of all searches for an arm that searches nothing."""
     blocks = [search] if arm.arm.is_searched else range(arm.study.searches)
     each = arm.study.seeds // arm.study.searches
-    return [SPAN * block + place for block in blocks for place in range(1, each + 1)]
+    return [SPAN * block + index for block in blocks for index in range(1, each + 1)]
 
 
 def slow_chosen(arm: ArmBoard, search: int) -> int | None:
@@ -51,8 +51,8 @@ def slow_chosen(arm: ArmBoard, search: int) -> int | None:
     numbers = asked(arm, search)
     if any(n not in arm.searched for n in numbers):
         return None
-    found = best(arm.searched[n] for n in numbers)
-    return None if found is None else found.number
+    result = best(arm.searched[n] for n in numbers)
+    return None if result is None else result.number
 
 
 def slow_known(arm: ArmBoard, number: int) -> list[int]:
@@ -132,7 +132,7 @@ def a_study(draw: random.Random) -> Study:
     searches = draw.choice((1, 1, 2, 3))
     arms = [
         Arm(
-            Regime(f"r{place}", "digits"),
+            Regime(f"r{index}", "digits"),
             Model("mlp"),
             draw.choice((SEARCHED, SEARCHED, FIXED)),
             3,
@@ -145,7 +145,7 @@ def a_study(draw: random.Random) -> Study:
                 searches=searches,
             ),
         )
-        for place in range(draw.randint(1, 4))
+        for index in range(draw.randint(1, 4))
     ]
     trials, seeds = (searches * draw.randint(1, 9 // searches) for _ in range(2))
     return Study("s", arms, topk=(1, 3), trials=trials, seeds=seeds)

@@ -263,20 +263,20 @@ def searched(records: Iterable[TrialRecord], study: Study, arm: int = 0) -> dict
 
 def test_every_search_draws_its_own_and_knows_the_first_trial_alone_of_the_others() -> None:
     study = a_study(Protocol(TPE(random=2), searches=2, pruner=NoPruning()), LOSS, trials=12)
-    found = searched(run_on(study, 1, 0), study)
-    assert found[0].trial.values == LOSS.first
-    assert len({record.trial.values["tau"] for record in found.values()}) == 12 - 1
+    result = searched(run_on(study, 1, 0), study)
+    assert result[0].trial.values == LOSS.first
+    assert len({record.trial.values["tau"] for record in result.values()}) == 12 - 1
     # What TPE makes of a search changes with what came of its own trials, and with no others.
     arm = board_of(study).arms[study.arm_id(study.arms[0])]
-    arm.searched.update({number: Ended.from_record(record) for number, record in found.items()})
+    arm.searched.update({number: Ended.from_record(record) for number, record in result.items()})
     suggested, last = [], SPAN + 5
     for best in (2, 3):
-        values = found[best].trial.values
+        values = result[best].trial.values
         arm.searched[best] = Ended(best, values, "completed", {4: 5.0 + best})
         suggested.append([arm.trial(("search", number, 0)).values for number in (5, last)])
     (ours, theirs), (ours_later, theirs_later) = suggested
     assert ours != ours_later
-    assert theirs == theirs_later == found[last].trial.values
+    assert theirs == theirs_later == result[last].trial.values
 
 
 def test_a_search_knows_the_first_trial_and_all_of_its_own_before() -> None:
@@ -302,11 +302,11 @@ def test_seeds_confirm_the_best_of_their_own_search() -> None:
     by_number = searched(records, study)
     best = {}
     for search in range(3):
-        own = (by_number[n] for n in (0, *(SPAN * search + place for place in range(1, 5))))
+        own = (by_number[n] for n in (0, *(SPAN * search + index for index in range(1, 5))))
         known = [record for record in own if record.status == "completed"]
         best[search] = max(known, key=lambda r: (r.validation["top3"], -r.trial.number)).trial.number
     confirmed = {r.trial.seed: r.trial.number for r in records if r.trial.phase == "confirm"}
-    assert confirmed == {SPAN * search + place: best[search] for search in range(3) for place in (1, 2)}
+    assert confirmed == {SPAN * search + index: best[search] for search in range(3) for index in (1, 2)}
     assert len(set(best.values())) > 1  # or else this would tell nothing
     table = build_table(study, histories_of(study, records))
     (choices,) = table.choices.values()
@@ -347,7 +347,7 @@ def test_what_cannot_win_is_confirmed_no_further_and_the_table_says_so() -> None
         assert seeds[arm.name] == list(range(1, cell.confirmed.ended + 1))
         assert cell.stopped == (cell.confirmed.ended < 8)
         assert not (cell.stopped and cell.best)
-    ends = {len(found) for found in seeds.values()}
+    ends = {len(result) for result in seeds.values()}
     assert 8 in ends and min(ends) < 8  # some won, some dropped out
     text = to_markdown(table)
     assert ", dropped out)" in text and "Dropped out: from seed 4 on" in text
@@ -361,8 +361,8 @@ def test_without_a_race_all_get_all_seeds_and_those_that_a_race_had_are_kept() -
     assert keys(first) < keys(more)
     assert keys(more) == keys(run_on(whole, 1, 0))
     # What the ledger holds beyond it does not count in a race.
-    told = {to_markdown(build_table(racing, histories_of(racing, records))) for records in (first, more)}
-    assert len(told) == 1
+    tables = {to_markdown(build_table(racing, histories_of(racing, records))) for records in (first, more)}
+    assert len(tables) == 1
     assert board_of(racing, more).left == 0
 
 
@@ -398,7 +398,7 @@ def beaten(points: dict[int, tuple[float, ...]]) -> set[int]:
     }
 
 
-def test_the_front_of_two_metrics_is_confirmed_and_reported() -> None:
+def test_the_front_of_two_metrics_is_confirmed_and_front_of_all() -> None:
     study = a_study(
         Protocol(TPE(random=8), pruner=NoPruning()), LOSS, trials=12, seeds=6, metrics=BOTH, front=4
     )
@@ -417,12 +417,12 @@ def test_the_front_of_two_metrics_is_confirmed_and_reported() -> None:
     for k in range(2):  # the best by each metric are among them
         assert max(front, key=lambda number: points[number][k]) in {number for number, _ in confirmed}
     table = build_table(study, histories_of(study, records))
-    (told,) = table.fronts.values()
-    assert told.metrics == BOTH and len(told.points) == min(4, len(front))
-    assert told.points[0].validation[0] == max(points[number][0] for number in front)
+    (front_of_all,) = table.fronts.values()
+    assert front_of_all.metrics == BOTH and len(front_of_all.points) == min(4, len(front))
+    assert front_of_all.points[0].validation[0] == max(points[number][0] for number in front)
     lost = {r.trial.seed for r in records if r.trial.phase == "confirm" and r.status != "completed"}
-    assert (0 if told.volume is None else told.volume.n) == 6 - len(lost)
-    main = next(n for n in front if points[n] == told.points[0].validation)
+    assert (0 if front_of_all.volume is None else front_of_all.volume.n) == 6 - len(lost)
+    main = next(n for n in front if points[n] == front_of_all.points[0].validation)
     tests = [r.test["top3"] for r in records if r.test and r.trial.number == main]
     value = table.cells["smooth_topk_svm", "r0", "top3"].value
     assert value is not None and value.mean == pytest.approx(sum(tests) / len(tests))
@@ -452,7 +452,7 @@ def test_a_search_starts_from_another_ones_best_as_far_as_its_space_holds_it() -
     study = Study("s", arms, topk=(1, 3), trials=12, seeds=2)
     records = run_on(study, 3, 1)
     mine, theirs = searched(records, study, 0), searched(records, study, 1)
-    place = {record.trial.key: n for n, record in enumerate(records)}
+    order = {record.trial.key: n for n, record in enumerate(records)}
     for search in range(2):  # each from what the other arm's search of the same index chose
         own = [r for number, r in mine.items() if number // SPAN == search]
         others = [r for number, r in theirs.items() if number // SPAN == search or number == 0]
@@ -463,7 +463,7 @@ def test_a_search_starts_from_another_ones_best_as_far_as_its_space_holds_it() -
         rate_of_it = best.trial.values["learning_rate"]
         kept = rate_of_it if rate["learning_rate"].holds(rate_of_it) else 0.3
         assert mine[SPAN * search].trial.values == {"learning_rate": kept, "weight_decay": 0.5}
-        assert min(place[r.trial.key] for r in own) > max(place[r.trial.key] for r in others)
+        assert min(order[r.trial.key] for r in own) > max(order[r.trial.key] for r in others)
 
 
 def test_what_an_arm_starts_from_is_part_of_its_identity() -> None:

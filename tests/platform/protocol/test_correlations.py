@@ -37,9 +37,9 @@ def slow_spearman(pairs: list[tuple[float, float]]) -> float:
 def test_the_correlation_is_that_of_ranks(values: list[tuple[int, int]]) -> None:
     ended = [Ended(n, {}, "completed", {2: a / 5, 8: b / 5}) for n, (a, b) in enumerate(values)]
     ended += [Ended(90, {}, "pruned", {2: 0.0}), Ended(91, {}, "failed")]
-    found = early_correlations(an_arm(Protocol(pruner=Quantile(rungs=(0.25,)))), ended)
-    assert list(found) == [2]
-    count, correlation = found[2]
+    result = early_correlations(an_arm(Protocol(pruner=Quantile(rungs=(0.25,)))), ended)
+    assert list(result) == [2]
+    count, correlation = result[2]
     assert count == len(values)
     if len(values) < 3 or any(len(set(side)) == 1 for side in zip(*values, strict=True)):
         assert correlation is None
@@ -50,5 +50,5 @@ def test_the_correlation_is_that_of_ranks(values: list[tuple[int, int]]) -> None
 
 def test_an_arm_without_a_rule_shows_what_the_default_would_see() -> None:
     ended = [Ended(n, {}, "completed", {2: n / 9, 4: -n / 9, 8: 0.1}, selected=n / 5) for n in range(4)]
-    found = early_correlations(an_arm(Protocol(pruner=NoPruning())), ended)
-    assert found == {2: (4, 1.0), 4: (4, -1.0)}
+    result = early_correlations(an_arm(Protocol(pruner=NoPruning())), ended)
+    assert result == {2: (4, 1.0), 4: (4, -1.0)}

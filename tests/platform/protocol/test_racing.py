@@ -18,9 +18,9 @@ def slow_p(differences: list[float]) -> float:
     """Of all signs of the differences that are not 0, the share with a rank sum as large."""
     rest = [round(d, 12) for d in differences if round(d, 12)]
     ranks = rankdata([abs(d) for d in rest])
-    found = sum(rank for rank, d in zip(ranks, rest, strict=True) if d > 0)
+    result = sum(rank for rank, d in zip(ranks, rest, strict=True) if d > 0)
     sums = [sum(itertools.compress(ranks, signs)) for signs in itertools.product((0, 1), repeat=len(rest))]
-    return sum(s >= found - 1e-9 for s in sums) / len(sums)
+    return sum(s >= result - 1e-9 for s in sums) / len(sums)
 
 
 @given(st.lists(st.tuples(st.integers(80, 90), st.integers(80, 90)), min_size=5, max_size=10))
@@ -49,11 +49,11 @@ def test_seeds_beyond_a_round_that_is_not_whole_decide_nothing() -> None:
     whole = race(Racing(), 1, 19, results)
     for most in range(5, 19):
         part = {
-            name: {s: v for s, v in found.items() if s <= most or name == "a"}
-            for name, found in results.items()
+            name: {s: v for s, v in result.items() if s <= most or name == "a"}
+            for name, result in results.items()
         }
-        found = race(Racing(), 1, 19, part)
-        assert found.stopped == {name: after for name, after in whole.stopped.items() if after <= most}
+        result = race(Racing(), 1, 19, part)
+        assert result.stopped == {name: after for name, after in whole.stopped.items() if after <= most}
 
 
 def test_how_often_one_of_equals_drops_out() -> None:

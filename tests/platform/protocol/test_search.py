@@ -161,12 +161,12 @@ PAST = (
 def a_history() -> list[Ended]:
     """Return ten trials, with an ending of every kind."""
     statuses: tuple[Status, ...] = ("completed", "completed", "pruned", "diverged", "failed")
-    found = []
+    result = []
     for number, rate, samples, head in PAST:
         status = statuses[number % 5]
         curve = {1: round(0.5 + 0.03 * number, 3), 2: round(0.9 - 0.05 * number, 3)} if number % 5 < 3 else {}
-        found.append(Ended(number, {"learning_rate": rate, "samples": samples, "head": head}, status, curve))
-    return found
+        result.append(Ended(number, {"learning_rate": rate, "samples": samples, "head": head}, status, curve))
+    return result
 
 
 @pytest.mark.parametrize("number", range(1, 10))
@@ -185,11 +185,11 @@ def test_two_objectives_are_reported_as_two() -> None:
         return [ended._replace(others=(0.5 + second * ended.number,)) for ended in kept]
 
     protocol = Protocol(TPE(random=3))
-    found = suggest("golden", LOSS, protocol, 9, past(-0.05), objectives=2)
-    assert found == suggest("golden", LOSS, protocol, 9, past(-0.05)[::-1], objectives=2)
-    assert found != suggest("golden", LOSS, protocol, 9, past(0.05), objectives=2)
-    told = frozen_trial(past(0.1)[1], to_optuna(LOSS.space), {})
-    assert told.values == [past(0.1)[1].objective, 0.6]
+    result = suggest("golden", LOSS, protocol, 9, past(-0.05), objectives=2)
+    assert result == suggest("golden", LOSS, protocol, 9, past(-0.05)[::-1], objectives=2)
+    assert result != suggest("golden", LOSS, protocol, 9, past(0.05), objectives=2)
+    trial = frozen_trial(past(0.1)[1], to_optuna(LOSS.space), {})
+    assert trial.values == [past(0.1)[1].objective, 0.6]
 
 
 @pytest.mark.parametrize("sampler", [Random(), QMC(), Grid(2), GP(random=1), NSGAII(population=4)])
@@ -197,8 +197,8 @@ def test_other_samplers_take_two_objectives(sampler: Sampler) -> None:
     assert sampler.most_objectives is None
     kept = [ended for ended in a_history()[:9] if ended.status != "pruned"]
     past = [ended._replace(others=(0.9 - 0.05 * ended.number,)) for ended in kept]
-    found = suggest("golden", LOSS, Protocol(sampler), 9, past, objectives=2)
-    assert all(LOSS.space[name].holds(value) for name, value in found.items())
+    result = suggest("golden", LOSS, Protocol(sampler), 9, past, objectives=2)
+    assert all(LOSS.space[name].holds(value) for name, value in result.items())
 
 
 def test_no_barrier_between_arms_and_phases() -> None:
@@ -260,10 +260,10 @@ def test_suggestions_lie_in_the_space(number: int, arm: str) -> None:
     ],
 )
 def test_optuna_gets_each_trial_as_it_ended(status: Status, state: str, curve: dict[int, float]) -> None:
-    told = frozen_trial(Ended(3, LOSS.first, status, {1: 0.3}), to_optuna(LOSS.space), {})
-    assert told.state.name == state
-    assert told.intermediate_values == curve
-    assert told.value == (0.3 if status == "completed" else None)
+    trial = frozen_trial(Ended(3, LOSS.first, status, {1: 0.3}), to_optuna(LOSS.space), {})
+    assert trial.state.name == state
+    assert trial.intermediate_values == curve
+    assert trial.value == (0.3 if status == "completed" else None)
 
 
 def test_crashes_teach_the_sampler() -> None:

@@ -108,13 +108,13 @@ def test_seeds_are_the_same_in_all_arms_those_that_search_nothing_among_them() -
 def test_a_budget_given_with_the_searches_is_shared_out_among_them() -> None:
     study = a_study(trials=6, seeds=4)
     assert dataclasses.astuple(study.with_budget(searches=3))  # a study like any other
-    found = study.with_budget(trials=12, searches=3)
-    assert (found.trials, found.seeds, found.searches) == (12, 12, 3)
-    assert [arm.repeats.numbers(2, found.trials) for arm in found.arms] == [
+    result = study.with_budget(trials=12, searches=3)
+    assert (result.trials, result.seeds, result.searches) == (12, 12, 3)
+    assert [arm.repeats.numbers(2, result.trials) for arm in result.arms] == [
         (0, 2_000_001, 2_000_002, 2_000_003),
         (2_000_000, 2_000_001, 2_000_002, 2_000_003),  # its searches start from three other ones' choices
     ]
-    assert found.with_budget(searches=1).trials == 4
+    assert result.with_budget(searches=1).trials == 4
 
 
 @given(

@@ -53,17 +53,17 @@ def test_as_many_train_as_was_announced(
     study = a_study(trials, seeds, ensemble, searches)
     arms = [ArmBoard(study, arm, Identity("c", "f")) for arm in study.arms]
     board = Board(arms)
-    told = sum(arm.left + arm.along for arm in arms)
-    assert (sum(arm.left for arm in arms), told - study.size) == (study.size, beyond)
+    total = sum(arm.left + arm.along for arm in arms)
+    assert (sum(arm.left for arm in arms), total - study.size) == (study.size, beyond)
     trained = 0
     for trained, _ in enumerate(end_all(board, complete), start=1):
-        assert trained + sum(arm.left + arm.along for arm in arms) == told
-    assert trained == told
+        assert trained + sum(arm.left + arm.along for arm in arms) == total
+    assert trained == total
     assert [arm.along for arm in arms] == [0, 0]
     assert sum(arm.beyond for arm in arms) == beyond
 
 
 def test_the_end_of_a_run_says_so() -> None:
-    told = [Summary(None, 30, 0, None, "f", beyond=beyond).done for beyond in (0, 10)]  # type: ignore[arg-type]
-    assert told[0] == "30 trials ran."
-    assert told[1] == "30 trials ran, 10 of them beyond what was asked for, as ensembles are trained whole."
+    lines = [Summary(None, 30, 0, None, "f", beyond=beyond).done for beyond in (0, 10)]  # type: ignore[arg-type]
+    assert lines[0] == "30 trials ran."
+    assert lines[1] == "30 trials ran, 10 of them beyond what was asked for, as ensembles are trained whole."

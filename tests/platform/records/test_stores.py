@@ -60,12 +60,12 @@ def test_an_earlier_programs_results_are_read(store: Path) -> None:
     histories = read_history(ledger, study, ledger.identities(), curves=True)
     assert sorted(len(history.rows()) for history in histories.values()) == [1, 3]
     table = build_table(study, histories, ranks=lambda rows: read_all_ranks(ledger.store, rows))
-    means = {(*place,): cell.value.mean for place, cell in table.cells.items() if cell.value is not None}
+    means = {(*key,): cell.value.mean for key, cell in table.cells.items() if cell.value is not None}
     assert means == pytest.approx(numbers((store / "table.csv").read_text()))
     for history in histories.values():
         for row in history.rows():
-            found = find(row["key"], store)
-            assert found.trial.arm_id == row["arm_id"] and len(found.epochs) == found.row["epochs"] == 2
+            result = find(row["key"], store)
+            assert result.trial.arm_id == row["arm_id"] and len(result.epochs) == result.row["epochs"] == 2
         assert all(history.curves[row["key"]] for row in history.search.values())
     confirmed = [row for history in histories.values() for row in history.confirm.values()]
     assert len(read_all_ranks(ledger.store, confirmed)) == 2
@@ -75,10 +75,10 @@ def test_its_trials_can_be_adopted_bundled_and_repaired(store: Path) -> None:
     study = study_of(store)
     ledger = Ledger.open(Store.open(store), study.name)
     here = last_counted(
-        ledger, study, {i: found.dataset_fingerprint for i, found in ledger.identities().items()}
+        ledger, study, {i: result.dataset_fingerprint for i, result in ledger.identities().items()}
     )
     assert {study.arm_id(arm) for arm in study.arms} == here.keys()
-    others = {arm_id: type(found)("another", found.dataset_fingerprint) for arm_id, found in here.items()}
+    others = {arm_id: type(result)("another", result.dataset_fingerprint) for arm_id, result in here.items()}
     assert candidates(ledger, others).trials == 4
     (store / "file").write_bytes(bundle(study, store=store).to_bytes())
     assert verify(store / "file").holds

@@ -92,13 +92,13 @@ def test_of_several_worse_ones_the_one_furthest_behind_is_reported_for_each_regi
 
 def test_both_ends_of_an_interval_are_turned_around_where_a_loss_is_behind() -> None:
     table = a_table({("ldam", "r1"): -0.1})
-    place = ("ldam", "r1", "top3")
-    found = table.cells[place].difference
-    assert found is not None
+    key = ("ldam", "r1", "top3")
+    result = table.cells[key].difference
+    assert result is not None
     skewed = dataclasses.replace(
-        table.cells[place], difference=dataclasses.replace(found, low=-0.2, high=-0.09)
+        table.cells[key], difference=dataclasses.replace(result, low=-0.2, high=-0.09)
     )
-    said = answer(dataclasses.replace(table, cells={**table.cells, place: skewed}), "top3")
+    said = answer(dataclasses.replace(table, cells={**table.cells, key: skewed}), "top3")
     assert "ldam by 10.0 [9.0, 20.0] points" in said
 
 
@@ -134,7 +134,7 @@ def test_one_loss_is_compared_with_nobody() -> None:
     alone = dataclasses.replace(
         table,
         rows=LOSSES[:1],
-        cells={place: cell for place, cell in table.cells.items() if place[0] == LOSSES[0]},
+        cells={key: cell for key, cell in table.cells.items() if key[0] == LOSSES[0]},
     )
     said = answer(alone, "top3")
     assert said.startswith(
@@ -172,7 +172,7 @@ def test_it_says_how_large_a_difference_would_have_been_seen() -> None:
 def test_what_was_searched_once_is_not_tested_and_the_sentence_says_how_to_get_more() -> None:
     table = a_table({("ldam", "r2"): 0.1})
     cells = {
-        place: (
+        key: (
             dataclasses.replace(
                 cell,
                 difference=cell.difference
@@ -180,7 +180,7 @@ def test_what_was_searched_once_is_not_tested_and_the_sentence_says_how_to_get_m
             ),
             Tally(completed=5),
         )
-        for place, cell in table.cells.items()
+        for key, cell in table.cells.items()
     }
     said = answer(dataclasses.replace(table, cells=marked(cells)), "top3")
     assert "was tested, because a loss was searched once, and another search may choose otherwise" in said
@@ -189,7 +189,7 @@ def test_what_was_searched_once_is_not_tested_and_the_sentence_says_how_to_get_m
 
 def test_what_is_shown_to_be_equivalent_is_reported() -> None:
     study = dataclasses.replace(a_study(), equivalence=5.0)
-    cells = {place: (cell, Tally(completed=5)) for place, cell in a_table({}).cells.items()}
+    cells = {key: (cell, Tally(completed=5)) for key, cell in a_table({}).cells.items()}
     table = dataclasses.replace(a_table({}), study=study, cells=marked(cells, 0.05))
     assert "Shown to lie within 5 points of cross_entropy: in r0, ldam and focal;" in answer(table, "top3")
     assert study.to_json() != a_study().to_json() and "equivalence" not in a_study().to_json()
@@ -200,8 +200,8 @@ def test_a_search_of_which_half_diverged_is_named_in_the_answer() -> None:
     table = a_table({})
     searched = {"ldam": Tally(completed=5, diverged=4, failed=1), "focal": Tally(completed=6, diverged=4)}
     cells = {
-        place: dataclasses.replace(cell, searched=searched.get(place[0], Tally(completed=10)))
-        for place, cell in table.cells.items()
+        key: dataclasses.replace(cell, searched=searched.get(key[0], Tally(completed=10)))
+        for key, cell in table.cells.items()
     }
     text = answer(dataclasses.replace(table, cells=cells), "top3")
     assert text.endswith(

@@ -27,13 +27,13 @@ def table() -> Table:
     ]
     study, cells = Study("crowd", arms, topk=(1, 3)), {}
     for arm in arms:
-        place, gain = row_and_column(study, "regime", arm), 0.01 * LOSSES.index(arm.loss)
+        key, gain = row_and_column(study, "regime", arm), 0.01 * LOSSES.index(arm.loss)
         ahead = estimate([gain + j for j in JITTER]) if gain else None
         for metric in ("top1", "top3"):
             value = estimate([0.5 + gain + j for j in JITTER])
-            cells[(*place, metric)] = Cell(value, ahead, confirmed=Tally(4), metric=metric)
-    rows, columns = ([*dict.fromkeys(place[axis] for place in cells)] for axis in (0, 1))
-    places = {place[:2]: {} for place in cells}
+            cells[(*key, metric)] = Cell(value, ahead, confirmed=Tally(4), metric=metric)
+    rows, columns = ([*dict.fromkeys(key[axis] for key in cells)] for axis in (0, 1))
+    places = {key[:2]: {} for key in cells}
     return Table(study, tuple(rows), tuple(columns), cells, {}, confirmations=places)
 
 

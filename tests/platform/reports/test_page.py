@@ -92,10 +92,10 @@ def ranks(trial: Trial) -> torch.Tensor:
 def guesses(trial: Trial) -> torch.Tensor:
     """Three guesses for each image: the true class at its rank, the next ones around the circle elsewhere."""
     greater, _, label, _ = ranks(trial)
-    found = (label[:, None] + torch.tensor([1, 2, 3])) % 10
+    result = (label[:, None] + torch.tensor([1, 2, 3])) % 10
     kept = greater < 3
-    found[kept, greater[kept]] = label[kept]
-    return found
+    result[kept, greater[kept]] = label[kept]
+    return result
 
 
 def metrics(trial: Trial) -> Mapping[str, float]:
@@ -112,10 +112,10 @@ def write(study: Study, store: Path, stop: int | None = None) -> None:
 
 
 def ended(trial: Trial) -> TrialRecord:
-    found = metrics(trial)
-    epochs = tuple(EpochRecord(e, 1.0, found, 0.1, 0.1) for e in (1, 2))
+    result = metrics(trial)
+    epochs = tuple(EpochRecord(e, 1.0, result, 0.1, 0.1) for e in (1, 2))
     return TrialRecord(
-        trial, "completed", "", found, found if trial.seed else None, epochs, 1.0, 1000.0, 1001.0
+        trial, "completed", "", result, result if trial.seed else None, epochs, 1.0, 1000.0, 1001.0
     )
 
 
@@ -311,7 +311,7 @@ def test_the_page_sorts_by_numbers_or_by_the_alphabet_with_missing_entries_last(
 
 
 def test_a_name_that_looks_like_a_number_stays_a_name(table: Table) -> None:
-    cells = {("1e3", *place[1:]): cell for place, cell in table.cells.items() if place[0] == NAMES[0]}
+    cells = {("1e3", *key[1:]): cell for key, cell in table.cells.items() if key[0] == NAMES[0]}
     assert {row["loss"] for row in to_rows(dataclasses.replace(table, cells=cells))} == {"1e3"}
 
 
@@ -413,10 +413,10 @@ def test_a_profile_says_in_how_many_regimes_an_error_is_near_the_lowest(store: P
 def test_in_a_profile_a_loss_that_lost_a_seed_never_reaches_the_lowest_error_there(store: Path) -> None:
     held = read(a_study(), store)
     data = plots.plotted(held, store, metric="top1")
-    place = (NAMES[1], "noise-0.4", "top1")
-    lost = dataclasses.replace(data.table.cells[place], confirmed=Tally(completed=4, diverged=1))
+    key = (NAMES[1], "noise-0.4", "top1")
+    lost = dataclasses.replace(data.table.cells[key], confirmed=Tally(completed=4, diverged=1))
     gone = (NAMES[0], "noise-0.8", "top1")
-    cells = {p: cell for p, cell in {**data.table.cells, place: lost}.items() if p != gone}
+    cells = {p: cell for p, cell in {**data.table.cells, key: lost}.items() if p != gone}
     made = plots.draw(
         "profile", dataclasses.replace(data, table=dataclasses.replace(data.table, cells=cells))
     )
@@ -503,9 +503,9 @@ def test_names_are_broken_and_never_cut(name: str) -> None:
 def test_a_drawing_in_a_page_keeps_its_scales_and_takes_the_pages_ink() -> None:
     inside = f'<g id="a" transform="scale(0.015625)"/><use xlink:href="#a"/>{INK}'
     svg = f'<?xml?><svg width="72pt" height="9pt">{inside}</svg>'
-    found = inline(svg, "map", "a map")
-    assert 'id="map-a"' in found and 'href="#map-a"' in found
-    assert "scale(0.015625)" in found and "currentColor" in found and INK not in found
+    result = inline(svg, "map", "a map")
+    assert 'id="map-a"' in result and 'href="#map-a"' in result
+    assert "scale(0.015625)" in result and "currentColor" in result and INK not in result
 
 
 @pytest.mark.parametrize("transpose", [False, True])
@@ -526,16 +526,16 @@ def test_formats_have_every_number_and_name(table: Table, output: str, transpose
 
 def test_how_seeds_ended_stands_below_a_mean_and_may_be_broken(table: Table) -> None:
     """Beside it a few regimes with failures would be wider than a page."""
-    place = (NAMES[1], "noise-0.4", "top3")
+    key = (NAMES[1], "noise-0.4", "top3")
     ended = dataclasses.replace(
-        table.cells[place], confirmed=Tally(completed=3, diverged=1, failed=1), best=False
+        table.cells[key], confirmed=Tally(completed=3, diverged=1, failed=1), best=False
     )
-    table = dataclasses.replace(table, cells={**table.cells, place: ended})
+    table = dataclasses.replace(table, cells={**table.cells, key: ended})
     assert ended.value is not None
     mean = f"{100 * ended.value.mean:.1f} ± {100 * ended.value.half_width:.1f}"
-    told = "(3 of 5 seeds, 1 diverged, 1 failed)"
-    assert f'{mean}<small class="seeds">{told}</small>' in table.to_html(["top3"])
-    assert rf"{{\scriptsize {told}}}" in table.to_latex(["top3"]).replace("{}", "")
+    message = "(3 of 5 seeds, 1 diverged, 1 failed)"
+    assert f'{mean}<small class="seeds">{message}</small>' in table.to_html(["top3"])
+    assert rf"{{\scriptsize {message}}}" in table.to_latex(["top3"]).replace("{}", "")
 
 
 def test_a_latex_caption_says_how_the_numbers_came_about(table: Table) -> None:

@@ -47,9 +47,9 @@ FORMULAS: dict[str, Callable[[Array], Array]] = {
 
 def band_at(ax: Any, point: Array) -> list[int]:
     """In which of the drawn bands a point of the simplex lies."""
-    place = (point[1] + point[2] / 2, point[2] * math.sqrt(0.75))
+    folder = (point[1] + point[2] / 2, point[2] * math.sqrt(0.75))
     (image,) = ax.collections
-    return [number for number, path in enumerate(image.get_paths()) if path.contains_point(place)]
+    return [number for number, path in enumerate(image.get_paths()) if path.contains_point(folder)]
 
 
 @pytest.mark.parametrize("name", list(FORMULAS))
@@ -149,11 +149,11 @@ def trained(
 
 def weights(study: Study, store: Path, loss: str) -> list[torch.Tensor]:
     """The linear maps of a loss's confirmed runs."""
-    place = Store.open(store)
-    rows = Ledger.open(place, study.name).rows("phase = 'confirm'")
-    found = [read_model(place.at(study.name), row) for row in rows if row["loss"] == loss]
-    assert len(found) == SEEDS
-    return [next(iter(load(saved.content).values())).double() for saved in found if saved is not None]
+    key = Store.open(store)
+    rows = Ledger.open(key, study.name).rows("phase = 'confirm'")
+    result = [read_model(key.at(study.name), row) for row in rows if row["loss"] == loss]
+    assert len(result) == SEEDS
+    return [next(iter(load(saved.content).values())).double() for saved in result if saved is not None]
 
 
 def expected(maps: list[torch.Tensor], angle: float) -> dict[int, float]:
@@ -191,10 +191,10 @@ def test_densities_are_those_of_the_data() -> None:
     many = 60_000
     data = ring(torch.Generator().manual_seed(0), sigma=15.0, distance=90.0, per_class=many).train
     angles = torch.rad2deg(torch.atan2(data.tensor[:, 1], data.tensor[:, 0])).remainder(360).numpy()
-    found = densities(Regime("far", "ring", options=RING), np.arange(0.5, 360))
+    result = densities(Regime("far", "ring", options=RING), np.arange(0.5, 360))
     for label in range(6):
         counts, _ = np.histogram(angles[data.labels.numpy() == label], np.arange(0, 361, 10))
-        shares = found[label].reshape(36, 10).sum(1)
+        shares = result[label].reshape(36, 10).sum(1)
         assert np.abs(counts / many - shares).max() < 5 * math.sqrt(0.25 / many)
 
 

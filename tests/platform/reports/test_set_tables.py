@@ -125,9 +125,9 @@ def test_claims_of_sizes_are_in_classes(direction: str, verdict: str) -> None:
     claim = Claim(name="c", text="It is so.", source="me", contrasts=[gap], direction=direction, bound=-1.0)
     table = a_table(a_study(claims=[claim]))
     runs = {f"r0/linear/{row}": Runs(table.confirmations[row, "r0"]) for row in LOSSES}
-    found = _evidence(claim, gap, runs, None)
-    assert found.verdict == verdict and found.estimate is not None
-    assert found.estimate.mean == pytest.approx(-1.5)
+    result = _evidence(claim, gap, runs, None)
+    assert result.verdict == verdict and result.estimate is not None
+    assert result.estimate.mean == pytest.approx(-1.5)
 
 
 def test_what_mlflow_gets_is_in_classes() -> None:
@@ -138,8 +138,8 @@ def test_what_mlflow_gets_is_in_classes() -> None:
         )
         for arm in table.study.arms
     }
-    told = json.loads(arms_to_json(table, histories))
-    note = told[table.study.arm_id(table.study.arms[0])]["note"]
+    content = json.loads(arms_to_json(table, histories))
+    note = content[table.study.arm_id(table.study.arms[0])]["note"]
     assert "| size95 | 4.00 | 0.01 | 5 | seeds |" in note and "| average2 | 70.00% |" in note
 
 
@@ -153,10 +153,10 @@ def test_the_edge_of_a_front_turns_with_the_metric() -> None:
 def test_the_ranks_have_the_area_under_the_curve(places: list[tuple[int, int]], k: int) -> None:
     greater, tied = (np.array(column) for column in zip(*places, strict=True))
     ranks = Ranks(greater, tied, greater * 0, greater * 0, "images")
-    found = accuracies({1: ranks, 2: ranks}, f"autkc{k}")
-    assert found is not None
+    result = accuracies({1: ranks, 2: ranks}, f"autkc{k}")
+    assert result is not None
     expected = np.mean([credit(ranks, j) for j in range(1, k + 1)], axis=0)
-    assert found[0][0] == pytest.approx(expected)
+    assert result[0][0] == pytest.approx(expected)
 
 
 def test_whoever_asks_is_recorded_in_one_order() -> None:

@@ -119,14 +119,14 @@ def test_a_claim_needs_all_of_its_contrasts_and_falls_with_one() -> None:
 def test_the_seeds_to_plan_have_the_power_that_is_reported() -> None:
     """They confirm twice the tolerance in 80 % of studies, one seed fewer does not, and the mean plays no part."""
     wide = [0.5 + 5 * e for e in NOISE]
-    found, other = (
+    result, other = (
         decided(claim(tolerance=0.5), [v + shift for v in wide], [0.5] * 5) for shift in (0.004, 0.007)
     )
-    assert found.effect == 1.0 and found.seeds == other.seeds and found.seeds is not None
-    assert found.estimate is not None and found.estimate.precision is not None
-    precision, level = found.estimate.precision, level_at_plan(0.975)
-    assert precision.power(0.005, found.seeds, level) >= 0.8
-    assert precision.power(0.005, found.seeds - 1, level) < 0.8
+    assert result.effect == 1.0 and result.seeds == other.seeds and result.seeds is not None
+    assert result.estimate is not None and result.estimate.precision is not None
+    precision, level = result.estimate.precision, level_at_plan(0.975)
+    assert precision.power(0.005, result.seeds, level) >= 0.8
+    assert precision.power(0.005, result.seeds - 1, level) < 0.8
     assert decided(claim(), wide, [0.5] * 5).seeds is None  # nothing to plan for
 
 
@@ -191,11 +191,11 @@ def test_who_adds_the_seeds_that_are_reported_four_times_confirms_no_more_often(
     for _ in range(400):
         values = list(rng.normal(0.5, 0.01, 5))
         for _ in range(5):
-            found = _looked(values)
-            confirmed += found.verdict == "confirmed"
-            if found.verdict != "undecided":
+            result = _looked(values)
+            confirmed += result.verdict == "confirmed"
+            if result.verdict != "undecided":
                 break
-            more = found.seeds if found.seeds and found.seeds > len(values) else 2 * len(values)
+            more = result.seeds if result.seeds and result.seeds > len(values) else 2 * len(values)
             values += list(rng.normal(0.5, 0.01, min(more, 200) - len(values)))
     assert confirmed / 400 < 0.025
 
@@ -207,8 +207,8 @@ def _looked(values: Sequence[float]) -> Evidence:
 
 def test_an_arm_that_was_searched_once_decides_nothing() -> None:
     runs = {OURS: runs_of(shifted(2.0)), THEIRS: runs_of([0.5] * 5)}
-    found = deciding._evidence(claim(), GAP, runs, None, once=(OURS,))
-    assert (found.verdict, found.why) == (
+    result = deciding._evidence(claim(), GAP, runs, None, once=(OURS,))
+    assert (result.verdict, result.why) == (
         "undecided",
         f"{OURS} was searched once, and no interval covers the luck of one search",
     )
@@ -238,17 +238,17 @@ def test_seeds_to_plan_where_searches_were_repeated_are_so_many_of_each() -> Non
     """Six seeds of three searches: a search more brings two seeds more."""
     ours = of_searches(3, dict(zip(Repeats(3).seeds(6), [0.51, 0.5, 0.49, 0.52, 0.5, 0.49], strict=True)))
     theirs = of_searches(0, dict.fromkeys(Repeats(1, 3).seeds(6), 0.5))
-    found = deciding._evidence(claim(tolerance=0.5), GAP, {OURS: ours, THEIRS: theirs}, None)
-    assert found.estimate is not None and found.estimate.precision is not None
-    precision = found.estimate.precision
-    assert (found.estimate.n, precision.rows) == (6, 3)
-    assert found.seeds == 2 * (precision.rows_for(0.005, level_at_plan(0.975)) or 0)
+    result = deciding._evidence(claim(tolerance=0.5), GAP, {OURS: ours, THEIRS: theirs}, None)
+    assert result.estimate is not None and result.estimate.precision is not None
+    precision = result.estimate.precision
+    assert (result.estimate.n, precision.rows) == (6, 3)
+    assert result.seeds == 2 * (precision.rows_for(0.005, level_at_plan(0.975)) or 0)
 
 
 def test_a_claim_waits_while_seeds_are_of_one_search_alone() -> None:
     ours = of_searches(3, dict(zip(Repeats(3).seeds_of(0, 15), shifted(2.0), strict=True)))
-    found = deciding._evidence(claim(), GAP, {OURS: ours, THEIRS: runs_of([0.5] * 5)}, None)
-    assert (found.verdict, found.why) == ("waits for data", "no seeds of a second search have ended yet")
+    result = deciding._evidence(claim(), GAP, {OURS: ours, THEIRS: runs_of([0.5] * 5)}, None)
+    assert (result.verdict, result.why) == ("waits for data", "no seeds of a second search have ended yet")
 
 
 def test_a_difference_of_differences_is_one_contrast() -> None:
@@ -305,8 +305,8 @@ def test_decided_claims_as_text() -> None:
     assert "## c: confirmed" in text and "(me, stand-in)" in text
     row = "| top3: smooth_topk_svm - cross_entropy, r/mlp |"
     assert f"{row} above 0 | +2.00 ± 0.20 (n = 5) | confirmed | ± 0.26 with all looks |" in text
-    told = "± 0.26 with all looks; power 1.00 for 6"
-    assert f"{row} above 0 | +0.10 ± 0.20 (n = 5) | refuted | {told} |" in text
+    message = "± 0.26 with all looks; power 1.00 for 6"
+    assert f"{row} above 0 | +0.10 ± 0.20 (n = 5) | refuted | {message} |" in text
     assert "do not decide the paper's claim" in text
     rows = list(csv.DictReader(io.StringIO(claims_to_csv([done, open_]))))
     assert [row["claim"] for row in rows] == ["c", "open"]

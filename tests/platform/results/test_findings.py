@@ -61,22 +61,22 @@ def file(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def asked(store: Path, *found: Findings) -> Recommendation:
-    return recommend([a_study()], classes=12, images=300, k=3, store=store, evidence=found)
+def asked(store: Path, *result: Findings) -> Recommendation:
+    return recommend([a_study()], classes=12, images=300, k=3, store=store, evidence=result)
 
 
 def test_a_file_says_what_the_store_says(store: Path, file: Path) -> None:
-    found, table = Findings.read(file), table_of(a_study(), store=store)
-    assert found.study == a_study() and found.to_bytes() == file.read_bytes()
-    assert found.table.to_markdown() == table.to_markdown()
-    assert found.table.to_latex(["top3"], transpose=True) == table.to_latex(["top3"], transpose=True)
-    for place, rows in table.confirmations.items():
-        kept = found.table.confirmations[place]
+    result, table = Findings.read(file), table_of(a_study(), store=store)
+    assert result.study == a_study() and result.to_bytes() == file.read_bytes()
+    assert result.table.to_markdown() == table.to_markdown()
+    assert result.table.to_latex(["top3"], transpose=True) == table.to_latex(["top3"], transpose=True)
+    for key, rows in table.confirmations.items():
+        kept = result.table.confirmations[key]
         assert {s: row["key"] for s, row in kept.items()} == {s: row["key"] for s, row in rows.items()}
     assert (
-        found.made["trials"] == 16
-        and found.made["note"] == "made up"
-        and set(found.made["datasets"]) == {"few", "noise"}
+        result.made["trials"] == 16
+        and result.made["note"] == "made up"
+        and set(result.made["datasets"]) == {"few", "noise"}
     )
 
 
@@ -87,9 +87,9 @@ def test_a_study_that_was_searched_shows_all_its_trials(
     arms = grid([Regime("few", "digits", (PerClass(20),))], [Model("linear")], [loss], k=3, recipe=Recipe(1))
     study = Study("searched", arms, topk=(1, 3), trials=2, seeds=2)
     train_study(study, tmp_path)
-    found = findings(study, store=tmp_path)
-    assert found.made["trials"] == 4 and set(found.made["datasets"]) == {"few"}
-    ((chosen,),) = found.table.choices.values()
+    result = findings(study, store=tmp_path)
+    assert result.made["trials"] == 4 and set(result.made["datasets"]) == {"few"}
+    ((chosen,),) = result.table.choices.values()
     assert chosen.trials == 2 and set(chosen.values) == {"learning_rate"}
 
 
@@ -125,8 +125,8 @@ def test_what_is_no_file_of_findings_is_refused(tmp_path: Path, file: Path) -> N
         other.write_bytes(content)
         with pytest.raises(UserError, match=r"x\.json\.gz' must be a file of"):
             Findings.read(other)
-    told = json.loads(gzip.decompress(file.read_bytes()))
-    other.write_bytes(gzip.compress(json.dumps({**told, "cells": [{}]}).encode()))
+    data = json.loads(gzip.decompress(file.read_bytes()))
+    other.write_bytes(gzip.compress(json.dumps({**data, "cells": [{}]}).encode()))
     with pytest.raises(UserError, match="must be a file of"):
         Findings.read(other)
 
@@ -178,6 +178,6 @@ def test_commands_write_read_and_weigh_findings(
 
 
 def test_shipped_findings_are_of_our_studies_and_small() -> None:
-    for found in evidence():
-        assert found.study.name in STUDIES
-        assert len(found.to_bytes()) < SHIPPED_BYTES and found.table.cells
+    for result in evidence():
+        assert result.study.name in STUDIES
+        assert len(result.to_bytes()) < SHIPPED_BYTES and result.table.cells

@@ -69,11 +69,11 @@ def near_by(times: float) -> Situation:
 
 
 def test_a_loss_that_is_better_where_it_is_nearest_is_recommended() -> None:
-    found = recommended(
+    result = recommended(
         ASKED, [compared("ldam", 3.0), compared("focal", 0.1), compared("ldam", 0.0, near_by(2), regime="r2")]
     )
-    assert (found.verdict, found.loss) == ("better", "ldam")
-    text = " ".join(sentences(found))
+    assert (result.verdict, result.loss) == ("better", "ldam")
+    text = " ".join(sentences(result))
     begins = "Start with ldam (measured on digits with mlp, not pretrained)."
     assert text.startswith(f"{begins} Its values there, with model mlp: tau = 0.31.")
     assert (
@@ -86,45 +86,45 @@ def test_a_loss_that_is_better_where_it_is_nearest_is_recommended() -> None:
 
 def test_of_several_the_nearest_then_the_largest_is_named_and_not_ranked() -> None:
     nearer = compared("focal", 2.0, near_by(1.5))
-    found = recommended(ASKED, [compared("ldam", 4.0, near_by(3)), nearer])
-    assert found.loss == "focal"
+    result = recommended(ASKED, [compared("ldam", 4.0, near_by(3)), nearer])
+    assert result.loss == "focal"
     assert (
         "Also better than their baseline in a near regime: ldam; they were not tested against focal"
-        in sentences(found)[3]
+        in sentences(result)[3]
     )
     assert recommended(ASKED, [compared("ldam", 4.0), compared("focal", 2.0)]).loss == "ldam"
 
 
 def test_far_evidence_decides_nothing() -> None:
-    found = recommended(ASKED, [compared("ldam", 3.0, near_by(10.5))])
-    assert (found.verdict, found.loss, found.near) == ("unknown", "", ())
-    (said,) = sentences(found)
+    result = recommended(ASKED, [compared("ldam", 3.0, near_by(10.5))])
+    assert (result.verdict, result.loss, result.near) == ("unknown", "", ())
+    (said,) = sentences(result)
     assert "nothing near was measured. The nearest regime, s: r (digits, mlp), is 10.5 times apart" in said
     assert "10.5 times in images per class" in said
     assert recommended(ASKED, [compared("ldam", 3.0, near_by(9.5))]).verdict == "better"
 
 
 def test_without_any_evidence_it_says_so() -> None:
-    found = recommended(ASKED, [], {"mine": "its definition is not known here"})
-    assert sentences(found) == [
+    result = recommended(ASKED, [], {"mine": "its definition is not known here"})
+    assert sentences(result) == [
         "Not known: there is no study in which a loss and its baseline both have results."
     ]
-    assert "Left out: mine: its definition is not known here." in recommendation_to_markdown(found)
+    assert "Left out: mine: its definition is not known here." in recommendation_to_markdown(result)
 
 
 def test_undecided_intervals_are_no_recommendation_and_no_equality() -> None:
-    found = recommended(ASKED, [compared("ldam", 0.2), compared("focal", -3.0)])
-    assert found.verdict == "unknown"
-    text = " ".join(sentences(found))
+    result = recommended(ASKED, [compared("ldam", 0.2), compared("focal", -3.0)])
+    assert result.verdict == "unknown"
+    text = " ".join(sentences(result))
     assert "not pretrained): of 2 near comparisons, 1 worse, 1 undecided" in text
     assert "intervals reach up to +0.6 points (s: r/mlp/ldam; 5 searches)" in text
     assert "Start with" not in text and "keep cross_entropy, the baseline, and tune it" in text
 
 
 def test_the_baseline_is_recommended_where_all_others_are_worse() -> None:
-    found = recommended(ASKED, [compared("ldam", -2.0), compared("focal", -3.0)])
-    assert (found.verdict, found.loss) == ("baseline", "cross_entropy")
-    text = " ".join(sentences(found))
+    result = recommended(ASKED, [compared("ldam", -2.0), compared("focal", -3.0)])
+    assert (result.verdict, result.loss) == ("baseline", "cross_entropy")
+    text = " ".join(sentences(result))
     assert "Start with cross_entropy (measured on" in text and "Nothing is known about other losses." in text
     assert "3.0 ± 0.4 points of top-5 accuracy behind cross_entropy" in text
     two = [compared("ldam", -2.0), compared("focal", -3.0, baseline="another")]
@@ -133,9 +133,9 @@ def test_the_baseline_is_recommended_where_all_others_are_worse() -> None:
 
 def test_a_loss_that_is_worse_somewhere_near_is_not_recommended() -> None:
     contradicted = compared("ldam", -3.0, near_by(2), regime="r2")
-    found = recommended(ASKED, [compared("ldam", 3.0), contradicted])
-    assert found.verdict == "unknown"
-    assert sentences(found)[0].endswith(
+    result = recommended(ASKED, [compared("ldam", 3.0), contradicted])
+    assert result.verdict == "unknown"
+    assert sentences(result)[0].endswith(
         "1 better, 1 worse; no loss is better in its nearest regime without being worse in another near one."
     )
 
@@ -184,18 +184,18 @@ def test_no_more_is_said_than_is_shown(rows: list[tuple[str, int, float]]) -> No
     made = [
         compared(loss, gain, near_by(times), regime=f"r{i}") for i, (loss, gain, times) in enumerate(rows)
     ]
-    found = recommended(ASKED, made)
-    assert sentences(found) and recommendation_data(found)["verdict"] == found.verdict
-    assert all(one.apart <= NEAR for one in found.near)
-    if found.verdict == "better":
-        mine = [one for one in found.near if one.loss == found.loss]
+    result = recommended(ASKED, made)
+    assert sentences(result) and recommendation_data(result)["verdict"] == result.verdict
+    assert all(one.apart <= NEAR for one in result.near)
+    if result.verdict == "better":
+        mine = [one for one in result.near if one.loss == result.loss]
         assert mine and mine[0].mark == "better" and mine[0].ahead.low > 0
         assert not any(one.ahead.high < 0 and one.mark for one in mine)
-    if found.verdict == "baseline":
-        assert found.near and not any(one.loss == found.loss for one in found.near)
-        assert all(one.ahead.mean < 0 for one in found.near[:1])
-    if found.verdict == "unknown":
-        assert not found.loss and not any("Start with" in line for line in sentences(found))
+    if result.verdict == "baseline":
+        assert result.near and not any(one.loss == result.loss for one in result.near)
+        assert all(one.ahead.mean < 0 for one in result.near[:1])
+    if result.verdict == "unknown":
+        assert not result.loss and not any("Start with" in line for line in sentences(result))
 
 
 @pytest.mark.parametrize(
@@ -214,8 +214,8 @@ def test_what_cannot_be_is_refused(changes: Mapping[str, Any], message: str) -> 
 
 
 def test_a_regime_is_what_its_conditions_leave_of_its_data() -> None:
-    found = situation_of(Regime("few", "digits", (PerClass(20), LabelNoise(0.5), LabelNoise(0.2))), 3)
-    assert found == Situation(10, 200, 1.0, 0.6, 3)
+    result = situation_of(Regime("few", "digits", (PerClass(20), LabelNoise(0.5), LabelNoise(0.2))), 3)
+    assert result == Situation(10, 200, 1.0, 0.6, 3)
     tail = situation_of(Regime("tail", "digits", (LongTail(20),)), 3)
     assert 19 <= tail.imbalance <= 21 and tail.images < 700
 
@@ -259,14 +259,14 @@ def test_a_store_is_asked(
         asked = {"classes": 12, "images": 300, "k": 3, "store": tmp_path, **changes}
         return recommend_from_python([known, a_study("absent")], **asked)
 
-    found = ask()
-    assert (found.verdict, found.loss) == ("baseline", "cross_entropy"), sentences(found)
-    (one,) = found.near
+    result = ask()
+    assert (result.verdict, result.loss) == ("baseline", "cross_entropy"), sentences(result)
+    (one,) = result.near
     assert one.name == "known: few/linear/ldam" and one.first.values == ({"learning_rate": 1e-6},) * 3
     assert one.first.situation == Situation(10, 200, 1.0, 0.0, 3) and one.apart == pytest.approx(1.2 * 1.25)
-    assert found.left_out is not None and set(found.left_out) == {"other"}
-    assert "known: few/linear/ldam" in recommendation_to_markdown(found)
-    assert recommendation_to_rich(found)
+    assert result.left_out is not None and set(result.left_out) == {"other"}
+    assert "known: few/linear/ldam" in recommendation_to_markdown(result)
+    assert recommendation_to_rich(result)
     far = ask(classes=5000, images=300_000, imbalance=100.0, noise=0.1, k=5)
     assert far.verdict == "unknown" and far.nearest is not None and far.nearest.first.study == "known"
 
@@ -276,7 +276,7 @@ def test_a_store_is_asked(
     monkeypatch.setattr(sys, "argv", ["topk", "recommend", *options.split(), str(tmp_path)])
     with pytest.raises(SystemExit, match="0"):
         main()
-    assert json.loads(capsys.readouterr().out) == plain(recommendation_data(found))
+    assert json.loads(capsys.readouterr().out) == plain(recommendation_data(result))
 
 
 def once(gain: float, study: str, **changes: Any) -> Compared:
@@ -286,9 +286,9 @@ def once(gain: float, study: str, **changes: Any) -> Compared:
 
 
 def test_what_was_searched_once_and_nowhere_else_decides_nothing() -> None:
-    found = recommended(ASKED, [once(30.0, "a"), once(-30.0, "a", loss="focal", setup="other")])
-    assert found.verdict == "unknown" and all(one.p_holm is None and not one.mark for one in found.near)
-    assert "`topk run STUDY --searches 3` adds searches" in " ".join(sentences(found))
+    result = recommended(ASKED, [once(30.0, "a"), once(-30.0, "a", loss="focal", setup="other")])
+    assert result.verdict == "unknown" and all(one.p_holm is None and not one.mark for one in result.near)
+    assert "`topk run STUDY --searches 3` adds searches" in " ".join(sentences(result))
 
 
 def test_a_loss_that_was_searched_once_is_worth_searching_again_and_not_recommended() -> None:
@@ -298,10 +298,10 @@ def test_a_loss_that_was_searched_once_is_worth_searching_again_and_not_recommen
         for loss in ("focal", "autkc", "gce")
         for gain, study in ((0.0, "a"), (0.1, "b"))
     ]
-    found = recommended(ASKED, [*twice, once(9.0, "a"), once(8.0, "a", loss="bss", setup="bss")])
-    assert (found.verdict, found.loss, found.promising) == ("unknown", "", ("bss", "ldam"))
-    assert {one.loss for one in found.near if one.mark == "better"} == {"bss", "ldam"}
-    text = " ".join(sentences(found))
+    result = recommended(ASKED, [*twice, once(9.0, "a"), once(8.0, "a", loss="bss", setup="bss")])
+    assert (result.verdict, result.loss, result.promising) == ("unknown", "", ("bss", "ldam"))
+    assert {one.loss for one in result.near if one.mark == "better"} == {"bss", "ldam"}
+    text = " ".join(sentences(result))
     assert "no loss that was searched more than once is better in its nearest regime" in text
     assert "Worth searching again: bss is 8.0 ± " in text and "The same holds for ldam." in text
     again = recommended(ASKED, [*twice, once(9.0, "a"), once(8.8, "b")])
@@ -319,8 +319,8 @@ def test_the_luck_of_a_search_is_what_shows_between_studies_of_the_same_comparis
     luck = luck_of([*made, compared("other", 9.0), once(7.0, "alone", setup="alone")])
     squares = sum(np.var(gains) * len(gains) for gains in groups.values())
     assert luck == {5: Luck(pytest.approx(math.sqrt(squares / 3) / 100), 3)}
-    found = {one.loss: one for one in recommended(ASKED, made).near}
-    ldam = found["ldam"]
+    result = {one.loss: one for one in recommended(ASKED, made).near}
+    ldam = result["ldam"]
     assert ldam.searches == 3 and ldam.name == "s0: r/mlp/ldam and 2 more"
     assert ldam.ahead.mean == pytest.approx(np.mean(groups["ldam"]) / 100)
     own, search = np.var(JITTER, ddof=1) / 5, squares / 3 / 1e4 / 3
@@ -330,7 +330,7 @@ def test_the_luck_of_a_search_is_what_shows_between_studies_of_the_same_comparis
     # Less luck at a larger K: that of a smaller one stands in, never the other way round.
     at = {k: recommended(replace(ASKED, k=k), [*made, once(1, "k", metric=f"top{k}", what=replace(ASKED, k=k))])
           for k in (3, 10)}  # fmt: skip
-    mine = {k: next(one for one in found.near if one.first.study == "k") for k, found in at.items()}
+    mine = {k: next(one for one in result.near if one.first.study == "k") for k, result in at.items()}
     assert math.isnan(mine[3].ahead.p) and not math.isnan(mine[10].ahead.p)
 
 

@@ -270,10 +270,10 @@ def test_published_numbers_stand_below_ours_with_their_own_spread_named() -> Non
 def test_published_numbers_change_nothing_of_ours() -> None:
     """What is printed of a study without them is what is left when they are taken away."""
     with_them, without = a_table(*PRINTED), a_table()
-    for place, cell in with_them.cells.items():
+    for key, cell in with_them.cells.items():
         bare = dataclasses.replace(cell, published=None)
-        nothing = Cell(None, searched=cell.searched, metric=place[2], primary=place[2] == "top3")
-        assert bare == without.cells.get(place, nothing)
+        nothing = Cell(None, searched=cell.searched, metric=key[2], primary=key[2] == "top3")
+        assert bare == without.cells.get(key, nothing)
     assert len(with_them.cells) == len(without.cells) + 2
 
 
@@ -380,24 +380,24 @@ def test_seeds_that_diverged_are_reported_wherever_the_mean_is() -> None:
 def test_what_is_left_of_diverged_seeds_is_neither_best_nor_better(status: str) -> None:
     sound = with_ends({}, losses=FIXED)
     broken = with_ends({"smooth_topk_svm": {5: status}}, losses=FIXED)
-    place = ("smooth_topk_svm", "clean", "top3")
-    assert (sound.cells[place].best, sound.cells[place].mark) == (True, "better")
-    found = broken.cells[place]
-    assert found.difference is not None and found.difference.excludes_zero  # on the four that are left
-    assert (found.best, found.mark) == (False, "")
-    assert broken.cells["cross_entropy", *place[1:]].best
+    key = ("smooth_topk_svm", "clean", "top3")
+    assert (sound.cells[key].best, sound.cells[key].mark) == (True, "better")
+    result = broken.cells[key]
+    assert result.difference is not None and result.difference.excludes_zero  # on the four that are left
+    assert (result.best, result.mark) == (False, "")
+    assert broken.cells["cross_entropy", *key[1:]].best
     assert "▲" not in to_markdown(broken).replace("nor ▲", "").replace("▲▼", "")
 
 
 def test_what_was_searched_once_is_never_marked() -> None:
     """The same numbers that are a mark of fixed values: of searched ones, another search may choose otherwise."""
-    place = ("smooth_topk_svm", "clean", "top3")
-    fixed, found = with_ends({}, losses=FIXED).cells[place], with_ends({}).cells[place]
-    mixed = with_ends({}, losses=(CE, FIXED[1])).cells[place]
-    assert (fixed.mark, found.mark, mixed.mark) == ("better", "", "")
-    assert found.difference is not None and fixed.difference is not None and mixed.difference is not None
-    assert found.difference.p == fixed.difference.p < 0.001 and found.p_holm is None
-    assert (found.difference.covers, fixed.difference.covers) == ("seeds, one search", "seeds")
+    key = ("smooth_topk_svm", "clean", "top3")
+    fixed, result = with_ends({}, losses=FIXED).cells[key], with_ends({}).cells[key]
+    mixed = with_ends({}, losses=(CE, FIXED[1])).cells[key]
+    assert (fixed.mark, result.mark, mixed.mark) == ("better", "", "")
+    assert result.difference is not None and fixed.difference is not None and mixed.difference is not None
+    assert result.difference.p == fixed.difference.p < 0.001 and result.p_holm is None
+    assert (result.difference.covers, fixed.difference.covers) == ("seeds, one search", "seeds")
     assert mixed.difference.once and mixed.value is not None and not mixed.value.once
     text = to_markdown(with_ends({}))
     assert "`topk run s --searches 3` adds the searches that are missing." in text
@@ -412,12 +412,15 @@ def test_nobody_is_worse_than_what_is_left_of_a_baseline() -> None:
     made = [history(study, arm, tests, chosen=0) for arm, tests in zip(study.arms, behind, strict=True)]
     study = dataclasses.replace(study, seeds=4)
     histories = dict(zip(map(study.arm_id, study.arms), made, strict=True))
-    place = ("smooth_topk_svm", "clean", "top3")
-    assert build_table(study, histories).cells[place].mark == "worse"
+    key = ("smooth_topk_svm", "clean", "top3")
+    assert build_table(study, histories).cells[key].mark == "worse"
     made[0].confirm[0, 4]["status"] = "diverged"
-    found = build_table(study, histories).cells[place]
-    assert found.difference is not None and (found.difference.n, found.difference.excludes_zero) == (3, True)
-    assert (found.mark, found.best) == ("", True)
+    result = build_table(study, histories).cells[key]
+    assert result.difference is not None and (result.difference.n, result.difference.excludes_zero) == (
+        3,
+        True,
+    )
+    assert (result.mark, result.best) == ("", True)
     assert "-10.3 ± 1.4 (n = 3)" in to_markdown(build_table(study, histories))
 
 
@@ -436,11 +439,11 @@ def test_an_arm_that_diverged_everywhere_says_so() -> None:
 
 def test_an_arm_without_a_result_is_reported_with_the_reason() -> None:
     search = with_ends({}, {"smooth_topk_svm": "diverged"})
-    (found,) = search.fruitless
-    assert (found.arm, found.phase, found.ends.diverged) == ("clean/mlp/smooth_topk_svm", "search", 2)
+    (result,) = search.fruitless
+    assert (result.arm, result.phase, result.ends.diverged) == ("clean/mlp/smooth_topk_svm", "search", 2)
     line = (
         "No result of clean/mlp/smooth_topk_svm: 0 of 2 search trials, 2 diverged, so there is no configuration to "
-        f"confirm. Running it again changes nothing. The first of them, {found.key}: why."
+        f"confirm. Running it again changes nothing. The first of them, {result.key}: why."
     )
     assert line in to_markdown(search) and line in shown(search, 400)
     assert "No confirmation has ended yet" not in to_markdown(search)  # cross-entropy's have
@@ -458,9 +461,9 @@ def test_confirmations_are_announced_only_where_some_can_come() -> None:
     assert "ended yet" not in to_markdown(with_ends({}, dict.fromkeys(both, "diverged")))
     study = a_study().only("clean/*")
     begun = {study.arm_id(arm): ArmHistory(arm) for arm in study.arms}
-    found = history(study, study.arms[0], [])
-    found.search = {0: found.search[0] | {"status": "diverged"}}  # the other of two trials may still train
-    table = build_table(study, begun | {study.arm_id(study.arms[0]): found})
+    result = history(study, study.arms[0], [])
+    result.search = {0: result.search[0] | {"status": "diverged"}}  # the other of two trials may still train
+    table = build_table(study, begun | {study.arm_id(study.arms[0]): result})
     assert table.fruitless == () and "No confirmation has ended yet" in to_markdown(table)
 
 

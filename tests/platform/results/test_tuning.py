@@ -54,12 +54,12 @@ def history_of(arm: Arm, results: Sequence[float], statuses: Sequence[str] = ())
 def test_the_curve_is_the_mean_best_of_all_samples() -> None:
     """Drawn with replacement from five results: for two and three of them, all 25 and 125 samples by hand."""
     results = [0.5, 0.7, 0.6, 0.9, 0.65]
-    found = module._curve(results)
+    result = module._curve(results)
     for n in (1, 2, 3):
         best = [max(sample) for sample in itertools.product(results, repeat=n)]
-        assert found.expected[n - 1] == pytest.approx(np.mean(best))
+        assert result.expected[n - 1] == pytest.approx(np.mean(best))
     assert all(
-        low <= mean <= high for low, mean, high in zip(found.low, found.expected, found.high, strict=True)
+        low <= mean <= high for low, mean, high in zip(result.low, result.expected, result.high, strict=True)
     )
 
 
@@ -68,8 +68,8 @@ def test_the_band_holds_the_true_curve_as_often_as_said() -> None:
     rng, held = np.random.default_rng(2), 0
     truth = np.arange(1, 21) / np.arange(2, 22)
     for _ in range(200):
-        found = module._curve(rng.random(20).tolist())
-        held += bool(np.all((np.array(found.low) <= truth) & (truth <= np.array(found.high))))
+        result = module._curve(rng.random(20).tolist())
+        held += bool(np.all((np.array(result.low) <= truth) & (truth <= np.array(result.high))))
     assert held / 200 > 0.95 - 4 * math.sqrt(0.95 * 0.05 / 200)
 
 
@@ -83,10 +83,10 @@ def test_only_random_draws_make_a_curve_and_lost_trials_count_as_nothing() -> No
     """Forty after the first were drawn at random; what diverged is 0, what was stopped its last validation."""
     results = [0.5, *([0.6] * 50)]
     statuses = ["completed", "diverged", "pruned"]
-    found = tuned(history_of(an_arm(), results, statuses), 51)
-    assert (found.drawn, len(found.trace), found.curve is not None) == (40, 51, True)
-    assert found.trace[:3] == (0.5, 0.5, 0.6)
-    assert found.enough(0.001) == 3
+    result = tuned(history_of(an_arm(), results, statuses), 51)
+    assert (result.drawn, len(result.trace), result.curve is not None) == (40, 51, True)
+    assert result.trace[:3] == (0.5, 0.5, 0.6)
+    assert result.enough(0.001) == 3
     assert tuned(history_of(an_arm(3), results), 51).curve is None
     assert module._result(Ended(0, {}, "diverged", {1: 0.9})) == 0
 
@@ -98,14 +98,14 @@ def test_what_matters_is_distinguished_from_what_does_not() -> None:
     for row in history.search.values():
         tau = json.loads(row["values"])["tau"]
         row[f"validation.{arm.metric}"] = 0.5 + 0.1 * math.log10(tau)
-    found = {s.name: s for s in tuned(history, 61).sensitivities}
-    importances = {name: s.importance for name, s in found.items()}
+    result = {s.name: s for s in tuned(history, 61).sensitivities}
+    importances = {name: s.importance for name, s in result.items()}
     assert importances["tau"] is not None and importances["tau"] > 0.8
     assert sum(value or 0 for value in importances.values()) == pytest.approx(1)
-    assert found["tau"].correlation == pytest.approx(1)
-    low, middle, high = found["tau"].best.values()
+    assert result["tau"].correlation == pytest.approx(1)
+    low, middle, high = result["tau"].best.values()
     assert low is not None and middle is not None and high is not None and low < middle < high <= 0.6
-    assert found["batch_size"].correlation is None and set(found["batch_size"].best) == {"16", "32"}
+    assert result["batch_size"].correlation is None and set(result["batch_size"].best) == {"16", "32"}
     few = tuned(history, 6).sensitivities
     assert [s.importance for s in few] == [None] * 3
 
@@ -124,19 +124,19 @@ def test_parameters_that_arms_have_otherwise_stand_side_by_side() -> None:
     study = Study("s", arms, topk=(1, 3), seeds=2)
     confirm = {(0, s): {"status": "completed", "validation.top3": 0.5 + s / 10} for s in (1, 2)}
     histories = {study.arm_id(arm): ArmHistory(arm, {}, confirm) for arm in arms}  # type: ignore[arg-type]
-    found = module._fixed(list(results_of(study, histories).values()))
-    assert [(f.parameter, f.value, f.n) for f in found] == [("tau", 0.1, 2), ("tau", 1.0, 2)]
-    assert found[0].mean == pytest.approx(0.65)
-    text = tuning_to_markdown(Tuning("s", (), tuple(found)))
+    result = module._fixed(list(results_of(study, histories).values()))
+    assert [(f.parameter, f.value, f.n) for f in result] == [("tau", 0.1, 2), ("tau", 1.0, 2)]
+    assert result[0].mean == pytest.approx(0.65)
+    text = tuning_to_markdown(Tuning("s", (), tuple(result)))
     assert "| r/mlp | smooth_topk_svm | tau | 0.1 | top3 | 65.0 ± 7.1 | 2 |" in text
 
 
 def test_tuning_as_text() -> None:
-    found = Tuning("s", (tuned(history_of(an_arm(), [0.5, *([0.6] * 20)]), 21),), ())
-    text = tuning_to_markdown(found, 0.005)
+    result = Tuning("s", (tuned(history_of(an_arm(), [0.5, *([0.6] * 20)]), 21),), ())
+    text = tuning_to_markdown(result, 0.005)
     assert "| r/mlp/smooth_topk_svm | top3 | 60.0 | 2 of 21 | 1 of 20 |" in text
     assert "within 0.5 points" in text and "independent draws" in text
-    rows = list(csv.DictReader(io.StringIO(tuning_to_csv(found))))
+    rows = list(csv.DictReader(io.StringIO(tuning_to_csv(result))))
     assert len(rows) == 21 and rows[-1]["expected_of_random"] == "" and float(rows[0]["low"]) < 0.6
 
 

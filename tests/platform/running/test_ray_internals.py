@@ -37,14 +37,14 @@ def names(path: Path) -> set[str]:
 
 
 def test_nothing_else_reaches_into_ray() -> None:
-    found = {
+    result = {
         f"{path.relative_to(PLATFORM)}: {name}"
         for path in PLATFORM.rglob("*.py")
         if path.name != "ray_internals.py"
         for name in names(path)
         if name.startswith(("ray._", "ray.tune.execution", "ray.train._"))
     }
-    assert not found
+    assert not result
 
 
 def test_this_ray_has_what_is_replaced_and_gets_it_back() -> None:

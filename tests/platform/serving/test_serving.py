@@ -44,12 +44,12 @@ def write_images(folder: Path, size: tuple[int, int]) -> None:
     random = np.random.default_rng(0)
     for split in ("train", "val", "test"):
         for label, name in enumerate(("ash", "birch", "cedar")):
-            place = folder / "trees" / split / name
-            place.mkdir(parents=True)
+            location = folder / "trees" / split / name
+            location.mkdir(parents=True)
             for number in range(8):
                 pixels = random.integers(0, 120, (size[1], size[0], 3))
                 pixels[..., label] += 60
-                Image.fromarray(pixels.astype(np.uint8)).save(place / f"{number}.png")
+                Image.fromarray(pixels.astype(np.uint8)).save(location / f"{number}.png")
 
 
 @pytest.fixture(scope="module", params=["image_folder", "image_files"])
@@ -75,9 +75,9 @@ def test_a_network_says_of_files_what_it_was_tested_with(
     name = study.arms[0].name
     rows = Ledger.open(Store.open(folder / "runs"), "s").rows("phase = 'confirm'")
     for seed in range(1, SEEDS + 1):
-        found = export_model(study, name, tmp_path / "out", store=folder / "runs", seed=seed)
+        result = export_model(study, name, tmp_path / "out", store=folder / "runs", seed=seed)
         row = next(row for row in rows if row["seed"] == seed)
-        assert (found.seed, found.config.key) == (seed, row["key"])
+        assert (result.seed, result.config.key) == (seed, row["key"])
         paths = sorted((folder / "data" / "trees" / "test").glob("*/*.png"))
         candidates = load_model(tmp_path / "out").predict(paths)
         for k in (1, 2):
@@ -147,10 +147,10 @@ def test_the_pages_lines_run(
     (one_set,) = names["one_set"]  # type: ignore[misc]
     assert {guess.name for guess in one_set} <= {"ash", "birch", "cedar"} and one_set
     exec(service, names)  # noqa: S102 - our own page
-    status, told = asyncio.run(posted(names["app"], (tmp_path / "letter.png").read_bytes()))
-    assert (status, told) == (200, [asdict(guess) for guess in guesses])
-    status, told = asyncio.run(posted(names["app"], b"no image"))
-    assert status == 400 and "cannot be read" in told["detail"]
+    status, answer = asyncio.run(posted(names["app"], (tmp_path / "letter.png").read_bytes()))
+    assert (status, answer) == (200, [asdict(guess) for guess in guesses])
+    status, answer = asyncio.run(posted(names["app"], b"no image"))
+    assert status == 400 and "cannot be read" in answer["detail"]
 
 
 async def posted(app: Any, body: bytes) -> tuple[int, Any]:
@@ -171,17 +171,17 @@ async def posted(app: Any, body: bytes) -> tuple[int, Any]:
 def test_the_seed_that_validated_best_is_taken(trees: tuple[Path, Study], tmp_path: Path) -> None:
     folder, study = trees
     rows = Ledger.open(Store.open(folder / "runs"), "s").rows("phase = 'confirm'")
-    found = export_model(study, study.arms[0].name, tmp_path, store=folder / "runs")
+    result = export_model(study, study.arms[0].name, tmp_path, store=folder / "runs")
     best = max(row["validation.top2"] for row in rows)
-    assert next(row for row in rows if row["seed"] == found.seed)["validation.top2"] == best
+    assert next(row for row in rows if row["seed"] == result.seed)["validation.top2"] == best
 
 
 def test_the_folder_says_what_it_holds(trees: tuple[Path, Study], tmp_path: Path) -> None:
     folder, study = trees
     export_model(study, study.arms[0].name, tmp_path, store=folder / "runs")
-    told = json.loads((tmp_path / "config.json").read_text())
-    assert told["inputs"]["names"] == ["ash", "birch", "cedar"]
-    assert told["inputs"]["shape"] == [3, 8, 8]
+    content = json.loads((tmp_path / "config.json").read_text())
+    assert content["inputs"]["names"] == ["ash", "birch", "cedar"]
+    assert content["inputs"]["shape"] == [3, 8, 8]
     rows = Ledger.open(Store.open(folder / "runs"), "s").rows("phase = 'confirm'")
     mean = np.mean([row["test.top2"] for row in rows])
     card = (tmp_path / "README.md").read_text()
@@ -236,8 +236,8 @@ def test_a_network_of_numbers_takes_files_of_numbers(
     with pytest.raises(SystemExit) as ended:
         main()
     assert not ended.value.code
-    told = json.loads(capsys.readouterr().out)
-    assert [[c["label"] for c in image["candidates"]] for image in told] == scores.topk(2).indices.tolist()
+    content = json.loads(capsys.readouterr().out)
+    assert [[c["label"] for c in image["candidates"]] for image in content] == scores.topk(2).indices.tolist()
 
 
 def by_subsets(scores: Tensor) -> Tensor:
@@ -330,17 +330,17 @@ def test_an_image_is_scaled_to_cover_and_cut_to_its_middle(channels: int, tmp_pa
     pixels = random.integers(0, 256, (6, 10, channels)).astype(np.uint8)
     Image.fromarray(pixels[..., 0] if channels == 1 else pixels).save(tmp_path / "x.png")
     takes = Inputs((channels, 6, 4), 2, "image", mean=(0.5,) * channels, std=(0.5,) * channels)
-    (found,) = read_inputs([tmp_path / "x.png"], takes)
-    assert torch.equal(found, torch.from_numpy(pixels[:, 3:7]).permute(2, 0, 1))
+    (result,) = read_inputs([tmp_path / "x.png"], takes)
+    assert torch.equal(result, torch.from_numpy(pixels[:, 3:7]).permute(2, 0, 1))
 
 
 def test_images_in_files_are_read_as_in_training(tmp_path: Path) -> None:
     random = np.random.default_rng(2)
     Image.fromarray(random.integers(0, 256, (40, 60, 3)).astype(np.uint8)).save(tmp_path / "x.jpg")
     takes = Inputs((3, 8, 8), 2, "image", mean=(0.5,) * 3, std=(0.5,) * 3, resize=10)
-    (found,) = read_inputs([tmp_path / "x.jpg"], takes)
+    (result,) = read_inputs([tmp_path / "x.jpg"], takes)
     expected = crop(scaled(tmp_path / "x.jpg", 10), 8)
-    assert torch.equal(found, torch.from_numpy(expected.copy()).permute(2, 0, 1))
+    assert torch.equal(result, torch.from_numpy(expected.copy()).permute(2, 0, 1))
 
 
 @pytest.mark.slow
@@ -352,8 +352,8 @@ def test_onnx_computes_the_same_scores(trees: tuple[Path, Study], tmp_path: Path
     export_model(study, study.arms[0].name, tmp_path, store=folder / "runs", onnx=True)
     session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
     inputs = torch.randint(0, 256, (5, 3, 8, 8), dtype=torch.uint8)
-    (found,) = session.run(None, {"inputs": inputs.numpy()})
-    np.testing.assert_allclose(found, load_model(tmp_path).scores(inputs).numpy(), rtol=1e-4, atol=1e-4)
+    (result,) = session.run(None, {"inputs": inputs.numpy()})
+    np.testing.assert_allclose(result, load_model(tmp_path).scores(inputs).numpy(), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("kind", [np.uint8, np.int64, np.uint64])
@@ -408,10 +408,10 @@ def test_mlflows_server_answers_images_in_json(key: str, trees: tuple[Path, Stud
     pixels = np.random.default_rng(0).integers(0, 256, (2, 3, 8, 8))
     model = mlflow.pyfunc.load_model(str(tmp_path))
     schema = model.metadata.get_input_schema()
-    found = invocations(json.dumps({key: pixels.tolist()}), "application/json", model, schema)
+    result = invocations(json.dumps({key: pixels.tolist()}), "application/json", model, schema)
     expected = load_model(tmp_path).scores(torch.from_numpy(pixels.astype(np.uint8))).numpy()
-    assert found.status == 200
-    np.testing.assert_allclose(json.loads(found.response)["predictions"], expected, rtol=1e-6)
+    assert result.status == 200
+    np.testing.assert_allclose(json.loads(result.response)["predictions"], expected, rtol=1e-6)
 
 
 @pytest.mark.slow
@@ -423,8 +423,8 @@ def test_mlflow_loads_an_exported_folder_and_computes_the_same_scores(
 
     monkeypatch.setenv("MLFLOW_ALLOW_PICKLE_DESERIALIZATION", "false")
     folder, study = trees
-    found = export_model(study, study.arms[0].name, tmp_path, store=folder / "runs", mlflow=True)
-    assert {"data/model.pt2", "MLmodel"} <= set(found.files)
+    result = export_model(study, study.arms[0].name, tmp_path, store=folder / "runs", mlflow=True)
+    assert {"data/model.pt2", "MLmodel"} <= set(result.files)
     own = load_model(tmp_path)
     takes = own.config.inputs
     draw = torch.Generator().manual_seed(0)
@@ -438,8 +438,8 @@ def test_mlflow_loads_an_exported_folder_and_computes_the_same_scores(
             mlflow.pyfunc.load_model(str(tmp_path)).predict(images.numpy()), expected, 1e-4
         )
     graphs = study_graphs(study, str(folder / "runs"))
-    assert found.config.key in graphs and len(graphs) == len(study.arms)
-    graph = graphs[found.config.key]()
+    assert result.config.key in graphs and len(graphs) == len(study.arms)
+    graph = graphs[result.config.key]()
     loaded = torch.export.load(io.BytesIO(graph.content)).module()
     torch.testing.assert_close(loaded(images), expected, rtol=1e-4, atol=1e-5)
     assert graph.torch == torch.__version__

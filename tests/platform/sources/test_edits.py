@@ -221,10 +221,10 @@ def overlaid(edit: Edit | None, folder: Path) -> Callable[[str], Source | None]:
     text = original.path.read_text()
     assert edit.old in text, edit
     changed = text.replace(edit.old, edit.new, 1)
-    place = folder / "lab.py" if edit.module == "lab" else folder / "edited" / original.path.name
-    place.parent.mkdir(exist_ok=True)
-    place.write_text(changed)
-    return lambda name: Source(name, place) if name == edit.module else find_source(name)
+    location = folder / "lab.py" if edit.module == "lab" else folder / "edited" / original.path.name
+    location.parent.mkdir(exist_ok=True)
+    location.write_text(changed)
+    return lambda name: Source(name, location) if name == edit.module else find_source(name)
 
 
 def anew(edit: Edit, folder: Path) -> list[str]:

@@ -74,9 +74,9 @@ def edited(module: str, old: str, new: str, folder: Path) -> Callable[[str], Sou
     assert original is not None
     text = original.path.read_text()
     assert old in text, old
-    place = folder / original.path.name
-    place.write_text(text.replace(old, new, 1))
-    return lambda asked: Source(asked, place) if asked == name else find_source(asked)
+    location = folder / original.path.name
+    location.write_text(text.replace(old, new, 1))
+    return lambda asked: Source(asked, location) if asked == name else find_source(asked)
 
 
 @pytest.mark.parametrize(("module", "old", "new", "anew"), EDITS, ids=[edit[1] for edit in EDITS])

@@ -137,7 +137,7 @@ def test_two_expressions_have_one_hash_exactly_if_python_reads_them_as_one(one: 
 def test_annotations_and_docstrings_count_where_the_program_reads_them() -> None:
     def digests(text: str) -> dict[str, str]:
         module = analysed(Source("m", Path("m.py")), textwrap.dedent(text).encode())
-        return {name: found.digest for name, found in module.definitions.items()}
+        return {name: result.digest for name, result in module.definitions.items()}
 
     reader = "from typing import get_type_hints\ndef f(x: {}): return get_type_hints(f)\n"
     assert digests(reader.format("int")) != digests(reader.format("str"))

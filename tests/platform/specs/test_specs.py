@@ -410,8 +410,8 @@ def test_several_globs_keep_the_arms_that_any_of_them_names_in_the_studys_order(
     study = Study(
         "s", grid([Regime("a", "digits")], [Model("mlp")], losses, k=3, recipe=Recipe(1)), topk=(3,)
     )
-    found = study.only(["*/focal", "*/cross*", "*/cross*"])
-    assert [arm.loss.label for arm in found.arms] == ["cross_entropy", "focal"]
+    result = study.only(["*/focal", "*/cross*", "*/cross*"])
+    assert [arm.loss.label for arm in result.arms] == ["cross_entropy", "focal"]
     assert study.only("*/ldam").arms == study.arms[1:2]
 
 
@@ -427,12 +427,12 @@ def test_the_baseline_is_cross_entropy_where_there_is_one_and_else_none() -> Non
 
 
 def test_published_numbers_determine_no_result() -> None:
-    plain, told = a_study_with(), a_study_with(printed(spread=0.1, runs=3))
-    (arm,) = told.arms
-    assert told.arm_id(arm) == plain.arm_id(arm) == plain.arm_id(plain.arms[0])
-    assert a_trial(arm_id=told.arm_id(arm)).key == a_trial(arm_id=plain.arm_id(arm)).key
+    plain, printing = a_study_with(), a_study_with(printed(spread=0.1, runs=3))
+    (arm,) = printing.arms
+    assert printing.arm_id(arm) == plain.arm_id(arm) == plain.arm_id(plain.arms[0])
+    assert a_trial(arm_id=printing.arm_id(arm)).key == a_trial(arm_id=plain.arm_id(arm)).key
     assert code_version(arm) == code_version(plain.arms[0])
-    assert (told.size, told.metrics, told.show) == (plain.size, plain.metrics, plain.show)
+    assert (printing.size, printing.metrics, printing.show) == (plain.size, plain.metrics, plain.show)
 
 
 def test_published_numbers_go_with_their_arms_and_none_is_left_to_a_smoke_run() -> None:

@@ -121,8 +121,8 @@ def test_the_ranks_given_are_the_ranks_kept(tmp_path: Path) -> None:
 def test_tables_and_reports_count_fake_results_and_a_real_run_does_not(tmp_path: Path) -> None:
     study = make_study()
     ledger = fake_run(study, tmp_path, score)
-    found = table(study, store=tmp_path)
-    assert (found.left, {cell.value.n for cell in found.cells.values() if cell.value}) == (0, {3})
+    result = table(study, store=tmp_path)
+    assert (result.left, {cell.value.n for cell in result.cells.values() if cell.value}) == (0, {3})
     assert "90.00" in report(study, store=tmp_path)
     here = identities_here(ledger, study)
     assert make_board(study, here, read_history(ledger, study, here)).left == study.size

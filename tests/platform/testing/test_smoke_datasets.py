@@ -48,9 +48,9 @@ def test_a_standin_takes_its_datasets_options(dataset: str) -> None:
 @pytest.mark.parametrize("dataset", list(STANDINS))
 def test_a_standin_needs_no_data_and_has_its_classes(dataset: str, folder: Path) -> None:
     for classes in (8, 12):
-        found = load(regime(dataset, classes))
-        assert found.classes == classes
-        assert len(found.train) < 12 * classes  # type: ignore[union-attr]
+        result = load(regime(dataset, classes))
+        assert result.classes == classes
+        assert len(result.train) < 12 * classes  # type: ignore[union-attr]
     assert not (folder / "no-data").exists()
 
 
@@ -60,23 +60,23 @@ def test_an_option_that_the_dataset_lacks_is_refused() -> None:
 
 
 def test_files_are_written_once(folder: Path) -> None:
-    def write(place: Path, train: int) -> Path:
+    def write(location: Path, train: int) -> Path:
         calls.append(train)
-        place.mkdir()
-        (place / "file").write_text(str(train))
-        return place
+        location.mkdir()
+        (location / "file").write_text(str(train))
+        return location
 
     calls: list[int] = []
     (folder / "cache" / "topk" / "standins").mkdir(parents=True)
     places = [written(write, train=number) for number in (1, 2, 1)]
     assert places[0] == places[2] != places[1]
     assert calls == [1, 2]
-    assert [place.parent for place in places[:2]] == [folder / "cache" / "topk" / "standins"] * 2
+    assert [location.parent for location in places[:2]] == [folder / "cache" / "topk" / "standins"] * 2
 
 
 def test_what_was_broken_off_leaves_nothing(folder: Path) -> None:
-    def write(place: Path) -> Path:
-        (place / "half").mkdir(parents=True)
+    def write(location: Path) -> Path:
+        (location / "half").mkdir(parents=True)
         raise OSError("no space left")
 
     with pytest.raises(OSError, match="no space left"):
@@ -87,20 +87,20 @@ def test_what_was_broken_off_leaves_nothing(folder: Path) -> None:
 def test_of_several_processes_at_once_the_first_wins(folder: Path) -> None:
     """The second begins, and ends, while the first still writes."""
 
-    def write(place: Path) -> Path:
-        calls.append(place)
-        place.mkdir(parents=True)
-        (place / "file").write_text(f"by {len(calls)}")
+    def write(location: Path) -> Path:
+        calls.append(location)
+        location.mkdir(parents=True)
+        (location / "file").write_text(f"by {len(calls)}")
         if len(calls) == 1:
             inner.append(written(write))
-        return place
+        return location
 
     calls: list[Path] = []
     inner: list[Path] = []
-    place = written(write)
-    assert len(set(calls)) == 2 and inner == [place]
-    assert (place / "file").read_text() == "by 2"
-    assert list(place.parent.iterdir()) == [place]
+    location = written(write)
+    assert len(set(calls)) == 2 and inner == [location]
+    assert (location / "file").read_text() == "by 2"
+    assert list(location.parent.iterdir()) == [location]
 
 
 class _Smoke(RegimeContract):

@@ -35,8 +35,8 @@ class TestTensorboard(TrackerContract):
 
     def shown(self, folder: Path) -> Collection[str]:
         """What TensorBoard itself takes for runs, by the keys in the names of their files."""
-        found = EventMultiplexer().AddRunsFromDirectory(str(folder / "tensorboard")).Reload()
-        paths = [folder / "tensorboard" / name for name in found.Runs() if "seed " in name]
+        result = EventMultiplexer().AddRunsFromDirectory(str(folder / "tensorboard")).Reload()
+        paths = [folder / "tensorboard" / name for name in result.Runs() if "seed " in name]
         return [file.name.rpartition(".")[2] for path in paths for file in path.iterdir()]
 
 

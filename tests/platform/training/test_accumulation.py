@@ -17,8 +17,8 @@ from topk_platform.training.session import Session
 
 def trained(trial: Trial) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
     session = Session.prepare(trial)
-    told = torch.stack([session.train_epoch()[0] for _ in range(2)])
-    return session.weights(), told
+    losses = torch.stack([session.train_epoch()[0] for _ in range(2)])
+    return session.weights(), losses
 
 
 @pytest.mark.parametrize("augmentation", [Augmentation(), Augmentation(mix="mixup")])
@@ -34,10 +34,10 @@ def test_parts_make_the_same_steps(
         )
         return trained(make_trial(recipe=recipe))
 
-    (whole, told), (taken, again) = run(1), run(parts)
+    (whole, losses), (taken, again) = run(1), run(parts)
     for name, value in whole.items():
         torch.testing.assert_close(taken[name], value, rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(again[:, 0], told[:, 0], rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(again[:, 0], losses[:, 0], rtol=1e-5, atol=1e-6)
 
 
 def test_each_part_goes_through_the_network_alone(

@@ -29,8 +29,8 @@ def train(trial: Trial, keeper: Any = None) -> TrialRecord:
 def bits(record: TrialRecord) -> str:
     """Everything but times and the recipe."""
     epochs = [dataclasses.replace(epoch, seconds=0, step_seconds=0) for epoch in record.epochs]
-    told = [[vars(epoch) | {"validation": dict(epoch.validation)} for epoch in epochs], record.status]
-    return json.dumps([*told, record.reason, dict(record.validation), dict(record.test or {})])
+    described = [[vars(epoch) | {"validation": dict(epoch.validation)} for epoch in epochs], record.status]
+    return json.dumps([*described, record.reason, dict(record.validation), dict(record.test or {})])
 
 
 def last_epoch(curves: list[dict[str, float]], recipe: Recipe, patience: int) -> int:
@@ -59,7 +59,7 @@ def test_training_ends_when_nothing_kept_got_better(make_trial: MakeTrial) -> No
         early = f"stopped after epoch {expected}: top1 and top3 got no better in {patience} validations"
         assert short.reason == (early if expected < 30 else "") and whole.reason == ""
         lengths[patience].add(expected)
-    assert all(min(found) < 30 for found in lengths.values())
+    assert all(min(result) < 30 for result in lengths.values())
 
 
 def test_the_test_is_of_the_weights_that_were_kept(make_trial: MakeTrial) -> None:

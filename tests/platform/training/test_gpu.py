@@ -96,7 +96,7 @@ def test_sets_are_cut_as_on_the_cpu_where_it_is_to_be_deterministic() -> None:
     there = Scorer((1,), (), tuple(group.cuda() for group in groups), here.measures)
     torch.use_deterministic_algorithms(True)
     try:
-        found = there(scores.cuda(), labels.cuda())
+        result = there(scores.cuda(), labels.cuda())
     finally:
         torch.use_deterministic_algorithms(False)
-    torch.testing.assert_close(found.cpu(), here(scores, labels), equal_nan=True)
+    torch.testing.assert_close(result.cpu(), here(scores, labels), equal_nan=True)

@@ -59,11 +59,11 @@ def trial(make_trial: Callable[..., Trial]) -> Callable[..., Trial]:
 
 
 def same(one: TrialRecord, other: TrialRecord) -> bool:
-    def told(record: TrialRecord) -> object:
+    def described(record: TrialRecord) -> object:
         epochs = [dataclasses.replace(epoch, seconds=0, step_seconds=0) for epoch in record.epochs]
         return record.status, record.test, record.validation, epochs
 
-    return told(one) == told(other)
+    return described(one) == described(other)
 
 
 @pytest.mark.parametrize("regime", list(REGIMES))
@@ -140,9 +140,9 @@ def test_what_is_decoded_ahead_moves_no_stream(
         other.changes.set_state(one.changes.get_state())
         rest = list(source)
         decoded.clear()
-        found = list(other.after(done))
+        result = list(other.after(done))
         assert len(decoded) == len(one.split) - 5 * done
-        for pair, again in zip(rest, found, strict=True):
+        for pair, again in zip(rest, result, strict=True):
             assert all(map(torch.equal, pair, again))
 
 
@@ -184,12 +184,12 @@ def test_batches_come_with_their_labels(trial: Callable[..., Trial]) -> None:
     for _ in range(2):
         batches = list(session.batches)
         assert [len(labels) for _, labels in batches] == [5, 5, 5, 5, 4]
-        found = [
+        result = [
             (image[None].numpy().tobytes(), int(label))
             for pair in batches
             for image, label in zip(*pair, strict=True)
         ]
-        assert dict(found) == of and len(found) == len(of)
+        assert dict(result) == of and len(result) == len(of)
 
 
 def test_full_batches_are_in_their_own_order(trial: Callable[..., Trial]) -> None:
@@ -243,7 +243,7 @@ def test_a_study_is_checked_before_it_starts(folder: Path) -> None:
     from topk_platform.running.preflight.checks import check_study
 
     checked = check_study(study(REGIMES["plantnet300k"], recipe()))
-    assert {found.dataset_fingerprint for found in checked.values()} == {
+    assert {result.dataset_fingerprint for result in checked.values()} == {
         load(REGIMES["plantnet300k"]).fingerprint
     }
     for changed in (recipe(), recipe(augmentation=Augmentation(), test_crops="inclusion")):

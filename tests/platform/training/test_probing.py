@@ -100,27 +100,27 @@ def rings(make_trial: MakeTrial, model: Callable[[str], Model]) -> Callable[...,
 @given(st.integers(0, 3000), st.integers(1, 2000), st.integers(1, 3000))
 def test_the_search_ends_within_a_sixteenth_of_the_truth(most: int, limit: int, start: int) -> None:
     tried: list[int] = []
-    found = largest(lambda size: tried.append(size) or size <= most, limit, start)
+    result = largest(lambda size: tried.append(size) or size <= most, limit, start)
     true = min(most, limit)
-    assert true - max(1, true // 16) < found <= true or found == true
+    assert true - max(1, true // 16) < result <= true or result == true
     assert all(1 <= size <= limit for size in tried) and len(tried) == len(set(tried)) < 30
-    assert found == 0 or found in tried
+    assert result == 0 or result in tried
     if most >= limit:
-        assert found == limit
+        assert result == limit
 
 
 @given(st.integers(1, 500), st.integers(1, 500), st.integers(1, 500))
 def test_parts_are_as_few_as_fit(size: int, part: int, needed: int) -> None:
     """What is tried last is what is named; one part fewer than named by a tenth does not fit."""
     part = min(part, size)
-    found = least_parts(lambda parts: parts >= needed, size, part)
-    if found is None:
+    result = least_parts(lambda parts: parts >= needed, size, part)
+    if result is None:
         assert needed > size
     else:
-        assert needed <= found
+        assert needed <= result
         least = max(needed, -(-size // part))
         rows = -(-size // least)
-        assert -(-size // found) >= rows - max(1, rows // 16)
+        assert -(-size // result) >= rows - max(1, rows // 16)
 
 
 @pytest.mark.slow
@@ -130,15 +130,15 @@ def test_the_named_batch_fits_and_twice_as_much_does_not(rings: Callable[..., Tr
     A fresh process sets threads and libraries up in its first step, which takes some MiB more than a later one: there
     the answer holds to the one part in 16 that it is exact to.
     """
-    trial, found = rings("Wide"), []
+    trial, result = rings("Wide"), []
     for memory in (640 * 2**20, 896 * 2**20):
         with CpuAttempts(trial, memory) as attempts:
-            found.append(largest(attempts.fits, 1800, 16))
-    assert 10 <= found[1] - found[0] <= 32
+            result.append(largest(attempts.fits, 1800, 16))
+    assert 10 <= result[1] - result[0] <= 32
     with CpuAttempts(trial, memory) as fresh:
-        assert fresh.fits(found[1] * 15 // 16)
-        assert not fresh.fits(2 * found[1])
-        assert fresh.fits(2 * found[1], parts=4)
+        assert fresh.fits(result[1] * 15 // 16)
+        assert not fresh.fits(2 * result[1])
+        assert fresh.fits(2 * result[1], parts=4)
 
 
 def test_a_process_that_dies_did_not_fit(rings: Callable[..., Trial]) -> None:
@@ -206,13 +206,13 @@ def test_a_step_is_the_trials_own(
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_the_same_on_a_gpu(rings: Callable[..., Trial]) -> None:
-    trial, found = rings("Wide", "cuda"), []
+    trial, result = rings("Wide", "cuda"), []
     before = torch.cuda.memory_allocated()  # workspaces that earlier tests' matrix products left, 32 MiB each
     for memory in (2**28, 2**29):
         with CudaAttempts(trial, memory) as attempts:
-            found.append(largest(attempts.fits, 1800, 64))
-            assert not attempts.fits(2 * found[-1])
-    assert 10 <= found[1] - found[0] <= 32
+            result.append(largest(attempts.fits, 1800, 64))
+            assert not attempts.fits(2 * result[-1])
+    assert 10 <= result[1] - result[0] <= 32
     assert torch.cuda.memory_allocated() - before < 2**26
     with CudaAttempts(trial) as free:
-        assert free.fits(found[1])
+        assert free.fits(result[1])

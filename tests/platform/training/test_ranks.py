@@ -67,9 +67,9 @@ def test_ties_and_many_classes_are_kept_as_they_are(make_trial: MakeTrial, tmp_p
     store, trial = Store.open(tmp_path), make_trial()
     kept = torch.tensor([[0, 70_000, 3], [2, 0, 65_535], [1, 80_000, 2], [0, 3, 1]])
     StoreKeeper(store).save_ranks(trial, kept, "abc")
-    found = read_ranks(store, {"key": trial.key})
-    assert found is not None and found.images == "abc"
-    assert [column.tolist() for column in found[:4]] == kept.tolist()
+    result = read_ranks(store, {"key": trial.key})
+    assert result is not None and result.images == "abc"
+    assert [column.tolist() for column in result[:4]] == kept.tolist()
     assert read_ranks(store, {"key": "none"}) is None
 
 
@@ -89,13 +89,13 @@ def test_the_guesses_hold_the_true_class_where_its_rank_says(
     trials = [make_trial(recipe=Recipe(1), seed=seed, together=together) for seed in together or (1,)]
     store = Store.open(tmp_path)
     for record in finish(run_trials(trials, StoreKeeper(store))):
-        ranks, found = read_ranks(store, trial_row(record)), read_guesses(store, trial_row(record))
-        assert ranks is not None and found is not None and found.images == ranks.images
+        ranks, result = read_ranks(store, trial_row(record)), read_guesses(store, trial_row(record))
+        assert ranks is not None and result is not None and result.images == ranks.images
         k = record.trial.arm.k
-        assert found.classes.shape == (len(ranks.label), k)
-        assert all(len(set(row)) == k for row in found.classes.tolist())
+        assert result.classes.shape == (len(ranks.label), k)
+        assert all(len(set(row)) == k for row in result.classes.tolist())
         alone = ranks.tied == 0
-        hits = found.classes == ranks.label[:, None]
+        hits = result.classes == ranks.label[:, None]
         assert (hits.any(1) == (ranks.greater < k))[alone].all()
         assert (hits.argmax(1) == ranks.greater)[alone & hits.any(1)].all()
 
@@ -104,8 +104,8 @@ def test_guesses_among_many_classes_are_kept_as_they_are(make_trial: MakeTrial, 
     store, trial = Store.open(tmp_path), make_trial()
     kept = torch.tensor([[0, 70_000], [65_535, 2], [3, 1]])
     StoreKeeper(store).save_guesses(trial, kept, "abc")
-    found = read_guesses(store, {"key": trial.key})
-    assert found is not None and found.images == "abc" and found.classes.tolist() == kept.tolist()
+    result = read_guesses(store, {"key": trial.key})
+    assert result is not None and result.images == "abc" and result.classes.tolist() == kept.tolist()
     assert read_guesses(store, {"key": "none"}) is None
 
 
@@ -118,9 +118,9 @@ def test_letters_name_their_typefaces_and_stored_ranks_get_them(
     store, trial = Store.open(tmp_path), make_trial()
     none = torch.zeros_like(test.labels)
     StoreKeeper(store).save_ranks(trial, torch.stack([none, none, test.labels, none]), test.fingerprint)
-    found = read_ranks(store, {"key": trial.key})
-    assert found is not None and found.cluster is not None and found.clusters == "typefaces"
-    assert found.cluster.tolist() == test.groups.tolist()
+    result = read_ranks(store, {"key": trial.key})
+    assert result is not None and result.cluster is not None and result.clusters == "typefaces"
+    assert result.cluster.tolist() == test.groups.tolist()
 
 
 @pytest.mark.parametrize("together", [(), (1, 2)])
@@ -138,6 +138,6 @@ def test_groups_travel_to_the_ranks(
     store = Store.open(tmp_path)
     finish(run_trials(trials, StoreKeeper(store)))
     for trial in trials:
-        found = read_ranks(store, {"key": trial.key})
-        assert found is not None and found.cluster is not None and found.clusters == "writers"
-        assert found.cluster.tolist() == [n // 9 for n in range(360)]
+        result = read_ranks(store, {"key": trial.key})
+        assert result is not None and result.cluster is not None and result.clusters == "writers"
+        assert result.cluster.tolist() == [n // 9 for n in range(360)]

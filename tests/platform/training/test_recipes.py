@@ -117,9 +117,9 @@ def test_each_kept_metric_is_reported_its_own_best_epoch(make_trial: MakeTrial) 
 def test_without_keep_the_last_epoch_counts(make_trial: MakeTrial) -> None:
     trial = make_trial(recipe=Recipe(3, learning_rate=0.6, schedule="constant"))
     _, test, names = by_hand(trial)
-    found = train(trial).test
-    assert found is not None
-    assert all(value == test[-1][names.index(name)] for name, value in found.items())
+    result = train(trial).test
+    assert result is not None
+    assert all(value == test[-1][names.index(name)] for name, value in result.items())
 
 
 class Hungry(nn.Module):

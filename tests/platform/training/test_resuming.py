@@ -95,11 +95,11 @@ def cut_and_resumed(trials: list[Trial], keeper: Any) -> list[TrialRecord]:
     return finish(run_trials(trials, keeper))
 
 
-def listened(trials: list[Trial], keeper: Any, told: list[int]) -> list[TrialRecord]:
+def listened(trials: list[Trial], keeper: Any, epochs: list[int]) -> list[TrialRecord]:
     training = run_trials(trials, keeper)
     try:
         while True:
-            told.append(next(training).epoch)
+            epochs.append(next(training).epoch)
     except StopIteration as end:
         records: list[TrialRecord] = end.value
         return records
@@ -236,10 +236,10 @@ def test_an_ensemble_on_augmented_images_comes_back(make_trial: MakeTrial, memor
 def test_a_pause_changes_nothing(make_trial: MakeTrial, memory: Any) -> None:
     """Left and gone on with in one process after every step; each pause is told of, as is each epoch."""
     trial = make_trial("noised_topk_hinge", recipe=Recipe(3))
-    told: list[int] = []
-    assert bits(listened([trial], memory(), told)) == bits(finish(run_trials([trial])))
+    epochs: list[int] = []
+    assert bits(listened([trial], memory(), epochs)) == bits(finish(run_trials([trial])))
     # Twice more at the end: before the test set is scored, and before the network is kept.
-    assert told == [*(step // STEPS for step in range(1, 3 * STEPS + 1)), 3, 3]
+    assert epochs == [*(step // STEPS for step in range(1, 3 * STEPS + 1)), 3, 3]
 
 
 def test_an_epochs_times_are_those_of_all_its_processes(make_trial: MakeTrial, memory: Any) -> None:

@@ -43,10 +43,10 @@ def scheduled(trial: Trial, fixed: Mapping[str, Any], **space: Any) -> Trial:
 def test_a_schedule_goes_from_one_value_to_the_other_and_no_further(
     start: float, end: float, epochs: int, shape: str
 ) -> None:
-    found = [Schedule(shape, start, end).at(epoch, epochs) for epoch in range(epochs)]
-    assert (found[0], found[-1]) == (start, end)
+    result = [Schedule(shape, start, end).at(epoch, epochs) for epoch in range(epochs)]
+    assert (result[0], result[-1]) == (start, end)
     rounding = 1e-14 * (abs(start) + abs(end))  # a few units in the last place of what is added
-    rising = [(b - a) * math.copysign(1, end - start) for a, b in itertools.pairwise(found)]
+    rising = [(b - a) * math.copysign(1, end - start) for a, b in itertools.pairwise(result)]
     assert min(rising) >= -rounding
     middle = Schedule(shape, start, end).at(2, 5)
     assert middle == pytest.approx((start + end) / 2, abs=1e-12)
@@ -54,9 +54,9 @@ def test_a_schedule_goes_from_one_value_to_the_other_and_no_further(
 
 
 def test_between_whole_numbers_a_schedule_stays_whole() -> None:
-    found = [Schedule("linear", 10, 1).at(epoch, 6) for epoch in range(6)]
-    assert found == [10, 8, 6, 5, 3, 1]
-    assert all(isinstance(value, int) for value in found)
+    result = [Schedule("linear", 10, 1).at(epoch, 6) for epoch in range(6)]
+    assert result == [10, 8, 6, 5, 3, 1]
+    assert all(isinstance(value, int) for value in result)
     assert Schedule("linear", 10, 1).at(0, 1) == 10
 
 

@@ -89,11 +89,11 @@ def test_conformal_sets_hold_the_truth_of_other_samples_as_often_as_said() -> No
     generator = torch.Generator().manual_seed(1)
     scores = torch.randn(400, 300, 6, generator=generator)
     labels = (scores - torch.empty_like(scores).exponential_(generator=generator).log()).argmax(-1)
-    chosen, told = (scores[:, :100], labels[:, :100]), (scores[:, 100:], labels[:, 100:])
+    chosen, tested = (scores[:, :100], labels[:, :100]), (scores[:, 100:], labels[:, 100:])
     scorer = Scorer((1,), (), (), ("size90",)).cut_by(*chosen)
-    found = scorer(*told)[:, scorer.names.index("coverage90") - len(scorer.names)]
-    error = found.std().item() / math.sqrt(len(found))
-    assert 0.9 - 4 * error < found.mean().item() < 0.9 + 1 / 101 + 4 * error
+    result = scorer(*tested)[:, scorer.names.index("coverage90") - len(scorer.names)]
+    error = result.std().item() / math.sqrt(len(result))
+    assert 0.9 - 4 * error < result.mean().item() < 0.9 + 1 / 101 + 4 * error
 
 
 def values_of(scorer: Scorer, scores: Tensor, labels: Tensor) -> dict[str, float]:
@@ -106,23 +106,23 @@ def test_the_curves_area_is_the_mean_of_its_accuracies(n: int, classes: int, k: 
     generator = torch.Generator().manual_seed(seed)
     scores = torch.randint(3, (n, classes), generator=generator).float()
     labels = torch.randint(classes, (n,), generator=generator)
-    found = values_of(Scorer((1,), (), (), (f"autkc{k}",)), scores, labels)
+    result = values_of(Scorer((1,), (), (), (f"autkc{k}",)), scores, labels)
     accuracies = [topk_credit(scores, labels, [j]).mean().item() for j in range(1, k + 1)]
-    assert found[f"autkc{k}"] == pytest.approx(sum(accuracies) / k)
+    assert result[f"autkc{k}"] == pytest.approx(sum(accuracies) / k)
 
 
 def test_a_constant_network_gets_chance_and_the_largest_sets() -> None:
     scorer = Scorer((1,), (), (), ("autkc4", "average3", "size90"))
-    found = values_of(scorer, torch.zeros(50, 10), torch.arange(50) % 10)
-    assert found["autkc4"] == pytest.approx((0.1 + 0.2 + 0.3 + 0.4) / 4)
-    assert found["average3"] == pytest.approx(0.3)
-    assert (found["size90"], found["coverage90"], found["macro_coverage90"]) == (10, 1, 1)
+    result = values_of(scorer, torch.zeros(50, 10), torch.arange(50) % 10)
+    assert result["autkc4"] == pytest.approx((0.1 + 0.2 + 0.3 + 0.4) / 4)
+    assert result["average3"] == pytest.approx(0.3)
+    assert (result["size90"], result["coverage90"], result["macro_coverage90"]) == (10, 1, 1)
 
 
 def test_too_few_samples_want_everything() -> None:
     scores, labels = 9 * torch.eye(5), torch.arange(5)
-    found = values_of(Scorer((1,), (), (), ("size90", "size95")), scores, labels)
-    assert found["size90"] == found["size95"] == 5
+    result = values_of(Scorer((1,), (), (), ("size90", "size95")), scores, labels)
+    assert result["size90"] == result["size95"] == 5
 
 
 def test_probabilities_near_one_are_distinguished() -> None:
@@ -133,9 +133,9 @@ def test_probabilities_near_one_are_distinguished() -> None:
 
 def test_a_sample_with_a_nan_is_in_no_set_and_spoils_no_other() -> None:
     scores = torch.tensor([[3.0, 0.0, 0.0], [float("nan"), 0.0, 0.0], [0.0, 3.0, 0.0]])
-    found = values_of(Scorer((1,), (), (), ("average3", "average1")), scores, torch.tensor([0, 0, 1]))
-    assert found["average3"] == pytest.approx(2 / 3)
-    assert found["average1"] == pytest.approx(2 / 3)
+    result = values_of(Scorer((1,), (), (), ("average3", "average1")), scores, torch.tensor([0, 0, 1]))
+    assert result["average3"] == pytest.approx(2 / 3)
+    assert result["average1"] == pytest.approx(2 / 3)
 
 
 def test_a_stack_is_measured_as_each_of_its_networks() -> None:
@@ -161,12 +161,12 @@ def test_the_test_split_decides_no_threshold(make_trial: MakeTrial) -> None:
     session.train_epoch()
     scorer, whole = session.scorer, session.dataset
 
-    def told(test: Split) -> tuple[int, dict[str, float]]:
+    def tested(test: Split) -> tuple[int, dict[str, float]]:
         session.dataset = dataclasses.replace(whole, test=test)
-        found = session.test(0, session.weights())
-        return len(test), scorer.named(found.measures[1:].tolist())
+        result = session.test(0, session.weights())
+        return len(test), scorer.named(result.measures[1:].tolist())
 
-    (_, all_), halves = told(whole.test), [told(part) for part in parts(whole.test)]
+    (_, all_), halves = tested(whole.test), [tested(part) for part in parts(whole.test)]
     itself = scorer.named(
         scorer(session.test(0, session.weights()).scores, session.dataset.test.labels).tolist()
     )
@@ -184,8 +184,8 @@ def test_sets_are_cut_by_the_validation_split_of_the_weights_that_are_tested(mak
     logs = log_probabilities(session.model.eval()(session.dataset.validation.tensor).detach())
     cut = cut_of(logs, session.dataset.validation.labels, Measure("average", 2))
     own = log_probabilities(after.scores).gather(1, session.dataset.test.labels[:, None])[:, 0]
-    found = session.scorer.named(after.measures[1:].tolist())
-    assert found["average2"] == pytest.approx(inside(own, cut).mean().item(), abs=1e-12)
+    result = session.scorer.named(after.measures[1:].tolist())
+    assert result["average2"] == pytest.approx(inside(own, cut).mean().item(), abs=1e-12)
 
 
 @pytest.mark.parametrize("together", [(), (1, 2)])
@@ -208,8 +208,8 @@ def test_what_is_set_aside_cuts_sets_and_selects_nothing(
         network.eval()
         scorer = Scorer((1,), (), (torch.zeros(10, dtype=torch.bool),) * 3, ("size90",))
         cut = scorer.cut_by(network(data.calibration.tensor).detach(), data.calibration.labels)
-        found = cut.named(cut(network(data.test.tensor).detach(), data.test.labels).tolist())
-        assert record.test is not None and record.test["size90"] == pytest.approx(found["size90"], abs=0.02)
+        result = cut.named(cut(network(data.test.tensor).detach(), data.test.labels).tolist())
+        assert record.test is not None and record.test["size90"] == pytest.approx(result["size90"], abs=0.02)
         hits = network(data.validation.tensor).argmax(1) == data.validation.labels
         assert record.validation["top1"] == pytest.approx(hits.double().mean().item(), abs=1e-9)
 
@@ -229,8 +229,8 @@ def test_scores_averaged_over_crops_are_cut_as_probabilities() -> None:
     generator = torch.Generator().manual_seed(0)
     sums = torch.rand(20, 4, generator=generator)
     sums = 10 * sums / sums.sum(1, keepdim=True)
-    found = Scored(torch.zeros(1), sums, Split(sums, torch.zeros(20, dtype=torch.long)), (), averaged=True)
-    torch.testing.assert_close(log_probabilities(found.logits).exp(), sums.double() / 10)
+    result = Scored(torch.zeros(1), sums, Split(sums, torch.zeros(20, dtype=torch.long)), (), averaged=True)
+    torch.testing.assert_close(log_probabilities(result.logits).exp(), sums.double() / 10)
 
 
 @pytest.mark.parametrize("together", [(), (1, 2)])

@@ -133,8 +133,8 @@ def test_adjusted_scores_are_the_usual_ones_less_the_log_prior(make_trial: MakeT
     counts = np.bincount(session.dataset.train.labels.numpy(), minlength=10)
     inputs = session.dataset.test.tensor
     expected = session.network(0, plain)(inputs).detach().numpy() - 1.5 * np.log(counts / counts.sum())
-    found = session.network(0, adjusted)(inputs).detach().numpy()
-    assert np.allclose(found, expected, atol=1e-5)
+    result = session.network(0, adjusted)(inputs).detach().numpy()
+    assert np.allclose(result, expected, atol=1e-5)
     right = expected.argmax(1) == session.dataset.test.labels.numpy()
     assert record.test["top1"] == pytest.approx(right.mean())
 
@@ -226,7 +226,7 @@ def test_blocks_are_left_out_in_training_alone_the_last_most_often() -> None:
             )
     torch.manual_seed(0)
     network(torch.randn(400, 3, 8, 8))
-    rates = [0.8 * place / 8 for place in range(1, 9)]
+    rates = [0.8 * index / 8 for index in range(1, 9)]
     assert list(seen.values()) == pytest.approx(rates, abs=0.1)  # four standard errors
 
 

@@ -29,9 +29,9 @@ def birds(tmp_path: Path) -> Path:
     folder, draw = tmp_path / "my photos" / "birds", np.random.default_rng(0)
     for name in ("wren", "gull", "owl's"):
         (folder / name).mkdir(parents=True)
-        for place in range(12):
+        for index in range(12):
             pixels = draw.integers(0, 256, (20, 24, 3), dtype=np.uint8)
-            Image.fromarray(pixels).save(folder / name / f"{place}.png")
+            Image.fromarray(pixels).save(folder / name / f"{index}.png")
     return folder
 
 
@@ -50,15 +50,15 @@ def save_arrays(file: Path) -> None:
         torch.save((torch.tensor(inputs), torch.tensor(labels)), file)
 
 
-def check_runs(name: str, place: Path, tmp_path: Path) -> None:
+def check_runs(name: str, folder: Path, tmp_path: Path) -> None:
     """Plan it, and train a search trial and a confirmation of each arm's smoke run."""
     study = load_study(f"{name}:study")
     small = study.smoke().with_budget(1, 1)
-    found = plan(small, store=tmp_path / "runs", data=place)
-    assert {arm.left for arm in found.arms} == {2} and len(found.arms) == len(study.arms)
-    with data_at(place):
+    result = plan(small, store=tmp_path / "runs", data=folder)
+    assert {arm.left for arm in result.arms} == {2} and len(result.arms) == len(study.arms)
+    with data_at(folder):
         fake_run(small, tmp_path / "runs", train, identities=check_study(small))
-        assert all(arm.left == 0 for arm in plan(small, store=tmp_path / "runs", data=place).arms)
+        assert all(arm.left == 0 for arm in plan(small, store=tmp_path / "runs", data=folder).arms)
 
 
 def test_images_and_a_network_of_torchvisions(new: New, birds: Path, tmp_path: Path) -> None:
@@ -108,8 +108,8 @@ def test_arrays(new: New, tmp_path: Path, suffix: str) -> None:
 
 def test_groups_of_images_and_arrays(new: New, birds: Path, tmp_path: Path) -> None:
     for name in ("wren", "gull", "owl's"):
-        for place in range(12):
-            (birds / name / f"{place}.png").rename(birds / name / f"{'abcd'[place % 4]}_{place}.png")
+        for index in range(12):
+            (birds / name / f"{index}.png").rename(birds / name / f"{'abcd'[index % 4]}_{index}.png")
     code, _, err = new("grouped_birds", "--from", str(birds), "--groups", "{class}/{group}_*")
     assert (code, err) == (0, "")
     (regime,) = {arm.regime.name: arm.regime for arm in load_study("grouped_birds:study").arms}.values()

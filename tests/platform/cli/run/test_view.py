@@ -238,9 +238,9 @@ def test_status_prints_rows_for_people_and_for_programs(
     out = capsys.readouterr().out
     assert "s: 3 trials ended" in out and "3/12 trials: 2 completed, 1 failed" in out
     status("s", store=str(tmp_path), json=True)
-    (found,) = json.loads(capsys.readouterr().out)
-    assert (found["study"], found["left"], found["recorded"]) == ("s", 9, 3)
-    assert sum(arm["done"] for arm in found["arms"]) == 3
+    (result,) = json.loads(capsys.readouterr().out)
+    assert (result["study"], result["left"], result["recorded"]) == ("s", 9, 3)
+    assert sum(arm["done"] for arm in result["arms"]) == 3
     with pytest.raises(UserError, match=r"store '.*' holds no study 'digits'"):
         status("digits", store=str(tmp_path))
 

@@ -58,8 +58,8 @@ def samples(data: Dataset, split: str) -> set[tuple[str, int]]:
 
 def folder_samples(root: Path, *parts: str) -> set[tuple[str, int]]:
     """What torchvision finds."""
-    found = [sample for part in parts for sample in ImageFolder(root / part).samples]
-    return {(Path(path).relative_to(root).as_posix(), label) for path, label in found}
+    result = [sample for part in parts for sample in ImageFolder(root / part).samples]
+    return {(Path(path).relative_to(root).as_posix(), label) for path, label in result}
 
 
 def test_imagenet_holds_out_a_balanced_validation_split(folder: Path) -> None:
@@ -130,9 +130,9 @@ def test_plantnet_is_what_its_metadata_say(folder: Path, layout: str) -> None:
     metadata = json.loads((root / "plantnet300K_metadata.json").read_text())
     species = sorted({entry["species_id"] for entry in metadata.values()})
     for split, name in (("train", "train"), ("validation", "val"), ("test", "test")):
-        place = f"images/{name}" if layout == "nested" else f"images_{name}"
+        location = f"images/{name}" if layout == "nested" else f"images_{name}"
         assert samples(data, split) == {
-            (f"{place}/{entry['species_id']}/{image}.jpg", species.index(entry["species_id"]))
+            (f"{location}/{entry['species_id']}/{image}.jpg", species.index(entry["species_id"]))
             for image, entry in metadata.items()
             if entry["split"] == name
         }

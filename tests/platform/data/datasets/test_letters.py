@@ -78,10 +78,10 @@ def test_no_family_is_another_ones_clone_or_in_another_split_than_its_kin(data: 
 
 def test_every_character_has_one_group_of_look_alikes(data: Dataset) -> None:
     assert sorted("".join(LOOK_ALIKES)) == sorted(data.names or ())
-    found = defaultdict(str)
+    result = defaultdict(str)
     for name, group in zip(data.names or (), data.superclasses or (), strict=True):
-        found[group] += name
-    assert [sorted(found[group]) for group in range(12)] == [sorted(alike) for alike in LOOK_ALIKES]
+        result[group] += name
+    assert [sorted(result[group]) for group in range(12)] == [sorted(alike) for alike in LOOK_ALIKES]
 
 
 def write(path: Path, characters: str = "ΑΒ", **changes: np.ndarray) -> None:

@@ -31,11 +31,11 @@ from topk_platform.testing import RegimeContract
 
 def draw(folder: Path, classes: str = "abc", count: int = 10, size: tuple[int, int] = (12, 9)) -> None:
     """Write ``count`` images of each class, in a colour of the class's and a shade of its own."""
-    for place, name in enumerate(classes):
+    for index, name in enumerate(classes):
         (folder / name).mkdir(parents=True)
         for number in range(count):
             pixels = np.zeros((*size, 3), dtype=np.uint8)
-            pixels[..., place % 3] = 100 + number
+            pixels[..., index % 3] = 100 + number
             Image.fromarray(pixels).save(folder / name / f"{number}.png")
 
 
@@ -147,8 +147,8 @@ def test_missing_and_broken_images_are_one_clear_error(folder: Path) -> None:
         UserError, match=r"2 of 30 images cannot be read: .*a/0.png: .*, .*c/9.png: .*Mend them"
     ):
         image_folder("mine")
-    for place in ("train", "test"):
-        for picture in (folder / place / "b").iterdir():
+    for location in ("train", "test"):
+        for picture in (folder / location / "b").iterdir():
             picture.rename(picture.with_name(f".{picture.name}"))
     with pytest.raises(
         UserError,

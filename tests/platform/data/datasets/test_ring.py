@@ -73,8 +73,8 @@ def test_the_best_possible_accuracies_at_90_degrees_are_those_of_the_density() -
     order = np.argsort(-density(angle), axis=0)
     for k in (1, 2):
         expected = best[:k].sum(0).mean() * 360
-        found = (order[:k] == split.labels.numpy()).any(0).mean()
-        assert abs(found - expected) < 0.015
+        result = (order[:k] == split.labels.numpy()).any(0).mean()
+        assert abs(result - expected) < 0.015
 
 
 def test_every_seed_has_its_own_points_and_keeps_them() -> None:

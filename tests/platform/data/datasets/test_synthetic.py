@@ -41,9 +41,9 @@ def rates(difficulty: float) -> tuple[float, float]:
     )
     train, test = (split.inputs.double().flatten(1) / 255 for split in (data.train, data.test))
     means = torch.stack([train[data.train.labels == c].mean(0) for c in range(8)])
-    found = torch.cdist(test, means).argmin(1)
+    result = torch.cdist(test, means).argmin(1)
     groups = torch.tensor(data.superclasses)
-    right, grouped = found == data.test.labels, groups[found] == groups[data.test.labels]
+    right, grouped = result == data.test.labels, groups[result] == groups[data.test.labels]
     return right.double().mean().item(), grouped.double().mean().item()
 
 

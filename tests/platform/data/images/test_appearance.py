@@ -62,9 +62,9 @@ def test_a_large_photo_is_turned_when_a_fraction_of_it_is_decoded(tmp_path: Path
     path = turned(tmp_path / "a.jpg", ramp.astype(np.uint8), orientation)
     whole = ImageOps.exif_transpose(Image.open(path))
     size = (80, 60) if orientation < 5 else (60, 80)
-    found = scaled(path, 60)
-    assert found.shape == (*size[::-1], 3)
-    assert np.abs(found.astype(int) - np.asarray(whole.resize(size, Image.Resampling.BILINEAR))).max() <= 3
+    result = scaled(path, 60)
+    assert result.shape == (*size[::-1], 3)
+    assert np.abs(result.astype(int) - np.asarray(whole.resize(size, Image.Resampling.BILINEAR))).max() <= 3
 
 
 @pytest.mark.filterwarnings("ignore:Corrupt EXIF data")

@@ -72,7 +72,7 @@ def test_places_reach_from_corner_to_corner_and_no_further() -> None:
     last = np.nextafter(1, 0)
     assert crop(pixels, 3, (0.0, 0.0))[0, 0] == 0
     assert crop(pixels, 3, (last, last))[-1, -1] == 34
-    tops = [crop(pixels, 3, (place, 0.0))[0, 0, 0] // 7 for place in np.arange(300) / 300]
+    tops = [crop(pixels, 3, (key, 0.0))[0, 0, 0] // 7 for key in np.arange(300) / 300]
     assert np.bincount(tops).tolist() == [100, 100, 100]
 
 
@@ -106,7 +106,7 @@ def test_pixels_are_kept_where_the_user_says(tmp_path: Path, monkeypatch: pytest
     assert not cache.exists()
     monkeypatch.setenv("TOPK_CACHE", str(cache))
     assert np.array_equal(scaled(path, 16), plain)
-    (kept,) = [found for found in cache.rglob("*") if found.is_file()]
+    (kept,) = [result for result in cache.rglob("*") if result.is_file()]
     assert kept.stat().st_size == 8 + plain.nbytes
     with monkeypatch.context() as patch:
         patch.setattr(decoding, "_decoded", refuse)
@@ -127,13 +127,13 @@ def test_kept_pixels_leave_others_room(tmp_path: Path, monkeypatch: pytest.Monke
     full = usage._replace(free=usage.total // 20 - 1)
     monkeypatch.setattr(decoding.shutil, "disk_usage", lambda path: full)
     assert scaled(tmp_path / "a.jpg", 16).shape == (16, 21, 3)
-    assert not [found for found in (tmp_path / "cache").rglob("*") if found.is_file()]
+    assert not [result for result in (tmp_path / "cache").rglob("*") if result.is_file()]
 
 
 def test_lists_are_made_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = folder / "inaturalist"
     made = from_folders(root, "train")
-    place = min((root / "train").rglob("*.jpg"))
+    location = min((root / "train").rglob("*.jpg"))
     assert made.names.tolist() == sorted(made.names.tolist())
     assert {made.path(row) for row in range(len(made))} == set((root / "train").rglob("*.jpg"))
     with monkeypatch.context() as patch:
@@ -142,7 +142,7 @@ def test_lists_are_made_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
     for field in dataclasses.fields(FileList):
         one, other = getattr(made, field.name), getattr(again, field.name)
         assert np.array_equal(one, other), field.name
-    shutil.copy(place, place.with_name("another.jpg"))
+    shutil.copy(location, location.with_name("another.jpg"))
     assert len(from_folders(root, "train")) == len(made) + 1
     (kept,) = (folder / ".topk" / "lists").iterdir()
     kept.write_bytes(b"spoilt")
@@ -165,10 +165,8 @@ def test_batches_are_the_same_whatever_the_number_of_threads(
     places = torch.rand((len(files), 2), generator=torch.Generator().manual_seed(1))
     expected = torch.stack(
         [
-            torch.from_numpy(crop(scaled(files.files.path(row), 16), 12, tuple(place)).copy()).permute(
-                2, 0, 1
-            )
-            for row, place in zip(order.tolist(), places.tolist(), strict=True)
+            torch.from_numpy(crop(scaled(files.files.path(row), 16), 12, tuple(key)).copy()).permute(2, 0, 1)
+            for row, key in zip(order.tolist(), places.tolist(), strict=True)
         ]
     )
     for threads in ("1", "3"):
@@ -245,10 +243,10 @@ def test_unreadable_images_are_counted_named_and_left_out(
         train.path(row).write_bytes(train.path(row).read_bytes()[:300])
     with pytest.warns(
         UserWarning, match=r"2 of \d+ images of .* cannot be read and are left out: train/"
-    ) as told:
+    ) as warned:
         left = image_files("inaturalist", 12, 16, unreadable="skip")
     for row in (3, 8):
-        assert train.names[row].decode() in str(told[0].message)
+        assert train.names[row].decode() in str(warned[0].message)
     assert len(whole.train) + len(whole.validation) == 2 + len(left.train) + len(left.validation)
     assert left.fingerprint != whole.fingerprint
     monkeypatch.setattr(listing, "scaled", refuse)  # images are read to their end once, not by every process
@@ -337,10 +335,17 @@ def test_a_tensor_is_not_to_be_had(folder: Path) -> None:
 )
 def test_bad_folders_and_options_are_refused(folder: Path, make: Callable[[], object], message: str) -> None:
     (folder / "empty").mkdir()
-    for place in ("bare/a", "bare/b", "unlike/train/a", "unlike/train/b", "unlike/test/a", "unlike/test/c"):
-        (folder / place).mkdir(parents=True)
-        if place != "bare/b":
-            picture(folder / place / "a.png", (20, 20))
+    for location in (
+        "bare/a",
+        "bare/b",
+        "unlike/train/a",
+        "unlike/train/b",
+        "unlike/test/a",
+        "unlike/test/c",
+    ):
+        (folder / location).mkdir(parents=True)
+        if location != "bare/b":
+            picture(folder / location / "a.png", (20, 20))
     with pytest.raises(ValueError, match=message):
         make()
 

@@ -33,10 +33,10 @@ def photos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Three classes of 24 photos each, by the photographers a to h, three photos each of every class."""
     monkeypatch.setenv("TOPK_DATA", str(tmp_path))
     folder = tmp_path / "photos"
-    for place, name in enumerate(("gull", "owl", "wren")):
+    for index, name in enumerate(("gull", "owl", "wren")):
         (folder / name).mkdir(parents=True)
         for number in range(24):
-            pixels = np.full((9, 9, 3), 80 * place + number, dtype=np.uint8)
+            pixels = np.full((9, 9, 3), 80 * index + number, dtype=np.uint8)
             Image.fromarray(pixels).save(folder / name / f"{'abcdefgh'[number // 3]}_{number}.png")
     return folder
 
@@ -126,8 +126,8 @@ def test_splits_of_whole_groups_are_near_their_fractions(seed: int) -> None:
     held = [set(groups[rows].tolist()) for rows in parts]
     assert not (held[0] & held[1] or held[0] & held[2] or held[1] & held[2])
     for rows, share in zip(parts, (0.7, 0.2, 0.1), strict=True):
-        found = torch.bincount(labels[rows], minlength=5) / torch.bincount(labels)
-        assert (found - share).abs().max() < 0.05
+        result = torch.bincount(labels[rows], minlength=5) / torch.bincount(labels)
+        assert (result - share).abs().max() < 0.05
 
 
 def test_a_class_of_few_groups_gives_each_split_one() -> None:

@@ -250,8 +250,8 @@ def test_trials_beside_each_other_are_kept_apart_by_gaussian_processes() -> None
     loss = Loss("l", {"x": Float(0, 1)}, {"x": 0.1})
     past = [Ended(n, {"x": n / 8}, "completed", {1: -((n / 8 - 0.4) ** 2)}) for n in range(8)]
     searcher = Searcher("a", loss, GP(random=2), Protocol(ensemble=4).known)
-    found = sorted(float(searcher.suggest(n, past)["x"]) for n in range(8, 12))  # type: ignore[arg-type]
-    assert min(b - a for a, b in itertools.pairwise(found)) > 0.005
+    result = sorted(float(searcher.suggest(n, past)["x"]) for n in range(8, 12))  # type: ignore[arg-type]
+    assert min(b - a for a, b in itertools.pairwise(result)) > 0.005
 
 
 def grid_of(grid: Grid, space: dict[str, Dimension], first: dict[str, Scalar]) -> list[tuple[Scalar, ...]]:
@@ -265,10 +265,10 @@ def test_a_grid_takes_every_combination_once_the_papers_first() -> None:
         "head": Choice(("a", "b")),
     }
     first: dict[str, Scalar] = {"rate": 1.0, "samples": 3, "head": "b"}
-    found = grid_of(Grid(5), space, first)
-    assert found[0] == (1.0, 3, "b")
-    assert len(found) == len(set(found)) == 5 * 3 * 2
-    assert [rate for rate, *_ in found[1::6]] == pytest.approx(
+    result = grid_of(Grid(5), space, first)
+    assert result[0] == (1.0, 3, "b")
+    assert len(result) == len(set(result)) == 5 * 3 * 2
+    assert [rate for rate, *_ in result[1::6]] == pytest.approx(
         [0.01, 0.01 * 10**0.5, 0.1, 0.1 * 10**0.5, 1.0]
     )
     assert len(grid_of(Grid({"rate": 2, "samples": (2,), "head": ("a",)}), space, first)) == 1 + 2
@@ -288,9 +288,9 @@ def test_of_a_grid_what_is_not_active_makes_no_points() -> None:
 def test_what_a_grid_leaves_of_the_budget_is_drawn_at_random() -> None:
     grid = Grid({"learning_rate": 2, "margin": (0.5, 2.0), "samples": (10,), "mode": ("a",)})
     points = grid.combinations(LOSS.space, LOSS.first)
-    found = [suggest("a", LOSS, Protocol(grid), number, []) for number in range(8)]
-    assert found[:5] == points
-    assert found[5:] == [suggest("a", LOSS, Protocol(Random()), number, []) for number in range(5, 8)]
+    result = [suggest("a", LOSS, Protocol(grid), number, []) for number in range(8)]
+    assert result[:5] == points
+    assert result[5:] == [suggest("a", LOSS, Protocol(Random()), number, []) for number in range(5, 8)]
 
 
 def an_arm(sampler: Sampler, space: dict[str, Dimension] | None = None) -> Arm:

@@ -104,17 +104,17 @@ def test_a_damaged_file_is_named_and_once_set_aside_it_is_missing(
     path = path_of(store, kind, first["key"])
     damage(path)
     content = path.read_bytes()
-    told = rf"{artifact_name(kind, first['key'])} is damaged; `topk run.*` trains that confirmation again"
-    with pytest.raises(DamagedError, match=told):
+    message = rf"{artifact_name(kind, first['key'])} is damaged; `topk run.*` trains that confirmation again"
+    with pytest.raises(DamagedError, match=message):
         READERS[kind](store, first)
     assert all(READERS[kind](store, row) is not None for row in others)
-    (found,) = damaged_artifacts(store, rows_of(store))
-    assert found == Unsound(first["key"], kind)
-    set_aside(store, [found])
+    (result,) = damaged_artifacts(store, rows_of(store))
+    assert result == Unsound(first["key"], kind)
+    set_aside(store, [result])
     assert READERS[kind](store, first) is None
     assert damaged_artifacts(store, rows_of(store)) == []
-    assert missing_artifacts(store, rows_of(store)) == [found]
-    assert (Path(store.root) / "damaged" / found.name).read_bytes() == content
+    assert missing_artifacts(store, rows_of(store)) == [result]
+    assert (Path(store.root) / "damaged" / result.name).read_bytes() == content
 
 
 def test_a_file_that_is_damaged_again_is_kept_beside_the_earlier_one(store: Store) -> None:
@@ -183,15 +183,15 @@ def test_a_ledger_without_the_column_gets_it_and_its_rows_stay_unchecked(
     new = replace(new, artifacts=keep_made_up(ledger.store, new.trial), missing={"network": "OSError: full"})
     with ledger.writing(study) as writer:
         writer.put(new)
-    found = {row["key"]: row for row in ledger.rows()}
-    assert found[old.trial.key]["artifacts"] is None
-    assert found[new.trial.key]["artifacts"] == trial_row(new)["artifacts"]
-    assert '"missing":{"network":"OSError: full"}' in found[new.trial.key]["artifacts"]
-    assert damaged_artifacts(ledger.store, found.values()) == []
+    result = {row["key"]: row for row in ledger.rows()}
+    assert result[old.trial.key]["artifacts"] is None
+    assert result[new.trial.key]["artifacts"] == trial_row(new)["artifacts"]
+    assert '"missing":{"network":"OSError: full"}' in result[new.trial.key]["artifacts"]
+    assert damaged_artifacts(ledger.store, result.values()) == []
     networks = {
-        file.key for file in missing_artifacts(ledger.store, found.values()) if file.kind == "network"
+        file.key for file in missing_artifacts(ledger.store, result.values()) if file.kind == "network"
     }
-    assert networks == found.keys()
+    assert networks == result.keys()
 
 
 def test_a_record_comes_back_from_its_json_and_its_trial_has_the_key_that_it_had(
@@ -207,10 +207,10 @@ def test_equal_networks_are_equal_bytes(tmp_path: Path, study: Study, record: Ma
     """The library writes the metadata in another order every time."""
     network, trial = torch.nn.Linear(3, 2), record(study, 0, seed=1).trial
     store = Store.open(tmp_path)
-    found = {save_model(store, trial, network, Inputs((3,), 2, "tensor")) for _ in range(16)}
-    assert len(found) == 1
+    result = {save_model(store, trial, network, Inputs((3,), 2, "tensor")) for _ in range(16)}
+    assert len(result) == 1
     saved = read_model(
-        store, {"key": trial.key, "artifacts": f'{{"sha256": {{"network": "{found.pop()}"}}}}'}
+        store, {"key": trial.key, "artifacts": f'{{"sha256": {{"network": "{result.pop()}"}}}}'}
     )
     assert saved is not None and saved.trial == trial
 

@@ -28,10 +28,10 @@ def a_table(curves: dict[str, dict[int, float | None]], cuts: list[int]) -> pa.T
 
 @given(st.dictionaries(st.text("abc", min_size=1), VALUES, min_size=1), st.lists(st.integers(0, 30)))
 def test_they_are_the_rows_of_each_trial(values: dict[str, list[float | None]], cuts: list[int]) -> None:
-    curves = {key: dict(enumerate(found, start=1)) for key, found in values.items()}
-    found = Curves(a_table(curves, cuts), METRIC)
-    assert {key: dict(curve) for key, curve in found.items()} == curves == dict(found)
-    assert len(found) == len(curves) and found.get("d", {}) == {}
+    curves = {key: dict(enumerate(result, start=1)) for key, result in values.items()}
+    result = Curves(a_table(curves, cuts), METRIC)
+    assert {key: dict(curve) for key, curve in result.items()} == curves == dict(result)
+    assert len(result) == len(curves) and result.get("d", {}) == {}
 
 
 def test_without_rows_there_are_none() -> None:

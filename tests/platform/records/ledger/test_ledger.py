@@ -31,12 +31,12 @@ from topk_platform.specs import Trial, TrialRecord
 Make = Callable[..., TrialRecord]
 
 
-def open_ledger(place: Path) -> Ledger:
-    return Ledger.open(Store.open(place), "s")
+def open_ledger(folder: Path) -> Ledger:
+    return Ledger.open(Store.open(folder), "s")
 
 
-def fill(place: Path, study: Study, records: list[TrialRecord]) -> Ledger:
-    ledger = open_ledger(place)
+def fill(folder: Path, study: Study, records: list[TrialRecord]) -> Ledger:
+    ledger = open_ledger(folder)
     with ledger.writing(study) as writer:
         for record in records:
             writer.put(record)
@@ -122,19 +122,19 @@ def ledger_rows(records: list[TrialRecord], table: delta.Writing) -> Any:
 
 
 def test_trials_that_come_fast_share_a_commit(tmp_path: Path, study: Study, record: Make) -> None:
-    ledger, told, first = open_ledger(tmp_path), [], threading.Event()
+    ledger, messages, first = open_ledger(tmp_path), [], threading.Event()
     with ledger.writing(study) as writer:
 
         def committed(records: Any) -> None:
-            told.append(len(records))
+            messages.append(len(records))
             first.wait()  # the disk is slow, and meanwhile all the others end
 
         writer.committed = committed
         for number in range(50):
             writer.put(record(study, number))
         first.set()
-    assert sum(told) == 50
-    assert len(told) <= 3
+    assert sum(messages) == 50
+    assert len(messages) <= 3
     assert len(ledger.keys()) == 50
 
 
@@ -352,8 +352,8 @@ def test_who_has_interrupted_waits_for_one_more_try_alone(
         raise OSError("Connection refused")
 
     monkeypatch.setattr(delta, "write_deltalake", refuse)
-    told = nullcontext() if back else pytest.raises(StoreError, match="Connection refused")
-    with told, ledger.writing(study) as writer:
+    expectation = nullcontext() if back else pytest.raises(StoreError, match="Connection refused")
+    with expectation, ledger.writing(study) as writer:
         writer._pauses = [3600.0] * 8
         writer.put(record(study, 0))
         assert refused.wait(60)
@@ -383,8 +383,8 @@ def test_a_driver_that_was_taken_over_from_writes_nothing_more(
     """As a driver is whose machine slept for an hour, and who cannot know that its lease is another's."""
     from topk_platform.records.table.schema import ledger_schema
 
-    place = Store.open(tmp_path if kind == "folder" else request.getfixturevalue("bucket"))
-    ledger = Ledger.open(place, "s")
+    folder = Store.open(tmp_path if kind == "folder" else request.getfixturevalue("bucket"))
+    ledger = Ledger.open(folder, "s")
 
     def overtaken() -> None:
         there = threading.Event()
@@ -401,7 +401,7 @@ def test_a_driver_that_was_taken_over_from_writes_nothing_more(
         overtaken()
     assert sorted(row["number"] for row in ledger.rows()) == [0, 1]
     write_snapshot(ledger, ())
-    assert Ledger.open(place, "s").exists
+    assert Ledger.open(folder, "s").exists
     assert ledger.store.names("tables") == ["epochs.parquet", "trials.parquet"]
 
 
@@ -522,8 +522,8 @@ def test_the_ledger_notes_what_counted_for_those_who_read_it_later(
     assert last_counted(ledger, study)[arm_id] == Identity(code_version(study.arms[0]))
     with ledger.writing(study):
         ledger.identify({arm_id: Identity("old code", "f", {"torch": "x"})})
-    found = last_counted(open_ledger(tmp_path), study)
-    assert found == {arm_id: Identity(code_version(study.arms[0]), "f", {"torch": "x"})}
+    result = last_counted(open_ledger(tmp_path), study)
+    assert result == {arm_id: Identity(code_version(study.arms[0]), "f", {"torch": "x"})}
 
 
 def test_what_is_confirmed_is_the_configuration_that_is_best_now(
@@ -544,8 +544,8 @@ def test_what_is_confirmed_is_the_configuration_that_is_best_now(
         return results.confirmations()
 
     assert list(confirmations(trials=3, seeds=2)) == [1, 2]
-    found = confirmations(trials=4, seeds=5)
-    assert {seed: (row["number"], row["status"]) for seed, row in found.items()} == {
+    result = confirmations(trials=4, seeds=5)
+    assert {seed: (row["number"], row["status"]) for seed, row in result.items()} == {
         1: (3, "completed"),
         2: (3, "failed"),
     }

@@ -18,10 +18,10 @@ def test_it_comes_back_with_the_moment_when_it_was_noted_first(tmp_path: Path) -
     store = Store.open(tmp_path)
     assert Undone.read(store) == Undone()
     Undone((left("k", "a"),), "refused").note(store)
-    found = Undone.read(store)
-    assert (found.open[0].key, found.tracking) == ("k", "refused") and found.open[0].when.startswith("20")
-    found.note(store)
-    assert Undone.read(store) == found
+    result = Undone.read(store)
+    assert (result.open[0].key, result.tracking) == ("k", "refused") and result.open[0].when.startswith("20")
+    result.note(store)
+    assert Undone.read(store) == result
 
 
 def test_nothing_undone_leaves_no_file(tmp_path: Path) -> None:
@@ -33,8 +33,8 @@ def test_nothing_undone_leaves_no_file(tmp_path: Path) -> None:
 def test_a_run_settles_what_it_tried_and_nothing_else() -> None:
     before = Undone((left("k", "a"), left("l", "b"), left("m", "c")), "refused")
     again = left("m", "c")
-    found = before.after([again], settled=["a", "c"], tracking="")
-    assert found == Undone((left("l", "b"), again))
+    result = before.after([again], settled=["a", "c"], tracking="")
+    assert result == Undone((left("l", "b"), again))
     assert before.after([], settled=[], tracking="refused") == before  # a run that was cut off
 
 

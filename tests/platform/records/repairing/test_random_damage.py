@@ -18,11 +18,11 @@ CASES = int(os.environ.get("BREAK_CASES", "6"))
 @pytest.fixture(scope="session")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Said]]:
     """A sound store, and what the commands say of it."""
-    place = tmp_path_factory.mktemp("whole") / "runs"
-    make_store(place)
-    said = reference(place)
+    folder = tmp_path_factory.mktemp("whole") / "runs"
+    make_store(folder)
+    said = reference(folder)
     assert all(one.code == 0 for one in said.values()), said
-    return place, said
+    return folder, said
 
 
 @pytest.mark.breaks

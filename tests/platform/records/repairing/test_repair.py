@@ -65,19 +65,19 @@ def said(call: Callable[[], object]) -> str:
     return ""
 
 
-def newest(place: Path, pattern: str) -> Path:
-    return max(place.glob(f"s/ledger/{pattern}"), key=lambda path: path.stat().st_mtime_ns)
+def newest(folder: Path, pattern: str) -> Path:
+    return max(folder.glob(f"s/ledger/{pattern}"), key=lambda path: path.stat().st_mtime_ns)
 
 
-def log_files(place: Path) -> list[Path]:
-    return sorted((place / "s" / "ledger" / "_delta_log").glob("*.json"))
+def log_files(folder: Path) -> list[Path]:
+    return sorted((folder / "s" / "ledger" / "_delta_log").glob("*.json"))
 
 
-def unsum(place: Path) -> None:
+def unsum(folder: Path) -> None:
     """Leave the study as a version without checksums has written it."""
-    shutil.rmtree(place / "s" / "ledger" / "_checksums")
+    shutil.rmtree(folder / "s" / "ledger" / "_checksums")
     for name in ("ledger.json", "identities.json"):
-        file = place / "s" / name
+        file = folder / "s" / name
         content = json.loads(file.read_text())
         for newer in ("sha256", "checksums", "identified", "table"):
             content.pop(newer, None)
@@ -122,11 +122,11 @@ def test_a_damaged_log_loses_nothing(
     """An empty log file, or none for the last commit, was read without a word before there were checksums."""
     before, log = ledger.rows(), log_files(tmp_path)[which]
     damage(log, how)
-    told = said(ledger.rows)  # not of a log file that has added nothing
-    assert f"ledger/_delta_log/{log.name} is " in told if told else ledger.rows() == before
-    assert told or which != -1 or how == "a bit"
-    found = repair("s", tmp_path)
-    assert [*found.damaged, *found.missing] == [f"ledger/_delta_log/{log.name}"]
+    noticed = said(ledger.rows)  # not of a log file that has added nothing
+    assert f"ledger/_delta_log/{log.name} is " in noticed if noticed else ledger.rows() == before
+    assert noticed or which != -1 or how == "a bit"
+    result = repair("s", tmp_path)
+    assert [*result.damaged, *result.missing] == [f"ledger/_delta_log/{log.name}"]
     assert ledger.rows() == before
     check_usable(ledger, study, record)
 
@@ -243,8 +243,8 @@ def test_an_old_store_is_read_as_it_is_and_gains_checksums_when_it_is_written(
     assert repair("s", tmp_path) == Repaired((), (), 0)
     with ledger.writing(study) as writer:
         writer.put(record(study, 3))
-    found = Opened.of(ledger.store)
-    assert found.sums is not None and found.sums.parts.keys() == found.parts.keys()
+    result = Opened.of(ledger.store)
+    assert result.sums is not None and result.sums.parts.keys() == result.parts.keys()
     damage(newest(tmp_path, "kind=trials/*.parquet"), "a bit")
     with pytest.raises(StoreError, match="is damaged or missing"):
         ledger.rows()
@@ -266,17 +266,17 @@ def test_checksums_stay_true_through_compaction_checkpoints_and_deletion(
         sums = Opened.of(ledger.store).sums
     assert sums is not None
     assert repair("s", tmp_path) == Repaired((), (), 0)
-    told = 0
+    noticed = 0
     for name in sums.log:
         path, before = tmp_path / "s" / "ledger" / name, ledger.rows()
         whole = path.read_bytes()
         damage(path, "truncated")
         error = said(ledger.rows)
         assert f"ledger/{name} is damaged" in error if error else ledger.rows() == before
-        told += bool(error)
+        noticed += bool(error)
         path.write_bytes(whole)
     assert any(name.endswith(".parquet") for name in sums.log)
-    assert told >= 2
+    assert noticed >= 2
 
 
 def test_a_damaged_part_is_not_compacted_into_a_sound_one(
@@ -393,8 +393,8 @@ def test_a_study_in_an_object_store_is_repaired_too(bucket: str, study: Study, r
     log = f"{opened.folder}/{checksums.log_name(1)}"
     for name in (f"{opened.folder}/{part}", log):
         ledger.store.write(name, b"")
-    found = repair("s", bucket)
-    assert sorted(found.damaged) == sorted([f"{opened.folder}/{part}", log])
+    result = repair("s", bucket)
+    assert sorted(result.damaged) == sorted([f"{opened.folder}/{part}", log])
     assert len(ledger.keys()) == 1
     assert ledger.store.exists(f"damaged/{log}")
     assert repair("s", bucket) == Repaired((), (), 0)

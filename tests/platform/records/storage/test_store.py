@@ -131,11 +131,11 @@ def test_a_blank_place_is_not_the_current_folder() -> None:
 
 def test_a_place_that_cannot_be_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    for place in (tmp_path / "file", tmp_path / "file" / "runs"):
+    for folder in (tmp_path / "file", tmp_path / "file" / "runs"):
         with pytest.raises(
-            StoreError, match=f"^store '{place}' cannot be written: {tmp_path}/file is a file, not a folder"
+            StoreError, match=f"^store '{folder}' cannot be written: {tmp_path}/file is a file, not a folder"
         ):
-            Store.open(place).check_writable()
+            Store.open(folder).check_writable()
     with pytest.raises(StoreError, match="cannot be opened: it must be a folder or a URI of s3, gs, az"):
         Store.open("nosuch://bucket")
 
@@ -172,11 +172,11 @@ def test_an_endpoint_of_the_environment_is_as_one_in_the_uri(
     bucket: str, study: Study, record: Callable[..., TrialRecord], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By plain HTTP as well, for the files and for Delta Lake; a password in it is refused and not shown."""
-    place, _, options = bucket.partition("?")
+    folder, _, options = bucket.partition("?")
     endpoint = dict(parse_qsl(options))["endpoint"]
     monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
     monkeypatch.setenv("AWS_REGION", "us-east-1")
-    store = Store.open(place)
+    store = Store.open(folder)
     store.write("a/b", b"one")
     assert Store.open(bucket).read("a/b") == b"one"
     store.delete_folder("a")
@@ -186,7 +186,7 @@ def test_an_endpoint_of_the_environment_is_as_one_in_the_uri(
     assert Ledger.open(Store.open(bucket), study.name).keys() == [ended.trial.key]
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://me:pla/nted@127.0.0.1:9")
     with pytest.raises(StoreError, match="AWS_ENDPOINT_URL_S3 must not hold credentials") as error:
-        Store.open(place)
+        Store.open(folder)
     assert "nted" not in str(error.value)
 
 

@@ -26,9 +26,9 @@ REFUSED = re.compile(r"[][|^\\\t\n\x7f]|%[0-9a-fA-F]{2}")
 NAMES = ("a[b", "a]", "a|b", "a^b", "a%20b", "a%2Fb", "a\\b", "a\tb", "a\nb", "a\x7f", "a\udcff", "a\0")
 
 
-def check_used(place: Path, study: Study, record: Make) -> None:
+def check_used(folder: Path, study: Study, record: Make) -> None:
     """Use a store as runs do; whatever a library made of its name, all of it is in its own folder."""
-    ledger = Ledger.open(Store.open(place / "runs"), "s")
+    ledger = Ledger.open(Store.open(folder / "runs"), "s")
     for number in range(2):
         with ledger.writing(study) as writer:
             writer.put(record(study, number))
@@ -37,8 +37,8 @@ def check_used(place: Path, study: Study, record: Make) -> None:
             writer._table._compact(2**20)
     assert sorted(row["number"] for row in ledger.rows()) == [0, 0, 1, 1]
     part = next(path for path in Opened.of(ledger.store).parts if "kind=trials" in path)
-    (place / "runs" / "s" / "ledger" / part).write_bytes(b"")
-    assert repair("s", place / "runs").damaged == (f"ledger/{part}",)
+    (folder / "runs" / "s" / "ledger" / part).write_bytes(b"")
+    assert repair("s", folder / "runs").damaged == (f"ledger/{part}",)
     with ledger.writing(study) as writer:
         writer.put(record(study, 2))
     assert [row["number"] for row in ledger.rows()] == [2]
@@ -51,13 +51,13 @@ names = st.text(HOSTILE, min_size=1, max_size=8).filter(lambda name: name not in
 @given(name=names)
 def test_a_hostile_name_is_a_name_or_is_refused(name: str) -> None:
     with TemporaryDirectory() as folder:
-        place = Path(folder) / name
+        location = Path(folder) / name
         if REFUSED.search(name):
             with pytest.raises(StoreError, match="its path has"):
-                Store.open(place)
+                Store.open(location)
             assert os.listdir(folder) == []
             return
-        check_used(place, make_study(), make_record)
+        check_used(location, make_study(), make_record)
         assert os.listdir(folder) == [name]
 
 

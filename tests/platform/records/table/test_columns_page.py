@@ -25,7 +25,7 @@ PAGE = (Path(__file__).parents[4] / "docs" / "columns.md").read_text()
 PREFIXES = {"param", "validation", "test"}  # with a column for each parameter and metric
 
 
-def told(section: str) -> list[str]:
+def documented(section: str) -> list[str]:
     """The columns of the table below a heading that begins with a file's name."""
     (text,) = re.findall(
         rf"^## `{re.escape(section)}`.*?\n(.*?)(?=^## |\Z)", PAGE, flags=re.DOTALL | re.MULTILINE
@@ -60,18 +60,18 @@ def run(
 @pytest.mark.parametrize("name", ["trials.parquet", "epochs.parquet"])
 def test_the_page_has_the_columns_of_the_snapshot(run: tuple[Study, Path], name: str) -> None:
     _, store = run
-    assert told(name) == folded(pq.read_schema(store / "s" / "tables" / name).names)
+    assert documented(name) == folded(pq.read_schema(store / "s" / "tables" / name).names)
 
 
 def test_the_page_has_the_columns_of_the_tables(run: tuple[Study, Path]) -> None:
     study, store = run
     files = to_files(table(study, store=store))
-    assert told("table.parquet") == pq.read_schema(io.BytesIO(files["table.parquet"])).names
+    assert documented("table.parquet") == pq.read_schema(io.BytesIO(files["table.parquet"])).names
     seeds = pq.read_schema(io.BytesIO(files["seeds.parquet"])).names
-    assert told("seeds.parquet") == [*seeds[:5], "METRIC"]
+    assert documented("seeds.parquet") == [*seeds[:5], "METRIC"]
     assert set(seeds[5:]) == set(study.tabled)
     names, *rows = csv.reader(io.StringIO(files["fronts.csv"].decode()))
-    assert told("fronts.csv") == names
+    assert documented("fronts.csv") == names
     assert {len(row) for row in rows} == {len(names)}
 
 
@@ -79,12 +79,12 @@ def test_the_page_has_the_columns_of_results_by_class(run: tuple[Study, Path]) -
     study, store = run
     shown, folder = table(study, store=store), Store.open(store).at("s")
     files = classes_to_files(shown, class_results(shown, folder, partial(read_all_ranks, folder)))
-    assert told("classes.parquet") == pq.read_schema(io.BytesIO(files["classes.parquet"])).names
+    assert documented("classes.parquet") == pq.read_schema(io.BytesIO(files["classes.parquet"])).names
 
 
 def test_the_page_has_the_columns_of_an_export(run: tuple[Study, Path], tmp_path: Path) -> None:
     study, store = run
     export_csv(study, tmp_path / "all.csv", store=store)
-    assert told("topk export --format csv") == folded(
+    assert documented("topk export --format csv") == folded(
         (tmp_path / "all.csv").read_text().splitlines()[0].split(",")
     )

@@ -44,8 +44,8 @@ def store(tmp_path: Path, train_study: Callable[[Study, Path], None]) -> Path:
 
 
 def rows(store: Path, loss: str) -> list[Row]:
-    found = Ledger.open(Store.open(store), "s").rows("phase = 'confirm'")
-    return [row for row in found if row["loss"] == loss]
+    result = Ledger.open(Store.open(store), "s").rows("phase = 'confirm'")
+    return [row for row in result if row["loss"] == loss]
 
 
 def trials(store: Path, loss: str) -> list[Trial]:
@@ -65,12 +65,12 @@ def test_shares_are_those_of_the_kept_guesses(store: Path) -> None:
         assert drawn.sum(1) == pytest.approx(K)
         runs = [(read_ranks(folder, row), read_guesses(folder, row)) for row in rows(store, loss)]
         for (y, true), (x, guess) in itertools.product(enumerate(map(int, names)), repeat=2):
-            found = []
+            result = []
             for ranks, guesses in runs:
                 assert ranks is not None and guesses is not None
                 of_class = guesses.classes[ranks.label == true]
-                found.append((of_class == guess).any(1).mean())
-            assert drawn[y, x] == pytest.approx(np.mean(found))
+                result.append((of_class == guess).any(1).mean())
+            assert drawn[y, x] == pytest.approx(np.mean(result))
 
 
 LONG = ("noised_imbalanced_topk_hinge_with_a_long_name", "a" * 60, "calibrated-topk-hinge-of-a-student", "b")
@@ -155,11 +155,11 @@ def test_rows_sum_to_k_and_the_diagonal_is_the_accuracy(classes: int, images: in
     k = int(draw.integers(1, classes + 1))
     labels = draw.integers(0, classes, images)
     guesses = np.stack([draw.permutation(classes)[:k] for _ in labels])
-    found = sharing(labels, guesses, classes).toarray()
+    result = sharing(labels, guesses, classes).toarray()
     for label in range(classes):
         own = labels == label
-        assert found[label].sum() == pytest.approx(k if own.any() else 0)
+        assert result[label].sum() == pytest.approx(k if own.any() else 0)
         if own.any():
-            assert found[label, label] == pytest.approx((guesses[own] == label).any(1).mean())
-    groups = groups_of(found)
-    assert sorted(place for group in groups for place in group) == list(range(classes))
+            assert result[label, label] == pytest.approx((guesses[own] == label).any(1).mean())
+    groups = groups_of(result)
+    assert sorted(key for group in groups for key in group) == list(range(classes))

@@ -58,8 +58,8 @@ def test_every_row_is_a_test_image_with_its_guesses(store: Path) -> None:
             drawn = np.asarray(image.get_array(), float)[::6, ::6]
             pixels = digits.test.tensor[:, 0].double().numpy()
             pixels = (pixels - pixels.min()) / (pixels.max() - pixels.min())
-            (found, *_) = [i for i in np.flatnonzero(kind) if np.abs(pixels[i] - drawn).max() < 0.2]
-            assert [int(name) for name in names] == [ranks.label[found], *guesses.classes[found]]
+            (result, *_) = [i for i in np.flatnonzero(kind) if np.abs(pixels[i] - drawn).max() < 0.2]
+            assert [int(name) for name in names] == [ranks.label[result], *guesses.classes[result]]
         framed = [patch for patch in ax.patches if isinstance(patch, Rectangle)]
         assert len(framed) == (0 if titles[made.axes.index(ax)].startswith("lost") else len(rows(ax)))
 

@@ -35,9 +35,9 @@ def study(models: tuple[Model, ...] = (Model("mlp"),)) -> Study:
 
 
 def known(mean: float) -> Estimate:
-    found = estimate([mean - 0.01, mean, mean + 0.01])
-    assert found is not None
-    return found
+    result = estimate([mean - 0.01, mean, mean + 0.01])
+    assert result is not None
+    return result
 
 
 def cell(mark: str, mean: float) -> Cell:
@@ -49,18 +49,18 @@ def plotted(leads: Mapping[str, Leads], made: Study | None = None) -> Plotted:
     made = made or study()
     arms = {(arm.loss.label, f"{arm.regime.name}/{arm.model.label}"): arm for arm in made.arms}
     cells = {
-        (*place, "top3"): cell(*leads.get(arm.regime.name, {}).get(arm.loss.label, ("", 0.0)))
-        for place, arm in arms.items()
+        (*key, "top3"): cell(*leads.get(arm.regime.name, {}).get(arm.loss.label, ("", 0.0)))
+        for key, arm in arms.items()
         if arm.loss.label != made.baseline
     }
-    told: Any = SimpleNamespace(
+    shown: Any = SimpleNamespace(
         study=made,
         arms=arms,
         table=SimpleNamespace(cells=cells),
         metric="top3",
         looks=looks([arm.loss for arm in made.arms]),
     )
-    return told
+    return shown
 
 
 def texts(data: Plotted) -> dict[tuple[int, int], str]:
@@ -70,7 +70,7 @@ def texts(data: Plotted) -> dict[tuple[int, int], str]:
 
 
 def test_each_regime_says_what_the_table_marks_there() -> None:
-    found = texts(
+    result = texts(
         plotted(
             {
                 "0.0-5": {"smooth_topk_svm": ("worse", -0.02), "noised_topk_hinge": ("worse", -0.03)},
@@ -80,11 +80,11 @@ def test_each_regime_says_what_the_table_marks_there() -> None:
             }
         )
     )
-    assert found[0, 0] == "cross entropy\nall 2 others ▼"
-    assert found[1, 0] == "none clearly\n1 of 2 ▼"
-    assert found[2, 0] == "none clearly\n0 of 2 ▼"
-    assert found[2, 1].splitlines() == ["noised topk", "hinge", "3.0 ± 2.5 · 2 of 2 ▲"]
-    assert found[0, 1].splitlines() == ["smooth topk svm", "2.0 ± 2.5 · 1 of 2 ▲"]
+    assert result[0, 0] == "cross entropy\nall 2 others ▼"
+    assert result[1, 0] == "none clearly\n1 of 2 ▼"
+    assert result[2, 0] == "none clearly\n0 of 2 ▼"
+    assert result[2, 1].splitlines() == ["noised topk", "hinge", "3.0 ± 2.5 · 2 of 2 ▲"]
+    assert result[0, 1].splitlines() == ["smooth topk svm", "2.0 ± 2.5 · 1 of 2 ▲"]
 
 
 def test_fields_stand_at_their_numbers_and_the_deepest_colour_leads_by_the_most() -> None:
@@ -112,23 +112,23 @@ def test_a_metric_of_which_less_is_better_shows_how_large_the_lead_is() -> None:
 
 def test_every_model_has_a_panel_of_its_own() -> None:
     made = study((Model("mlp"), Model("linear")))
-    found = winners(plotted({"0.8-5": {"smooth_topk_svm": ("better", 0.02)}}, made))
-    titles = [ax.get_title("left") or ax.get_title() for ax in found.axes]
+    result = winners(plotted({"0.8-5": {"smooth_topk_svm": ("better", 0.02)}}, made))
+    titles = [ax.get_title("left") or ax.get_title() for ax in result.axes]
     assert [title.partition(":")[0] for title in titles] == ["mlp", "linear"]
 
 
 def test_a_study_that_was_searched_once_says_that_nothing_is_tested() -> None:
     data = plotted({})
     cells: Any = data.table.cells
-    for place, of in cells.items():
-        cells[place] = replace(of, difference=replace(of.difference, covers="seeds, one search"))
+    for key, of in cells.items():
+        cells[key] = replace(of, difference=replace(of.difference, covers="seeds, one search"))
     (ax,) = winners(data).axes
     assert {text.get_text() for text in ax.texts} == {"one search:\nnot tested"}
     assert (ax.get_title("left") or ax.get_title()).endswith("one search, nothing is tested")
 
 
 def named(*conditions: tuple[Any, ...]) -> list[Regime]:
-    return [Regime(f"r{i}", "digits", told) for i, told in enumerate(conditions)]
+    return [Regime(f"r{i}", "digits", kept) for i, kept in enumerate(conditions)]
 
 
 @pytest.mark.parametrize(

@@ -61,13 +61,13 @@ def test_without_seeds_that_differ_it_is_wilsons_interval() -> None:
     """Three seeds with the same images wrong are one: then the interval is that of 100 images, by Wilson's formula."""
     right = np.ones((3, 100))
     right[:, :7] = 0
-    found = interval(dict.fromkeys((1, 2, 3), 0.93), image_part(right))
-    assert found is not None
+    result = interval(dict.fromkeys((1, 2, 3), 0.93), image_part(right))
+    assert result is not None
     t, p, n = float(special.stdtrit(99, 0.975)), 0.93, 100
     middle, half = p + t**2 / 2 / n, t * math.sqrt(p * (1 - p) / n + t**2 / 4 / n**2)
     ends = (middle - half) / (1 + t**2 / n), (middle + half) / (1 + t**2 / n)
-    assert (found.low, found.high) == pytest.approx(ends, rel=2e-3)  # s² has n - 1 below it
-    assert found.covers == "seeds and images" and found.skew < 0
+    assert (result.low, result.high) == pytest.approx(ends, rel=2e-3)  # s² has n - 1 below it
+    assert result.covers == "seeds and images" and result.skew < 0
 
 
 def test_where_seeds_differ_much_more_than_images_explain_it_is_students() -> None:
@@ -82,9 +82,9 @@ def test_where_seeds_differ_much_more_than_images_explain_it_is_students() -> No
 
 def test_all_right_is_no_certainty() -> None:
     """No wrong image among 360: the upper 95 % limit of the errors is some 3.8 of them by Wilson's interval."""
-    found = interval(dict.fromkeys((1, 2, 3), 1.0), image_part(np.ones((3, 360))))
-    assert found is not None and found.high == 1.0
-    assert 360 * (1 - found.low) == pytest.approx(3.84, abs=0.1)
+    result = interval(dict.fromkeys((1, 2, 3), 1.0), image_part(np.ones((3, 360))))
+    assert result is not None and result.high == 1.0
+    assert 360 * (1 - result.low) == pytest.approx(3.84, abs=0.1)
     same = interval(dict.fromkeys((1, 2, 3), 0.0), image_part(np.zeros((3, 360))), difference=True)
     assert same is not None and 0 < same.half_width < 0.01 and not same.excludes_zero
 
@@ -93,22 +93,22 @@ def test_all_right_is_no_certainty() -> None:
 def test_an_interval_and_its_p_value_say_the_same(seed: int, seeds: int, difference: bool) -> None:
     rows = np.random.default_rng(seed).integers(-1, 2, (seeds, 40)).astype(float)
     part = image_part(rows) if difference else None
-    found = interval({s: float(m) for s, m in enumerate(rows.mean(1))}, part, difference=difference)
-    assert found is not None
-    assert (found.p < 0.05) == (not found.low <= 0 <= found.high)
+    result = interval({s: float(m) for s, m in enumerate(rows.mean(1))}, part, difference=difference)
+    assert result is not None
+    assert (result.p < 0.05) == (not result.low <= 0 <= result.high)
 
 
 def test_repeated_searches_are_the_top_level() -> None:
     """Six seeds of three searches: three numbers, the searches' means, and two degrees of freedom."""
     values = dict(zip(Repeats(3).seeds(6), (0.5, 0.6, 0.7, 0.52, 0.62, 0.72), strict=True))
-    found, means = interval(values, searches=3), interval({1: 0.51, 2: 0.61, 3: 0.71})
-    assert found is not None and means is not None
-    assert (found.mean, found.half_width, found.n) == (
+    result, means = interval(values, searches=3), interval({1: 0.51, 2: 0.61, 3: 0.71})
+    assert result is not None and means is not None
+    assert (result.mean, result.half_width, result.n) == (
         pytest.approx(means.mean),
         pytest.approx(means.half_width),
         6,
     )
-    assert found.covers == "searches and seeds"
+    assert result.covers == "searches and seeds"
     runs = np.random.default_rng(0).random((6, 20))
     part = image_part(runs, searches=[0, 1, 2, 0, 1, 2])
     assert part.variance == pytest.approx(max(crossed_by_hand(((runs[:3] + runs[3:]) / 2).tolist()), 0))
@@ -122,7 +122,7 @@ IMAGES_SD, STUDIES = 2.0, 1500
 
 def covered(seeds: int, seeds_sd: float, accuracy: float, difference: float | None, random: int) -> float:
     """How many of 1,500 studies of 360 images have the truth in their interval."""
-    rng, found = np.random.default_rng(random), 0
+    rng, result = np.random.default_rng(random), 0
     spread = 1 + seeds_sd**2 + IMAGES_SD**2
 
     def right(level: float, image: np.ndarray, spread: float) -> np.ndarray:
@@ -139,8 +139,8 @@ def covered(seeds: int, seeds_sd: float, accuracy: float, difference: float | No
         values = {seed: float(mean) for seed, mean in enumerate(rows.mean(1), 1)}
         estimate = interval(values, image_part(rows), difference=difference is not None)
         assert estimate is not None
-        found += estimate.low <= truth <= estimate.high
-    return found / STUDIES
+        result += estimate.low <= truth <= estimate.high
+    return result / STUDIES
 
 
 @pytest.mark.parametrize("seeds", [3, 5])
@@ -151,8 +151,8 @@ def test_the_truth_is_covered_as_often_as_said(
     seeds: int, seeds_sd: float, accuracy: float, difference: float | None
 ) -> None:
     """95 % of studies, give or take the method's 1.5 points and four standard errors of 1,500 studies (2.3 points)."""
-    found = covered(seeds, seeds_sd, accuracy, difference, random=11)
-    assert abs(found - 0.95) < 0.015 + 4 * math.sqrt(0.95 * 0.05 / STUDIES)
+    result = covered(seeds, seeds_sd, accuracy, difference, random=11)
+    assert abs(result - 0.95) < 0.015 + 4 * math.sqrt(0.95 * 0.05 / STUDIES)
 
 
 def test_close_to_all_right_it_is_covered_at_least_so_often() -> None:
@@ -186,11 +186,11 @@ def with_ranks(
 ) -> Table:
     """A table of two losses in a regime, made of ranks; what is spoilt has other numbers than its ranks'."""
     kept, histories = {}, {}
-    for place, arm in enumerate(study.arms):
+    for index, arm in enumerate(study.arms):
         confirm = {}
         for seed in range(1, seeds + 1):
-            key = f"{place}-{seed}"
-            kept[key] = ranks_of(seed, place, (images or {}).get(seed, "test"))
+            key = f"{index}-{seed}"
+            kept[key] = ranks_of(seed, index, (images or {}).get(seed, "test"))
             tests = {f"test.{m}": oracle(kept[key], m) + (m in spoilt) * 0.01 for m in study.accuracies}
             tests = {name: None if math.isnan(value) else value for name, value in tests.items()}
             confirm[0, seed] = {"key": key, "seed": seed, "number": 0, "status": "completed", **tests}
@@ -215,8 +215,8 @@ def test_a_table_of_ranks_covers_seeds_and_images_in_every_metric() -> None:
         assert (cell.value.covers, cell.difference.covers) == ("seeds and images",) * 2
         alone = interval({s: oracle(ranks_of(s, 1), metric) for s in range(1, 5)})
         assert alone is not None and cell.value.mean == pytest.approx(alone.mean)
-    found = accuracies({1: ranks_of(1, 0), 2: ranks_of(2, 0)}, "few_top3")
-    assert found is not None and found[2].tolist() == [0] * 5 + [0.2] * 5
+    result = accuracies({1: ranks_of(1, 0), 2: ranks_of(2, 0)}, "few_top3")
+    assert result is not None and result[2].tolist() == [0] * 5 + [0.2] * 5
     text = to_markdown(table)
     assert "Intervals cover fresh seeds and other test images." in text
     assert "Holm's correction for the 1 difference in the metric of the search" in text

@@ -54,8 +54,8 @@ def test_the_variance_of_groups_is_cr2s(seed: int, classes: int) -> None:
     strata = np.repeat(np.arange(classes), 12)
     groups = np.concatenate([rng.permutation(np.arange(12) % 5) for _ in range(classes)])
     x, weights = rng.random(len(strata)), rng.dirichlet(np.ones(classes))
-    found = Groups.of(strata, weights, groups).variances(x[None])[0]
-    assert found == pytest.approx(cr2_by_matrices(x, strata, weights, groups))
+    result = Groups.of(strata, weights, groups).variances(x[None])[0]
+    assert result == pytest.approx(cr2_by_matrices(x, strata, weights, groups))
 
 
 @given(st.lists(st.integers(1, 9), min_size=3, max_size=9))
@@ -66,8 +66,8 @@ def test_the_degrees_of_freedom_of_groups_are_satterthwaites(sizes: list[int]) -
     scores = np.diag(q / np.sqrt(1 - q)) @ (np.eye(len(q)) - np.outer(np.ones(len(q)), q))
     gram = scores @ scores.T
     expected = np.trace(gram) ** 2 / np.trace(gram @ gram)
-    found = Groups.of(np.zeros(len(groups), int), np.ones(1), groups)
-    assert found.freedom == pytest.approx(max(expected, 1.0)) and found.count == len(sizes)
+    result = Groups.of(np.zeros(len(groups), int), np.ones(1), groups)
+    assert result.freedom == pytest.approx(max(expected, 1.0)) and result.count == len(sizes)
     equal = Groups.of(np.zeros(30, int), np.ones(1), np.repeat(np.arange(10), 3))
     assert equal.freedom == pytest.approx(9)
 
@@ -145,10 +145,10 @@ def by_likelihood(values: np.ndarray) -> float:
         whole = np.linalg.slogdet(covariance)[1] + math.log(weight) + residuals @ inverse @ residuals
         return float(whole)
 
-    found = optimize.minimize(
+    result = optimize.minimize(
         minus, [0.0, 0.0], method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-12}
     )
-    searched, seed = np.exp(found.x)
+    searched, seed = np.exp(result.x)
     return float(searched / searches + seed / values.size)
 
 
@@ -156,10 +156,10 @@ def test_the_variance_of_repeated_searches_is_that_of_the_restricted_likelihood(
     rng = np.random.default_rng(8)
     values = 5 + 2 * rng.standard_normal((4, 1)) + rng.standard_normal((4, 3))
     of_seed = dict(zip(Repeats(4).seeds(12), values.T.ravel().tolist(), strict=True))
-    found = interval(of_seed, searches=4)
-    assert found is not None and found.precision is not None
-    assert found.precision.by_seeds == pytest.approx(by_likelihood(values), rel=1e-4)
-    assert found.covers == "searches and seeds"
+    result = interval(of_seed, searches=4)
+    assert result is not None and result.precision is not None
+    assert result.precision.by_seeds == pytest.approx(by_likelihood(values), rel=1e-4)
+    assert result.covers == "searches and seeds"
 
 
 def test_the_pool_is_the_rest_of_two_ways() -> None:
@@ -233,33 +233,33 @@ def test_what_a_difference_covers_is_decided_by_how_often_both_were_searched(
 ) -> None:
     cell = cell_of(runs(OURS, ours, blocks=3), runs(THEIRS, theirs, blocks=3), "top5")
     assert cell.difference is not None and cell.difference.covers == covers
-    found = marked({("a", "r", "top5"): (cell, Tally(completed=6))})["a", "r", "top5"]
-    assert (found.p_holm is None) == ("one search" in covers)
-    assert found.detectable is not None
+    result = marked({("a", "r", "top5"): (cell, Tally(completed=6))})["a", "r", "top5"]
+    assert (result.p_holm is None) == ("one search" in covers)
+    assert result.detectable is not None
 
 
 def test_searches_of_both_arms_are_paired_by_their_seeds() -> None:
     """Seeds 1 and 2 train what the first search chose, 1000001 and 1000002 the second's, and so on."""
     gaps = np.subtract(OURS, THEIRS)
-    found = combined([(1, runs(OURS, 3)), (-1, runs(THEIRS, 3))], "top5")
+    result = combined([(1, runs(OURS, 3)), (-1, runs(THEIRS, 3))], "top5")
     expected = stats.ttest_1samp([(gaps[i] + gaps[i + 3]) / 2 for i in range(3)], 0)
-    assert found is not None and found.p == pytest.approx(float(expected.pvalue))
+    assert result is not None and result.p == pytest.approx(float(expected.pvalue))
 
 
 def test_arms_searched_a_different_number_of_times_add_their_variances() -> None:
     """They have two searches and two seeds of each in common: of ours the third search has no part in it."""
-    found = combined([(1, runs(OURS, 3)), (-1, runs(THEIRS, 2))], "top5")
-    assert found is not None and found.precision is not None and found.n == 4
+    result = combined([(1, runs(OURS, 3)), (-1, runs(THEIRS, 2))], "top5")
+    assert result is not None and result.precision is not None and result.n == 4
     own = np.var([(OURS[i] + OURS[i + 3]) / 2 for i in range(2)], ddof=1) / 2
     other = np.var([(THEIRS[i] + THEIRS[i + 2]) / 2 for i in range(2)], ddof=1) / 2
-    assert found.precision.by_seeds == pytest.approx(own + other)
+    assert result.precision.by_seeds == pytest.approx(own + other)
 
 
 def test_an_arm_of_whose_searches_one_alone_has_results_counts_as_searched_once() -> None:
     ours = runs(OURS, 3)
     only = {seed: ours.confirmations[seed] for seed in Repeats(3).seeds_of(0, 6)}
-    found = combined([(1, Runs(only, Tally(), 3))], "top5", difference=False)
-    assert found is not None and found.once
+    result = combined([(1, Runs(only, Tally(), 3))], "top5", difference=False)
+    assert result is not None and result.once
 
 
 # What could have been seen.
@@ -275,14 +275,14 @@ def test_a_detectable_effect_is_found_in_four_of_five_simulated_studies() -> Non
 
 def test_equivalence_is_two_one_sided_tests() -> None:
     values = [0.002, -0.001, 0.003, 0.001, -0.002]
-    found = interval(dict(enumerate(values, 1)))
-    assert found is not None
+    result = interval(dict(enumerate(values, 1)))
+    assert result is not None
     tests = [
         stats.ttest_1samp(values, -0.01, alternative="greater").pvalue,
         stats.ttest_1samp(values, 0.01, alternative="less").pvalue,
     ]
-    assert found.within(0.01) == pytest.approx(max(tests), rel=1e-6)
-    assert found.within(0.0001) == 1 or found.within(0.0001) > 0.5
+    assert result.within(0.01) == pytest.approx(max(tests), rel=1e-6)
+    assert result.within(0.0001) == 1 or result.within(0.0001) > 0.5
 
 
 def test_an_equivalent_cell_is_marked_so_and_a_lost_seed_takes_that_away() -> None:
@@ -291,10 +291,10 @@ def test_an_equivalent_cell_is_marked_so_and_a_lost_seed_takes_that_away() -> No
         runs(THEIRS, 0),
         "top5",
     )
-    place = ("a", "r", "top5")
+    key = ("a", "r", "top5")
 
     def alike(theirs: Tally, tolerance: float) -> Cell:
-        return marked({place: (cell, theirs)}, tolerance)[place]
+        return marked({key: (cell, theirs)}, tolerance)[key]
 
     assert alike(Tally(completed=6), 0.01).equivalent
     assert not alike(Tally(completed=6), 0.0).equivalent and not alike(Tally(completed=6), 0.001).equivalent
@@ -319,7 +319,7 @@ def test_a_table_is_over_typefaces_where_images_have_them() -> None:
             for s, r in kept.items()
         }
         arm = Runs(rows, ranks=kept)
-        found = combined([(1, arm)], "top3", difference=False)
-        assert found is not None and found.precision is not None and found.covers == "seeds and images"
+        result = combined([(1, arm)], "top3", difference=False)
+        assert result is not None and result.precision is not None and result.covers == "seeds and images"
         assert arm.tested == ((12, "typefaces") if groups else (60, "test images"))
-        assert found.precision.groups == pytest.approx(11 if groups else 59)
+        assert result.precision.groups == pytest.approx(11 if groups else 59)

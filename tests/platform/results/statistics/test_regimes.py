@@ -18,43 +18,43 @@ from topk_platform.results.statistics import improvement, ranking
 @given(st.integers(0, 2**32 - 1), st.integers(3, 6), st.integers(5, 12))
 def test_friedmans_test_is_scipys_in_iman_and_davenports_form(seed: int, losses: int, regimes: int) -> None:
     table = np.random.default_rng(seed).integers(0, 12, (losses, regimes)).astype(float)
-    found = ranking({f"loss {i}": list(row) for i, row in enumerate(table)})
-    assert found is not None
-    assert sum(found.mean_ranks.values()) == pytest.approx(losses * (losses + 1) / 2)
+    result = ranking({f"loss {i}": list(row) for i, row in enumerate(table)})
+    assert result is not None
+    assert sum(result.mean_ranks.values()) == pytest.approx(losses * (losses + 1) / 2)
     if np.ptp(table, axis=0).max() == 0:
-        assert found.p == 1
+        assert result.p == 1
         return
     chi = stats.friedmanchisquare(*table).statistic
     if chi < regimes * (losses - 1) - 1e-6:
         f = (regimes - 1) * chi / (regimes * (losses - 1) - chi)
-        assert found.p == pytest.approx(stats.f.sf(f, losses - 1, (losses - 1) * (regimes - 1)), rel=1e-6)
+        assert result.p == pytest.approx(stats.f.sf(f, losses - 1, (losses - 1) * (regimes - 1)), rel=1e-6)
 
 
 def test_the_critical_difference_is_demsars() -> None:
     """His example: four classifiers on 14 sets, q = 2.569 and a critical difference of 1.25."""
     values = {name: list(np.random.default_rng(i).random(14)) for i, name in enumerate("abcd")}
-    found = ranking(values)
-    assert found is not None
-    assert found.critical == pytest.approx(2.569 * math.sqrt(4 * 5 / 6 / 14), abs=1e-3)
+    result = ranking(values)
+    assert result is not None
+    assert result.critical == pytest.approx(2.569 * math.sqrt(4 * 5 / 6 / 14), abs=1e-3)
 
 
 def test_bars_join_what_does_not_differ_and_none_lies_in_another() -> None:
     values = {f"loss {i}": [float(-i)] * 6 for i in range(6)}
-    found = ranking(values)
-    assert found is not None
-    for bar in found.alike:
-        ranks = [found.mean_ranks[name] for name in bar]
-        assert max(ranks) - min(ranks) <= found.critical
-    assert not any(set(a) < set(b) for a in found.alike for b in found.alike)
-    assert found.p == 0
+    result = ranking(values)
+    assert result is not None
+    for bar in result.alike:
+        ranks = [result.mean_ranks[name] for name in bar]
+        assert max(ranks) - min(ranks) <= result.critical
+    assert not any(set(a) < set(b) for a in result.alike for b in result.alike)
+    assert result.p == 0
 
 
-@pytest.mark.parametrize(("last", "told"), [(0.0, "Friedman's p < 0.001;"), (4.0, "Friedman's p = 0.013;")])
-def test_no_probability_is_said_to_be_zero(last: float, told: str) -> None:
+@pytest.mark.parametrize(("last", "text"), [(0.0, "Friedman's p < 0.001;"), (4.0, "Friedman's p = 0.013;")])
+def test_no_probability_is_said_to_be_zero(last: float, text: str) -> None:
     """Where all regimes agree the statistic is infinite; where one does not, it is told."""
     values = {"a": [2.0] * 6, "b": [1.0] * 6, "c": [0.0] * 5 + [last]}
     table = SimpleNamespace(ranking=lambda _metric: ranking(values), across="regime")
-    assert told in ranked(table, "top1")  # type: ignore[arg-type]
+    assert text in ranked(table, "top1")  # type: ignore[arg-type]
 
 
 def test_too_few_regimes_or_losses_are_not_ranked() -> None:

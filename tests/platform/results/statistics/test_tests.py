@@ -47,24 +47,24 @@ def test_wilcoxon_is_scipys_where_no_two_are_equal(n: int) -> None:
 def test_holm_rejects_step_by_step(values: list[float]) -> None:
     """At any level, what is below it is what Holm's procedure rejects, one after another until one is not."""
     p = dict(enumerate(values))
-    found = holm(p)
+    result = holm(p)
     for level in (0.01, 0.05, 0.3):
         rejected = set()
-        for place, name in enumerate(sorted(p, key=p.__getitem__)):
-            if p[name] * (len(p) - place) > level:
+        for index, name in enumerate(sorted(p, key=p.__getitem__)):
+            if p[name] * (len(p) - index) > level:
                 break
             rejected.add(name)
-        assert {name for name, value in found.items() if value <= level} == rejected
+        assert {name for name, value in result.items() if value <= level} == rejected
 
 
 def test_marks_are_corrected_for_the_cells_of_a_family() -> None:
     """p = 0.022 is a mark alone and none among four; the same of a secondary metric stay a family of their own."""
     values = [0.02, 0.03, 0.05, 0.06]
-    found = estimate(values)
-    assert found is not None and 0.0125 < found.p < 0.05
-    cell = Cell(found, found, confirmed=Tally(completed=4))
+    result = estimate(values)
+    assert result is not None and 0.0125 < result.p < 0.05
+    cell = Cell(result, result, confirmed=Tally(completed=4))
     one = marked({("a", "r", "top1"): (cell, Tally())})
-    assert (one["a", "r", "top1"].mark, one["a", "r", "top1"].p_holm) == ("better", found.p)
+    assert (one["a", "r", "top1"].mark, one["a", "r", "top1"].p_holm) == ("better", result.p)
     several = marked(
         {
             (row, "r", m): (replace(cell, primary=m == "top1"), Tally())
@@ -73,8 +73,8 @@ def test_marks_are_corrected_for_the_cells_of_a_family() -> None:
             if row == "a" or m == "top1"
         }
     )
-    assert {place: c.mark for place, c in several.items()} == {
+    assert {key: c.mark for key, c in several.items()} == {
         **{(row, "r", "top1"): "" for row in "abcd"},
         ("a", "r", "top5"): "better",
     }
-    assert several["a", "r", "top1"].p_holm == pytest.approx(4 * found.p)
+    assert several["a", "r", "top1"].p_holm == pytest.approx(4 * result.p)

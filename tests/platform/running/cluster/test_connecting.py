@@ -184,8 +184,8 @@ def test_what_modules_import_is_shipped_and_installed_packages_are_not(
         (tmp_path / name).write_text(source)
     monkeypatch.syspath_prepend(str(tmp_path))
     names = ["torch.nn:CrossEntropyLoss", "single_lab:loss", "parts_lab.parts:loss", "math:floor"]
-    found = {path.name for name in names for path in cluster._shipped(a_study(loss=name))}
-    assert found == {"topk_losses", "topk_platform", "single_lab.py", "parts_lab", "imported_lab.py"}
+    result = {path.name for name in names for path in cluster._shipped(a_study(loss=name))}
+    assert result == {"topk_losses", "topk_platform", "single_lab.py", "parts_lab", "imported_lab.py"}
 
 
 def nodes(*resources: dict[str, float]) -> list[dict[str, Any]]:
@@ -233,11 +233,11 @@ def test_shares_are_rounded_down_for_ray(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_node_that_is_on_its_way_is_waited_for_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    up, told = [{"CPU": 0.0}], list[str]()
+    up, messages = [{"CPU": 0.0}], list[str]()
     monkeypatch.setattr(ray, "nodes", lambda: nodes(*up))
-    patience = Patience(report=told.append, sleep=lambda _: up.append({"CPU": 3.0}))
+    patience = Patience(report=messages.append, sleep=lambda _: up.append({"CPU": 3.0}))
     assert capacity.slots(a_study(threads=2), None, may_grow=True, patience=patience) == 1
-    (line,) = told
+    (line,) = messages
     assert line.startswith(
         "a trial of s needs {'CPU': 2} on one node, and the nodes have {'CPU': 0.0, 'GPU': 0}"
     )

@@ -65,7 +65,7 @@ def test_what_a_trial_takes_is_measured_with_its_context_left_aside() -> None:
     study = Study("s", [arm], topk=(1, 3), device="cuda", gpus="auto")
     board = ArmBoard(study, arm, Identity("code", load(arm.regime).fingerprint))
     trial = board.trial(("confirm", 0, 1))
-    found = measure([trial.to_json()], "data")
-    peak = found.peaks[arm.name]
-    assert peak is not None and 0 < peak < found.free <= torch.cuda.mem_get_info()[1]
-    assert packing([found]).trials >= 1
+    result = measure([trial.to_json()], "data")
+    peak = result.peaks[arm.name]
+    assert peak is not None and 0 < peak < result.free <= torch.cuda.mem_get_info()[1]
+    assert packing([result]).trials >= 1

@@ -121,8 +121,8 @@ def test_machines_may_differ_where_the_user_allows_it_and_the_table_says_so(stor
 @pytest.mark.usefixtures("no_ray")
 def test_a_pair_of_compared_runs_on_different_kinds_of_machine_is_reported(store: Path) -> None:
     """Where machines may differ the baseline's run is made here, and the one that is compared with it was elsewhere."""
-    told = "Different kinds of machine within "
-    assert told not in to_markdown(table(a_study(), store=store))
+    message = "Different kinds of machine within "
+    assert message not in to_markdown(table(a_study(), store=store))
     ledger = Ledger.open(Store.open(store), "s")
     board = board_here(store)
     while (trials := board.next_trials())[
@@ -136,12 +136,12 @@ def test_a_pair_of_compared_runs_on_different_kinds_of_machine_is_reported(store
         writer.remove(old)
         writer.put(record)
     run(a_study(), store=store, mixed=True, track="none")
-    found = table(a_study(), store=store)
-    assert found.unlike == {("smooth_topk_svm", "r"): {1: ("a mainframe", environment("cpu")["machine"])}}
+    result = table(a_study(), store=store)
+    assert result.unlike == {("smooth_topk_svm", "r"): {1: ("a mainframe", environment("cpu")["machine"])}}
     assert (
-        f"{told}1 pair of compared runs, which is part of the difference: smooth_topk_svm, r: seed 1 on a mainframe, "
-        f"cross_entropy on {environment('cpu')['machine']}."
-    ) in to_markdown(found)
+        f"{message}1 pair of compared runs, which is part of the difference: smooth_topk_svm, r: seed 1 on a "
+        f"mainframe, cross_entropy on {environment('cpu')['machine']}."
+    ) in to_markdown(result)
 
 
 def test_readers_go_by_the_machine_of_the_last_run(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -163,11 +163,11 @@ def test_a_search_goes_on_from_what_another_version_chose_and_the_table_says_so(
     """Two trials by one version of Optuna, two by another: the same history, whoever suggested it."""
     study = replace(a_study(), trials=4, baseline="cross_entropy")
     here = in_environment(study, check_study(study), environment("cpu"))
-    arm_id = next(i for i, found in here.items() if "optuna" in found.environment)
+    arm_id = next(i for i, result in here.items() if "optuna" in result.environment)
 
     def chosen(store: Path, version: str, stop_after: int | None = None) -> dict[int, Any]:
         """Return the values of the search's trials after a run with a version of Optuna, by number."""
-        counted = {i: _with_optuna(found, version) for i, found in here.items()}
+        counted = {i: _with_optuna(result, version) for i, result in here.items()}
         ledger = fake_run(study, store, train, identities=counted, stop_after=stop_after)
         rows = ledger.rows(f"phase = 'search' AND arm_id = '{arm_id}'")
         return {row["number"]: Trial.from_json(row["config"]).values for row in rows}
@@ -176,14 +176,14 @@ def test_a_search_goes_on_from_what_another_version_chose_and_the_table_says_so(
     both = chosen(tmp_path, "5.1.0")
     assert sorted(both) == [0, 1, 2, 3]
     assert both == chosen(tmp_path / "alone", here[arm_id].environment["optuna"])
-    found = table(study, store=tmp_path)
-    assert found.choosers == {("smooth_topk_svm", "r"): {0: "optuna 4.9.0", 2: "optuna 5.1.0"}}
-    assert not found.environments and found.left == 0
+    result = table(study, store=tmp_path)
+    assert result.choosers == {("smooth_topk_svm", "r"): {0: "optuna 4.9.0", 2: "optuna 5.1.0"}}
+    assert not result.environments and result.left == 0
     assert (
         "Searches whose trials were chosen by several versions, which no single version would repeat: "
         "smooth_topk_svm, r: "
         "from trial 0 on optuna 4.9.0, from trial 2 on optuna 5.1.0."
-    ) in to_markdown(found)
+    ) in to_markdown(result)
 
 
 def _with_optuna(identity: Identity, version: str) -> Identity:
@@ -210,8 +210,8 @@ def test_a_record_has_the_environment_that_it_was_planned_for(tmp_path: Path) ->
 
 def test_nodes_that_differ_are_refused_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     here = environment("cpu")
-    found = [("10.0.0.1", here), ("10.0.0.2", {**here, "torch": "1.0"})]
-    monkeypatch.setattr(machines, "_ask", lambda *_: found)
+    result = [("10.0.0.1", here), ("10.0.0.2", {**here, "torch": "1.0"})]
+    monkeypatch.setattr(machines, "_ask", lambda *_: result)
     with pytest.raises(
         ClusterError, match=r"nodes 10\.0\.0\.1 and 10\.0\.0\.2 would not compute the same bits: torch"
     ):
@@ -231,7 +231,7 @@ def test_a_folder_that_a_node_does_not_see_is_refused_and_nothing_is_left(
     def ask(
         _needs: object, _held: object, _patience: object, question: Callable[[str], str], path: str
     ) -> list[tuple[str, str]]:
-        return [(node, question(str(place / Path(path).name))) for node, place in places.items()]
+        return [(node, question(str(folder / Path(path).name))) for node, folder in places.items()]
 
     monkeypatch.setattr(machines, "_ask", ask)
     store = Store.open(tmp_path / "not yet" / "runs")
@@ -274,12 +274,12 @@ class Answers:
 
 def answers_of(*answers: object) -> tuple[list[tuple[str, object]], list[str], list[int]]:
     """Return what nodes 0, 1, ... answered, what was told, and which were not waited for."""
-    told, fake = list[str](), Answers(*answers)
+    reported, fake = list[str](), Answers(*answers)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(machines, "ray", fake)
         asked = {number: str(number) for number in range(len(answers))}
-        found = machines._answers(asked, Patience(report=told.append))
-    return found, told, fake.cancelled
+        result = machines._answers(asked, Patience(report=reported.append))
+    return result, reported, fake.cancelled
 
 
 def test_a_node_that_is_lost_before_it_answers_is_left_out_and_reported() -> None:
@@ -287,10 +287,10 @@ def test_a_node_that_is_lost_before_it_answers_is_left_out_and_reported() -> Non
     waited = "waiting for node{} to answer: starting, or busy"
     assert answers_of("a") == ([("0", "a")], [], [])
     assert answers_of("a", "b") == ([("0", "a")], [waited.format(" 1")], [1])
-    found, told, cancelled = answers_of(gone, taken, "c", "d")
-    assert (found, cancelled) == ([("2", "c")], [3])
+    result, reported, cancelled = answers_of(gone, taken, "c", "d")
+    assert (result, cancelled) == ([("2", "c")], [3])
     left_out = [f"node {number} was lost before it answered, and is left out" for number in (0, 1)]
-    assert told == [waited.format("s 1, 2, 3"), *left_out]
+    assert reported == [waited.format("s 1, 2, 3"), *left_out]
     with pytest.raises(NotYetError, match=r"^node 0 was lost before it answered, node 1 was lost"):
         answers_of(gone, taken)
     with pytest.raises(ClusterError, match="node 1 cannot train the study's trials: The worker died"):
@@ -304,12 +304,12 @@ def test_nodes_that_answer_nothing_are_waited_for_as_long_as_the_user_says(
     given: float, waits: list[float], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And for two minutes at least, in which a node that is there imports torch."""
-    fake, told = Answers(*[None] * 6), list[str]()
+    fake, messages = Answers(*[None] * 6), list[str]()
     monkeypatch.setattr(machines, "ray", fake)
     with pytest.raises(ClusterError, match=f"nodes a, b, c, d and 2 more did not answer within {said} "):
-        machines._answers(dict(enumerate("abcdef")), Patience(given, told.append))
+        machines._answers(dict(enumerate("abcdef")), Patience(given, messages.append))
     assert (fake.waits, fake.cancelled) == (waits, [0, 1, 2, 3, 4, 5])
-    assert told == ["waiting for nodes a, b, c, d and 2 more to answer: starting, or busy"]
+    assert messages == ["waiting for nodes a, b, c, d and 2 more to answer: starting, or busy"]
 
 
 @pytest.mark.parametrize(
@@ -333,9 +333,9 @@ def test_an_answer_takes_no_core(
 
 
 def test_a_node_is_waited_for_where_none_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = list[str]()
-    patience = Patience(5, told.append, clock=iter((0, 1, 6)).__next__, sleep=lambda _: None)
+    messages = list[str]()
+    patience = Patience(5, messages.append, clock=iter((0, 1, 6)).__next__, sleep=lambda _: None)
     monkeypatch.setattr(machines, "nodes_for", lambda _needs: [])
     with pytest.raises(ClusterError, match=r"^no node is left on which a trial fits \(waited 5 s"):
         machines.common_environment(a_study(), patience)
-    assert told == ["no node is left on which a trial fits; waiting for up to 5 s, see --wait"]
+    assert messages == ["no node is left on which a trial fits; waiting for up to 5 s, see --wait"]

@@ -16,13 +16,13 @@ class World:
     """A clock that passes while somebody sleeps, and what was told."""
 
     now: float = 0.0
-    told: list[str] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds
 
     def patience(self, seconds: float | None) -> Patience:
-        return Patience(seconds, self.told.append, lambda: self.now, self.sleep)
+        return Patience(seconds, self.messages.append, lambda: self.now, self.sleep)
 
     def there_at(self, moment: float, *lacks: str) -> Callable[[], float]:
         def ask() -> float:
@@ -35,9 +35,9 @@ class World:
 
 def test_what_comes_in_time_is_waited_for_and_reported_once_for_each_reason() -> None:
     world = World()
-    found = world.patience(10).until(world.there_at(5, "no head", "no head", "no node"))
-    assert found == 5
-    assert world.told == [
+    result = world.patience(10).until(world.there_at(5, "no head", "no head", "no node"))
+    assert result == 5
+    assert world.messages == [
         "no head; waiting for up to 10 s, see --wait",
         "no node; waiting for up to 10 s, see --wait",
     ]
@@ -59,7 +59,7 @@ def test_what_is_wrong_for_good_is_not_waited_for() -> None:
     world = World()
     with pytest.raises(ClusterError, match="must be"):
         world.patience(60).until(wrong)
-    assert world.now == 0 and world.told == []
+    assert world.now == 0 and world.messages == []
 
 
 def test_a_time_below_zero_is_refused() -> None:

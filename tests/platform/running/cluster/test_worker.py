@@ -121,24 +121,24 @@ def test_a_process_trains_one_trial_after_another(monkeypatch: pytest.MonkeyPatc
 
 def test_what_was_planned_is_trained(tmp_path: Path) -> None:
     here = {**environment("cpu"), "optuna": "of the driver, which a worker need not have"}
-    for found in (result(tmp_path), result(tmp_path, environment=here)):
-        (record,) = map(TrialRecord.from_json, found["records"])
-        assert record.status == "completed" and not found.keys() & {"fault", "refused"}
+    for actual in (result(tmp_path), result(tmp_path, environment=here)):
+        (record,) = map(TrialRecord.from_json, actual["records"])
+        assert record.status == "completed" and not actual.keys() & {"fault", "refused"}
         assert damaged_artifacts(Store.open(tmp_path), [trial_row(record)]) == []
         assert missing_artifacts(Store.open(tmp_path), [trial_row(record)]) == []
 
 
-@pytest.mark.parametrize("place", ["models", "ranks", "guesses"])
+@pytest.mark.parametrize("folder", ["models", "ranks", "guesses"])
 def test_a_file_in_the_way_of_a_folder_costs_the_network_alone_or_is_a_fault_at_once(
-    place: str, tmp_path: Path
+    folder: str, tmp_path: Path
 ) -> None:
-    (tmp_path / place).write_text("in the way")
-    found = result(tmp_path)
-    if place != "models":
-        assert found["fault"] == "RefusingStoreError" and "records" not in found
-        assert f"{tmp_path / place}" in found["why"]
+    (tmp_path / folder).write_text("in the way")
+    actual = result(tmp_path)
+    if folder != "models":
+        assert actual["fault"] == "RefusingStoreError" and "records" not in actual
+        assert f"{tmp_path / folder}" in actual["why"]
         return
-    (record,) = map(TrialRecord.from_json, found["records"])
+    (record,) = map(TrialRecord.from_json, actual["records"])
     assert record.status == "completed" and record.test
     assert record.artifacts.keys() == {"ranks", "guesses"}
     assert "cannot be written" in record.missing["network"]
@@ -158,9 +158,9 @@ def test_a_file_in_the_way_of_a_folder_costs_the_network_alone_or_is_a_fault_at_
 def test_a_fault_is_reported_by_its_name_and_brings_no_record(
     store: str, limit: float, fault: type[FaultError], tmp_path: Path
 ) -> None:
-    found = result(tmp_path, store, limit)
-    assert found.keys() == {"arm", "key", "ended", "fault", "why"}
-    assert FAULTS[found["fault"]] is fault and found["why"]
+    actual = result(tmp_path, store, limit)
+    assert actual.keys() == {"arm", "key", "ended", "fault", "why"}
+    assert FAULTS[actual["fault"]] is fault and actual["why"]
 
 
 @pytest.mark.parametrize(
@@ -177,9 +177,9 @@ def test_a_fault_is_reported_by_its_name_and_brings_no_record(
 def test_other_code_data_or_machines_than_planned_are_refused_and_bring_no_record(
     tmp_path: Path, planned: dict[str, str], reason: str
 ) -> None:
-    found = result(tmp_path, **planned)
-    assert found.keys() == {"arm", "key", "ended", "refused"} and found["ended"]
-    assert found["refused"].startswith(reason) and "another" in found["refused"]
+    actual = result(tmp_path, **planned)
+    assert actual.keys() == {"arm", "key", "ended", "refused"} and actual["ended"]
+    assert actual["refused"].startswith(reason) and "another" in actual["refused"]
 
 
 @pytest.mark.parametrize("share", [0.5, 1.0])

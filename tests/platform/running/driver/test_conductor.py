@@ -53,11 +53,11 @@ class Stage:
 
     def turn(self, seconds: float) -> list[str]:
         """Let the driver turn for so long, once every two seconds; return what it found stalled."""
-        found = []
+        result = []
         for _ in range(round(seconds / 2)):
             self.now[0] += 2
-            found += self.conductor.stalled()
-        return found
+            result += self.conductor.stalled()
+        return result
 
     def run_all(self) -> None:
         while (name := self.start()) is not None:
@@ -101,41 +101,41 @@ def stage(tmp_path: Path) -> Callable[..., Stage]:
 
 
 def test_a_fault_is_tried_again_after_growing_pauses_then_left_open(stage: Callable[..., Stage]) -> None:
-    found = stage()
+    result = stage()
     pauses = []
     for _ in PAUSES:
-        name = found.start()
+        name = result.start()
         assert name is not None
-        found.conductor.lose(name, "the node died")
-        assert found.start() is None  # neither it nor what has to know it
-        wait = found.conductor.wait
+        result.conductor.lose(name, "the node died")
+        assert result.start() is None  # neither it nor what has to know it
+        wait = result.conductor.wait
         assert wait is not None
         pauses.append(wait)
-        found.now[0] += wait
-    name = found.start()
+        result.now[0] += wait
+    name = result.start()
     assert name is not None
-    key = found.key(name)
-    found.conductor.lose(name, "the node died")
+    key = result.key(name)
+    result.conductor.lose(name, "the node died")
     assert tuple(pauses) == PAUSES
-    assert found.conductor.done and found.conductor.wait is None
-    assert found.kept == []
-    (left,) = found.conductor.faults.open
+    assert result.conductor.done and result.conductor.wait is None
+    assert result.kept == []
+    (left,) = result.conductor.faults.open
     assert (left.key, left.arm) == (key, "r0/mlp/smooth_topk_svm")
     assert left.fault == "process lost: the node died"
-    assert found.board.left == 2 + 1 and found.board.stuck and found.board.again == len(PAUSES)
+    assert result.board.left == 2 + 1 and result.board.stuck and result.board.again == len(PAUSES)
 
 
 def test_the_study_goes_on_without_what_waits_or_is_open(stage: Callable[..., Stage]) -> None:
-    found = stage(arms=3)
-    first = found.start()
+    result = stage(arms=3)
+    first = result.start()
     assert first is not None
-    arm = found.conductor._runs[first].trials[0].arm_id
-    found.conductor.receive(first, {"ended": True, "fault": "TimeLimitError", "why": "2 h of 1 h"})
-    found.run_all()
-    assert {record.trial.arm_id for record in found.kept} == set(found.board.arms) - {arm}
-    assert len(found.kept) == 2 * (2 + 1)
-    assert found.conductor.done
-    assert [left.fault for left in found.conductor.faults.open] == ["time limit: 2 h of 1 h"]
+    arm = result.conductor._runs[first].trials[0].arm_id
+    result.conductor.receive(first, {"ended": True, "fault": "TimeLimitError", "why": "2 h of 1 h"})
+    result.run_all()
+    assert {record.trial.arm_id for record in result.kept} == set(result.board.arms) - {arm}
+    assert len(result.kept) == 2 * (2 + 1)
+    assert result.conductor.done
+    assert [left.fault for left in result.conductor.faults.open] == ["time limit: 2 h of 1 h"]
 
 
 def test_a_trial_is_taken_from_a_worker_that_does_not_start_and_given_to_another(
@@ -165,18 +165,18 @@ def test_a_trial_is_taken_from_a_worker_that_does_not_start_and_given_to_another
 
 
 def test_a_trial_that_gets_further_is_never_given_up(stage: Callable[..., Stage]) -> None:
-    found = stage()
+    result = stage()
     for number in range(50):
-        name = found.start()
+        name = result.start()
         assert name is not None
-        found.conductor.receive(name, {"ended": False, "kept": 10 * number, "patience": 60.0})
-        found.conductor.lose(name, "preempted")
-        assert found.conductor.wait == PAUSES[0]
-        found.now[0] += PAUSES[0]
-    name = found.start()
+        result.conductor.receive(name, {"ended": False, "kept": 10 * number, "patience": 60.0})
+        result.conductor.lose(name, "preempted")
+        assert result.conductor.wait == PAUSES[0]
+        result.now[0] += PAUSES[0]
+    name = result.start()
     assert name is not None
-    found.end(name)
-    assert found.conductor.faults.open == [] and len(found.kept) == 1
+    result.end(name)
+    assert result.conductor.faults.open == [] and len(result.kept) == 1
 
 
 def test_one_that_is_set_back_does_not_count_as_further() -> None:
@@ -192,25 +192,25 @@ def test_one_that_is_set_back_does_not_count_as_further() -> None:
 
 
 def test_a_silent_process_is_ended_after_its_own_patience(stage: Callable[..., Stage]) -> None:
-    found = stage(arms=2)
-    quick, slow = found.start(), found.start()
+    result = stage(arms=2)
+    quick, slow = result.start(), result.start()
     assert quick is not None and slow is not None
-    found.conductor.receive(quick, {"ended": False, "kept": 1, "patience": 100.0})
-    assert found.turn(158) == []
-    assert found.turn(6) == [quick]
-    assert found.turn(60) == []  # told once
-    found.conductor.lose(quick, "killed")
-    found.now[0] += PAUSES[0]
+    result.conductor.receive(quick, {"ended": False, "kept": 1, "patience": 100.0})
+    assert result.turn(158) == []
+    assert result.turn(6) == [quick]
+    assert result.turn(60) == []  # told once
+    result.conductor.lose(quick, "killed")
+    result.now[0] += PAUSES[0]
     for _ in PAUSES[1:]:
-        again = found.start()
+        again = result.start()
         assert again is not None
-        found.conductor.lose(again, "killed")
-        found.now[0] += 1000
-    last = found.start()
+        result.conductor.lose(again, "killed")
+        result.now[0] += 1000
+    last = result.start()
     assert last is not None
-    found.turn(3700)
-    found.conductor.lose(last, "killed")
-    (left,) = found.conductor.faults.open
+    result.turn(3700)
+    result.conductor.lose(last, "killed")
+    (left,) = result.conductor.faults.open
     assert left.fault.startswith("stalled: its process showed no progress for 36")
 
 
@@ -229,44 +229,44 @@ def test_a_trials_progress_goes_on_to_those_who_watch(stage: Callable[..., Stage
 
 
 def test_a_driver_that_stood_still_itself_blames_nobody(stage: Callable[..., Stage]) -> None:
-    found = stage()
-    name = found.start()
+    result = stage()
+    name = result.start()
     assert name is not None
-    found.conductor.receive(name, {"ended": False, "kept": 0, "patience": 60.0})
-    found.now[0] += 8 * 3600  # a laptop that was shut
-    assert found.conductor.stalled() == []
+    result.conductor.receive(name, {"ended": False, "kept": 0, "patience": 60.0})
+    result.now[0] += 8 * 3600  # a laptop that was shut
+    assert result.conductor.stalled() == []
 
 
 def test_why_a_network_is_missing_is_reported_from_the_record(stage: Callable[..., Stage]) -> None:
-    found = stage(trials=1)
-    search = found.start()
+    result = stage(trials=1)
+    search = result.start()
     assert search is not None
-    found.end(search)
-    name = found.start()
+    result.end(search)
+    name = result.start()
     assert name is not None
-    (trial,) = found.conductor._runs[name].trials
+    (trial,) = result.conductor._runs[name].trials
     record = replace(record_of(trial), missing={"network": "OSError: in the way"})
     message = {"ended": True, "records": [record.to_json()]}
-    found.conductor.receive(name, message)
+    result.conductor.receive(name, message)
     assert "records" not in message  # Tune would keep them
-    assert [record.missing for record in found.kept] == [{}, {"network": "OSError: in the way"}]
-    assert found.conductor.faults.unsaved == {trial.key: "OSError: in the way"}
-    assert found.conductor.done and found.board.left == 0
+    assert [record.missing for record in result.kept] == [{}, {"network": "OSError: in the way"}]
+    assert result.conductor.faults.unsaved == {trial.key: "OSError: in the way"}
+    assert result.conductor.done and result.board.left == 0
 
 
 def test_a_worker_is_given_the_members_of_an_ensemble_that_have_a_record(stage: Callable[..., Stage]) -> None:
     """Their files stay as they are."""
-    found = stage(trials=1, seeds=2, protocol=Protocol(ensemble=2, pruner=NoPruning()))
-    search = found.start()
+    result = stage(trials=1, seeds=2, protocol=Protocol(ensemble=2, pruner=NoPruning()))
+    search = result.start()
     assert search is not None
-    found.end(search)
-    config = found.conductor.start("confirms")
+    result.end(search)
+    config = result.conductor.start("confirms")
     assert config is not None and config["recorded"] == []
-    first, second = found.conductor._runs["confirms"].trials
-    found.board.end(first, Ended.from_record(record_of(first)))
-    found.conductor.lose("confirms", "the node died")
-    found.now[0] += PAUSES[0]
-    config = found.conductor.start("again")
+    first, second = result.conductor._runs["confirms"].trials
+    result.board.end(first, Ended.from_record(record_of(first)))
+    result.conductor.lose("confirms", "the node died")
+    result.now[0] += PAUSES[0]
+    config = result.conductor.start("again")
     assert config is not None and config["recorded"] == [first.key]
     assert len(config["trials"]) == 2 and second.key not in config["recorded"]
 
@@ -277,20 +277,20 @@ def test_a_record_that_cannot_be_written_ends_the_study_and_is_raised_afterwards
     def full(_record: TrialRecord) -> None:
         raise OSError("No space left on device")
 
-    found = stage(arms=2, keep=full)
-    one, other = found.start(), found.start()
+    result = stage(arms=2, keep=full)
+    one, other = result.start(), result.start()
     assert one is not None and other is not None
-    found.end(one)
-    assert found.conductor.done
-    found.end(other)
-    assert "No space left" in str(found.conductor.broken)
-    assert found.board.left == 2 * 3
+    result.end(one)
+    assert result.conductor.done
+    result.end(other)
+    assert "No space left" in str(result.conductor.broken)
+    assert result.board.left == 2 * 3
 
 
 def test_an_ensemble_is_left_open_whole(stage: Callable[..., Stage]) -> None:
-    found = stage(protocol=Protocol(ensemble=2, pruner=NoPruning()), seeds=2)
-    name = found.start()
+    result = stage(protocol=Protocol(ensemble=2, pruner=NoPruning()), seeds=2)
+    name = result.start()
     assert name is not None
-    found.conductor.receive(name, {"ended": True, "fault": "TimeLimitError", "why": "too long"})
-    assert len({left.key for left in found.conductor.faults.open}) == 2
-    assert found.conductor.done
+    result.conductor.receive(name, {"ended": True, "fault": "TimeLimitError", "why": "too long"})
+    assert len({left.key for left in result.conductor.faults.open}) == 2
+    assert result.conductor.done

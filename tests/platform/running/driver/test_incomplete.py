@@ -79,8 +79,8 @@ def rows_of(store: Path) -> list[Row]:
     return Ledger.open(Store.open(store), "lost").rows("phase = 'confirm'")
 
 
-def file_of(store: Path, kind: Kind, place: int = 0) -> Path:
-    return store / "lost" / artifact_name(kind, rows_of(store)[place]["key"])
+def file_of(store: Path, kind: Kind, index: int = 0) -> Path:
+    return store / "lost" / artifact_name(kind, rows_of(store)[index]["key"])
 
 
 def flip(path: Path) -> None:
@@ -117,7 +117,7 @@ def empty(path: Path) -> None:
 def test_the_next_run_trains_again_what_lost_its_ranks_or_guesses(
     kind: Kind, damage: Callable[[Path], None], store: Path, undisturbed: dict[str, Any]
 ) -> None:
-    before, lost = tables(store), [file_of(store, kind, place) for place in (1, 4)]
+    before, lost = tables(store), [file_of(store, kind, key) for key in (1, 4)]
     for path in lost:
         damage(path)
     assert plan(the_study(), store=store).left == 2
@@ -129,8 +129,8 @@ def test_the_next_run_trains_again_what_lost_its_ranks_or_guesses(
     assert all(f"{kind}/{path.name}" in line for path in lost)
     assert tables(store) == before
     assert plain(rows_of(store)) == plain(rows_of(undisturbed["store"]))  # and so are all SHA-256
-    place = Store.open(store).at("lost")
-    assert damaged_artifacts(place, rows_of(store)) == missing_artifacts(place, rows_of(store)) == []
+    key = Store.open(store).at("lost")
+    assert damaged_artifacts(key, rows_of(store)) == missing_artifacts(key, rows_of(store)) == []
     assert run(the_study(), store=store, progress=False, waiting=said.append).ran == 0 and len(said) == 1
 
 
@@ -149,16 +149,16 @@ def test_what_a_part_does_not_train_is_set_aside_and_reported(store: Path) -> No
 def test_until_then_the_table_and_the_status_say_how_many_lack_theirs(
     store: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for place in (0, 1, 2):
-        file_of(store, "ranks", place).unlink()
+    for key in (0, 1, 2):
+        file_of(store, "ranks", key).unlink()
     file_of(store, "network").unlink()
-    told = "Of 6 confirmations, 3 lack the ranks of their test images: intervals over those leave out"
+    message = "Of 6 confirmations, 3 lack the ranks of their test images: intervals over those leave out"
     for output in ("rich", "md"):
         code, out, err = topk(capsys, "table", "lab_of_losses:study", "--format", output)
-        assert code == 0 and told in " ".join(out.split()) and not err
+        assert code == 0 and message in " ".join(out.split()) and not err
     for arguments in (("--format", "csv"), ("--json",)):
         code, _, err = topk(capsys, "table", "lab_of_losses:study", *arguments)
-        assert code == 0 and err.startswith(f"topk: {told}") and len(err.splitlines()) == 1
+        assert code == 0 and err.startswith(f"topk: {message}") and len(err.splitlines()) == 1
     lines = [
         "ranks or guesses: 3 confirmations lack theirs; `topk run` trains again those that count",
         "networks: 1 confirmations lack theirs; `topk run --networks` trains them again",
@@ -180,8 +180,8 @@ COMMANDS = {
 def test_a_command_that_reads_a_damaged_file_is_one_line_that_names_it(
     kind: Kind, command: str, store: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    for place in range(CONFIRMATIONS):
-        flip(file_of(store, kind, place))
+    for index in range(CONFIRMATIONS):
+        flip(file_of(store, kind, index))
     name, *more = command.split()
     arm = rows_of(store)[0]["arm"]
     options = {"export": ("--arm", arm, "--to", "out"), "bundle": ("--to", "out")}.get(name, ())

@@ -38,7 +38,7 @@ def a_study(**more: Any) -> Study:
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def messages(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What the user is told of a machine with two GPUs, on each of which six trials have room."""
 
     @contextmanager
@@ -75,14 +75,14 @@ def test_a_share_that_is_left_open_is_measured_where_trials_are_to_run_on_gpus(
     share: float,
     slots: int,
     lines: int,
-    told: list[str],
+    messages: list[str],
     tmp_path: Path,
 ) -> None:
-    patience = Patience(0, told.append)
+    patience = Patience(0, messages.append)
     store = Store.open(tmp_path)
     launch = Launch(store, None, workers, None, 30.0, Budget(), mixed=True, patience=patience)
-    with on_cluster(a_study(**given), launch, list) as found:
-        assert (found.share, found.slots, found.gpus, found.environment) == (share, slots, 2.0, None)
-    assert len(told) == lines
-    if told:
-        assert told[-1] == "6 trials share a GPU: r/linear/cross_entropy takes 9.0 of 80.0 GiB"
+    with on_cluster(a_study(**given), launch, list) as result:
+        assert (result.share, result.slots, result.gpus, result.environment) == (share, slots, 2.0, None)
+    assert len(messages) == lines
+    if messages:
+        assert messages[-1] == "6 trials share a GPU: r/linear/cross_entropy takes 9.0 of 80.0 GiB"

@@ -81,33 +81,33 @@ def tune(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple
         study = Study("s", [arm], topk=(1, 3), seeds=1, time_limit=1.5, start_limit=0.25)
         board = Board([ArmBoard(study, arm, Identity("c", "f"))])
         tell = keep or (lambda _record: None)
-        found = tuning.tune_trials(
+        result = tuning.tune_trials(
             study, board, tell, lambda _record: None, str(tmp_path), 1, "", 30.0, line=line
         )
         assert not left
-        return found, slept, board
+        return result, slept, board
 
     return run
 
 
 def test_it_waits_for_what_is_to_be_tried_again(tune: Callable[..., Any]) -> None:
-    found, slept, board = tune(lose, lose, complete)
-    assert found == Faults() and len(slept) == 2 and board.left == 0
+    result, slept, board = tune(lose, lose, complete)
+    assert result == Faults() and len(slept) == 2 and board.left == 0
 
 
 def test_it_ends_with_what_is_left_open(tune: Callable[..., Any]) -> None:
-    found, slept, board = tune(lose, lose, lose)
-    assert len(found.open) == 1 and len(slept) == 2 and board.stuck
+    result, slept, board = tune(lose, lose, lose)
+    assert len(result.open) == 1 and len(slept) == 2 and board.stuck
 
 
 def test_it_is_started_anew_where_workers_do_not_start(tune: Callable[..., Any]) -> None:
-    found, slept, board = tune(desert, desert, complete)
-    assert found == Faults() and len(slept) == 2 and board.left == 0
+    result, slept, board = tune(desert, desert, complete)
+    assert result == Faults() and len(slept) == 2 and board.left == 0
 
 
 def test_a_trial_whose_process_never_starts_stays_open(tune: Callable[..., Any]) -> None:
-    found, slept, board = tune(desert, desert, desert)
-    (left,) = found.open
+    result, slept, board = tune(desert, desert, desert)
+    (left,) = result.open
     assert (
         left.fault == "not started: its process did not start within 0.25 h, although there was room for it"
     )
@@ -129,8 +129,8 @@ def test_without_ray_nothing_is_tried_again_and_nothing_is_open(tune: Callable[.
         conductor.start("running")
         raise LostRayError("Ray's raylet (process 7) has ended")
 
-    found, slept, board = tune(vanish)
-    assert found == Faults(ended="Ray's raylet (process 7) has ended")
+    result, slept, board = tune(vanish)
+    assert result == Faults(ended="Ray's raylet (process 7) has ended")
     assert board.left == 1 and not board.stuck and slept == []
 
 

@@ -65,7 +65,7 @@ def written(store: Path, name: str = "table.csv") -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def told(store: Path) -> dict[tuple[str, str], str]:
+def cells(store: Path) -> dict[tuple[str, str], str]:
     return {(r["regime"], r["loss"]): r["n"] for r in written(store) if r["metric"] == "top3"}
 
 
@@ -76,7 +76,7 @@ def test_what_a_part_runs_is_written_beside_what_others_ran(tmp_path: Path) -> N
     assert {cell.value.n for cell in part.cells.values() if cell.value} == {2}
     expected = {("a", "cross_entropy"): "3", ("a", "smooth_topk_svm"): "3"}
     expected |= {("b", "cross_entropy"): "2", ("b", "smooth_topk_svm"): "2"}
-    assert told(tmp_path) == expected
+    assert cells(tmp_path) == expected
     text = (tmp_path / "s" / "tables" / "table.md").read_text()
     assert "| loss | a | b |" in text
     assert len(written(tmp_path, "seeds.csv")) == 2 * 3 + 2 * 2
@@ -84,8 +84,8 @@ def test_what_a_part_runs_is_written_beside_what_others_ran(tmp_path: Path) -> N
 
 def test_a_part_shows_its_difference_to_a_baseline_that_ran_before(tmp_path: Path) -> None:
     run(STUDY, store=tmp_path, only="a/*/cross_entropy")
-    found = run(STUDY, store=tmp_path, only="a/*/smooth*").table
-    difference = found.cells["smooth_topk_svm", "a", "top3"].difference
+    result = run(STUDY, store=tmp_path, only="a/*/smooth*").table
+    difference = result.cells["smooth_topk_svm", "a", "top3"].difference
     assert difference is not None and (difference.n, difference.mean) == (3, 0)
 
 
@@ -115,8 +115,8 @@ def test_the_sink_gets_the_tables_and_what_draws_them_by_default(
 
     monkeypatch.setattr(Tracking, "open", lambda *_: Sink())
     monkeypatch.setattr(execution, "make_extras", made)
-    for told in ("on", "off"):
-        monkeypatch.setenv("TOPK_REPORT", told)
+    for choice in ("on", "off"):
+        monkeypatch.setenv("TOPK_REPORT", choice)
         run(STUDY, store=tmp_path, only="a/*")
     (files, extras), (_, none) = handed
     assert "table.md" in files and extras is not None and none is None
@@ -130,7 +130,7 @@ def test_after_an_error_what_had_ended_is_written(tmp_path: Path, monkeypatch: p
     end_in_trouble(monkeypatch)
     with pytest.raises(TroubleError, match="the first error"):
         run(STUDY, store=tmp_path)
-    assert set(told(tmp_path).values()) == {"3"}
+    assert set(cells(tmp_path).values()) == {"3"}
 
 
 @pytest.mark.parametrize("broken", ["build_table", "write"])

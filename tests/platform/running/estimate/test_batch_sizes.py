@@ -95,21 +95,21 @@ def probed(*arms: Arm, **options: Any) -> list[ArmProbe]:
 def test_the_largest_batch_and_the_parts_of_the_recipes(device: Callable[..., list[Fake]]) -> None:
     """64 and an eighth of them are 72; of 256 samples 32 are taken by their inputs, which leaves parts of 40."""
     device()
-    (found,) = probed(arm())
-    assert (found.largest, found.batch, found.accumulate, found.problem) == (64, 256, 7, "")
+    (result,) = probed(arm())
+    assert (result.largest, result.batch, result.accumulate, result.problem) == (64, 256, 7, "")
     (small,) = probed(arm(recipe=Recipe(epochs=30, batch_size=48)))
     assert (small.largest, small.batch, small.accumulate) == (63, 48, 1)
 
 
 def test_no_part_may_be_small_enough(device: Callable[..., list[Fake]]) -> None:
     device(samples=30)
-    (found,) = probed(arm())
-    assert 25 <= found.largest <= 26
-    assert found.accumulate is None
+    (result,) = probed(arm())
+    assert 25 <= result.largest <= 26
+    assert result.accumulate is None
 
 
 def test_arms_that_need_the_same_memory_are_tried_once(device: Callable[..., list[Fake]]) -> None:
-    made, told = device(), []
+    made, messages = device(), []
     arms = [
         arm("half", TrainFraction(0.5)),
         arm("clean"),
@@ -117,12 +117,12 @@ def test_arms_that_need_the_same_memory_are_tried_once(device: Callable[..., lis
         arm("linear", model="linear"),
         arm("adam", recipe=Recipe(epochs=9, optimizer="adam")),
     ]
-    found = probed(*arms, report=told.append)
-    assert [result.arm for result in found] == arms
+    actual = probed(*arms, report=messages.append)
+    assert [result.arm for result in actual] == arms
     assert [fake.trial.arm.regime.name for fake in made] == ["clean", "linear", "adam"]
-    assert [one.regime.name for one in told] == ["clean", "linear", "adam"]
-    assert {result.largest for result in found[:3]} == {64}
-    assert [result.accumulate for result in found[:3]] == [7, 7, 2]
+    assert [one.regime.name for one in messages] == ["clean", "linear", "adam"]
+    assert {result.largest for result in actual[:3]} == {64}
+    assert [result.accumulate for result in actual[:3]] == [7, 7, 2]
 
 
 def test_a_batch_never_exceeds_the_training_split(device: Callable[..., list[Fake]]) -> None:
@@ -163,15 +163,15 @@ def test_nothing_found_says_why(device: Callable[..., list[Fake]]) -> None:
 
 def test_scoring_has_to_fit_as_well(device: Callable[..., list[Fake]]) -> None:
     device(scores=False)
-    (found,) = probed(arm())
-    assert (found.largest, found.accumulate) == (64, 7)
-    assert found.problem == "batches fit, but not as many samples as are scored at once"
+    (result,) = probed(arm())
+    assert (result.largest, result.accumulate) == (64, 7)
+    assert result.problem == "batches fit, but not as many samples as are scored at once"
 
 
 def test_ensembles_are_not_tried(device: Callable[..., list[Fake]]) -> None:
     made = device()
-    (found,) = probed(arm(protocol=Protocol(ensemble=3)))
-    assert found.problem == "ensembles are not probed"
+    (result,) = probed(arm(protocol=Protocol(ensemble=3)))
+    assert result.problem == "ensembles are not probed"
     assert made == []
 
 
@@ -202,7 +202,7 @@ def test_available_memory_is_the_machines_or_the_containers(tmp_path: Path) -> N
     assert available_memory(tmp_path) == 5000 * 1024
     (group / "memory.current").write_text("3000000\n")
     (group / "memory.stat").write_text("anon 1000000\ninactive_file 500000\n")
-    for most, found in (("max", 5000 * 1024), ("4000000", 1500000), ("90000000", 5000 * 1024), ("100", 0)):
+    for most, result in (("max", 5000 * 1024), ("4000000", 1500000), ("90000000", 5000 * 1024), ("100", 0)):
         (group / "memory.max").write_text(f"{most}\n")
-        assert available_memory(tmp_path) == found
+        assert available_memory(tmp_path) == result
     assert available_memory() > 2**20

@@ -41,19 +41,19 @@ def identities(study: Study) -> dict[str, Identity]:
 @pytest.mark.parametrize("mib", [50, 700, 2000, 9000, 30_000])
 def test_each_has_room_for_what_it_took_and_more_within_its_share(mib: int, gib: int) -> None:
     free, peak = gib * GIB, mib * 2**20
-    found = packing([Measured(free, {"a": peak})])
-    if found.trials > 1:
-        assert memory_part(found.share, free) * free >= peak * (1 + 0.9 * HEAD_ROOM)
-        assert found.trials * (peak * (1 + HEAD_ROOM) + OWN_BYTES) <= free
+    result = packing([Measured(free, {"a": peak})])
+    if result.trials > 1:
+        assert memory_part(result.share, free) * free >= peak * (1 + 0.9 * HEAD_ROOM)
+        assert result.trials * (peak * (1 + HEAD_ROOM) + OWN_BYTES) <= free
     else:
         assert 2 * (peak * (1 + HEAD_ROOM) + OWN_BYTES) > free
 
 
 def test_the_largest_arm_on_the_smallest_gpu_decides() -> None:
     measured = [Measured(80 * GIB, {"a": GIB, "b": 4 * GIB}), Measured(16 * GIB, {"a": GIB, "b": 4 * GIB})]
-    found = packing(measured)
-    assert (found.trials, found.arm, found.free) == (2, "b", 16 * GIB)
-    assert str(found) == "2 trials share a GPU: b takes 4.0 of 16.0 GiB"
+    result = packing(measured)
+    assert (result.trials, result.arm, result.free) == (2, "b", 16 * GIB)
+    assert str(result) == "2 trials share a GPU: b takes 4.0 of 16.0 GiB"
     assert str(packing([Measured(16 * GIB, {"a": None})])) == "1 trial has a GPU: a takes more of 16.0 GiB"
 
 
@@ -119,10 +119,10 @@ def measured(study: Study) -> Measured:
 def test_a_step_of_each_kind_of_arm_is_taken_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu = Gpu(monkeypatch, GIB // 32)
     large = Loss("cross_entropy", fixed={"batch_size": 128}, label="large")
-    found = measured(a_study(large, Loss("cross_entropy"), device="cuda", gpus="auto"))
-    assert found == Measured(10 * GIB, {"r/linear/large": 4 * GIB, "r/linear/cross_entropy": 2 * GIB})
+    result = measured(a_study(large, Loss("cross_entropy"), device="cuda", gpus="auto"))
+    assert result == Measured(10 * GIB, {"r/linear/large": 4 * GIB, "r/linear/cross_entropy": 2 * GIB})
     assert len(gpu.steps) == 2
-    assert packing([found]).trials == 1
+    assert packing([result]).trials == 1
 
 
 def test_parts_of_a_batch_are_taken_as_the_recipe_says(monkeypatch: pytest.MonkeyPatch) -> None:

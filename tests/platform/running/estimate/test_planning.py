@@ -67,10 +67,10 @@ def digits_as_they_are_and_with_a_tail() -> Study:
 
 def test_a_plan_shows_the_samples_of_each_regime(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Digits has 1797 images; the first class of a tail has as many images as the rarest class."""
-    found = plan(digits_as_they_are_and_with_a_tail(), store=tmp_path, workers=1)
-    _print_plan(Console(width=200), found)
+    result = plan(digits_as_they_are_and_with_a_tail(), store=tmp_path, workers=1)
+    _print_plan(Console(width=200), result)
     out = capsys.readouterr().out
-    everything, _, tail = found.samples
+    everything, _, tail = result.samples
     assert everything.train + everything.validation + everything.test == 1797 and everything.classes == 10
     assert tail.train < everything.train and (tail.validation, tail.test) == (
         everything.validation,
@@ -80,7 +80,7 @@ def test_a_plan_shows_the_samples_of_each_regime(tmp_path: Path, capsys: pytest.
     assert f"all, again: trained with {everything.train}, validated with {everything.validation}, " in out
     assert f"tail: trained with {tail.train}, " in out
     assert "besides the start of Ray" in out
-    assert [regime["train"] for regime in _plan_data(found, None)["samples"]] == [
+    assert [regime["train"] for regime in _plan_data(result, None)["samples"]] == [
         everything.train,
         everything.train,
         tail.train,
@@ -118,9 +118,9 @@ def test_a_plan_with_nothing_left_says_that_the_data_were_not_read(
 ) -> None:
     study = digits_as_they_are_and_with_a_tail()
     train_study(study, tmp_path)
-    found = plan(study, store=tmp_path, workers=1)
-    _print_plan(Console(width=200), found)
-    assert found.left == 0 and found.samples == ()
+    result = plan(study, store=tmp_path, workers=1)
+    _print_plan(Console(width=200), result)
+    assert result.left == 0 and result.samples == ()
     assert "The data were not read" in capsys.readouterr().out
 
 
@@ -148,9 +148,9 @@ def test_stacks_that_leave_the_sampler_too_few_trials_are_named(
         recipe=Recipe(1),
         protocol=protocol,
     )
-    found = plan(Study("s", arms, topk=(1, 3), trials=trials, seeds=searches), store=tmp_path, workers=1)
+    result = plan(Study("s", arms, topk=(1, 3), trials=trials, seeds=searches), store=tmp_path, workers=1)
     console = Console(width=200, record=True)
-    _print_plan(console, found)
+    _print_plan(console, result)
     text = console.export_text()
     assert ("leave the sampler" in text) == (chosen is not None)
     if chosen is not None:

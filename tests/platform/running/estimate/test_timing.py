@@ -116,9 +116,9 @@ def test_arms_that_share_data_network_batches_and_loss_are_timed_once(
     names = {board.arm_id: board.arm.name for board in boards}
     # 1,078 training images are 17 batches of 64, 100 are 2.
     assert {names[i]: value for i, value in seconds.items()} == {
-        f"{regime}/{model}/{loss}": epochs * steps * 10 ** (1 + place + 2 * later) + epochs // 2 * 0.5
+        f"{regime}/{model}/{loss}": epochs * steps * 10 ** (1 + index + 2 * later) + epochs // 2 * 0.5
         for regime, steps in (("all", 17), ("few", 2))
-        for place, (model, epochs) in enumerate((("linear", 4), ("mlp", 6)))
+        for index, (model, epochs) in enumerate((("linear", 4), ("mlp", 6)))
         for later, loss in enumerate(("cross_entropy", "focal"))
     }
 

@@ -87,15 +87,15 @@ def test_a_process_is_held_to_its_share_and_let_go_of_with_a_whole_gpu(
 def test_what_a_share_is_too_small_for_is_no_result(
     reason: str, share: float, fault: type[Exception] | None
 ) -> None:
-    found = outside_fault([a_record("", "completed"), a_record(reason)], share)
-    assert type(found) is (fault or type(None))
-    if found is not None:
-        assert reason in str(found)
+    result = outside_fault([a_record("", "completed"), a_record(reason)], share)
+    assert type(result) is (fault or type(None))
+    if result is not None:
+        assert reason in str(result)
 
 
 def test_on_the_cpu_and_where_nothing_failed_there_is_no_such_fault() -> None:
-    told = "out of memory"
-    assert outside_fault([a_record(told, device="cpu"), a_record(told, "diverged")], 0.25) is None
+    message = "out of memory"
+    assert outside_fault([a_record(message, device="cpu"), a_record(message, "diverged")], 0.25) is None
 
 
 def test_slices_stand_in_place_of_the_gpu_that_they_are_of() -> None:
@@ -104,7 +104,7 @@ def test_slices_stand_in_place_of_the_gpu_that_they_are_of() -> None:
 
 
 @pytest.mark.parametrize(
-    ("variable", "listed", "found"),
+    ("variable", "listed", "result"),
     [
         (None, SLICES, SLICES),
         ("", SLICES, []),
@@ -116,8 +116,8 @@ def test_slices_stand_in_place_of_the_gpu_that_they_are_of() -> None:
         (None, [], []),
     ],
 )
-def test_the_slices_that_may_be_used(variable: str | None, listed: list[str], found: list[str]) -> None:
-    assert parts_visible(variable, listed) == found
+def test_the_slices_that_may_be_used(variable: str | None, listed: list[str], result: list[str]) -> None:
+    assert parts_visible(variable, listed) == result
 
 
 @pytest.fixture

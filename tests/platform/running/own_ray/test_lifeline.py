@@ -35,17 +35,17 @@ def started() -> Iterator[list[psutil.Popen]]:
     end(processes)
 
 
-@pytest.mark.parametrize(("victim", "told"), [(0, "raylet"), (1, "GCS")])
+@pytest.mark.parametrize(("victim", "name"), [(0, "raylet"), (1, "GCS")])
 def test_who_asks_gets_the_error_and_the_rest_is_ended(
-    victim: int, told: str, started: list[psutil.Popen]
+    victim: int, name: str, started: list[psutil.Popen]
 ) -> None:
     processes = {"raylet": started[0], "GCS": started[1]}
     with Lifeline(processes, "/tmp/of-a-test") as line:
         line.check()
         started[victim].kill()
-        with pytest.raises(LostRayError, match=rf"Ray's {told} \(process {started[victim].pid}\) on this"):
+        with pytest.raises(LostRayError, match=rf"Ray's {name} \(process {started[victim].pid}\) on this"):
             line.sleep(600)
-        assert line.headless == (told == "GCS")
+        assert line.headless == (name == "GCS")
         started[2].wait(60)
     assert started[1 - victim].status() != psutil.STATUS_ZOMBIE
 

@@ -138,9 +138,9 @@ def test_a_full_disk_and_one_that_is_read_only_are_named_as_that(
     done = subprocess.run(
         [*OWN_MOUNTS, "sh", "-c", script], env=environment, capture_output=True, text=True, timeout=120
     )
-    told = done.stderr.splitlines()[-1]
-    assert "UserError: TMPDIR must be a folder that can be written to, with some space left, got " in told
-    assert why in told
+    output = done.stderr.splitlines()[-1]
+    assert "UserError: TMPDIR must be a folder that can be written to, with some space left, got " in output
+    assert why in output
 
 
 def test_rays_folder_is_short_enough_for_sockets(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,9 +27,9 @@ def identities(study: Study, code: str, data: str = "f") -> dict[str, Identity]:
     return {study.arm_id(arm): Identity(code, data, {"torch": "2.0"}) for arm in study.arms}
 
 
-def recorded(place: Path, study: Study, code: str) -> Ledger:
+def recorded(folder: Path, study: Study, code: str) -> Ledger:
     """A ledger with two confirmations of each arm."""
-    ledger = Ledger.open(Store.open(place), study.name)
+    ledger = Ledger.open(Store.open(folder), study.name)
     with ledger.writing(study) as writer:
         for arm in study.arms:
             for seed in (1, 2):
@@ -54,16 +54,16 @@ def recorded(place: Path, study: Study, code: str) -> Ledger:
     return ledger
 
 
-def told(study: Study, ledger: Ledger, counted: Mapping[str, Identity]) -> list[str]:
-    return [str(found) for found in outdated(study, ledger, counted, counted)]
+def changes(study: Study, ledger: Ledger, counted: Mapping[str, Identity]) -> list[str]:
+    return [str(result) for result in outdated(study, ledger, counted, counted)]
 
 
 def test_nothing_is_reported_what_counts_or_of_arms_that_are_done(tmp_path: Path) -> None:
     study = a_study()
     ledger = recorded(tmp_path, study, "c")
-    assert told(study, ledger, identities(study, "c")) == []
+    assert changes(study, ledger, identities(study, "c")) == []
     assert outdated(study, ledger, identities(study, "other"), []) == []
-    assert told(study, Ledger.open(Store.open(tmp_path / "new"), "s"), identities(study, "c")) == []
+    assert changes(study, Ledger.open(Store.open(tmp_path / "new"), "s"), identities(study, "c")) == []
 
 
 @pytest.mark.parametrize(
@@ -82,8 +82,8 @@ def test_data_versions_and_code_of_which_nothing_is_noted(
 ) -> None:
     study = a_study()
     ledger = recorded(tmp_path, study, "c")
-    found = told(study, ledger, {study.arm_id(arm): counted for arm in study.arms})
-    assert found == [f"4 recorded trials of 2 arms, 0.0011 h of training: {why}"]
+    result = changes(study, ledger, {study.arm_id(arm): counted for arm in study.arms})
+    assert result == [f"4 recorded trials of 2 arms, 0.0011 h of training: {why}"]
 
 
 def test_the_definitions_that_changed_are_named(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_the_definitions_that_changed_are_named(tmp_path: Path) -> None:
     noted["parts"]["p"], noted["versions"]["older"] = older, ["p"]
     ledger.store.write("code.json", json.dumps(noted).encode())
     one = dataclasses.replace(study, arms=study.arms[:1])
-    assert told(
+    assert changes(
         one, ledger, {study.arm_id(arm): Identity(codes[study.arm_id(arm)], "f", {"torch": "2.0"})}
     ) == [
         "2 recorded trials of r/linear/cross_entropy, 0.00056 h of training: the code has changed: "
@@ -128,26 +128,26 @@ def test_what_was_noted_stays_and_damage_is_as_good_as_nothing(tmp_path: Path) -
 def test_a_study_that_changed_names_its_differences(tmp_path: Path) -> None:
     ledger = recorded(tmp_path, a_study(), "c")
     new = a_study(epochs=5, topk=(1, 2, 3))
-    (found,) = told(new, ledger, identities(new, "c"))
-    assert found.startswith(
+    (result,) = changes(new, ledger, identities(new, "c"))
+    assert result.startswith(
         "4 recorded trials of 2 arms, 0.0011 h of training: the study has changed: recipe.epochs was 1, is 5; topk was "
     )
     one = dataclasses.replace(new, arms=new.arms[:1])
-    (found,) = told(one, ledger, identities(one, "c"))
-    assert found.startswith("2 recorded trials of r/linear/cross_entropy, ")
+    (result,) = changes(one, ledger, identities(one, "c"))
+    assert result.startswith("2 recorded trials of r/linear/cross_entropy, ")
 
 
 def test_what_training_again_would_cost_and_the_command_that_avoids_it(tmp_path: Path) -> None:
     study = a_study()
     ledger = recorded(tmp_path, study, "c")
-    found = outdated(study, ledger, identities(study, "d"), identities(study, "d"))
-    assert [(one.trials, one.seconds, one.adoptable) for one in found] == [(4, 4.0, True)]
-    assert avoidable(found, "topk adopt s") == (
+    result = outdated(study, ledger, identities(study, "d"), identities(study, "d"))
+    assert [(one.trials, one.seconds, one.adoptable) for one in result] == [(4, 4.0, True)]
+    assert avoidable(result, "topk adopt s") == (
         "4 of them need not be: `topk adopt s --replay 2` trains 2 again, about 0.00056 h, and counts all 4 if these "
         "come out the same"
     )
     for other in (identities(study, "d", "g"), identities(a_study(epochs=5), "c")):
         longer = study if "g" in {one.dataset_fingerprint for one in other.values()} else a_study(epochs=5)
-        found = outdated(longer, ledger, other, other)
-        assert [one.trials for one in found] == [4]
-        assert avoidable(found) == ""
+        result = outdated(longer, ledger, other, other)
+        assert [one.trials for one in result] == [4]
+        assert avoidable(result) == ""

@@ -60,24 +60,27 @@ WANTED = {"torch": ">=2.10", "optuna": ">=5.0,<5.1", "rich": ">=14"}
 
 
 def only(results: Iterable[CheckResult]) -> CheckResult:
-    (found,) = results
-    return found
+    (result,) = results
+    return result
 
 
-def told(result: CheckResult) -> tuple[str, str]:
+def state_and_text(result: CheckResult) -> tuple[str, str]:
     assert bool(result.remedy) == (result.state != "good")
     assert result.nodes
     return result.state, result.finding
 
 
 def test_python_is_the_drivers() -> None:
-    assert told(only(checks.check_python(SOUND, NODE, SOUND))) == ("good", "3.12.1")
+    assert state_and_text(only(checks.check_python(SOUND, NODE, SOUND))) == ("good", "3.12.1")
     other = replace(SOUND, python="3.12.2")
-    assert told(only(checks.check_python(SOUND, NODE, other))) == ("wrong", "3.12.2, the driver's is 3.12.1")
+    assert state_and_text(only(checks.check_python(SOUND, NODE, other))) == (
+        "wrong",
+        "3.12.2, the driver's is 3.12.1",
+    )
 
 
 @pytest.mark.parametrize(
-    ("changes", "found", "remedy"),
+    ("changes", "actual", "remedy"),
     [
         (
             {"optuna": "4.9.0"},
@@ -94,11 +97,11 @@ def test_python_is_the_drivers() -> None:
     ],
 )
 def test_versions_are_those_that_the_platform_takes_and_where_it_matters_the_drivers(
-    changes: dict[str, str], found: str, remedy: str
+    changes: dict[str, str], actual: str, remedy: str
 ) -> None:
     facts = replace(SOUND, packages={**VERSIONS, **changes})
     result = only(checks.check_versions(SOUND, NODE, facts, WANTED))
-    assert (result.state, result.finding, result.remedy) == ("wrong", found, remedy)
+    assert (result.state, result.finding, result.remedy) == ("wrong", actual, remedy)
 
 
 @pytest.mark.parametrize(("mode", "open_"), [(0o600, False), (0o640, True), (0o604, True)])
@@ -116,11 +119,14 @@ def test_a_token_that_others_can_read_is_reported(
         monkeypatch.delenv(name, raising=False)
     facts = examine(Question([]))
     assert facts.open_token == (str(file) if open_ else "")
-    found = list(checks.check_token(NODE, facts))
+    result = list(checks.check_token(NODE, facts))
     if open_:
-        assert told(only(found)) == ("warning", f"others can read {file}, and so run code on the cluster")
+        assert state_and_text(only(result)) == (
+            "warning",
+            f"others can read {file}, and so run code on the cluster",
+        )
     else:
-        assert found == []
+        assert result == []
 
 
 def test_versions_that_matter_little_may_differ() -> None:
@@ -131,7 +137,7 @@ def test_versions_that_matter_little_may_differ() -> None:
 def test_of_machines_that_compute_other_bits_the_few_are_reported() -> None:
     other = replace(SOUND, environment={**BITS, "machine": "a laptop"})
     nodes = [(Node(name, facts), facts) for name, facts in (("a", SOUND), ("b", other), ("c", SOUND))]
-    states = {result.nodes[0]: told(result) for result in checks.check_bits(nodes, other, "cpu")}
+    states = {result.nodes[0]: state_and_text(result) for result in checks.check_bits(nodes, other, "cpu")}
     assert states["b"] == ("wrong", "machine a laptop, not a mainframe")
     assert states["a"] == states["c"] == ("good", "2.15.0, a mainframe, numba 0.68.1")
 
@@ -141,8 +147,8 @@ def test_of_two_that_differ_the_drivers_kind_is_right(driver: str, wrong: str) -
     other = replace(SOUND, environment={**BITS, "machine": "a laptop"})
     here = replace(SOUND, environment={**BITS, "machine": driver})
     nodes = [(Node(name, facts), facts) for name, facts in (("a", SOUND), ("b", other))]
-    found = {result.nodes[0] for result in checks.check_bits(nodes, here, "cpu") if result.state == "wrong"}
-    assert found == {wrong}
+    actual = {result.nodes[0] for result in checks.check_bits(nodes, here, "cpu") if result.state == "wrong"}
+    assert actual == {wrong}
 
 
 def test_a_machine_without_a_gpu_is_not_asked_for_the_bits_of_a_study_for_gpus() -> None:
@@ -155,26 +161,26 @@ def test_a_machine_without_a_gpu_is_not_asked_for_the_bits_of_a_study_for_gpus()
 def test_a_torch_that_cannot_be_imported_is_reported() -> None:
     facts = replace(SOUND, environment={}, problems={"environment": "libcudart.so.13: cannot open"})
     result = only(checks.check_bits([(NODE, facts)], SOUND, "cpu"))
-    assert told(result) == ("wrong", "torch cannot say: libcudart.so.13: cannot open")
+    assert state_and_text(result) == ("wrong", "torch cannot say: libcudart.so.13: cannot open")
 
 
 def test_code_is_the_drivers() -> None:
-    assert told(only(checks.check_code(SOUND, NODE, SOUND))) == ("good", "version c0de")
+    assert state_and_text(only(checks.check_code(SOUND, NODE, SOUND))) == ("good", "version c0de")
     other = only(checks.check_code(SOUND, NODE, replace(SOUND, code="beef")))
-    assert told(other) == ("wrong", "version beef, the driver's is c0de")
+    assert state_and_text(other) == ("wrong", "version beef, the driver's is c0de")
     unread = only(checks.check_code(SOUND, NODE, replace(SOUND, code="", problems={"code": "no such file"})))
-    assert told(unread) == ("wrong", "cannot be read: no such file")
+    assert state_and_text(unread) == ("wrong", "cannot be read: no such file")
 
 
 def test_modules_can_be_imported() -> None:
     facts = replace(SOUND, problems={"reference mine:net": "module 'mine' raised ImportError: no timm"})
-    assert told(only(checks.check_modules(NODE, facts, ["mine:net", "mine:loss"])))[0] == "wrong"
-    assert told(only(checks.check_modules(NODE, SOUND, ["mine:net"]))) == ("good", "mine:net")
+    assert state_and_text(only(checks.check_modules(NODE, facts, ["mine:net", "mine:loss"])))[0] == "wrong"
+    assert state_and_text(only(checks.check_modules(NODE, SOUND, ["mine:net"]))) == ("good", "mine:net")
     assert not list(checks.check_modules(NODE, SOUND, []))
 
 
 @pytest.mark.parametrize(
-    ("facts", "state", "found"),
+    ("facts", "state", "actual"),
     [
         (SOUND, "good", "birds: fingerprint f1"),
         (replace(SOUND, data={"birds": "f2"}), "wrong", "birds: fingerprint f2, the driver's is f1"),
@@ -185,14 +191,14 @@ def test_modules_can_be_imported() -> None:
         ),
     ],
 )
-def test_data_are_the_drivers(facts: Facts, state: str, found: str) -> None:
+def test_data_are_the_drivers(facts: Facts, state: str, actual: str) -> None:
     result = only(checks.check_data(SOUND, NODE, facts, "/data"))
-    assert told(result) == (state, found)
+    assert state_and_text(result) == (state, actual)
     assert result.remedy.startswith("correct this on that machine") == ("data birds" in facts.problems)
 
 
 @pytest.mark.parametrize(
-    ("files", "state", "found"),
+    ("files", "state", "result"),
     [
         (["birds"], "good", "/data holds 1 files or folders; name a STUDY to have its data read"),
         (["birds", "bees"], "wrong", "/data is not the driver's: bees"),
@@ -200,35 +206,35 @@ def test_data_are_the_drivers(facts: Facts, state: str, found: str) -> None:
     ],
 )
 def test_without_a_study_the_folder_of_datasets_is_compared(
-    files: list[str] | None, state: str, found: str
+    files: list[str] | None, state: str, result: str
 ) -> None:
     driver = replace(SOUND, data={})
-    assert told(only(checks.check_data(driver, NODE, replace(driver, files=files), "/data"))) == (
+    assert state_and_text(only(checks.check_data(driver, NODE, replace(driver, files=files), "/data"))) == (
         state,
-        found,
+        result,
     )
 
 
 def test_gpus_that_are_promised_are_there_and_free() -> None:
-    def found(*gpus: Gpu, promised: float = 0, **changes: Any) -> list[tuple[str, str]]:
+    def actual(*gpus: Gpu, promised: float = 0, **changes: Any) -> list[tuple[str, str]]:
         facts = replace(SOUND, gpus=gpus, **changes)
-        results = map(told, checks.check_gpus(replace(NODE, gpus=promised), facts, "cpu"))
+        results = map(state_and_text, checks.check_gpus(replace(NODE, gpus=promised), facts, "cpu"))
         return [result for result in results if "MPS" not in result[1]]
 
     free, busy = Gpu("H200", 140 * GIB, 139 * GIB, "570.86"), Gpu("H200", 140 * GIB, 20 * GIB)
-    assert found() == [("good", "none")]
-    assert found(free, promised=1) == [("good", "H200, 139 of 140 GiB free, driver 570.86")]
-    assert found(busy, promised=1) == [("warning", "H200, 20 of 140 GiB free")]
-    assert found(free, promised=2) == [("wrong", "Ray counts 2 here, and torch finds 1")]
-    assert found(promised=1, problems={"gpus": "torch can use none: old driver"}) == [
+    assert actual() == [("good", "none")]
+    assert actual(free, promised=1) == [("good", "H200, 139 of 140 GiB free, driver 570.86")]
+    assert actual(busy, promised=1) == [("warning", "H200, 20 of 140 GiB free")]
+    assert actual(free, promised=2) == [("wrong", "Ray counts 2 here, and torch finds 1")]
+    assert actual(promised=1, problems={"gpus": "torch can use none: old driver"}) == [
         ("wrong", "Ray counts 1 here, and torch can use none: old driver")
     ]
-    mixed = found(free, Gpu("L4", 24 * GIB, 24 * GIB), promised=2)
+    mixed = actual(free, Gpu("L4", 24 * GIB, 24 * GIB), promised=2)
     assert mixed[-1] == ("wrong", "of several kinds: H200, L4")
 
 
 @pytest.mark.parametrize(
-    ("mps", "shared", "state", "found"),
+    ("mps", "shared", "state", "result"),
     [
         (True, True, "good", "MPS runs: trials on one GPU compute side by side"),
         (False, False, "good", "MPS does not run: trials on one GPU take turns"),
@@ -236,11 +242,11 @@ def test_gpus_that_are_promised_are_there_and_free() -> None:
     ],
 )
 def test_whether_mps_runs_is_reported_and_to_note_where_trials_share_a_gpu(
-    mps: bool, shared: bool, state: str, found: str
+    mps: bool, shared: bool, state: str, result: str
 ) -> None:
     facts = replace(SOUND, gpus=[Gpu("H200", 140 * GIB, 139 * GIB)], mps=mps)
     *_, last = checks.check_gpus(NODE, facts, "cuda", shared=shared)
-    assert told(last) == (state, found)
+    assert state_and_text(last) == (state, result)
     assert bool(last.remedy) == (state == "warning")
 
 
@@ -250,28 +256,28 @@ def test_a_study_for_gpus_needs_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("free", "state", "found"),
+    ("free", "state", "result"),
     [
         (50 * GIB, "good", "free for temporary files 50 GiB"),
         (3 * GIB, "warning", "3.0 GiB free for temporary files"),
         (GIB // 2, "wrong", "0.5 GiB free for temporary files"),
     ],
 )
-def test_disks_have_room(free: int, state: str, found: str) -> None:
+def test_disks_have_room(free: int, state: str, result: str) -> None:
     facts = replace(SOUND, free={"temporary files": free})
-    assert told(only(checks.check_disk(NODE, facts))) == (state, found)
+    assert state_and_text(only(checks.check_disk(NODE, facts))) == (state, result)
 
 
 @pytest.mark.parametrize(
-    ("behind", "state", "found"),
+    ("behind", "state", "result"),
     [
         (0.0, "good", "within 2 s of the driver's"),
         (60.0, "warning", "60 s behind the driver's"),
         (-600.0, "wrong", "600 s ahead of the driver's"),
     ],
 )
-def test_clocks_agree(behind: float, state: str, found: str) -> None:
-    assert told(only(checks.check_clock(replace(NODE, behind=behind)))) == (state, found)
+def test_clocks_agree(behind: float, state: str, result: str) -> None:
+    assert state_and_text(only(checks.check_clock(replace(NODE, behind=behind)))) == (state, result)
 
 
 def test_a_node_that_leaves_while_it_is_asked_is_to_note_where_another_one_is_there(tmp_path: Path) -> None:
@@ -282,9 +288,9 @@ def test_a_node_that_leaves_while_it_is_asked_is_to_note_where_another_one_is_th
         ([gone], ["wrong"]),
         ([NODE, gone, mute], ["warning", "wrong"]),
     ):
-        found = [one for one in _of_nodes(asked, SOUND, nodes) if one.check == "node"]
-        assert [one.state for one in found] == states
-        assert found[0].finding == gone.problem and found[0].remedy
+        result = [one for one in _of_nodes(asked, SOUND, nodes) if one.check == "node"]
+        assert [one.state for one in result] == states
+        assert result[0].finding == gone.problem and result[0].remedy
 
 
 def test_what_several_nodes_have_in_common_is_one_line() -> None:
@@ -315,12 +321,12 @@ def test_a_node_with_a_folder_of_its_own_does_not_see_the_file(tmp_path: Path) -
         blind = examine(Question(packages=[], store=str(tmp_path / "there"), token=name))
         (tmp_path / "there" / name).write_text(name)  # the reverse: it sees the driver's and writes elsewhere
         deaf = examine(Question(packages=[], store=str(tmp_path / "there"), token=name))
-        found = [
-            told(one)
+        result = [
+            state_and_text(one)
             for one in check_replies(store, [Node("blind", blind), Node("deaf", deaf), Node("silent", None)])
         ]
     here = f"{tmp_path / 'here'}: "
-    assert found == [
+    assert result == [
         ("wrong", f"{here}what was written there a moment ago is not there"),
         ("wrong", f"{here}what is written there is not seen by the driver"),
     ]
@@ -446,16 +452,16 @@ def a_study(**data: Any) -> Study:
     return Study("s", arms, topk=(1,))
 
 
-def states(found: Diagnosis) -> dict[str, str]:
-    return {result.check: result.state for result in found.results}
+def states(actual: Diagnosis) -> dict[str, str]:
+    return {result.check: result.state for result in actual.results}
 
 
 def test_this_machine_is_sound_and_nothing_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")  # whatever its user's token is like
-    found = diagnose(a_study(dataset="digits"), store=tmp_path / "runs", data=tmp_path)
-    assert found.sound and found.nodes == ()
+    result = diagnose(a_study(dataset="digits"), store=tmp_path / "runs", data=tmp_path)
+    assert result.sound and result.nodes == ()
     checked = {
         "machine",
         "python",
@@ -469,21 +475,21 @@ def test_this_machine_is_sound_and_nothing_is_written(
         "tracking",
         "study",
     }
-    assert set(states(found)) == checked
+    assert set(states(result)) == checked
     assert not list(tmp_path.iterdir())
 
 
 def test_missing_data_and_a_server_that_is_down_are_findings(tmp_path: Path) -> None:
     study = a_study(dataset="image_folder", options={"folder": "birds", "size": 8})
-    found = diagnose(study, store=tmp_path, data=tmp_path, mlflow_uri="http://me:s3cr3t@127.0.0.1:9")
-    wrong = {one.check: one.finding for one in found.results if one.state == "wrong"}
-    assert set(wrong) == {"data", "tracking"} and not found.sound
+    result = diagnose(study, store=tmp_path, data=tmp_path, mlflow_uri="http://me:s3cr3t@127.0.0.1:9")
+    wrong = {one.check: one.finding for one in result.results if one.state == "wrong"}
+    assert set(wrong) == {"data", "tracking"} and not result.sound
     assert "http://me:***@127.0.0.1:9" in wrong["tracking"] and "s3cr3t" not in wrong["tracking"]
 
 
 def test_an_object_store_without_a_server_to_track_with_is_to_note(bucket: str) -> None:
-    found = diagnose(store=bucket)
-    assert found.sound and states(found)["tracking"] == "warning"
+    result = diagnose(store=bucket)
+    assert result.sound and states(result)["tracking"] == "warning"
 
 
 @pytest.mark.parametrize("arguments", [{"address": "nowhere"}, {"store": " "}, {"data": ""}])

@@ -327,8 +327,8 @@ def test_of_an_arm_that_is_finished_only_the_data_are_looked_at(lab: str) -> Non
     """A loss that raises at its first step is told of, unless all trials have ended; with other data it is again."""
     wrong = study(lab, loss="raises")
     arm_id, fingerprint = wrong.arm_id(wrong.arms[0]), load(wrong.arms[0].regime).fingerprint
-    (found,) = check_study(wrong, finished={arm_id: fingerprint}).values()
-    assert found.dataset_fingerprint == fingerprint
+    (result,) = check_study(wrong, finished={arm_id: fingerprint}).values()
+    assert result.dataset_fingerprint == fingerprint
     for finished in ({}, {arm_id: "other data"}):
         with pytest.raises(UserError, match="LookupError: no loss"):
             check_study(wrong, finished=finished)

@@ -24,13 +24,15 @@ def spaces() -> st.SearchStrategy[dict[str, Dimension]]:
 
     @st.composite
     def drawn(draw: st.DrawFn) -> dict[str, Dimension]:
-        found: dict[str, Dimension] = {}
-        for place in range(draw(st.integers(1, 6))):
-            parents = draw(st.lists(st.sampled_from(sorted(found)), unique=True, max_size=2)) if found else []
+        result: dict[str, Dimension] = {}
+        for index in range(draw(st.integers(1, 6))):
+            parents = (
+                draw(st.lists(st.sampled_from(sorted(result)), unique=True, max_size=2)) if result else []
+            )
             when = {name: tuple(draw(st.sets(st.sampled_from((0, 1, 2)), min_size=1))) for name in parents}
-            found[f"d{place}"] = Choice((0, 1, 2), when)
-        names = draw(st.permutations(sorted(found)))
-        return {name: found[name] for name in names}
+            result[f"d{index}"] = Choice((0, 1, 2), when)
+        names = draw(st.permutations(sorted(result)))
+        return {name: result[name] for name in names}
 
     return drawn()
 
@@ -62,15 +64,15 @@ def test_values_that_reach_a_dimension_are_whole_and_change_only_what_they_must(
 ) -> None:
     first = active(space, dict.fromkeys(space, 0))
     for name, dimension in space.items():
-        found = reaching(space, first, name, value)
-        assert found == active(space, {**dict.fromkeys(space, 0), **found})
-        if name in found:
-            assert found[name] == value
+        result = reaching(space, first, name, value)
+        assert result == active(space, {**dict.fromkeys(space, 0), **result})
+        if name in result:
+            assert result[name] == value
         # Two that it waits for may exclude each other; each alone can always be reached.
         if len(dimension.when) < 2 and all(len(space[o].when) < 2 for o in space):
-            assert name in found
+            assert name in result
         if name in first and first[name] == value:
-            assert found == first
+            assert result == first
 
 
 def test_a_trials_values_are_those_of_active_dimensions(tmp_path: Any) -> None:

@@ -74,9 +74,9 @@ def test_batches_are_small_wherever_they_are_said() -> None:
     rate = {"learning_rate": Float(0.1, 1)}
     for sizes in (Choice((128, 256)), Int(32, 256)):
         loss = Loss("cross_entropy", rate | {"batch_size": sizes}, {"learning_rate": 0.1, "batch_size": 128})
-        found = smoke_arm(arm(loss=loss), 8).loss
-        assert (found.space["batch_size"], found.first["batch_size"]) == (Choice((8, 16)), 16)
-        assert found.space["learning_rate"] == rate["learning_rate"]
+        result = smoke_arm(arm(loss=loss), 8).loss
+        assert (result.space["batch_size"], result.first["batch_size"]) == (Choice((8, 16)), 16)
+        assert result.space["learning_rate"] == rate["learning_rate"]
     assert smoke_arm(arm(loss=Loss("ldam", fixed={"batch_size": 64})), 8).loss.fixed == {"batch_size": 16}
 
 

@@ -121,5 +121,5 @@ def test_a_database_that_is_locked_is_waited_for_in_vain_and_written_later(
         other.execute("ROLLBACK")
     feed.join()
     client = MlflowClient(uri)
-    found = client.search_runs([client.get_experiment_by_name("s").experiment_id])
-    assert len([run for run in found if "topk.key" in run.data.tags]) == 1
+    result = client.search_runs([client.get_experiment_by_name("s").experiment_id])
+    assert len([run for run in result if "topk.key" in run.data.tags]) == 1

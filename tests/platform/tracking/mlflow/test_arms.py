@@ -30,18 +30,18 @@ from topk_platform.tracking.mlflow.tracker import MlflowTracker
 Make = Callable[..., TrialRecord]
 
 
-def written(place: Path, ledger: Ledger, arms: str) -> None:
-    fill(start_feed(place, ledger), {"arms.json": arms, "table.md": "# s"})
+def written(folder: Path, ledger: Ledger, arms: str) -> None:
+    fill(start_feed(folder, ledger), {"arms.json": arms, "table.md": "# s"})
 
 
-def runs(place: Path) -> list[Any]:
-    client = MlflowClient(tracking_uri(place))
+def runs(folder: Path) -> list[Any]:
+    client = MlflowClient(tracking_uri(folder))
     return list(client.search_runs([client.get_experiment_by_name("s").experiment_id]))
 
 
-def parent(place: Path) -> Any:
-    (found,) = (run for run in runs(place) if run.data.tags.get("topk.parent", "study") != "study")
-    return found
+def parent(folder: Path) -> Any:
+    (result,) = (run for run in runs(folder) if run.data.tags.get("topk.parent", "study") != "study")
+    return result
 
 
 def arms_of(study: Study, ledger: Ledger) -> str:
@@ -57,15 +57,15 @@ def test_an_arms_run_says_what_it_came_to(tmp_path: Path, study: Study, record: 
         for seed, value in values.items():
             writer.put(record(study, 0, seed=seed, top3=value))
     written(tmp_path, ledger, arms_of(study, ledger))
-    found, expected = parent(tmp_path), estimate(list(values.values()))
+    result, expected = parent(tmp_path), estimate(list(values.values()))
     assert expected is not None
-    params = found.data.params
+    params = result.data.params
     assert params["learning_rate"] == "0.1" and params["k"] == "3" and params["epochs"] == "2"
     assert (params["regime"], params["model"], params["loss"]) == ("r", "mlp", "cross_entropy")
-    assert found.data.metrics["test.top3.mean"] == expected.mean
-    assert found.data.metrics["test.top3.half_width"] == pytest.approx(expected.half_width)
-    assert found.data.metrics["test.top3.n"] == 2
-    note = found.data.tags["mlflow.note.content"]
+    assert result.data.metrics["test.top3.mean"] == expected.mean
+    assert result.data.metrics["test.top3.half_width"] == pytest.approx(expected.half_width)
+    assert result.data.metrics["test.top3.n"] == 2
+    note = result.data.tags["mlflow.note.content"]
     assert f"{expected.mean:.2%}" in note and "r/mlp/cross_entropy" in note
     for run in runs(tmp_path):
         if run.data.tags.get("topk.parent") != "study":
@@ -80,13 +80,13 @@ def test_an_arm_that_chose_otherwise_has_a_new_run_with_its_trials(
     with ledger.writing(study) as writer:
         for seed in range(3):
             writer.put(record(study, 0, seed=seed))
-    told = json.loads(arms_of(study, ledger))
-    written(tmp_path, ledger, json.dumps(told))
+    content = json.loads(arms_of(study, ledger))
+    written(tmp_path, ledger, json.dumps(content))
     before = parent(tmp_path)
-    (arm_id,) = told
-    told[arm_id]["parameters"] = {"learning_rate": "0.5"}
+    (arm_id,) = content
+    content[arm_id]["parameters"] = {"learning_rate": "0.5"}
     for _ in range(2):
-        written(tmp_path, ledger, json.dumps(told))
+        written(tmp_path, ledger, json.dumps(content))
     after = parent(tmp_path)
     assert after.info.run_id != before.info.run_id
     assert after.data.params == {"learning_rate": "0.5"}
@@ -95,9 +95,9 @@ def test_an_arm_that_chose_otherwise_has_a_new_run_with_its_trials(
     assert len(children) == 3
 
 
-def study_run(place: Path) -> Any:
-    (found,) = (run for run in runs(place) if run.data.tags.get("topk.parent") == "study")
-    return found
+def study_run(folder: Path) -> Any:
+    (result,) = (run for run in runs(folder) if run.data.tags.get("topk.parent") == "study")
+    return result
 
 
 class Drawing:
@@ -130,15 +130,15 @@ def test_the_studys_run_has_the_report_and_plots_of_its_tables(
     """Drawn once for the same tables, and anew for others; in this machine's own database and by MLflow's client."""
     monkeypatch.chdir(tmp_path)  # where a database's client puts artifacts
     ledger, drawing = Ledger.open(Store.open(tmp_path), "s"), Drawing()
-    place = tmp_path / "mlflow-artifacts" if local else None
+    location = tmp_path / "mlflow-artifacts" if local else None
     with ledger.writing(study) as writer:
         writer.put(record(study, 0, seed=1))
     for table, asked in (("# one", 1), ("# one", 1), ("# two", 2)):
         filled(tmp_path, ledger, table, drawing.extras, local=local)
         assert drawing.asked == asked
     run = study_run(tmp_path)
-    if place is not None:
-        kept = place / ledger.identity / run.info.run_id / "artifacts"
+    if location is not None:
+        kept = location / ledger.identity / run.info.run_id / "artifacts"
         files = {str(path.relative_to(kept)): path.read_bytes() for path in kept.rglob("*") if path.is_file()}
     else:
         client = MlflowClient(tracking_uri(tmp_path))

@@ -80,9 +80,9 @@ def a_study() -> Study:
 @pytest.fixture(scope="module")
 def store(train_study: Callable[[Study, Path], None], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store as a run leaves it, with its runs, tables and report in MLflow."""
-    place, study = tmp_path_factory.mktemp("store"), a_study()
-    train_study(study, place)
-    opened = Store.open(place)
+    folder, study = tmp_path_factory.mktemp("store"), a_study()
+    train_study(study, folder)
+    opened = Store.open(folder)
     ledger = Ledger.open(opened, study.name)
 
     def known(wanted: Study) -> Any:
@@ -93,7 +93,7 @@ def store(train_study: Callable[[Study, Path], None], tmp_path_factory: pytest.T
         recorder = Recorder(ledger, writer, feeds, partial(make_extras, store=opened.address))
         recorder.close(study, known)
     assert recorder.tracking_error is None
-    return place
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -154,11 +154,11 @@ def page(address: str) -> Iterator[Any]:
 def keep(page: Any, name: str) -> None:
     """Keep a picture for the documentation if it is wanted, once the page no longer changes."""
     if folder := os.environ.get("TOPK_PICTURES"):
-        before, found = b"", page.screenshot()
-        while found != before:
+        before, result = b"", page.screenshot()
+        while result != before:
             page.wait_for_timeout(1000)
-            before, found = found, page.screenshot()
-        (Path(folder) / f"mlflow-{name}.png").write_bytes(found)
+            before, result = result, page.screenshot()
+        (Path(folder) / f"mlflow-{name}.png").write_bytes(result)
 
 
 def searched(store: Path) -> dict[str, float]:
@@ -169,13 +169,13 @@ def searched(store: Path) -> dict[str, float]:
 
 def names(page: Any) -> list[str]:
     """The names of the runs that are shown at this moment, from the top; rows may be in another order in the page."""
-    found: list[str] = page.locator(".ag-row a[href*='/runs/']").evaluate_all(
+    result: list[str] = page.locator(".ag-row a[href*='/runs/']").evaluate_all(
         """links => links.map(link => [link.getBoundingClientRect(), link.innerText])
             .filter(([box, name]) => box.width > 0)
             .sort(([one, name], [other, more]) => one.y - other.y)
             .map(([box, name]) => name)"""
     )
-    return found
+    return result
 
 
 def show_searches(page: Any, values: Mapping[str, float]) -> list[str]:

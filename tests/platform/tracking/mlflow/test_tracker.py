@@ -38,8 +38,8 @@ Make = Callable[..., TrialRecord]
 PARAMETERS = {"learning_rate": "0.1", "k": "3", "epochs": "2", "batch_size": "64", "optimizer": "sgd"}
 
 
-def runs(place: Path) -> list[Any]:
-    client = MlflowClient(tracking_uri(place))
+def runs(folder: Path) -> list[Any]:
+    client = MlflowClient(tracking_uri(folder))
     return list(client.search_runs([client.get_experiment_by_name("s").experiment_id], max_results=1000))
 
 
@@ -100,9 +100,9 @@ def test_mlflow_holds_what_the_ledger_holds_once(tmp_path: Path, study: Study, r
     client = MlflowClient(tracking_uri(tmp_path))
     steps = [m.step for m in client.get_metric_history(run.info.run_id, "train.loss")]
     assert sorted(steps) == [1, 2]
-    place = tmp_path / "mlflow-artifacts" / ledger.identity / run.info.run_id / "artifacts"
+    folder = tmp_path / "mlflow-artifacts" / ledger.identity / run.info.run_id / "artifacts"
     assert run.info.artifact_uri == f"mlflow-artifacts:/{ledger.identity}/{run.info.run_id}/artifacts"
-    assert sorted(path.name for path in place.iterdir()) == ["trial.json"]
+    assert sorted(path.name for path in folder.iterdir()) == ["trial.json"]
     (output,) = client.get_run(run.info.run_id).outputs.model_outputs
     model = tmp_path / "mlflow-artifacts" / ledger.identity / "models" / output.model_id / "artifacts"
     assert (model / "model.safetensors").read_bytes() == b"weights"
@@ -125,8 +125,8 @@ def test_mlflow_holds_what_the_ledger_holds_once(tmp_path: Path, study: Study, r
     assert len(after) == len(keys) + 2  # an arm, and the study with its tables
     assert all(run.info.status != "RUNNING" for run in after)
     table = next(run for run in after if run.data.tags.get("topk.parent") == "study")
-    place = tmp_path / "mlflow-artifacts" / ledger.identity / table.info.run_id / "artifacts"
-    assert (place / "table.md").read_text() == "# two"
+    folder = tmp_path / "mlflow-artifacts" / ledger.identity / table.info.run_id / "artifacts"
+    assert (folder / "table.md").read_text() == "# two"
 
 
 @pytest.mark.slow
@@ -137,7 +137,7 @@ def test_a_store_that_was_moved_still_opens(tmp_path: Path, study: Study, record
         writer.put(record(study, 0))
     sync("s", store=tmp_path / "old")
     run = next(run for run in runs(tmp_path / "old") if "topk.key" in run.data.tags)
-    place = run.info.artifact_uri.removeprefix("mlflow-artifacts:/")
+    folder = run.info.artifact_uri.removeprefix("mlflow-artifacts:/")
     (tmp_path / "old").rename(tmp_path / "new")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -147,7 +147,7 @@ def test_a_store_that_was_moved_still_opens(tmp_path: Path, study: Study, record
     server = subprocess.Popen(command, start_new_session=True)
     try:
         assert (
-            json.loads(fetched(port, f"/api/2.0/mlflow-artifacts/artifacts/{place}/trial.json"))["study"]
+            json.loads(fetched(port, f"/api/2.0/mlflow-artifacts/artifacts/{folder}/trial.json"))["study"]
             == "s"
         )
     finally:
@@ -300,10 +300,10 @@ def test_studies_of_one_name_on_one_server_never_touch_each_other(
     again = start_feed(tmp_path, ledgers[0], stale=ledgers[0].keys())
     assert again.close() is None
     client = MlflowClient(tracking_uri(tmp_path))
-    found = {e.name: e.experiment_id for e in client.search_experiments() if e.name != "Default"}
-    assert set(found) == {"s", f"s ({ledgers[1].identity[:8]})"}
-    for name, ledger in zip(sorted(found), ledgers, strict=True):
-        keys = [run.data.tags.get("topk.key") for run in client.search_runs([found[name]])]
+    result = {e.name: e.experiment_id for e in client.search_experiments() if e.name != "Default"}
+    assert set(result) == {"s", f"s ({ledgers[1].identity[:8]})"}
+    for name, ledger in zip(sorted(result), ledgers, strict=True):
+        keys = [run.data.tags.get("topk.key") for run in client.search_runs([result[name]])]
         assert sorted(filter(None, keys)) == ledger.keys()
 
 

@@ -201,8 +201,8 @@ def test_memory_is_the_trials_own_matter_unless_a_neighbour_holds_some(
 ) -> None:
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (free * 2**30, 80 * 2**30))
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda: own * 2**30)
-    found = machinery_fault(out_of_memory(), "cuda")
-    assert type(found) is (type(None) if fault is None else fault)
+    result = machinery_fault(out_of_memory(), "cuda")
+    assert type(result) is (type(None) if fault is None else fault)
     assert machinery_fault(MemoryError(), "cpu") is None
     assert machinery_fault(ArithmeticError("a loss's own"), "cuda") is None
 

@@ -65,7 +65,7 @@ def torchvisions(transform: Callable[[Tensor], Tensor], images: Tensor) -> Tenso
 
 def assert_one_distribution(ours: np.ndarray, theirs: np.ndarray, values: int) -> None:
     """Ours is uniform, and a contingency table does not tell it from theirs."""
-    counts = [np.bincount(found, minlength=values) for found in (ours, theirs)]
+    counts = [np.bincount(result, minlength=values) for result in (ours, theirs)]
     assert stats.chisquare(counts[0]).pvalue > ERROR
     assert stats.chi2_contingency(counts).pvalue > ERROR
 
@@ -113,8 +113,8 @@ def test_cutout_hides_a_square_around_any_pixel(side: int) -> None:
     hidden = shown(cut)
     assert torch.equal(cut, images.masked_fill(hidden.view(-1, 1, HEIGHT, WIDTH), 0))
     distinct, expected = squares.flatten(1).unique(dim=0, return_counts=True)
-    found = np.bincount(which(hidden, distinct), minlength=len(distinct))
-    assert stats.chisquare(found, 4000 * expected.numpy() / (HEIGHT * WIDTH)).pvalue > ERROR
+    result = np.bincount(which(hidden, distinct), minlength=len(distinct))
+    assert stats.chisquare(result, 4000 * expected.numpy() / (HEIGHT * WIDTH)).pvalue > ERROR
 
 
 def batch() -> tuple[Tensor, Tensor]:
@@ -202,9 +202,9 @@ def test_uint8_images_are_normalised_by_their_own_channels_moments() -> None:
     plain = dataset.train.inputs.double() / 255
     mean, std = plain.mean((0, 2, 3)), plain.std((0, 2, 3), correction=0)
     expected = (plain - mean.view(3, 1, 1)) / std.view(3, 1, 1)
-    found = normalisation(dataset.train.inputs)
-    assert found.dtype == torch.float32
-    torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-5)
+    result = normalisation(dataset.train.inputs)
+    assert result.dtype == torch.float32
+    torch.testing.assert_close(result.double(), expected, rtol=1e-5, atol=1e-5)
 
 
 def test_a_channel_of_one_colour_stays_finite() -> None:

@@ -44,10 +44,10 @@ def crops(path: Path) -> list[Tensor]:
 
 def chances(scores: Tensor, k: int) -> Tensor:
     """The weight of the subsets of k classes with each class in them, of that of all subsets of k."""
-    found = torch.zeros(len(scores), dtype=torch.float64)
+    result = torch.zeros(len(scores), dtype=torch.float64)
     for chosen in combinations(range(len(scores)), k):
-        found[list(chosen)] += scores.double()[list(chosen)].sum().exp()
-    return found / (found.sum() / k)
+        result[list(chosen)] += scores.double()[list(chosen)].sum().exp()
+    return result / (result.sum() / k)
 
 
 @pytest.mark.parametrize("how", ["inclusion", "softmax"])
@@ -61,7 +61,7 @@ def test_what_is_ranked_is_the_mean_over_ten_crops(make_trial: Callable[..., Tri
     assert isinstance(split.inputs, Images) and normalise is not None
     scorer = Scorer((1, 2, 3), (0.9,), GROUPS)
     arguments = (session.model, split, normalise, recipe, "cpu", scorer)
-    found = score_crops(*arguments).measures.tolist()
+    result = score_crops(*arguments).measures.tolist()
     of = {1: [], 2: [], 3: []}  # type: ignore[var-annotated]
     for row in split.inputs.rows.tolist():
         with torch.no_grad():
@@ -71,10 +71,10 @@ def test_what_is_ranked_is_the_mean_over_ten_crops(make_trial: Callable[..., Tri
             means.append(torch.stack([chances(line, size) for line in scores]).mean(0))
     sizes = [1, 2, 3] if how == "inclusion" else [1]
     totals, finite = module._totals(*arguments[:1], split.inputs, *arguments[2:5], sizes)
-    assert found[0] == finite == 1 and list(totals) == sizes
+    assert result[0] == finite == 1 and list(totals) == sizes
     for k, total in totals.items():  # of ten crops, in float32
         torch.testing.assert_close(total.double() / 10, torch.stack(of[k]), rtol=1e-5, atol=1e-6)
-    named = scorer.named(found[1:])
+    named = scorer.named(result[1:])
     for k, means in of.items():
         scores = torch.stack(means)
         expected = Scorer((k,), (), GROUPS)(scores, split.labels).tolist()[:2]
@@ -106,9 +106,9 @@ def test_a_trial_is_tested_by_crops_and_validated_without(
     seen: list[tuple[float, float] | None] = []
     original = Images.in_order
 
-    def noted(self: Images, place: tuple[float, float] | None = None) -> Any:
-        seen.append(place)
-        return original(self, place)
+    def noted(self: Images, key: tuple[float, float] | None = None) -> Any:
+        seen.append(key)
+        return original(self, key)
 
     monkeypatch.setattr(Images, "in_order", noted)
     plain = run()
