@@ -34,8 +34,8 @@ def _unnamed(app: Sphinx, index: str) -> list[str]:
         for block in re.findall(r"```\{toctree\}\n(.*?)```", index, flags=re.DOTALL)
         for line in block.splitlines()
     }
-    found = sorted(page for page in app.env.found_docs if "/" not in page)
-    return [page for page in found if page not in named | {"index"}]
+    pages = sorted(page for page in app.env.found_docs if "/" not in page)
+    return [page for page in pages if page not in named | {"index"}]
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

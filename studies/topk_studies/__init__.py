@@ -108,7 +108,7 @@ def evidence() -> tuple["Findings", ...]:
     """Return the shipped findings, by study name: these studies' results on our machines.
 
     Example:
-        >>> all(found.study.name in STUDIES for found in evidence())
+        >>> all(findings.study.name in STUDIES for findings in evidence())
         True
     """
     from topk_platform.results.findings import Findings  # noqa: PLC0415 - pyarrow, which no definition needs

@@ -129,13 +129,9 @@ def kanji_classes() -> Study:
         742
     """
     description = "62, 1,006 or 2,965 of them in five typefaces, clean or noise 0.8; three losses"
-    arms = [_searched_five_times(arm) for arm in _classes_arms(_NUMBERS)]
+    arms = [arm.searched(5) for arm in _classes_arms(_NUMBERS)]
     study = _study("kanji_classes", arms, description, trials=60, seeds=10)
     return replace(study, claims=_classes_claims())
-
-
-def _searched_five_times(arm: Arm) -> Arm:
-    return replace(arm, protocol=replace(arm.protocol, searches=5))
 
 
 def _classes_arms(numbers: Iterable[int]) -> list[Arm]:

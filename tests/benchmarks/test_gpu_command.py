@@ -53,7 +53,9 @@ def test_it_goes_on_past_a_failure_and_reports_all(
     results = gpu.work(todo, options, tmp_path)
     outcomes = [result.outcome for result in results]
     assert outcomes == ["passed", "failed with exit code 1", "skipped: Ray is missing", "passed"]
-    assert results[1].told.startswith("failed with exit code 1") and results[1].told.endswith(": no good")
+    assert results[1].reported.startswith("failed with exit code 1") and results[1].reported.endswith(
+        ": no good"
+    )
     text = options.report.read_text()
     assert "2 of 4 steps passed, bad failed." in text
     assert "(1 lines before these)\ntwo\nthree\n" in text

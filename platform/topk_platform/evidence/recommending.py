@@ -172,8 +172,8 @@ def situation_of(regime: Regime, k: int) -> Situation:
 
     Example:
         >>> from topk_platform import LongTail
-        >>> found = situation_of(Regime("tail", "digits", (LongTail(10), LabelNoise(0.2))), 3)
-        >>> found.classes, found.images < 600, 9 < found.imbalance < 11, found.noise, found.k
+        >>> tail = situation_of(Regime("tail", "digits", (LongTail(10), LabelNoise(0.2))), 3)
+        >>> tail.classes, tail.images < 600, 9 < tail.imbalance < 11, tail.noise, tail.k
         (10, True, True, 0.2, 3)
     """
     import torch  # noqa: PLC0415 - takes a second to import, and errors in options are reported before

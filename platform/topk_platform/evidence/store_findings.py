@@ -33,8 +33,8 @@ def findings(
 
     Example:
         >>> from topk_studies import digits
-        >>> found = findings(digits(), store="runs", note="two cores")  # doctest: +SKIP
-        >>> Path("digits.json.gz").write_bytes(found.to_bytes())  # doctest: +SKIP
+        >>> result = findings(digits(), store="runs", note="two cores")  # doctest: +SKIP
+        >>> Path("digits.json.gz").write_bytes(result.to_bytes())  # doctest: +SKIP
     """
     held = read(study, store, needed=True)
     table = held.table

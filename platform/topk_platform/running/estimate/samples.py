@@ -26,8 +26,8 @@ def samples_of(study: Study) -> tuple[Samples, ...]:
 
     Example:
         >>> from topk_studies import letters_quick
-        >>> found = samples_of(letters_quick())[0]
-        >>> found.train, found.validation, found.test, found.groups
+        >>> data = samples_of(letters_quick())[0]
+        >>> data.train, data.validation, data.test, data.groups
         (1240, 3100, 9920, '160 typefaces')
     """
     regimes = {arm.regime.name: arm.regime for arm in study.arms}
