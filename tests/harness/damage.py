@@ -210,8 +210,8 @@ class Case:
         draw = random.Random(self.seed)
         # A folder first, so that a study's few other files are drawn as often as the many of its table.
         files = sorted(path for path in folder.rglob("*") if path.is_file())
-        folder = draw.choice(sorted({path.parent for path in files}))
-        one, two = draw.choice([path for path in files if path.parent == folder]), draw.choice(files)
+        parent = draw.choice(sorted({path.parent for path in files}))
+        one, two = draw.choice([path for path in files if path.parent == parent]), draw.choice(files)
         self.kind = draw.choice([*CHANGES, "delete", "delete", "swap", "copy", "stray", "other version"])
         self.names = [str(one.relative_to(folder))]
         if self.kind in CHANGES:

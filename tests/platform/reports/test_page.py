@@ -127,8 +127,23 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def page(store: Path) -> str:
-    return report_of(a_study(), store=store)
+def reported(store: Path) -> tuple[str, list[str]]:
+    """The page, and the studies whose tables were built for it."""
+    calls: list[str] = []
+
+    def counted(study: Study, *arguments: Any, **options: Any) -> Table:
+        calls.append(study.name)
+        return build_table(study, *arguments, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (from_store, plots):
+            patch.setattr(module, "build_table", counted)
+        return report_of(a_study(), store=store), calls
+
+
+@pytest.fixture(scope="module")
+def page(reported: tuple[str, list[str]]) -> str:
+    return reported[0]
 
 
 @pytest.fixture(scope="module")
@@ -615,15 +630,6 @@ def test_of_thousands_of_arms_a_page_lists_the_first_and_says_where_all_are(
     assert "<code>topk plot page accuracy --only GLOB</code>" in page
 
 
-def test_a_report_builds_its_table_once(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_report_builds_its_table_once(reported: tuple[str, list[str]]) -> None:
     """With many test images the table takes most of a report's time."""
-    calls: list[str] = []
-
-    def counted(study: Study, *arguments: Any, **options: Any) -> Table:
-        calls.append(study.name)
-        return build_table(study, *arguments, **options)
-
-    for module in (from_store, plots):
-        monkeypatch.setattr(module, "build_table", counted)
-    report_of(a_study(), store=store)
-    assert calls == ["page"]
+    assert reported[1] == ["page"]

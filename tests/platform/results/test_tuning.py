@@ -63,6 +63,7 @@ def test_the_curve_is_the_mean_best_of_all_samples() -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_band_holds_the_true_curve_as_often_as_said() -> None:
     """200 searches of 20 uniform results, whose true curve is n / (n + 1): 95 %, give or take four standard errors."""
     rng, held = np.random.default_rng(2), 0
