@@ -38,7 +38,7 @@ class Recommendation:
         chosen: The evidence for it, the nearest first.
         near: All near comparisons, the nearest first, each pooled over the studies that made it, with p-values
             corrected for all of them.
-        promising: Losses that would be recommended if they had been searched more than once, the nearest first.
+        promising: Losses that would be recommended if they had been searched more than once, in the same order.
         nearest: The comparison in the nearest regime, whatever its distance; None if nothing was compared.
         left_out: The evidence that could not be used, with the reasons.
         luck: The luck of a search, by K, as the evidence shows it.
@@ -103,9 +103,10 @@ def recommended(
     verdict, loss = _verdict(near, by_loss)
     chosen = tuple(one for one in near if one.loss == loss or (verdict == "baseline" and one.mark))
     nearest = next(iter(near or parts), None)
-    promising = tuple(name for name, of_it in by_loss.items() if _is_ahead(of_it) and not _is_repeated(of_it))
+    promising = [name for name, of_it in by_loss.items() if _is_ahead(of_it) and not _is_repeated(of_it)]
+    promising.sort(key=lambda name: _order(by_loss[name]))
     return Recommendation(
-        asked, verdict, loss, chosen, tuple(near), promising, nearest, dict(left_out or {}), luck
+        asked, verdict, loss, chosen, tuple(near), tuple(promising), nearest, dict(left_out or {}), luck
     )
 
 
@@ -119,7 +120,7 @@ def _by_loss(near: Sequence[Pooled]) -> dict[str, list[Pooled]]:
 def _verdict(near: Sequence[Pooled], by_loss: Mapping[str, Sequence[Pooled]]) -> tuple[Verdict, str]:
     ahead = {loss: result for loss, result in by_loss.items() if _is_ahead(result) and _is_repeated(result)}
     if ahead:
-        return "better", min(ahead, key=lambda loss: (ahead[loss][0].apart, -_largest(ahead[loss])))
+        return "better", min(ahead, key=lambda loss: _order(ahead[loss]))
     baselines = {one.first.baseline for one in near}
     behind = all(one.mark == "worse" for result in by_loss.values() for one in _nearest(result))
     return ("baseline", baselines.pop()) if len(baselines) == 1 and behind else ("unknown", "")
@@ -139,5 +140,6 @@ def _is_repeated(comparisons: Sequence[Pooled]) -> bool:
     return all(one.searches >= LEAST_SEARCHES for one in _nearest(comparisons))
 
 
-def _largest(comparisons: Sequence[Pooled]) -> float:
-    return max(one.ahead.mean for one in _nearest(comparisons))
+def _order(comparisons: Sequence[Pooled]) -> tuple[float, float]:
+    """Return by what losses are ordered: the nearest evidence first, then the largest difference."""
+    return comparisons[0].apart, -max(one.ahead.mean for one in _nearest(comparisons))
