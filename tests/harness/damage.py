@@ -256,7 +256,7 @@ def check_case(case: Case, folder: Path, sound: Mapping[str, Said]) -> list[str]
 
     Args:
         case: What to damage.
-        place: The store, as :func:`make_store` makes it.
+        folder: The store, as :func:`make_store` makes it.
         sound: What the commands say of it while it is sound.
 
     Returns:

@@ -164,7 +164,7 @@ def holm(p: Mapping[_Name, float]) -> dict[_Name, float]:
         {'a': 0.03, 'b': 0.06, 'c': 0.06}
     """
     result, highest = {}, 0.0
-    for arm_key, name in enumerate(sorted(p, key=lambda name: p[name])):
-        highest = max(highest, min(1.0, (len(p) - arm_key) * p[name]))
+    for i, name in enumerate(sorted(p, key=lambda name: p[name])):
+        highest = max(highest, min(1.0, (len(p) - i) * p[name]))
         result[name] = highest
     return {name: result[name] for name in p}
