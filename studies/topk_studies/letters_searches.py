@@ -1,4 +1,4 @@
-"""Which loss wins on letters if every search is repeated? Six regimes, each loss searched five times."""
+"""Which loss wins on letters if every search is repeated? Seven regimes, each loss searched five times."""
 
 from __future__ import annotations
 
@@ -30,6 +30,8 @@ _TOPK_LOSSES = (
 _LEFT_OUT = ("topk_grouping", "autkc")
 """Losses that led in no regime of :func:`~topk_studies.letters.letters`; leaving them out saves a fifth of the time."""
 
+_FEW_AND_NOISY = "noise-0.8-images-5"
+"""The regime of the map in which top-5 losses led by most after one search."""
 _NOISY = ("noise-0.4", "noise-0.8")
 _FEW = ("clean-5", "clean-20")
 
@@ -37,15 +39,16 @@ _FEW = ("clean-5", "clean-20")
 def letters_searches() -> Study:
     """Return the study that repeats searches: what of :func:`~topk_studies.letters.letters` depends on luck?
 
-    Six regimes, a perceptron. Each loss is searched five times, and each of the five chosen configurations is trained
+    Seven regimes, a perceptron. Each loss is searched five times, and each of the five chosen configurations is trained
     with two fresh seeds. So intervals cover the search, and differences between losses are tested. Cross-entropy is
     also there with label smoothing, whose ε is searched, and under label noise with averaged weights. Its claims were
-    written before it ran.
+    written before the regimes that they are about ran. ``noise-0.8-images-5`` was added when the six others had run,
+    because the largest leads of :func:`~topk_studies.letters.letters_map` were there; no claim about the six changed.
 
     Example:
         >>> study = letters_searches()
         >>> len(study.arms), study.searches, study.trials
-        (53, 5, 75)
+        (62, 5, 75)
         >>> [arm.loss.label for arm in study.only("clean-5/*").arms][:3]
         ['cross_entropy', 'label_smoothing', 'smooth_topk_svm']
     """
@@ -57,7 +60,7 @@ def letters_searches() -> Study:
         seeds=2 * SEARCHES,
         show=SHOW,
         equivalence=1.0,
-        description="letters of free typefaces, six regimes: every loss searched five times; an MLP; K = 5",
+        description="letters of free typefaces, seven regimes: every loss searched five times; an MLP; K = 5",
         claims=_claims(),
     )
 
@@ -73,6 +76,7 @@ def _regimes() -> list[tuple[Regime, int]]:
         (regime("noise-0.4", PerClass(50), LabelNoise(0.4)), 28),
         (regime("clean-20", PerClass(20)), 60),
         (regime("clean-100", PerClass(100)), 20),
+        (regime(_FEW_AND_NOISY, PerClass(5), LabelNoise(0.8)), 100),
     ]
 
 
@@ -86,7 +90,7 @@ def _losses(regime: Regime) -> list[Loss]:
 def _arms(regime: Regime, epochs: int) -> list[Arm]:
     protocol = replace(TOGETHER, searches=SEARCHES)
     arms = grid([regime], [MLP], _losses(regime), k=K, recipe=recipe(epochs), protocol=protocol)
-    return [*arms, _averaged(arms[0])] if regime.name in _NOISY else [*arms]
+    return [*arms, _averaged(arms[0])] if regime.name in (*_NOISY, _FEW_AND_NOISY) else [*arms]
 
 
 def _averaged(plain: Arm) -> Arm:
@@ -118,9 +122,20 @@ def _claims() -> tuple[Claim, ...]:
         ),
         claim(
             name="top-1-is-the-price",
-            text="In every regime the top-5 losses are behind cross-entropy in top-1.",
+            text="In six regimes the top-5 losses are behind cross-entropy in top-1.",
             contrasts=gaps(
-                _at(*(regime.name for regime, _ in _regimes())), "cross_entropy", _TOPK_LOSSES, "top1"
+                _at(*(regime.name for regime, _ in _regimes() if regime.name != _FEW_AND_NOISY)),
+                "cross_entropy",
+                _TOPK_LOSSES,
+                "top1",
+            ),
+        ),
+        claim(
+            name="ahead-with-few-images-and-very-wrong-labels",
+            text="With five images a class and noise 0.8 the smooth top-5 SVM and the noised top-5 hinge are ahead of "
+            "cross-entropy in top-5.",
+            contrasts=gaps(
+                _at(_FEW_AND_NOISY), ["smooth_topk_svm", "noised_topk_hinge"], "cross_entropy", "top5"
             ),
         ),
         level(
