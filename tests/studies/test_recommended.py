@@ -2,10 +2,10 @@
 
 Most shipped comparisons are of letters, with a perceptron and, in three regimes, a convolutional network, neither of
 them pretrained. `letters_searches` searched each loss five times, so its intervals have the luck of the search in them.
-The other studies of letters searched each loss once, and 30 of their comparisons were made in two to four studies. Between
-these a difference moves by 0.75 points of top-5 accuracy and by 2.8 of top-1 accuracy (40 degrees of freedom), so a
-difference that was measured once is known to ± 1.5 points at best, and one that was measured four times to ± 0.9. The
-comparisons of photos are of CIFAR-100's features by a pretrained network, where each loss was searched three times.
+The other studies of letters searched each loss once, and 30 of their comparisons were made in two to four studies.
+Between these a difference moves by 0.75 points of top-5 accuracy and by 2.8 of top-1 accuracy (40 degrees of freedom),
+so a difference that was measured once is known to ± 1.5 points at best, and one that was measured four times to ± 0.9.
+The comparisons of photos are of CIFAR-100's features by a pretrained network, where each loss was searched three times.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ QUESTIONS = {
     "noisy, 50 images a class": (ask, (62, 50, 0.8), "", "keep cross_entropy"),
     # Three searches: all within 0.2 ± 0.9.
     "clean, 50 images a class": (ask, (62, 50), "", "keep cross_entropy"),
-    # After one search four losses are 3.5 to 4.5 points ahead, each by 1.7 or so. After five the smooth SVM and the soft
-    # top-K loss still are 4 points ahead, by 2.5, which is not enough beside all near comparisons.
+    # After one search four losses are 3.5 to 4.5 points ahead, give or take 1.7. After five the smooth SVM and the soft
+    # top-K loss still are 4 points ahead, give or take 2.5, which is not enough beside all near comparisons.
     "noisy, 5 images a class": (ask, (62, 5, 0.8), "", "reach up to +6.9 points (letters_searches"),
     # 1.3 to 1.7 points ahead, give or take 2: with twice the noise it would be an answer.
     "half as noisy, 5 images a class": (ask, (62, 5, 0.4), "", "keep cross_entropy"),
