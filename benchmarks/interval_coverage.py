@@ -331,8 +331,8 @@ def main() -> None:
             if arguments.worlds in world.name:
                 result = measured(world, arguments.tables, pool.map)
                 last = "none are given" if world.searches == 1 else f"{result[5]:.1f}"
-                message = " | ".join(f"{value:.1f}" for value in result[:5])
-                print(f"| {world.name} | {message} | {last} |", flush=True)
+                columns = " | ".join(f"{value:.1f}" for value in result[:5])
+                print(f"| {world.name} | {columns} | {last} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -145,8 +145,8 @@ def _arms() -> Iterator[tuple[str, Arm]]:
         for regime in _REGIMES:
             yield f"{regime.name}/{name}", _arm(regime, Loss(name))
         for fixed in _VARIANTS.get(name, ()):
-            message = ",".join(f"{parameter}={value}" for parameter, value in fixed.items())
-            yield f"clean/{name}:{message}", _arm(_REGIMES[0], Loss(name, fixed=fixed))
+            values = ",".join(f"{parameter}={value}" for parameter, value in fixed.items())
+            yield f"clean/{name}:{values}", _arm(_REGIMES[0], Loss(name, fixed=fixed))
     for name in ("cross_entropy", "smooth_topk_svm", "topk_transition"):
         yield f"ring/{name}", _arm(Regime("ring", "ring"), Loss(name), k=2)
         letters = Regime("letters", "letters", conditions=(PerClass(2),))

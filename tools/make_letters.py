@@ -129,19 +129,19 @@ def _check(given: argparse.Namespace) -> None:
 
 
 def _chosen(given: argparse.Namespace) -> _Made:
-    result = find_faces(given.fonts, given.characters)
-    free = [face for face in result if face.licence or given.any_licence]
+    families = find_faces(given.fonts, given.characters)
+    free = [face for face in families if face.licence or given.any_licence]
     looked_at = given.characters[:: math.ceil(len(given.characters) / _LOOKED_AT)]
     faces, pictures = _drawn(given, free, looked_at)
     sizes = {name: getattr(given, name) for name in _SIZES}
     choice = choose(faces, pictures, looked_at, sizes, given.seed, given.per_package, given.clones, given.kin)
-    blank = {"of unknown licence": len(result) - len(free), "blank or damaged": len(free) - len(faces)}
-    _say(f"{len(result)} families have the characters; left out: {blank | choice.left_out}")
+    blank = {"of unknown licence": len(families) - len(free), "blank or damaged": len(free) - len(faces)}
+    _say(f"{len(families)} families have the characters; left out: {blank | choice.left_out}")
     if empty := [name for name, places in choice.splits.items() if not places]:
         raise ValueError(f"FONTS must leave a family for every split, got none for {empty}")
-    places = [key for chosen in choice.splits.values() for key in chosen]
+    places = [index for chosen in choice.splits.values() for index in chosen]
     splits = [name for name, chosen in choice.splits.items() for _ in chosen]
-    chosen = [faces[key] for key in places]
+    chosen = [faces[index] for index in places]
     return _Made(chosen, splits, pictures[places] if looked_at == given.characters else _all(given, chosen))
 
 

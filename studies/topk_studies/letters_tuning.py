@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from topk_platform import LabelNoise, PerClass, Protocol, Regime, Study, grid
-from topk_platform.specs.search.pruner import NoPruning
-from topk_platform.specs.search.sampler import Random
+from topk_platform import LabelNoise, NoPruning, PerClass, Protocol, Random, Regime, Study, grid
 from topk_studies.letters import MLP, SHOW, TOPK, K, recipe
 from topk_studies.letters_losses import balanced
 

@@ -157,9 +157,9 @@ def truncated(s: Tensor, y: int) -> Tensor:
     return terms / total + (1 / total - 1) * onehot(s, y)
 
 
-def hinge(key: Callable[[Tensor, int], int]) -> Callable[[Tensor, int], Tensor]:
+def hinge(rival_of: Callable[[Tensor, int], int]) -> Callable[[Tensor, int], Tensor]:
     def gradient(s: Tensor, y: int) -> Tensor:
-        rival = key(s, y)
+        rival = rival_of(s, y)
         return (1 + s[rival] > s[y]) * (onehot(s, rival) - onehot(s, y))
 
     return gradient

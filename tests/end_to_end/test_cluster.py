@@ -113,10 +113,10 @@ def test_a_node_that_is_lost_before_it_answers_is_waited_for_or_left_out(
         monkeypatch.setattr(ray, "nodes", lambda: [{**node, "Alive": True} for node in result])
         answered = ask_nodes(Question(["ray"]), 600)
     line = "node 127.0.0.1 was lost before it answered"
-    lost_told = [
+    lost_messages = [
         text for text in messages if "to answer" not in text
     ]  # said besides where the machine is slow
-    assert lost_told == [f"{line}; waiting for up to 60 s, see --wait", f"{line}, and is left out"]
+    assert lost_messages == [f"{line}; waiting for up to 60 s, see --wait", f"{line}, and is left out"]
     assert {(node.lost, node.facts is None) for node in answered} == {(True, True), (False, False)}
 
 

@@ -74,9 +74,9 @@ def test_nothing_is_lost_by_kills_around_the_commit_of_a_confirmation(
     assert process.returncode == 0, out + err
     check_undisturbed(store, reference)  # and so the same SHA-256 of every file
     rows = Ledger.open(Store.open(store), "small").rows("phase = 'confirm'")
-    key = Store.open(store).at("small")
+    opened = Store.open(store).at("small")
     assert len(rows) == 4
-    assert missing_artifacts(key, rows) == damaged_artifacts(key, rows) == []
+    assert missing_artifacts(opened, rows) == damaged_artifacts(opened, rows) == []
 
 
 def one_more(store: Path, count: Callable[[Path], int]) -> Callable[[], bool]:

@@ -154,8 +154,8 @@ def test_no_secret_is_left_anywhere(
     ]
     # It would be found: what does stand everywhere is.
     known = [name for name, text in left if "lab:mischief" in text]
-    for key in ("mlflow server.db", "said bundle.topk/", "store lab/ledger/kind=trials/"):
-        assert any(name.startswith(key) for name in known), key
+    for prefix in ("mlflow server.db", "said bundle.topk/", "store lab/ledger/kind=trials/"):
+        assert any(name.startswith(prefix) for name in known), prefix
     assert any(name.startswith("ray ") for name, _ in left)
     result = [(name, secret) for name, text in left for secret, value in PLANTED.items() if value in text]
     assert result == []

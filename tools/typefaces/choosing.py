@@ -127,9 +127,9 @@ def _lot(seed: int, face: Face) -> str:
 def _at_most(chosen: list[int], faces: Sequence[Face], per_package: int | None, seed: int) -> list[int]:
     """Return at most so many faces of each package, by lot, ascending."""
     taken: dict[str, list[int]] = {}
-    for number in sorted(chosen, key=lambda i: _lot(seed, faces[i])):
-        taken.setdefault(faces[number].package.partition(" ")[0] or faces[number].file, []).append(number)
-    return sorted(number for places in taken.values() for number in places[:per_package])
+    for index in sorted(chosen, key=lambda i: _lot(seed, faces[i])):
+        taken.setdefault(faces[index].package.partition(" ")[0] or faces[index].file, []).append(index)
+    return sorted(index for places in taken.values() for index in places[:per_package])
 
 
 def _divided(

@@ -51,8 +51,8 @@ def draw_face(path: Path, number: int, characters: str, size: int) -> Pictures |
 def _draw(font: ImageFont.FreeTypeFont, character: str, size: int) -> Pictures | None:
     left, top, right, bottom = (int(side) for side in font.getbbox(character, anchor="ls"))
     canvas = Image.new("L", (right - left + 2 * _SPARE, bottom - top + 2 * _SPARE))
-    key = (_SPARE - left, _SPARE - top)
-    ImageDraw.Draw(canvas).text(key, character, fill=255, font=font, anchor="ls")
+    origin = (_SPARE - left, _SPARE - top)
+    ImageDraw.Draw(canvas).text(origin, character, fill=255, font=font, anchor="ls")
     box = canvas.getbbox()
     return None if box is None else _fitted(canvas.crop(box), size)
 

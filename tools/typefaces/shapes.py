@@ -60,7 +60,7 @@ def report(pictures: Pictures, characters: str) -> str:
 def _most(counts: NDArray[np.int32]) -> list[tuple[int, int]]:
     """Return the pairs with the largest counts, largest first."""
     places = np.argsort(-counts, axis=None, kind="stable")[:_SHOWN]
-    return [(int(key) // len(counts), int(key) % len(counts)) for key in places]
+    return [(int(index) // len(counts), int(index) % len(counts)) for index in places]
 
 
 def _table(head: list[str], rows: list[list[str]]) -> str:

@@ -38,7 +38,7 @@ class Recommendation:
         chosen: The evidence for it, the nearest first.
         near: All near comparisons, the nearest first, each pooled over the studies that made it, with p-values
             corrected for all of them.
-        promising: Losses that would be recommended if they had been searched more than once, in the same order.
+        promising: Losses that lack nothing but a second search to be recommended; the first would be recommended first.
         nearest: The comparison in the nearest regime, whatever its distance; None if nothing was compared.
         left_out: The evidence that could not be used, with the reasons.
         luck: The luck of a search, by K, as the evidence shows it.

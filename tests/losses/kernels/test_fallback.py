@@ -93,14 +93,14 @@ def test_torch_takes_over_with_one_warning(loss, kernel, make, broken, evaluate)
         expected = evaluate(loss)
     error = make()
     broken(kernel, itertools.repeat(error))
-    with warnings.catch_warnings(record=True) as messages:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         result = [evaluate(loss) for _ in range(2)]
         margins = {} if loss == "soft_topk_loss" else {"margin": torch.ones(50, device=result[0][0].device)}
         evaluate(loss, classes=50, **margins)
     for results in result:
         assert all(map(torch.equal, results, expected))
-    (warning,) = (one for one in messages if one.category is UserWarning)  # NumPy's of old interpreters aside
+    (warning,) = (one for one in caught if one.category is UserWarning)  # NumPy's of old interpreters aside
     reason = f"{loss} runs in plain torch: {type(error).__name__}: {error}"
     assert str(warning.message) == f"Triton's kernels cannot run, so {reason}"
 

@@ -120,8 +120,8 @@ def test_a_program_is_notified_of_an_interrupt_and_of_what_is_left(
 
 
 def test_bad_input_is_a_line_and_with_debug_a_traceback_too(topk: Topk) -> None:
-    for key in (["--debug", "table", "digit"], ["table", "digit", "--debug"]):
-        code, out, err = topk(*key)
+    for arguments in (["--debug", "table", "digit"], ["table", "digit", "--debug"]):
+        code, out, err = topk(*arguments)
         assert (code, out) == (Exit.BAD_INPUT, "")
         assert err.startswith("Traceback") and "topk: unknown study 'digit'" in err.splitlines()[-1]
     assert len(topk("table", "digit")[2].splitlines()) == 1

@@ -116,10 +116,10 @@ def test_trials_count_again_once_some_came_out_the_same_and_it_can_be_taken_back
     assert counted(runs) == [2, 5]
     edit(lab, SAME)
     assert counted(runs) == [2, 0]
-    messages: list[str] = []
-    result = adopt(the_study(), store=runs, again=3, report=lambda one: messages.append(one.name))
+    names: list[str] = []
+    result = adopt(the_study(), store=runs, again=3, report=lambda one: names.append(one.name))
     assert [one.outcome for one in result.checked] == ["to the bit"] * 3 and result.trials == 5
-    assert result.arms == ("plain/linear/loss",) and messages == [one.name for one in result.checked]
+    assert result.arms == ("plain/linear/loss",) and names == [one.name for one in result.checked]
     assert counted(runs) == [2, 5]
     assert "all the same to the bit" in result.summary
     line = f"Adopted, from other code or another machine, are 5 trials. 5: {result.summary}."
@@ -130,7 +130,7 @@ def test_trials_count_again_once_some_came_out_the_same_and_it_can_be_taken_back
     events = json.loads((runs / "adopted" / "adopted.json").read_bytes())["events"]
     assert [event["event"] for event in events] == ["adopted", "taken back"]
     assert [one["outcome"] for one in events[0]["evidence"]["trials"]] == ["to the bit"] * 3
-    assert {one["key"] for one in events[0]["evidence"]["trials"]} == set(messages)
+    assert {one["key"] for one in events[0]["evidence"]["trials"]} == set(names)
 
 
 def test_what_counts_already_is_nothing_to_adopt(runs: Path) -> None:

@@ -100,9 +100,9 @@ def test_a_result_that_no_training_gives_is_found(file: Path, tmp_path: Path) ->
     before = Bundle.read(file)
     rows = pq.read_table(io.BytesIO(before.files["ledger.parquet"]), partitioning=None)
     better = [None if value is None else value + 0.1 for value in rows["test.top1"].to_pylist()]
-    key = rows.column_names.index("test.top1")
+    column = rows.column_names.index("test.top1")
     sink = io.BytesIO()
-    pq.write_table(rows.set_column(key, rows.schema.field(key), [better]), sink)
+    pq.write_table(rows.set_column(column, rows.schema.field(column), [better]), sink)
     result = verify(changed(file, tmp_path / "x", "ledger.parquet", sink.getvalue()), again=100)
     confirmed = [one for one in result.trials if one.outcome == "differs"]
     assert len(confirmed) == 6 and len(result.trials) == 10

@@ -149,9 +149,9 @@ def trained(
 
 def weights(study: Study, store: Path, loss: str) -> list[torch.Tensor]:
     """The linear maps of a loss's confirmed runs."""
-    key = Store.open(store)
-    rows = Ledger.open(key, study.name).rows("phase = 'confirm'")
-    result = [read_model(key.at(study.name), row) for row in rows if row["loss"] == loss]
+    opened = Store.open(store)
+    rows = Ledger.open(opened, study.name).rows("phase = 'confirm'")
+    result = [read_model(opened.at(study.name), row) for row in rows if row["loss"] == loss]
     assert len(result) == SEEDS
     return [next(iter(load(saved.content).values())).double() for saved in result if saved is not None]
 

@@ -77,11 +77,11 @@ def test_the_memory_is_the_plain_loops_average_of_predictions(recipe: Recipe, ma
         while len(places) < len(session.dataset.train):
             session.advance(lambda: True)
             places += cast("PlacedBatches", session.batches).rows.tolist()
-        for key, p in zip(places, noted, strict=True):
-            predictions.setdefault(key, []).append(p)
-    for key, (first, second) in predictions.items():
+        for sample, p in zip(places, noted, strict=True):
+            predictions.setdefault(sample, []).append(p)
+    for sample, (first, second) in predictions.items():
         expected = 0.7 * 0.3 * first + 0.3 * second
-        assert torch.allclose(session.loss.module.memory[key], expected, atol=1e-6)  # type: ignore[index]
+        assert torch.allclose(session.loss.module.memory[sample], expected, atol=1e-6)  # type: ignore[index]
 
 
 def test_a_memory_comes_back_after_a_cut(make_trial: MakeTrial, memory: Any) -> None:

@@ -147,8 +147,8 @@ def test_missing_and_broken_images_are_one_clear_error(folder: Path) -> None:
         UserError, match=r"2 of 30 images cannot be read: .*a/0.png: .*, .*c/9.png: .*Mend them"
     ):
         image_folder("mine")
-    for location in ("train", "test"):
-        for picture in (folder / location / "b").iterdir():
+    for split in ("train", "test"):
+        for picture in (folder / split / "b").iterdir():
             picture.rename(picture.with_name(f".{picture.name}"))
     with pytest.raises(
         UserError,

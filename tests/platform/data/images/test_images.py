@@ -72,7 +72,7 @@ def test_places_reach_from_corner_to_corner_and_no_further() -> None:
     last = np.nextafter(1, 0)
     assert crop(pixels, 3, (0.0, 0.0))[0, 0] == 0
     assert crop(pixels, 3, (last, last))[-1, -1] == 34
-    tops = [crop(pixels, 3, (key, 0.0))[0, 0, 0] // 7 for key in np.arange(300) / 300]
+    tops = [crop(pixels, 3, (top, 0.0))[0, 0, 0] // 7 for top in np.arange(300) / 300]
     assert np.bincount(tops).tolist() == [100, 100, 100]
 
 

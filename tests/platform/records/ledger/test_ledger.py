@@ -122,19 +122,19 @@ def ledger_rows(records: list[TrialRecord], table: delta.Writing) -> Any:
 
 
 def test_trials_that_come_fast_share_a_commit(tmp_path: Path, study: Study, record: Make) -> None:
-    ledger, messages, first = open_ledger(tmp_path), [], threading.Event()
+    ledger, sizes, first = open_ledger(tmp_path), [], threading.Event()
     with ledger.writing(study) as writer:
 
         def committed(records: Any) -> None:
-            messages.append(len(records))
+            sizes.append(len(records))
             first.wait()  # the disk is slow, and meanwhile all the others end
 
         writer.committed = committed
         for number in range(50):
             writer.put(record(study, number))
         first.set()
-    assert sum(messages) == 50
-    assert len(messages) <= 3
+    assert sum(sizes) == 50
+    assert len(sizes) <= 3
     assert len(ledger.keys()) == 50
 
 

@@ -162,4 +162,4 @@ def test_rows_sum_to_k_and_the_diagonal_is_the_accuracy(classes: int, images: in
         if own.any():
             assert result[label, label] == pytest.approx((guesses[own] == label).any(1).mean())
     groups = groups_of(result)
-    assert sorted(key for group in groups for key in group) == list(range(classes))
+    assert sorted(one for group in groups for one in group) == list(range(classes))

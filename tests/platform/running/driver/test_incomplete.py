@@ -117,7 +117,7 @@ def empty(path: Path) -> None:
 def test_the_next_run_trains_again_what_lost_its_ranks_or_guesses(
     kind: Kind, damage: Callable[[Path], None], store: Path, undisturbed: dict[str, Any]
 ) -> None:
-    before, lost = tables(store), [file_of(store, kind, key) for key in (1, 4)]
+    before, lost = tables(store), [file_of(store, kind, index) for index in (1, 4)]
     for path in lost:
         damage(path)
     assert plan(the_study(), store=store).left == 2
@@ -129,8 +129,8 @@ def test_the_next_run_trains_again_what_lost_its_ranks_or_guesses(
     assert all(f"{kind}/{path.name}" in line for path in lost)
     assert tables(store) == before
     assert plain(rows_of(store)) == plain(rows_of(undisturbed["store"]))  # and so are all SHA-256
-    key = Store.open(store).at("lost")
-    assert damaged_artifacts(key, rows_of(store)) == missing_artifacts(key, rows_of(store)) == []
+    opened = Store.open(store).at("lost")
+    assert damaged_artifacts(opened, rows_of(store)) == missing_artifacts(opened, rows_of(store)) == []
     assert run(the_study(), store=store, progress=False, waiting=said.append).ran == 0 and len(said) == 1
 
 
@@ -149,8 +149,8 @@ def test_what_a_part_does_not_train_is_set_aside_and_reported(store: Path) -> No
 def test_until_then_the_table_and_the_status_say_how_many_lack_theirs(
     store: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for key in (0, 1, 2):
-        file_of(store, "ranks", key).unlink()
+    for index in (0, 1, 2):
+        file_of(store, "ranks", index).unlink()
     file_of(store, "network").unlink()
     message = "Of 6 confirmations, 3 lack the ranks of their test images: intervals over those leave out"
     for output in ("rich", "md"):

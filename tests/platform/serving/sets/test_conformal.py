@@ -33,12 +33,12 @@ def oracle(p: np.ndarray, method: str, rank: int, penalty: float, prevalences: n
     values = []
     for label, own in enumerate(p):
         mass = sum(other for other in p if other >= own)
-        key = sum(other >= own for other in p)
+        position = sum(other >= own for other in p)
         values.append(
             {
                 "threshold": 1 - own,
                 "aps": mass,
-                "raps": mass + penalty * max(key - rank, 0),
+                "raps": mass + penalty * max(position - rank, 0),
                 "prevalence": -own / prevalences[label],
             }[method]
         )

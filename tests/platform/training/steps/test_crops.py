@@ -106,9 +106,9 @@ def test_a_trial_is_tested_by_crops_and_validated_without(
     seen: list[tuple[float, float] | None] = []
     original = Images.in_order
 
-    def noted(self: Images, key: tuple[float, float] | None = None) -> Any:
-        seen.append(key)
-        return original(self, key)
+    def noted(self: Images, corner: tuple[float, float] | None = None) -> Any:
+        seen.append(corner)
+        return original(self, corner)
 
     monkeypatch.setattr(Images, "in_order", noted)
     plain = run()

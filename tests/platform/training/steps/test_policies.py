@@ -33,19 +33,19 @@ def test_every_operation_is_torchvisions_at_every_strength(name: str, shape: tup
         magnitudes, signed = vision._AUGMENTATION_SPACE[name]
         magnitudes = magnitudes(31, *shape[1:])
         assert bool(signed) == operation.signed
-        for key in (0, 3, 9, 17, 30):
+        for level in (0, 3, 9, 17, 30):
             for sign in (1, -1) if signed else (1,):
-                strength = 0.0 if magnitudes is None else float(magnitudes[key]) * sign
+                strength = 0.0 if magnitudes is None else float(magnitudes[level]) * sign
                 expected = vision._apply_image_or_video_transform(
                     images, name, strength, interpolation=InterpolationMode.NEAREST, fill={torch.Tensor: None}
                 )
-                own = _strengths(name, torch.full((6,), key), shape[1:], wide) * sign
+                own = _strengths(name, torch.full((6,), level), shape[1:], wide) * sign
                 result = operation.change(images, own)
                 apart = (result.int() - expected.int()).abs()
                 if name in ROUNDED:
                     assert apart.max() <= 1 and (apart > 0).double().mean() < 0.06
                 else:
-                    assert torch.equal(result, expected), (wide, key, sign)
+                    assert torch.equal(result, expected), (wide, level, sign)
 
 
 def test_they_are_all_of_torchvisions_operations() -> None:
