@@ -14,6 +14,7 @@ __all__ = [
     "check_exponent",
     "check_k",
     "check_labels",
+    "check_losses",
     "check_margin",
     "check_margins",
     "check_noise",
@@ -26,6 +27,7 @@ __all__ = [
     "check_scores",
     "check_soft",
     "check_soft_topk",
+    "check_target",
     "values_are_readable",
 ]
 
@@ -54,6 +56,16 @@ def check_scores(scores: Tensor, name: str = "scores", dimensions: int = 2) -> N
     if scores.ndim < dimensions:
         shape = "(N, L) or (N, L, ...)" if dimensions == 2 else "(..., L)"
         raise ValueError(f"{name} must have the shape {shape}, got {tuple(scores.shape)}")
+
+
+def check_losses(losses: Tensor, rows: Tensor, labels: Tensor) -> None:
+    """Check that a loss of rows returned one loss for each row and label, which broadcasting would hide."""
+    if not isinstance(losses, Tensor) or losses.shape != labels.shape:
+        got = tuple(losses.shape) if isinstance(losses, Tensor) else type(losses).__name__
+        raise ValueError(
+            f"rows must return losses of the labels' shape {tuple(labels.shape)} for scores of shape "
+            f"{tuple(rows.shape)}, got {got}"
+        )
 
 
 def check_k(k: int, upper: int | None = None, rule: str = "the number of classes less one") -> None:
@@ -195,7 +207,7 @@ def check_counts(class_counts: Tensor, classes: int | None = None, *, look: bool
             raise ValueError(f"class_counts must be above 0 for every class, got {wrong[0].item()}")
 
 
-def check_labels(target: Tensor, shape: torch.Size, classes: int, ignore_index: int) -> bool:
+def check_labels(target: Tensor, shape: torch.Size, classes: int, ignore_index: int | None) -> bool:
     """Check labels of shape ``(N, ...)`` in ``[0, classes)``; those equal to ``ignore_index`` are allowed.
 
     Returns:
@@ -216,10 +228,16 @@ def check_labels(target: Tensor, shape: torch.Size, classes: int, ignore_index: 
     least, most = (bound.item() for bound in torch.aminmax(target))
     if least < 0 or most >= classes:
         _check_out_of_range(target, classes, ignore_index)
-    return not least <= ignore_index <= most
+    return ignore_index is None or not least <= ignore_index <= most
 
 
-def check_soft(scores: Tensor, target: Tensor, ignore_index: int, taken: bool) -> None:
+def check_target(target: Tensor) -> None:
+    """Check that a target is a tensor."""
+    if not isinstance(target, Tensor):
+        raise ValueError(f"target must be a tensor, got {type(target).__name__}")
+
+
+def check_soft(scores: Tensor, target: Tensor, ignore_index: int | None, taken: bool) -> None:
     """Check probabilities of the scores' shape, for a loss that takes them."""
     if not taken:
         raise ValueError(
@@ -230,16 +248,15 @@ def check_soft(scores: Tensor, target: Tensor, ignore_index: int, taken: bool) -
             f"target must have the shape {tuple(scores.shape)} of the scores when it holds probabilities, "
             f"got {tuple(target.shape)}"
         )
-    if ignore_index >= 0:
+    if ignore_index is not None and ignore_index >= 0:
         raise ValueError(f"ignore_index must be negative (unused) with soft targets, got {ignore_index}")
 
 
-def _check_out_of_range(target: Tensor, classes: int, ignore_index: int) -> None:
-    wrong = target[((target < 0) | (target >= classes)) & (target != ignore_index)]
+def _check_out_of_range(target: Tensor, classes: int, ignore_index: int | None) -> None:
+    outside = (target < 0) | (target >= classes)
+    wrong = target[outside if ignore_index is None else outside & (target != ignore_index)]
     if wrong.numel():
         from_one = bool((wrong == classes).all() and (target != 0).all())
         hint = "; if classes are numbered from 1 on, take target - 1" if from_one else ""
-        raise ValueError(
-            f"target must be in [0, {classes - 1}] or equal ignore_index = {ignore_index}, "
-            f"got {wrong[0].item()}{hint}"
-        )
+        ignored = "" if ignore_index is None else f" or equal ignore_index = {ignore_index}"
+        raise ValueError(f"target must be in [0, {classes - 1}]{ignored}, got {wrong[0].item()}{hint}")

@@ -14,7 +14,15 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 import torch
 from torch import Tensor
 
-from topk_losses._core.checks import check_labels, check_per_class, check_reduction, check_scores, check_soft
+from topk_losses._core.checks import (
+    check_labels,
+    check_losses,
+    check_per_class,
+    check_reduction,
+    check_scores,
+    check_soft,
+    check_target,
+)
 from topk_losses._core.shapes import class_last, computing, full_precision
 
 __all__ = ["Reduction", "RowLosses", "reduce_loss", "takes_single_rows"]
@@ -43,6 +51,7 @@ def takes_single_rows(loss: F) -> F:
 
     @functools.wraps(loss)
     def of_any(scores: Tensor, target: Tensor, *args: Any, **options: Any) -> Tensor:
+        check_target(target)
         if _is_single_row(scores, target):
             value: Tensor = loss(scores.unsqueeze(0), target.unsqueeze(0), *args, **options)
             return value.squeeze(0)
@@ -53,7 +62,7 @@ def takes_single_rows(loss: F) -> F:
 
 
 def _is_single_row(scores: Tensor, target: Tensor) -> bool:
-    if not (isinstance(scores, Tensor) and isinstance(target, Tensor) and scores.ndim == 1):
+    if not (isinstance(scores, Tensor) and scores.ndim == 1):
         return False
     return target.ndim == 0 or (target.is_floating_point() and target.shape == scores.shape)
 
@@ -132,6 +141,7 @@ def _of_labels(
 
 def _masked_targets_cost_infinity(losses: Tensor, rows: Tensor, labels: Tensor) -> Tensor:
     """Set the loss to +inf where the target's own score is -inf, whatever the other classes' scores are."""
+    check_losses(losses, rows, labels)
     return losses.masked_fill(rows.detach().gather(1, labels) == -torch.inf, torch.inf)
 
 

@@ -14,6 +14,7 @@ from topk_losses._core.checks import (
     check_scores,
     check_share,
     check_soft,
+    check_target,
 )
 from topk_losses._core.shapes import computing, full_precision
 
@@ -74,9 +75,10 @@ def conformal_training(
     check_scores(scores)
     if scores.ndim != 2 or not len(scores):
         raise ValueError(f"scores must have the shape (N, L) with N of at least 1, got {tuple(scores.shape)}")
+    check_target(target)
     if target.is_floating_point():
-        check_soft(scores, target, ignore_index=0, taken=False)
-    check_labels(target, scores.shape, scores.shape[1], ignore_index=0)
+        check_soft(scores, target, ignore_index=None, taken=False)
+    check_labels(target, scores.shape, scores.shape[1], ignore_index=None)
     check_share("alpha", alpha)
     check_positive("temperature", temperature)
     for name, value in (("kappa", kappa), ("size_weight", size_weight), ("classification", classification)):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from topk_losses.functional import cross_entropy, topk_hinge
+from topk_losses.functional import cross_entropy, reduce_rows, topk_hinge
 
 
 def test_mean_over_ignored_rows_only_is_nan_as_in_torch():
@@ -88,6 +88,8 @@ def test_half_precision_overflow_is_nan_in_its_row_so_that_loss_scaling_can_skip
         ),
         ([[0.0, 1.0]], torch.zeros(1).long(), {}, "scores must be a floating-point tensor, got list"),
         (torch.zeros(3), torch.tensor([0]), {}, r"scores must have the shape \(N, L\) or .*, got \(3,\)"),
+        (torch.zeros(2, 3), [0, 1], {}, "target must be a tensor, got list"),
+        (torch.zeros(3), 0, {}, "target must be a tensor, got int"),
         (torch.zeros(2, 3), torch.zeros(3).long(), {}, r"target must have the shape \(2,\) .*, got \(3,\)"),
         (
             torch.zeros(2, 3),
@@ -124,3 +126,22 @@ def test_half_precision_overflow_is_nan_in_its_row_so_that_loss_scaling_can_skip
 def test_bad_arguments_are_named(scores, target, options, message):
     with pytest.raises(ValueError, match=message):
         cross_entropy(scores, target, **options)
+
+
+@pytest.mark.parametrize(
+    ("rows", "shape"),
+    [
+        (lambda scores, labels: -scores.log_softmax(1).gather(1, labels)[:, 0], r"\(4,\)"),
+        (lambda scores, labels: -scores.log_softmax(1), r"\(4, 3\)"),
+        (lambda scores, labels: -scores.log_softmax(1).gather(1, labels).mean(), r"\(\)"),
+        (lambda scores, labels: 1.0, "float"),
+    ],
+)
+def test_rows_of_another_shape_are_refused_and_not_broadcast(rows, shape):
+    with pytest.raises(ValueError, match=rf"rows must return .* labels' shape \(4, 1\) .*, got {shape}"):
+        reduce_rows(rows, torch.zeros(4, 3), torch.tensor([0, 1, 2, 0]))
+
+
+def test_rows_of_another_shape_are_refused_for_soft_targets():
+    with pytest.raises(ValueError, match=r"labels' shape \(4, 3\) .*, got \(4, 1\)"):
+        reduce_rows(lambda scores, labels: scores[:, :1], torch.zeros(4, 3), torch.full((4, 3), 1 / 3))

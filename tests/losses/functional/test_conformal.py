@@ -155,8 +155,9 @@ def test_wrong_parameters_are_named(changes, why):
         (torch.zeros(0, 3), torch.zeros(0, dtype=torch.long), "N of at least 1"),
         (torch.zeros(2, 3, 4), torch.zeros(2, 4, dtype=torch.long), r"shape \(N, L\)"),
         (torch.zeros(2, 3), torch.full((2, 3), 1 / 3), "takes no soft targets"),
-        (torch.zeros(2, 3), torch.tensor([0, 3]), "target"),
-        (torch.zeros(2, 3), torch.tensor([0, -100]), "target"),
+        (torch.zeros(2, 3), torch.tensor([0, 3]), r"target must be in \[0, 2\], got 3"),
+        (torch.zeros(2, 3), torch.tensor([0, -100]), r"target must be in \[0, 2\], got -100"),
+        (torch.zeros(2, 3), [0, 1], "target must be a tensor, got list"),
         (torch.zeros(2, 3, dtype=torch.long), torch.tensor([0, 1]), "scores must be a floating-point"),
     ],
 )
