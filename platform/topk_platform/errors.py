@@ -176,7 +176,8 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UserError:
         unknown loss 'smooth_topk': did you mean 'smooth_topk_svm'? (known: ldam, smooth_topk_svm)
     """
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    in_lower = {known_name.lower(): known_name for known_name in reversed(names)}
+    near = [in_lower[match] for match in difflib.get_close_matches(name.lower(), in_lower, n=3, cutoff=0.5)]
     hint = f": did you mean {' or '.join(map(repr, near))}?" if near else ""
     return UserError(f"unknown {kind} {name!r}{hint} (known: {', '.join(names)})")
 

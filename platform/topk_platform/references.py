@@ -41,9 +41,19 @@ def import_reference(name: str) -> Any:
     with as_user_error(f"module {module_name!r}"):
         module = _module(module_name, name)
     if not hasattr(module, attribute):
-        public = [key for key in vars(module) if not key.startswith("_")]
-        raise unknown_name(f"attribute of module {module_name!r}", attribute, public)
+        raise unknown_name(f"attribute of module {module_name!r}", attribute, _defined_in(module))
     return getattr(module, attribute)
+
+
+def _defined_in(module: ModuleType) -> list[str]:
+    """Return a module's public names without what it imports: modules, and functions and classes of others."""
+    return [
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_")
+        and not isinstance(value, ModuleType)
+        and getattr(value, "__module__", module.__name__) == module.__name__
+    ] or [name for name in vars(module) if not name.startswith("_")]
 
 
 def _module(module_name: str, reference: str) -> ModuleType:

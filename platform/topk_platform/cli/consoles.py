@@ -15,10 +15,21 @@ import typer
 from rich.console import Console
 
 from topk_platform.errors import UserError, reason
+from topk_platform.reports.catalogue import or_of
 from topk_platform.running.progress.rows import duration
 from topk_platform.terminal import PlainConsole, printable
 
-__all__ = ["duration", "make_console", "plain", "print_json", "print_rows", "say", "show", "write_file"]
+__all__ = [
+    "check_suffix",
+    "duration",
+    "make_console",
+    "plain",
+    "print_json",
+    "print_rows",
+    "say",
+    "show",
+    "write_file",
+]
 
 # Characters that JSON may contain unescaped but that a terminal obeys; they are escaped like other control characters.
 _STEERING = re.compile(r"[\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -53,6 +64,19 @@ def show(output: str, shown: object) -> None:
         make_console().print(shown)
     else:
         say(shown, nl=False)
+
+
+def check_suffix(path: Path, suffixes: Iterable[str], of: str = "") -> None:
+    """Raise ``UserError`` unless the file's name ends as files of its kind do, so that no other file is replaced.
+
+    Args:
+        path: The file that ``--to`` names.
+        suffixes: The endings.
+        of: What has this ending, such as ``"with --format csv"``; empty if that is clear.
+    """
+    endings = list(suffixes)
+    if not any(path.name.endswith(ending) and path.name != ending for ending in endings):
+        raise UserError(f"--to must end in {or_of(endings)}{f' {of}' if of else ''}, got {str(path)!r}")
 
 
 def write_file(path: Path, content: bytes) -> None:

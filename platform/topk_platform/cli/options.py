@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from topk_platform.cli.studies import known_studies
+from topk_platform.cli.studies import known_studies, load_study
 from topk_platform.errors import UserError
+from topk_platform.references import is_reference
 from topk_platform.specs.checks import check_place
 from topk_platform.specs.study.smoke import SMOKE
 
@@ -54,7 +55,8 @@ def check_format(output: str, *known: str, json: bool = False) -> None:
 
 
 def recorded_name(study: str, smoke: bool) -> str:
-    """Return the name of a study's folder: its own, or that of its smoke runs."""
+    """Return the name of the folder of a study, which is given by its name or reference, or of its smoke runs."""
+    study = load_study(study).name if is_reference(study) else study
     return f"{study}{SMOKE}" if smoke and not study.endswith(SMOKE) else study
 
 
@@ -75,7 +77,9 @@ Study = Annotated[
         help="A name that `topk list` shows, or package.module:attribute.", autocompletion=_begins
     ),
 ]
-Recorded = Annotated[str, typer.Argument(help="The study's name, as `topk status` shows it.")]
+Recorded = Annotated[
+    str, typer.Argument(help="The study's name, as `topk status` shows it, or MODULE:ATTRIBUTE.")
+]
 Trials = Annotated[
     int | None,
     typer.Option("--trials", help="Search trials per arm, over all its searches.", rich_help_panel=_SIZE),

@@ -87,7 +87,7 @@ def load_study(name: str, store: str | None = None) -> Study:
         raise UserError(
             f"{name!r} must name a Study or a function that returns one, got {type(study).__name__}"
         )
-    return study
+    return dataclasses.replace(study, reference=name) if is_reference(name) else study
 
 
 def requested_study(

@@ -19,7 +19,7 @@ _NUMBERS_AT_ONCE = 2**20
 
 
 def check_source(regime: Regime, source: Source) -> None:
-    """Raise ``UserError`` unless a regime's inputs are finite and a function of the user's makes the same data twice.
+    """Raise ``UserError`` unless data have two classes and finite inputs, and a user's function makes them twice alike.
 
     Effect: such a function is called twice, which doubles its time and memory. For a population, one sample is drawn
     twice from the same seed.
@@ -28,6 +28,10 @@ def check_source(regime: Regime, source: Source) -> None:
         regime: The regime.
         source: Its dataset before its conditions.
     """
+    if source.classes < 2:
+        raise UserError(
+            f"regime {regime.name}: dataset {regime.dataset} must have at least two classes, got {source.classes}"
+        )
     _check_finite(regime.dataset, _example(source))
     if is_reference(regime.dataset):
         _check_repeats(regime, source)

@@ -8,7 +8,7 @@ import json
 import zipfile
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -162,6 +162,7 @@ def bundle(study: Study, *, store: str | Path = "runs") -> Bundle:
         UserError: if the store has no results of the study.
     """
     check_call(bundle, locals())
+    study = replace(study, reference="")  # its name here says nothing to a reader of the bundle
     held = read(study, store, needed=True)
     files = {
         _STUDY: study.to_json().encode(),

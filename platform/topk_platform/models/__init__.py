@@ -53,6 +53,7 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
 
 _WEIGHTS = (("architecture", "resnet18"), ("weights", ""))
 _OURS = ("shape", "classes", "head")
+_MAY_BE_NONE = ("depth", "layers")  # without a hidden layer the network is linear
 
 
 def check_model(model: Model) -> None:
@@ -62,9 +63,29 @@ def check_model(model: Model) -> None:
     """
     function = look_up("model", model.name, MODELS)
     _check_takes(model.name, function)
+    if taken := [name for name in _OURS if name in model.options]:
+        raise UserError(
+            f"options of model {model.name} must not hold {taken[0]!r}: shape and classes come from the regime, the "
+            "head from the loss, Loss(..., head=...)"
+        )
     check_arguments("model", model.name, function, dict.fromkeys(_OURS) | dict(model.options))
+    if model.name in MODELS:
+        _check_counts(model)
     if model.name == "torchvision":
         find_weights(*(str(model.options.get(name, default)) for name, default in _WEIGHTS))
+
+
+def _check_counts(model: Model) -> None:
+    """Raise ``UserError`` unless each option of a model of ours that counts something is a whole number in range."""
+    parameters = signature_of("model", model.name, MODELS[model.name]).parameters
+    for name, value in model.options.items():
+        if type(parameters[name].default) is not int:
+            continue
+        least = 0 if name in _MAY_BE_NONE else 1
+        if type(value) is not int or value < least:
+            raise UserError(
+                f"option {name} of model {model.name} must be a whole number of at least {least}, got {value!r}"
+            )
 
 
 def _check_takes(name: str, function: Callable[..., nn.Module]) -> None:

@@ -11,6 +11,7 @@ from topk_platform.results.cells import Cell
 from topk_platform.results.statistics import Estimate
 from topk_platform.results.table import Table, row_and_column
 from topk_platform.specs import digits_of, less_is_better, scale_of, unit_of
+from topk_platform.specs.checks import plural
 
 __all__ = ["answer"]
 
@@ -122,7 +123,7 @@ def _untested(table: Table, name: str, cells: Mapping[tuple[str, str], Cell]) ->
     started = whole if count == sum(cell.difference is not None for cell in cells.values()) else some
     return (
         f"{started} a loss was searched once, and another search may choose otherwise: "
-        f"`{words.command('run', table.study.name)} --searches 3` adds the searches that are missing."
+        f"`{words.command('run', table.study)} --searches 3` adds the searches that are missing."
     )
 
 
@@ -215,7 +216,7 @@ def _nobody(table: Table, metric: str, tested: Mapping[tuple[str, str], Cell], c
     where = f"in {columns[0]}" if len(columns) == 1 else f"in any of {len(columns)} {_plural(table, 2)}"
     return (
         f"No loss is clearly better than {table.study.baseline} in {_named(metric, list(tested.values()))} {where} "
-        f"({len(tested)} difference{'s' if len(tested) > 1 else ''} tested).{_seen(metric, tested)}{room}"
+        f"({plural(len(tested), 'difference')} tested).{_seen(metric, tested)}{room}"
     )
 
 

@@ -15,6 +15,7 @@ from topk_platform.reports.words import rounded, rounded_in, settings
 from topk_platform.results.from_store import Held
 from topk_platform.results.table import Table
 from topk_platform.specs import Choice, Dimension, Study
+from topk_platform.specs.checks import plural
 
 __all__ = ["ANSWERS", "Facts"]
 
@@ -234,7 +235,7 @@ def _compute(facts: Facts) -> str:
 
 
 def _threads(count: int) -> str:
-    return f"{count} thread{'' if count == 1 else 's'}"
+    return plural(count, "thread")
 
 
 def _part(study: Study) -> str:

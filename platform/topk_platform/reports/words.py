@@ -11,6 +11,7 @@ from topk_platform.results.statistics import Estimate
 from topk_platform.specs import Scalar
 from topk_platform.specs.metric_names import GROUPS, digits_of, measure_of, scale_of, unit_of
 from topk_platform.specs.study.smoke import SMOKE
+from topk_platform.specs.study.study_fields import StudyFields
 
 __all__ = [
     "ERRORS",
@@ -26,9 +27,6 @@ __all__ = [
     "title_of",
     "wrapped",
 ]
-
-_UNEVEN = 0.2
-
 
 _LEVEL = 0.05  # of the marks
 
@@ -87,7 +85,7 @@ def number(estimate: Estimate, signed: bool = False, metric: str = "") -> str:
     mean = f"{scale * estimate.mean:{'+' if signed else ''}.{digits}f}"
     if math.isnan(estimate.half_width):
         return mean
-    if abs(estimate.skew) > _UNEVEN * estimate.half_width:
+    if estimate.is_uneven:
         return f"{mean} [{scale * estimate.low:.{digits}f}, {scale * estimate.high:.{digits}f}]"
     return f"{mean} ± {scale * estimate.half_width:.{digits}f}"
 
@@ -121,15 +119,17 @@ def in_range(numbers: Sequence[int]) -> str:
     return few if few == many else f"{few} to {many}"
 
 
-def command(name: str, study: str, *arguments: str) -> str:
+def command(name: str, study: StudyFields, *arguments: str) -> str:
     """Return the command about a study as a user types it; for a smoke run, with ``--smoke`` and the study's own name.
 
-    Example:
-        >>> command("plot", "digits-smoke", "map")
-        'topk plot digits map --smoke'
+    Args:
+        name: The command.
+        study: The study. It is named by its reference, or by its name if it has none.
+        arguments: What follows the study.
     """
-    own = study.removesuffix(SMOKE)
-    return " ".join(["topk", name, own, *arguments, *(["--smoke"] if own != study else [])])
+    own = study.name.removesuffix(SMOKE)
+    smoke = ["--smoke"] if own != study.name else []
+    return " ".join(["topk", name, study.reference or own, *arguments, *smoke])
 
 
 def settings(values: Mapping[str, Scalar]) -> str:

@@ -70,17 +70,26 @@ def _numbers(row: Row, estimates: Mapping[str, Estimate]) -> str:
     lines = ["| metric | this network | its arm | n |", "|---|---|---|---|"]
     for metric, estimate in estimates.items():
         own = row.get(f"test.{metric}")
-        half = f" ± {number_text(metric, estimate.half_width)}" if estimate.n > 1 else ""
-        mean = f"{number_text(metric, estimate.mean)}{half}"
         lines.append(
-            f"| {metric} | {'' if own is None else number_text(metric, own)} | {mean} | {estimate.n} |"
+            f"| {metric} | {'' if own is None else number_text(metric, own)} | {_interval(metric, estimate)} | "
+            f"{estimate.n} |"
         )
     covers = sorted({estimate.covers for estimate in estimates.values()})
     return "\n".join(lines) + (
-        f"\n\n± is half a 95 % interval over {' or '.join(covers)}; n is the number of seeds. This network is the "
-        "arm's seed with the best validation, unless another seed was requested. Expect the arm's numbers of its "
-        "recipe.\n"
+        f"\n\n± is half a 95 % interval over {' or '.join(covers)}; brackets hold its ends; n is the number of seeds. "
+        "This network is the arm's seed with the best validation, unless another seed was requested. Expect the arm's "
+        "numbers of its recipe.\n"
     )
+
+
+def _interval(metric: str, estimate: Estimate) -> str:
+    mean, half, low, high = (
+        number_text(metric, value)
+        for value in (estimate.mean, estimate.half_width, estimate.low, estimate.high)
+    )
+    if estimate.n < 2:
+        return mean
+    return f"{mean} [{low}, {high}]" if estimate.is_uneven else f"{mean} ± {half}"
 
 
 def _example(inputs: Inputs) -> tuple[str, str]:

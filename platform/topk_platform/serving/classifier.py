@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -178,37 +180,56 @@ class Classifier:
         needed_calibration(self.calibration).threshold(coverage, method)  # before any file is read
         return self._each(given, lambda inputs: self.sets(inputs, coverage, method))
 
-    def calibrated(self, inputs: Tensor, labels: Tensor) -> Classifier:
+    def calibrated(
+        self, given: Given | Sequence[Given], labels: Sequence[int] | npt.NDArray[Any] | Tensor
+    ) -> Classifier:
         """Return the classifier, calibrated on labelled samples of yours, which must not have trained or chosen it.
 
         Args:
-            inputs: As for :meth:`scores`.
-            labels: Their classes, int64 ``(n,)``.
+            given: As for :meth:`predict`.
+            labels: Their classes, ``n`` whole numbers.
 
         Raises:
-            UserError: if there are no samples or another number of labels, a label is not in ``[0, L)``, or as for
-                :meth:`scores`.
+            UserError: if there are no samples or another number of labels, a label is no whole number in ``[0, L)``, or
+                a file cannot be read.
 
         Example:
-            >>> model = load_model("winner").calibrated(images, labels)  # doctest: +SKIP
+            >>> model = load_model("winner").calibrated(["a.png", "b.png"], [0, 2])  # doctest: +SKIP
             >>> model.predict_sets(["image.png"], coverage=0.9)  # doctest: +SKIP
         """
-        classes = self.config.inputs.classes
-        if labels.shape != (len(inputs),) or not len(labels):
-            raise UserError(
-                f"labels must be one for each of n > 0 inputs, got {tuple(labels.shape)} for {len(inputs)} inputs"
-            )
-        if labels.min() < 0 or labels.max() >= classes:
-            raise UserError(
-                f"labels must be in [0, {classes}), got {int(labels.min())} to {int(labels.max())}"
-            )
-        known = None if self.calibration is None else torch.tensor(self.calibration.prevalences)
-        counts = torch.bincount(labels, minlength=classes) if known is None else known
-        return replace(self, calibration=calibrate(self.scores(inputs), labels, counts, self.config.key))
+        items, classes = listed(given, self.config.inputs), self.config.inputs.classes
+        known = _class_numbers(labels, len(items), classes)
+        if self.calibration is None:
+            counts = torch.bincount(known, minlength=classes)
+        else:
+            counts = torch.tensor(self.calibration.prevalences)
+        scores = torch.cat([self.scores(inputs) for inputs in self._parts(items)])
+        return replace(self, calibration=calibrate(scores, known, counts, self.config.key))
 
     def _each(
         self, given: Given | Sequence[Given], predict: Callable[[Tensor], list[list[Candidate]]]
     ) -> list[list[Candidate]]:
         items = listed(given, self.config.inputs)
-        parts = (items[start : start + _AT_ONCE] for start in range(0, len(items), _AT_ONCE))
-        return [row for part in parts for row in predict(read_inputs(part, self.config.inputs))]
+        return [row for inputs in self._parts(items) for row in predict(inputs)]
+
+    def _parts(self, items: Sequence[Given]) -> Iterator[Tensor]:
+        """Read inputs part by part, so that a folder of any size fits into the memory."""
+        for start in range(0, len(items), _AT_ONCE):
+            yield read_inputs(items[start : start + _AT_ONCE], self.config.inputs)
+
+
+def _class_numbers(labels: Sequence[int] | npt.NDArray[Any] | Tensor, inputs: int, classes: int) -> Tensor:
+    """Return labels as int64, after checking that there is one class in ``[0, L)`` for each input."""
+    try:
+        numbers = torch.as_tensor(labels)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise UserError(f"labels must be whole numbers, got {labels!r}") from error
+    if numbers.shape != (inputs,) or not inputs:
+        raise UserError(
+            f"labels must be one for each of n > 0 inputs, got {tuple(numbers.shape)} for {inputs} inputs"
+        )
+    if numbers.is_floating_point() or numbers.is_complex() or numbers.dtype == torch.bool:
+        raise UserError(f"labels must be whole numbers, got {numbers.dtype}")
+    if numbers.min() < 0 or numbers.max() >= classes:
+        raise UserError(f"labels must be in [0, {classes}), got {int(numbers.min())} to {int(numbers.max())}")
+    return numbers.to(torch.int64)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from topk_platform.errors import UserError
 
-__all__ = ["absolute", "check", "check_name", "check_place", "first_few"]
+__all__ = ["absolute", "check", "check_name", "check_place", "first_few", "plural"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 
@@ -48,6 +48,16 @@ def first_few(names: Sequence[str], most: int = 5) -> str:
     """
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
+
+
+def plural(count: int, noun: str) -> str:
+    """Return a count with its noun.
+
+    Example:
+        >>> plural(1, "trial"), plural(1200, "trial")
+        ('1 trial', '1,200 trials')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def absolute(path: str | Path) -> Path:

@@ -20,6 +20,8 @@ LATER: Mapping[str, Any] = {"later": True}
 def encode(value: Any) -> Any:
     """Return ``value`` as JSON-ready data; dataclasses become objects that carry their class's name.
 
+    Fields that take no part in comparisons are left out.
+
     Raises:
         TypeError: if something in it is neither a spec, a mapping, a sequence nor a scalar.
     """
@@ -36,7 +38,7 @@ def encode(value: Any) -> Any:
 
 
 def _unset(value: Any, field: dataclasses.Field[Any]) -> bool:
-    return "later" in field.metadata and not getattr(value, field.name)
+    return not field.compare or ("later" in field.metadata and not getattr(value, field.name))
 
 
 def decode(data: Any, classes: Iterable[type]) -> Any:

@@ -149,7 +149,10 @@ def topk(
         (["run", "lab_of_bad_things:reversed_range"], "low < high"),
         (["run", "lab_of_bad_things:bad_recipe"], "batch_size must be at least 1, got 0"),
         (["run", "lab_of_bad_things:bad_space"], "the space holds tau = -1.0"),
-        (["plan", "lab_of_bad_things:bad_width"], "arm r/mlp/cross_entropy: model mlp (mlp.py:"),
+        (
+            ["plan", "lab_of_bad_things:bad_width"],
+            "option hidden of model mlp must be a whole number of at least 1, got -4",
+        ),
         (["run", "lab_of_bad_things:bad_type"], "Recipe.epochs must be a whole number, got '3'"),
         (["run", "digits", "--only", "nothing*"], "matches no arm"),
         (["run", "digits", "--trials", "0"], "trials must be at least 1, got 0"),

@@ -136,14 +136,14 @@ def test_the_commands(
     monkeypatch.syspath_prepend(str(tmp_path))
     store = str(file.parent / "runs")
     codes = []
-    for command in (f"bundle evident_lab:made --to x --store {store}", "verify x"):
+    for command in (f"bundle evident_lab:made --to x.topk --store {store}", "verify x.topk"):
         monkeypatch.setattr(sys, "argv", ["topk", *command.split()])
         with pytest.raises(SystemExit) as ended:
             main()
         codes.append(ended.value.code or 0)
     out = capsys.readouterr().out
     assert codes == [0, 0]
-    assert hashlib.sha256((tmp_path / "x").read_bytes()).hexdigest() in out
+    assert hashlib.sha256((tmp_path / "x.topk").read_bytes()).hexdigest() in out
     assert "result claims.md: to the bit" in out and "everything came out the same" in out
 
 

@@ -140,6 +140,9 @@ def test_the_csv_has_every_number_of_the_ledger_once(study: Study, store: Path, 
         ("--format csv --arm a/b/c", "leave --arm out"),
         ("--format csv --onnx", "are for a network"),
         ("--format csv", "holds nothing of study 'digits'"),
+        ("--format csv --to notes.py", "--to must end in .csv with --format csv, got 'notes.py'"),
+        ("--format csv --to .csv", "--to must end in .csv with --format csv, got '.csv'"),
+        ("--format findings", "--to must end in .json.gz with --format findings, got 'x.csv'"),
     ],
 )
 def test_options_that_do_not_go_together_are_one_line(
@@ -150,7 +153,7 @@ def test_options_that_do_not_go_together_are_one_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["topk", "export", "digits", "--to", "x", *options.split()])
+    monkeypatch.setattr(sys, "argv", ["topk", "export", "digits", "--to", "x.csv", *options.split()])
     with pytest.raises(SystemExit) as ended:
         main()
     err = capsys.readouterr().err

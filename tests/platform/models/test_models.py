@@ -95,6 +95,24 @@ def test_the_linear_one_has_no_bias() -> None:
         ),
         (lambda: build_model(Model("mlp"), (4,), 3, "round"), "head must be"),
         (lambda: check_model(Model("dense")), "did you mean 'densenet'"),
+        (lambda: check_model(Model("MLP")), "did you mean 'mlp'"),
+        (
+            lambda: check_model(Model("mlp", {"classes": 3})),
+            "must not hold 'classes': shape and classes come from",
+        ),
+        (
+            lambda: check_model(Model("mlp", {"hidden": 0})),
+            "hidden of model mlp must be .* at least 1, got 0",
+        ),
+        (
+            lambda: check_model(Model("mlp", {"hidden": 8.0})),
+            "hidden of model mlp must be .* at least 1, got 8.0",
+        ),
+        (
+            lambda: check_model(Model("mlp", {"depth": -1})),
+            "depth of model mlp must be .* at least 0, got -1",
+        ),
+        (lambda: check_model(Model("convnet", {"blocks": True})), "blocks of model convnet .* got True"),
         (lambda: check_model(Model("densenet", {"grow": 3})), "did you mean 'growth'"),
     ],
 )

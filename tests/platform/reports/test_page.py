@@ -269,7 +269,8 @@ def test_the_command_writes_the_report_in_the_format_asked_for(
 ) -> None:
     asked = ("report", "page_lab:study", "--store", str(store), "--format", "md")
     assert topk(*asked) == "wrote page.md\n"
-    assert (tmp_path / "page.md").read_text() == markdown_report(a_study(), store=store)
+    named = dataclasses.replace(a_study(), reference="page_lab:study")
+    assert (tmp_path / "page.md").read_text() == markdown_report(named, store=store)
     assert "--to must end in .md with --format md, got 'page.html'" in topk(
         *asked, "--to", "page.html", code=2
     )

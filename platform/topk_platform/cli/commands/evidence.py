@@ -11,7 +11,7 @@ import typer
 
 from topk_platform.cli import options
 from topk_platform.cli.codes import Exit
-from topk_platform.cli.consoles import plain, print_json, say, write_file
+from topk_platform.cli.consoles import check_suffix, plain, print_json, say, write_file
 from topk_platform.cli.options import nonblank
 from topk_platform.cli.studies import requested_study
 from topk_platform.errors import UserError
@@ -21,7 +21,7 @@ from topk_platform.evidence.adopting import Adoption, give_up
 from topk_platform.evidence.adopting import adopt as adopt_results
 from topk_platform.evidence.verifying import Checked, Verification
 from topk_platform.specs import Study
-from topk_platform.specs.checks import first_few
+from topk_platform.specs.checks import first_few, plural
 
 __all__ = ["adopt", "bundle", "verify"]
 
@@ -114,13 +114,14 @@ def bundle(
     smoke: options.Smoke = False,
 ) -> None:
     """Write a study as one file that can be cited: definition, ledger, ranks, tables, claims, versions."""
+    check_suffix(Path(to), [".topk"])
     requested = requested_study(study, smoke, store=store, searches=searches)
 
     bundled = bundle_study(requested, store=store)
     data = bundled.to_bytes()
     write_file(Path(to), data)
     say(
-        f"{to}: {bundled.manifest['trials']} trials of {bundled.study.name}, {len(data)} bytes, "
+        f"{to}: {plural(bundled.manifest['trials'], 'trial')} of {bundled.study.name}, {len(data):,} bytes, "
         f"sha256 {hashlib.sha256(data).hexdigest()}"
     )
 

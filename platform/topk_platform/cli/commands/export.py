@@ -12,7 +12,7 @@ import typer
 
 from topk_platform import serving
 from topk_platform.cli import options
-from topk_platform.cli.consoles import print_json, say, write_file
+from topk_platform.cli.consoles import check_suffix, print_json, say, write_file
 from topk_platform.cli.options import check_format, nonblank
 from topk_platform.cli.studies import requested_study
 from topk_platform.errors import UserError
@@ -21,6 +21,7 @@ from topk_platform.evidence.tidy import Written, export_csv
 from topk_platform.serving.package import Config
 from topk_platform.serving.sets.set_calibration import METHODS, SetCalibration, needed_calibration
 from topk_platform.specs import Study
+from topk_platform.specs.checks import plural
 from topk_platform.terminal import printable
 from topk_platform.trust import Trust
 
@@ -33,6 +34,9 @@ _Calibrated = Annotated[
         help="Calibrate the network for `topk predict --coverage`, if its study sets samples aside for that.",
     ),
 ]
+
+
+_ENDINGS = {"csv": ".csv", "findings": ".json.gz"}
 
 
 def export(
@@ -72,6 +76,8 @@ def export(
     store.
     """
     _check_export(output, arm, seed, onnx or mlflow or not calibrated)
+    if output in _ENDINGS:
+        check_suffix(Path(to), [_ENDINGS[output]], f"with --format {output}")
     if output != "findings" and note:
         raise UserError(f"--note is for --format findings, got --format {output}")
     if output not in ("findings", "model") and data is not None:
@@ -96,7 +102,7 @@ def export(
         return
 
     written = _trial_writer(output)(requested, to, store=store)
-    say(f"{written.trials} trials in {' and '.join(map(str, written.files))}")
+    say(f"{plural(written.trials, 'trial')} in {' and '.join(map(str, written.files))}")
 
 
 def _trial_writer(output: str) -> Callable[..., Written]:
@@ -113,7 +119,7 @@ def _export_findings(study: Study, to: Path, store: str, data: str | None, note:
     content = exported.to_bytes()
     write_file(to, content)
     counting = sum(one.counts for one in exported.compared())
-    say(f"{to}: {counting} comparisons, {len(content)} bytes; {exported.origin()}")
+    say(f"{to}: {plural(counting, 'comparison')}, {len(content):,} bytes; {exported.origin()}")
 
 
 def _check_export(output: str, arm: str | None, seed: int | None, more: bool) -> None:

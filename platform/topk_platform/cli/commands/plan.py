@@ -24,6 +24,7 @@ from topk_platform.running.estimate.planning import plan as plan_study
 from topk_platform.running.machine.resources import local_cpus
 from topk_platform.running.preflight.changes import avoidable
 from topk_platform.specs import Study
+from topk_platform.specs.checks import plural
 
 __all__ = ["plan", "probe"]
 
@@ -262,7 +263,7 @@ def _feeds(plan: Plan) -> str:
 
 
 def _workers(study: Study, count: int) -> str:
-    text = f"{count} worker{'s' if count > 1 else ''}"
+    text = plural(count, "worker")
     gpus = math.ceil(count * study.gpu_share)
     return text if study.device == "cpu" else f"{text} ({gpus} GPU{'s' if gpus > 1 else ''})"
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from topk_platform.cli import options
-from topk_platform.cli.consoles import print_rows, say, show, write_file
+from topk_platform.cli.consoles import check_suffix, print_rows, say, show, write_file
 from topk_platform.cli.options import check_format
 from topk_platform.cli.studies import requested_study
 from topk_platform.errors import UserError
@@ -130,7 +130,7 @@ def plot(
         _write(path, interactive_search(requested, store=store, trials=trials, only=only).encode())
         return
     path = to or Path(f"{requested.name}-{kind}.svg")
-    _check_suffix(path)
+    check_suffix(path, _SUFFIXES)
 
     figure = plots.plot(
         requested, kind, store=store, metric=metric, by=by, trials=trials, seeds=seeds, only=only
@@ -141,13 +141,7 @@ def plot(
 def _check_interactive(kind: str, path: Path) -> None:
     if kind != "search":
         raise UserError(f"--interactive is for the plot search, got {kind!r}")
-    if path.suffix != ".html":
-        raise UserError(f"--to must end in .html with --interactive, got {str(path)!r}")
-
-
-def _check_suffix(path: Path) -> None:
-    if path.suffix not in _SUFFIXES:
-        raise UserError(f"--to must end in {or_of(_SUFFIXES)}, got {str(path)!r}")
+    check_suffix(path, [".html"], "with --interactive")
 
 
 def _write(path: Path, data: bytes) -> None:
@@ -171,8 +165,7 @@ def report(
     check_format(output, "html", "md")
     requested = requested_study(study, smoke, store=store, searches=searches)
     path = to or Path(f"{requested.name}.{output}")
-    if path.suffix != f".{output}":
-        raise UserError(f"--to must end in .{output} with --format {output}, got {str(path)!r}")
+    check_suffix(path, [f".{output}"], f"with --format {output}")
 
     make = page.report if output == "html" else page.markdown_report
     _write(path, make(requested, store=store, trials=trials, seeds=seeds).encode())

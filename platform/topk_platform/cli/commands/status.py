@@ -21,7 +21,6 @@ from topk_platform.cli.codes import Exit
 from topk_platform.cli.commands.early import early_table
 from topk_platform.cli.consoles import make_console, print_json, say
 from topk_platform.cli.options import recorded_name
-from topk_platform.cli.studies import load_study
 from topk_platform.errors import UserError
 from topk_platform.identity import counts_in_words
 from topk_platform.records import (
@@ -36,8 +35,8 @@ from topk_platform.records import (
     missing_artifacts,
     read_state,
 )
-from topk_platform.references import is_reference
 from topk_platform.running.progress.rows import arms_text, headline, trials_text
+from topk_platform.specs.checks import plural
 
 __all__ = ["status"]
 
@@ -87,7 +86,7 @@ def _name(study: str | None, smoke: bool) -> str | None:
         if smoke:
             raise UserError("--smoke is for one study: name it")
         return None
-    return recorded_name(load_study(study).name if is_reference(study) else study, smoke)
+    return recorded_name(study, smoke)
 
 
 def _none(store: str, study: str | None) -> str:
@@ -193,7 +192,7 @@ def _standing(recorded: Recorded) -> list[str]:
     undone, begun = Undone.read(store), store.folders("checkpoints")
     lines = [f"{recorded.ledger.study}: {driven(store)}"]
     if cut_off := len(set(begun) - set(ended)):
-        lines.append(f"checkpoints: {cut_off} trials have begun and go on from there")
+        lines.append(f"checkpoints: {plural(cut_off, 'trial')} began and will go on from there")
     lines += [f"{trial} (noted {trial.when})" for trial in undone.open if trial.key not in ended]
     if undone.tracking:
         lines.append(f"{undone.tracking}; `topk sync` fills it in, or the next run")

@@ -10,6 +10,7 @@ from topk_platform.cli.consoles import say
 from topk_platform.cli.options import recorded_name
 from topk_platform.cli.studies import known_studies, requested_study
 from topk_platform.records import repair as repair_study
+from topk_platform.references import is_reference
 from topk_platform.running.driver.recording import draws_report, make_extras
 from topk_platform.tracking import Extras
 from topk_platform.tracking import sync as sync_study
@@ -72,6 +73,6 @@ def sync(
 
 def _extras(name: str, store: str, smoke: bool) -> Callable[[], Extras] | None:
     """Return what makes the report and more of a study; None if the study's definition is not found by its name."""
-    if not draws_report() or name not in known_studies():
+    if not draws_report() or not (is_reference(name) or name in known_studies()):
         return None
     return partial(make_extras, requested_study(name, smoke), store)

@@ -22,6 +22,7 @@ from topk_platform.results.from_store import Held, main_metric
 from topk_platform.results.table import Table
 from topk_platform.results.tuning import Tuning
 from topk_platform.specs import Study, scale_of
+from topk_platform.specs.checks import plural
 
 __all__ = ["Content", "Keys", "Part", "content_of"]
 
@@ -100,7 +101,7 @@ class Content:
     def budget(self) -> str:
         """The arms, search trials and seeds in words."""
         study, count = self.study, len(self.study.arms)
-        arms = f"{count} arm{'s' if count > 1 else ''}"
+        arms = plural(count, "arm")
         searched = f"{study.trials} search trials and " if any(arm.is_searched for arm in study.arms) else ""
         baseline = f"; baseline {study.baseline}" if study.baseline else ""
         return f"{arms}; {searched}{study.seeds} fresh seeds per arm{baseline}."
@@ -191,14 +192,14 @@ def _listed(table: Table) -> Table:
 
 def _unlisted(listed: Table, table: Table) -> str:
     shown, count = len(listed.confirmations), len(table.confirmations)
-    name = table.study.name
+    study = table.study
     return (
         ""
         if shown == count
         else (
             f"This page has the results by class and the trials of the first {shown:,} of {count:,} arms; "
-            f"`{command('table', name, '--by', 'class', '--format', 'csv')}` and "
-            f"`{command('export', name, '--format', 'parquet')}` have all."
+            f"`{command('table', study, '--by', 'class', '--format', 'csv')}` and "
+            f"`{command('export', study, '--format', 'parquet')}` have all."
         )
     )
 

@@ -22,7 +22,7 @@ def cardinality(data: Plotted) -> Figure:
     curves = {key: result for key in data.arms if (result := _curves(data, key))}
     if not curves:  # no run trains selectors by itself, so a page leaves this plot out
         raise UnsuitedStudyError(
-            f"no selector was trained for its confirmed networks yet: {command('cardinality', data.study.name)}"
+            f"no selector was trained for its confirmed networks yet: {command('cardinality', data.study)}"
         )
     columns = data.columns(curves)
     made, axes = panels(columns, 2.2)

@@ -138,7 +138,7 @@ def _to_rich(table: Table, results: Sequence[ClassResult]) -> Group:
             made.add_row(*map(Text, row))
         shown.append(made)
         if part.hidden:
-            line = f"{part.note} All: {command('table', table.study.name)} --by class --format csv"
+            line = f"{part.note} All: {command('table', table.study)} --by class --format csv"
             shown.append(Text(line, style="dim"))
     return Group(*shown, Text(EXPLAINED, style="dim"))
 

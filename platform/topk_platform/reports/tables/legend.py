@@ -9,6 +9,7 @@ from topk_platform.reports.words import ERRORS, in_range, points, probability
 from topk_platform.results.statistics import Covers, Ranking
 from topk_platform.results.table import Table
 from topk_platform.specs import Study
+from topk_platform.specs.checks import plural
 from topk_platform.specs.metric_names import GROUPS, less_is_better, scale_of, unit_of
 
 __all__ = ["counted", "covered", "detectable", "empty_group", "legend", "ranked", "setting"]
@@ -84,7 +85,7 @@ def covered(table: Table) -> str:
 
 def counted(table: Table) -> str:
     """Return in words how many differences of a metric a table tests, such as "1 difference" or "6 differences"."""
-    return f"{table.tests} difference{'' if table.tests == 1 else 's'}"
+    return plural(table.tests, "difference")
 
 
 def detectable(table: Table, metric: str) -> str:

@@ -11,7 +11,7 @@ from topk_platform.reports.words import command
 from topk_platform.results.machine_kinds import Unlike
 from topk_platform.results.range_edges import Edge
 from topk_platform.results.table import Fruitless, Table
-from topk_platform.specs.checks import first_few
+from topk_platform.specs.checks import first_few, plural
 
 __all__ = [
     "lost",
@@ -68,7 +68,7 @@ def once(table: Table) -> str:
     return (
         "Not tested: differences between losses of which one was searched once. Another search may choose otherwise, "
         "and no interval of one search covers that. "
-        f"`{command('run', table.study.name)} --searches 3` adds the searches that are missing."
+        f"`{command('run', table.study)} --searches 3` adds the searches that are missing."
     )
 
 
@@ -219,7 +219,7 @@ def machine_kinds_line(result: Mapping[tuple[str, str], Unlike], baseline: str |
     parts = [f"{row}, {column}: {_seeds(pairs, baseline or '')}" for (row, column), pairs in result.items()]
     more = [f"and {len(parts) - _SHOWN_ARMS} arms more"] if len(parts) > _SHOWN_ARMS else []
     return (
-        f"Different kinds of machine within {count} pair{'s' if count > 1 else ''} of compared runs, which is part of "
+        f"Different kinds of machine within {plural(count, 'pair')} of compared runs, which is part of "
         f"the difference: {'; '.join(parts[:_SHOWN_ARMS] + more)}."
     )
 

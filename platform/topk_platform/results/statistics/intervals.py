@@ -31,6 +31,7 @@ __all__ = [
 
 _ENOUGH = 3
 ONE_SEARCH = ", one search"
+_UNEVEN = 0.2
 _ROUNDING = 1e-9  # far below what one sample of any test set is worth
 
 Covers = Literal[
@@ -102,9 +103,9 @@ class Estimate:
         return p_of(tolerance - abs(self.mean), self.precision.parts()) / 2
 
     @property
-    def skew(self) -> float:
-        """How far the interval's middle lies from the mean."""
-        return (self.low + self.high) / 2 - self.mean
+    def is_uneven(self) -> bool:
+        """Whether the interval's middle lies so far from the mean that only its two ends describe it."""
+        return abs((self.low + self.high) / 2 - self.mean) > _UNEVEN * self.half_width
 
 
 def estimate(values: Sequence[float]) -> Estimate | None:

@@ -12,6 +12,7 @@ from topk_platform.errors import reason
 from topk_platform.reports.plain_text import as_text
 from topk_platform.results import Table
 from topk_platform.running.driver.retries import Faults
+from topk_platform.specs.checks import plural
 
 __all__ = ["Summary", "problems"]
 
@@ -47,7 +48,7 @@ class Summary:
     def done(self) -> str:
         """How many trials ran, in words."""
         along = f", {self.beyond} of them beyond what was asked for, as ensembles are trained whole"
-        return f"{self.ran} trials ran{along if self.beyond else ''}."
+        return f"{plural(self.ran, 'trial')} ran{along if self.beyond else ''}."
 
     def __rich__(self) -> Group:
         done = Text(f"{self.done} Results: {self.folder} (ledger, tables, models, ranks)")

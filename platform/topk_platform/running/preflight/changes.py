@@ -14,6 +14,7 @@ from topk_platform.identity import Identity
 from topk_platform.records import Ledger, Row, Store
 from topk_platform.records.table.rows import RowViews
 from topk_platform.specs import Arm, Study, Trial
+from topk_platform.specs.checks import plural
 from topk_platform.specs.codec import encode
 
 __all__ = ["Outdated", "avoidable", "hours", "note_code", "outdated"]
@@ -50,7 +51,7 @@ class Outdated:
 
     def __str__(self) -> str:
         arms = self.arms[0] if len(self.arms) == 1 else f"{len(self.arms)} arms"
-        count = f"{self.trials} recorded trial{'' if self.trials == 1 else 's'} of {arms}"
+        count = f"{plural(self.trials, 'recorded trial')} of {arms}"
         return f"{count}, {hours(self.seconds)} of training: {self.why}"
 
 

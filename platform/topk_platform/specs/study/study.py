@@ -85,6 +85,8 @@ class Study(StudyFields):
             for both, and exported networks are not calibrated. It is part of every arm's identity.
         equivalence: The difference of accuracies, in points, below which losses count as equivalent. Tables mark a
             difference that is shown to lie within it by ≈. 0 asks for no such test. It changes no result.
+        reference: How commands name the study if not by its name, such as ``"my_birds:study"``. Commands set it, and
+            print it in the commands that they suggest. It is never stored.
 
     Raises:
         UserError: if a name is unsafe, two arms have one name, the baseline is no arm's loss, a number is out of

@@ -71,6 +71,7 @@ class StudyFields:
         default=0.0, metadata=LATER
     )
     start_limit: Positive = field(default=0.5, metadata=LATER)
+    reference: str = field(default="", compare=False, repr=False)
 
     @cached_property
     def accuracies(self) -> tuple[str, ...]:

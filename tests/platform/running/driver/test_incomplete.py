@@ -184,7 +184,7 @@ def test_a_command_that_reads_a_damaged_file_is_one_line_that_names_it(
         flip(file_of(store, kind, index))
     name, *more = command.split()
     arm = rows_of(store)[0]["arm"]
-    options = {"export": ("--arm", arm, "--to", "out"), "bundle": ("--to", "out")}.get(name, ())
+    options = {"export": ("--arm", arm, "--to", "out"), "bundle": ("--to", "out.topk")}.get(name, ())
     code, _, err = topk(capsys, name, "lab_of_losses:study", *more, *options)
     (line,) = err.splitlines()
     assert code == 2

@@ -148,6 +148,23 @@ def test_a_network_without_calibration_names_the_remedies(
         model.calibrated(data.test.tensor[:2], data.test.labels[:2].new_tensor([0, 10]))
     with pytest.raises(UserError, match="labels must be one for each of n > 0 inputs"):
         model.calibrated(data.test.tensor[:2], data.test.labels[:3])
+    for labels, why in (
+        ([0.0, 1.0], "labels must be whole numbers, got torch.float32"),
+        (["a", "b"], r"labels must be whole numbers, got \['a', 'b'\]"),
+        ([True, False], "labels must be whole numbers, got torch.bool"),
+    ):
+        with pytest.raises(UserError, match=why):
+            model.calibrated(data.test.tensor[:2], labels)  # type: ignore[arg-type]
+
+
+def test_files_and_lists_calibrate_as_tensors_do(exported: tuple[Path, Study, Path], tmp_path: Path) -> None:
+    model, data = load_model(exported[0]), the_data()
+    inputs, labels = data.validation.tensor[:70], data.validation.labels[:70]
+    for number, one in enumerate(inputs):
+        np.save(tmp_path / f"{number:03}.npy", one.numpy())
+    by_tensor = model.calibrated(inputs, labels).calibration
+    assert model.calibrated(str(tmp_path), labels.tolist()).calibration == by_tensor
+    assert model.calibrated(sorted(tmp_path.iterdir()), labels.numpy()).calibration == by_tensor
 
 
 def test_a_calibration_of_another_network_is_refused(

@@ -1,0 +1,45 @@
+"""A study that is named by its reference: the commands that the platform suggests take the same name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from topk_platform import Arm, Loss, Model, Recipe, Regime, Study
+from topk_platform.cli.studies import load_study, requested_study
+from topk_platform.reports.words import command
+
+LAB = "suggesting_lab"
+
+
+def made() -> Study:
+    arms = [Arm(Regime("r", "digits"), Model("linear"), Loss("cross_entropy"), 2, Recipe(1))]
+    return Study("my-study", arms, topk=(1, 2), seeds=2)
+
+
+@pytest.fixture
+def reference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    (tmp_path / f"{LAB}.py").write_text(Path(__file__).read_text())
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return f"{LAB}:made"
+
+
+def test_suggested_commands_name_the_reference(reference: str) -> None:
+    study = load_study(reference)
+    assert command("run", study) == f"topk run {reference}"
+    smoke = requested_study(reference, smoke=True)
+    assert command("plot", smoke, "map") == f"topk plot {reference} map --smoke"
+    assert load_study(reference.partition(":")[0] + ":made").name == "my-study"
+
+
+def test_a_study_without_a_reference_is_named_by_its_name() -> None:
+    assert command("run", made()) == "topk run my-study"
+    assert command("plot", made().smoke(), "map") == "topk plot my-study map --smoke"
+
+
+def test_the_reference_is_part_of_nothing_that_is_stored(reference: str) -> None:
+    named, bare = load_study(reference), made()
+    assert named.to_json() == bare.to_json() and LAB not in named.to_json()
+    assert [named.arm_id(arm) for arm in named.arms] == [bare.arm_id(arm) for arm in bare.arms]
+    assert LAB not in repr(named)
