@@ -159,23 +159,23 @@ class _Gradient(torch.autograd.Function):
         gradient, scores, labels, *tensors = ctx.saved_tensors
         inputs, kept = _joined(ctx.rule, ctx.numbers, tensors)
         given = [i for i, number in enumerate(ctx.numbers) if number is None]
-        places = [i for i in given if inputs[i].is_floating_point()]
+        indices = [i for i in given if inputs[i].is_floating_point()]
 
         def weighted(scores: Tensor, gradient: Tensor, *chosen: Tensor) -> Tensor:
-            own = {**dict(enumerate(inputs)), **dict(zip(places, chosen, strict=True))}
+            own = {**dict(enumerate(inputs)), **dict(zip(indices, chosen, strict=True))}
             losses: Tensor = ctx.rule.again(scores, labels, list(own.values()), kept)
             return (gradient * losses).sum()
 
-        chosen = [inputs[place] for place in places]
-        slopes = torch.func.grad(weighted, argnums=(0, *range(2, 2 + len(places))))
+        chosen = [inputs[index] for index in indices]
+        slopes = torch.func.grad(weighted, argnums=(0, *range(2, 2 + len(indices))))
         pull_back = torch.func.vjp(slopes, scores, gradient, *chosen)[1]
-        along = [(by_score, scores), *((by_input[place], gradient) for place in places)]
+        along = [(by_score, scores), *((by_input[index], gradient) for index in indices)]
         by_scores, by_gradient, *rest = pull_back(
             tuple(torch.zeros_like(like) if slope is None else slope for slope, like in along)
         )
-        by_place = dict(zip(places, rest, strict=True))
+        by_index = dict(zip(indices, rest, strict=True))
         constants = len(tensors) - len(given)
-        return None, None, by_gradient, by_scores, None, *map(by_place.get, given), *[None] * constants
+        return None, None, by_gradient, by_scores, None, *map(by_index.get, given), *[None] * constants
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> tuple[Any, Any]:

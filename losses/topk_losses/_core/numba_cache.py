@@ -135,16 +135,16 @@ class _Announcer(event.Listener):
     def __init__(self) -> None:
         self._depth = 0
         self._begun = self._spent = 0.0
-        self._told = False
+        self._warned = False
         self._timer: threading.Timer | None = None
 
     def on_start(self, event: Any) -> None:
         if not self._is_ours(event):
             return
         self._depth += 1
-        if self._depth == 1 and not self._told:
+        if self._depth == 1 and not self._warned:
             self._begun = time.monotonic()
-            self._timer = threading.Timer(max(0.0, PATIENCE - self._spent), self._tell)
+            self._timer = threading.Timer(max(0.0, PATIENCE - self._spent), self._warn)
             self._timer.daemon = True
             self._timer.start()
 
@@ -160,8 +160,8 @@ class _Announcer(event.Listener):
         module = getattr(getattr(event.data.get("dispatcher"), "py_func", None), "__module__", "")
         return str(module).startswith("topk_losses.")
 
-    def _tell(self) -> None:
-        self._told = True
+    def _warn(self) -> None:
+        self._warned = True
         log.warning(
             "topk_losses is compiling its kernels for this processor, once, up to 15 seconds per loss; later processes "
             "read them from disk"

@@ -121,11 +121,11 @@ def levels(scores: Tensor, k: int, epsilon: float) -> Levels:
     """The first pass over rows ``(N, L)``."""
     rows, classes = scores.shape
     centre, largest, rivals = torch.empty(3, rows, dtype=torch.float64).unbind(0)
-    found = Levels(centre, largest, rivals, torch.empty(rows, dtype=torch.int64))
+    levels = Levels(centre, largest, rivals, torch.empty(rows, dtype=torch.int64))
     depth = _depth(_precision(scores).tail, k * classes)
-    looking = [numba.array(scores), k, float(epsilon), _groups(classes, k), depth, *_arrays(*found)]
+    looking = [numba.array(scores), k, float(epsilon), _groups(classes, k), depth, *_arrays(*levels)]
     numba.in_parts(lambda *part: _kernels().levels(*looking, *part), rows, AT_LEAST)
-    return found
+    return levels
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +135,7 @@ class NumbaExpected(Rule[Any]):
     Attributes:
         k: Rank.
         epsilon: ε.
-        found: The results of the first pass; no row has NaN, +inf or too few classes.
+        levels: The results of the first pass; no row has NaN, +inf or too few classes.
         labelled: Whether the label's score is subtracted, rather than the largest.
     """
 
@@ -143,7 +143,7 @@ class NumbaExpected(Rule[Any]):
 
     k: int
     epsilon: float
-    found: Levels
+    levels: Levels
     labelled: bool
 
     def plain(self, scores: Tensor, labels: Tensor) -> Tensor:
@@ -154,18 +154,18 @@ class NumbaExpected(Rule[Any]):
     def forward(self, scores: Tensor, labels: Tensor, *, with_gradient: bool) -> tuple[Tensor, Any]:
         """The values, and what the gradient needs."""
         shift, kept = self._expectations(scores, with_gradient and scores.requires_grad)
-        own = scores.gather(1, labels).squeeze(1) if self.labelled else self.found.largest
-        return (self.found.centre - own + self.epsilon * shift).to(scores.dtype), kept
+        own = scores.gather(1, labels).squeeze(1) if self.labelled else self.levels.largest
+        return (self.levels.centre - own + self.epsilon * shift).to(scores.dtype), kept
 
     def _expectations(self, scores: Tensor, with_slope: bool) -> tuple[Tensor, Kept]:
         """The expectations relative to the centres, in units of ε, float64 ``(N,)``, and the classes' probabilities."""
         precision, (rows, classes) = _precision(scores), scores.shape
-        counts = self.found.counts.clone()
+        counts = self.levels.counts.clone()
         ends = counts.cumsum(0)
-        total, shift = int(ends[-1]), torch.empty_like(self.found.centre)
+        total, shift = int(ends[-1]), torch.empty_like(self.levels.centre)
         shares = torch.empty(total if with_slope else 0, dtype=scores.dtype)
         kept = Kept(torch.empty(total, dtype=torch.int32), shares, ends.sub_(counts), counts)
-        columns = _arrays(self.found.centre, self.found.rivals, kept.offsets, counts)
+        columns = _arrays(self.levels.centre, self.levels.rivals, kept.offsets, counts)
         tables = (_depths(precision.tail), _lattices(), _inverse(precision.terms))
         rules = _rules(precision, self.k, _depth(precision.tail, self.k * classes))
         results = _arrays(shift, kept.classes, kept.probabilities)

@@ -96,11 +96,11 @@ def _best(maxima: Doubles, sums: Doubles, best: Doubles) -> bool:
         v = maxima[g]
         odd |= sums[g] != sums[g] or v == np.inf
         if v > best[k - 1]:
-            place = k - 1
-            while place > 0 and best[place - 1] < v:
-                best[place] = best[place - 1]
-                place -= 1
-            best[place] = v
+            position = k - 1
+            while position > 0 and best[position - 1] < v:
+                best[position] = best[position - 1]
+                position -= 1
+            best[position] = v
     return odd or best[k - 1] == -np.inf
 
 
@@ -188,9 +188,11 @@ def expectations(
     buffers = _buffers(widest, swept, k, cells)
     moments = np.empty((cells, len(inverse)))
     for row in range(first, last):
-        total, place = counts[row], offsets[row]
-        _candidates(scores[row], centre[row], epsilon, rules.depth, buffers.x, names[place : place + total])
-        total = _kept(total, rivals[row], depths, buffers.x, names[place : place + total])
+        total, position = counts[row], offsets[row]
+        _candidates(
+            scores[row], centre[row], epsilon, rules.depth, buffers.x, names[position : position + total]
+        )
+        total = _kept(total, rivals[row], depths, buffers.x, names[position : position + total])
         counts[row] = total
         if total > rules.crowded:
             bound = first_above(total, k, rules, buffers)
@@ -199,13 +201,13 @@ def expectations(
                 buffers.lead, swept, count, total, lattices, k, rules, with_slope, buffers
             )
             if with_slope:
-                own = shares[place : place + total]
+                own = shares[position : position + total]
                 spread(total, bound, inverse, moments, step, rules, buffers, own)
         else:
             mean, step = quadrature(buffers.x, total, NONE, total, lattices, k, rules, with_slope, buffers)
             if with_slope:
                 for i in range(total):
-                    shares[place + i] = buffers.slopes[i] * step
+                    shares[position + i] = buffers.slopes[i] * step
         shift[row] = mean
 
 

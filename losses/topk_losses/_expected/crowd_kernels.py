@@ -53,11 +53,11 @@ def points(
             buffers.lead[swept] = buffers.x[i]
             swept += 1
         elif buffers.sizes[at] > orders:
-            place, power = _within(buffers.x[i], at, rules), 1.0
+            fraction, power = _within(buffers.x[i], at, rules), 1.0
             own = moments[at]
             for m in range(orders):
                 own[m] += power
-                power *= place
+                power *= fraction
         else:
             buffers.points[count] = buffers.x[i]
             buffers.masses[count] = 1.0
@@ -68,8 +68,8 @@ def points(
                 mass = 0.0
                 for j in range(orders):
                     mass += inverse[j, m] * moments[at, j]
-                place = 0.5 + 0.5 * math.cos(math.pi * (m + 0.5) / orders)
-                buffers.points[count] = (at + place) * rules.cell - rules.depth
+                fraction = 0.5 + 0.5 * math.cos(math.pi * (m + 0.5) / orders)
+                buffers.points[count] = (at + fraction) * rules.cell - rules.depth
                 buffers.masses[count] = mass
                 count += 1
     return swept, count
@@ -107,10 +107,10 @@ def spread(
             value = buffers.slopes[swept]
             swept += 1
         elif buffers.sizes[at] > orders:
-            place, own = _within(buffers.x[i], at, rules), terms[at]
+            fraction, own = _within(buffers.x[i], at, rules), terms[at]
             value = own[orders - 1]
             for m in range(orders - 2, -1, -1):
-                value = value * place + own[m]
+                value = value * fraction + own[m]
             value = max(value, 0.0)
         else:
             value = buffers.crowd_slopes[count]

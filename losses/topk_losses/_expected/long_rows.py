@@ -47,10 +47,10 @@ class LongRows(Rule[Any]):
 
     def forward(self, scores: Tensor, labels: Tensor, *, with_gradient: bool) -> tuple[Tensor, Any]:  # noqa: ARG002
         """The values, and what the gradient needs."""
-        found = rank_mean(scores, self.groups, self.k, self.epsilon, with_gradient)
+        ranked = rank_mean(scores, self.groups, self.k, self.epsilon, with_gradient)
         offset = self.groups.centre.double() - self.groups.largest.double()
-        return (offset + self.epsilon * found.shift).to(scores.dtype), Kept(
-            found.classes, found.probabilities
+        return (offset + self.epsilon * ranked.shift).to(scores.dtype), Kept(
+            ranked.classes, ranked.probabilities
         )
 
     def backward(self, gradient: Tensor, scores: Tensor, labels: Tensor, kept: Any) -> tuple[Tensor]:  # noqa: ARG002

@@ -52,11 +52,11 @@ def _backend(scores: Tensor, k: int, epsilon: float) -> str:
 
 def _compiled(scores: Tensor, labels: Tensor | None, k: int, epsilon: float) -> Tensor:
     """The expectation from the kernels, minus the score of one label per row, or minus the largest score."""
-    found = cpu.levels(scores.detach(), k, epsilon)
-    usual = found.counts >= 0
+    levels = cpu.levels(scores.detach(), k, epsilon)
+    usual = levels.counts >= 0
     if not usual.all():
         return _apart(_compiled, usual, scores, labels, k, epsilon)
-    rule = cpu.NumbaExpected(k, epsilon, found, labels is not None)
+    rule = cpu.NumbaExpected(k, epsilon, levels, labels is not None)
     return losses_by(rule, scores, _no_labels(scores) if labels is None else labels)
 
 

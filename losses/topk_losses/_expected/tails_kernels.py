@@ -14,23 +14,23 @@ __all__ = ["logs", "tails"]
 Doubles = NDArray[np.float64]
 
 LOG_TERMS = 6
-SHIFT = 3  # a table place shifted right by this many bits is its step of the lattice
+SHIFT = 3  # a table entry shifted right by this many bits is its step of the lattice
 PHASES = 1 << SHIFT  # table places per step of the lattice
 
 
 @inner
-def _place(x: float, tables: Tables) -> tuple[int, int, float]:
-    """The phase and the first table entry for x - t at a block's nodes, and the distance of x from the table place."""
-    place = math.floor(x * tables.places + 0.5)
-    cell = int(place)
+def _nearest(x: float, tables: Tables) -> tuple[int, int, float]:
+    """The phase and the first table entry for x - t at a block's nodes, and the distance of x from the table entry."""
+    position = math.floor(x * tables.places + 0.5)
+    cell = int(position)
     first = min(max((tables.length >> 1) - (cell >> SHIFT), 0), tables.length - BLOCK)
-    return cell & (PHASES - 1), first, x - place / tables.places
+    return cell & (PHASES - 1), first, x - position / tables.places
 
 
 @inner
 def tails(x: float, tables: Tables, exceed: Doubles, density: Doubles) -> None:
-    """Write Φ and φ at ``x - j h``, x relative to the block's first node, by Taylor series around the table place."""
-    phase, first, d = _place(x, tables)
+    """Write Φ and φ at ``x - j h``, x relative to the block's first node, by Taylor series around the table entry."""
+    phase, first, d = _nearest(x, tables)
     first += phase * 2 * tables.length
     tail = tables.values[first : first + BLOCK]
     first += tables.length
@@ -54,7 +54,7 @@ def tails(x: float, tables: Tables, exceed: Doubles, density: Doubles) -> None:
 @inner
 def logs(x: float, tables: Tables, out: Doubles) -> None:
     """Write ``log P(X <= t)`` for the block's nodes t."""
-    phase, first, d = _place(x, tables)
+    phase, first, d = _nearest(x, tables)
     d *= tables.places
     first += (phase + 1) * LOG_TERMS * tables.length
     for j in range(BLOCK):

@@ -10,7 +10,7 @@ from topk_losses._core.numba_kernels import inner
 from topk_losses._noised.shared_kernels import ABOVE, BINS, WIDTH
 
 if TYPE_CHECKING:
-    from topk_losses._noised.shared_kernels import Binned, Doubles, Floats, Found, Integers
+    from topk_losses._noised.shared_kernels import Binned, Candidates, Doubles, Floats, Integers
 
 __all__ = ["bin_row", "groups_of", "kth_largest"]
 
@@ -36,7 +36,7 @@ def bin_row(
     tails: Doubles,
     maxima: Floats,
     largest: Doubles,
-    found: Found,
+    candidates: Candidates,
     binned: Binned,
 ) -> tuple[float, int]:
     """Sort the classes of a row into bins; return the score at the centre, and the bin of the threshold.
@@ -52,13 +52,13 @@ def bin_row(
         return centre, BINS
     if len(row) <= WHOLE:
         return centre, _whole(row, centre, epsilon, binned)
-    number = _collect(row, maxima, centre, epsilon, found)
-    if _leading(found[1], number) > k:
+    number = _collect(row, maxima, centre, epsilon, candidates)
+    if _leading(candidates[1], number) > k:
         for i in range(number):
-            found[1][i] = row[found[0][i]]
-        centre = kth_largest(found[1][:number], largest)
-        number = _collect(row, maxima, centre, epsilon, found)
-    _order(found, number, binned)
+            candidates[1][i] = row[candidates[0][i]]
+        centre = kth_largest(candidates[1][:number], largest)
+        number = _collect(row, maxima, centre, epsilon, candidates)
+    _order(candidates, number, binned)
     return centre, _threshold(binned[2], wanted, tails)
 
 
@@ -84,18 +84,18 @@ def kth_largest(scores: Floats, largest: Doubles) -> float:
     for score in scores:
         strange |= not score < np.inf
         if score > largest[last]:
-            place = last
-            while place > 0 and largest[place - 1] < score:
-                largest[place] = largest[place - 1]
-                place -= 1
-            largest[place] = score
+            position = last
+            while position > 0 and largest[position - 1] < score:
+                largest[position] = largest[position - 1]
+                position -= 1
+            largest[position] = score
     return np.nan if strange else largest[last]
 
 
 @inner
-def _collect(row: Floats, maxima: Floats, centre: float, epsilon: float, found: Found) -> int:
+def _collect(row: Floats, maxima: Floats, centre: float, epsilon: float, candidates: Candidates) -> int:
     """Write the classes above the lower edge of the lowest bin, and return their number."""
-    classes, x, _ = found
+    classes, x, _ = candidates
     level = centre - (BINS - ABOVE) * WIDTH * epsilon
     groups, number, scale = len(maxima), 0, 1 / epsilon
     for j in range(groups):
@@ -128,9 +128,9 @@ def _whole(row: Floats, centre: float, epsilon: float, binned: Binned) -> int:
 
 
 @inner
-def _order(found: Found, number: int, binned: Binned) -> None:
+def _order(candidates: Candidates, number: int, binned: Binned) -> None:
     """Sort classes by bins, the highest one first."""
-    classes, x, bins = found
+    classes, x, bins = candidates
     sorted_classes, sorted_x, starts = binned
     starts[:] = 0
     for i in range(number):
@@ -139,10 +139,10 @@ def _order(found: Found, number: int, binned: Binned) -> None:
     for j in range(BINS):  # the ends of the bins, which are filled from there
         starts[j + 1] += starts[j]
     for i in range(number):
-        place = starts[bins[i]] - 1
-        starts[bins[i]] = place
-        sorted_classes[place] = classes[i]
-        sorted_x[place] = x[i]
+        position = starts[bins[i]] - 1
+        starts[bins[i]] = position
+        sorted_classes[position] = classes[i]
+        sorted_x[position] = x[i]
 
 
 @inner

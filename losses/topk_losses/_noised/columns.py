@@ -194,13 +194,13 @@ class Columns:
             classes.index_copy_(0, part.columns.index_select(0, won), part.classes.index_select(0, won))
         return classes
 
-    def _table_classes(self, found: Tensor) -> Tensor:
-        """The class of the entry that is 1 in each column of ``found`` ``(M, B·N)``; any class if there is none."""
-        ones = torch.ones(len(found), dtype=found.dtype)
-        ranks = torch.stack([ones, ones.cumsum(0) - 1]) @ found
+    def _table_classes(self, present: Tensor) -> Tensor:
+        """The class of the entry that is 1 in each column of ``present`` ``(M, B·N)``; any class if there is none."""
+        ones = torch.ones(len(present), dtype=present.dtype)
+        ranks = torch.stack([ones, ones.cumsum(0) - 1]) @ present
         several = ranks[0] > 1  # equal values: take the first one
         if several.any():
-            ranks[1, several] = found[:, several].argmax(0).to(found.dtype)
+            ranks[1, several] = present[:, several].argmax(0).to(present.dtype)
         return self.table.gather(0, ranks[1].to(torch.int64).view(-1, len(self.scores))).flatten()
 
     def _completed(self, values: Tensor, points: list[Points], draws: Tensor) -> tuple[Tensor, Tensor]:

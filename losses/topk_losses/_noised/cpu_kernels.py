@@ -46,7 +46,7 @@ def buffers_for(scores: Floats, k: int, samples: int) -> Buffers:
     """Buffers for one thread."""
     size, lanes = scores.shape[1], max(8, min(samples, MOST_LANES, LANES_SCORES // scores.shape[1]))
     largest = np.empty(k)
-    found = np.empty(size, np.int64), np.empty(size), np.empty(size, np.int64)
+    candidates = np.empty(size, np.int64), np.empty(size), np.empty(size, np.int64)
     binned = np.empty(size, np.int64), np.empty(size), np.empty(BINS + 1, np.int64)
     block = (
         np.empty((2 * size, lanes)),
@@ -57,7 +57,7 @@ def buffers_for(scores: Floats, k: int, samples: int) -> Buffers:
     )
     completion = np.empty(size), np.empty(size, np.bool_), largest
     search = np.empty(groups_of(size, k), scores.dtype), largest
-    return search, found, binned, np.empty((4, BINS + 1), np.int64), block, completion
+    return search, candidates, binned, np.empty((4, BINS + 1), np.int64), block, completion
 
 
 @entry
@@ -75,10 +75,10 @@ def draw_rows(
 
     The noise is NaN in rows with NaN or +inf, and -inf in rows with fewer than k unmasked classes; classes are then -1.
     """
-    (maxima, largest), found, binned, tiers, block, completion = buffers
+    (maxima, largest), candidates, binned, tiers, block, completion = buffers
     for n in range(len(scores)):
         row = scores[n]
-        centre, edge = bin_row(row, epsilon, wanted, gap_tables[0], maxima, largest, found, binned)
+        centre, edge = bin_row(row, epsilon, wanted, gap_tables[0], maxima, largest, candidates, binned)
         if centre > -np.inf:
             noise[n] = draw(
                 row, centre, epsilon, edge, binned, gap_tables, tiers, rng, block, completion, classes[n]

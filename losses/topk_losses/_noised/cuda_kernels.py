@@ -63,11 +63,11 @@ def _lower_bound(entries, K: tl.constexpr, GROUPS: tl.constexpr, BLOCK: tl.const
     """The (K+1)-th largest of the maxima of groups of entries, a lower bound of the (K+1)-th largest entry."""
     maxima = tl.max(tl.reshape(entries, [BLOCK // GROUPS, GROUPS]), 0)
     bound = tl.max(maxima, 0)
-    found = tl.sum((maxima == bound).to(tl.int32), 0)
-    while (found <= K) & (bound > -float("inf")):
+    reaching = tl.sum((maxima == bound).to(tl.int32), 0)
+    while (reaching <= K) & (bound > -float("inf")):
         maxima = tl.where(maxima >= bound, -float("inf"), maxima)
         bound = tl.max(maxima, 0)
-        found += tl.sum((maxima == bound).to(tl.int32), 0)
+        reaching += tl.sum((maxima == bound).to(tl.int32), 0)
     return bound
 
 
@@ -75,12 +75,12 @@ def _lower_bound(entries, K: tl.constexpr, GROUPS: tl.constexpr, BLOCK: tl.const
 def _insert(best, best_class, noisy, classes, SLOTS: tl.constexpr, CHUNK: tl.constexpr):
     """Update the K + 1 largest ``(SLOTS, DRAWS)`` and their classes with the noisy scores ``(CHUNK, DRAWS)``."""
     slot = tl.expand_dims(tl.arange(0, SLOTS), 1)
-    place = tl.expand_dims(tl.arange(0, CHUNK), 1)
+    entry = tl.expand_dims(tl.arange(0, CHUNK), 1)
     least = tl.min(best, 0)
     most = tl.max(noisy, 0)
     while tl.max((most > least).to(tl.int32), 0) > 0:
-        where = tl.min(tl.where(noisy == tl.expand_dims(most, 0), place, CHUNK), 0)
-        chosen = place == tl.expand_dims(where, 0)
+        where = tl.min(tl.where(noisy == tl.expand_dims(most, 0), entry, CHUNK), 0)
+        chosen = entry == tl.expand_dims(where, 0)
         its_class = tl.sum(tl.where(chosen, classes, 0), 0)
         out = tl.min(tl.where(best == tl.expand_dims(least, 0), slot, SLOTS), 0)
         replaced = (slot == tl.expand_dims(out, 0)) & tl.expand_dims(most > least, 0)
@@ -163,8 +163,8 @@ def noised_forward(
     seed = tl.load(seeds)
     if PER_ROW:
         margin = tl.load(margins + row)
-    place = tl.arange(0, BLOCK)
-    entries = tl.load(scores + place, mask=place < classes, other=-float("inf")).to(tl.float32)
+    entry = tl.arange(0, BLOCK)
+    entries = tl.load(scores + entry, mask=entry < classes, other=-float("inf")).to(tl.float32)
     own = tl.load(scores + label, mask=(label >= 0) & (label < classes), other=float("nan")).to(tl.float32)
     finite = entries < float("inf")  # true for -inf, false for NaN
     broken = tl.min(finite.to(tl.int32), 0) == 0
@@ -178,7 +178,7 @@ def noised_forward(
     number = tl.sum(wanted.to(tl.int32), 0)
     few = number <= CAPACITY
     if few:
-        tl.store(kept + tl.cumsum(wanted.to(tl.int32), 0) - 1, place, mask=wanted)
+        tl.store(kept + tl.cumsum(wanted.to(tl.int32), 0) - 1, entry, mask=wanted)
         tl.debug_barrier()  # threads load what others have stored
     else:
         number = classes
@@ -220,8 +220,8 @@ def noised_backward(
     out += row * classes
     slope = tl.load(active + row)
     for first in range(0, classes, BLOCK):
-        place = first + tl.arange(0, BLOCK)
-        tl.store(out + place, tl.zeros([BLOCK], out.dtype.element_ty), mask=place < classes)
+        entry = first + tl.arange(0, BLOCK)
+        tl.store(out + entry, tl.zeros([BLOCK], out.dtype.element_ty), mask=entry < classes)
     if slope != 0:
         slope = slope * tl.load(gradients + row * gradient_stride)
         label = tl.load(labels + row).to(tl.int32)

@@ -121,8 +121,8 @@ def _side_by_side(scores: Tensor, k: int, samples: int) -> bool:
 def _kth_places(noisy: Tensor, k: int) -> Tensor:
     """The class of the k-th largest, ``(B, N, L)`` to ``(B, N)``, for few classes and many rows."""
     columns = noisy.permute(2, 0, 1).reshape(noisy.shape[2], -1)
-    found = columns == kth_largest(columns, k)
-    return found.to(torch.uint8).argmax(0).view(noisy.shape[:2])
+    equal = columns == kth_largest(columns, k)
+    return equal.to(torch.uint8).argmax(0).view(noisy.shape[:2])
 
 
 def _normal(shape: tuple[int, ...], like: Tensor, generator: torch.Generator | None) -> Tensor:

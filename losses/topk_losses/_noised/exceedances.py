@@ -51,18 +51,18 @@ def exceedances(
     """Yield in parts which of so many standard normals exceed a threshold (float64, ascending), and their values."""
     probability = tail_probability(threshold)
     rate = -math.log1p(-probability)
-    place = -1.0
-    while place < cells:
-        expected = (cells - place) * probability
+    position = -1.0
+    while position < cells:
+        expected = (cells - position) * probability
         number = int(min(AT_ONCE, expected + 6 * math.sqrt(expected) + 1))
         # 1 - U rather than U, because U may be 0.
         uniform = torch.rand(number, generator=generator, dtype=torch.float64)
         level = uniform.neg_().log1p_().neg_()
         gaps = level.div(rate).floor_()
         level.sub_(gaps, alpha=rate)
-        places = gaps.add_(1).cumsum_(0).add_(place)
-        place = float(places[-1])
-        if place >= cells:
+        places = gaps.add_(1).cumsum_(0).add_(position)
+        position = float(places[-1])
+        if position >= cells:
             inside = int((places < cells).sum())
             places, level = places[:inside], level[:inside]
         yield places, _quantile(level.neg_().expm1_(), 1)

@@ -44,8 +44,8 @@ def _largest(values: Sequence[Tensor], k: int) -> list[Tensor]:
     ordered: list[Tensor] = []
     for value in values:
         sinking = value
-        for place, present in enumerate(ordered):
-            ordered[place] = torch.maximum(present, sinking)
+        for position, present in enumerate(ordered):
+            ordered[position] = torch.maximum(present, sinking)
             sinking = torch.minimum(present, sinking)
         if len(ordered) < k:
             ordered.append(sinking)
@@ -67,7 +67,7 @@ def _merged(first: Sequence[Tensor], second: Sequence[Tensor], k: int) -> list[T
                 places[i] = _larger(one, other)
                 places[i + distance] = None if one is None or other is None else torch.minimum(one, other)
         distance //= 2
-    return [place for place in places[:k] if place is not None]
+    return [position for position in places[:k] if position is not None]
 
 
 def _larger(one: Tensor | None, other: Tensor | None) -> Tensor | None:

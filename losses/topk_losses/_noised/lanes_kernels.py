@@ -64,11 +64,11 @@ def draw(
             start, count, gap, cell = tiers[0, t], tiers[1, t], tiers[2, t], tiers[3, t]
             while cell < lanes * count:
                 lane = cell // count
-                place = start + cell - lane * count
-                value = x[place] + _tail(rng, gap * WIDTH, slopes[gap])
+                position = start + cell - lane * count
+                value = x[position] + _tail(rng, gap * WIDTH, slopes[gap])
                 if value > u:
                     height = _put(
-                        values, others, heights, lane, outright, height, value, sorted_classes[place]
+                        values, others, heights, lane, outright, height, value, sorted_classes[position]
                     )
                 cell += 1 + _skip(rng, spans[gap])
             tiers[3, t] = cell - lanes * count
@@ -84,8 +84,8 @@ def draw(
         rest -= lanes * len(row)
         _select(values, height, lanes, extremes, places)
         for lane in range(lanes):
-            value, place = extremes[kth, lane], places[lane]
-            c = sorted_classes[place] if place < outright else others[place - outright, lane]
+            value, position = extremes[kth, lane], places[lane]
+            c = sorted_classes[position] if position < outright else others[position - outright, lane]
             if value <= u:
                 value, c = _completed(row, centre, scale, u, lane, outright, binned, block, completion, rng)
             classes[first + lane] = c
@@ -105,11 +105,11 @@ def _put(
     owner: int,
 ) -> int:
     """Append a value to its lane, and return the length of the longest lane."""
-    place = outright + heights[lane]
-    if place == height:
+    position = outright + heights[lane]
+    if position == height:
         values[height] = -np.inf
         height += 1
-    values[place, lane] = value
+    values[position, lane] = value
     others[heights[lane], lane] = owner
     heights[lane] += 1
     return height

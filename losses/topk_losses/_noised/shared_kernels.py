@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     """For the gaps ``g = i WIDTH``: ``1 - Φ((i + 1/2 - BINS) WIDTH)`` for i in ``[0, 2 BINS)``, ``-1 / log Φ(g)`` and
     ``(g + sqrt(g² + 4)) / 2`` for i in ``[0, BINS]``.
     """
-    Found: TypeAlias = tuple[Integers, Doubles, Integers]
+    Candidates: TypeAlias = tuple[Integers, Doubles, Integers]
     """The classes of a row that are in bins, their scores in units of ε from the centre, and their bins."""
     Binned: TypeAlias = tuple[Integers, Doubles, Integers]
     """These classes and scores sorted from the highest bin to the lowest, and where each bin starts ``(BINS + 1,)``."""
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     """
     Completion: TypeAlias = tuple[Doubles, Booleans, Doubles]
     """The value of every class ``(L,)``, whether it exceeds the threshold ``(L,)``, a buffer for the k largest."""
-    Buffers: TypeAlias = tuple[tuple[Floats, Doubles], Found, Binned, Integers, Block, Completion]
+    Buffers: TypeAlias = tuple[tuple[Floats, Doubles], Candidates, Binned, Integers, Block, Completion]
     """Buffers for one row: group maxima and the k largest of them, then the tuples above, with the bins that are
     thinned ``(4, BINS + 1)`` after ``Binned``.
     """

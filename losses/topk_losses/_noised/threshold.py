@@ -74,8 +74,8 @@ def _height(x: Tensor, k: int, classes: int) -> Tensor:
 def _gap(x: Tensor) -> float:
     """The gap with the lowest expected cost, for sampled classes in units of ε from the threshold ``(N, S)``."""
     gaps = [NARROWEST + i * STEP for i in range(GAPS)]
-    place = x.neg().sub_(NARROWEST).div_(STEP).ceil_().clamp_(0, GAPS).to(torch.int64)
-    leading = place.flatten().bincount(minlength=GAPS + 1).cumsum(0).tolist()
+    cell = x.neg().sub_(NARROWEST).div_(STEP).ceil_().clamp_(0, GAPS).to(torch.int64)
+    leading = cell.flatten().bincount(minlength=GAPS + 1).cumsum(0).tolist()
     costs = [
         NORMAL_COST * number / x.numel() + CELL_COST * tail_probability(gap)
         for number, gap in zip(leading, gaps, strict=False)

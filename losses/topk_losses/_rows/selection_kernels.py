@@ -106,7 +106,7 @@ def _rank(keys: Keys, i: int) -> int:
 
 
 @inner
-def _insert(key: np.int32, place: int, keys: Keys, places: Places) -> None:
+def _insert(key: np.int32, index: int, keys: Keys, places: Places) -> None:
     """Insert a key into a descending list; the last key drops out."""
     j = len(keys) - 1
     while j > 0 and keys[j - 1] < key:
@@ -114,7 +114,7 @@ def _insert(key: np.int32, place: int, keys: Keys, places: Places) -> None:
         places[j] = places[j - 1]
         j -= 1
     keys[j] = key
-    places[j] = place
+    places[j] = index
 
 
 @inner

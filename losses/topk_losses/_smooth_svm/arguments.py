@@ -76,12 +76,12 @@ def rows_argument(
 ) -> tuple[Tensor, Slope]:
     """The argument of the softplus ``(N,)`` in float64, for labels ``(N, 1)`` and a margin per row."""
     own = scores.gather(1, labels).squeeze(1).to(torch.float64)
-    found = None
+    result = None
     if problem.adaptive:
-        found = _without_split(scores, labels, problem)
-    if found is None:
-        found = _split_rows(scores.scatter(1, labels, -torch.inf), problem)
-    argument, slope = found
+        result = _without_split(scores, labels, problem)
+    if result is None:
+        result = _split_rows(scores.scatter(1, labels, -torch.inf), problem)
+    argument, slope = result
     own = own.masked_fill(own == torch.inf, torch.nan)
     return torch.sub(argument, own, alpha=problem.scale) + margin / problem.tau, slope
 
@@ -109,10 +109,10 @@ def _with_reference(scores: Tensor, labels: Tensor, problem: Problem) -> tuple[T
     largest = others.amax(1, keepdim=True)
     reference = largest.clamp(limits.min, limits.max)
     values = others.sub_(reference).mul_(problem.scale * LOG2E).exp2_()
-    found = _comparable_rows(values, values.sum(1), None, 1.0, problem)
-    if found is None:
+    result = _comparable_rows(values, values.sum(1), None, 1.0, problem)
+    if result is None:
         return None
-    argument, slope = found
+    argument, slope = result
     argument = argument.add_(reference.squeeze(1), alpha=problem.scale)
     return _invalid_to_nan(argument, largest), slope
 

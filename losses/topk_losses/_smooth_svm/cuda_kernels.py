@@ -87,27 +87,27 @@ def _take_out(values, exponent, K: tl.constexpr, M: tl.constexpr):
 
     Equal values are taken out together. Copies that do not fit into the 3K places are counted and join the rest.
     """
-    place = tl.arange(0, M)
+    column = tl.arange(0, M)
     taken = tl.full([M], -float("inf"), tl.float32)
     best = tl.max(values, 0)
     count = 0
     while count < K:
         ties = tl.sum((values == best).to(tl.int32), 0)
         fits = tl.minimum(ties, 3 * K - count)
-        taken = tl.where((place >= count) & (place < count + fits), best, taken)
+        taken = tl.where((column >= count) & (column < count + fits), best, taken)
         values = tl.where(values == best, -float("inf"), values)
         count += ties
         best = tl.max(values, 0)
     copies = tl.maximum(count - 3 * K, 0)
     count = tl.minimum(count, 3 * K)
-    reference = tl.sum(tl.where(place == K - 1, taken, 0.0), 0)
+    reference = tl.sum(tl.where(column == K - 1, taken, 0.0), 0)
     copied = tl.full([], 1.0, tl.float32)
     weights = tl.exp2((values - reference) * exponent)
     mass = tl.sum(weights, 0) + (count + copies - K + 1)
     while (count < 3 * K) & (tl.exp2((best - reference) * exponent) * (2 * K) > mass):
         ties = tl.sum((values == best).to(tl.int32), 0)
         fits = tl.minimum(ties, 3 * K - count)
-        taken = tl.where((place >= count) & (place < count + fits), best, taken)
+        taken = tl.where((column >= count) & (column < count + fits), best, taken)
         values = tl.where(values == best, -float("inf"), values)
         copies = ties - fits
         copied = tl.exp2((best - reference) * exponent)
@@ -120,17 +120,17 @@ def _take_out(values, exponent, K: tl.constexpr, M: tl.constexpr):
 @triton.jit
 def _recursion(logs, count, K: tl.constexpr, M: tl.constexpr):
     """``Ê_m`` of the values taken out, the ratios and steps of each, and ``Π_{m < l <= K} e_K / e_l`` for m = K … 0."""
-    place = tl.arange(0, M)
-    step = tl.where(place < count, 1.0, 0.0).to(tl.float64)  # Ê_0 before each value
-    one = tl.sum(tl.where(place == 0, step, 0.0), 0)
+    column = tl.arange(0, M)
+    step = tl.where(column < count, 1.0, 0.0).to(tl.float64)  # Ê_0 before each value
+    one = tl.sum(tl.where(column == 0, step, 0.0), 0)
     before = step
     totals = (one,)
     factors = ()
     steps = ()
     upto = ()
     for m in tl.static_range(1, K + 1):
-        own = tl.sum(tl.where(place == m - 1, logs, 0.0), 0)
-        factor = tl.where((place >= m - 1) & (place < count), tl.exp(tl.minimum(logs - own, 0.0)), 0.0)
+        own = tl.sum(tl.where(column == m - 1, logs, 0.0), 0)
+        factor = tl.where((column >= m - 1) & (column < count), tl.exp(tl.minimum(logs - own, 0.0)), 0.0)
         step = factor * before
         before = tl.cumsum(step, 0) - step
         totals = totals + (tl.sum(step, 0),)
@@ -212,14 +212,16 @@ def smooth_forward(
     margin = tl.full([], margin_high, tl.float64) + margin_low
     if PER_ROW:
         margin = tl.load(margins + row).to(tl.float64)
-    place = tl.arange(0, BLOCK)
-    entries = tl.load(scores + row * stride + place, mask=place < classes, other=-float("inf")).to(tl.float32)
+    column = tl.arange(0, BLOCK)
+    entries = tl.load(scores + row * stride + column, mask=column < classes, other=-float("inf")).to(
+        tl.float32
+    )
     own = tl.load(scores + row * stride + label, mask=known, other=float("nan")).to(tl.float32)
     finite = entries < float("inf")  # true for -inf, false for NaN
     broken = tl.min(finite.to(tl.int32), 0) == 0
     # Masked classes get the smallest finite score: the same limit, and differences of two are not NaN.
     values = tl.maximum(tl.where(finite, entries, 0.0), -LARGEST)
-    values = tl.where((place < classes) & (place != label), values, -float("inf"))
+    values = tl.where((column < classes) & (column != label), values, -float("inf"))
     reference = tl.max(values, 0)
     weights = tl.exp2((values - reference) * (scale * LOG2E).to(tl.float32))
     comparable = True if K == 1 else tl.sum(weights, 0) >= 3 * K
@@ -272,20 +274,20 @@ def smooth_backward(
     leading = kept + 3 + K
     probability = tl.load(kept)
     by_margin = tl.zeros([], tl.float32)
-    place = tl.arange(0, BLOCK)
-    inside = place < classes
+    column = tl.arange(0, BLOCK)
+    inside = column < classes
     gradient = tl.zeros([BLOCK], tl.float32)
     if probability != 0:
         label = tl.load(labels + row)
         by_margin = tl.load(gradients + row * gradient_stride) * probability
         factor = by_margin * (-1.0 / K)
-        values = tl.load(scores + row * stride + place, mask=inside, other=-float("inf")).to(tl.float32)
+        values = tl.load(scores + row * stride + column, mask=inside, other=-float("inf")).to(tl.float32)
         values = tl.maximum(values, -LARGEST)
         weights = tl.exp2(tl.minimum((values - tl.load(kept + 1)) * (scale * LOG2E), 1.0))
         for i in tl.static_range(K):
             gradient = (gradient + tl.load(kept + 3 + (K - 1 - i))) * weights
         for j in range(tl.load(kept + 2).to(tl.int32)):
             gradient = tl.where(values == tl.load(leading + j), tl.load(leading + M + j), gradient)
-        gradient = tl.where(place == label, 1.0, gradient) * factor
-    tl.store(out + row * classes + place, gradient.to(out.dtype.element_ty), mask=inside)
+        gradient = tl.where(column == label, 1.0, gradient) * factor
+    tl.store(out + row * classes + column, gradient.to(out.dtype.element_ty), mask=inside)
     tl.store(by_margins + row, by_margin)

@@ -57,7 +57,7 @@ def _group_maxima(row: Floats, label: int, maxima: Floats) -> None:
 
 
 @inner
-def _insert(value: np.float32, place: int, count: int, values: Floats, places: Whole) -> None:
+def _insert(value: np.float32, index: int, count: int, values: Floats, places: Whole) -> None:
     """Insert a value into the descending list of the first ``count``; the last value drops out."""
     j = count - 1
     while j > 0 and values[j - 1] < value:
@@ -65,7 +65,7 @@ def _insert(value: np.float32, place: int, count: int, values: Floats, places: W
         places[j] = places[j - 1]
         j -= 1
     values[j] = value
-    places[j] = place
+    places[j] = index
 
 
 @inner

@@ -221,23 +221,23 @@ def soft_forward(
     """
     k = places.shape[1] - 1
     for i in range(first, last):
-        row, place = scores[i], places[i]
-        reference = np.float64(row[place[k]])
+        row, ranked = scores[i], places[i]
+        reference = np.float64(row[ranked[k]])
         kept[i, 0], kept[i, 1], losses[i] = 0.0, 0.0, 0.0
-        if not row[place[0]] < np.inf:
+        if not row[ranked[0]] < np.inf:
             kept[i, 1] = np.nan
             losses[i] = np.nan
             continue
         if reference == -np.inf:  # at most K classes are unmasked: all of them are in the top K
             continue
         if shape in (CLIP, POWER):
-            kept[i, 0] = bounded_threshold(row, place, tau, shape == POWER, buffers)
+            kept[i, 0] = bounded_threshold(row, ranked, tau, shape == POWER, buffers)
         elif shape == GAUSSIAN:
-            kept[i, 0] = gaussian_threshold(row, place, tau, below, beyond, quantile, buffers, scratch)
+            kept[i, 0] = gaussian_threshold(row, ranked, tau, below, beyond, quantile, buffers, scratch)
         elif shape == MIDPOINT:
-            kept[i, 0] = (np.float64(row[place[k - 1]]) - reference) / tau / 2
+            kept[i, 0] = (np.float64(row[ranked[k - 1]]) - reference) / tau / 2
         else:
-            gap = _prepared(row, place, tau, buffers, near)
+            gap = _prepared(row, ranked, tau, buffers, near)
             kept[i, 0] = _threshold(buffers, near, gap, shape, below, beyond)
         x = (np.float64(row[labels[i]]) - reference) / tau - kept[i, 0]
         loss, slope = _of_label(x, shape, by_log)

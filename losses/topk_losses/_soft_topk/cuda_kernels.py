@@ -220,9 +220,9 @@ def soft_forward(
     """Write the losses, and what the gradient needs besides the scores."""
     row = tl.program_id(0).to(tl.int64)
     kept += row * 7
-    place = tl.arange(0, BLOCK)
+    column = tl.arange(0, BLOCK)
     inverse = tl.full([], inverse_high, tl.float64) + inverse_low
-    entries = tl.load(scores + row * stride + place, mask=place < classes, other=-float("inf"))
+    entries = tl.load(scores + row * stride + column, mask=column < classes, other=-float("inf"))
     own = tl.load(scores + row * stride + tl.load(labels + row))
     finite = entries < float("inf")  # true for -inf, false for NaN
     broken = tl.min(finite.to(tl.int32), 0) == 0
@@ -283,21 +283,21 @@ def soft_backward(
     row = tl.program_id(0).to(tl.int64)
     kept += row * 7
     factor = tl.load(gradients + row * gradient_stride) * tl.load(kept + 6)
-    place = tl.arange(0, BLOCK)
-    inside = place < classes
+    column = tl.arange(0, BLOCK)
+    inside = column < classes
     gradient = tl.zeros([BLOCK], tl.float32) + factor
     if (factor < 0) | (factor > 0):  # else the gradient is 0 or NaN for all classes
-        values = tl.load(scores + row * stride + place, mask=inside, other=-float("inf"))
+        values = tl.load(scores + row * stride + column, mask=inside, other=-float("inf"))
         kth = tl.load(kept)
         reference = tl.load(kept + 1)
         if SHAPE == MIDPOINT:
-            first = tl.min(tl.where(values == kth, place, BLOCK), 0)
-            second = tl.min(tl.where((values == reference) & (place != first), place, BLOCK), 0)
-            share = tl.where((place == first) | (place == second), 0.5, 0.0)
+            first = tl.min(tl.where(values == kth, column, BLOCK), 0)
+            second = tl.min(tl.where((values == reference) & (column != first), column, BLOCK), 0)
+            share = tl.where((column == first) | (column == second), 0.5, 0.0)
         else:
             y, best = _distances(values, kth, reference, inverse)
             level = tl.where(best, tl.load(kept + 2), tl.load(kept + 3))
             _, density = _parts(y, level, best, SHAPE)
             share = density * tl.where(best, tl.load(kept + 4), tl.load(kept + 5))
-        gradient = (share - tl.where(place == tl.load(labels + row), 1.0, 0.0)) * factor
-    tl.store(out + row * classes + place, gradient, mask=inside)
+        gradient = (share - tl.where(column == tl.load(labels + row), 1.0, 0.0)) * factor
+    tl.store(out + row * classes + column, gradient, mask=inside)

@@ -16,7 +16,7 @@ from torch import Tensor
 from topk_losses._core.autograd import RuleOfLabels
 from topk_losses._rows.invalid import with_nan
 from topk_losses._soft_topk.shapes import SHAPES, Shape
-from topk_losses._soft_topk.threshold import Standing, differentiable, found, standing
+from topk_losses._soft_topk.threshold import Standing, differentiable, standing, threshold_of
 
 __all__ = ["PlainSoftTopK", "memberships"]
 
@@ -66,7 +66,7 @@ class PlainSoftTopK(RuleOfLabels[Any]):
     def forward(self, scores: Tensor, labels: Tensor, *, with_gradient: bool) -> tuple[Tensor, Any]:  # noqa: ARG002
         """The losses, and what the gradient needs."""
         now = standing(scores, self.k, self.tau)
-        x = now.values - found(now, self.k, self._form)
+        x = now.values - threshold_of(now, self.k, self._form)
         own = x.gather(1, labels)
         losses = self._losses(own, now, scores.dtype)
         slopes = (self._form.hazard(own) if self.by_log else self._form.density(own)) / self.tau

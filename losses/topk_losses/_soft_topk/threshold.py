@@ -18,7 +18,7 @@ from topk_losses._rows.invalid import with_nan
 from topk_losses._rows.selection import largest
 from topk_losses._soft_topk.shapes import LOWEST, Shape
 
-__all__ = ["Standing", "differentiable", "found", "standing"]
+__all__ = ["Standing", "differentiable", "standing", "threshold_of"]
 
 STEPS = 40  # about eight are needed; where values cannot be read, all are taken
 SMALL = 1e-9  # the size of a last step: the error after it is about its square
@@ -52,7 +52,7 @@ def standing(rows: Tensor, k: int, tau: float) -> Standing:
     return Standing(with_nan(values, invalid), top.indices, few, invalid)
 
 
-def found(now: Standing, k: int, shape: Shape) -> Tensor:
+def threshold_of(now: Standing, k: int, shape: Shape) -> Tensor:
     """The threshold ``(M, 1)`` without derivatives."""
     values = now.values.detach()
     edge = values.gather(1, now.places[:, k - 1 : k + 1])
@@ -79,7 +79,7 @@ def differentiable(now: Standing, k: int, shape: Shape) -> Tensor:
     """The threshold ``(M, 1)`` with its derivatives."""
     if shape.by_middle:
         return now.values.gather(1, now.places[:, k - 1 : k + 1]).mean(1, keepdim=True)
-    level = found(now, k, shape)
+    level = threshold_of(now, k, shape)
     if now.places.shape[1] == k:
         return level
     above, rest = _split(now.values, now.places, k)

@@ -48,14 +48,14 @@ def comparators(wires: int) -> Places:
     A row stands for ``distance`` comparators with consecutive first wires, beginning with the row's first wire. Every
     stage begins with a row whose first wire is 0.
     """
-    found, block = [], 2
+    triples, block = [], 2
     while block <= wires:
         distance = block // 2
         while distance:
-            found += [(first, distance, first & block == 0) for first in range(0, wires, 2 * distance)]
+            triples += [(first, distance, first & block == 0) for first in range(0, wires, 2 * distance)]
             distance //= 2
         block *= 2
-    return np.array(found, np.int64)
+    return np.array(triples, np.int64)
 
 
 def buffers_for(wires: int) -> tuple[Doubles, Doubles, Doubles, Doubles]:

@@ -130,6 +130,6 @@ def union_backward(
         powers_of_two(scores[i], kept[i, 0], SCALE, kept[i, 1] * gradient, out[i])
         multiple = np.float64(kept[i, 2] * gradient)
         for j in range(places.shape[1]):
-            place = places[i, j]
-            out[i, place] = multiple * math.exp(np.float64(scores[i, place]) - np.float64(kept[i, 0]))
+            column = places[i, j]
+            out[i, column] = multiple * math.exp(np.float64(scores[i, column]) - np.float64(kept[i, 0]))
         out[i, labels[i]] -= kept[i, 3] * gradient

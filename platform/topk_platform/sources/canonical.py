@@ -1,6 +1,7 @@
 """The canonical text of a piece of source: equal for equal programs, on every version of Python.
 
-It contains no comments, formatting, docstrings or annotations, and nothing that only type checkers read.
+It contains no comments, formatting, docstrings or annotations, and nothing that only type checkers read. In our own
+modules it contains no messages of errors either.
 """
 
 from __future__ import annotations
@@ -9,7 +10,14 @@ import ast
 import hashlib
 from collections.abc import Iterable, Iterator
 
-__all__ = ["digest_of", "for_types_alone", "meant", "runs_as_script", "without_extensions"]
+__all__ = [
+    "digest_of",
+    "for_types_alone",
+    "meant",
+    "runs_as_script",
+    "without_extensions",
+    "without_messages",
+]
 
 _BODIES = frozenset({"body", "orelse", "finalbody"})
 # `ctx` follows from a name's position. Imports in a function are visible in the definitions of its names.
@@ -80,6 +88,44 @@ class _Usual(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
         return node.args[0] if isinstance(node.func, ast.Name) and node.func.id == "extended" else node
+
+
+def without_messages(tree: ast.Module) -> ast.Module:
+    r"""Return a module with empty texts in place of the messages of errors, which no result comes from.
+
+    It is for code that reads no messages, such as ours. What else an error carries stays.
+
+    Example:
+        >>> text = "assert k, 'no k'\nif k < 1:\n    raise ValueError(f'k must be at least 1, got {k}', k)"
+        >>> print(ast.unparse(without_messages(ast.parse(text))))
+        assert k
+        if k < 1:
+            raise ValueError('', k)
+    """
+    _WithoutMessages().visit(tree)
+    return tree
+
+
+class _WithoutMessages(ast.NodeTransformer):
+    def visit_Raise(self, node: ast.Raise) -> ast.AST:
+        if isinstance(node.exc, ast.Call):
+            node.exc.args = [ast.Constant("") if _is_text(value) else value for value in node.exc.args]
+        return node
+
+    def visit_Assert(self, node: ast.Assert) -> ast.AST:
+        node.msg = None
+        return node
+
+
+def _is_text(node: ast.expr) -> bool:
+    """Return whether an expression is a text, or texts that are put together, and binds no name."""
+    if any(
+        isinstance(part, ast.NamedExpr | ast.Await | ast.Yield | ast.YieldFrom) for part in ast.walk(node)
+    ):
+        return False
+    if isinstance(node, ast.BinOp):
+        return _is_text(node.left) or _is_text(node.right)
+    return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
 
 
 def _is_idle(statement: ast.stmt, keep: frozenset[str]) -> bool:

@@ -16,8 +16,9 @@ from topk_platform.sources.canonical import (
     meant,
     runs_as_script,
     without_extensions,
+    without_messages,
 )
-from topk_platform.sources.finding import Source
+from topk_platform.sources.finding import Source, is_ours
 from topk_platform.sources.scopes import absolute, imported, uses_of
 
 __all__ = ["Definition", "Module", "analysed"]
@@ -133,7 +134,8 @@ class _Reading:
     """The analysis of one module."""
 
     def __init__(self, source: Source, tree: ast.Module) -> None:
-        self._source, self._tree = source, without_extensions(tree)
+        self._source = source
+        self._tree = without_extensions(without_messages(tree) if is_ours(source.name) else tree)
         self._keep = _kept(tree)
         self._imports: dict[str, list[str]] = {}
         self._lazy: dict[str, list[str]] = {}

@@ -88,6 +88,20 @@ EDITS = [
         NONE,
     ),
     Edit(
+        "the message of an error",
+        "topk_losses._core.checks",
+        'raise ValueError(f"target must be a tensor, got',
+        'raise ValueError(f"the target must be a torch.Tensor, got',
+        NONE,
+    ),
+    Edit(
+        "the rule of an error",
+        "topk_losses._core.checks",
+        "if not isinstance(target, Tensor):",
+        "if not isinstance(target, (Tensor, list)):",
+        ALL,
+    ),
+    Edit(
         "a kernel of the smooth top-K SVM",
         "topk_losses._smooth_svm.cpu_kernels",
         "SUMMED + k + 4",

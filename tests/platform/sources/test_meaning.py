@@ -134,6 +134,50 @@ def test_two_expressions_have_one_hash_exactly_if_python_reads_them_as_one(one: 
     assert digest(f"x = {one}") == digest(f"x: int = (\n {ast.unparse(ast.parse(one))}\n)  # ")
 
 
+RAISING = """
+def check(value, least):
+    assert value is not None, 'no value'
+    if value < least:
+        raise Refused(f'value must be at least {least}, got {value!r}' + hint(value), value)
+"""
+
+
+def version(text: str, module: str) -> str:
+    return analysed(Source(module, Path("m.py")), text.encode()).definitions["check"].digest
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("'no value'", "f'none of {least}'"),
+        ("must be at least", "may not be below"),
+        (" + hint(value)", ""),
+        ("{value!r}", "{value}"),
+    ],
+)
+def test_messages_of_our_errors_do_not_count_and_those_of_others_do(old: str, new: str) -> None:
+    edited = RAISING.replace(old, new)
+    assert edited != RAISING
+    assert version(edited, "topk_losses.m") == version(RAISING, "topk_losses.m")
+    assert version(edited, "lab.m") != version(RAISING, "lab.m")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("value < least", "value <= least"),
+        ("Refused(", "ValueError("),
+        (", value)", ", least)"),
+        ("is not None", "is None"),
+        ("{value!r}", "{(least := value)}"),
+    ],
+)
+def test_what_else_an_error_does_counts(old: str, new: str) -> None:
+    edited = RAISING.replace(old, new)
+    assert edited != RAISING
+    assert version(edited, "topk_losses.m") != version(RAISING, "topk_losses.m")
+
+
 def test_annotations_and_docstrings_count_where_the_program_reads_them() -> None:
     def digests(text: str) -> dict[str, str]:
         module = analysed(Source("m", Path("m.py")), textwrap.dedent(text).encode())
