@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 from topk_platform.records import Row, SavedModel
@@ -34,14 +33,14 @@ def model_card(
     """
     arm, trial = saved.trial.arm, saved.trial
     conditions = [canonical_json(condition) for condition in arm.regime.conditions]
-    values = {name: str(value) for name, value in trial.parameters.items()}
+    values = [f", {name} {value}" for name, value in trial.parameters.items()]
     facts = {
         "study": f"{study.name}: {study.description}" if study.description else study.name,
         "regime": f"{arm.regime.name}: {arm.regime.dataset} {canonical_json(arm.regime.options)}",
         "conditions of the training data": ", ".join(conditions) or "none",
         "model": f"{arm.model.name} {canonical_json(arm.model.options)}, {arm.loss.head} head",
         **_backbone(config),
-        "loss": f"{arm.loss.name} {json.dumps(values)}",
+        "loss": f"{arm.loss.name}{''.join(values)}",
         "trained for": f"{arm.k} candidates of {saved.inputs.classes} classes, {arm.recipe.epochs} epochs at most",
         "trial": f"{trial.key}, seed {trial.seed}",
         "data's fingerprint": trial.dataset_fingerprint,
