@@ -85,6 +85,7 @@ def usable(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", sorted(ADDITIONS))
 def test_an_extension_that_is_added_by_its_row_can_be_used(kind: str, usable: list[str]) -> None:
     assert kind.replace(" ", "_") in usable

@@ -82,6 +82,7 @@ def test_without_what_is_required_the_rest_is_left_out(
     assert results[1].failed
 
 
+@pytest.mark.slow
 def test_a_step_out_of_time_is_ended_with_all_that_it_started(
     gpu: ModuleType, python: Make, tmp_path: Path
 ) -> None:

@@ -42,6 +42,7 @@ def test_a_page_shows_its_file_which_is_short(file: Path) -> None:
     assert len(file.read_text().splitlines()) < 40
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_an_example_trains(file: Path, tmp_path: Path) -> None:

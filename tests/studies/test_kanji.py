@@ -35,6 +35,7 @@ def test_all_losses_of_a_regime_have_one_budget_and_repeated_searches(study: Stu
         assert len(own) <= 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_losses_models_and_recipes_fit_together_on_a_small_part(name: str) -> None:
     small = STUDIES[name]().smoke()

@@ -270,6 +270,7 @@ def test_rows_of_one_arm_must_agree() -> None:
         composed(rows[:2], lambda _: next(arms))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.usefixtures("standins")
 def test_losses_models_and_recipes_fit_together_on_small_stand_ins(name: str) -> None:

@@ -78,6 +78,7 @@ def advantage(study: Study, setting: str) -> tuple[float, bool]:
     return 100 * result.mean, result.excludes_zero
 
 
+@pytest.mark.slow
 def test_cross_entropy_fails_in_top2_where_a_linear_classifier_meets_minor_modes_far_away() -> None:
     """The paper's Fig. 3c at 90°: about 80 against 94 %."""
     difference, sure = advantage(ring_modes(), "distance-90/linear")

@@ -94,6 +94,7 @@ SOFT = {
 LEAST_SHARED = 99 * 1024
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("k", "classes", "scores", "capability"),
     [
@@ -135,6 +136,7 @@ def test_soft_topk_kernels_compile(shape, by_log, classes, capability, fresh_cac
     assert max(forward.metadata.shared, backward.metadata.shared) <= LEAST_SHARED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("k", "classes", "draws", "scores", "capability"),
     [

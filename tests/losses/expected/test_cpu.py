@@ -84,6 +84,7 @@ def shapes(k):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [1, 2, 6, 21, 65])
 def test_value_and_gradient_are_those_of_all_classes(k):
     for row in shapes(k).values():
@@ -140,6 +141,7 @@ def test_the_probabilities_sum_to_one(spread, classes, k, seed, rounding):
     assert ((value.double() - exact).abs() <= 1e-6 + rounding(below, exact)).all()
 
 
+@pytest.mark.slow
 def test_derivatives():
     generator = torch.Generator().manual_seed(0)
     for classes, k in ((5, 1), (5, 3), (6, 6), (90, 4)):
@@ -334,6 +336,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.slow
 def test_the_second_moment_is_that_of_the_k_th_largest():
     """On the coarsest lattice; it tells how fine a lattice a row needs. The kernels run as Python, uncompiled."""
     rows = [([0.0], 1), ([0.0, 0.0, 0.0], 1), ([0.5, -0.2], 2)]

@@ -126,6 +126,7 @@ def test_value_and_gradient_are_those_of_the_oracle(k, spread):
         torch.testing.assert_close(result, exact, rtol=0, atol=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gap", [0.5, 3.0, 5.0])
 @pytest.mark.parametrize("below", [0, 1])
 def test_crowds_that_are_reached_rarely(gap, below, rounding):

@@ -274,6 +274,7 @@ torch.save(
 """
 
 
+@pytest.mark.slow
 def test_kernels_interpreted(tmp_path):
     """What the compiler makes of them is what they say; a row of equal scores takes the other way."""
     scores, target = normal(4, 150)

@@ -305,6 +305,7 @@ torch.save(found, sys.argv[1])
 """
 
 
+@pytest.mark.slow
 def test_kernels_interpreted(tmp_path):
     """What the compiler makes of them is what they say."""
     scores, target = turning_rows(70, 5, 0.1)

@@ -74,6 +74,7 @@ def test_float32_over_the_whole_grid(k, classes, adaptive):
             assert_precise(*result, expected[part], slope[part], value)
 
 
+@pytest.mark.slow
 def test_ten_thousand_classes():
     generator = torch.Generator().manual_seed(0)
     scores = 3 * torch.randn(4, 10_000, generator=generator)

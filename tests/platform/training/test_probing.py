@@ -161,6 +161,7 @@ def test_scores_are_taken_of_as_many_as_at_once(rings: Callable[..., Trial]) -> 
             assert attempts.scores_fit() == fits
 
 
+@pytest.mark.slow
 def test_a_process_that_cannot_begin_is_no_want_of_memory(
     rings: Callable[..., Trial], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,11 +173,13 @@ def test_a_process_that_cannot_begin_is_no_want_of_memory(
         attempts.fits(8)
 
 
+@pytest.mark.slow
 def test_another_error_is_reported(rings: Callable[..., Trial]) -> None:
     with CpuAttempts(rings("Picky"), 2**31) as attempts, pytest.raises(StepError, match="TypeError: no such"):
         attempts.fits(8)
 
 
+@pytest.mark.slow
 def test_a_limit_below_everything_lets_nothing_fit(rings: Callable[..., Trial]) -> None:
     with CpuAttempts(rings("Wide"), 2**20) as attempts:
         assert not attempts.fits(1)

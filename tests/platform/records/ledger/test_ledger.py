@@ -103,6 +103,7 @@ def test_what_a_study_gains_or_loses_moves_no_old_row(
     assert trials["param.learning_rate"].to_pylist() == [0.1] * 4
 
 
+@pytest.mark.slow
 def test_many_commits_are_compacted_while_it_is_written(tmp_path: Path, study: Study, record: Make) -> None:
     ledger = open_ledger(tmp_path)
     with ledger.writing(study) as writer:

@@ -25,6 +25,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Sai
     return folder, said
 
 
+@pytest.mark.slow
 @pytest.mark.breaks
 @pytest.mark.parametrize("seed", range(SEED, SEED + CASES))
 def test_damage_is_named_or_changes_nothing(

@@ -131,6 +131,7 @@ def test_a_damaged_log_loses_nothing(
     check_usable(ledger, study, record)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("how", "summed"), [("zeroed", True), ("truncated", False), ("missing", False)])
 def test_what_was_deleted_stays_deleted_if_the_log_is_damaged(
     how: str, summed: bool, tmp_path: Path, ledger: Ledger, study: Study, record: Make
@@ -383,6 +384,7 @@ def test_a_mark_from_before_a_repair_leads_to_the_new_table(tmp_path: Path, ledg
     assert numbers(ledger) == [0, 1]
 
 
+@pytest.mark.slow
 def test_a_study_in_an_object_store_is_repaired_too(bucket: str, study: Study, record: Make) -> None:
     ledger = Ledger.open(Store.open(bucket), "s")
     with ledger.writing(study) as writer:

@@ -77,6 +77,7 @@ def test_one_cut_off_in_its_middle_is_as_one_that_does_not_renew(store: Store) -
         assert "000000000003.json" not in store.names("lease")
 
 
+@pytest.mark.slow
 def test_a_process_elsewhere_that_renews_holds_it(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     far = Holder("far", 1, "today", "another machine", "0")
     monkeypatch.setattr(Holder, "me", classmethod(lambda _: far))
@@ -88,6 +89,7 @@ def test_a_process_elsewhere_that_renews_holds_it(store: Store, monkeypatch: pyt
         pytest.fail("two")
 
 
+@pytest.mark.slow
 def test_one_that_was_taken_away_says_so(store: Store) -> None:
     with Lease(store, seconds=0.03) as lease:
         for number in range(1, 400):  # whichever number is next, it is another's

@@ -156,6 +156,7 @@ def test_what_listens_on_loopback_alone_is_over_at_the_end() -> None:
     assert before == ray_constants.ENABLE_RAY_CLUSTER
 
 
+@pytest.mark.slow
 def test_something_else_that_listens(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reaching, "_ANSWER_SECONDS", 3)
     with socket.create_server(("127.0.0.1", 0)) as mute:

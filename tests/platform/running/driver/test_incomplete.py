@@ -113,6 +113,7 @@ def empty(path: Path) -> None:
     path.write_bytes(b"")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "damage"), [("ranks", Path.unlink), ("ranks", empty), ("guesses", flip)])
 def test_the_next_run_trains_again_what_lost_its_ranks_or_guesses(
     kind: Kind, damage: Callable[[Path], None], store: Path, undisturbed: dict[str, Any]
@@ -204,6 +205,7 @@ def test_networks_are_trained_again_when_asked_for(store: Path, undisturbed: dic
     assert damaged_artifacts(Store.open(store).at("lost"), rows_of(store)) == []
 
 
+@pytest.mark.slow
 def test_a_file_in_the_way_of_the_networks_costs_no_ranks(
     tmp_path: Path, undisturbed: dict[str, Any], store: Path
 ) -> None:

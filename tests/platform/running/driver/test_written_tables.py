@@ -171,6 +171,7 @@ def test_rows_count_by_the_study_as_it_is_now_though_nothing_runs(tmp_path: Path
     assert counting() == fewer.size < STUDY.size
 
 
+@pytest.mark.slow
 def test_a_study_that_is_done_runs_again_on_other_data_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -197,6 +198,7 @@ def test_a_study_that_is_done_runs_again_on_other_data_alone(
     assert plan(STUDY, store=tmp_path, only="a/*").left == 0
 
 
+@pytest.mark.slow
 def test_a_run_that_may_not_go_on_says_so_in_its_table_and_the_same_command_goes_on(
     tmp_path: Path,
 ) -> None:
@@ -214,6 +216,7 @@ def test_a_run_that_may_not_go_on_says_so_in_its_table_and_the_same_command_goes
     assert summary.ran == 1 and summary.table.left == 0
 
 
+@pytest.mark.slow
 def test_a_search_that_starts_from_another_ones_best_belongs_to_one_budget(tmp_path: Path) -> None:
     """With more trials the other arm goes on, and what starts from it begins anew; the table is of those asked for."""
     how = Protocol(start_from="a/*/*")

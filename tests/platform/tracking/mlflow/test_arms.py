@@ -123,6 +123,7 @@ def filled(folder: Path, ledger: Ledger, table: str, extras: Callable[[], Extras
     fill(start_feed(folder if local else None, ledger, tracker), {"table.md": table}, extras)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("local", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_the_studys_run_has_the_report_and_plots_of_its_tables(
     tmp_path: Path, study: Study, record: Make, monkeypatch: pytest.MonkeyPatch, local: bool
@@ -150,6 +151,7 @@ def test_the_studys_run_has_the_report_and_plots_of_its_tables(
     assert files == {"report.html": b"<p>all</p>", "plots/map.svg": b"<svg/>", "table.md": b"# two"}
 
 
+@pytest.mark.slow
 def test_a_report_that_cannot_be_drawn_is_reported_and_drawn_later(
     tmp_path: Path, study: Study, record: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -218,6 +220,7 @@ def test_mlflow_loads_a_confirmed_network(
         torch.testing.assert_close(mlflow.pytorch.load_model(model)(inputs), expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_network_without_a_graph_is_reported_and_stays_a_logged_model(
     tmp_path: Path, study: Study, record: Make, caplog: pytest.LogCaptureFixture
 ) -> None:

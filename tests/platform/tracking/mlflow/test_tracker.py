@@ -307,6 +307,7 @@ def test_studies_of_one_name_on_one_server_never_touch_each_other(
         assert sorted(filter(None, keys)) == ledger.keys()
 
 
+@pytest.mark.slow
 def test_a_database_is_whole_or_not_there(
     tmp_path: Path, study: Study, record: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -73,6 +73,7 @@ def test_their_steps_are_torchs(recipe: Recipe) -> None:
     assert torch.equal(weights(make_optimizer, recipe), weights(torchs, recipe))
 
 
+@pytest.mark.slow
 def test_a_trial_imports_no_compiler(make_trial: Callable[..., Trial]) -> None:
     """With checkpoints, which keep the optimiser's state, after every step."""
     done = subprocess.run(
