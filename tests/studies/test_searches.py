@@ -83,6 +83,7 @@ QUICK = "search_cifar100_noise"  # the others have the same losses on larger sta
 FITTED = sorted(SEARCHES.keys() - {"search_cifar100_fraction"})  # which has the arms of noise
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[] if name == QUICK else pytest.mark.slow) for name in FITTED]
 )

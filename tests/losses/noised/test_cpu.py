@@ -91,6 +91,7 @@ def test_odd_rows():
     assert noised_topk(leaf.detach()[4:5], 3, 0.2, 10).isfinite().all()
 
 
+@pytest.mark.slow
 def test_derivatives_of_higher_order_and_several_at_once():
     scores, target = batch(dtype=torch.float64)
 

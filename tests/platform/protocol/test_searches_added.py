@@ -78,6 +78,7 @@ def searched_thrice(name: str) -> list[TrialRecord]:
     return records
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STUDIES)
 @given(workers=st.integers(1, 5), seed=st.integers(0, 99))
 def test_what_has_run_stays_and_the_rest_is_as_if_searched_so_often_from_the_start(

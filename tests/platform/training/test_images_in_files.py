@@ -66,6 +66,7 @@ def same(one: TrialRecord, other: TrialRecord) -> bool:
     return described(one) == described(other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("regime", list(REGIMES))
 def test_each_regime_is_learnt(trial: Callable[..., Trial], regime: str) -> None:
     """Of 32 test images in four classes; by chance 8 are right, and 18 or more with a probability below 1e-4."""

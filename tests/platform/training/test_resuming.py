@@ -288,6 +288,7 @@ def test_checkpoints_lie_in_the_store_until_the_trial_is_recorded(
     assert not files(keeper, trial)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("damage", "left"),
     [("truncated", 2 * STEPS), ("corrupted", 2 * STEPS + 1), ("empty", 2 * STEPS + 4)],

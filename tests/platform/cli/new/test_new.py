@@ -61,6 +61,7 @@ def check_runs(name: str, folder: Path, tmp_path: Path) -> None:
         assert all(arm.left == 0 for arm in plan(small, store=tmp_path / "runs", data=folder).arms)
 
 
+@pytest.mark.slow
 def test_images_and_a_network_of_torchvisions(new: New, birds: Path, tmp_path: Path) -> None:
     name, network = "birds_on_shufflenet", "shufflenet_v2_x0_5"
     code, out, err = new(name, "--from", str(birds), "--network", network, "-k", "2", "--size", "32")

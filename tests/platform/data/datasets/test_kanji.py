@@ -77,6 +77,7 @@ def test_no_family_is_another_ones_clone_or_in_another_split_than_its_kin(data: 
     assert apart[where[:, None] != where].min() > 0.299**2
 
 
+@pytest.mark.slow
 def test_fewer_classes_are_the_most_frequent_ones(data: Dataset) -> None:
     few = kanji(classes=62)
     assert few.names == (data.names or ())[:62]
@@ -88,12 +89,14 @@ def test_fewer_classes_are_the_most_frequent_ones(data: Dataset) -> None:
         assert whole.groups is not None and torch.equal(split.groups, whole.groups[kept])  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("classes", [4, -5, 2966])
 def test_other_numbers_of_classes_are_refused(classes: int) -> None:
     with pytest.raises(UserError, match=f"classes must be 5 to 2965, got {classes}"):
         load(Regime("r", "kanji", options={"classes": classes}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("classes", "sizes"), [(62, {5: 10, 6: 2}), (1006, {5: 200, 6: 1}), (2965, {5: 593})]
 )
@@ -113,6 +116,7 @@ def test_look_alikes_are_those_whose_pictures_are_near() -> None:
     assert torch.equal(groups == groups[0], dark == dark[0])
 
 
+@pytest.mark.slow
 class TestNoise(RegimeContract):
     regime = Regime("noise-0.8", "kanji", (LabelNoise(0.8),), options={"classes": 100})
     model = Model("mlp", {"hidden": 16})

@@ -377,6 +377,7 @@ def test_a_server_that_refuses_one_put_in_twenty_loses_and_doubles_nothing(
     assert len(ledger.read("epochs")) == 60
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["folder", "s3"])
 def test_a_driver_that_was_taken_over_from_writes_nothing_more(
     kind: str, tmp_path: Path, study: Study, record: Make, request: pytest.FixtureRequest

@@ -251,6 +251,7 @@ def test_an_old_store_is_read_as_it_is_and_gains_checksums_when_it_is_written(
         ledger.rows()
 
 
+@pytest.mark.slow
 def test_checksums_stay_true_through_compaction_checkpoints_and_deletion(
     tmp_path: Path, study: Study, record: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
