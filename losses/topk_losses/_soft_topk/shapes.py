@@ -16,7 +16,7 @@ from torch import Tensor
 
 __all__ = ["CODES", "SHAPES", "Shape"]
 
-LOWEST = -1e10  # distance of a masked class: densities and their derivatives are 0 here, and NaN at -inf
+LOWEST = -1e100  # distance of a masked class: densities and their derivatives are 0 here, and NaN at -inf
 CUBED = 3  # 1 / (p - 1) for the p = 4/3 of Sander et al.
 
 

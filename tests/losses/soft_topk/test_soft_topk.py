@@ -226,6 +226,16 @@ def test_a_target_far_below_costs_its_distance(way):
     torch.testing.assert_close(scores.grad, torch.tensor([[0.5, 0.5, -1.0]]))
 
 
+@pytest.mark.parametrize("shape", ["logistic", "laplace", "gaussian", "midpoint"])
+@pytest.mark.parametrize("size", [1e9, 1e15, 1e25])
+def test_a_loss_grows_with_scores_of_any_size(shape, size, way):
+    """A network that diverges has such scores. -log F falls linearly, the Gaussian's with half the square."""
+    scores = torch.tensor([[size, 0.0, -size]], dtype=torch.float64)
+    loss = soft_topk_loss(scores, torch.tensor([2]), 1, shape=shape).item()
+    distance = 1.5 * size
+    assert loss == pytest.approx(distance**2 / 2 if shape == "gaussian" else distance)
+
+
 def test_the_error_is_bounded_and_wrong_labels_pull_less(sample):
     scores, _ = sample(1, 9, 20.0)
     labels = torch.arange(9)
