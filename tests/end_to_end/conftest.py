@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,6 +34,24 @@ TIMES = {"train_seconds", "started", "ended", "seconds", "step_seconds"}
 LISTENS = "0A"
 # 127.0.0.1, the same within IPv6, and ::1, as the kernel writes them.
 LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
+
+RAYS_LOGS = ("gcs_server.out", "raylet.out", "python-core-driver-*.log")
+LINES = 80
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show the end of Ray's logs with a failed test, because they are deleted when its Ray ends."""
+    report = yield
+    if report.failed and "RAY_TMPDIR" in os.environ:
+        report.sections += ends_of_logs(Path(os.environ["RAY_TMPDIR"]))
+    return report
+
+
+def ends_of_logs(folder: Path) -> list[tuple[str, str]]:
+    """Return the last lines of the logs of each Ray in a folder, with their names."""
+    logs = sorted(file for pattern in RAYS_LOGS for file in folder.glob(f"**/session_2*/logs/{pattern}"))
+    return [(file.name, "\n".join(file.read_text(errors="replace").splitlines()[-LINES:])) for file in logs]
 
 
 @dataclass

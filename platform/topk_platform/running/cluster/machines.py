@@ -18,6 +18,7 @@ from topk_platform.errors import ClusterError, StoreError
 from topk_platform.records import Store
 from topk_platform.running.cluster.capacity import LOST, nodes_for, trial_resources
 from topk_platform.running.cluster.patience import NotYetError, Patience
+from topk_platform.running.cluster.reasons import reason_in
 from topk_platform.running.estimate.packing import Packing, measure, packing
 from topk_platform.specs import Study, Trial
 from topk_platform.specs.checks import first_few
@@ -238,9 +239,9 @@ def _answer(answer: Any, name: str) -> Any:
     try:
         return ray.get(answer)
     except RayError as error:
-        said = str(error).strip().splitlines()[-1]
+        reason = reason_in(str(error))
         raise ClusterError(
-            f"node {name} cannot train the study's trials: {said}{_remedy(str(error))}"
+            f"node {name} cannot train the study's trials: {reason}{_remedy(str(error))}"
         ) from error
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from ray.tune.search import Searcher
 from ray.tune.stopper import Stopper
 
 from topk_platform.running.cluster.desk import Desk
+from topk_platform.running.cluster.reasons import reason_in
 from topk_platform.running.driver.conductor import Conductor
 from topk_platform.running.own_ray.lifeline import Lifeline
 
@@ -19,10 +19,6 @@ __all__ = ["MANY", "BoardSearcher", "DesertedStopper", "Listener"]
 
 MANY = 200
 """How many messages of a worker Tune may keep in memory: it frees them when the worker's Tune trial ends."""
-
-_REASON_LENGTH = 600
-_EXCEPTION = re.compile(r"[\w.]*(Error|Exception)\b")
-_RAYS_GUESSES = " Some common causes include"  # the beginning of a paragraph of guesses
 
 
 class BoardSearcher(Searcher):  # type: ignore[misc]
@@ -146,12 +142,6 @@ class DesertedStopper(Stopper):  # type: ignore[misc]
 
 
 def _reason(path: str | None) -> str:
-    """Return the exception in Tune's error file, and the last line if it says more."""
+    """Return the exception in Tune's error file."""
     # Not trial.get_error(), which reads a copy that Tune has yet to make.
-    text = Path(path).read_text(errors="replace") if path and Path(path).exists() else ""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    if not lines:
-        return "no reason is known"
-    raised = [line for line in lines if _EXCEPTION.match(line)] or lines
-    text = " ".join(dict.fromkeys((raised[-1], lines[-1])))
-    return text.partition(_RAYS_GUESSES)[0][:_REASON_LENGTH]
+    return reason_in(Path(path).read_text(errors="replace") if path and Path(path).exists() else "")
