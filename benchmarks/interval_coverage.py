@@ -299,6 +299,11 @@ def worlds() -> Iterator[World]:
     for searches in (3, 5):
         odd = World("", searches=searches, seeds=searches, search=0.1, odd=5)
         yield replace(odd, name=f"{searches} searches, one loss of seven with 5-fold luck")
+    for searches in (3, 5):
+        odd = World("", searches=searches, seeds=searches, search=0.03, seed=0.03, odd=20)
+        yield replace(odd, name=f"{searches} searches, one loss of seven with 20-fold luck")
+        name = f"{searches} searches, luck differs by loss (sd 0.8 of its log)"
+        yield searched(name, searches=searches, seeds=searches, arms_differ=0.8)
     yield searched("5 searches, one loss of seven with luck 1.5", searches=5, seeds=5, odd=5)
 
 

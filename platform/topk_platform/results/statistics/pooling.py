@@ -20,6 +20,9 @@ _Arm = TypeVar("_Arm", bound=Hashable)
 
 _ZERO = 1e-9
 _ALONE = 1e-9  # arms' means that differ by less from search to search say nothing
+_CLOSE = 1e-9  # relative, where an iteration ends
+_ROUNDS = 200
+_TURNS = 8
 
 
 @dataclass(frozen=True)
@@ -78,17 +81,74 @@ def pooled(
     return result
 
 
-def _rest(table: Numbers) -> Numbers:
-    result: Numbers = table - table.mean(1, keepdims=True) - table.mean(0) + table.mean()
-    return result
+@dataclass(frozen=True)
+class _Split:
+    """A column's means of searches, split into the arm, what a search's seeds add to all arms, and the rest.
+
+    Args:
+        common: What the seeds of each search add to all arms.
+        squares: By arm the mean square of the rest, an unbiased estimate of its variance.
+        freedom: The degrees of freedom of each mean square.
+    """
+
+    common: Numbers
+    squares: Numbers
+    freedom: int
+
+    @classmethod
+    def of(cls, table: Numbers, weight: float) -> _Split:
+        """Split a table ``(M, R)``, arms with less luck weighing more in what all arms share.
+
+        With weights that sum to 1, an arm's own part of ``common`` is its weight ``w_a``. If weights are inverse to
+        variances, the sum of squares of the rest is therefore ``(R - 1) (1 - w_a) σ_a²`` in expectation.
+        """
+        arms, searches = table.shape
+        centred = table - table.mean(1, keepdims=True)
+        shares = np.full(arms, 1 / arms)
+        for _ in range(_ROUNDS):
+            common = shares @ centred
+            squares = ((centred - common) ** 2).sum(1) / ((searches - 1) * (1 - shares))
+            result, before = cls(common, squares, searches - 1), shares
+            precision = result.shares(weight)
+            shares = precision / precision.sum()
+            if np.abs(shares - before).max() < _CLOSE:
+                break
+        return result
+
+    def usual(self, weight: float) -> float:
+        """Return the variance around which the arms' own variances lie.
+
+        If the pool is worth d₀ degrees of freedom and a mean square d, ``s_a² / s₀²`` follows Fisher's F with (d, d₀)
+        degrees of freedom. The most likely s₀² is the mean of ``v_a s_a²`` with ``v_a = (d + d₀) / (d s_a² / s₀² +
+        d₀)``. All v_a are 1 if arms do not differ in their luck. An arm with far more luck than others adds little.
+        """
+        usual = float(self.squares.mean())
+        if math.isinf(weight) or not weight or not usual:
+            return usual
+        for _ in range(_ROUNDS):
+            parts = (self.freedom + weight) / (self.freedom * self.squares / usual + weight)
+            before, usual = usual, float((parts * self.squares).mean())
+            if abs(usual - before) <= _CLOSE * before:
+                break
+        return usual
+
+    def shares(self, weight: float) -> Numbers:
+        """Return by arm the inverse of its moderated variance, times a constant."""
+        usual = self.usual(weight)
+        if math.isinf(weight) or not weight or not usual:
+            return np.ones_like(self.squares)
+        result: Numbers = (self.freedom + weight) / (self.freedom * self.squares / usual + weight)
+        return result
 
 
 def _priors(table: Numbers, weight: float) -> tuple[Prior, Prior]:
     arms, searches = table.shape
-    freedom = float((arms - 1) * (searches - 1))
-    rest = float((_rest(table) ** 2).sum()) / freedom
-    together = arms * float(table.mean(0).var(ddof=1))
-    parts = np.array([together, (arms - 1) * rest]) / arms
+    split = _Split.of(table, weight)
+    rest = split.usual(weight)
+    # The information on the scale of Fisher's F, beside that on the scale of a chi square.
+    known = 1.0 if math.isinf(weight) or not weight else weight / (weight + searches + 1)
+    freedom = max((arms - 1) * (searches - 1) * known, 1.0)
+    parts = np.array([float(split.common.var(ddof=1)), (arms - 1) * rest / arms])
     whole = float(parts.sum())
     satterthwaite = (
         whole**2 / float((parts**2 / np.array([searches - 1, freedom])).sum()) if whole else freedom
@@ -97,14 +157,24 @@ def _priors(table: Numbers, weight: float) -> tuple[Prior, Prior]:
 
 
 def _weight(tables: Sequence[Numbers]) -> float:
-    """Return how many degrees of freedom the pool is worth: infinite where arms do not differ in their luck."""
+    """Return how many degrees of freedom the pool is worth: infinite where arms do not differ in their luck.
+
+    An arm with far more luck than others adds to what seems common to all, and hides how much they differ. The split
+    that avoids this needs the weight. Both are therefore computed in turn, and the weight never rises.
+    """
+    weight = math.inf
+    for _ in range(_TURNS):
+        weight = min(weight, _spread([_Split.of(table, weight).squares for table in tables], tables))
+    return weight
+
+
+def _spread(squares: Sequence[Numbers], tables: Sequence[Numbers]) -> float:
     within, count, chance = 0.0, 0, 0.0
-    for table in tables:
+    for of_arms, table in zip(squares, tables, strict=True):
         arms, own = len(table), table.shape[1] - 1
-        squares = (_rest(table) ** 2).sum(1)
-        if arms < 3 or squares.min() <= _ALONE**2:
+        if arms < 3 or of_arms.min() * own <= _ALONE**2:
             continue
-        within += float(np.log(squares).var(ddof=1)) * (arms - 1)
+        within += float(np.log(of_arms).var(ddof=1)) * (arms - 1)
         chance += _trigamma(own / 2) * (arms - 1)
         count += arms - 1
     if not count:

@@ -162,22 +162,77 @@ def test_the_variance_of_repeated_searches_is_that_of_the_restricted_likelihood(
     assert result.covers == "searches and seeds"
 
 
-def test_the_pool_is_the_rest_of_two_ways() -> None:
+def test_the_pool_is_the_rest_of_two_ways_where_arms_do_not_differ() -> None:
     """Its variance beside other arms is the mean square of the residuals of arms and seeds, by least squares."""
-    table = np.random.default_rng(5).random((4, 3))
+    rng = np.random.default_rng(5)
+    # Rows of equal size in two columns, so that arms do not differ.
+    rest = np.array([[1.0, -1, 0], [-1, 1, 0], [0, 1, -1], [0, -1, 1]])
+    table = 5 + rng.random((4, 1)) + rng.random((1, 3)) + 0.1 * rest
+    other = 0.1 * rest + rng.random((1, 3))
     places = list(itertools.product(range(4), range(3)))
     design = np.array(
         [[float(a == i) for i in range(4)] + [float(r == j) for j in range(1, 3)] for a, r in places]
     )
     y = np.array([table[a, r] for a, r in places])
     residuals = y - design @ np.linalg.lstsq(design, y, rcond=None)[0]
-    luck = pooled({"c": {a: table[a].tolist() for a in range(4)}})
+    columns = {
+        c: {(c, a): rows[a].tolist() for a in range(4)} for c, rows in enumerate([table, *[other] * 9])
+    }
+    luck = {a: of_arm for (c, a), of_arm in pooled(columns).items() if c == 0}
+    assert math.isinf(luck[0].beside.weight)
     assert luck[0].beside.variance == pytest.approx(float(residuals @ residuals) / 6)
     assert luck[0].beside.freedom == 6
     assert luck[0].level.variance == pytest.approx(float(table.var(1, ddof=1).mean()))
     two = prior_of([(1.0, luck[0]), (-1.0, luck[1])])
     assert (two.variance, two.freedom) == (pytest.approx(2 * luck[0].beside.variance), pytest.approx(6))
     assert prior_of([(1.0, luck[0])]).variance == pytest.approx(luck[0].level.variance)
+
+
+def by_turns(table: np.ndarray, weight: float) -> tuple[float, np.ndarray]:
+    """The scale of Fisher's F by its likelihood, and what all arms share as the mean weighted by inverse variances."""
+    searches, d = table.shape[1], table.shape[1] - 1
+    centred = [row - row.mean() for row in table]
+    shares = [1 / len(table)] * len(table)
+    for _ in range(300):
+        common = sum(share * row for share, row in zip(shares, centred, strict=True))
+        squares = [
+            sum((row - common) ** 2) / (d * (1 - share)) for share, row in zip(shares, centred, strict=True)
+        ]
+
+        def minus(log: float, squares: list[float] = squares) -> float:
+            return -sum(stats.f.logpdf(s / math.exp(log), d, weight) - log for s in squares)
+
+        scale = math.exp(optimize.minimize_scalar(minus, (-3.0, 0.0), options={"xtol": 1e-12}).x)
+        inverse = [(d + weight) / (d * s + weight * scale) for s in squares]
+        shares = [one / sum(inverse) for one in inverse]
+    return scale, common[:searches]
+
+
+@pytest.mark.parametrize(("searches", "odd"), [(3, 1.0), (3, 8.0), (5, 30.0)])
+def test_the_pools_variance_is_the_most_likely_scale(searches: int, odd: float) -> None:
+    rng = np.random.default_rng(6)
+    scales = np.exp(0.5 * rng.standard_normal((6, 1)))
+    scales[-1] *= odd
+    table = scales * rng.standard_normal((6, searches)) + rng.standard_normal((1, searches))
+    luck = pooled({"c": {a: table[a].tolist() for a in range(6)}})[0]
+    assert 0 < luck.beside.weight < 100
+    variance, common = by_turns(table, luck.beside.weight)
+    assert luck.beside.variance == pytest.approx(variance, rel=1e-5)
+    assert luck.level.variance == pytest.approx(common.var(ddof=1) + variance * 5 / 6, rel=1e-5)
+
+
+@given(st.floats(10, 1e6), st.integers(0, 2**32 - 1))
+def test_an_arm_with_far_more_luck_hardly_moves_the_pool(factor: float, seed: int) -> None:
+    """However large it is: a plain mean square grows with its square."""
+    table = np.random.default_rng(seed).standard_normal((7, 4))
+    far, farther = table.copy(), table.copy()
+    far[-1] *= 1000
+    farther[-1] *= 1000 * factor
+    first, second = (
+        pooled({"c": {a: rows[a].tolist() for a in range(7)}})[0].beside for rows in (far, farther)
+    )
+    assert second.variance < 4 * first.variance and second.variance < 20
+    assert second.weight <= first.weight * 1.01
 
 
 @pytest.mark.parametrize("real", [4.0, 16.0, math.inf])
@@ -195,7 +250,7 @@ def test_the_more_arms_differ_in_their_luck_the_less_the_pool_weighs(real: float
 def test_one_column_of_few_arms_borrows_little_and_none_borrows_nothing() -> None:
     rng = np.random.default_rng(2)
     few = pooled({"c": {a: rng.standard_normal(3).tolist() for a in range(4)}})
-    assert few[0].beside.freedom == 6
+    assert few[0].beside.freedom < 6
     assert moderated(1.0, 2, few[0].beside)[1] < 7
     assert pooled({"c": {"alone": [0.1, 0.2, 0.3]}}) == {}
     pair = pooled({"c": {"a": [0.1, 0.2, 0.4], "b": [0.3, 0.1, 0.2]}})
