@@ -1,1 +1,1 @@
-"""Training what is missing of a study, from its definition to its table."""
+"""Training of a study's missing trials, from the study's definition to its table."""

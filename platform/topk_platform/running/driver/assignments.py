@@ -14,11 +14,11 @@ __all__ = ["Assignment", "Orders"]
 
 @dataclass(frozen=True)
 class Orders:
-    """What every trial of a run gets besides its specification.
+    """The settings that every trial of a run gets besides its specification.
 
     Args:
         store: The URI of the study's folder.
-        checkpoint_seconds: The least time between two checkpoints of a trial.
+        checkpoint_seconds: The least number of seconds between two checkpoints of a trial.
         time_limit: Seconds that a trial may train in all.
         report_seconds: Seconds between two progress messages of a trial.
         share: The part of a GPU that a trial takes.
@@ -33,15 +33,15 @@ class Orders:
 
 @dataclass
 class Assignment:
-    """Trials that train together in a process of their own, and what is known of that process.
+    """Trials that train together in a process of their own, and the state of that process.
 
     Args:
         trials: The trials.
         watched: Whether the process has started, so that silence counts.
         last_message: When its last message came, by the conductor's clock.
         patience: Seconds within which the next message comes, unless the process hangs.
-        stalled: The fault, if it was silent for too long.
-        cut: Whether it is ended because the time is used up.
+        stalled: The fault, if the process was silent for too long; else None.
+        cut: Whether the process is being ended because the time is used up.
     """
 
     trials: tuple[Trial, ...]

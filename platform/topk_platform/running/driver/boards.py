@@ -18,11 +18,11 @@ __all__ = ["as_checked", "finished", "identities_here", "in_environment", "make_
 def in_environment(
     study: Study, identities: Mapping[str, Identity], environment: Mapping[str, str]
 ) -> dict[str, Identity]:
-    """Return the arms' identities in an environment, which includes the samplers' packages for arms that search.
+    """Return the arms' identities with an environment; for arms that search, it includes the samplers' packages.
 
     Args:
         study: The study.
-        identities: By arm identity.
+        identities: The identities whose environment is replaced, by arm identity.
         environment: See :func:`~topk_platform.training.environment`.
 
     Raises:
@@ -45,17 +45,17 @@ def in_environment(
 
 
 def identities_here(ledger: Ledger, study: Study, data: str | Path | None = None) -> dict[str, Identity]:
-    """Return which rows count with the code, the data, the machine and the packages at hand, by arm identity.
+    """Return which rows count with the present code, data, machine and packages, by arm identity.
 
     Args:
-        ledger: The study's, which says what was adopted.
+        ledger: The study's ledger, which says what was adopted.
         study: The study.
         data: The folder of datasets; by default ``TOPK_DATA``, or else ``data``.
 
     Raises:
-        UserError: if the data are missing, or the study needs a GPU that is not here.
+        UserError: if the data are missing, or the study needs a GPU and this machine has none.
     """
-    # These load torch, which errors before need not wait for.
+    # These load torch; the errors above need not wait for it.
     from topk_platform import training  # noqa: PLC0415
     from topk_platform.data import data_at  # noqa: PLC0415
     from topk_platform.running.preflight.checks import check_device  # noqa: PLC0415
@@ -68,7 +68,7 @@ def identities_here(ledger: Ledger, study: Study, data: str | Path | None = None
 
 
 def as_checked(checked: Mapping[str, Identity], counted: Mapping[str, Identity]) -> dict[str, Identity]:
-    """Return the identities: code and data from a check, environment and adoptions from those that count."""
+    """Return identities with the code and data of a check, and the environment and adoptions of those that count."""
     return {
         arm_id: replace(now, environment=counted[arm_id].environment, adopted=counted[arm_id].adopted)
         for arm_id, now in checked.items()

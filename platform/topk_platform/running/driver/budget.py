@@ -18,7 +18,7 @@ _HOUR = 3600.0
 
 @dataclass(frozen=True)
 class Limits:
-    """What one run of a study may spend; None is no limit.
+    """The limits of one run of a study; None means no limit.
 
     Args:
         hours: Hours from the run's start to its end.
@@ -58,17 +58,17 @@ class _Running:
 
 
 class Budget:
-    """What is left of a run's limits.
+    """The remaining budget of a run.
 
     If nothing is known about how long trials take, a trial may start.
 
     Args:
-        limits: What may be spent, from now on; by default anything.
+        limits: The limits, counted from now; by default there are none.
         gpus: The part of a GPU that a trial takes.
         clock: A monotonic clock, in seconds.
 
     Attributes:
-        gpus: The part of a GPU that a trial takes, which may be known only when the run has begun.
+        gpus: The part of a GPU that a trial takes; the run sets it again when it is known.
         durations: How long trials take, kept up to date as they end.
         held: The limits, in words, that kept a trial from starting or cut one off.
 
@@ -132,7 +132,7 @@ class Budget:
         return self.durations.of(arm_id, unknown=1.0)
 
     def guess_unknown(self, board: Board) -> None:
-        """Time a few steps of arms without an ended trial, as a plan does, if one of the limits is a limit of time."""
+        """If time is limited, estimate the time of arms without an ended trial from a few steps, as a plan does."""
         unknown = [arm for i, arm in board.arms.items() if arm.left and not self.durations.knows(i)]
         if self.limits.timed and unknown:
             from topk_platform.running.estimate.timing import trial_seconds  # noqa: PLC0415 - imports torch

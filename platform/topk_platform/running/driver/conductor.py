@@ -1,4 +1,4 @@
-"""Between Ray Tune and the study: hands out trials, takes their records, and retries what a fault stopped."""
+"""The link between Ray Tune and the study: it hands out trials, keeps records, and retries trials after faults."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ _TURN_SECONDS = 10.0  # a longer turn counts as this much, because the driver it
 
 @dataclass
 class Conductor:
-    """What Tune's searcher, scheduler and callback share.
+    """The state that Tune's searcher, callback and stopper share.
 
     Args:
         board: The study's state.
         keep: Called with every record, before trials that depend on it may start.
         notify: Called with every event; for a record, after it was kept.
-        orders: What every trial is given besides its specification.
+        orders: The settings that every trial gets besides its specification.
         pauses: Seconds before each further try after a fault.
-        budget: What may be spent; by default anything.
-        starts: How long workers have waited for their start; by default they may wait without limit.
+        budget: The limits of the run; by default there are none.
+        starts: Counts how long workers have waited for their start; by default they may wait without limit.
         clock: A monotonic clock, in seconds.
 
     Attributes:
         refusal: Why a worker could not run a trial as planned; empty while none has refused.
-        broken: What kept a record from being written, if anything did.
-        faults: Trials and networks that faults left undone after all retries.
+        broken: The error that kept a record from being written; None if there was none.
+        faults: The work that faults left undone after all retries.
     """
 
     board: Board
@@ -68,7 +68,7 @@ class Conductor:
 
     @property
     def done(self) -> bool:
-        """Whether nothing more is to start: all trials have ended or stay open, or an error stops the study."""
+        """Whether no trial may start any more: all have ended or stay open, the budget is used up, or an error came."""
         stopped = bool(self.refusal) or self.broken is not None
         if stopped or self.board.ended or self.budget.over:
             return True
@@ -76,11 +76,11 @@ class Conductor:
 
     @property
     def deserted(self) -> bool:
-        """Whether Tune waits only for workers that do not start and that have no trial any more."""
+        """Whether Tune waits only for workers that do not start and that no longer have a trial."""
         return bool(self._withdrawn) and not self._runs
 
     def begin_round(self) -> None:
-        """Note that Tune starts again, so that nothing waits for its earlier workers."""
+        """Note that Tune starts again; its earlier workers are forgotten."""
         self._withdrawn.clear()
 
     @property
@@ -121,7 +121,7 @@ class Conductor:
                 self.board.release(trial)
 
     def watch(self, tune_id: str) -> bool:
-        """Note that a worker has started; return False if it came too late and has no trial any more."""
+        """Note that a worker has started; return False if it came too late and no longer has a trial."""
         if tune_id in self._withdrawn:
             return False
         self.starts.remove(tune_id)
@@ -137,7 +137,7 @@ class Conductor:
         return config
 
     def receive(self, tune_id: str, message: dict[str, Any]) -> None:
-        """Process a worker's message about its trial, and remove from it what Tune need not keep."""
+        """Process a worker's message about its trial, and remove the parts that Tune need not keep."""
         if tune_id in self._withdrawn:  # this worker is being ended, and another one has its trial
             return
         run = self._runs[tune_id]
@@ -239,13 +239,13 @@ class Conductor:
         self.notify(Event("open", run.trials, why=f"{text}; {remedy}", workers=self._busy))
 
     def _refuse(self, run: Assignment, reason: str) -> None:
-        """Keep nothing of a trial that a worker cannot run as it was planned, and start nothing more."""
+        """Keep no record of a trial that a worker cannot run as planned, and start no further trial."""
         self.refusal = self.refusal or reason
         for trial in run.trials:
             self.board.release(trial)
 
     def stalled(self) -> list[str]:
-        """Return the trials whose processes have been silent for too long, by Tune's names, each once.
+        """Return Tune's names of the trials whose processes have been silent for too long, each name once.
 
         Once the time is used up, return all trials; they continue later from their last checkpoints.
 

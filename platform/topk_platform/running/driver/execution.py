@@ -1,4 +1,4 @@
-"""Training what is missing of a study, from what is recorded to its table."""
+"""A run of a study: it trains the missing trials and writes the tables."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ Progress = Callable[[Watch, Event], None]
 def execute(
     whole: Study, part: Study, counted: dict[str, Identity], rows: StudyRows, launch: Launch, notify: Progress
 ) -> Summary:
-    """Train what is missing of a part of a study, and write the tables of the whole.
+    """Train the missing trials of a part of a study, and write the tables of the whole study.
 
     Args:
         whole: The study as it is defined.
-        part: The arms and the budget that were asked for.
-        counted: Which recorded rows count, by the arm's identity.
-        rows: What is recorded.
-        launch: Where and how trials run.
+        part: The study with the requested arms and the requested budget.
+        counted: Which recorded rows count, by arm identity.
+        rows: The recorded rows.
+        launch: The settings of the run.
         notify: Called with every event.
     """
     return _Execution(whole, part, counted, rows.ledger, launch, notify).summary(rows)
@@ -65,11 +65,11 @@ def execute(
 
 @dataclass(frozen=True)
 class _End:
-    """Why a run ended with trials left.
+    """The reason why a run ended with trials left.
 
     Args:
-        partial: A budget let no further trial start.
-        interrupted: The user, or a signal, ended it.
+        partial: Whether the budget allowed no further trial.
+        interrupted: Whether the user or a signal ended the run.
     """
 
     partial: bool
@@ -107,7 +107,7 @@ class _Execution:
             board, recorder = self._timed_board(rows), self._recorder(writer, again)
             forget(self.ledger.store, rows.keys)
             if board.left:
-                rows.release()  # the driver needs the memory, and no rows, while trials run
+                rows.release()  # while trials run, the driver needs the memory but not the rows
             with _closing(lambda: recorder.close(self.whole, partial(self._known, rows)), writer.hurry):
                 faults = self._train(board, recorder, cluster)
                 end = _End.of(board, self.launch.budget, faults)
@@ -124,7 +124,7 @@ class _Execution:
         return nullcontext(Cluster())
 
     def _identify(self, cluster: Cluster) -> None:
-        """Note which rows count, now that the machines are known, and what the run was asked for."""
+        """Note which rows count, now that the machines are known, and note the run's plan and its data."""
         if cluster.environment is not None:
             self.counted = in_environment(self.part, self.counted, cluster.environment)
         self.launch.budget.gpus = cluster.share
@@ -142,7 +142,7 @@ class _Execution:
         return Recorder(self.ledger, writer, tracking.open(self.launch.store, self.ledger, again), extras)
 
     def _train(self, board: Board, recorder: Recorder, cluster: Cluster) -> Faults:
-        """Train what is left; return what faults left undone."""
+        """Train the remaining trials; return the work that faults left undone."""
         budget = self.launch.budget
         watch = Watch(self.whole.name, board, budget.durations)
         notified = partial(_notify, watch, self.notify)
@@ -193,7 +193,8 @@ class _Execution:
     def _again(self, rows: StudyRows) -> tuple[list[str], list[Unsound], str]:
         """Return the keys of trials that train again, the damaged files of all confirmations, and a line about both.
 
-        The files include those of arms that are not trained now: once set aside they are missing, and tables say so.
+        The files include those of arms that this run does not train: once files are set aside, tables report them as
+        missing.
         """
         store, needed = self.ledger.store, self.launch.needed
         everything = self._known(rows, self.whole).values()
@@ -210,7 +211,7 @@ class _Execution:
         return make_board(self.part, self.counted, rows.histories(self.part, self.counted))
 
     def _timed_board(self, rows: StudyRows) -> Board:
-        """Return the study's state, and note for the limits of the run how long ended trials took."""
+        """Return the study's state, and note the times of ended trials for the run's limits."""
         histories = rows.histories(self.part, self.counted)
         self.launch.budget.durations = Durations({i: one.ended_seconds() for i, one in histories.items()})
         return make_board(self.part, self.counted, histories)
@@ -234,14 +235,14 @@ def _notify(watch: Watch, notify: Progress, event: Event) -> None:
 def _note_undone(
     store: Store, whole: Study, tried: Sequence[Arm], faults: Faults, tracking_error: Exception | None
 ) -> None:
-    """Note what is left undone, for `topk status`.
+    """Note the work that is left undone, for `topk status`.
 
     Args:
         store: The study's folder.
         whole: The study as it is defined.
-        tried: Its arms whose trials were all tried in this run.
-        faults: What faults left undone in this run.
-        tracking_error: What kept trackers from being written.
+        tried: The arms for which this run tried all trials.
+        faults: The work that faults left undone in this run.
+        tracking_error: The error that kept trackers from being written; None if there was none.
     """
     before, names = Undone.read(store), {arm.name for arm in whole.arms}
     settled = {arm.name for arm in tried} | {trial.arm for trial in before.open} - names
@@ -250,10 +251,10 @@ def _note_undone(
 
 @contextmanager
 def _closing(close: Callable[[], None], hurry: Callable[[], None]) -> Iterator[None]:
-    """Close at the end in any case; if the block raises an error, that error is raised.
+    """Call ``close`` at the end in any case; if the block raises an error, raise that error again.
 
     Args:
-        close: What to call at the end.
+        close: Called at the end.
         hurry: Called first after an interrupt, because the user is waiting.
     """
     try:

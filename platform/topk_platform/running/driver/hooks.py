@@ -1,4 +1,4 @@
-"""What Ray Tune calls: its searcher and its callback, which hand everything to the conductor."""
+"""The hooks that Ray Tune calls: a searcher, a callback and a stopper, which use the conductor."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class BoardSearcher(Searcher):  # type: ignore[misc]
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
     ) -> None:
-        """Do nothing: the callback has passed it all on."""
+        """Do nothing: the callback has passed on every message."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {}  # Tune pickles it for a restore that never happens
@@ -62,7 +62,7 @@ class BoardSearcher(Searcher):  # type: ignore[misc]
 class Listener(TrialProgressCallback):  # type: ignore[misc]
     """Tune's callback: passes workers' messages to the conductor, reports lost processes, and ends those that hang.
 
-    It ends Tune where Ray is gone. It replaces Tune's own progress callback, which keeps every trial in memory.
+    It ends Tune if Ray is gone. It replaces Tune's own progress callback, which keeps every trial in memory.
     """
 
     def __init__(self, conductor: Conductor, line: Lifeline, desk: Desk) -> None:
@@ -71,7 +71,7 @@ class Listener(TrialProgressCallback):  # type: ignore[misc]
         self._messages: Counter[str] = Counter()
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:  # noqa: ARG002
-        """Have the trial watched; end a worker that starts when its trial was given to another."""
+        """Watch the worker; if its trial was given to another worker before it started, end it."""
         if not self._conductor.watch(trial.trial_id):
             self._desk.kill(trial.trial_id)
 
@@ -85,8 +85,8 @@ class Listener(TrialProgressCallback):  # type: ignore[misc]
     ) -> None:
         """Pass on the message, remove its records, which Tune would keep in memory, and give the worker its next trial.
 
-        Tune keeps every message of a Tune trial until that ends. So after many messages the worker's Tune trial ends,
-        and the worker goes on in a new one.
+        Tune keeps every message of a Tune trial until that trial ends. So after many messages the worker's Tune trial
+        ends, and the worker continues in a new one.
         """
         if "ended" not in result:  # the worker had no trial, and its Tune trial has ended
             return
@@ -121,7 +121,7 @@ class Listener(TrialProgressCallback):  # type: ignore[misc]
 
 
 class DesertedStopper(Stopper):  # type: ignore[misc]
-    """Tune's stopper: ends Tune where it waits for nothing but workers that do not start.
+    """Tune's stopper: ends Tune when it waits only for workers that do not start.
 
     Attributes:
         stopped: Whether it has ended Tune.
@@ -143,5 +143,5 @@ class DesertedStopper(Stopper):  # type: ignore[misc]
 
 def _reason(path: str | None) -> str:
     """Return the exception in Tune's error file."""
-    # Not trial.get_error(), which reads a copy that Tune has yet to make.
+    # trial.get_error() would read a copy that Tune makes later.
     return reason_in(Path(path).read_text(errors="replace") if path and Path(path).exists() else "")

@@ -30,8 +30,8 @@ def incomplete(
 
     Args:
         store: The study's folder.
-        study: Says how many trials and seeds there are.
-        histories: Of its arms, by identity.
+        study: The study, which says how many trials and seeds there are.
+        histories: The histories of its arms, by identity.
         kinds: The kinds of files that a confirmation must have.
 
     Raises:
@@ -45,8 +45,8 @@ def used(study: Study, histories: Mapping[str, ArmHistory]) -> list[Row]:
     """Return the rows of the confirmations that a study's table uses.
 
     Args:
-        study: Says how many trials and seeds there are.
-        histories: Of its arms, by identity.
+        study: The study, which says how many trials and seeds there are.
+        histories: The histories of its arms, by identity.
     """
     arms = results_of(study, histories).values()
     return [row for arm in arms for rows in arm.confirmed_points().values() for row in rows]
@@ -64,7 +64,7 @@ def without(histories: Mapping[str, ArmHistory], files: Iterable[Unsound]) -> di
 
 
 def trained_again(files: Sequence[Unsound]) -> str:
-    """Return the line that says how many confirmations are trained again, and why; nothing if there are none.
+    """Return the line that says how many confirmations are trained again, and why; empty if there are none.
 
     Example:
         >>> trained_again([Unsound("0a1b", "ranks"), Unsound("0a1b", "guesses")])

@@ -1,4 +1,4 @@
-"""Where and how a study runs, and the connection to it."""
+"""The settings of a run, and its connection to Ray."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["Cluster", "Launch", "on_cluster"]
 
 @dataclass(frozen=True)
 class Launch:
-    """Where and how a study runs."""
+    """The settings of a run, see :func:`~topk_platform.running.driver.study.run`."""
 
     store: Store
     address: str | None
@@ -57,10 +57,11 @@ class Cluster:
 
     Args:
         slots: How many trials may run at once.
-        environment: What decides a result's last bits on its machines; None if the machines were not asked.
+        environment: The properties of its machines that decide a result's last bits; None if the machines were not
+            asked.
         gpus: How many GPUs it has.
         share: The part of a GPU that a trial takes.
-        line: Says whether it is still there.
+        line: Checks whether Ray still runs.
     """
 
     slots: int = 0
@@ -76,8 +77,8 @@ def on_cluster(study: Study, launch: Launch, largest: Callable[[], Sequence[Tria
 
     Args:
         study: The study.
-        launch: Where and how it runs.
-        largest: Returns the trials to measure then.
+        launch: The settings of the run.
+        largest: Returns the trials to measure with ``gpus="auto"``.
     """
     check_temporary()
     # Ray and Tune take seconds to import, and a finished study does not need them. Everything is imported before other

@@ -33,7 +33,7 @@ _HURRIED_SECONDS = 2.0
 
 
 def draws_report() -> bool:
-    """Return whether trackers get the report, plots and graphs: unless the environment has ``TOPK_REPORT=off``.
+    """Return whether trackers get the report, plots and graphs; ``TOPK_REPORT=off`` in the environment prevents it.
 
     Raises:
         UserError: if the variable is neither ``on`` nor ``off``.
@@ -45,7 +45,7 @@ def draws_report() -> bool:
 
 
 def make_extras(study: Study, store: str) -> Extras:
-    """Return what trackers get of a study beside its trials and tables; drawing it takes seconds.
+    """Return a study's report, plots and graphs for trackers; drawing them takes seconds.
 
     Args:
         study: The study.
@@ -65,9 +65,9 @@ class Recorder:
         ledger: The study's ledger.
         writer: The ledger's writer.
         feeds: The feeds of the trackers.
-        extras: Makes what trackers get of a study beside its tables; None for nothing.
+        extras: Makes the report, plots and graphs for trackers; None for none.
         ran: How many trials have ended.
-        tracking_error: What kept trackers from being written, if anything did.
+        tracking_error: The error that kept trackers from being written; None if there was none.
         hurry: Whether only seconds are left for trackers. They then get no report, and the next run fills in the rest.
     """
 
@@ -84,7 +84,7 @@ class Recorder:
         self.writer.committed = self._committed
 
     def __call__(self, record: TrialRecord) -> None:
-        """Keep a record; raise the error that kept earlier ones from being written, if any."""
+        """Keep a record; if earlier records could not be written, raise that error."""
         if self.writer.error is not None:
             raise self.writer.error
         self.writer.put(record)
@@ -98,7 +98,7 @@ class Recorder:
             self.feeds.put(record)
 
     def _forget(self) -> None:
-        """Delete the checkpoints of ended trials; if the store fails now, with the next ones or at the end."""
+        """Delete the checkpoints of ended trials; if the store fails now, a later call deletes them."""
         with suppress(StoreError):  # the next run deletes what is left
             forget(self.ledger.store, self._ended)
             self._ended.clear()

@@ -1,4 +1,4 @@
-"""Faults that keep trials from their results: how often trials are retried, and what stays undone."""
+"""Retries of trials after faults, and the work that stays undone."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ PAUSES = (1.0, 4.0, 16.0, 64.0, 256.0)
 
 @dataclass
 class Faults:
-    """What the faults of a run left undone.
+    """The work that the faults of a run left undone.
 
     Args:
         open: The trials left without a result after all retries.
-        unsaved: Why the networks of some trials could not be kept, by the trials' keys; their results are.
-        ended: What ended the run before all trials had been tried; empty if nothing did.
+        unsaved: Why the networks of some trials could not be kept, by the trials' keys; their results are kept.
+        ended: Why the run ended before all trials had been tried; empty if it did not.
     """
 
     open: list[OpenTrial] = field(default_factory=list)
@@ -32,8 +32,8 @@ class Faults:
 class Retries:
     """Counts faults by trial, starting again whenever the trial made progress between two faults.
 
-    A trial is thus given up only if six tries do not get it past the same checkpoint; a trial of days still ends on
-    machines that are taken away every hour.
+    So with the default pauses a trial is given up only if six tries do not get it past the same checkpoint. A trial
+    that takes days still ends on machines that are taken away every hour.
 
     Args:
         pauses: Seconds before each further try.
@@ -59,7 +59,7 @@ class Retries:
             self._faults.pop(key, None)
 
     def pause(self, key: str) -> float | None:
-        """Note a fault; return the seconds before the next try, or None if there is to be none."""
+        """Note a fault; return the seconds before the next try, or None if there is no further try."""
         self._faults[key] += 1
         count = self._faults[key]
         return self._pauses[count - 1] if count <= len(self._pauses) else None

@@ -1,4 +1,4 @@
-"""How long workers wait for their start although the cluster has room for them."""
+"""The time that workers wait for their start although the cluster has room for them."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Starts:
     """Counts the time for which each worker has waited for its start while nothing kept it from starting.
 
     Args:
-        limit: Seconds that a worker may wait so.
-        room: Called with the number of waiting workers; returns how many of them could have started, or None while it
-            does not know. Workers start in the order in which they were asked for, so these are the first.
+        limit: Seconds that a worker may wait in this way.
+        room: Called with the number of waiting workers; returns how many of them could have started, or None while
+            this is not known. Workers start in the order in which they were requested, so these are the first ones.
 
     Example:
         >>> starts = Starts(limit=800, room=lambda waiting: 1)
@@ -39,7 +39,7 @@ class Starts:
     _looked: float = 0.0
 
     def add(self, worker: str, now: float) -> None:
-        """Note that a worker was asked for."""
+        """Note that a worker was requested."""
         if not self._waits:
             self._looked = now
         self._waits[worker] = _Wait(now)

@@ -52,13 +52,12 @@ def run(
     wait: float | None = None,
     waiting: Callable[[str], None] | None = None,
 ) -> Summary:
-    """Run what is missing of a study and return its table.
+    """Run the missing trials of a study and return a summary with its table.
 
-    The outcome depends on the study and its seeds alone: neither workers nor interruptions change a number. Trials in
+    The results depend on the study and its seeds alone: neither workers nor interruptions change a number. Trials in
     the ledger are not run again. The files in the study's ``tables`` folder always cover the whole study as defined,
-    even if only a part of it was run, and are written after an error or an interrupt as well. A trial that a fault of
-    a machine keeps from its result has no record; it is tried again, in this run and in the next: see
-    :class:`Summary`.
+    even if only a part of it was run, and are written after an error or an interrupt as well. If a machine's fault
+    stops a trial, the trial has no record. It is tried again, in this run and in the next; see :class:`Summary`.
 
     Args:
         study: The study.
@@ -73,35 +72,35 @@ def run(
         track: The trackers that show the trials: ``"mlflow"`` (the default), ``"tensorboard"``, ``"wandb"``, or others
             by name, each also as ``"NAME=LOCATION"``; :class:`~topk_platform.tracking.Tracker` objects; several of
             these; or ``"none"``. They change no result.
-        track_search: Which search trials they show: ``"all"``, ``"best"`` or ``"none"``. Confirmations and the arms'
-            results are always shown.
+        track_search: Which search trials the trackers show: ``"all"``, ``"best"`` or ``"none"``. Confirmations and the
+            arms' results are always shown.
         track_networks: Whether MLflow gets the confirmed networks.
-        checkpoint_seconds: The least time between two checkpoints of a trial; a trial that is cut off continues from
-            its last one.
+        checkpoint_seconds: The least number of seconds between two checkpoints of a trial. A trial that is cut off
+            continues from its last checkpoint.
         progress: Whether to show progress: in a notebook below the cell; otherwise on standard error, live in a
             terminal and as occasional lines elsewhere. Or a function that is called with every event (the run's
-            begin, each trial's start, end and fault); then nothing is shown.
+            start, each trial's start, end and fault); then nothing is shown.
         data: The folder of datasets, the same on every machine; by default ``TOPK_DATA``, or else ``data``.
         download: Whether to download missing datasets into that folder.
         retry_failed: Whether failed trials run again and replace their records; later search trials stay as they were
             suggested.
-        networks: Whether confirmations whose network is gone or damaged run again too; those that lack their ranks or
-            guesses always do.
-        mixed: Whether machines, and versions of torch, Numba, Triton and Optuna, may differ: all results count, and
-            the table says so.
-        max_hours: Hours that this run may take. No trial starts that would end later, judged by the mean time of its
-            arm's ended trials or by a guess; trials that still run then are cut off, and continue from their
-            checkpoints in the next run.
-        max_gpu_hours: Likewise, GPU hours over all GPUs.
+        networks: Whether confirmations also run again if their network is missing or damaged. Confirmations without
+            their ranks or guesses always run again.
+        mixed: Whether machines, and versions of torch, Numba, Triton and Optuna, may differ: then all results count,
+            and the table says so.
+        max_hours: Hours that this run may take. A trial does not start if it would probably end later; the mean time of
+            its arm's ended trials, or else an estimate, decides this. Trials that still run at the limit are cut off,
+            and the next run continues them from their checkpoints.
+        max_gpu_hours: The same limit in GPU hours, over all GPUs.
         max_trials: How many trials may start in this run.
         accelerator: The only kind of GPU to train on, by Ray's name for it, such as ``"A100"``, instead of the study's.
         wait: How many seconds to wait for a cluster's head that does not listen yet, and for a node on which a trial
-            fits; by default a minute each, or 15 minutes for a node that ``workers`` lets the cluster add. What is
-            there has time to answer in any case, a head 20 s and the nodes two minutes; nodes have longer where
-            ``wait`` is longer, and have no limit without it.
-        waiting: Called with a line that says what is waited for, what the data lack, such as classes that label noise
-            empties, and with ``gpus="auto"`` how many trials share a GPU. By default what the data lack is a Python
-            warning.
+            fits. The default is a minute for each, or 15 minutes for a node that ``workers`` lets the cluster add. A
+            head that listens has 20 s to answer in any case. Nodes have two minutes to answer, or ``wait`` if that is
+            longer; without ``wait`` they have no limit.
+        waiting: Called with lines of text: what the run waits for, which classes have no sample in a split, and with
+            ``gpus="auto"`` how many trials share a GPU. By default only the lines about classes are shown, as Python
+            warnings.
 
     Raises:
         MissingDataError: if a dataset is not on disk.

@@ -1,4 +1,4 @@
-"""What a run did: its summary."""
+"""The summary of a run."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ __all__ = ["Summary", "problems"]
 
 @dataclass(frozen=True, repr=False)
 class Summary:
-    """What a run did. It prints as its table and what went wrong, and shows both in a notebook.
+    """The summary of a run. It prints as the table and the problems, and shows both in a notebook.
 
     Args:
-        table: The table of what was asked for, as it stands.
+        table: The current table of the requested arms and budget.
         ran: How many trials ended in this run.
-        left: How many trials have not ended; above 0 after an interrupt, or where faults left trials open.
-        tracking_error: What kept trackers from being written, if anything did.
+        left: How many trials have not ended; above 0 after an interrupt, at a limit, or if faults left trials open.
+        tracking_error: The error that kept trackers from being written; None if there was none.
         folder: The study's folder, as a URI.
         interrupted: Whether the run ended before all trials had been tried.
-        faults: What faults left undone: trials without a result, which the next run tries again, and networks that
-            could not be kept.
+        faults: The work that faults left undone: trials without a result, which the next run tries again, and networks
+            that could not be kept.
         partial: The limits that were used up before all trials had been tried, in words; empty if none was.
-        beyond: How many of the ended trials nobody asked for: ensembles are trained as a whole.
+        beyond: How many of the ended trials were not requested: ensembles are trained as a whole.
     """
 
     table: Table
@@ -65,7 +65,7 @@ class Summary:
 
 
 def problems(summary: Summary) -> list[Text]:
-    """Return what went wrong in a run, and what is left to do, one line each."""
+    """Return the problems of a run and the remaining work, one line each."""
     lines = []
     if summary.tracking_error is not None:
         why = reason(summary.tracking_error)

@@ -50,22 +50,24 @@ def tune_trials(
     budget: Budget | None = None,
     line: Lifeline | None = None,
 ) -> Faults:
-    """Run every trial that is left, or until interrupted or until Ray is gone; return what faults left undone.
+    """Run the remaining trials and return the work that faults left undone.
+
+    The run ends early after an interrupt, or if Ray is gone.
 
     Args:
-        study: The study, which says what a trial needs.
+        study: The study, which says what resources a trial needs.
         board: The study's state, brought up to date as trials end.
         keep: Called with every record, to store it.
         notify: Called with every event; for a record, after it was kept.
         store: The URI of the study's folder.
         slots: How many trials run at once.
         scratch: A folder for Tune's own files, from which nothing is ever restored.
-        checkpoint_seconds: The least time between two checkpoints of a trial.
-        budget: What may be spent; by default anything.
-        line: Checks whether Ray is still there; by default it is assumed to be.
+        checkpoint_seconds: The least number of seconds between two checkpoints of a trial.
+        budget: The limits of the run; by default there are none.
+        line: Checks whether Ray still runs; by default this is assumed.
 
     Raises:
-        ChangedError: if a worker's code or data are not those that the study was checked with; the trials that ran
+        ChangedError: if a worker's code or data differ from those that the study was checked with; the trials that ran
             meanwhile have ended and are kept.
         Exception: the error that ``keep`` raised, once the running trials have ended.
     """
@@ -106,9 +108,9 @@ def _tune(study: Study, conductor: Conductor, slots: int, scratch: str, line: Li
 
 
 def _fit(tuner: tune.Tuner) -> None:
-    """Run Tune, and raise ``LostRayError`` where Ray has killed processes, because a machine was low on memory.
+    """Run Tune; raise ``LostRayError`` if Ray has killed processes because a machine was low on memory.
 
-    Among them may be the actors that all trials share, so nothing in this Ray can be relied on.
+    The killed processes may include the actors that all trials share, so this Ray cannot be relied on.
     """
     try:
         tuner.fit()
@@ -150,7 +152,7 @@ def _tuner(
 
 
 class _Silent(tune.ProgressReporter):  # type: ignore[misc]  # Ray has no types
-    """Reports nothing: in a notebook Tune's own reporter would clear the cell that shows how the study goes."""
+    """Reports nothing: in a notebook Tune's own reporter would clear the cell that shows the study's progress."""
 
     def setup(self, *_arguments: Any, **_more: Any) -> None: ...
 
