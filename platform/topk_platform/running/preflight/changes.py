@@ -1,4 +1,4 @@
-"""Why recorded trials do not count and are trained again: what changed in code, data, versions or study."""
+"""The reasons why recorded trials do not count: changes of the code, the data, the versions or the study."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Outdated:
 
 
 def hours(seconds: float) -> str:
-    """Return a time in hours, with two digits.
+    """Return a time in hours, with two significant digits.
 
     Example:
         >>> hours(36), hours(5400), hours(4e6)

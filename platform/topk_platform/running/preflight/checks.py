@@ -74,14 +74,14 @@ def check_study(
 
 
 class _Counted:
-    """The training samples of each class in each regime of a study, after its conditions; each is counted once."""
+    """Counts the training samples of each class in a study's regimes, after their conditions; each regime once."""
 
     def __init__(self, study: Study) -> None:
         self._study = study
         self._counts: dict[tuple[str, bool], Tensor] = {}
 
     def of(self, arm: Arm) -> Tensor:
-        """Return the counts with which the search's loss is built; for a user's loss the fewest of all seeds.
+        """Return the counts with which the search's loss is built; for a user's loss, the fewest over all seeds.
 
         Raises:
             UserError: if groups cannot be kept whole, or nothing can be set aside for calibration.
@@ -155,7 +155,7 @@ def _holds_pictures(dataset: Source) -> bool:
 
 
 def _check_additions(arm: Arm, dataset: Source) -> None:
-    """Raise ``UserError`` if the network cannot have what the recipe adds to it, at either end of what is searched."""
+    """Raise ``UserError`` if the network cannot have the recipe's additions, with the largest searched depth."""
     depth = arm.loss.space.get("stochastic_depth")
     recipe = arm.setting(arm.loss.first).recipe
     if depth is not None:
@@ -235,7 +235,7 @@ def check_imported(study: Study) -> None:
 
 
 def check_network(reference: str) -> None:
-    """Raise ``UserError`` unless ``module:function`` names what can build a network, with no options of its own."""
+    """Raise ``UserError`` unless the reference ``module:function`` can build a network without further options."""
     check_model(Model(reference))
 
 

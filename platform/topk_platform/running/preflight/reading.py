@@ -16,9 +16,9 @@ def load_regime(regime: Regime) -> Source:
     """Return a regime's dataset before its conditions, as :func:`~topk_platform.data.load`.
 
     Raises:
-        MissingDataError: if a function of the user's looked for a file in the folder of datasets that is not there; it
-            says which folder that is, and how to name another.
-        UserError: as :func:`~topk_platform.data.load`.
+        MissingDataError: if a function of the user's looked for a file that is missing in the folder of datasets; the
+            message names that folder and says how to choose another.
+        UserError: as for :func:`~topk_platform.data.load`.
     """
     try:
         return load(regime)
@@ -34,7 +34,7 @@ def load_regime(regime: Regime) -> Source:
 
 
 def _missing(cause: BaseException | None) -> str:
-    """Return the name, in the folder of datasets, of the file that was not there; empty for any other cause."""
+    """Return the missing file's path within the folder of datasets; empty for any other cause."""
     if not isinstance(cause, FileNotFoundError) or not isinstance(cause.filename, str | os.PathLike):
         return ""
     file = Path(cause.filename)

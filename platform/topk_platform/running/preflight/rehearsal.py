@@ -28,9 +28,9 @@ _MOST_PARAMETERS = 2**25  # a step of a larger network takes seconds; ResNet-50 
 
 
 class Rehearsal:
-    """Takes a dry step of each arm; models and losses that arms share are tried once.
+    """Tries one training step of each arm; models and losses that arms share are tried once.
 
-    An error in an arm's code at its first step is thus reported in one line. The process's state is restored.
+    So an error in an arm's code at its first step is reported in one line. The process's state is restored.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What a regime's conditions leave of its training split, with the random streams of a study's own trials."""
+"""Training splits after a regime's conditions, drawn with the random streams of a study's own trials."""
 
 from __future__ import annotations
 
@@ -18,7 +18,12 @@ __all__ = ["check_group_metrics", "fewest_counts", "notes_on_data", "streams", "
 
 
 def streams(study: Study, seed: int = 0) -> Callable[[str], Generator]:
-    """Return the random stream of each role in trials of a seed; 0 for the search, 1, 2, ... for confirmations."""
+    """Return a function from a role to its random stream, in trials of a seed.
+
+    Args:
+        study: The study, whose name and root seed decide the streams.
+        seed: 0 for the search, 1, 2, ... for confirmations.
+    """
     return lambda role: Generator().manual_seed(stream_seed(study.name, study.seed, seed, role))
 
 
@@ -70,7 +75,7 @@ def _empty_group(arm: Arm, metric: str, data: Dataset, seed: int) -> UserError:
 
 
 def notes_on_data(study: Study) -> tuple[str, ...]:
-    """Return a line for each problem of the data that does not stop a study: classes that a split lacks.
+    """Return a line for each problem of the data that does not stop a study: a split lacks some classes.
 
     Args:
         study: The study, whose data are read unless this process has read them.

@@ -1,4 +1,4 @@
-"""Checks, before a run, of what would keep a study from running on this machine or on a cluster's nodes."""
+"""Checks before a run: they report problems of this machine or of a cluster's nodes that would stop a study."""
 
 from topk_platform.running.preflight.doctor.diagnosis import diagnose
 from topk_platform.running.preflight.doctor.results import CheckResult, Diagnosis, Node, State

@@ -1,4 +1,4 @@
-"""Asks every node of the connected Ray cluster, busy or not; for nodes that do not answer, the reason is kept."""
+"""Questions to every node of the connected Ray cluster, busy or not; a node without an answer has a reason."""
 
 from __future__ import annotations
 
@@ -81,14 +81,19 @@ def _node(name: str, node: Mapping[str, Any], answer: Any, patience: float) -> N
 
 
 def _behind(node: Mapping[str, Any]) -> float:
-    """Return the least number of seconds by which a node's clock is behind; the time of the answer is allowed for."""
+    """Return the least number of seconds by which a node's clock is behind, however long the answer took."""
     before = time.time()
     there = ray.get(_on(node, now), timeout=_CLOCK_SECONDS)
     return seconds_behind(before, there, time.time())
 
 
 def seconds_behind(before: float, there: float, after: float) -> float:
-    """Return by how many seconds a clock is behind, which was read between two moments here; negative if ahead.
+    """Return by how many seconds at least another machine's clock is behind this one's; negative if it is ahead.
+
+    Args:
+        before: This machine's time before the other clock was read.
+        there: The time that the other clock showed.
+        after: This machine's time after the other clock was read.
 
     Example:
         >>> seconds_behind(100.0, 101.0, 102.0), seconds_behind(100.0, 40.0, 102.0), seconds_behind(100.0, 112.0, 102.0)

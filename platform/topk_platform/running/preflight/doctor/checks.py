@@ -29,10 +29,10 @@ _GIB = 2**30
 _LITTLE, _TOO_LITTLE = 5 * _GIB, _GIB
 # Records have the training machine's times; object stores refuse signed requests that are minutes off.
 _SECONDS_OFF, _SECONDS_REFUSED = 2.0, 300.0
-_BUSY = 0.5  # the part of a GPU's memory above which another process must be using it
+_BUSY = 0.5  # if a larger part of a GPU's memory is taken, another process must be using it
 # With other versions of these, results differ or the processes do not understand each other.
 DECIDING = ("torch", "torchvision", "numba", "ray", "optuna")
-"""Packages that have to be of the driver's version on every machine."""
+"""Packages that must have the driver's version on every machine."""
 
 
 def check_machine(node: Node, facts: Facts) -> Iterator[CheckResult]:
@@ -42,7 +42,7 @@ def check_machine(node: Node, facts: Facts) -> Iterator[CheckResult]:
 
 
 def check_python(driver: Facts, node: Node, facts: Facts) -> Iterator[CheckResult]:
-    """Check that Python's version is exactly the driver's; otherwise Ray refuses what it is sent."""
+    """Check that Python's version is exactly the driver's; otherwise Ray refuses the objects that it is sent."""
     if facts.python == driver.python:
         yield node.good("python", facts.python)
         return
@@ -162,7 +162,7 @@ def check_gpus(node: Node, facts: Facts, device: str, *, shared: bool = False) -
     Args:
         node: The machine.
         facts: Its answers.
-        device: What the trials are to run on.
+        device: The device on which the trials are to run.
         shared: Whether several trials are to run on a GPU.
     """
     if why := facts.problems.get("gpus"):
@@ -225,7 +225,7 @@ def check_disk(node: Node, facts: Facts) -> Iterator[CheckResult]:
 
 
 def check_token(node: Node, facts: Facts) -> Iterator[CheckResult]:
-    """Check that nobody else on the machine can read the token with which Ray's processes know one another."""
+    """Check that nobody else on the machine can read the token with which Ray's processes authenticate."""
     if facts.open_token:
         finding = f"others can read {facts.open_token}, and so run code on the cluster"
         yield node.warning("token", finding, f"there: chmod 600 {facts.open_token}")

@@ -36,9 +36,9 @@ def diagnose(
     mlflow_uri: str | None = None,
     data: str | Path | None = None,
 ) -> Diagnosis:
-    """Check this machine or, with an address, every node of a cluster, for what would keep a study from running.
+    """Check this machine or, with an address, every node of a cluster for problems that would stop a study.
 
-    Writes files of at most a MiB into the store and deletes them; writes nothing else and trains nothing.
+    This writes files of at most a MiB into the store and deletes them; it writes nothing else and trains nothing.
 
     Args:
         study: The study whose data and modules are checked.
@@ -70,7 +70,7 @@ def diagnose(
 
 def _folder(data: str | Path | None) -> str:
     try:
-        from topk_platform.data import data_at, data_folder  # noqa: PLC0415 - torch, which may be what is broken
+        from topk_platform.data import data_at, data_folder  # noqa: PLC0415 - torch, which may be broken
     except (ImportError, OSError):
         return os.path.abspath(data or "data")
     with data_at(data):
@@ -79,7 +79,7 @@ def _folder(data: str | Path | None) -> str:
 
 @dataclass(frozen=True)
 class _Asked:
-    """What the diagnosis checks."""
+    """The study, the data folder and the packages that a diagnosis checks."""
 
     study: Study | None
     folder: str
@@ -96,7 +96,7 @@ class _Asked:
 
     @property
     def regimes(self) -> list[Regime]:
-        """A regime of each dataset: conditions change training data that are the same before them."""
+        """One regime of each dataset, because regimes that share a dataset differ only in their conditions."""
         arms = () if self.study is None else self.study.arms
         kinds = {(arm.regime.dataset, repr(sorted(arm.regime.options.items()))): arm.regime for arm in arms}
         return list(kinds.values())
@@ -182,7 +182,7 @@ def _of_machine(asked: _Asked, driver: Facts, node: Node, facts: Facts) -> Itera
 
 
 def _of_driver(asked: _Asked, driver: Facts) -> Iterator[CheckResult]:
-    """Check what a machine needs that only starts a study and trains nothing."""
+    """Check a machine that only starts a study and trains nothing."""
     node = Node(DRIVER, driver)
     yield from checks.check_machine(node, driver)
     yield from checks.check_versions(driver, node, driver, asked.requirements)
@@ -193,12 +193,12 @@ def _of_driver(asked: _Asked, driver: Facts) -> Iterator[CheckResult]:
 
 
 def _of_study(asked: _Asked, driver: Facts, where: str) -> Iterator[CheckResult]:
-    """Make the checks with which ``topk plan`` and ``topk run`` begin, where nothing that they need is broken."""
+    """Make the first checks of ``topk plan`` and ``topk run``, unless something that they need is broken."""
     study = asked.study
     needed = ("environment", "code", "reference ", "data ")
     if study is None or any(problem.startswith(needed) for problem in driver.problems):
         return
-    from topk_platform.data import data_at  # noqa: PLC0415 - torch, which may be what is broken
+    from topk_platform.data import data_at  # noqa: PLC0415 - torch, which may be broken
     from topk_platform.running.preflight.checks import check_study  # noqa: PLC0415
     from topk_platform.running.preflight.training_splits import notes_on_data  # noqa: PLC0415
 

@@ -36,7 +36,7 @@ class Question:
 
     Args:
         packages: The packages whose versions are asked for.
-        device: ``"cpu"`` or ``"cuda"``: what the trials are to run on.
+        device: The device on which the trials are to run, ``"cpu"`` or ``"cuda"``.
         references: Objects that must be importable, as ``package.module:attribute``.
         regimes: The regimes whose data must be there.
         data: The folder of datasets.
@@ -64,7 +64,8 @@ class Facts:
         system: Operating system and processor.
         python: Python's version.
         packages: Versions by name; :data:`ABSENT` for a package that is not installed.
-        environment: What decides the last bits of a training, see :func:`topk_platform.training.environment`.
+        environment: The properties that decide the last bits of a training, see
+            :func:`topk_platform.training.environment`.
         code: The hash of the sources of losses, data, models and training.
         data: Fingerprints by regime.
         files: Names of the entries of the folder of datasets; None if there is no such folder.
@@ -128,7 +129,7 @@ def examine(question: Question) -> Facts:
 
 
 class _Attempts:
-    """Finds facts one after another; if one fails, it keeps the reason."""
+    """Collects facts one after another; if one fails, the reason is kept."""
 
     def __init__(self) -> None:
         self.problems: dict[str, str] = {}
@@ -184,7 +185,7 @@ def _files(folder: str) -> list[str] | None:
 
 
 def _reply(question: Question) -> str:
-    """Read the token, and write what it holds into a file of this process's own."""
+    """Read the token, write its content into a file of this process's own, and return that file's name."""
     if not question.store:
         return ""
     store, name = Store.open(question.store), f"{question.token}-{platform.node()}-{os.getpid()}"

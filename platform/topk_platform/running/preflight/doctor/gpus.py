@@ -20,7 +20,7 @@ __all__ = ["Gpu", "drivers_gpus", "gpus_here", "mps_runs"]
 _SECONDS = 60
 _ASKED = "name,memory.total,memory.used,driver_version,mig.mode.current"
 _MIB = 2**20
-# In a process of its own: a broken driver may hang, and Ray hides GPUs from processes that asked for none.
+# This runs in a process of its own: a broken driver may hang, and Ray hides GPUs from processes that asked for none.
 _LOOK = """
 import json, torch
 from topk_platform.training import environment
@@ -101,7 +101,7 @@ def _ask_driver() -> str:
 
 
 def mps_runs() -> bool:
-    """Return whether NVIDIA's MPS runs on this machine, by which processes compute on a GPU side by side.
+    """Return whether NVIDIA's MPS runs on this machine; with it, several processes compute on a GPU at once.
 
     Raises:
         OSError: if its control program does not answer.
@@ -114,9 +114,9 @@ def mps_runs() -> bool:
 
 def _ask_torch() -> list[dict[str, Any]]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    if not environment.get("CUDA_VISIBLE_DEVICES"):  # Ray sets it so for processes that asked for no GPU
+    if not environment.get("CUDA_VISIBLE_DEVICES"):  # Ray empties it for processes that asked for no GPU
         environment.pop("CUDA_VISIBLE_DEVICES", None)
-    if slices := slices_here(environment.get("CUDA_VISIBLE_DEVICES")):  # a process can use one of them
+    if slices := slices_here(environment.get("CUDA_VISIBLE_DEVICES")):  # a process can use one slice only
         return [gpu for one in slices for gpu in _ask_process({**environment, "CUDA_VISIBLE_DEVICES": one})]
     return _ask_process(environment)
 

@@ -41,11 +41,11 @@ class Node:
         return CheckResult(check, "good", finding, "", [self.name])
 
     def warning(self, check: str, finding: str, remedy: str) -> CheckResult:
-        """Return a check's result that keeps nothing from running here."""
+        """Return a check's warning for this node; a study can still run here."""
         return CheckResult(check, "warning", finding, remedy, [self.name])
 
     def wrong(self, check: str, finding: str, remedy: str) -> CheckResult:
-        """Return a check's result that keeps a study from running here."""
+        """Return a check's bad result for this node; it would stop a study here or change its results."""
         return CheckResult(check, "wrong", finding, remedy, [self.name])
 
 
@@ -57,8 +57,8 @@ class CheckResult:
         check: The name of the check.
         state: ``"good"``; ``"warning"`` if it works but may surprise; ``"wrong"`` if it stops a study or changes its
             results.
-        finding: What the check says, in one line.
-        remedy: What to do about it; empty if it is good.
+        finding: The check's message, in one line.
+        remedy: What to do about it; empty if the state is good or nothing needs to be done.
         nodes: The names of the nodes concerned, or ``"driver"``.
     """
 

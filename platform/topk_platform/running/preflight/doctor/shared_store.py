@@ -17,7 +17,7 @@ _FILE = ".doctor-"
 
 
 def check_store(uri: str | Path, where: str) -> tuple[Store | None, CheckResult]:
-    """Return the store (None if it cannot be used) and the results about it from this machine.
+    """Return the store (None if it cannot be used) and this machine's result about it.
 
     Args:
         uri: The store's folder or URI.
