@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 CLUSTER_VARIABLE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
-"""The environment variable by whose value 0 a Ray that is imported later stays on loopback."""
+"""The environment variable that keeps Ray on loopback if it is 0 when Ray is imported."""
 
 # The autoscaler, the log monitor, and the dashboard's process, which starts even without a dashboard. A Ray of our own
 # needs none of them, and each takes seconds to import Ray.
@@ -45,7 +45,7 @@ def _module(name: str) -> Any:
 
 @contextmanager
 def _replaced(owner: Any, values: Mapping[str, Any]) -> Iterator[None]:
-    """Replace attributes for as long as the block lasts; those that are not there are left out."""
+    """Replace attributes for as long as the block lasts; attributes that the owner lacks are left out."""
     before = {name: getattr(owner, name) for name in values if hasattr(owner, name)}
     for name in before:
         setattr(owner, name, values[name])
@@ -72,10 +72,10 @@ def _nothing(_node: Any, **_options: Any) -> None:
 
 @contextmanager
 def on_loopback() -> Iterator[None]:
-    """Let a Ray that starts meanwhile listen on loopback alone, as Ray does by itself where it knows no clusters.
+    """Let a Ray that starts within the block listen on loopback only, as Ray does by itself on Windows and macOS.
 
-    Elsewhere Ray replaces a loopback address that it is given by one that others reach, and listens everywhere.
-    Fallback: the environment variable, which counts for processes that import Ray meanwhile.
+    On Linux, Ray replaces a given loopback address by an address that other machines reach, and listens on all
+    addresses. Fallback: the environment variable, which counts for processes that import Ray within the block.
     """
     before = os.environ.get(CLUSTER_VARIABLE)
     os.environ[CLUSTER_VARIABLE] = "0"
@@ -92,8 +92,8 @@ def on_loopback() -> Iterator[None]:
 def messages_on_stderr() -> Iterator[None]:
     """Let Ray's messages go to stderr for as long as the block lasts, so that stdout holds only the command's output.
 
-    Ray prints what it publishes of lost processes and the like on stdout, whatever ``log_to_driver`` says, amid tables
-    and lines of JSON. Fallback: these lines stay there.
+    Ray prints its messages, such as those about lost processes, on stdout between tables and lines of JSON, even with
+    ``log_to_driver=False``. Fallback: these messages stay on stdout.
     """
     worker = _module("_private.worker")
     before = getattr(worker, "print_to_stdstream", None)
@@ -136,8 +136,8 @@ def leave() -> None:
 def token() -> Mapping[str, str]:
     """Return the environment variable with a token for a Ray of our own; empty if Ray has a token or needs none.
 
-    Ray keeps a token in the home folder, for its owner alone, and can make one there, with the umask's rights.
-    Fallback, and if the home folder cannot be written: a token for this process and its children.
+    Ray keeps a token in the home folder and can create one there. Only its owner can then read it, because the umask is
+    set for that time. Fallback, and if the home folder cannot be written: a token for this process and its children.
     """
     if {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & os.environ.keys() or os.environ.get(
         "RAY_AUTH_MODE"

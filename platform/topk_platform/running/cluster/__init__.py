@@ -1,1 +1,1 @@
-"""A Ray cluster: its address, its nodes, what they can run, and the worker that trains there."""
+"""A Ray cluster: its address, its nodes, how many trials they can run, and the worker that trains trials."""

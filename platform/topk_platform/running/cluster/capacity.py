@@ -19,7 +19,7 @@ __all__ = ["LOST", "cluster_size", "nodes_for", "slots", "trial_resources"]
 LOST = (NodeDiedError, TaskUnschedulableError)
 """Ray's errors for a node that is lost before or while it answers."""
 
-_GROW_SECONDS = 900.0  # a cloud's GPU machine, its image and its set-up commands
+_GROW_SECONDS = 900.0  # a cloud's GPU machine takes time for its start, image and set-up commands
 _UNITS = 10_000  # the parts in which Ray counts; rounding up could make one trial fewer fit
 _KIND = "accelerator_type:"
 
@@ -27,7 +27,8 @@ _KIND = "accelerator_type:"
 def trial_resources(study: Study) -> dict[str, float]:
     """Return the Ray resources of one trial.
 
-    Ray counts a GPU in ten thousandths, and a machine as a thousand trials of its GPUs' kind.
+    Ray counts a GPU in ten thousandths. A trial that needs a certain kind of GPU also takes a thousandth of Ray's
+    resource for that kind, of which each machine with such GPUs has one unit.
 
     Example:
         >>> from dataclasses import replace
@@ -49,11 +50,11 @@ def slots(study: Study, workers: int | None, *, may_grow: bool, patience: Patien
     """Return how many trials may run at once on the connected cluster.
 
     Args:
-        study: The study, which says what a trial needs.
+        study: The study, which says what resources a trial needs.
         workers: How many the user asked for; by default as many as fit.
         may_grow: Whether nodes may join the cluster: then the function waits while no node can hold a trial. If
             ``workers`` is given too, it asks the cluster's autoscaler for such a node, and waits up to 15 minutes.
-        patience: How long to wait; by default a minute, or 15 where the autoscaler was asked for a node.
+        patience: How long to wait; by default a minute, or 15 minutes if the autoscaler was asked for a node.
 
     Raises:
         ClusterError: if no trial fits on any node.

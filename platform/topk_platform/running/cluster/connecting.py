@@ -1,4 +1,4 @@
-"""A Ray cluster to run on: one of this machine's own, or one that answers at an address."""
+"""The connection to Ray: to one that is started on this machine, or to a cluster at an address."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ _QUIET = {
 
 
 class Connection(NamedTuple):
-    """A Ray to run on.
+    """A connection to Ray.
 
     Attributes:
         slots: How many trials may run at once.
-        line: Says whether it is still there.
+        line: Checks whether Ray still runs.
     """
 
     slots: int
@@ -59,13 +59,13 @@ def connected(
 ) -> Iterator[Connection]:
     """Connect to Ray for as long as the block lasts; yield how many trials may run at once, and a check of Ray.
 
-    Without an address Ray starts on this machine, listening on loopback alone, without dashboard and usage
-    statistics, and is stopped at the end. A cluster at a loopback address is joined at that address; Ray alone would
+    Without an address, Ray starts on this machine and is stopped at the end. It listens on loopback only, and has no
+    dashboard and no usage statistics. A cluster at a loopback address is joined at that address; Ray alone would
     use this machine's network address. A Ray that the caller has already connected to is used as it is and left
     running.
 
     Args:
-        study: The study, which says what a trial needs.
+        study: The study, which says what resources a trial needs.
         address: ``host:port`` or ``auto``.
         workers: How many trials may run at once; by default as many as the cluster's cores or GPUs allow. A cluster
             with an autoscaler grows up to this number.
@@ -129,7 +129,7 @@ def _join(address: str, study: Study | None) -> None:
 
 
 def _shipped(study: Study | None) -> list[Path]:
-    """Return the packages and modules that workers elsewhere need: ours, and those of the user's behind a study.
+    """Return the packages and modules that workers elsewhere need: ours, and the user's modules that a study uses.
 
     Packages installed with pip, such as torchvision for ``torchvision.models:resnet18``, must be installed on the
     cluster.

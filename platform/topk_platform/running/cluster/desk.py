@@ -18,8 +18,8 @@ _NAMESPACE = "topk"
 class Trays:
     """The actor. It holds numbered trays for each worker; the driver puts the worker's next trial into each.
 
-    Ray may repeat a call whose answer was lost. Numbers keep a repeated one from handing a trial out again later: a
-    worker never goes back to an earlier tray.
+    Ray may repeat a call whose answer was lost. The numbers keep a repeated call from handing out a trial a second
+    time: a worker never goes back to an earlier tray.
     """
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class Trays:
 class Desk:
     """The driver's side. The actor runs on the driver's machine, takes no core, and ends with the driver.
 
-    Ray starts the actor anew if its process dies. A worker whose configuration was lost with it stays silent, so the
+    Ray starts the actor again if its process dies. A worker whose configuration was lost with it stays silent, so the
     driver ends that worker like any other that hangs, and tries its trial again.
     """
 

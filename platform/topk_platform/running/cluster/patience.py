@@ -26,8 +26,8 @@ class Patience:
     """How long to wait for a cluster that is starting.
 
     Args:
-        seconds: The longest wait for each thing; None: a minute.
-        report: Called with a line that says what is waited for, once per reason.
+        seconds: The longest wait for each answer or node; None for the defaults of :meth:`until`.
+        report: Called with a line for each new reason to wait, and with the lines of :meth:`say`.
         clock: A monotonic clock, in seconds.
         sleep: Sleeps for a number of seconds.
 
@@ -58,7 +58,7 @@ class Patience:
 
     @property
     def seconds(self) -> float | None:
-        """The longest wait that the user gave; None where none was given."""
+        """The longest wait that the user gave; None if the user gave none."""
         return self._seconds
 
     def until(self, ask: Callable[[], T], otherwise: float = COMING_SECONDS) -> T:
@@ -66,7 +66,7 @@ class Patience:
 
         Args:
             ask: Called once a second.
-            otherwise: The longest wait in seconds where the user gave none.
+            otherwise: The longest wait in seconds if the user gave none.
 
         Raises:
             ClusterError: in one line, once the time has passed; other errors of ``ask`` at once.
@@ -83,7 +83,7 @@ class Patience:
             self._sleep(_PAUSE)
 
     def say(self, what: str) -> None:
-        """Report in a line what is done before anything starts, and its outcome."""
+        """Report a line about the preparation of a run."""
         if self._report is not None:
             self._report(what)
 

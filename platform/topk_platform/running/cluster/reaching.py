@@ -37,7 +37,7 @@ def listening(address: str) -> str:
 
 
 def _resolved(address: str) -> str:
-    """Return what ``auto`` stands for: ``RAY_ADDRESS``, or else the one cluster that runs on this machine."""
+    """Return the address; ``auto`` stands for ``RAY_ADDRESS``, or else for the one cluster on this machine."""
     if address != "auto":
         return address
     if named := os.environ.get(_VARIABLE):
@@ -58,7 +58,7 @@ def _resolved(address: str) -> str:
 def check_answers(address: str) -> None:
     """Raise ``ClusterError`` unless a cluster answers; a separate process asks it, because ``ray.init`` may hang."""
     staying = {CLUSTER_VARIABLE: "0"} if is_loopback(address) else {}
-    with subprocess.Popen(  # noqa: S603 - our own interpreter, the address is an argument and no shell is near
+    with subprocess.Popen(  # noqa: S603 - our own interpreter, the address is an argument and no shell is used
         [sys.executable, "-c", _PROBE, address],
         env={**os.environ, **staying},
         stdout=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""The reason in what Ray writes about a lost or failed process."""
+"""The reason in Ray's text about a lost or failed process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether workers wait for their start although the cluster has room for them."""
+"""The number of workers that wait for their start although the cluster has room for them."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _WAITING = {"PENDING", "PREPARED", "RESCHEDULING"}
 class Room:
     """Counts the waiting workers that have all that they need. It never blocks.
 
-    A worker has what it needs if Ray has reserved its resources, so that only its process is missing. All of them have
-    it if Ray runs a task with the same needs: then these resources were free. While others use them, or nodes are still
-    being added, the task waits as well, and is cancelled after two minutes. The task is tried only where as much is
-    free in the whole cluster, so that it makes no autoscaler add a node.
+    A worker has what it needs if Ray has reserved its resources, so that only its process is missing. All workers have
+    what they need if Ray runs a task with the same needs: then these resources were free. While others use them, or
+    nodes are still being added, the task waits as well, and is cancelled after two minutes. The task is tried only if
+    the whole cluster has that much free, so that no autoscaler adds a node for it.
 
     Args:
         needs: The resources of a worker, by Ray's names.

@@ -31,7 +31,7 @@ class OtherVersionError(ClusterError):
     Args:
         address: The cluster's address.
         cluster: The cluster's versions.
-        driver: The driver's.
+        driver: The driver's versions.
 
     Attributes:
         problem: Both versions, in one line.

@@ -33,7 +33,7 @@ def check_planned(trial: Trial) -> None:
     """Check that this process has the code and environment that a trial was planned with; each is computed once.
 
     Raises:
-        ChangedError: if it has not.
+        ChangedError: if its code or its environment differs.
     """
     _check_code(trial)
     if trial.environment:
@@ -104,9 +104,9 @@ class TrialActor(tune.Trainable):  # type: ignore[misc]
     def step(self) -> dict[str, Any]:
         """Train for some seconds; return a message.
 
-        The message holds the progress, and how busy the GPU is; or, at the end, the records, the fault that kept the
-        trial from its result, or why it cannot be trained here; and for Tune's own loggers the arm, the key and the
-        metrics. If the last trial has ended and none follows, this Tune trial ends.
+        The message holds the progress and how busy the GPU is. At the end it holds the records, the fault that kept
+        the trial from its result, or the reason why the trial cannot be trained here. Tune's own loggers get the arm,
+        the key and the metrics from it. If the last trial has ended and none follows, this Tune trial ends.
         """
         if self._training is None:
             config, self._next = self._next or self._desk.take(), None

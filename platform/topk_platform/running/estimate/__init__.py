@@ -1,1 +1,1 @@
-"""What is left of a study, how long that takes, and what fits into memory."""
+"""Estimates for a study: its remaining work, the time for it, and the batch sizes that fit into memory."""

@@ -21,7 +21,7 @@ class ArmProbe:
         batch: The recipe's batch size, or the largest that is searched; at most ``samples``.
         largest: The largest batch that fits at once, to within 1/16.
         accumulate: The least number of parts in which ``batch`` fits, or None.
-        problem: Why there is no result, or what does not fit with any batch size.
+        problem: Why there is no result, or what does not fit with any batch size; empty if there is no problem.
     """
 
     arm: Arm

@@ -47,14 +47,14 @@ def probe(
     Args:
         study: The study.
         only: A glob over arm names, ``regime/model/loss``, or several.
-        memory: GiB for a trial: on a GPU by default all that is free, or the study's fraction of it; on the CPU what
-            the machine has available, shared by as many trials as run at once.
+        memory: GiB for a trial. On a GPU the default is all free memory, or the study's fraction of it. On the CPU it
+            is the available memory, divided by the number of trials that run at once.
         data: The folder of datasets; by default ``TOPK_DATA``, or else ``data``.
         report: Called with each arm before it is tried.
 
     Raises:
         UserError: if something is wrong with the study or its data, memory is not above 0, this machine lacks the
-            study's device, or is no Linux machine and the device the CPU.
+            study's device, or the device is the CPU and this machine does not run Linux.
     """
     study = arms_to_probe(study, only, memory)
     check_device(study)
@@ -106,7 +106,7 @@ class Candidate:
 
     @property
     def kind(self) -> str:
-        """Everything that memory use depends on."""
+        """A text of everything that memory use depends on; it is equal for candidates that need the same memory."""
         arm = self.trial.arm
         recipe = replace(
             arm.recipe,
@@ -180,7 +180,7 @@ def _attempts(trial: Trial, memory: int | None) -> CpuAttempts | CudaAttempts:
 
 
 def _most(attempts: Attempts, candidate: Candidate) -> tuple[int, str]:
-    """Return the largest batch that fits, 0 if none does, and what is wrong, if anything is."""
+    """Return the largest batch that fits, 0 if none does, and the problem; empty if there is none."""
     size = 0
 
     def fits(batch: int) -> bool:

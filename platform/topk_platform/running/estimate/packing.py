@@ -1,4 +1,4 @@
-"""How many trials share a GPU with ``gpus="auto"``: as many as the largest of them leaves room for."""
+"""The number of trials that share a GPU with ``gpus="auto"``; the trial that needs the most memory decides it."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from topk_platform.training.process.faults import is_out_of_memory
 __all__ = ["Measured", "Packing", "largest_trials", "measure", "packing"]
 
 HEAD_ROOM = 0.2
-"""The memory added for fragmentation and other values, as a fraction of what a step and a scoring took."""
+"""The memory added for fragmentation and other values, as a fraction of the memory that a step and a scoring took."""
 
 _UNITS = 10_000  # Ray counts a GPU in parts of this size
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What was measured on one GPU.
+    """The measurements on one GPU.
 
     Args:
         free: Bytes that no other process held.
-        peaks: The most bytes that a trial of each arm took, by arm name; None where it did not fit.
+        peaks: The most bytes that a trial of each arm took, by arm name; None if it did not fit.
     """
 
     free: int
@@ -58,7 +58,7 @@ class Packing:
 
     @property
     def share(self) -> float:
-        """The part of a GPU that each takes, rounded down so that Ray puts all of them on one.
+        """The part of a GPU that each trial takes, rounded down so that Ray puts all of them on one GPU.
 
         Example:
             >>> Packing(4, "a", 0, 0).share, Packing(6, "a", 0, 0).share
@@ -73,13 +73,14 @@ class Packing:
 
 
 def packing(measured: Sequence[Measured]) -> Packing:
-    """Return how many trials share a GPU; the arm that takes most, on the fullest GPU, decides for all arms.
+    """Return how many trials share a GPU; the arm and the GPU with room for the fewest trials decide for all.
 
-    Each trial gets room for what it took, for :data:`HEAD_ROOM` of that in addition, and for what its process holds. If
-    there is not enough room for one trial, it has a GPU to itself, without a limit.
+    Each trial gets room for the memory that was measured, for a fraction :data:`HEAD_ROOM` of it in addition, and for
+    the memory that its process holds beside tensors. If one trial does not fit, it has a GPU to itself, without a
+    limit.
 
     Args:
-        measured: What was measured on at least one GPU, with at least one arm.
+        measured: The measurements on at least one GPU, with at least one arm.
 
     Example:
         >>> gib = 2**30
@@ -121,10 +122,10 @@ def _largest(arm: Arm, values: Mapping[str, Scalar]) -> Mapping[str, Scalar]:
 def measure(trials: Sequence[str], data: str) -> Measured:
     """Return how much memory trials take on this process's GPU: one training step and one scoring each.
 
-    Effect: the process has a CUDA context afterwards; it is meant to end.
+    Effect: the process holds a CUDA context afterwards, so it should end.
 
     Args:
-        trials: As JSON.
+        trials: The trials, as JSON.
         data: The folder of datasets.
 
     Raises:

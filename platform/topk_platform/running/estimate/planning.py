@@ -1,4 +1,4 @@
-"""What a study still has to do, and about how long that takes."""
+"""The remaining work of a study, and an estimate of its time."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class Plan:
         durations: How long their trainings take.
         workers: How many workers it is planned for.
         outdated: Why recorded trials of unfinished arms do not count and are trained again.
-        samples: The numbers of samples of each regime; empty if the data were not read, as nothing is left to run.
+        samples: The numbers of samples of each regime; empty if nothing is left to run, because then no data are read.
         load: This machine's load average over the last minute when the plan was begun;
-            None where the system does not say.
-        running: The seconds that a run of this study, which is under way, expects to take still; None without one.
+            None if the system does not report it.
+        running: The seconds that a current run of this study still expects to take; None if there is no such run.
         notes: Lines about classes that a split lacks, such as those that label noise empties.
     """
 
@@ -61,12 +61,12 @@ class Plan:
 
     @property
     def left(self) -> int:
-        """Trials still to end."""
+        """How many trials have not ended."""
         return self.board.left
 
     @property
     def along(self) -> int:
-        """Trials that nobody asked for, but that are trained because ensembles are trained as a whole."""
+        """How many trials are trained although they were not requested: ensembles are trained as a whole."""
         return sum(arm.along for arm in self.arms)
 
     @property
@@ -99,7 +99,7 @@ class Plan:
 
     @property
     def crowded(self) -> list[str]:
-        """Lines about arms whose ensembles let the sampler choose less than half of a search's trials by results."""
+        """Lines about arms with ensembles so large that earlier results guide less than half of a search's trials."""
         each = self.study.trials // self.study.searches
         kinds: dict[tuple[int, int], list[str]] = defaultdict(list)
         for arm in (plan.arm for plan in self.arms if plan.arm.is_searched):
@@ -143,8 +143,8 @@ def plan(
     otherwise from a few steps on this machine, timed once for all arms that share data, network, batches and loss. For
     such arms, each trial counts in full, although the pruner may stop it.
     The start of Ray and of its workers, tens of seconds on an idle machine, is not included.
-    Trials count as done if they counted in the last run. Where every trial has ended, the data are not read: ``run``
-    finds out whether they are still the same.
+    Trials count as done if they counted in the last run. If every trial has ended, the data are not read; ``run``
+    checks whether they are still the same.
 
     Args:
         study: The study.
@@ -153,7 +153,7 @@ def plan(
         seeds: Confirmation seeds per arm, instead of the study's.
         only: A glob over arm names, ``regime/model/loss``, or several.
         data: The folder of datasets; by default ``TOPK_DATA``, or else ``data``.
-        download: Whether to download into it the datasets that are not there.
+        download: Whether to download missing datasets into that folder.
         workers: The number of workers; by default as many as ``run`` would have here.
 
     Raises:
@@ -215,7 +215,7 @@ def _plan_with_data(
 
 
 def _unfinished(rows: StudyRows, study: Study, counted: Mapping[str, Identity]) -> dict[str, ArmHistory]:
-    """Return the arms' histories without the confirmations that are trained again because their files are gone."""
+    """Return the arms' histories without the confirmations whose files are missing or damaged."""
     histories = rows.histories(study, counted)
     return without(histories, incomplete(rows.ledger.store, study, histories))
 

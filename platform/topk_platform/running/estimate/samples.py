@@ -1,4 +1,4 @@
-"""How many samples each regime trains, validates and tests with."""
+"""The numbers of samples with which each regime trains, validates and tests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Samples", "note_samples", "samples_of"]
 def samples_of(study: Study) -> tuple[Samples, ...]:
     """Return the numbers of samples of each regime of a study, in its order.
 
-    Where data are drawn, or label noise moves samples between classes, they are those of the search.
+    If data are drawn, or label noise moves samples between classes, the numbers are those of the search.
 
     Args:
         study: The study, whose data are read unless this process has read them.

@@ -22,7 +22,7 @@ from topk_platform.training.trials.clock import Stopwatch
 __all__ = ["trial_seconds"]
 
 _MEASURING_SECONDS = 20.0
-_STEPS_SECONDS = 0.3  # seconds; a longer epoch is timed for so long only
+_STEPS_SECONDS = 0.3  # the steps of a longer epoch are timed only for this long
 _LONG_STEP_SECONDS = 1.0  # steps that take less are timed twice
 
 
@@ -76,7 +76,7 @@ def _kinds_first(boards: Sequence[ArmBoard]) -> list[tuple[str, ArmBoard, list[T
 
 
 def _timed(trials: Sequence[Trial]) -> _Pace:
-    """Return the speed of trials in a process such as a worker gives them, with as many threads."""
+    """Return the speed of trials in a process with a worker's settings, such as its number of threads."""
     with trial_process(trials[0]):
         return _pace(_prepared(trials))
 

@@ -1,1 +1,1 @@
-"""What one machine offers: its cores, its memory and its GPUs."""
+"""One machine's cores, memory and GPUs."""

@@ -50,7 +50,7 @@ def memory_part(share: float, total: int) -> float:
 
 
 def cap_memory(share: float) -> None:
-    """Keep this process's tensors from taking more of the GPU's memory than a trial's share; 1 takes the limit away.
+    """Keep this process's tensors from taking more of the GPU's memory than a trial's share; 1 removes the limit.
 
     Args:
         share: The trial's part of the GPU, in (0, 1].
@@ -64,8 +64,9 @@ def cap_memory(share: float) -> None:
 def outside_fault(records: Iterable[TrialRecord], share: float) -> FaultError | None:
     """Return the fault that made trials fail on a GPU that they share; None if there is none.
 
-    The share of a GPU is no part of a trial, so a trial that needs more memory than its share has no result yet: it may
-    train with a larger share. An error of MPS is no result either, because another of its clients may have caused it.
+    The share of a GPU is not a part of a trial's definition. So a trial that needs more memory than its share has no
+    result yet: it may train with a larger share. An error of MPS is not a result either, because another client of MPS
+    may have caused it.
 
     Args:
         records: The records of trials that trained together.

@@ -12,7 +12,7 @@ class GpuSample(NamedTuple):
     """The use of a GPU at one moment.
 
     Args:
-        uuid: Which GPU.
+        uuid: The GPU's UUID.
         busy: The share of the driver's last sampling interval, at most a second, in which a kernel ran; in [0, 1].
         memory_used: Bytes in use, by any process.
         memory: Bytes that the GPU has.

@@ -1,4 +1,4 @@
-"""What this machine offers to trials: cores, workers and memory; Ray is not needed to find out."""
+"""The cores, workers and memory that this machine offers to trials, determined without Ray."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def available_memory(root: Path = Path("/")) -> int:
     """Return how many bytes of memory new processes can have on this machine, or in this container.
 
     Args:
-        root: Where ``proc`` and ``sys`` are.
+        root: The folder that contains ``proc`` and ``sys``.
 
     Raises:
-        UserError: if the system does not say.
+        UserError: if the system does not report its memory.
     """
     try:
         fields = dict(line.split(":") for line in (root / "proc/meminfo").read_text().splitlines())

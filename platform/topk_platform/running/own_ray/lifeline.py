@@ -21,11 +21,11 @@ _END_SECONDS = 9.0  # Ray itself ends its driver some seconds later, with a less
 
 
 class LostRayError(BaseException):
-    """A Ray of our own is gone. It is no ``Exception``, because after one Tune would ask this Ray to clean up."""
+    """A Ray of our own is gone. This is not an ``Exception``, because Tune would then ask this Ray to clean up."""
 
 
 class Lifeline:
-    """Checks whether a Ray of our own is still there. A Ray that was started elsewhere is assumed to be.
+    """Checks whether a Ray of our own still runs. A Ray that was started elsewhere is assumed to run.
 
     Without its raylet Ray trains nothing and waits for another node. Without its GCS any call of Ray may wait forever,
     and after some seconds Ray ends this process. A thread watches both. When one is gone, it ends the other processes

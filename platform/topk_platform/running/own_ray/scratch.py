@@ -18,7 +18,7 @@ from topk_platform.running.own_ray.processes import started_with
 __all__ = ["RAYS", "check_temporary", "ray_folder", "scratch_folder"]
 
 RAYS = "r"
-"""The name of Ray's folder in the folder of a run; short, for Unix's sockets have short names."""
+"""The name of Ray's folder in the folder of a run. It is short, because the paths of Unix sockets must be short."""
 
 _PREFIX = "topk-"
 _LOCK = ".topk-run.lock"
@@ -32,7 +32,7 @@ def check_temporary() -> None:
     """Check that the folders that ``RAY_TMPDIR`` and ``TMPDIR`` name, if set, can be used.
 
     Raises:
-        UserError: if a folder cannot be written to, or there is none.
+        UserError: if one of them cannot be written to, or no folder for temporary files can.
     """
     for name in ("RAY_TMPDIR", "TMPDIR"):
         if root := os.environ.get(name):
@@ -55,9 +55,10 @@ def _check_writable(name: str, root: Path) -> None:
 
 
 def ray_folder() -> Path:
-    """Return the folder in which a Ray of our own has its folder: ``RAY_TMPDIR``, or the system's for temporary files.
+    """Return the folder for the folders of our own Rays: ``RAY_TMPDIR``, or the system's folder for temporary files.
 
-    If the latter's path is too long for Ray's sockets, which Unix limits to 107 bytes, it is ``/tmp``.
+    Unix limits the paths of Ray's sockets to 107 bytes. If the path of the system's folder is too long for them, return
+    ``/tmp``.
 
     Raises:
         UserError: if the path of ``RAY_TMPDIR`` is too long.
@@ -81,7 +82,7 @@ def scratch_folder(root: Path | None = None) -> Iterator[str]:
     says whether its driver lives; unlike a process id, this works across containers.
 
     Args:
-        root: Where it is made; by default in the system's folder for temporary files.
+        root: The folder in which it is created; by default the system's folder for temporary files.
     """
     root = root or Path(tempfile.gettempdir())
     for left in root.glob(f"{_PREFIX}*/"):

@@ -26,8 +26,8 @@ from topk_platform.specs import Study
 
 __all__ = ["own_ray"]
 
-# How long its agents look for its head after the driver was killed, by default a minute. A driver whose head was killed
-# has the same time to end by itself, see Lifeline.
+# After the driver was killed, Ray's agents look for their head for this time, by default for a minute. A driver whose
+# head was killed has the same time to end by itself, see Lifeline.
 _OURS = {"RAY_gcs_rpc_server_reconnect_timeout_s": "15"}
 _LOOPBACK = "127.0.0.1"
 _OBJECT_STORE_BYTES = 200 * 2**20
@@ -36,14 +36,14 @@ _NEEDED = {"raylet": "raylet", "gcs_server": "GCS"}  # by their programs' names
 
 @contextmanager
 def own_ray(study: Study, workers: int | None) -> Iterator[Lifeline]:
-    """Start a Ray on this machine for as long as the block lasts, in a folder that goes with it.
+    """Start a Ray on this machine for as long as the block lasts, in a folder that is deleted at the end.
 
     Args:
-        study: The study, which says what a trial needs.
+        study: The study, which says what resources a trial needs.
         workers: How many trials may run at once, if the caller says so.
     """
     with scratch_folder(ray_folder()) as private:
-        folder = f"{private}/{RAYS}"  # because Ray opens that to everybody
+        folder = f"{private}/{RAYS}"  # inside the private folder, because Ray opens its own to everybody
         line = Lifeline()
         try:
             _start(study, workers, folder)
@@ -54,7 +54,7 @@ def own_ray(study: Study, workers: int | None) -> Iterator[Lifeline]:
 
 
 def _start(study: Study, workers: int | None, folder: str) -> None:
-    # Ray counts GPUs, but trials get slices, whose names its processes inherit from here.
+    # Ray counts whole GPUs, but trials get slices. Ray's processes inherit the names of the slices from this process.
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     slices = slices_here(visible) if study.device == "cuda" else []
     devices = {"CUDA_VISIBLE_DEVICES": ",".join(slices)} if slices else {}

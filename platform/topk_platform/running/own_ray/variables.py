@@ -1,4 +1,4 @@
-"""Environment variables for as long as something starts."""
+"""Environment variables that are set only for the length of a block."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["in_variables"]
 
 @contextmanager
 def in_variables(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables for as long as the block lasts; those that are set already stay as they are."""
+    """Set environment variables for as long as the block lasts; variables that are already set stay as they are."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update({name: value for name, value in variables.items() if name not in os.environ})
     try:

@@ -1,1 +1,1 @@
-"""How a running study is doing, for those who watch it."""
+"""The progress of a running study, for those who watch it."""

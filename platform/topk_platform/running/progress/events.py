@@ -1,4 +1,4 @@
-"""What happens in a run, for those who watch it."""
+"""The events of a run, for those who watch it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from topk_platform.specs import Trial, TrialRecord
 __all__ = ["Event", "EventKind"]
 
 EventKind = Literal["begun", "started", "ended", "again", "open", "cut", "progress"]
-"""What happened to a run or to its trials:
+"""The kind of an event:
 
 - ``begun``: the run began;
 - ``started``: trials started;
@@ -25,18 +25,18 @@ EventKind = Literal["begun", "started", "ended", "again", "open", "cut", "progre
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened in a run.
+    """An event of a run.
 
     Args:
         kind: What happened.
-        trials: The trials it happened to; none when the run begins.
+        trials: The trials concerned; none when the run begins.
         record: The record of the trial that ended.
         why: The fault in words; when the run begins, why some recorded trials do not count, if any.
         workers: How many workers are busy now.
         slots: When the run begins: how many trials may run at once.
         gpus: When the run begins: how many GPUs the cluster has.
         share: When the run begins: the part of a GPU that a trial takes.
-        sample: How busy the trial's GPU is, where one was measured.
+        sample: How busy the trial's GPU is, if this was measured.
         epoch: How many epochs of the trials have ended.
         curve: The selection metric after each validated epoch; for an ensemble, that of its first trial.
 

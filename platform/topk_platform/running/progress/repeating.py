@@ -1,4 +1,4 @@
-"""Doing something every few seconds beside the driver."""
+"""A function that is called every few seconds while the driver works."""
 
 from __future__ import annotations
 

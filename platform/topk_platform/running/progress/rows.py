@@ -14,7 +14,7 @@ __all__ = ["arm_line", "arms_text", "duration", "headline", "sparkline", "trials
 
 _COUNTS = ("running", "pruned", "diverged", "failed", "lost")
 _STYLES = {"running": "cyan", "pruned": "yellow", "diverged": "red", "failed": "red", "lost": "red"}
-_SHORTEST = 12  # the fewest letters of a configuration for which there is a column
+_SHORTEST = 12  # configurations get a column only if it has room for this many letters
 _GAP = "  "
 _GIB = 2**30
 _BARS = "▁▂▃▄▅▆▇█"
@@ -60,11 +60,11 @@ def arm_line(arm: ArmState) -> str:
 def arms_text(state: StudyState, width: int, most: int | None = None) -> Text:
     """Return one row per arm, one line each, under a header line; names are never cut off.
 
-    Built by hand: a rich table takes the driver ten times as long, and this is drawn while the driver works.
+    The text is built by hand: a rich table takes the driver ten times as long, and this is drawn while it works.
 
     Args:
         state: The study's progress.
-        width: Columns of the terminal: what does not fit is left out, the configuration first.
+        width: Columns of the terminal. Cells that do not fit are left out, the configuration first.
         most: The most rows; the last one then sums up the arms without a row. Running arms get rows first.
     """
     shown, rest = _shown(state.arms, most)
@@ -85,11 +85,11 @@ def arms_text(state: StudyState, width: int, most: int | None = None) -> Text:
 
 
 def trials_text(state: StudyState, most: int | None = None) -> Text:
-    """Return one line per running trial: its epoch, its curve so far, and the last value of that.
+    """Return one line per running trial: its epoch, its curve so far, and the curve's last value.
 
     Args:
         state: The study's progress.
-        most: The most lines.
+        most: The most lines; by default there is no limit.
     """
     rows = [
         [
@@ -136,7 +136,7 @@ def _laid_out(
 
 
 def _shown(arms: Sequence[ArmState], most: int | None) -> tuple[list[ArmState], list[ArmState]]:
-    """Return the arms that have rows, in the study's order, and the rest: those that run matter most, then the open."""
+    """Return the arms that get rows, in the study's order, and the others; running arms come before all others."""
     if most is None or len(arms) <= most:
         return list(arms), []
     by_interest = sorted(range(len(arms)), key=lambda i: (-_interest(arms[i]), i))

@@ -25,8 +25,8 @@ from topk_platform.terminal import PlainConsole
 __all__ = ["ForPeople", "Lines", "LiveView", "NotebookView", "View", "view_for"]
 
 _LINE_SECONDS = 10.0
-_REFRESHES = 2.0  # a second: each costs the driver some milliseconds
-_NEWS = 4  # the last events that are shown
+_REFRESHES = 2.0  # per second; each one costs the driver some milliseconds
+_NEWS = 4  # how many of the last events are shown
 _AROUND = 8  # lines beside the rows and the events: headline, bar, heads, rules, the line of the prompt
 _BAR = 40
 _NOTEBOOK_SECONDS = 1.0
@@ -39,7 +39,7 @@ class View:
 
     Args:
         console: Where to show it.
-        shower: What shows it as long as the block lasts, if anything does.
+        shower: A context manager that shows it for as long as the block lasts, if there is one.
     """
 
     def __init__(self, console: Console, shower: AbstractContextManager[object] | None = None) -> None:
@@ -79,7 +79,7 @@ class ForPeople(View):
 
 
 class LiveView(ForPeople):
-    """Shows one row per arm, the last events and what is left, redrawn twice a second."""
+    """Shows one row per arm, the last events and the time left; it is redrawn twice a second."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
@@ -112,9 +112,10 @@ class LiveView(ForPeople):
 
 
 class Lines(ForPeople):
-    """Prints a study's progress every ten seconds, if it has changed, and at once each fault, failure and finished arm.
+    """Prints a study's progress every ten seconds if it has changed; prints faults and finished arms at once.
 
-    A separate thread looks, because a worker seems free for the moment between two of its trials.
+    A failed trial is printed at once too. A separate thread checks the progress, because a worker seems free for the
+    moment between two of its trials.
     """
 
     def __init__(self, console: Console) -> None:
@@ -165,7 +166,7 @@ class _Progress:
 
 
 class NotebookView(ForPeople):
-    """Shows how a study runs below the cell that runs it, and leaves there how it ended.
+    """Shows a study's progress below the cell that runs it, and leaves its last state there.
 
     A separate thread draws it once a second if something has changed. So the driver does not wait for a browser, and
     a browser does not get every event.
@@ -213,7 +214,7 @@ class NotebookView(ForPeople):
 
 
 def view_for(shown: bool) -> View:
-    """Return the view for a run started from Python; one that shows nothing unless ``shown``."""
+    """Return the view for a run started from Python; unless ``shown``, this view shows nothing."""
     console = PlainConsole(stderr=True)
     if not shown:
         return View(console)

@@ -23,9 +23,9 @@ from topk_platform.specs import Scalar, Trial, TrialRecord
 __all__ = ["Noting", "Watch", "value_in_words", "values_in_words"]
 
 _EVENTS = 8  # how many of the last events are kept
-_TRIALS = 20  # running trials that are shown at most
+_TRIALS = 20  # the most running trials that are shown
 _NOTE_SECONDS = 3.0
-_FRESH_SECONDS = 60.0  # how many seconds a GPU's measurement counts
+_FRESH_SECONDS = 60.0  # for how many seconds a GPU's measurement counts
 
 
 class _Arm:
@@ -145,7 +145,7 @@ class Watch:
 
 
 def _news(event: Event, leads: bool) -> str:
-    """Return in words what has happened to trials."""
+    """Return an event in words."""
     if event.record is not None:
         return _outcome(event.record, leads)
     name = f"{_trial_name(event.trials[0])} ({event.trials[0].key})"
@@ -206,7 +206,7 @@ class Noting:
 
     Args:
         store: The study's folder.
-        watch: Where the progress comes from.
+        watch: The progress.
     """
 
     def __init__(self, store: Store, watch: Watch) -> None:
