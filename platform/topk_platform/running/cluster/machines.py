@@ -44,8 +44,8 @@ def common_environment(study: Study, patience: Patience | None = None) -> dict[s
 
     Args:
         study: Says what a trial needs.
-        patience: How long to wait for a node if all that were asked are lost before they answer, by default a minute;
-            and for an answer where none comes, at least two minutes and by default without limit.
+        patience: How long to wait for a node if all nodes that were asked are lost before they answer, by default a
+            minute. Nodes have at least two minutes to answer, and by default no limit.
 
     Raises:
         ClusterError: if two nodes differ, naming both and the difference, a node has no GPU that torch can use, or

@@ -90,7 +90,7 @@ class TrialActor(tune.Trainable):  # type: ignore[misc]
         """Start a trial. A process whose GPU context was broken by the last trial cannot train any more, and exits."""
         if not is_usable(self._device):
             os._exit(1)
-        # Ray raises SystemExit where a node is shut down, which would look like an exit of the trial's own code.
+        # Ray raises SystemExit when a node is shut down, which would look like an exit of the trial's own code.
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         trials = [Trial.from_json(text) for text in config["trials"]]

@@ -99,7 +99,7 @@ def _packed(arm: str, peak: int | None, free: int) -> Packing:
 def largest_trials(study: Study, board: Board, identities: Mapping[str, Identity]) -> list[Trial]:
     """Return the trials to measure: the first one of each unfinished arm, with the largest whole numbers of its space.
 
-    Memory may grow with whole numbers, such as the number of samples or the batch size, but hardly with real ones.
+    Memory may grow with whole numbers, such as the number of samples or the batch size. It hardly grows with real ones.
 
     Args:
         study: The study.

@@ -1,4 +1,4 @@
-"""How busy a trial's GPU is, as NVIDIA's driver reports it to the process that trains on it."""
+"""The use of a trial's GPU, as NVIDIA's driver reports it to the process that trains on this GPU."""
 
 from __future__ import annotations
 

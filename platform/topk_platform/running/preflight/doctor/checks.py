@@ -54,7 +54,7 @@ def check_python(driver: Facts, node: Node, facts: Facts) -> Iterator[CheckResul
 def check_versions(
     driver: Facts, node: Node, facts: Facts, requirements: Mapping[str, str]
 ) -> Iterator[CheckResult]:
-    """Check that packages are installed in supported versions, and where it matters in the driver's versions."""
+    """Check that packages have supported versions and, where results depend on it, the driver's versions."""
     wrong = {
         name: facts.packages[name]
         for name, expected in requirements.items()

@@ -71,7 +71,7 @@ class Facts:
         files: Names of the entries of the folder of datasets; None if there is no such folder.
         reply: The file that was written beside the token; empty if the token was not there.
         gpus: Its GPUs.
-        mps: Whether NVIDIA's MPS runs, where there are GPUs.
+        mps: Whether NVIDIA's MPS runs; False if there are no GPUs.
         cores: Number of cores that this process may use.
         memory: Bytes that are available.
         free: Free bytes on the disks of important folders, by their purpose.
