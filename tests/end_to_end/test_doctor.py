@@ -170,7 +170,7 @@ def test_each_thing_that_is_wrong_is_reported_with_its_place(
     assert first["disk"] == "node: 0.1 GiB free for temporary files"
     assert first["clock"].removeprefix("node: ").split()[1:] == ["s", "ahead", "of", "the", "driver's"]
     assert AHEAD - 5 <= float(first["clock"].split()[1]) <= AHEAD
-    assert "what was written there a moment ago is not there" in first["store"]
+    assert "the file that the driver wrote a moment ago is missing there" in first["store"]
     assert list((lab / "runs").iterdir()) == []
 
 

@@ -113,7 +113,8 @@ def test_a_process_lost_every_time_leaves_its_trial_open(troubled: Troubled) -> 
     assert "see what ends processes there" in troubled.printed
     assert len(line) < 900
     assert (
-        "2 trials left, open ones and what waits for them; the same command tries again." in troubled.printed
+        "2 trials left: trials without a result, and those that wait for them; the same command tries again."
+        in troubled.printed
     )
 
 
@@ -191,7 +192,7 @@ def test_a_network_that_cannot_be_kept_is_reported_and_its_result_is_kept(
     out, _ = shared.topk("run", "lab:unbuilt", "--seeds", "2", "--store", tmp_path, code=1)
     second = next(row for row in rows(tmp_path) if row["seed"] == 2)
     assert second["status"] == "completed" and second["test.top3"] is not None and second["reason"] == ""
-    assert f"warning: the network of {second['key']} could not be kept, its result is: " in " ".join(
+    assert f"warning: the network of {second['key']} could not be kept, but its result is kept: " in " ".join(
         out.split()
     )
     (failed,) = (row for row in rows(tmp_path) if row["model"] == "unbuildable")
@@ -239,7 +240,7 @@ def test_a_worker_that_reads_other_data_is_refused_and_the_next_run_goes_on(
     _, err = shared.topk(*command, code=2)
     (shared.folder / "other-data").unlink()
     output = err.splitlines()[-1]
-    assert output.startswith("topk: dataset lab:data has fingerprint") and "What had ended is kept" in output
+    assert output.startswith("topk: dataset lab:data has fingerprint") and "Ended trials are kept" in output
     assert rows(tmp_path) == []
     shared.topk(*command)
     assert [row["status"] for row in rows(tmp_path)] == ["completed"] * 2

@@ -293,6 +293,6 @@ def test_a_plan_says_what_an_upgrade_repeats_and_how_to_avoid_it(
     assert "Trained again: 5 recorded trials of plain/linear/loss, " in out
     assert " h of training: the code has changed since version " in out
     assert (
-        "5 of them need not be: `topk adopt adopting_lab:study --only '*/loss' --replay 1` trains 1 again"
+        "5 of them need not be trained: `topk adopt adopting_lab:study --only '*/loss' --replay 1` trains 1 again"
         in out
     )

@@ -66,4 +66,6 @@ def test_as_many_train_as_was_announced(
 def test_the_end_of_a_run_says_so() -> None:
     lines = [Summary(None, 30, 0, None, "f", beyond=beyond).done for beyond in (0, 10)]  # type: ignore[arg-type]
     assert lines[0] == "30 trials ran."
-    assert lines[1] == "30 trials ran, 10 of them beyond what was asked for, as ensembles are trained whole."
+    assert (
+        lines[1] == "30 trials ran, 10 of them more than requested, because ensembles are trained as a whole."
+    )

@@ -61,7 +61,7 @@ def common_environment(study: Study, patience: Patience | None = None) -> dict[s
         if differing:
             raise ClusterError(
                 f"nodes {first} and {name} would not compute the same bits: {'; '.join(differing)}. Take machines "
-                "of one kind with the same versions, of several kinds of GPU one with --accelerator, or let them "
+                "of one kind with the same versions, choose one kind of GPU with --accelerator, or let machines "
                 "differ with --mixed: the table then says so"
             )
     return expected

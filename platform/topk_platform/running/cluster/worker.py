@@ -60,8 +60,8 @@ def _check_environment(trial: Trial) -> None:
     ]
     if differing:
         raise ChangedError(
-            f"arm {trial.arm.name}: a worker is another machine than the study began with, {'; '.join(differing)}; "
-            "machines and versions may differ with --mixed"
+            f"arm {trial.arm.name}: a worker's environment is not the one that the study began with: "
+            f"{'; '.join(differing)}; machines and versions may differ with --mixed"
         )
 
 

@@ -46,7 +46,7 @@ class Limits:
             )
         for arm in study.arms:
             if self.trials is not None and self.trials < (size := arm.protocol.ensemble):
-                together = f"{size}, for arm {arm.name} trains as many together" if size > 1 else "1"
+                together = f"{size}, because arm {arm.name} trains that many together" if size > 1 else "1"
                 raise UserError(f"max_trials must be at least {together}, got {self.trials}")
 
 

@@ -100,7 +100,7 @@ def on_cluster(study: Study, launch: Launch, largest: Callable[[], Sequence[Tria
         if study.device != "cuda" or study.gpus != "auto":
             yield Cluster(slots, environment, gpus, study.gpu_share, line)
             return
-        launch.patience.say("measuring what trials take of a GPU's memory")
+        launch.patience.say("measuring how much of a GPU's memory trials take")
         sharing = measured(study, largest(), everywhere=launch.mixed, patience=launch.patience)
         launch.patience.say(str(sharing))
         fit = slots_of(

@@ -47,7 +47,7 @@ class Summary:
     @property
     def done(self) -> str:
         """How many trials ran, in words."""
-        along = f", {self.beyond} of them beyond what was asked for, as ensembles are trained whole"
+        along = f", {self.beyond} of them more than requested, because ensembles are trained as a whole"
         return f"{plural(self.ran, 'trial')} ran{along if self.beyond else ''}."
 
     def __rich__(self) -> Group:
@@ -73,8 +73,8 @@ def problems(summary: Summary) -> list[Text]:
     lines += [Text(f"failed: {key} {arm}: {why}", "red") for key, arm, why in summary.table.failures]
     lines += [
         Text(
-            f"warning: the network of {key} could not be kept, its result is: {why}; `topk run --networks` trains it "
-            "again"
+            f"warning: the network of {key} could not be kept, but its result is kept: {why}; `topk run --networks` "
+            "trains it again"
         )
         for key, why in summary.faults.unsaved.items()
     ]
@@ -91,5 +91,8 @@ def _left(summary: Summary) -> str:
         left = f"{summary.left} trials left; the same command goes on from here."
         return f"Partial: {summary.partial} used up with {left}"
     if summary.left:
-        return f"{summary.left} trials left, open ones and what waits for them; the same command tries again."
+        return (
+            f"{summary.left} trials left: trials without a result, and those that wait for them; the same command "
+            "tries again."
+        )
     return ""

@@ -85,8 +85,8 @@ def tune_trials(
         raise conductor.broken
     if conductor.refusal:
         raise ChangedError(
-            f"{conductor.refusal}. What had ended is kept; once every process finds the same, the same command goes on "
-            "from here"
+            f"{conductor.refusal}. Ended trials are kept; once every process has the same code, data and environment, "
+            "the same command goes on from here"
         )
     return conductor.faults
 

@@ -151,6 +151,6 @@ def _peak(candidate: Candidate) -> int | None:
             return None
         arm = candidate.trial.arm.name
         raise UserError(
-            f"arm {arm}: gpus='auto' cannot measure what it takes, give a number: {reason(error)}"
+            f"arm {arm}: gpus='auto' cannot measure its memory, give gpus a number: {reason(error)}"
         ) from error
     return torch.cuda.max_memory_reserved()

@@ -107,7 +107,7 @@ class Plan:
             if 2 * chosen < each <= 2 * informed(replace(arm.protocol, ensemble=1), each):
                 kinds[arm.protocol.ensemble, chosen].append(arm.name)
         return [
-            f"Stacks of {size} leave the sampler {chosen} of the {each} trials of a search to choose by earlier "
+            f"With stacks of {size}, the sampler chooses only {chosen} of the {each} trials of a search by earlier "
             f"results, less than half: take smaller stacks, or more trials ({_shown(names)})"
             for (size, chosen), names in kinds.items()
         ]

@@ -78,7 +78,7 @@ def avoidable(reasons: Sequence[Outdated], command: str = "topk adopt") -> str:
     trials, arms = sum(one.trials for one in could), {arm for one in could for arm in one.arms}
     again, seconds = len(arms), sum(one.seconds for one in could)
     return (
-        f"{trials} of them need not be: `{command} --replay {again}` trains {again} again, about "
+        f"{trials} of them need not be trained: `{command} --replay {again}` trains {again} again, about "
         f"{hours(seconds / trials * again)}, and counts all {trials} if these come out the same"
     )
 
@@ -159,19 +159,19 @@ class _Explained:
             differing = _differing(Trial.from_json(row["config"]), arm, self.study)
             if differing:
                 return f"the study has changed: {_named(differing, '; ')}"
-        return "the study has changed, or an earlier version wrote them"
+        return "the study has changed, or an earlier version of this package wrote these trials"
 
     def _code(self, arm: Arm, was: str) -> str:
         if self._noted is None:
             self._noted = _read(self.ledger.store)
         if was not in self._noted:
-            return f"the code has changed since version {was}, whose definitions are not noted"
+            return f"the code has changed since version {was}, whose definitions were not recorded"
         before, now = self._noted[was], code_definitions(arm)
         changed = [f"{name}{_how(name, before, now)}" for name in _changed(before, now)]
         return (
             f"the code has changed: {_named(changed, ', ')}"
             if changed
-            else "a definition that names lead to has changed, or an installed package"
+            else "code that the recorded definitions refer to has changed, or an installed package"
         )
 
 

@@ -70,11 +70,7 @@ def _scores(arm: Arm, inputs: Tensor, dataset: Source) -> Tensor:
     expected = (len(inputs), dataset.classes)
     if sum(parameter.numel() for parameter in network.parameters()) > _MOST_PARAMETERS:
         return torch.randn(expected)
-    whole = (
-        ""
-        if inputs.is_floating_point()
-        else ", which reaches it as it is (take inputs.float() to have it real)"
-    )
+    whole = "" if inputs.is_floating_point() else ", which it gets unconverted (inputs.float() makes it real)"
     with as_user_error(f"{who}, called with {_described(inputs)}{whole},"):
         scores: object = network(inputs)
     if not isinstance(scores, Tensor) or scores.shape != expected or not scores.is_floating_point():

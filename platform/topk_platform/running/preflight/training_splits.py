@@ -68,9 +68,10 @@ def check_group_metrics(study: Study, arm: Arm) -> None:
 def _empty_group(arm: Arm, metric: str, data: Dataset, seed: int) -> UserError:
     counts = data.class_counts
     return UserError(
-        f"arm {arm.name}: metric {metric} needs classes of that group in training and validation, beside classes of "
-        f"another group; the {data.classes} classes have {int(counts.min())} to {int(counts.max())} training samples "
-        f"with seed {seed}: {shot_words(counts)}. Take macro_top{accuracy_k(metric)}, the mean over all classes"
+        f"arm {arm.name}: metric {metric} needs classes of that group in the training and the validation split, and "
+        f"classes of another group; the {data.classes} classes have {int(counts.min())} to {int(counts.max())} "
+        f"training samples with seed {seed}: {shot_words(counts)}. Take macro_top{accuracy_k(metric)}, the mean over "
+        "all classes"
     )
 
 

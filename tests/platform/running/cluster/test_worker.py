@@ -170,7 +170,7 @@ def test_a_fault_is_reported_by_its_name_and_brings_no_record(
         ({"dataset_fingerprint": "another"}, "dataset digits has fingerprint"),
         (
             {"environment": {**environment("cpu"), "machine": "another"}},
-            "arm r/linear/cross_entropy: a worker is another machine than the study began with, machine ",
+            "arm r/linear/cross_entropy: a worker's environment is not the one that the study began with: machine ",
         ),
     ],
 )

@@ -173,11 +173,11 @@ def test_a_trial_that_is_tried_again_counts_once() -> None:
         ({"max_gpu_hours": 1}, "max_gpu_hours must be left out: study s trains on the CPU; use max_hours"),
         (
             {"max_trials": 0},
-            "max_trials must be at least 2, for arm r0/mlp/.* trains as many together, got 0",
+            "max_trials must be at least 2, because arm r0/mlp/.* trains that many together, got 0",
         ),
         (
             {"max_trials": 1},
-            "max_trials must be at least 2, for arm r0/mlp/.* trains as many together, got 1",
+            "max_trials must be at least 2, because arm r0/mlp/.* trains that many together, got 1",
         ),
     ],
 )

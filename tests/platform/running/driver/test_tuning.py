@@ -152,7 +152,7 @@ def test_what_stopped_it_is_raised(tune: Callable[..., Any]) -> None:
     def full(_record: TrialRecord) -> None:
         raise OSError("No space left on device")
 
-    with pytest.raises(ChangedError, match=r"other code\. What had ended is kept"):
+    with pytest.raises(ChangedError, match=r"other code\. Ended trials are kept"):
         tune(refuse)
     with pytest.raises(OSError, match="No space left"):
         tune(complete, keep=full)

@@ -140,5 +140,5 @@ def test_one_that_does_not_fit_has_the_gpu_alone_and_one_that_fails_is_reported(
     assert measured(study).peaks == {"r/linear/cross_entropy": None}
     assert packing([measured(study)]).trials == 1
     unlucky = a_study(Loss("cross_entropy", fixed={"batch_size": 13}), device="cuda", gpus="auto")
-    with pytest.raises(UserError, match="gpus='auto' cannot measure what it takes, give a number: unlucky"):
+    with pytest.raises(UserError, match="gpus='auto' cannot measure its memory, give gpus a number: unlucky"):
         measured(unlucky)

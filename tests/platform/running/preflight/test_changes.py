@@ -74,7 +74,7 @@ def test_nothing_is_reported_what_counts_or_of_arms_that_are_done(tmp_path: Path
             Identity("c", "f", {"torch": "2.1"}),
             "the machine or its packages have changed: torch 2.0 in place of 2.1",
         ),
-        (Identity("d", "f"), "the code has changed since version c, whose definitions are not noted"),
+        (Identity("d", "f"), "the code has changed since version c, whose definitions were not recorded"),
     ],
 )
 def test_data_versions_and_code_of_which_nothing_is_noted(
@@ -143,8 +143,8 @@ def test_what_training_again_would_cost_and_the_command_that_avoids_it(tmp_path:
     result = outdated(study, ledger, identities(study, "d"), identities(study, "d"))
     assert [(one.trials, one.seconds, one.adoptable) for one in result] == [(4, 4.0, True)]
     assert avoidable(result, "topk adopt s") == (
-        "4 of them need not be: `topk adopt s --replay 2` trains 2 again, about 0.00056 h, and counts all 4 if these "
-        "come out the same"
+        "4 of them need not be trained: `topk adopt s --replay 2` trains 2 again, about 0.00056 h, and counts all 4 if "
+        "these come out the same"
     )
     for other in (identities(study, "d", "g"), identities(a_study(epochs=5), "c")):
         longer = study if "g" in {one.dataset_fingerprint for one in other.values()} else a_study(epochs=5)

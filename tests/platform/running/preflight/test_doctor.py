@@ -161,7 +161,10 @@ def test_a_machine_without_a_gpu_is_not_asked_for_the_bits_of_a_study_for_gpus()
 def test_a_torch_that_cannot_be_imported_is_reported() -> None:
     facts = replace(SOUND, environment={}, problems={"environment": "libcudart.so.13: cannot open"})
     result = only(checks.check_bits([(NODE, facts)], SOUND, "cpu"))
-    assert state_and_text(result) == ("wrong", "torch cannot say: libcudart.so.13: cannot open")
+    assert state_and_text(result) == (
+        "wrong",
+        "torch cannot report its environment: libcudart.so.13: cannot open",
+    )
 
 
 def test_code_is_the_drivers() -> None:
@@ -327,8 +330,8 @@ def test_a_node_with_a_folder_of_its_own_does_not_see_the_file(tmp_path: Path) -
         ]
     here = f"{tmp_path / 'here'}: "
     assert result == [
-        ("wrong", f"{here}what was written there a moment ago is not there"),
-        ("wrong", f"{here}what is written there is not seen by the driver"),
+        ("wrong", f"{here}the file that the driver wrote a moment ago is missing there"),
+        ("wrong", f"{here}the driver does not see the file that was written there"),
     ]
 
 
@@ -349,7 +352,7 @@ def test_a_server_without_conditional_writes_is_reported(
 
     monkeypatch.setattr(Folder, "put", forgets)
     _, result = check_store(tmp_path, "driver")
-    assert result.state == "wrong" and "lets two processes make the same file" in result.finding
+    assert result.state == "wrong" and "lets two processes create the same file" in result.finding
 
 
 def test_an_object_store_is_one_place(bucket: str) -> None:

@@ -86,7 +86,7 @@ def check_bits(nodes: Sequence[tuple[Node, Facts]], driver: Facts, device: str) 
     computing = [(node, facts) for node, facts in nodes if device == "cpu" or facts.gpus]
     for node, facts in nodes:
         if why := facts.problems.get("environment"):
-            yield node.wrong("same bits", f"torch cannot say: {why}", "repair torch there")
+            yield node.wrong("same bits", f"torch cannot report its environment: {why}", "repair torch there")
     known = [(node, facts.environment) for node, facts in computing if facts.environment]
     if not known:
         return
@@ -111,12 +111,12 @@ def _same_bits(node: Node, environment: Mapping[str, str], expected: Mapping[str
 def check_code(driver: Facts, node: Node, facts: Facts) -> Iterator[CheckResult]:
     """Check that the sources of losses, data, models and training are the driver's, byte for byte."""
     if why := facts.problems.get("code"):
-        yield node.wrong("code", f"cannot be read: {why}", "install topk-studies there anew")
+        yield node.wrong("code", f"cannot be read: {why}", "install topk-studies there again")
     elif facts.code == driver.code:
         yield node.good("code", f"version {facts.code}")
     else:
         finding = f"version {facts.code}, the driver's is {driver.code}"
-        yield node.wrong("code", finding, "remove from PYTHONPATH there what hides the driver's code")
+        yield node.wrong("code", finding, "remove other copies of the code from PYTHONPATH there")
 
 
 def check_modules(node: Node, facts: Facts, references: Sequence[str]) -> Iterator[CheckResult]:
@@ -134,8 +134,8 @@ def check_data(driver: Facts, node: Node, facts: Facts, folder: str) -> Iterator
         why = facts.problems.get(f"data {name}")
         if why:
             remedy = (
-                f"correct this on that machine; a missing dataset belongs into {folder} there, or name with --data a "
-                "folder that has it on every machine"
+                f"correct this on that machine; if a dataset is missing, put it into {folder} there, or name with "
+                "--data a folder that has it on every machine"
             )
             yield node.wrong("data", f"{name}: {why}", remedy)
         elif facts.data[name] != expected and expected:
@@ -209,7 +209,7 @@ def check_any_gpu(nodes: Iterable[tuple[Node, Facts]], device: str) -> Iterator[
     """Check that a study for GPUs has at least one."""
     if device == "cuda" and not any(facts.gpus for _, facts in nodes):
         remedy = "machines with GPUs; or try it on the CPU with --smoke"
-        yield CheckResult("gpus", "wrong", "the study needs one and there is none", remedy, ["all"])
+        yield CheckResult("gpus", "wrong", "the study needs a GPU and no machine has one", remedy, ["all"])
 
 
 def check_disk(node: Node, facts: Facts) -> Iterator[CheckResult]:

@@ -143,8 +143,8 @@ def _cluster(
         return (), [CheckResult("cluster", "wrong", error.problem, error.remedy, [DRIVER])]
     except ClusterError as error:
         remedy = (
-            "start one there by deploy/start-head.sh (docs/cluster.md), whose token keeps others out, and here export "
-            "RAY_AUTH_MODE=token; or leave out --address"
+            "start one there with deploy/start-head.sh (docs/cluster.md), which makes a token that keeps others out, "
+            "and export RAY_AUTH_MODE=token here; or leave out --address"
         )
         return (), [CheckResult("cluster", "wrong", str(error), remedy, [DRIVER])]
     return nodes, [*results, *_of_nodes(asked, driver, nodes)]

@@ -192,7 +192,7 @@ def _reply(question: Question) -> str:
     try:
         seen = store.read(question.token)
     except FileNotFoundError:
-        raise StoreError("what was written there a moment ago is not there") from None
+        raise StoreError("the file that the driver wrote a moment ago is missing there") from None
     store.write(name, seen)
     return name
 

@@ -40,8 +40,8 @@ def _check_written(store: Store) -> None:
     store.delete(name)
     if again or not first:
         raise StoreError(
-            f"store {store.uri!r} lets two processes make the same file, which would destroy a ledger: its server must "
-            "know conditional writes (If-None-Match)"
+            f"store {store.uri!r} lets two processes create the same file, which would destroy a ledger: its server "
+            "must support conditional writes (If-None-Match)"
         )
 
 
@@ -76,12 +76,12 @@ def _check_reply(store: Store, node: Node) -> CheckResult:
         )
         return node.wrong("store", f"{store.uri}: {why}", f"give --store {shared}")
     store.existing.delete(reply)
-    return node.good("store", f"{store.uri}: what is written here is read there, and the reverse")
+    return node.good("store", f"{store.uri}: files written here can be read there, and vice versa")
 
 
 def _lost(store: Store, reply: str) -> str:
     try:
         store.read(reply)
     except FileNotFoundError:
-        return "what is written there is not seen by the driver"
+        return "the driver does not see the file that was written there"
     return ""
