@@ -1,4 +1,4 @@
-"""Plots of a study's results, one function per kind, each returning a matplotlib figure."""
+"""Plots of a study's results. Each kind has a function that returns a matplotlib figure."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def plot(
         kind: One of ``PLOTS`` in ``topk_platform.reports.catalogue``, such as ``"differences"``.
         store: Folder or URI of the results.
         metric: The test metric; by default the metric by which most arms select, if tables show it.
-        by: The x axis of ``"accuracy"``: a parameter that is fixed in the losses, or ``"K"``; by default the
+        by: The horizontal axis of ``"accuracy"``: a parameter that is fixed in the losses, or ``"K"``; by default the
             number in which the regimes differ.
         trials: Search trials per arm, instead of the study's.
         seeds: Confirmation seeds per arm, instead of the study's.
@@ -87,7 +87,7 @@ def plotted(
         only: As in :func:`plot`.
 
     Raises:
-        UserError: if the study has no such metric, or no such arm.
+        UserError: if the study does not have the metric, or ``only`` matches no arm.
     """
     study = held.study
     if metric and metric not in study.tabled:
@@ -98,7 +98,7 @@ def plotted(
 
 
 def plotted_table(table: Table, metric: str = "", by: str = "") -> Plotted:
-    """Return the data for plots that need only a table: all except those of ranks, epochs, trials and networks.
+    """Return the data for plots that need only a table: plots of ranks, epochs, trials or networks cannot be drawn.
 
     Args:
         table: The table of the findings.
@@ -106,7 +106,7 @@ def plotted_table(table: Table, metric: str = "", by: str = "") -> Plotted:
         by: As in :func:`plot`.
 
     Raises:
-        UserError: if the study shows no such metric.
+        UserError: if the study's tables do not show the metric.
     """
     if metric and metric not in table.study.show:
         raise UserError(f"--metric must be one of {list(table.study.show)}, got {metric!r}")
@@ -132,7 +132,7 @@ def written(made: Figure, suffix: str) -> bytes:
         suffix: One of ``PLOT_FILES``.
 
     Raises:
-        UserError: if the suffix is none of these.
+        UserError: if the suffix is not one of these.
     """
     if suffix not in PLOT_FILES:
         raise UserError(f"a plot is written as {or_of(PLOT_FILES)}, got {suffix!r}")

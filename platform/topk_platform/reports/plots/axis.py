@@ -1,4 +1,4 @@
-"""The horizontal axis of a plot: the number in which a study's regimes differ, or the arms of one loss."""
+"""The horizontal axis of a plot: a number in which a study's regimes differ, or in which the arms of a loss differ."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Axis", "Plane", "axis_of", "plane_of"]
 
 @dataclass(frozen=True)
 class Axis:
-    """A number for every arm that is drawn.
+    """The axis of a plot: it has a number for every arm that is drawn.
 
     Args:
         title: The axis title, with its unit.
@@ -21,10 +21,10 @@ class Axis:
         series: The name of each arm's line, by the arm's name; the arms of one line differ only in the number.
         panels: The name of each arm's panel, by the arm's name.
         log: Whether the numbers differ so much that the axis is logarithmic.
-        names: The names at 0, 1, ... if the axis has names in place of numbers: with fewer than three numbers there is
-            no series of measurements, and nothing is drawn between them.
-        shared: Whether the numbers are those of regimes, so that every line has all of them; otherwise each line has
-            its own.
+        names: The names at 0, 1, ... if the axis shows names instead of numbers. Fewer than three numbers are not a
+            series of measurements, and no line joins them.
+        shared: Whether the numbers belong to regimes, so that every line has all of them. Otherwise each line has its
+            own numbers.
     """
 
     title: str
@@ -36,7 +36,7 @@ class Axis:
     shared: bool = False
 
     def levels(self, panel: str, series: str) -> list[float]:
-        """Return the numbers of a line in order, also those without a result.
+        """Return the numbers of a line in order, including those without a result.
 
         Args:
             panel: The name of the line's panel.
@@ -61,7 +61,7 @@ class Plane:
 
 
 _NUMBERED = tuple(kind for kind in CONDITIONS if kind.axis)
-_SERIES = 3  # so many measured levels are a series, which a line may join
+_SERIES = 3  # the least number of measured levels that a line may join
 
 
 def axis_of(arms: Sequence[Arm], by: str = "") -> Axis | None:
@@ -166,7 +166,7 @@ def _axis(
     *,
     shared: bool = False,
 ) -> Axis:
-    """Return an axis of numbers, or of their names side by side if they are too few for a series."""
+    """Return an axis of numbers; if they are too few for a series, their names are side by side."""
     numbers = sorted(set(positions.values()))
     if len(numbers) >= _SERIES:
         return Axis(title, positions, series, panels, _wide(numbers), shared=shared)

@@ -1,4 +1,4 @@
-"""Accuracy against the mean number of candidates, where a selector chooses how many an image gets."""
+"""Plot of the accuracy over the mean number of candidates, if a selector chooses how many each image gets."""
 
 from __future__ import annotations
 
@@ -18,9 +18,12 @@ _Curve = list[tuple[float, float]]
 
 
 def cardinality(data: Plotted) -> Figure:
-    """Draw each loss's mean accuracy over seeds: a line for selectors of all penalties, dashed for fixed sizes."""
+    """Draw each loss's accuracy over the mean number of candidates, both as means over seeds.
+
+    The solid line is for selectors, with a point for each penalty. The dotted line is for fixed numbers of candidates.
+    """
     curves = {key: result for key in data.arms if (result := _curves(data, key))}
-    if not curves:  # no run trains selectors by itself, so a page leaves this plot out
+    if not curves:  # studies do not train selectors by themselves, so a page leaves this plot out
         raise UnsuitedStudyError(
             f"no selector was trained for its confirmed networks yet: {command('cardinality', data.study)}"
         )
@@ -37,7 +40,7 @@ def cardinality(data: Plotted) -> Figure:
 
 
 def _curves(data: Plotted, key: tuple[str, str]) -> dict[str, _Curve]:
-    """Return an arm's curves by kind, of the confirmations that count; a point is the mean over its seeds."""
+    """Return an arm's curves by kind, from the confirmations that count; a point is a mean over seeds."""
     counting = {row["key"] for row in data.table.confirmations.get(key, {}).values()}
     grouped: dict[tuple[str, float], list[CardinalityPoint]] = defaultdict(list)
     for point in read_points(data.held.ledger.store):

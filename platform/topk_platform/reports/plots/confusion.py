@@ -1,4 +1,4 @@
-"""Which classes are among the K guesses together with the true class: look-alikes that K guesses need not part."""
+"""Plots of the classes that are among the K guesses beside the true class, and groups of such look-alikes."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from topk_platform.reports.words import wrapped
 __all__ = ["confusion", "groups_of", "sharing"]
 
 _Array = npt.NDArray[np.float64]
-_FEW = 16  # up to so many classes, several arms are drawn side by side
-_MOST = 64  # so many classes can have a row
-_MATRIX = 256  # of more classes than these, pairs are drawn in place of a matrix
+_FEW = 16  # with up to so many classes, several arms are drawn side by side
+_MOST = 64  # the most classes that a matrix shows
+_MATRIX = 256  # with more classes, pairs of classes are drawn instead of a matrix
 _PANELS, _ACROSS = 6, 3
-_LETTERS = 14  # of a title, in an inch
-_PANEL_LINE = 24  # letters of a title above one of several panels
+_LETTERS = 14  # letters of a title per inch
+_PANEL_LINE = 24  # letters in a line of a panel's title, if there are several panels
 _ALIKE = 0.5
 _ROW = 0.1  # inches; room for a name in the smallest readable letters
 
@@ -52,9 +52,10 @@ class _Confused(NamedTuple):
 
 
 def sharing(labels: npt.NDArray[np.int64], guesses: npt.NDArray[np.int64], classes: int) -> sparse.csr_array:
-    """Return in which share of a class's images each class is among the guesses, ``(L, L)``.
+    """Return how often each class is among the guesses for the images of each class, as shares ``(L, L)``.
 
-    Rows are true classes. The diagonal is each class's top-K accuracy. The row of a class with images sums to K.
+    Rows are true classes, columns are guessed classes. The diagonal is each class's top-K accuracy. The row of a class
+    with images sums to K; the row of a class without images is 0.
 
     Args:
         labels: The true class of each image, ``(N,)``.
@@ -74,14 +75,14 @@ def sharing(labels: npt.NDArray[np.int64], guesses: npt.NDArray[np.int64], class
 
 
 def groups_of(shares: _Array, alike: float = _ALIKE) -> list[list[int]]:
-    """Return classes in groups of look-alikes, with similar groups and similar classes beside one another.
+    """Return classes in groups of look-alikes. Similar groups, and similar classes in a group, are next to each other.
 
-    The likeness of two classes is the mean of how often each is among the guesses for the other. Groups are joined as
-    long as their mean likeness (average linkage) is at least ``alike``.
+    The likeness of two classes is the mean of two shares: how often each is among the guesses for the other. Groups are
+    joined as long as their mean likeness (average linkage) is at least ``alike``.
 
     Args:
         shares: The shares ``(n, n)`` from :func:`sharing`.
-        alike: The least likeness of classes in one group.
+        alike: The smallest mean likeness at which two groups are joined.
 
     Example:
         >>> groups_of(np.array([[1, 0, 0.9], [0, 1, 0.1], [0.7, 0, 1]]))
@@ -106,10 +107,11 @@ def _likeness(shares: _Array) -> _Array:
 def confusion(data: Plotted) -> Figure:
     """Draw which classes are among the K guesses for each true class, as shares of the test images.
 
-    Groups of look-alikes have a frame. With up to sixteen classes the arms of the first regime are drawn side by side.
-    With more classes only one of its arms is drawn: the baseline's, or else the first that is shown. If there are more
-    than 64 classes, the plot shows the 64 that have the closest look-alikes. If there are more than 256, it shows the
-    hundred pairs that are most often among the guesses for one another, with a test image of each class.
+    Groups of look-alikes have a frame. With up to sixteen classes, up to six arms of the first regime are drawn side by
+    side. With more classes, only one arm of this regime is drawn: the baseline's, or else the first that is shown. With
+    more than 64 classes, the plot shows the 64 classes that have the closest look-alikes. With more than 256 classes,
+    it shows the hundred pairs of classes that are most often among the guesses for one another, with a test image of
+    each class.
     """
     arms = _drawn(data)
     if len(arms[0].names) > _MATRIX:
@@ -130,7 +132,7 @@ def confusion(data: Plotted) -> Figure:
 
 
 def _pairs(data: Plotted, arm: _Confused) -> Figure:
-    from topk_platform.reports.plots.look_alikes import RunGuesses, draw_pairs  # noqa: PLC0415 - torch, for images
+    from topk_platform.reports.plots.look_alikes import RunGuesses, draw_pairs  # noqa: PLC0415 - imports torch, which only images need
 
     row = next(
         row for row in _completed(data, arm.key) if read_guesses(data.held.ledger.store, row) is not None
@@ -142,7 +144,7 @@ def _pairs(data: Plotted, arm: _Confused) -> Figure:
 
 
 def _titles(made: Figure, arms: Sequence[_Confused]) -> list[str]:
-    """Return the panels' titles; of several arms the figure's title is the regime, which they have in common."""
+    """Return the panels' titles. If there are several arms, write their common regime as the figure's title."""
     width, height = made.get_size_inches()
     line = int(_LETTERS * (width - 0.9))
     if len(arms) == 1:
@@ -224,7 +226,7 @@ def _axes(arms: Sequence[_Confused], count: int) -> tuple[Figure, list[Axes]]:
     made = figure(PAGE if across == _ACROSS else PAGE * 0.7, 2.45 * down)
     made.set_layout_engine(
         "compressed", h_pad=0.06, w_pad=0.06
-    )  # this engine knows that the panels are squares
+    )  # this engine leaves no gaps between square panels
     grid = list(made.subplots(down, across, squeeze=False).flat)
     for ax in grid[len(arms) :]:
         ax.remove()

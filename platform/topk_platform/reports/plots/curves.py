@@ -86,7 +86,15 @@ def _panels(
     start: int,
     marked: Sequence[float] = (),
 ) -> tuple[Figure, list[Axes]]:
-    """Return a figure with a panel per column, which has a line with a band per loss; ``xs`` may be longer."""
+    """Return a figure with a panel for each column of the table. A panel has a line with a band for each loss.
+
+    Args:
+        data: The data.
+        bands: Each arm's line and band, by row and column.
+        xs: The horizontal positions of the points; a line with fewer points has the first of them.
+        start: The left end of the horizontal axis.
+        marked: The positions that have a marker; by default, about eight markers are evenly spaced.
+    """
     columns = data.columns(bands)
     made, axes = panels(columns, 2.2, sharey=True)
     axes_of = dict(zip(columns, axes, strict=True))
@@ -101,7 +109,7 @@ def _curve(ax: Axes, look: Look, row: str, xs: Sequence[float], band: _Band, mar
     means, low, high = band
     every = [i for i, x in enumerate(xs) if x in marked] if marked else max(1, len(xs) // 8)
     (line,) = ax.plot(xs, means, color=look.colour, linestyle=look.line, label=row)
-    line.set(marker=look.marker, markevery=every, clip_on=False)  # so that markers at the left edge are whole
+    line.set(marker=look.marker, markevery=every, clip_on=False)  # keeps markers at the left edge whole
     if look.colour == OTHERS:
         line.set_zorder(1)
         return  # its band would cover the named lines
@@ -114,7 +122,10 @@ def _ylabel(axes: Sequence[Axes], text: str) -> None:
 
 
 def training(data: Plotted) -> Figure:
-    """Draw the validation accuracy that selects, over the epochs of confirmed runs; bands are intervals over seeds."""
+    """Draw the validation accuracy of confirmed runs over the epochs; bands are t-intervals over seeds.
+
+    The accuracy is the one by which configurations are selected.
+    """
     curves = {arm_key: result for arm_key in data.arms if (result := _epochs(data, arm_key))}
     if not curves:
         raise NothingToPlotError("no epoch of a confirmed run is recorded")
@@ -147,10 +158,10 @@ def _selected(data: Plotted) -> str:
 
 
 def tuned(data: Plotted) -> Figure:
-    """Draw the best validation accuracy of the first n search trials, and that expected of n random draws.
+    """Draw the best validation accuracy of the first n search trials, and the expected best of n random draws, over n.
 
-    The steps show what the search found. The thin dashed line is the expected best of random draws, if there are five
-    random trials or more; its 95 % band is drawn if the panel has a single loss.
+    The steps show the result of the search. The thin dashed line shows the expected best of random draws; it needs at
+    least five random trials. Its 95 % band is drawn if the panel has a single loss.
     """
     check_searched(data)
     known = {arm.arm: arm for arm in data.tuning.arms if arm.trace}
@@ -178,7 +189,7 @@ def _whole(ax: Axes) -> None:
 
 
 def _near(ax: Axes, values: Sequence[float]) -> None:
-    """Limit the vertical axis to these values and some room, even if bands are far wider."""
+    """Limit the vertical axis to these values and some room around them, even if bands are much wider."""
     room = max(0.25 * (max(values) - min(values)), 1.0)
     ax.set_ylim(max(min(values) - 2 * room, 0), min(max(values) + room, 100.5))
 

@@ -19,11 +19,14 @@ __all__ = ["figure", "frame", "legend", "legend_of", "name_vertical", "panels", 
 
 _ACROSS = 3
 _DPI = 160
-_CSS = 96  # pixels of a browser in an inch
+_CSS = 96  # a browser's pixels per inch
 
 
 class ShownFigure(Figure):
-    """A figure that a notebook can show by itself: it is made without pyplot, which would otherwise do this."""
+    """A figure that a notebook can show.
+
+    Usually pyplot makes a figure visible in a notebook, but these figures are made without pyplot.
+    """
 
     def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
         sink = io.BytesIO()
@@ -65,19 +68,27 @@ def panels(
 
 
 def name_vertical(axes: Sequence[Axes], text: str, across: int = _ACROSS) -> None:
-    """Name the vertical axis of each row of panels: of its first panel.
+    """Write the name of the vertical axis beside the first panel of each row.
 
     Args:
-        axes: The axes of :func:`panels`.
-        text: The name, broken where it is long.
-        across: As of :func:`panels`.
+        axes: The axes from :func:`panels`.
+        text: The name; if it is long, it is broken into lines.
+        across: As in :func:`panels`.
     """
     for ax in axes[:: min(len(axes), across)]:
         ax.set_ylabel(textwrap.fill(text, 38))
 
 
 def legend(made: Figure, axes: Iterable[Axes], width: int = 30) -> None:
-    """Put one legend under the figure, with an entry for everything that has a name in one of the axes."""
+    """Put one legend under the figure, with an entry for each name that is used in one of the axes.
+
+    All grey lines share one entry, such as "7 others".
+
+    Args:
+        made: The figure.
+        axes: Its axes.
+        width: The most letters in a line of a name.
+    """
     handles: dict[str, Artist] = {}
     for ax in axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
@@ -96,7 +107,14 @@ def _is_other(handle: Artist) -> bool:
 
 
 def legend_of(made: Figure, handles: Sequence[Artist], names: Sequence[str], inches: float = 1.7) -> None:
-    """Put a legend under the figure, which grows by the legend's height; an entry takes ``inches`` of the width."""
+    """Put a legend under the figure, and make the figure higher by the legend's height.
+
+    Args:
+        made: The figure.
+        handles: What the legend shows, such as lines.
+        names: Their names.
+        inches: The width of an entry, in inches.
+    """
     width, height = made.get_size_inches()
     columns = max(1, min(len(handles), int(width / inches)))
     lines = math.ceil(len(handles) / columns)
@@ -111,10 +129,10 @@ def frame(
 
     Args:
         ax: The axes.
-        corner: Its first corner.
-        size: Its width and height.
-        colour: The colour of its line.
-        width: The width of its line.
+        corner: The corner of the frame with the smallest coordinates.
+        size: The frame's width and height, in the units of the axes.
+        colour: The colour of the line.
+        width: The width of the line, in points.
     """
     ax.add_patch(Rectangle(corner, *size, fill=False, edgecolor=colour, linewidth=width))
 
@@ -126,4 +144,4 @@ def turn_names(ax: Axes, names: Sequence[str]) -> None:
             label.set(rotation=40, ha="right", rotation_mode="anchor")
 
 
-_LEVEL = 4  # so many names stand beside each other without touching
+_LEVEL = 4  # up to so many names fit side by side

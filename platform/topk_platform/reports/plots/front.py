@@ -1,4 +1,4 @@
-"""Two test metrics against each other, with the Pareto front of the means."""
+"""Plot of two test metrics against each other, with the Pareto front of the means."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ __all__ = ["front", "unbeaten"]
 
 
 def front(data: Plotted) -> Figure:
-    """Draw the means of two test accuracies against each other, and a line through the Pareto front.
+    """Draw the means of two test metrics against each other, and a line through the Pareto front.
 
-    The two are ``top1`` and the metric to draw; if this is ``top1`` too, the study's last top-K accuracy is used
-    instead. For arms that are searched by several metrics, all confirmed configurations are drawn.
+    The two metrics are the study's first accuracy, such as ``top1``, and the metric to draw. If both are the same, the
+    study's last top-K accuracy is drawn instead. For arms that are searched by several metrics, all confirmed
+    configurations are drawn.
     """
     metrics = _two(data)
     result = {column: _spots(data, column, metrics) for column in data.table.columns}
@@ -86,7 +87,9 @@ def _spot(
 
 
 def unbeaten(points: Sequence[tuple[float, float]], metrics: tuple[str, str]) -> list[tuple[float, float]]:
-    """Return, from left to right, the points to which no other point is equal or better in both metrics.
+    """Return the points that no other point beats, from left to right.
+
+    A point beats a different point if it is equal or better in both metrics.
 
     Example:
         >>> unbeaten([(0.5, 3.0), (0.6, 3.0), (0.5, 2.0)], ("top1", "size95"))
@@ -102,5 +105,5 @@ def unbeaten(points: Sequence[tuple[float, float]], metrics: tuple[str, str]) ->
 
 def _edge(ax: Axes, points: Sequence[tuple[float, float]], metrics: tuple[str, str]) -> None:
     xs, ys = ([scale_of(metrics[i]) * p[i] for p in unbeaten(points, metrics)] for i in (0, 1))
-    # The points that a point beats lie to its left, and below it, or above it if less is better.
+    # A point beats the points to its left that are below it, or above it if less is better.
     ax.step(xs, ys, where="pre", color=INK, linewidth=0.6, linestyle=":", zorder=0)

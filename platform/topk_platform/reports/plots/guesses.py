@@ -1,4 +1,4 @@
-"""Test images with the K guesses of a confirmed network, each beside an image of every class that was guessed."""
+"""Plot of test images with the K guesses of a confirmed network, and with an image of each guessed class."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ __all__ = ["guesses"]
 
 _Labels = npt.NDArray[np.int64]
 _ROWS = 4  # images of each kind
-_MOST = 10  # guesses in a row
-_BESIDE = 5  # with so many guesses, the three kinds are side by side
+_MOST = 10  # the most guesses in a row
+_BESIDE = 5  # with up to so many guesses, the three kinds are side by side
 _GAP = 0.4  # between an image and the guesses, in tiles
-_LINE = 0.24  # the height of a line of a name, in tiles
+_LINE = 0.24  # the height of one line of a name, in tiles
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class _Run:
 
     @property
     def kinds(self) -> Mapping[str, npt.NDArray[np.bool_]]:
-        """Which images are right, right within K, and lost: ``(N,)`` each, by a title."""
+        """The images that are right, right within K, and lost, as masks ``(N,)``, by a title with their share."""
         hits = self.guesses == self.labels[:, None]
         first, among = hits[:, 0], hits.any(1)
         kinds = {"right": first, f"right within K = {self.arm.k}": among & ~first, "lost": ~among}
@@ -61,28 +61,31 @@ class _Run:
         return names[label] if names else str(label)
 
     def example(self, label: int, image: int) -> int:
-        """Return another test image of a class than ``image``: the first that is guessed at once, or else the first.
+        """Return a test image of a class, other than ``image``; -1 if there is none.
 
-        It is -1 if the class has no other test image.
+        It is the first image whose first guess is right, or else the class's first image.
         """
         own = np.flatnonzero((self.labels == label) & (np.arange(len(self.labels)) != image))
         right = own[self.guesses[own, 0] == label]
         return int(right[0] if len(right) else own[0]) if len(own) else -1
 
     def row(self, image: int) -> list[int]:
-        """Return the guessed classes of an image that are drawn: the first ones, and the right one in any case."""
+        """Return the guessed classes that are drawn for an image: the best ten.
+
+        If the true class is guessed, but not among them, it replaces the last one.
+        """
         classes: list[int] = self.guesses[image].tolist()
         label = int(self.labels[image])
         return [*classes[: _MOST - 1], label] if label in classes[_MOST:] else classes[:_MOST]
 
 
 def guesses(data: Plotted) -> Figure:
-    """Draw test images with their K guesses: some that are right, some that are right within K, and some that are lost.
+    """Draw test images with their K guesses: images that are right, images that are right within K, and lost images.
 
-    A row begins with a test image and its true class. Beside it stands an image of every class that was guessed, the
-    best guess first, so that look-alikes can be compared; the true class has a frame. The images are those of the
-    first completed seed of the baseline, or of the first arm that is shown, one for each of the classes with the most
-    images of that kind.
+    A row begins with a test image and its true class. Next to it are images of the guessed classes, the best guess
+    first, so that look-alikes can be compared. The true class has a frame. The guesses are those of the first completed
+    seed of the baseline, or else of the first arm with kept guesses. Each kind shows one image of each of the four
+    classes that have the most images of this kind.
     """
     run = _run(data)
     across = 3 if run.guesses.shape[1] <= _BESIDE else 1
@@ -105,7 +108,7 @@ def guesses(data: Plotted) -> Figure:
 
 
 def _run(data: Plotted) -> _Run:
-    """Return the first completed seed with guesses of the baseline's arm, or of the first arm that has one."""
+    """Return the first completed seed with kept guesses, of the baseline's arm or else of the first arm with one."""
     arms = sorted(data.arms, key=lambda key: data.arms[key].loss.label != data.study.baseline)
     for key in arms:
         rows = {
@@ -120,12 +123,12 @@ def _run(data: Plotted) -> _Run:
 
 
 def _with_images(arm: Arm, seed: int, ranks: Ranks, kept: Guesses) -> _Run:
-    """Return a run with its images; raise ``NothingToPlotError`` if they are not here, or are other ones."""
+    """Return a run with its images; raise ``NothingToPlotError`` if this machine does not have them, or has others."""
     return _Run(arm, seed, ranks.label, kept.classes, dataset_of_images(arm.regime, ranks.images))
 
 
 def _chosen(run: _Run, kind: npt.NDArray[np.bool_]) -> list[int]:
-    """Return images of a kind: the first of each class, of the classes with the most images of it."""
+    """Return images of a kind: the first image of each of the classes that have the most images of this kind."""
     counts = np.bincount(run.labels[kind], minlength=1)
     most = np.argsort(-counts, kind="stable")[:_ROWS]
     return [int(np.flatnonzero(kind & (run.labels == label))[0]) for label in most if counts[label]]

@@ -1,4 +1,4 @@
-"""A study's searches in one HTML file of Optuna's own plots, which a reader can enlarge and ask for values."""
+"""One HTML file with Optuna's plots of a study's searches; a reader can enlarge them and see the trials' values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from topk_platform.specs import Study, scale_of, unit_of
 
 __all__ = ["interactive_search"]
 
-_LEAST = 2  # completed trials of an arm that can be compared
+_LEAST = 2  # completed trials that an arm needs to be drawn
 _RANKED = 10  # completed trials that importances need
 _HEAD = """<!DOCTYPE html>
 <html lang="en">
@@ -41,10 +41,11 @@ def interactive_search(
     trials: int | None = None,
     only: str | Sequence[str] | None = None,
 ) -> str:
-    """Return an HTML page with Optuna's plots of each arm's search trials; it fetches nothing, at about 5 MB.
+    """Return an HTML page with Optuna's plots of each arm's search trials.
 
-    An arm has its parallel coordinates and, from ten completed trials of several parameters on, their importance by
-    PED-ANOVA. Trials without a result are left out.
+    Each arm with at least two completed trials has a plot of parallel coordinates. If it has several parameters and at
+    least ten completed trials with different results, it also has a plot of the parameters' importance by PED-ANOVA.
+    Trials without a result are left out. The page is about 5 MB and needs no network.
 
     Args:
         study: The study.
@@ -71,7 +72,7 @@ def interactive_search(
 
 
 def _parts(drawn: Mapping[str, Sequence[Any]]) -> Iterator[str]:
-    """Yield each arm's heading and figures; the first figure brings plotly's script."""
+    """Yield each arm's heading and figures; the first figure contains plotly's script."""
     number = 0
     for name, figures in drawn.items():
         yield f"<h2>{html.escape(name)}</h2>"
@@ -82,7 +83,7 @@ def _parts(drawn: Mapping[str, Sequence[Any]]) -> Iterator[str]:
 
 
 def _figures(history: ArmHistory, study: Study) -> list[Any]:
-    """Return an arm's figures: none with fewer than two completed trials."""
+    """Return an arm's figures; an empty list if it has fewer than two completed trials."""
     arm = history.arm
     completed = [
         trial

@@ -29,13 +29,13 @@ _Array = npt.NDArray[np.float64]
 _SIDE = 80  # steps along an edge
 _SCALE = 2.0  # garcin2022 draws the scores of 2·Δ
 _TRUE = 2  # the true class; it has the upper corner
-_COUNT = 1000  # training samples of each class, for losses that need these numbers
+_COUNT = 1000  # training samples of each class, for losses that need this number
 _BANDS = 12
 _EDGE = 1e-6
 _DRAWING = (
     "noised_topk_hinge",
     "noised_imbalanced_topk_hinge",
-)  # their exact expectation has no sample count
+)  # drawn as exact expectations, for which the number of samples has no meaning
 
 
 class _Panel(NamedTuple):
@@ -83,13 +83,13 @@ def topk_error(scores: _Array, k: int) -> _Array:
 
 
 def values_on(loss: Loss, own: dict[str, Scalar], scores: _Array, k: int) -> _Array:
-    """Return a loss's values for class 2 at scores ``(n, 3)``, in float64; for a noised loss its exact expectation.
+    """Return a loss's values for class 2 at some scores, in float64. The value of a noised loss is its expectation.
 
     Args:
         loss: The loss.
         own: The loss's own parameters.
         scores: The scores, ``(n, 3)``.
-        k: K; at most 2 for losses that need a class beyond the K.
+        k: K; at most 2 for losses that need at least K + 1 classes.
 
     Example:
         >>> scores = np.array([[0.0, 0.0, 0.0]])
@@ -120,13 +120,14 @@ def levels(data: Plotted) -> Figure:
 
 
 def level_sets(losses: Sequence[Loss], k: int = 2) -> Figure:
-    """Draw losses for three classes over the scores in 2·Δ, with the true class at the top, beside the top-K error.
+    """Draw losses for three classes over the scores in 2·Δ, beside the top-K error. The true class is at the top.
 
-    Each is scaled to [0, 1], as in garcin2022's Fig. 1 and 6; dark is low. Losses that need the classes' sizes are
-    given equal ones, and noised losses are drawn as their exact expectation.
+    Each loss is scaled to [0, 1], as in garcin2022's Fig. 1 and 6; dark is low. Losses that need the sizes of the
+    classes get equal sizes. Noised losses are drawn as their exact expectation.
 
     Args:
-        losses: The losses, drawn with their first and fixed values; those with the same name and values are drawn once.
+        losses: The losses, drawn with their first and fixed values. Losses with the same name and values are drawn
+            once.
         k: K, 1 or 2.
 
     Raises:
@@ -168,7 +169,10 @@ def _panel_of(loss: Loss) -> _Panel:
 
 
 def _rescaled(panel: _Panel, scores: _Array, k: int) -> _Array | str:
-    """Return a loss's values scaled to [0, 1], or why there are none: a user's loss may not work for three classes."""
+    """Return a loss's values scaled to [0, 1], or the reason why it has none.
+
+    A user's loss may fail for three classes.
+    """
     try:
         values = values_on(panel.loss, panel.own, scores, k)
     except Exception as error:  # noqa: BLE001 - it may come from a user's code, and its panel shows it
@@ -193,7 +197,7 @@ def _fill(ax: Axes, points: _Array, panel: _Panel, values: _Array | str, look: L
 
 def _triangle(ax: Axes, points: _Array, values: _Array, title: str) -> TriContourSet:
     xs, ys = points[:, 1] + points[:, 2] / 2, points[:, 2] * math.sqrt(0.75)
-    bands = np.linspace(-_EDGE, 1 + _EDGE, _BANDS + 1)  # so that areas of exactly 0 or 1 lie inside a band
+    bands = np.linspace(-_EDGE, 1 + _EDGE, _BANDS + 1)  # so that values of exactly 0 or 1 are inside a band
     image = ax.tricontourf(xs, ys, values, levels=bands, cmap="cividis")
     image.set_rasterized(True)  # a dozen of them as vectors take a megabyte
     ax.plot([0, 1, 0.5, 0], [0, 0, math.sqrt(0.75), 0], color=INK, linewidth=0.6)

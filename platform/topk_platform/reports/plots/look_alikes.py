@@ -1,4 +1,4 @@
-"""The pairs of classes that are most often guessed for one another, each with a test image of both."""
+"""Plot of the pairs of classes that are most often guessed for one another, with a test image of each class."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ __all__ = ["RunGuesses", "draw_pairs", "worst_pairs"]
 _Labels = npt.NDArray[np.int64]
 _PAIRS = 100
 _ACROSS = 10  # pairs in a row
-_WIDTH, _HEIGHT = 2.5, 2.0  # of a pair with its names and shares, in tiles
-_TITLE = 0.6  # inches
+_WIDTH, _HEIGHT = 2.5, 2.0  # the size of a pair with its names and shares, in tiles
+_TITLE = 0.6  # the height of the title, in inches
 
 
 class RunGuesses(NamedTuple):
     """A run's guesses for its test images.
 
     Args:
-        regime: Where the images come from.
+        regime: The regime from whose dataset the images come.
         images: The test split's fingerprint.
         labels: The true class of each image, ``(N,)``.
         guesses: The K guesses, best first, ``(N, K)``.
@@ -44,7 +44,16 @@ class RunGuesses(NamedTuple):
     guesses: _Labels
 
     def example(self, label: int, other: int) -> int:
-        """Return a test image of a class with another class among its guesses, or else its first; -1 without any."""
+        """Return a test image of a class, preferably one with another class among its guesses.
+
+        Args:
+            label: The class of the image.
+            other: The other class.
+
+        Returns:
+            The position of the first image of the class with the other class among its guesses, or else of its first
+            image; -1 if the class has no test image.
+        """
         own = np.flatnonzero(self.labels == label)
         confused = own[(self.guesses[own] == other).any(1)]
         return int(confused[0] if len(confused) else own[0]) if len(own) else -1
@@ -57,7 +66,8 @@ def worst_pairs(shares: sparse.csr_array, count: int = _PAIRS) -> list[tuple[int
     guesses for one another are left out.
 
     Args:
-        shares: In which share of a class's images each class is among the guesses, ``(L, L)``; rows are true classes.
+        shares: How often each class (column) is among the guesses for the images of each true class (row), as shares
+            ``(L, L)``.
         count: The most pairs.
 
     Example:
@@ -72,15 +82,19 @@ def worst_pairs(shares: sparse.csr_array, count: int = _PAIRS) -> list[tuple[int
 
 
 def draw_pairs(shares: sparse.csr_array, names: Sequence[str], tested: RunGuesses, title: str) -> Figure:
-    """Draw the hundred worst pairs of classes side by side, with the share of each one's images that has the other.
+    """Draw the hundred worst pairs of classes.
 
-    Where the test images are not on this machine, or are no images, only names and shares are drawn.
+    Each pair has a test image of both classes, and two shares: how many images of one class have the other class among
+    their guesses. If the test samples are not on this machine, or are not images, only names and shares are drawn.
 
     Args:
-        shares: As of :func:`worst_pairs`.
+        shares: As in :func:`worst_pairs`.
         names: The names of the classes.
-        tested: A run, whose images are drawn.
+        tested: The run whose test images are drawn.
         title: The title.
+
+    Raises:
+        NothingToPlotError: if no class is among the guesses for another.
     """
     pairs = worst_pairs(shares)
     if not pairs:

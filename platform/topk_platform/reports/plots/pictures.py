@@ -1,4 +1,4 @@
-"""Test images in plots: where they come from, their pixels, and a tile with an image and a name."""
+"""Test images in plots: their dataset, their pixels, and tiles with an image and a name."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ __all__ = ["Pixels", "dataset_of_images", "pixels_of", "tile"]
 Pixels = npt.NDArray[np.float64]
 """An image ``(height, width, 1 or 3)`` in [0, 1]."""
 
-_PIXELS = 48  # the side of a large image in a plot
+_PIXELS = 48  # the least shorter side of an image in a plot
 _RIGHT = "#009E73"
 
 
 def dataset_of_images(regime: Regime, images: str) -> Dataset:
-    """Return the dataset whose test images runs were tested on.
+    """Return the dataset on whose test images runs were tested.
 
     Args:
         regime: The regime.
-        images: The test split's fingerprint, as the runs noted it.
+        images: The test split's fingerprint, as the runs recorded it.
 
     Raises:
-        NothingToPlotError: if the images are not on this machine, or are other ones.
-        UnsuitedStudyError: if the test samples are not images, or are drawn anew for every seed.
+        NothingToPlotError: if the images are not on this machine, or this machine has different images.
+        UnsuitedStudyError: if the test samples are not images, or every seed draws its own test samples.
     """
     try:
         source = load(regime)
@@ -61,7 +61,7 @@ def pixels_of(data: Dataset, images: Iterable[int]) -> dict[int, Pixels]:
     if side > _PIXELS:
         height, width = (_PIXELS * length // side for length in inputs.shape[2:])
         inputs = adaptive_avg_pool2d(inputs, (height, width))
-    else:  # readers' programs would blur the few pixels of a small image
+    else:  # a viewer that enlarges a small image would blur it
         inputs = interpolate(inputs, scale_factor=-(-_PIXELS // side), mode="nearest")
     return dict(zip(needed, inputs.permute(0, 2, 3, 1).double().numpy(), strict=True))
 

@@ -1,4 +1,4 @@
-"""The data that plots are drawn from, and the errors for studies of which there is nothing to draw."""
+"""The data that plots are drawn from, and the errors for studies that have nothing to draw."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
     "check_searched",
 ]
 
-_CROWD, _NAMED = 16, 8  # with more rows than the former, only the baseline and so many losses are named
+_CROWD, _NAMED = 16, 8  # with more than 16 rows, only the baseline and 8 other losses are named
 
 
 class NothingToPlotError(UserError):
@@ -29,7 +29,7 @@ class NothingToPlotError(UserError):
 
 
 class UnsuitedStudyError(NothingToPlotError):
-    """A kind of plot is for studies of another design: no result of this study could be drawn."""
+    """A kind of plot does not suit the study's design: it could draw none of the study's results."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,11 @@ class Plotted:
         return set(self.table.confirmations)
 
     def columns(self, keys: Iterable[tuple[str, str]]) -> list[str]:
-        """Return the columns of these arms, given by row and column, in the order of the table."""
+        """Return the columns of some arms, in the order of the table.
+
+        Args:
+            keys: The row and the column of each arm.
+        """
         drawn = {column for _, column in keys}
         return [column for column in self.table.columns if column in drawn]
 
@@ -93,10 +97,10 @@ class Plotted:
 
     @cached_property
     def named(self) -> frozenset[str]:
-        """The rows that are drawn with a colour and a name: all of them, unless there are more than sixteen.
+        """The rows that are drawn with a colour and a name: all of them if there are at most sixteen.
 
-        With more than sixteen rows these are the rows of the baseline and of the eight losses whose differences to it
-        have the largest sums over all columns and models. The others are grey. This choice only makes the plot
+        With more rows, these are the rows of the baseline and of the eight losses whose differences to the baseline
+        have the largest sums over all columns and models. The other rows are grey. This choice only makes the plot
         readable; it is not a test.
         """
         rows = self.table.rows

@@ -1,4 +1,4 @@
-"""The performance profile: the share of the regimes in which a loss's error is near the lowest."""
+"""The performance profile: the share of the regimes in which a loss's error is close to the lowest error."""
 
 from __future__ import annotations
 
@@ -49,10 +49,11 @@ def _ratio(error: float, lowest: float) -> float:
 def profile(data: Plotted) -> Figure:
     """Draw the share of regimes in which a loss's test error is at most a given multiple of the lowest error there.
 
-    At the multiple 1 a curve shows how often its loss has the lowest error; further to the right it shows how far the
-    loss is behind elsewhere. A loss with a lost seed in a regime never reaches the lowest error there. Regimes in which
-    some loss has no result yet are left out. For metrics of prediction sets, the size of the sets takes the place of
-    the error. The order of the losses behind the best one may depend on which other losses are drawn (Gould and Scott).
+    At the multiple 1, a curve shows how often its loss has the lowest error. Further to the right, it shows how far the
+    loss is behind in the other regimes. In a regime in which a loss has a lost seed, its error counts as infinite.
+    Regimes in which some loss has no result yet are left out. If less of the metric is better, as for the size of
+    prediction sets, the metric itself takes the place of the error. The order of the losses behind the best one may
+    depend on which other losses are drawn (Gould and Scott).
 
     Source:
         Dolan and Moré, Benchmarking optimization software with performance profiles, Mathematical Programming 91,
@@ -87,7 +88,7 @@ def profile(data: Plotted) -> Figure:
 
 
 def _errors(data: Plotted) -> dict[str, list[float]]:
-    """Return the test errors of all losses, in the regimes in which every loss has one or has lost runs."""
+    """Return the test errors of all losses, in the regimes in which each loss has a result or a lost run."""
     result = {
         row: [_error(data.table.cells.get((row, c, data.metric))) for c in data.table.columns]
         for row in data.table.rows

@@ -86,13 +86,13 @@ def _wrapped_normal(away: _Array, sigma: float) -> _Array:
 def regions(data: Plotted) -> Figure:
     """Draw where on the ring class 2 is the first guess of the confirmed networks, and where it is among the K guesses.
 
-    The upper part has a lane for each loss. At every angle it is filled up to the share of the seeds whose network
-    guesses the class there. The lower part shows the classes' densities; the area in which class 2 is the most frequent
+    The upper part has a lane for each loss. At each angle, the lane is filled up to the share of seeds whose network
+    guesses the class there. The lower part shows the classes' densities. The area in which class 2 is the most frequent
     is shaded.
 
     Source:
         Sawada et al., Trade-offs in Top-k Classification Accuracies on Losses for Deep Learning, 2020, Fig. 5, which
-        draws a network for each loss.
+        draws one network for each loss.
     """
     on_ring = {key: arm for key, arm in data.arms.items() if arm.regime.dataset == "ring"}
     if not on_ring:
@@ -119,7 +119,7 @@ def regions(data: Plotted) -> Figure:
 
 
 def _lane(data: Plotted, key: tuple[str, str], arm: Arm) -> _Lane | None:
-    """Return the guesses of an arm's networks, for all completed seeds whose network was kept."""
+    """Return the guesses of an arm's networks over all completed seeds with a kept network; None if there are none."""
     angles = torch.deg2rad(torch.from_numpy(_ANGLES))
     points = torch.stack([angles.cos(), angles.sin()], 1).float()
     rows = data.table.confirmations.get(key, {}).values()

@@ -1,4 +1,4 @@
-"""Plots of test results: accuracies against a number, differences to the baseline, and maps."""
+"""Plots of test results: accuracies over a number, differences to the baseline, and maps."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from topk_platform.specs import less_is_better, scale_of, unit_of
 __all__ = ["accuracy", "differences", "regimes"]
 
 _WIDE, _MANY = 9, 16
-_BARS = 30  # so many bars fit into the width of a column
+_BARS = 30  # the most bars that fit into the width of a column
 
 
 class _Point(NamedTuple):
@@ -33,10 +33,11 @@ class _Point(NamedTuple):
 
 
 def accuracy(data: Plotted) -> Figure:
-    """Draw a test accuracy against the number in which regimes, or the arms of one loss, differ; bands are intervals.
+    """Draw a test accuracy over the number in which the regimes differ, or in which the arms of one loss differ.
 
-    Lines join three measured numbers or more, and are broken at a number without a result. With fewer numbers, or
-    none, the regimes stand side by side, and the intervals are bars; of a single regime, each loss has a row.
+    With three numbers or more, lines join the means, and bands show the intervals; a line is broken at a number
+    without a result. With fewer numbers, or if the regimes do not differ in a number, the regimes are side by side,
+    and bars show the intervals. If there is a single regime, each loss has a row.
     """
     axis = axis_of(list(data.arms.values()), data.by)
     if axis is None and len(filled := _with_means(data)) == 1:
@@ -89,7 +90,7 @@ def _means(data: Plotted, column: str) -> Figure:
 
 
 def _rows_of(rows: Sequence[str], columns: Sequence[str]) -> tuple[Figure, list[Axes]]:
-    """Return a figure with a panel for each column, and its axes, in which each row has a line of its own."""
+    """Return a figure with a panel for each column, and its axes. Each row of the table has its own line in a panel."""
     names = [wrapped(row, 24 if len(rows) <= _MANY else 34) for row in rows]
     lines = max(name.count("\n") + 1 for name in names)
     made, axes = panels(columns, 0.75 + (0.09 + 0.11 * lines) * len(rows), sharey=True)
@@ -128,7 +129,7 @@ def _line(
     shift: float,
     bars: bool,
 ) -> None:
-    """Draw a line over its levels; it is broken where a level has no result."""
+    """Draw a line over its levels; the line is broken at a level without a result."""
     look = data.line_look(points[0].row, points[0].column)
     measured = {point.x: point for point in points}
     ends = [_ends(measured[x]) if x in measured else (math.nan,) * 3 for x in levels]
@@ -151,7 +152,7 @@ def _ends(point: _Point) -> tuple[float, float, float]:
 
 
 def differences(data: Plotted) -> Figure:
-    """Draw every difference to the baseline with its interval, a panel per regime; marked ones have full markers."""
+    """Draw each difference to the baseline with its interval, in a panel per regime; marked ones have full markers."""
     columns = [c for c in data.table.columns if any(_difference(data, row, c) for row in data.table.rows)]
     rows = [row for row in data.table.rows if any(_difference(data, row, c) for c in columns)]
     if not columns:
@@ -182,7 +183,7 @@ def _difference(data: Plotted, row: str, column: str) -> Cell | None:
 def _interval(
     ax: Axes, data: Plotted, arm: tuple[str, str], position: int, estimate: Estimate, *, full: bool
 ) -> None:
-    """Draw an estimate in a row of its own: a marker, full or hollow, over a bar from end to end of the interval."""
+    """Draw an estimate in its own row: a full or hollow marker, over a bar that is as long as the interval."""
     look, scale = data.look(*arm), scale_of(data.metric)
     if not math.isnan(estimate.half_width):
         ax.plot(
@@ -198,8 +199,8 @@ def _interval(
 def regimes(data: Plotted) -> Figure:
     """Draw a map of losses and regimes, coloured by the difference to the baseline, or by the mean without a baseline.
 
-    ▲ and ▼ are the table's marks, hollow in a secondary metric; ≈ marks equivalence. The best mean of
-    each column has a frame.
+    ▲ and ▼ are the table's marks; they are hollow in a secondary metric. ≈ marks equivalence. The best mean of each
+    column has a frame.
     """
     baseline = data.study.baseline
     result = {key: v for key in data.arms if not math.isnan(v := _mapped(data, *key))}

@@ -1,4 +1,4 @@
-"""Plots of the search: each parameter's values with their results, and which parameters mattered."""
+"""Plots of the search: the results over each parameter's values, and the importance of the parameters."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _ACROSS = 3  # panels in a row
 
 
 def search(data: Plotted) -> Figure:
-    """Draw, for every searched parameter of an arm, its values and how far each trial is below the best of the arm.
+    """Draw how far each search trial is below the best trial of its arm, over the values of each searched parameter.
 
-    Each regime has panels of its own; the best trial of each arm is at 0. Trials without a result are left out.
+    Each regime has its own panels. The best trial of each arm is at 0. Trials without a result are left out.
     """
     check_searched(data)
     result = _dots(data)
@@ -47,7 +47,7 @@ def _title(row: str, name: str, column: str, *, several: bool) -> str:
 
 
 def _heights(ax: Axes, lowest: float) -> None:
-    """Set the vertical axis; if trials are far below the best, it is logarithmic below one point."""
+    """Set the vertical axis. If a trial is more than two points below the best, it is logarithmic below minus one."""
     if lowest < -_NEAR:
         ax.set_yscale("symlog", linthresh=1.0)
         ax.set_yticks([0, *(-(10.0**power) for power in range(3) if 10**power < -2 * lowest)])
@@ -59,7 +59,7 @@ def _heights(ax: Axes, lowest: float) -> None:
 
 
 def _dots(data: Plotted) -> dict[tuple[str, str, str], tuple[Dimension, list[_Dot]]]:
-    """Return the dots of each panel, by row, parameter and column; the regimes of a parameter are side by side."""
+    """Return the dots of each panel, by row, parameter and column. A parameter's panels are next to each other."""
     result: dict[tuple[str, str, str], tuple[Dimension, list[_Dot]]] = {}
     for (row, column), arm in data.arms.items():
         ended, repeats = data.history(arm).ended(), arm.repeats
@@ -93,7 +93,7 @@ def _scatter(ax: Axes, dimension: Dimension, dots: Sequence[_Dot], look: Look) -
 
 
 def _room(low: float, high: float, *, log: bool) -> tuple[float, float]:
-    """Return the ends of an axis that has a little room beyond a range."""
+    """Return the ends of an axis that is a little longer than a range at both ends."""
     if not log:
         return low - 0.03 * (high - low), high + 0.03 * (high - low)
     more = math.exp(0.03 * math.log(high / low))

@@ -1,4 +1,4 @@
-"""The look of plots: a loss has the same colour and marker everywhere; colour-blind readers can tell them apart."""
+"""The look of plots. A loss has the same colour and marker in all plots; colour-blind readers can tell them apart."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ class Look:
 def looks(losses: Sequence[Loss]) -> dict[str, Look]:
     """Return how losses are drawn, by their labels.
 
-    The look depends on the loss's name, so that it is the same in every plot and study. If a loss is in a study several
-    times, all have its colour, with different markers and lines. A loss that is not in the catalogue gets a
-    colour and a marker from a hash of its name.
+    The look depends on the loss's name, so that it is the same in every plot and study. If a study has several variants
+    of a loss, all have the same colour, with different markers and line styles. A loss that is not in the catalogue
+    gets a colour and a marker from a hash of its name.
 
     Example:
         >>> looks([Loss("cross_entropy"), Loss("topk_hinge")])["topk_hinge"]
@@ -101,8 +101,8 @@ def _hashed(name: str) -> tuple[str, str]:
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """Apply the settings above to everything that is drawn and written inside this context, and to nothing else."""
-    import matplotlib as mpl  # noqa: PLC0415 - for those who plot
+    """Apply the settings above to all figures that are drawn or written inside this context, and to no others."""
+    import matplotlib as mpl  # noqa: PLC0415 - only plots need it
 
-    with mpl.rc_context(dict(_SETTINGS)):  # type: ignore[arg-type]  # its keys are literals there
+    with mpl.rc_context(dict(_SETTINGS)):  # type: ignore[arg-type]  # matplotlib types its keys as literals
         yield

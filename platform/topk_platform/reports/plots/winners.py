@@ -1,4 +1,4 @@
-"""A map of regimes that differ in two numbers: which loss leads the baseline in each, and by how much."""
+"""A map of regimes that differ in two numbers: the loss with the largest lead over the baseline in each of them."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class Verdict(NamedTuple):
     """How the losses compare with the baseline in one regime, by the table's marks.
 
     Attributes:
-        leader: Of the arms that are marked better, the one with the largest lead over the baseline, or None.
+        leader: The arm with the largest lead over the baseline among those that are marked better; None if none is.
         lead: The leader's difference to the baseline.
         better: How many arms are marked better than the baseline.
         worse: How many arms are marked worse.
         compared: How many arms were compared with the baseline.
-        once: Whether none of them was tested because an arm of each difference was searched once.
+        once: Whether nothing was tested, because each difference has an arm that was searched once.
     """
 
     leader: Arm | None
@@ -50,7 +50,7 @@ class Verdict(NamedTuple):
 def verdict_of(cells: Sequence[tuple[Arm, Cell]]) -> Verdict:
     """Return how the losses of one regime compare with the baseline, by the marks of their cells.
 
-    The leader has the largest lead, but it was not compared with the other losses that are better than the baseline.
+    The leader has the largest lead, but it was not tested against the other losses that are better than the baseline.
 
     Args:
         cells: The cells of the arms that have a difference to the baseline.
@@ -63,11 +63,11 @@ def verdict_of(cells: Sequence[tuple[Arm, Cell]]) -> Verdict:
 
 
 def winners(data: Plotted) -> Figure:
-    """Draw regimes as a map over the two numbers in which they differ, each in the colour of the loss that leads there.
+    """Draw regimes as a map over the two numbers in which they differ, in the colour of the loss that leads in each.
 
-    A regime is grey if every other loss is marked worse than the baseline, and white if some are not, but none is
-    marked better or nothing is tested, as where losses were searched once. The larger the lead of a loss, the deeper
-    its colour.
+    The colour is deeper if the lead is larger. A regime is grey if every other loss is marked worse than the baseline.
+    It is white if no loss is marked better and some are not marked worse, or if nothing is tested because losses were
+    searched once.
     """
     plane = plane_of([arm.regime for arm in data.arms.values()])
     if plane is None:
