@@ -22,7 +22,7 @@ __all__ = ["Pixels", "dataset_of_images", "pixels_of", "tile"]
 Pixels = npt.NDArray[np.float64]
 """An image ``(height, width, 1 or 3)`` in [0, 1]."""
 
-_PIXELS = 48  # the least shorter side of an image in a plot
+_PIXELS = 48  # images in a plot have no shorter side than this
 _RIGHT = "#009E73"
 
 

@@ -1,4 +1,4 @@
-"""Tables in the formats of the catalogue, a module each."""
+"""Tables in the formats of the catalogue. Each format has a module."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ __all__ = ["as_format"]
 
 
 def as_format(output: str, table: Table, metrics: Sequence[str] = (), *, transpose: bool = False) -> object:
-    """Return a table in a format: text, or what rich prints.
+    """Return a table in a format, as text or as an object that rich prints.
 
     Args:
         output: One of ``TABLE_FORMATS``.
         table: The table.
         metrics: The metrics to show; by default the study's, and in ``"csv"`` all.
-        transpose: Whether losses are columns; ``"csv"`` has a row for each cell in any case.
+        transpose: Whether losses are columns. ``"csv"`` always has a row for each cell.
 
     Raises:
         UserError: if a metric is not recorded.

@@ -1,4 +1,4 @@
-"""A table's parts, one per metric, as formats write them: losses as rows or as columns."""
+"""The parts of a table that formats write, one per metric, with losses as rows or as columns."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Block:
     Args:
         table: The table.
         metric: The metric.
-        corner: What the rows are.
-        rows: Their names.
-        columns: The columns' names.
-        cells: By row and column; None where there is nothing to show.
+        corner: What the rows are: ``"loss"``, ``"regime"`` or ``"model"``.
+        rows: The names of the rows.
+        columns: The names of the columns.
+        cells: The cells, by row and column; None if there is nothing to show.
     """
 
     table: Table
@@ -41,14 +41,14 @@ class Block:
 
     @property
     def common(self) -> str:
-        """What all means have in common, such as "n = 5, one search", if no seed was lost; else nothing."""
+        """What all means without a lost seed have in common, such as "n = 5, one search"; empty if they differ."""
         sound = [cell for line in self.cells for cell in line if cell is not None and not cell.confirmed.lost]
         text = {cell_words.counted_seeds(cell.value) for cell in sound if cell.value is not None}
         return text.pop() if len(text) == 1 else ""
 
     @property
     def below(self) -> list[str]:
-        """The lines below the block: how its rows rank, which difference would have been seen, and what is empty."""
+        """The lines below the block: the ranks of its rows, the detectable difference, and columns without a value."""
         table, metric = self.table, self.metric
         result = (
             legend.ranked(table, metric),
@@ -67,11 +67,11 @@ def chosen_metrics(table: Table, metrics: Sequence[str] = ()) -> tuple[str, ...]
 
 
 def blocks(table: Table, metrics: Sequence[str] = (), *, transpose: bool = False) -> tuple[Block, ...]:
-    """Return a table's parts.
+    """Return a table's parts, one for each metric.
 
     Args:
         table: The table.
-        metrics: Those to show; by default the study's.
+        metrics: The metrics to show; by default the study's.
         transpose: Whether losses are columns.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The words of a cell: its mean, its seeds, its difference to the baseline, and which runs it lacks."""
+"""The texts of a cell: its mean, its seeds, its difference to the baseline, and the runs that it lacks."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ _ONCE = "one search"
 
 
 def mean(cell: Cell) -> str:
-    """Return a cell's mean with its interval."""
+    """Return a cell's mean with its interval; a dash if it has none."""
     return "–" if cell.value is None else number(cell.value, metric=cell.metric)
 
 
 def count(cell: Cell) -> str:
-    """Return how many seeds a cell's mean is over, whether its arm was searched once, and whether it dropped out."""
+    """Return the number of seeds of a cell's mean, whether its arm was searched once, and whether it dropped out."""
     if cell.value is None:
         return ""
     return f"({', '.join(filter(None, (counted_seeds(cell.value), 'dropped out' if cell.stopped else '')))})"
 
 
 def counted_seeds(estimate: Estimate) -> str:
-    """Return how many seeds an estimate is over, and whether it rests on a single search."""
+    """Return the number of seeds of an estimate, and whether it comes from a single search."""
     return f"n = {estimate.n}{f', {_ONCE}' if estimate.once else ''}"
 
 
 def mark(cell: Cell) -> str:
-    """Return a cell's signs: ▲ or ▼, hollow in a secondary metric, and ≈ where it is equivalent to the baseline."""
+    """Return a cell's marks: ▲ or ▼, hollow in a secondary metric, and ≈ if it is equivalent to the baseline."""
     return " ".join(filter(None, (_MARKS[cell.primary][cell.mark], ALIKE if cell.equivalent else "")))
 
 
@@ -70,7 +70,7 @@ def ends(tally: Tally, what: str) -> str:
 
 
 def published(number: Published) -> str:
-    """Return a paper's number, with its standard deviation labelled "sd", not to be taken for an interval."""
+    """Return a paper's number. Its standard deviation has the label "sd", because it is not an interval."""
     parts = [
         number.split if number.split != "test" else "",
         "" if number.spread is None else f"sd {number.spread:.1f}",
@@ -81,7 +81,7 @@ def published(number: Published) -> str:
 
 
 def difference(cell: Cell) -> str:
-    """Return a cell's difference to the baseline with its mark, or nothing."""
+    """Return a cell's difference to the baseline with its mark; empty if it has none."""
     if cell.difference is None:
         return ""
     pairs, value = cell.difference, cell.value
@@ -92,5 +92,5 @@ def difference(cell: Cell) -> str:
 
 
 def tested(estimate: Estimate | None) -> str:
-    """Return an estimate with its n."""
+    """Return an estimate with its n; a dash for None."""
     return "–" if estimate is None else f"{number(estimate)} (n = {estimate.n})"

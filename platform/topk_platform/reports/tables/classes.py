@@ -1,4 +1,4 @@
-"""Results by class as Parquet, CSV, Markdown, and a table on the terminal."""
+"""Results by class as Parquet, CSV and Markdown, and as a table on the terminal."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 HEADER = ("class", "loss", "images", "top-1, %", "top-K, %", "most often taken for")
-"""The columns of a table for people."""
+"""The columns of a table that people read."""
 
 EXPLAINED = (
     "Top-1 and top-K accuracy over the test images of each class, as means over seeds; the hardest classes first. Most "
@@ -41,7 +41,7 @@ _ON_TERMINAL = 30
 
 @dataclass(frozen=True)
 class ClassPart:
-    """The results by class of one column of a table, for people.
+    """The results by class for one column of a table, as texts that people read.
 
     Args:
         column: The name of the column.
@@ -55,16 +55,17 @@ class ClassPart:
 
     @property
     def note(self) -> str:
-        """The line that says how many classes are left out; empty if none is."""
+        """The line that says how many classes are left out; empty if none are."""
         return f"{self.hidden} easier classes are left out." if self.hidden else ""
 
 
 def class_parts(results: Iterable[ClassResult], most: int = 0) -> list[ClassPart]:
-    """Return results by class for people: a part for each column of the table.
+    """Return results by class as texts that people read, with a part for each column of the table.
 
     Args:
         results: The results.
-        most: How many rows a part has at most, as whole classes; 0 for no limit.
+        most: The most rows of a part, 0 for no limit. A class is shown with all its rows or left out; at least one
+            class is shown.
     """
     columns: dict[str, dict[int, list[ClassResult]]] = {}
     for result in results:
@@ -85,7 +86,7 @@ def _texts(result: ClassResult) -> tuple[str, ...]:
 
 
 def classes_to_rows(table: Table, results: Iterable[ClassResult]) -> list[dict[str, Any]]:
-    """Return results by class, a dictionary for each row; shares are fractions of 1.
+    """Return results by class as rows, each a dictionary; shares are fractions of 1.
 
     Args:
         table: The table; the column ``regime`` is called ``model`` if the table's columns are models.
@@ -106,7 +107,7 @@ def _values(result: ClassResult) -> tuple[object, ...]:
 
 
 def classes_to_files(table: Table, results: Iterable[ClassResult]) -> dict[str, bytes]:
-    """Return the file ``classes.parquet`` of a study's ``tables`` folder; nothing if no ranks were kept.
+    """Return the file ``classes.parquet`` of a study's ``tables`` folder by its name; empty if no ranks were kept.
 
     Args:
         table: The table.
@@ -152,7 +153,7 @@ CLASS_FORMATS: Mapping[str, Callable[[Table, Sequence[ClassResult]], object]] = 
 
 
 def classes_as(output: str, table: Table, results: Iterable[ClassResult]) -> object:
-    """Return results by class in a format: text, or what rich prints.
+    """Return results by class in a format, as text or as an object that rich prints.
 
     Args:
         output: One of ``CLASS_FORMATS``.

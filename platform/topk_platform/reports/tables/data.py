@@ -59,7 +59,7 @@ _KINDS = {
     **dict.fromkeys(_COUNTS, pa.int64()),
     **dict.fromkeys(_FLAGS, pa.bool_()),
 }
-"""The types of columns that are no real numbers."""
+"""The types of the columns that do not hold floating-point numbers."""
 
 
 def arrow_table(columns: Iterable[str], rows: Sequence[Mapping[str, Any]]) -> pa.Table:
@@ -67,33 +67,33 @@ def arrow_table(columns: Iterable[str], rows: Sequence[Mapping[str, Any]]) -> pa
 
     Args:
         columns: The names of the columns, which decide their types.
-        rows: The values of each row by column; None where there is none.
+        rows: The values of each row by column; None if there is no value.
     """
     return pa.Table.from_pylist(rows, pa.schema([(name, _KINDS.get(name, pa.float64())) for name in columns]))
 
 
 def to_arrow(table: Table) -> pa.Table:
-    """Return every metric of every cell, a row each, shares as fractions of 1 and sizes as numbers of classes.
+    """Return a row for each metric of each cell. Shares are fractions of 1, sizes are numbers of classes.
 
-    ``seeds`` is how many confirmations have ended, ``diverged`` and ``failed`` how many of them have no result; ``n``
-    is how many the mean is over. ``low`` and ``high`` are the ends of its 95 % interval, ``covers`` says what that
-    covers. ``p`` is the difference's two-sided p-value by the interval's variance, ``p_wilcoxon`` that of Wilcoxon's
-    signed-rank test over seeds, and ``p_holm`` is p corrected for all differences of the metric's family.
-    ``p_equivalent`` is that of equivalence within the study's tolerance, and ``detectable`` the smallest true
-    difference with a chance of 80 % to be marked. ``improvement`` is the probability that a run beats one
-    of the baseline's.
+    ``seeds`` is the number of confirmations that have ended; ``diverged`` and ``failed`` are the numbers of those
+    without a result. ``n`` is the number of seeds of the mean. ``low`` and ``high`` are the ends of the mean's 95 %
+    interval, and ``covers`` says what this interval covers. ``p`` is the difference's two-sided p-value by the
+    interval's variance, and ``p_wilcoxon`` is its p-value by Wilcoxon's signed-rank test over seeds. ``p_holm`` is
+    ``p``, corrected for all differences of the metric's family. ``p_equivalent`` is the p-value of equivalence within
+    the study's tolerance. ``detectable`` is the smallest true difference that has a chance of 80 % to be marked.
+    ``improvement`` is the probability that a run beats a run of the baseline.
 
-    The column ``regime`` is called ``model`` where the table's columns are models.
+    The column ``regime`` is called ``model`` if the table's columns are models.
     """
     return arrow_table(_columns(table), to_rows(table))
 
 
 def to_rows(table: Table, metrics: Sequence[str] = ()) -> _Rows:
-    """Return what :func:`to_arrow` returns, a dictionary for each row; None where there is no value.
+    """Return the rows of :func:`to_arrow` as dictionaries; None stands for a missing value.
 
     Args:
         table: The table.
-        metrics: Those to return; by default all that are recorded.
+        metrics: The metrics to return; by default all that are recorded.
 
     Raises:
         UserError: if a metric is not recorded.
@@ -151,7 +151,7 @@ def _known(number: float | None) -> float | None:
 
 
 def to_seeds(table: Table) -> pa.Table:
-    """Return every ended confirmation of the table's arms, a row each: how it ended, and its test metrics."""
+    """Return a row for each ended confirmation of the table's arms, with its status and its test metrics."""
     return arrow_table(*_seeds(table))
 
 
@@ -173,17 +173,17 @@ def parquet(table: pa.Table) -> bytes:
 
 
 def to_parquet(table: Table) -> bytes:
-    """Return what :func:`to_arrow` returns, as a Parquet file."""
+    """Return the table of :func:`to_arrow` as a Parquet file."""
     return parquet(to_arrow(table))
 
 
-def to_csv(table: Table, metrics: Sequence[str] = (), *, transpose: bool = False) -> str:  # noqa: ARG001 - as all formats
-    """Return what :func:`to_arrow` returns, as CSV with a header.
+def to_csv(table: Table, metrics: Sequence[str] = (), *, transpose: bool = False) -> str:  # noqa: ARG001 - all formats have it
+    """Return the rows of :func:`to_arrow` as CSV with a header.
 
     Args:
         table: The table.
-        metrics: Those to write; by default all that are recorded.
-        transpose: Changes nothing: there is a row for each cell.
+        metrics: The metrics to write; by default all that are recorded.
+        transpose: Has no effect, because there is a row for each cell.
 
     Raises:
         UserError: if a metric is not recorded.
@@ -192,7 +192,10 @@ def to_csv(table: Table, metrics: Sequence[str] = (), *, transpose: bool = False
 
 
 def to_files(table: Table) -> dict[str, bytes]:
-    """Return the files of a study's ``tables`` folder by name: the table and its seeds, to read and to work with."""
+    """Return the files of a study's ``tables`` folder by name.
+
+    These are the table as Markdown, CSV and Parquet, its seeds as CSV and Parquet, and its fronts as CSV if it has any.
+    """
     return {
         "table.md": to_markdown(table).encode(),
         "table.csv": to_csv(table).encode(),
@@ -204,7 +207,7 @@ def to_files(table: Table) -> dict[str, bytes]:
 
 
 def _fronts(table: Table) -> str:
-    """Return every metric of every point of the fronts, and each front's hypervolume, a row each, as CSV."""
+    """Return CSV with a row for each metric of each point of the fronts, and for the hypervolume of each front."""
     first = ("loss", table.across, "search", "values", "metric", "validation")
     rows: list[tuple[Any, ...]] = [
         (*key, search, json.dumps(dict(values)), metric, validation, test)

@@ -1,4 +1,4 @@
-"""A table in HTML, with its style, for pages and notebooks."""
+"""A table in HTML with its style, for pages and notebooks."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _STYLE = """<style>
 .topk small.seeds { white-space: normal; }
 </style>
 """
-_LONG = ' class="seeds"'  # how seeds ended; this line may be broken if there are many columns
+_LONG = ' class="seeds"'  # a browser may break the line about seeds if there are many columns
 
 
 def to_html(table: Table, metrics: Sequence[str] = (), *, transpose: bool = False) -> str:
-    """Return a table in HTML, one ``<table>`` for each metric; it fetches nothing.
+    """Return a table in HTML, one ``<table>`` for each metric; the HTML loads no other files.
 
     Args:
         table: The table.
-        metrics: Those to show; by default the study's.
+        metrics: The metrics to show; by default the study's.
         transpose: Whether losses are columns.
 
     Raises:
@@ -47,7 +47,7 @@ def block_to_html(block: Block, lines: str = "") -> str:
 
     Args:
         block: The block.
-        lines: Its caption, if it is to have one.
+        lines: The caption; empty for none.
     """
     styled = to_pandas(block, _cell, _name).style
     styled = styled.set_caption(html.escape(lines)) if lines else styled
@@ -66,5 +66,5 @@ def _cell(cell: Cell | None, common: str) -> str:
 
 
 def _name(name: str) -> str:
-    # Names may be broken at their words, and are never cut.
+    # A browser may break a name between its words.
     return html.escape(name).replace("_", "_<wbr>").replace("/", "/<wbr>")

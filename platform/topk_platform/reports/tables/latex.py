@@ -1,4 +1,4 @@
-"""A table in LaTeX, with booktabs."""
+"""A table in LaTeX with booktabs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _ESCAPES = {
 
 
 def escaped(text: str) -> str:
-    r"""Return text as LaTeX prints it; the hyphen before a number that stands alone is a minus.
+    r"""Return text as LaTeX source that prints it; a hyphen before a number becomes a minus, unless it is in a word.
 
     Example:
         >>> print(escaped("top-5, %: 81.2 ± 0.4, -0.3"))
@@ -50,13 +50,13 @@ def escaped(text: str) -> str:
 def to_latex(table: Table, metrics: Sequence[str] = (), *, transpose: bool = False) -> str:
     r"""Return a table in LaTeX, one ``table`` environment for each metric.
 
-    It needs ``\usepackage{booktabs, amssymb}``. Losses have their titles in place of their identifiers, names are
-    written whole and broken at their words, and the best mean of a regime is bold. The caption says K, how many trials
-    and seeds there were, how many test images where that is known, what ± is, and what the marks mean.
+    It needs ``\usepackage{booktabs, amssymb}``. Losses have their titles instead of their identifiers. Long names are
+    broken into lines between their words. The best mean of a regime is bold. The caption gives K, the numbers of trials
+    and seeds, the number of test images if it is known, and the meaning of ± and of the marks.
 
     Args:
         table: The table.
-        metrics: Those to show; by default the study's.
+        metrics: The metrics to show; by default the study's.
         transpose: Whether losses are columns.
 
     Raises:
@@ -77,7 +77,7 @@ def _environment(block: Block) -> str:
         label=label,
         position_float="centering",
     )
-    # The caption is above the table, where readers of tables look for it, and small as the table is.
+    # The caption is above the table, because readers look for it there.
     return text.replace(
         "\\begin{tabular}", "\\footnotesize\\setlength{\\tabcolsep}{4pt}\n\\begin{tabular}", 1
     )
@@ -103,7 +103,7 @@ def _name(name: str) -> str:
 def _row_titles(table: Table) -> dict[str, str]:
     """Return the title of each row whose loss has one: ``"mlp/focal"`` is ``"mlp/Focal loss"``.
 
-    A loss that the study labels otherwise keeps its label, which says what is particular about it.
+    A loss to which the study gives another label keeps this label, because it says what is special about the loss.
 
     Args:
         table: The table.
@@ -117,16 +117,16 @@ def _row_titles(table: Table) -> dict[str, str]:
 
 
 def _with_titles(table: Table, text: str) -> str:
-    """Return a text with titles in place of the losses' identifiers.
+    """Return a text with titles instead of the losses' identifiers.
 
     Args:
-        table: Its study says which labels are identifiers.
-        text: Such as the table's caption.
+        table: The table, whose study says which labels are identifiers.
+        text: The text, such as the table's caption.
     """
     known = {arm.loss.label for arm in table.study.arms if _titled(arm.loss.name, arm.loss.label) is not None}
     if not known:
         return text
-    # Not within a longer name, such as that of a regime or of another label.
+    # An identifier inside a longer name, such as a regime or another label, stays.
     names = re.compile(rf"(?<![\w-])(?:{'|'.join(sorted(map(re.escape, known)))})(?![\w-])")
     return names.sub(lambda result: LOSS_CATALOGUE[result[0]].title, text)
 

@@ -1,4 +1,4 @@
-"""What a table's numbers and marks mean: intervals, tests, ranks, and the conditions of the study."""
+"""Explanations of a table's numbers and marks: intervals, tests, ranks, and the conditions of the study."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def legend(table: Table) -> str:
 
 
 def _marks(table: Table) -> str:
-    """Return what the marks mean, as far as there are any."""
+    """Return what the marks mean; empty if nothing was tested."""
     if not table.tests:
         return ""
     shown = [cell for key, cell in table.cells.items() if key[2] in table.study.show]
@@ -68,7 +68,7 @@ def _equivalence(table: Table) -> str:
 
 
 def covered(table: Table) -> str:
-    """Return what the intervals cover, the most frequent first, and what they leave out."""
+    """Return what the intervals cover and what they leave out, the most frequent kind first."""
     counts = Counter(
         cell.value.covers
         for (_, _, metric), cell in table.cells.items()
@@ -89,7 +89,7 @@ def counted(table: Table) -> str:
 
 
 def detectable(table: Table, metric: str) -> str:
-    """Return the line that says how large a difference would have been seen, or nothing where none could be tested."""
+    """Return the line about the size of difference that the tests can detect; empty if nothing could be tested."""
     cells = [cell for key, cell in table.cells.items() if key[2] == metric and cell.detectable is not None]
     sizes = sorted(cell.detectable for cell in cells if cell.detectable is not None)
     if not sizes:
@@ -104,7 +104,7 @@ def detectable(table: Table, metric: str) -> str:
 
 
 def empty_group(table: Table, metric: str) -> str:
-    """Return the line that says why the accuracy of a group of classes has no value in some columns, or nothing."""
+    """Return the line that says why a group of classes has no accuracy in some columns; empty if there are none."""
     if metric.partition("_")[0] not in GROUPS:
         return ""
     ended = {
@@ -129,7 +129,7 @@ def _size(metric: str, size: float) -> str:
 
 
 def ranked(table: Table, metric: str) -> str:
-    """Return the line that says how the rows rank over the columns, or nothing where these are too few."""
+    """Return the line about the rows' mean ranks over the columns; empty if there are too few of either."""
     result = table.ranking(metric)
     if result is None:
         return ""
@@ -141,7 +141,7 @@ def ranked(table: Table, metric: str) -> str:
 
 
 def _first(ranking: Ranking) -> str:
-    """Return what the ranking shows of the row with the best mean rank."""
+    """Return what the ranking shows about the row with the best mean rank."""
     best, *others = ranking.mean_ranks
     level = [
         name for name in others if ranking.mean_ranks[name] - ranking.mean_ranks[best] <= ranking.critical
@@ -154,9 +154,9 @@ def _first(ranking: Ranking) -> str:
 
 
 def setting(table: Table) -> str:
-    """Return the sentence that says under which conditions the numbers came about: K, trials, seeds, test images.
+    """Return the sentence about the conditions of the numbers: K, trials, seeds, and test images.
 
-    The number of test images is given where it is known.
+    It gives the number of test images if this number is known.
     """
     study = table.study
     ks = sorted({arm.k for arm in study.arms})

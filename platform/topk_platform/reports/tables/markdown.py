@@ -17,7 +17,16 @@ __all__ = ["block_to_markdown", "to_markdown"]
 
 
 def to_markdown(table: Table, metrics: Sequence[str] = (), *, transpose: bool = False) -> str:
-    """Return the table as Markdown: per metric a row per loss, a column per regime (or model), and what was chosen."""
+    """Return the table as Markdown: a part for each metric, the chosen configurations, fronts, and failed trials.
+
+    Args:
+        table: The table.
+        metrics: The metrics to show; by default the study's.
+        transpose: Whether losses are columns; by default they are rows.
+
+    Raises:
+        UserError: if a metric is not recorded.
+    """
     parts = [f"# {table.study.name}", *table_notes.notes(table)]
     for block in blocks(table, metrics, transpose=transpose):
         parts += [f"## {block.title}", block_to_markdown(block)]
@@ -45,7 +54,7 @@ def block_to_markdown(block: Block) -> str:
 
 
 def _configurations(table: Table) -> str:
-    """Return what the searches chose, a line for each search."""
+    """Return the configurations that the searches chose, with a row for each search."""
     repeated = any(arm.repeats.count > 1 for arm in table.study.arms)
     body = [
         [

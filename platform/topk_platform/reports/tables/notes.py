@@ -1,4 +1,4 @@
-"""The lines below a table: results that are missing, and what is special about those that are there."""
+"""The lines below a table: which results are missing, and what is special about the others."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SHOWN_ARMS = 3
 
 
 def notes(table: Table) -> list[str]:
-    """Return the lines that explain the numbers and what they leave out."""
+    """Return the lines that explain the numbers, and the results that are missing in them."""
     lines = [
         legend(table),
         partial(table),
@@ -50,7 +50,7 @@ def notes(table: Table) -> list[str]:
 
 
 def striking(table: Table) -> list[str]:
-    """Return the notes that nobody should overlook: results missing so far, and results that will stay missing."""
+    """Return the notes that nobody should overlook: on tests and results that are missing, for now or for good."""
     lines = (
         partial(table),
         once(table),
@@ -62,7 +62,10 @@ def striking(table: Table) -> list[str]:
 
 
 def once(table: Table) -> str:
-    """Return the line that says what is not tested because an arm was searched once, and how to change that."""
+    """Return the line about differences that are not tested because of a single search; empty if there are none.
+
+    It also has the command that adds searches.
+    """
     if not table.once:
         return ""
     return (
@@ -73,14 +76,14 @@ def once(table: Table) -> str:
 
 
 def partial(table: Table) -> str:
-    """Return the line that says that some trials have not ended, where others have, or nothing."""
+    """Return the line about trials that have not ended; empty if there are none, or if there is no result yet."""
     if not table.left or not (table.choices or table.confirmed.ended):
         return ""
     return f"Partial: {table.left} trials have not ended yet."
 
 
 def _raced(table: Table) -> str:
-    """Return the line that says by which rule arms dropped out, or nothing if none did."""
+    """Return the line about the rule by which arms dropped out; empty if none did."""
     racing = table.study.racing
     if racing is None or not any(cell.stopped for cell in table.cells.values()):
         return ""
@@ -92,7 +95,7 @@ def _raced(table: Table) -> str:
 
 
 def lost(table: Table) -> str:
-    """Return the line that says how many confirmations have no result, or nothing."""
+    """Return the line about confirmations without a result; empty if there are none."""
     result = table.confirmed
     if not result.ended:
         coming = len(table.fruitless) < len(table.confirmations)
@@ -108,7 +111,7 @@ def lost(table: Table) -> str:
 
 
 def without_ranks(table: Table) -> str:
-    """Return the line that says how many confirmations lack the ranks that intervals need, or nothing."""
+    """Return the line about confirmations that lack the ranks that intervals need; empty if there are none."""
     if not table.without_ranks:
         return ""
     return (
@@ -119,7 +122,7 @@ def without_ranks(table: Table) -> str:
 
 
 def _fruitless(results: Fruitless) -> str:
-    """Return the line about an arm that will have no result, however often it is run."""
+    """Return the line about an arm that will have no result, even if it is run again."""
     searched = results.phase == "search"
     text = ends(results.ends, "search trials" if searched else "confirmations")
     more = ", so there is no configuration to confirm" if searched else ""
@@ -139,7 +142,7 @@ def _uncounted(table: Table) -> str:
 
 
 def _environments(table: Table) -> str:
-    """Return the line that says that trials were made in several environments, or nothing."""
+    """Return the line about trials that were made in several environments; empty if there is only one."""
     if not table.environments:
         return ""
     counts = counts_in_words(table.environments)
@@ -147,7 +150,7 @@ def _environments(table: Table) -> str:
 
 
 def _adopted(table: Table) -> str:
-    """Return the line that says how many trials were made by other code or elsewhere and why they count."""
+    """Return the line about trials of other code or another machine, and why they count; empty if there are none."""
     if not table.adopted:
         return ""
     why = "; ".join(f"{count}: {evidence}" for evidence, count in table.adopted.items())
@@ -155,7 +158,7 @@ def _adopted(table: Table) -> str:
 
 
 def _choosers(table: Table) -> str:
-    """Return the line that says which versions of a package chose the trials of a search, or nothing."""
+    """Return the line about searches whose trials several versions of a package chose; empty if there are none."""
     if not table.choosers:
         return ""
     parts = {
@@ -172,7 +175,7 @@ def _choosers(table: Table) -> str:
 
 
 def _sources(table: Table) -> str:
-    """Return the line that says where the published numbers stand, or nothing if there are none."""
+    """Return the line about the sources of the published numbers; empty if there are none."""
     numbers = [cell.published for cell in table.cells.values() if cell.published is not None]
     if not numbers:
         return ""
@@ -185,10 +188,10 @@ def _sources(table: Table) -> str:
 
 
 def range_edges_line(chosen: Sequence[tuple[str, Edge]]) -> str:
-    """Return the line below a table about values at an end; empty if there is none.
+    """Return the line about chosen values near an end of their range; empty if there are none.
 
     Args:
-        chosen: Each such value, with the name of its arm.
+        chosen: These values, each with the name of its arm.
     """
     if not chosen:
         return ""
@@ -202,11 +205,11 @@ def range_edges_line(chosen: Sequence[tuple[str, Edge]]) -> str:
 
 
 def machine_kinds_line(result: Mapping[tuple[str, str], Unlike], baseline: str | None) -> str:
-    """Return the line that says which differences hold runs of different kinds of machine, or nothing.
+    """Return the line about differences between runs on different kinds of machine; empty if there are none.
 
     Args:
-        result: By row and column, of those that have such pairs.
-        baseline: What the differences are to.
+        result: The pairs of runs on different kinds of machine, by row and column.
+        baseline: The label of the baseline.
 
     Example:
         >>> pairs = {("svm", "clean"): {2: ("NVIDIA L4", "NVIDIA T4")}}

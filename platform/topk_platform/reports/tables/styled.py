@@ -1,4 +1,4 @@
-"""A table as pandas has it, for LaTeX and HTML: a frame of texts, whose ``style`` writes them."""
+"""A table as a pandas frame of texts, whose ``style`` writes LaTeX and HTML."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def cell_lines(cell: Cell | None, common: str) -> list[str]:
 
     Args:
         cell: The cell.
-        common: What the caption says about the seeds; the cell says only what differs.
+        common: The words about seeds that the caption has; the cell leaves them out.
     """
     if cell is None:
         return []
@@ -34,7 +34,7 @@ def cell_lines(cell: Cell | None, common: str) -> list[str]:
 
 
 def caption(block: Block) -> str:
-    """Return what a reader has to know: the metric, n, K, the budget, the test set, what ± is, what marks mean."""
+    """Return a block's caption: the metric, n, K, the budget, the test set, and the meaning of ± and of the marks."""
     n, comma, more = block.common.partition(", ")
     common = f", {n} seeds{comma}{more}" if n else ""
     title = f"{block.table.study.name}: test {block.title}{common}."
@@ -46,10 +46,10 @@ def to_pandas(block: Block, text: Callable[[Cell | None, str], str], name: Calla
 
     Args:
         block: The block.
-        text: Writes a cell.
-        name: Writes the name of a row or a column.
+        text: A function that writes a cell, given the cell and :attr:`Block.common`.
+        name: A function that writes the name of a row or a column.
     """
-    import pandas as pd  # noqa: PLC0415 - half a second
+    import pandas as pd  # noqa: PLC0415 - takes half a second to import
 
     rows = [[text(cell, block.common) for cell in line] for line in block.cells]
     return pd.DataFrame(rows, index=list(map(name, block.rows)), columns=list(map(name, block.columns)))

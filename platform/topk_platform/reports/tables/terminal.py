@@ -20,7 +20,16 @@ __all__ = ["to_rich"]
 
 
 def to_rich(table: Table, metrics: Sequence[str] = (), *, transpose: bool = False) -> Group:
-    """Return the table for a terminal: a block per metric, differences under the values, and the answer in words."""
+    """Return the table for a terminal: a block for each metric, the answer in words, and notes.
+
+    Args:
+        table: The table.
+        metrics: The metrics to show; by default the study's.
+        transpose: Whether losses are columns; by default they are rows.
+
+    Raises:
+        UserError: if a metric is not recorded.
+    """
     striking = table_notes.striking(table)
     below = [Text(line, style="yellow" if line in striking else "dim") for line in table_notes.notes(table)]
     volumes = [_volume_block(table)] if table.fronts else []
@@ -63,15 +72,13 @@ def _rich_cell(cell: Cell | None, common: str) -> Text:
         count = "" if missing else cell_words.count(cell).replace(f"({common})", "")
         value = " ".join(filter(None, (cell_words.mean(cell), count, "*" if cell.best else "")))
         text.append(_unbroken(value), style="bold" if cell.best else "")
-        text.append(
-            f" {missing}" if missing else "", style="yellow"
-        )  # long: it may be broken between its words
+        # A terminal may break this text between its words, because it is long.
+        text.append(f" {missing}" if missing else "", style="yellow")
     if cell.difference is not None:
         text.append(f"\n{_unbroken(cell_words.difference(cell))}")
     if cell.published is not None:
-        lines = cell_words.published(cell.published).replace(
-            " (", "\n("
-        )  # side by side they would be the widest of all
+        # In one line, a published number with its details would be the widest text of the table.
+        lines = cell_words.published(cell.published).replace(" (", "\n(")
         text.append(("\n" if text else "") + _unbroken(lines), style="dim")
     return text
 
