@@ -1,6 +1,6 @@
-"""How results are shown: as tables in several formats, as plots, as a page, and in sentences.
+"""Ways to show results: tables in several formats, plots, a page, and sentences.
 
-The values are those of ``topk_platform.results``; ``catalogue`` lists the formats and the plots.
+The values come from ``topk_platform.results``; ``catalogue`` lists the formats and the plots.
 """
 
 from typing import TYPE_CHECKING
@@ -15,5 +15,5 @@ if TYPE_CHECKING:
 __all__ = ["to_arrow", "to_csv", "to_files", "to_markdown", "to_parquet", "to_rich", "to_seeds"]
 
 # The command line reads the catalogue for its help texts, which must load neither pyarrow nor numpy.
-if not TYPE_CHECKING:  # a type checker would take any name for one of this package's
+if not TYPE_CHECKING:  # otherwise a type checker would accept any name
     __getattr__ = first_use(__name__)

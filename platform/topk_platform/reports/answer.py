@@ -1,4 +1,4 @@
-"""A study's answer in a few sentences, written by rules from its numbers, claiming no more than they support."""
+"""A study's answer in a few sentences. Fixed rules write them, and they claim no more than the numbers support."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from topk_platform.specs.checks import plural
 
 __all__ = ["answer"]
 
-_NAMED = 3  # columns that a sentence names one by one
-_FEWEST_KEPT = 2  # arms that kept their first values, to be worth a sentence
+_NAMED = 3  # the most columns that a sentence names one by one
+_FEWEST_KEPT = 2  # the least number of arms with kept first values that is worth a sentence
 
 
 def answer(table: Table, metric: str) -> str:
@@ -24,21 +24,22 @@ def answer(table: Table, metric: str) -> str:
 
     The rules:
 
-    - A loss is called better or worse than the baseline only where the table marks it: p below 0.05 after Holm's
-      correction for all differences of the metric's family, three pairs of seeds or more, no seed lost that would have
-      made it worse. A mean that is merely higher is not called better. A metric that no arm was selected by is called
-      secondary.
-    - Where a loss or its baseline was searched once, nothing is tested, because another search may choose otherwise.
-      The sentence says so, and what adds searches.
-    - Where several are better, the one with the largest difference is named, with the number of others; the text does
-      not call one of them better than another, because that was not tested. Losses that are worse are named likewise.
-    - Where none is better, it says how large a true difference would have been seen with a chance of 80 %, and how
-      large a difference the intervals still allow: "nothing was seen" says little where nothing could have been.
-    - What is shown to lie within the study's tolerance is called equivalent.
-    - Trials that have not ended, lost confirmations, and seeds too few to test anything are named first.
-    - Searches of which half the trials or more diverged or failed are named last, and so is how many searched arms
-      kept the values that their search began with, where that is half of them or more: a loss that was hardly tuned
-      says little.
+    - A loss is called better or worse than the baseline only if the table marks it: p is below 0.05 after Holm's
+      correction for all differences of the metric's family, there are three pairs of seeds or more, and no seed was
+      lost that would have made the loss worse. A loss with a higher mean alone is not called better. A metric by which
+      no arm was selected is called secondary.
+    - If a loss or its baseline was searched once, nothing is tested, because another search may choose differently.
+      The sentence says this, and gives the command that adds searches.
+    - If several losses are better, the text names the one with the largest difference, and the number of the others.
+      It does not call one of them better than another, because that was not tested. Worse losses are named in the same
+      way.
+    - If no loss is better, the text says how large a true difference would have been seen with a chance of 80 %, and
+      how large a difference the intervals still allow. Without these sizes, "nothing was seen" says little.
+    - A loss is called equivalent to the baseline if it is shown to be within the study's tolerance.
+    - The text begins with trials that have not ended, lost confirmations, and too few seeds for a test.
+    - The text ends with searches in which half of the trials or more diverged or failed. If half of the searched arms
+      or more kept the values with which their search began, it gives their number, because a result of a loss that was
+      hardly tuned says little.
 
     Args:
         table: The table.
@@ -55,7 +56,7 @@ def answer(table: Table, metric: str) -> str:
 
 
 def _standing(table: Table) -> str:
-    """Return which results are missing: trials that have not ended, confirmations without a result."""
+    """Return which results are missing: trials that have not ended, and confirmations without a result."""
     ended = table.confirmed
     left = f"{table.left} trials have not ended yet; so far: " if table.left and ended.ended else ""
     lost = (
@@ -87,7 +88,7 @@ def _verdict(table: Table, metric: str, cells: Mapping[tuple[str, str], Cell]) -
 
 
 def _lost_searches(cells: Mapping[tuple[str, str], Cell]) -> str:
-    """Return the sentence about searches of which half the trials or more diverged or failed, or nothing."""
+    """Return the sentence about searches in which half of the trials or more were lost; empty if there are none."""
     tallies = {arm: cell.searched for arm, cell in cells.items()}
     lost = [(row, column, t) for (row, column), t in tallies.items() if 0 < t.ended <= 2 * t.lost]
     if not lost:
@@ -98,7 +99,7 @@ def _lost_searches(cells: Mapping[tuple[str, str], Cell]) -> str:
 
 
 def _untuned(table: Table) -> str:
-    """Return the sentence that says how many arms kept the first values of their search, if half of them did."""
+    """Return the sentence about arms that kept the first values of their search; empty if fewer than half did."""
     arms = {row_and_column(table.study, table.across, arm): arm for arm in table.study.arms}
     chosen = {key: choices for key, choices in table.choices.items() if key in arms}
     kept = [p for p, choices in chosen.items() if all(c.values == arms[p].loss.first for c in choices)]
@@ -115,7 +116,7 @@ def _differences(cells: Mapping[tuple[str, str], Cell]) -> int:
 
 
 def _untested(table: Table, name: str, cells: Mapping[tuple[str, str], Cell]) -> str:
-    """Return why differences were not tested, or nothing."""
+    """Return why differences were not tested."""
     whole = f"No difference in {name} to {table.study.baseline} was tested, because"
     if not (count := _differences(cells)):
         return f"{whole} a test needs three seeds of both losses."
@@ -145,7 +146,7 @@ _ByColumn = Mapping[str, Sequence[tuple[str, Cell]]]
 
 
 def _by_column(table: Table, tested: Mapping[tuple[str, str], Cell], mark: str) -> _ByColumn:
-    """Return the marked rows of each column that has any, the largest difference first."""
+    """Return the rows with a mark for each column that has such rows, the largest difference first."""
     result: dict[str, list[tuple[str, Cell]]] = {}
     for column in table.columns:
         marked = [(row, cell) for (row, c), cell in tested.items() if c == column and cell.mark == mark]
@@ -159,7 +160,7 @@ def _mean(cell: Cell) -> float:
 
 
 def _ahead(cell: Cell) -> Estimate:
-    """Return how far a cell is ahead of the baseline: its difference, turned around where less is better."""
+    """Return how far a cell is ahead of the baseline: its difference, with the opposite sign if less is better."""
     result = cell.difference
     assert result is not None  # noqa: S101 - for the type checker
     return _negated(result) if less_is_better(cell.metric) else result
@@ -197,7 +198,7 @@ def _leader(column: str, marked: Sequence[tuple[str, Cell]]) -> str:
 
 
 def _points(cell: Cell) -> str:
-    """Return the size of a difference without its sign, with its n and p."""
+    """Return the absolute value of a difference, with its n and p."""
     result = _ahead(cell)
     assert cell.p_holm is not None  # noqa: S101 - for the type checker
     size = words.number(result if result.mean >= 0 else _negated(result), metric=cell.metric)
@@ -221,7 +222,7 @@ def _nobody(table: Table, metric: str, tested: Mapping[tuple[str, str], Cell], c
 
 
 def _named(metric: str, cells: Sequence[Cell]) -> str:
-    """Return a metric's name, and that it is secondary if no arm was selected by it."""
+    """Return a metric's name; if no arm was selected by the metric, the name is followed by "a secondary metric"."""
     name = words.title_of(metric)
     return name if any(cell.primary for cell in cells) else f"{name}, a secondary metric,"
 

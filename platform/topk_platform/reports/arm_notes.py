@@ -1,4 +1,4 @@
-"""The results of each arm in a few lines, for the arms' runs in MLflow."""
+"""Short results of each arm, for the arms' runs in MLflow."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["arms_to_json"]
 
 
 def arms_to_json(table: Table, histories: Mapping[str, ArmHistory]) -> str:
-    """Return, by arm identity, each arm's chosen configuration, its test metrics, its data, and a note in Markdown.
+    """Return JSON with each arm's chosen configuration, test metrics, data, and a note in Markdown, by arm identity.
 
     Args:
-        table: The study's table, of all its arms.
+        table: The study's table with all its arms.
         histories: Each arm's history, by the arm's identity.
     """
     cells = _arms_in(table)
@@ -58,7 +58,7 @@ def _arm_data(table: Table, arm: Arm, key: tuple[str, str]) -> dict[str, Any]:
 
 
 def _common(rows: Sequence[Row]) -> dict[str, str]:
-    """Return the parameters of the confirmations; several values are joined if searches chose differently."""
+    """Return the parameters of the confirmations; if searches chose different values, all are listed."""
     result: dict[str, dict[str, None]] = {}
     for row in rows:
         for name, value in json.loads(row["values"]).items():

@@ -1,7 +1,7 @@
-"""The catalogue of reports: every format of a table and every kind of plot, one line each.
+"""The catalogue of reports, with one entry for every format of a table and every kind of plot.
 
-To add one, write its function in a module of ``tables/`` or ``plots/`` and add its line here. The command line, the
-help texts, the page and the tests read this catalogue. It imports nothing, so that ``topk --help`` stays fast.
+To add one, write its function in a module of ``tables/`` or ``plots/`` and add its entry here. The command line, the
+help texts, the page and the tests read this catalogue. It imports nothing large, so that ``topk --help`` is fast.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TABLE_FORMATS: Mapping[str, str] = {
 }
 """The function that writes each format of a table, by the format's name. The first format is the default.
 
-Each function takes the table, the metrics and ``transpose``, and returns text; that of ``"rich"`` returns what rich
+Each function takes the table, the metrics and ``transpose``. It returns text, or for ``"rich"`` an object that rich
 prints.
 """
 
@@ -32,11 +32,12 @@ class Plot:
     """A kind of plot.
 
     Args:
-        function: The function that draws it, from a :class:`~topk_platform.reports.plots.Plotted` to a figure.
-        title: The title above it in the page, which says what it shows and what its marks mean.
-        source: What it is drawn from: ``"table"``, the table alone, so that it can be drawn from a file of findings
-            too; ``"store"``, a store with ranks, epochs, trials or networks; ``"data"``, such a store and the test
-            images; or ``"definition"``, the study's definition, which needs no results.
+        function: The function that draws it. It takes a :class:`~topk_platform.reports.plots.Plotted` and returns a
+            figure.
+        title: The plot's caption in the page, which says what the plot shows and what its marks mean.
+        source: The data that the plot needs. ``"table"``: the table alone, so that a file of findings is enough;
+            ``"store"``: a store with ranks, epochs, trials or networks; ``"data"``: a store and the test images;
+            ``"definition"``: the study's definition, without results.
     """
 
     function: str
@@ -126,14 +127,14 @@ PLOTS: Mapping[str, Plot] = {
 """Every kind of plot by name, in the order of the page."""
 
 PLOT_FILES = ("svg", "png", "pdf")
-"""The kinds of file that a plot is written as."""
+"""The types of the files that a plot can be written to."""
 
 
 def function_of(name: str) -> Callable[..., Any]:
     """Return a function of the catalogue; its module is imported on first use.
 
     Args:
-        name: Its module below ``topk_platform.reports`` and its name, such as ``"tables.html:to_html"``.
+        name: The function's module in ``topk_platform.reports`` and its name, such as ``"tables.html:to_html"``.
     """
     function: Callable[..., Any] = resolve_name(f"topk_platform.reports.{name}")
     return function
@@ -143,7 +144,7 @@ def drawn_from(*sources: str) -> str:
     """Return the names of the plots that are drawn from these sources, in words for a help text.
 
     Args:
-        sources: As :class:`Plot` has them; by default all.
+        sources: The sources, as in :class:`Plot`; by default all.
 
     Example:
         >>> drawn_from("definition")
@@ -155,7 +156,7 @@ def drawn_from(*sources: str) -> str:
 
 
 def or_of(names: Iterable[str]) -> str:
-    """Return names for a help text or a message.
+    """Return names joined by commas and "or", for a help text or a message.
 
     Example:
         >>> or_of(PLOT_FILES)

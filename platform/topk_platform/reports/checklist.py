@@ -1,4 +1,4 @@
-"""The checklist that venues ask authors to answer, filled in from a study's definition and its ledger."""
+"""The checklist that conferences ask authors to fill in, answered from a study's definition and its ledger."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Item:
 
     Args:
         question: The question.
-        answer: In Markdown, one paragraph, list or table; empty where nothing is recorded that answers it.
+        answer: A paragraph, list or table in Markdown; empty if the records do not answer the question.
     """
 
     question: str
@@ -31,7 +31,7 @@ class Checklist:
     """A study's checklist.
 
     Args:
-        study: Its name.
+        study: The study's name.
         items: The questions with their answers.
     """
 
@@ -56,7 +56,7 @@ class Checklist:
 def checklist(
     study: Study, *, store: str | Path = "runs", trials: int | None = None, seeds: int | None = None
 ) -> Checklist:
-    """Return a study's checklist, answered as far as its definition and its ledger allow.
+    """Return a study's checklist with the answers that its definition and its ledger give.
 
     Args:
         study: The study.
@@ -65,7 +65,7 @@ def checklist(
         seeds: Confirmation seeds per arm, instead of the study's.
 
     Raises:
-        UserError: if the store holds nothing of the study.
+        UserError: if the store has no results of the study.
 
     Source:
         The questions are those of the NeurIPS paper checklist (2024) on experiments, and of Dodge et al., Show Your

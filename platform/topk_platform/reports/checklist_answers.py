@@ -1,4 +1,4 @@
-"""The questions of the checklist, and how each is answered from a study's definition and its ledger."""
+"""The questions of the checklist, and the functions that answer them from a study's definition and its ledger."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["ANSWERS", "Facts"]
 
 @dataclass(frozen=True)
 class Facts:
-    """What answers are written from.
+    """The facts from which the answers are written.
 
     Args:
         held: The study's results.
@@ -42,7 +42,7 @@ class Facts:
 
     @property
     def counting(self) -> list[Row]:
-        """The rows that the table is made of."""
+        """The ledger's rows that count in the table."""
         return [row for arm in self.held.results.values() for row in arm.counting()]
 
 
@@ -75,7 +75,10 @@ _SPLITS = (
 
 
 def _sizes(facts: Facts, regime: str) -> Sequence[str]:
-    """Return the numbers of samples of a regime; of a run that noted none, what its ranks show."""
+    """Return the numbers of samples of a regime.
+
+    If no run has recorded them, only the number of test images is given, if the ranks show it.
+    """
     note = facts.held.data.get(regime)
     if note is None:
         tested = facts.table.tested.get(regime) if regime not in facts.table.units else None
@@ -215,7 +218,7 @@ def _compute(facts: Facts) -> str:
         for row in history.rows():
             share = (
                 row["train_seconds"] / history.arm.protocol.ensemble
-            )  # each member's time is the whole stack's
+            )  # a member's time is that of its ensemble
             seconds.setdefault(row["phase"], []).append(share)
             besides += share * (row["key"] not in counted)
     rows = [

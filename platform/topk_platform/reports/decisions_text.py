@@ -1,4 +1,4 @@
-"""Decided claims as Markdown, CSV and on the terminal."""
+"""Decided claims as Markdown, as CSV and on the terminal."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _STYLES = {"confirmed": "green", "refuted": "red", "undecided": "yellow", "waits
 
 
 def contrast_text(contrast: Contrast) -> str:
-    """Return a contrast in words, followed by what all its arms share.
+    """Return a contrast in words, followed by the parts of the name that all its arms share.
 
     Example:
         >>> contrast_text(Contrast.between("noisy/mlp/smooth_topk_svm", "noisy/mlp/cross_entropy", "top5"))
@@ -57,7 +57,7 @@ def _measured(evidence: Evidence) -> str:
         return ""
     scale = scale_of(evidence.contrast.metric)
     half = evidence.estimate.half_width
-    spread = f" ± {scale * half:.2f}" if half == half else ""  # noqa: PLR0124 - NaN is not itself
+    spread = f" ± {scale * half:.2f}" if half == half else ""  # noqa: PLR0124 - NaN does not equal itself
     planned = (
         f" of {evidence.planned}" if evidence.planned and evidence.planned != evidence.estimate.n else ""
     )
@@ -76,7 +76,7 @@ def _settled(evidence: Evidence) -> str:
 
 
 def _plan(evidence: Evidence) -> str:
-    """Return how many seeds a study would have to plan, where it has planned fewer."""
+    """Return how many seeds a study would have to plan; empty if it has planned that many."""
     if evidence.effect is None:
         return "no tolerance to plan for"
     if evidence.seeds is None:
@@ -106,7 +106,7 @@ def _title(decision: Decision) -> str:
 
 
 def claims_to_markdown(name: str, decisions: Sequence[Decision]) -> str:
-    """Return a study's decided claims as Markdown: a table of verdicts, and one of the evidence of each claim."""
+    """Return a study's decided claims as Markdown: a summary, and each claim's verdict with a table of its evidence."""
     parts = [f"# Claims of {name}", _summary(decisions)]
     for decision in decisions:
         parts.append(f"## {decision.claim.name}: {decision.verdict}\n\n{_title(decision)}")
@@ -138,7 +138,7 @@ def claims_to_csv(decisions: Sequence[Decision]) -> str:
 
 
 def claims_to_rows(decisions: Sequence[Decision]) -> list[dict[str, object]]:
-    """Return the evidence of decided claims, a row for every contrast; numbers in points."""
+    """Return a row for each contrast of decided claims; shares are in percent, and their differences in points."""
     return [
         dict(zip(_COLUMNS, _values(decision, e), strict=True))
         for decision in decisions

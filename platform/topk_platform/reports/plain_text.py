@@ -1,4 +1,4 @@
-"""Rows as CSV and as a Markdown table, and what rich shows as text."""
+"""Rows as CSV and as a Markdown table, and the output of rich as text."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ def rows_to_csv(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) ->
     r"""Return rows as CSV with a header; None is an empty cell.
 
     Args:
-        columns: The columns in their order.
-        rows: The values of each row by column; other columns are left out.
+        columns: The names of the columns, in their order.
+        rows: The values of each row by column. Values of other columns are left out.
 
     Example:
         >>> rows_to_csv(["arm", "n"], [{"arm": "clean", "n": 5, "why": ""}, {"arm": "noisy", "n": None}])
         'arm,n\nclean,5\nnoisy,\n'
     """
-    # Arrow would import pandas to make an array of Python's values.
+    # Python's writer is used because Arrow would import pandas to convert Python's values.
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
@@ -48,14 +48,16 @@ def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def as_text(shown: RenderableType) -> str:
-    r"""Return what a terminal as wide as this one would show, without colours; 120 letters wide where there is none.
+    r"""Return the text that a terminal would show, without colours.
+
+    It is as wide as the terminal, or 120 letters if there is none.
 
     Example:
         >>> as_text("a line")
         'a line\n'
     """
     width = shutil.get_terminal_size((120, 24)).columns
-    # A notebook would show what is captured as well, and in colours.
+    # In Jupyter mode, a notebook would show the captured output too, in colours.
     console = Console(file=io.StringIO(), force_jupyter=False, color_system=None, width=width)
     with console.capture() as written:
         console.print(shown)

@@ -25,7 +25,7 @@ _VERDICTS = {"better": "better", "worse": "worse", "": "undecided"}
 
 
 def sentences(recommendation: Recommendation) -> list[str]:
-    """Return what a recommendation says: the loss, its values, how sure, and what is not known.
+    """Return a recommendation in sentences: the loss, its values, how sure this is, and what is not known.
 
     Args:
         recommendation: The recommendation.
@@ -71,7 +71,7 @@ def _better(recommendation: Recommendation) -> list[str]:
 
 
 def _apart(one: Pooled) -> str:
-    """Return how far a comparison is ahead, with its p-value and where that was measured."""
+    """Return how far a loss is ahead in a comparison, with its p-value and where this was measured."""
     e, where = one.ahead, "ahead of"
     if e.mean < 0:
         e, where = replace(e, mean=-e.mean, low=-e.high, high=-e.low), "behind"
@@ -87,7 +87,7 @@ def _searches(one: Pooled) -> str:
 
 
 def _measured(recommendation: Recommendation) -> str:
-    """Return the kinds of data and the networks that the near evidence is of, in words."""
+    """Return the kinds of data and the networks of the near evidence, in words."""
     near = [one.first for one in recommendation.near]
     kinds = " and ".join(dict.fromkeys(one.kind for one in near))
     models = " and ".join(dict.fromkeys(one.model for one in near))
@@ -149,7 +149,7 @@ def _unknown(recommendation: Recommendation) -> list[str]:
 
 
 def _promising(recommendation: Recommendation) -> list[str]:
-    """Return what is said of losses that are ahead after one search, which is not enough to recommend one."""
+    """Return the sentences about losses that are ahead after one search, which is not enough to recommend them."""
     if not (names := recommendation.promising):
         return []
     first = next(one for one in recommendation.near if one.loss == names[0])
@@ -162,7 +162,7 @@ def _promising(recommendation: Recommendation) -> list[str]:
 
 
 def _bound(recommendation: Recommendation) -> list[str]:
-    """Return how much a loss may be ahead in the nearest regime, as far as it is undecided."""
+    """Return how far ahead an undecided loss may be in the nearest regime; empty if none is undecided."""
     nearest = [one for one in recommendation.near if one.apart == recommendation.near[0].apart]
     known = [one for one in nearest if not one.mark and not math.isnan(one.ahead.high)]
     if not known:
@@ -234,7 +234,7 @@ def recommendation_to_rich(recommendation: Recommendation) -> Group:
 
 
 def recommendation_data(recommendation: Recommendation) -> dict[str, object]:
-    """Return a recommendation as JSON knows it; differences as fractions of 1."""
+    """Return a recommendation as values that JSON can hold; differences are fractions of 1."""
     return {
         "asked": vars(recommendation.asked),
         "verdict": recommendation.verdict,

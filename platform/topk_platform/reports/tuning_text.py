@@ -1,4 +1,4 @@
-"""A study's tuning as Markdown, as CSV and on the terminal."""
+"""The tuning of a study as Markdown, as CSV and on the terminal."""
 
 from __future__ import annotations
 
@@ -104,11 +104,11 @@ def _notes(tuning: Tuning, within: float) -> tuple[str, ...]:
 
 
 def tuning_to_markdown(tuning: Tuning, within: float = 0.005) -> str:
-    """Return how a study was tuned as Markdown.
+    """Return the tuning of a study as Markdown.
 
     Args:
-        tuning: What :func:`tuning` returned.
-        within: How close to the best is enough, as a fraction of 1.
+        tuning: The result of :func:`topk_platform.results.tuning.tuning`.
+        within: The distance to the best result that is close enough, as a fraction of 1.
     """
     parts = [f"# Tuning of {tuning.study}", *_notes(tuning, within)]
     for title, header, rows in _tables(tuning, within):
@@ -117,7 +117,7 @@ def tuning_to_markdown(tuning: Tuning, within: float = 0.005) -> str:
 
 
 def tuning_to_rich(tuning: Tuning, within: float = 0.005) -> Group:
-    """Return how a study was tuned for a terminal; arguments as in :func:`tuning_to_markdown`."""
+    """Return the tuning of a study for a terminal; the arguments are those of :func:`tuning_to_markdown`."""
     blocks: list[RichTable | Text] = []
     for title, header, rows in _tables(tuning, within):
         table = RichTable(*header, title=title, title_justify="left")
@@ -133,7 +133,7 @@ def tuning_to_csv(tuning: Tuning) -> str:
 
 
 def tuning_to_rows(tuning: Tuning) -> list[dict[str, object]]:
-    """Return the tuning curves, a row for every arm and number of trials, as fractions of 1."""
+    """Return the tuning curves, with a row for each arm and number of trials; results are fractions of 1."""
     return [
         dict(zip(_COLUMNS, (arm.arm, arm.metric, n + 1, *_curves_at(arm, n)), strict=True))
         for arm in tuning.arms

@@ -1,4 +1,4 @@
-"""Numbers, metrics and configurations in words, as tables, sentences and plots write them."""
+"""Numbers, metrics and configurations as texts, for tables, sentences and plots."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
     "wrapped",
 ]
 
-_LEVEL = 0.05  # of the marks
+_LEVEL = 0.05  # the level of the table's marks
 
 _LONG = re.compile(r"(?<![\w.])\d+\.\d{5,}(?:e[+-]?\d+)?(?![\w.])")
 
@@ -64,7 +64,7 @@ def title_of(metric: str) -> str:
 
 
 def metric_title(metric: str) -> str:
-    """Return a metric's heading.
+    """Return a metric's name with its unit.
 
     Example:
         >>> metric_title("macro_top3")
@@ -74,12 +74,13 @@ def metric_title(metric: str) -> str:
 
 
 def number(estimate: Estimate, signed: bool = False, metric: str = "") -> str:
-    """Return a mean with its interval; as both ends if the interval is asymmetric.
+    """Return a mean with its interval; an asymmetric interval is given by both ends.
 
     Args:
         estimate: The estimate.
-        signed: Whether it is a difference.
-        metric: Decides the unit: by default, as for accuracies, percent or points.
+        signed: Whether it is a difference, which has a sign.
+        metric: The metric, which decides the unit and the digits. By default they are those of accuracies: percent,
+            or points for a difference.
     """
     scale, digits = scale_of(metric), digits_of(metric)
     mean = f"{scale * estimate.mean:{'+' if signed else ''}.{digits}f}"
@@ -91,7 +92,9 @@ def number(estimate: Estimate, signed: bool = False, metric: str = "") -> str:
 
 
 def probability(value: float) -> str:
-    """Return a p-value with two digits, or with as many as show on which side of 0.05 it lies; it is never 0.
+    """Return a p-value with two digits, or more if they are needed to show on which side of 0.05 it is.
+
+    A p-value below 0.001 is not given as a number.
 
     Example:
         >>> probability(0.0123), probability(0.0497), probability(0.0)
@@ -109,7 +112,7 @@ def points(size: float) -> str:
 
 
 def in_range(numbers: Sequence[int]) -> str:
-    """Return counts in words: the one number, or the least and the most.
+    """Return counts in words: a single number if all are equal, or else the smallest and the largest.
 
     Example:
         >>> in_range([1240, 1240]), in_range([310, 1240])
@@ -120,12 +123,14 @@ def in_range(numbers: Sequence[int]) -> str:
 
 
 def command(name: str, study: StudyFields, *arguments: str) -> str:
-    """Return the command about a study as a user types it; for a smoke run, with ``--smoke`` and the study's own name.
+    """Return a command about a study as a user types it.
+
+    For a smoke run, it has ``--smoke`` and the name of the study without the suffix.
 
     Args:
-        name: The command.
-        study: The study. It is named by its reference, or by its name if it has none.
-        arguments: What follows the study.
+        name: The name of the command.
+        study: The study. The command names it by its reference, or by its name if it has none.
+        arguments: The arguments after the study.
     """
     own = study.name.removesuffix(SMOKE)
     smoke = ["--smoke"] if own != study.name else []
@@ -133,12 +138,12 @@ def command(name: str, study: StudyFields, *arguments: str) -> str:
 
 
 def settings(values: Mapping[str, Scalar]) -> str:
-    """Return a configuration in a line."""
+    """Return a configuration in one line."""
     return ", ".join(f"{name} {rounded(value)}" for name, value in values.items())
 
 
 def rounded(value: object) -> str:
-    """Return a value as text, a number with a fraction to three digits, or to its whole part where that is longer.
+    """Return a value as text. A float is rounded to three digits, or to a whole number if it is at least 1000.
 
     Example:
         >>> rounded(0.04520469449210724), rounded(1240.5), rounded(12), rounded("adam")
@@ -150,7 +155,7 @@ def rounded(value: object) -> str:
 
 
 def rounded_in(text: str) -> str:
-    """Return a text, such as the one that a spec prints, with its long numbers rounded to three digits.
+    """Return a text, such as the ``repr`` of a spec, with its long numbers rounded to three digits.
 
     Example:
         >>> rounded_in("Recipe(epochs=30, learning_rate=0.04520469449210724, eps=1.0000000000000001e-08)")
@@ -164,7 +169,7 @@ def wrapped(name: str, width: int = 18) -> str:
 
     Args:
         name: The name, with ``_`` or ``/`` between its words.
-        width: The most letters in a line; a longer word is broken too, after a hyphen if it has one.
+        width: The most letters in a line. A longer word is broken too, after a hyphen if it has one.
 
     Example:
         >>> wrapped("noised_imbalanced_topk_hinge").splitlines()

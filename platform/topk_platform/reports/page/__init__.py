@@ -1,4 +1,4 @@
-"""The report of a study: one HTML file that needs nothing else, or the same in Markdown."""
+"""The report of a study, as one HTML file that needs no other files, or as Markdown."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["Page", "markdown_report", "report", "report_files"]
 
 
 class Page(str):
-    """A page in HTML: a string that shows itself in a notebook, in a frame of its own."""
+    """A page in HTML: a string that a notebook shows in a frame."""
 
     __slots__ = ()
 
@@ -58,9 +58,9 @@ def report(
     """Return an HTML page about a study's results, finished or not.
 
     It has the question, the answer in words, the tables with published numbers, plots, claims, how the study searched
-    and tested, results by class, and the trials behind every number. A click on a heading sorts a table, and long
-    tables have a field that filters their rows. The page opens from a disk, fetches nothing, and follows the reader's
-    light or dark mode.
+    and tested, results by class, and the trials behind every number. A click on a heading sorts a table. Long tables
+    have a field that filters their rows. The page opens from a disk, needs no network, and uses the reader's light or
+    dark mode.
 
     Args:
         study: The study.
@@ -69,7 +69,7 @@ def report(
         seeds: Confirmation seeds per arm, instead of the study's.
 
     Raises:
-        UserError: if the store holds something else, or nothing of the study.
+        UserError: if the store holds other files than results, or no results of the study.
     """
     check_call(report, locals())
     held = read(study, store, trials, seeds, curves=True, needed=True)
@@ -78,7 +78,7 @@ def report(
 
 
 def report_files(study: Study, *, store: str | Path = "runs") -> dict[str, bytes]:
-    """Return the page of :func:`report`, and its plots as files of their own, by name: for a tracking server.
+    """Return the page of :func:`report` and its plots, as separate files by name, for a tracking server.
 
     Args:
         study: The study.
@@ -132,10 +132,10 @@ def _page(held: Held, data: Plotted, drawn: Sequence[Drawn]) -> str:
 
 
 def _with_code(text: str) -> Markup:
-    """Return a text as HTML, in which what stands between backticks is code."""
+    """Return a text as HTML; words between backticks become code."""
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))  # noqa: S704 - the text is escaped
 
 
 def _html(markdown: str) -> str:
-    """Return Markdown as HTML, its headings a level lower and without the first."""
+    """Return Markdown as HTML without its first heading; the other headings are one level lower."""
     return str(MarkdownIt("commonmark", {"html": False}).enable("table").render(lowered(markdown)))

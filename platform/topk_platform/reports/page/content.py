@@ -27,18 +27,18 @@ from topk_platform.specs.checks import plural
 __all__ = ["Content", "Keys", "Part", "content_of"]
 
 _WIDE, _LONG = 8, 24
-_CLASS_ROWS = 300  # of a regime's results by class
-_LISTED = 1000  # arms whose trials and results by class a page has: more are too large for a browser
+_CLASS_ROWS = 300  # the most rows of a regime's results by class
+_LISTED = 1000  # arms with trials and results by class in a page; more would be too large for a browser
 
 
 @dataclass(frozen=True)
 class Keys:
-    """The trials that a cell's means are made of.
+    """The trials behind a cell's means.
 
     Args:
-        key: Row and column.
+        key: The cell's row and column.
         anchor: The anchor in the page.
-        rows: Seed, status, key, and the metrics that the tables show, shares in percent.
+        rows: For each trial its seed, status, key, and the metrics that the tables show; shares are in percent.
     """
 
     key: tuple[str, str]
@@ -54,7 +54,8 @@ class Part:
         title: Its heading.
         block: Its rows and columns.
         notes: The lines below it.
-        ranked: How its rows rank over the columns; empty where there are too few of either.
+        ranked: The lines about this block alone: the ranks of its rows, the detectable difference, and columns without
+            a value; empty if there are none.
     """
 
     title: str
@@ -80,7 +81,7 @@ class Content:
         keys: The trials behind the numbers.
         classes: The results by class, a part for each column of the table.
         unlisted: Which arms have neither trials nor results by class here, in words; empty if all have.
-        sizes: The numbers of training, validation and test samples in words; empty if no run has noted them.
+        sizes: The numbers of training, validation and test samples in words; empty if no run has recorded them.
     """
 
     study: Study
@@ -108,7 +109,7 @@ class Content:
 
 
 def content_of(held: Held, tuning: Tuning) -> Content:
-    """Return the contents of a report on these results.
+    """Return the contents of a report on a study's results.
 
     Args:
         held: The results, with the epochs of the trials.
@@ -170,7 +171,7 @@ def _titled(table: Table) -> Iterable[tuple[str, Block]]:
 
 
 def _blocks(table: Table) -> Sequence[Block]:
-    """Return a table's parts with losses as columns where that is much narrower."""
+    """Return a table's parts, with losses as columns if that makes them much narrower."""
     return blocks(table, transpose=len(table.columns) > max(_WIDE, len(table.rows)))
 
 
@@ -180,7 +181,7 @@ def _has_numbers(block: Block) -> bool:
 
 
 def _below(block: Block) -> str:
-    """Return the lines below a block. They are no caption, which would be as wide as the table."""
+    """Return the lines below a block. They are not a caption, because a caption would be as wide as the table."""
     n, comma, more = block.common.partition(", ")
     return f"{f'{n} seeds{comma}{more}. ' if n else ''}{legend.legend(block.table)}"
 

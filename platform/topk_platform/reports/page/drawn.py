@@ -1,4 +1,4 @@
-"""A page's plots: SVG in the page itself, in the page's own ink."""
+"""A page's plots, as SVG inside the page and in the page's text colour."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Drawn", "drawings"]
 
 _LARGEST = 600_000  # bytes of one plot in a page: all plots and tables together must fit into 3 MB
 _ALL = 2_200_000
-_ARMS = 2000  # more make plots that nobody can read, after minutes
+_ARMS = 2000  # more arms take minutes, and nobody can read their plots
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Drawn:
 
 
 def drawings(data: Plotted) -> list[Drawn]:
-    """Return the kinds of plots that suit the study's design; where there is nothing to draw yet, with the reason."""
+    """Return the plots that suit the study's design; a plot that cannot be drawn yet has the reason instead."""
     result: list[Drawn] = []
     if len(data.arms) > _ARMS:
         many = f"the study has {len(data.arms):,} arms, and a page draws at most {_ARMS:,}; for some of them:"
@@ -75,7 +75,7 @@ def inline(svg: str, kind: str, title: str) -> str:
     svg = re.sub(r"<!--.*?-->\s*", "", svg, flags=re.DOTALL)
     svg = re.sub(r'\bid="', f'id="{kind}-', svg)
     svg = re.sub(r'((?:xlink:)?href="|url\()#', rf"\1#{kind}-", svg)
-    svg = re.sub(r"\b([1-9]\d*\.\d\d)\d+", r"\1", svg)  # not scales, which are below 1
+    svg = re.sub(r"\b([1-9]\d*\.\d\d)\d+", r"\1", svg)  # scales keep all digits, because they are below 1
     svg = svg.replace(INK, "currentColor")
     width = re.search(r'width="([\d.]+)pt"', svg)
     size = f"{float(width[1]) * 1.55:.0f}px" if width else "100%"

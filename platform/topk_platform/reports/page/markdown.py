@@ -1,4 +1,4 @@
-"""A report in Markdown: what the HTML page says, without its plots."""
+"""A report in Markdown, with the contents of the HTML page except its plots."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from topk_platform.reports.words import command
 
 __all__ = ["lowered", "to_markdown"]
 
-_FAILED = 200  # so many failed trials are named
+_FAILED = 200  # the most failed trials that are named
 
 
 def to_markdown(text: Content) -> str:
@@ -37,7 +37,7 @@ def _parts(content: Content) -> Iterator[str]:
     yield "" if content.tables else "There are no numbers yet."
     for part in content.tables:
         yield from (f"### {part.title}", block_to_markdown(part.block), part.notes, part.ranked)
-    yield from content.notes[1:]  # the legend stands below each table
+    yield from content.notes[1:]  # the legend is below each table
     yield from _classes(content)
     for title, text in (
         ("Claims", content.claims),
@@ -59,7 +59,7 @@ def _classes(content: Content) -> Iterator[str]:
 
 
 def lowered(markdown: str) -> str:
-    r"""Return Markdown without its first heading, its other headings a level lower, to stand in a section.
+    r"""Return Markdown for a section: without its first heading, and with the other headings one level lower.
 
     Args:
         markdown: The text.
