@@ -159,8 +159,8 @@ def _selection(facts: Facts) -> str:
         else "The tested weights are those of the last epoch."
     )
     return (
-        f"By {', '.join(metrics)} on the validation split alone. The chosen configuration is trained anew with fresh "
-        f"seeds, each of which scores the test split once; no search trial does. {weights}"
+        f"By {', '.join(metrics)} on the validation split alone. The chosen configuration is trained again with fresh "
+        f"seeds. Each of them scores the test split once; search trials never do. {weights}"
     )
 
 

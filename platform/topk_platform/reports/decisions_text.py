@@ -90,10 +90,10 @@ def _summary(decisions: Sequence[Decision]) -> str:
     metrics = {e.contrast.metric for decision in decisions for e in decision.evidence}
     classes = ", numbers of classes as they are," if any(unit_of(m) == "classes" for m in metrics) else ""
     text = (
-        f"{parts}. Differences in points{classes} with their 95 % intervals; a claim is confirmed where all of its "
-        "contrasts are, and refuted where one is. What decides is the interval with all looks: wider, so that results "
-        "may be looked at while seeds are added. Power, and the seeds to plan for 80 % of it, are for what the paper "
-        "printed or for twice the tolerance, by the variance that was measured and not by the mean."
+        f"{parts}. Differences in points{classes} with their 95 % intervals. A claim is confirmed if all of its "
+        "contrasts are, and refuted if one is. The interval with all looks decides. It is wider, so that results may "
+        "be looked at while seeds are added. Power, and the seeds to plan for a power of 80 %, are computed for the "
+        "paper's number or for twice the tolerance, with the measured variance but not the measured mean."
     )
     if any(decision.claim.stand_in for decision in decisions):
         text += " Stand-ins: these results hold for this study's data, and do not decide the paper's claim."

@@ -142,8 +142,8 @@ def _unknown(recommendation: Recommendation) -> list[str]:
         lines.append(f"Until that is known, keep {baselines.pop()}, the baseline, and tune it.")
     if any(one.p_holm is None for one in recommendation.near):
         lines.append(
-            "Losses that were searched once decide nothing where no comparison was made twice: nobody knows how much "
-            "another search would change. `topk run STUDY --searches 3` adds searches."
+            "Losses that were searched once decide nothing if no comparison was made twice, because it is not known "
+            "how much another search would change. `topk run STUDY --searches 3` adds searches."
         )
     return lines
 
@@ -205,7 +205,7 @@ def _notes(recommendation: Recommendation) -> list[str]:
     more = len(recommendation.near) - _SHOWN
     notes = [f"{more} more near comparisons are in --json."] if more > 0 else []
     notes += [
-        f"Of top-{k} accuracy, a difference moves by {100 * luck.deviation:.2f} points (standard deviation, "
+        f"A difference in top-{k} accuracy varies by {100 * luck.deviation:.2f} points (standard deviation, "
         f"{luck.freedom} degrees of freedom) between studies that made the same comparison, each with one search."
         for k, luck in recommendation.luck.items()
         if k == recommendation.asked.k

@@ -122,7 +122,7 @@ def test_trials_count_again_once_some_came_out_the_same_and_it_can_be_taken_back
     assert result.arms == ("plain/linear/loss",) and names == [one.name for one in result.checked]
     assert counted(runs) == [2, 5]
     assert "all the same to the bit" in result.summary
-    line = f"Adopted, from other code or another machine, are 5 trials. 5: {result.summary}."
+    line = f"5 trials are adopted from other code or another machine. 5: {result.summary}."
     assert line in to_markdown(table(the_study(), store=runs))
     assert plan(the_study(), store=runs).left == 0
     assert give_up(the_study(), store=runs) == ["plain/linear/loss"]
@@ -197,7 +197,7 @@ def test_another_machine_and_torch(lab: Path, runs: Path, monkeypatch: pytest.Mo
     assert len(result.checked) == 2  # one of each arm
     assert counted(runs) == [2, 5]
     shown = to_markdown(table(study, store=runs))
-    assert "Adopted, from other code or another machine, are 7 trials." in shown
+    assert "7 trials are adopted from other code or another machine." in shown
     ledger = Ledger.open(Store.open(runs), study.name)
     assert {one.bits["torch"] for one in ledger.identities().values()} == {"9.0"}
 

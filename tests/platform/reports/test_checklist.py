@@ -73,7 +73,7 @@ def filled(
         "| cross_entropy | r | learning_rate 0.1 | 50.00 |",
         "3 fresh seeds per arm, the same in all arms; root of all random streams: 0. 6 confirmations have ended",
         "Intervals cover fresh seeds alone",
-        "covers images. Not tested: differences between losses of which one was searched once",
+        "covers images. Not tested: differences between two losses if one of them was searched once",
         "| search | 4 | 0.00 | 1.0 |",
         "| r | digits | none | – | – | – | – | – | – | f00 |",
         "- torch: 2.15.0 (10 trials)",

@@ -261,7 +261,7 @@ def test_published_numbers_stand_below_ours_with_their_own_spread_named() -> Non
     assert "**70.0 (n = 1, one search)** |" in text
     assert (
         "Published: A, Table 1; B. sd is the standard deviation over its n runs, not an interval. "
-        "Where it says validation, the paper scored that split, and not the test split as here.\n"
+        "Numbers with the word validation are results on the paper's validation split, not on a test split.\n"
     ) in text
     assert "Published: B.\n" in to_markdown(a_table(PRINTED[2]))
     assert "ublished" not in to_markdown(a_table())
@@ -449,7 +449,7 @@ def test_an_arm_without_a_result_is_reported_with_the_reason() -> None:
     assert "No confirmation has ended yet" not in to_markdown(search)  # cross-entropy's have
     seeds = with_ends({"smooth_topk_svm": {1: "failed"} | dict.fromkeys(range(2, 6), "diverged")})
     assert (
-        "0 of 5 confirmations, 4 diverged, 1 failed. Running it again changes nothing, but with --retry-failed."
+        "0 of 5 confirmations, 4 diverged, 1 failed. Running it again changes nothing, except with --retry-failed."
         in to_markdown(seeds)
     )
     for some in ({1: "diverged"}, dict.fromkeys(range(1, 5), "diverged")):

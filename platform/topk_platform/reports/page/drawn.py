@@ -41,7 +41,7 @@ def drawings(data: Plotted) -> list[Drawn]:
     """Return the plots that suit the study's design; a plot that cannot be drawn yet has the reason instead."""
     result: list[Drawn] = []
     if len(data.arms) > _ARMS:
-        many = f"the study has {len(data.arms):,} arms, and a page draws at most {_ARMS:,}; for some of them:"
+        many = f"the study has {len(data.arms):,} arms, and a page draws at most {_ARMS:,}; to draw some of them:"
         return [
             Drawn(kind, plot.title, why=f"{many} `{command('plot', data.study, kind, '--only', 'GLOB')}`")
             for kind, plot in PLOTS.items()

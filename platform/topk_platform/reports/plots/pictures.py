@@ -44,7 +44,7 @@ def dataset_of_images(regime: Regime, images: str) -> Dataset:
     if not isinstance(source, Dataset):
         raise UnsuitedStudyError("every seed draws test samples of its own, which are not kept")
     if len(source.shape) != 3 or source.shape[0] not in (1, 3):
-        raise UnsuitedStudyError("the networks are not given images")
+        raise UnsuitedStudyError("the inputs of the networks are not images")
     if source.test.fingerprint != images:
         raise NothingToPlotError("the test images on this machine are not those that the runs were tested on")
     return source

@@ -71,7 +71,7 @@ def winners(data: Plotted) -> Figure:
     """
     plane = plane_of([arm.regime for arm in data.arms.values()])
     if plane is None:
-        raise UnsuitedStudyError("its regimes do not differ in exactly two numbers and in nothing else")
+        raise UnsuitedStudyError("its regimes must differ in exactly two numbers and in nothing else")
     result = _verdicts(data)
     if not result:
         raise NothingToPlotError(f"there are no differences of {data.metric} to a baseline to draw")

@@ -33,7 +33,7 @@ HEADER = ("class", "loss", "images", "top-1, %", "top-K, %", "most often taken f
 
 EXPLAINED = (
     "Top-1 and top-K accuracy over the test images of each class, as means over seeds; the hardest classes first. Most "
-    "often taken for: the other class that is most often the first guess, and for which share of the images."
+    "often taken for: the other class that is most often the first guess, with its share of the images."
 )
 """What the columns mean."""
 _ON_TERMINAL = 30

@@ -117,9 +117,9 @@ def empty_group(table: Table, metric: str) -> str:
     if not empty:
         return ""
     return (
-        f"{metric} has no value in {', '.join(empty)}: accuracies of many-, medium- and few-shot classes (above 100, "
-        "20 to 100, below 20 training samples) are measured where training has classes of at least two of these "
-        "groups, and the test split classes of that group."
+        f"{metric} has no value in {', '.join(empty)}: the accuracy of many-, medium- or few-shot classes (above 100, "
+        "20 to 100, below 20 training samples) is measured only if the training split has classes of at least two of "
+        "these groups, and the test split has classes of the group itself."
     )
 
 

@@ -75,7 +75,7 @@ def _configurations(table: Table) -> str:
 
 _FRONTS = (
     "Arms that are searched by several metrics: the configurations on the validation front that were confirmed, the "
-    "best by each metric and those farthest from these. The tables above are of the best by the first metric. "
+    "best by each metric and those farthest from these. The tables above show the best one by the first metric. "
     "Hypervolume: the part of the unit cube that a seed's runs cover by their test metrics."
 )
 

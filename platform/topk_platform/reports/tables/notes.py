@@ -69,8 +69,8 @@ def once(table: Table) -> str:
     if not table.once:
         return ""
     return (
-        "Not tested: differences between losses of which one was searched once. Another search may choose otherwise, "
-        "and no interval of one search covers that. "
+        "Not tested: differences between two losses if one of them was searched once. Another search may choose other "
+        "values, and an interval from one search does not cover that. "
         f"`{command('run', table.study)} --searches 3` adds the searches that are missing."
     )
 
@@ -88,9 +88,9 @@ def _raced(table: Table) -> str:
     if racing is None or not any(cell.stopped for cell in table.cells.values()):
         return ""
     return (
-        f"Dropped out: from seed {racing.first} on, an arm is confirmed no further that is behind the leader of its "
-        f"regime and model by validation over the same seeds, Wilcoxon, one-sided, p ≤ {racing.level:g}, tested again "
-        "at every round of seeds. It is not marked best."
+        f"Dropped out: from seed {racing.first} on, an arm gets no more seeds if it is behind the leader of its regime "
+        "and model in validation results over the same seeds. The test is Wilcoxon's, one-sided, p ≤ "
+        f"{racing.level:g}, repeated after every round of seeds. Such an arm is not marked best."
     )
 
 
@@ -99,14 +99,14 @@ def lost(table: Table) -> str:
     result = table.confirmed
     if not result.ended:
         coming = len(table.fruitless) < len(table.confirmations)
-        return "No confirmation has ended yet: there are no numbers of ours." if coming else ""
+        return "No confirmation has ended yet, so the study has no test results." if coming else ""
     if not result.lost:
         return ""
     counts = {"diverged": result.diverged, "failed": result.failed}
     text = " and ".join(f"{count} {name}" for name, count in counts.items() if count)
     return (
-        f"Of {result.ended} confirmations, {text}. A mean is over the completed seeds; if others are "
-        f"missing, it is marked neither best nor {UP}, and no difference to it is marked {DOWN}."
+        f"Of {result.ended} confirmations, {text}. A mean is over the completed seeds. If a seed is missing, the mean "
+        f"is not marked best or {UP}, and no difference to it is marked {DOWN}."
     )
 
 
@@ -126,7 +126,7 @@ def _fruitless(results: Fruitless) -> str:
     searched = results.phase == "search"
     text = ends(results.ends, "search trials" if searched else "confirmations")
     more = ", so there is no configuration to confirm" if searched else ""
-    retry = ", but with --retry-failed" if results.ends.failed else ""
+    retry = ", except with --retry-failed" if results.ends.failed else ""
     return (
         f"No result of {results.arm}: {text}{more}. Running it again changes nothing{retry}. "
         f"The first of them, {results.key}: {results.reason}."
@@ -154,7 +154,7 @@ def _adopted(table: Table) -> str:
     if not table.adopted:
         return ""
     why = "; ".join(f"{count}: {evidence}" for evidence, count in table.adopted.items())
-    return f"Adopted, from other code or another machine, are {sum(table.adopted.values())} trials. {why}."
+    return f"{sum(table.adopted.values())} trials are adopted from other code or another machine. {why}."
 
 
 def _choosers(table: Table) -> str:
@@ -171,7 +171,7 @@ def _choosers(table: Table) -> str:
     for key, versions in parts.items():
         alike.setdefault(versions, []).append(key)
     text = "; ".join(f"{first_few(keys, 3)}: {versions}" for versions, keys in alike.items())
-    return f"Searches whose trials were chosen by several versions, which no single version would repeat: {text}."
+    return f"Several versions chose the trials of these searches, so no single version would repeat them: {text}."
 
 
 def _sources(table: Table) -> str:
@@ -183,7 +183,7 @@ def _sources(table: Table) -> str:
     if any(number.spread is not None for number in numbers):
         line += " sd is the standard deviation over its n runs, not an interval."
     if any(number.split == "validation" for number in numbers):
-        line += " Where it says validation, the paper scored that split, and not the test split as here."
+        line += " Numbers with the word validation are results on the paper's validation split, not on a test split."
     return line
 
 
@@ -220,7 +220,7 @@ def machine_kinds_line(result: Mapping[tuple[str, str], Unlike], baseline: str |
         return ""
     count = sum(map(len, result.values()))
     parts = [f"{row}, {column}: {_seeds(pairs, baseline or '')}" for (row, column), pairs in result.items()]
-    more = [f"and {len(parts) - _SHOWN_ARMS} arms more"] if len(parts) > _SHOWN_ARMS else []
+    more = [f"and {len(parts) - _SHOWN_ARMS} more arms"] if len(parts) > _SHOWN_ARMS else []
     return (
         f"Different kinds of machine within {plural(count, 'pair')} of compared runs, which is part of "
         f"the difference: {'; '.join(parts[:_SHOWN_ARMS] + more)}."

@@ -83,7 +83,7 @@ def test_missing_data_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize(
-    ("dataset", "message"), [("ring", "every seed draws"), ("own_numbers:numbers", "not given images")]
+    ("dataset", "message"), [("ring", "every seed draws"), ("own_numbers:numbers", "are not images")]
 )
 def test_there_are_no_images_of_what_is_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dataset: str, message: str

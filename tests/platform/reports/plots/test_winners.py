@@ -147,7 +147,7 @@ def test_other_regimes_have_no_such_map(regimes: list[Regime]) -> None:
 def test_what_cannot_be_drawn_says_why() -> None:
     only = Arm(Regime("r", "digits"), Model("mlp"), Loss("cross_entropy"), k=3, recipe=Recipe(1))
     made = Study("s", [only], topk=(1, 3))
-    with pytest.raises(NothingToPlotError, match="do not differ in exactly two numbers"):
+    with pytest.raises(NothingToPlotError, match="must differ in exactly two numbers"):
         winners(plotted({}, made))
     data = plotted({})
     data.table.cells.clear()  # type: ignore[attr-defined]

@@ -180,7 +180,7 @@ def test_a_search_goes_on_from_what_another_version_chose_and_the_table_says_so(
     assert result.choosers == {("smooth_topk_svm", "r"): {0: "optuna 4.9.0", 2: "optuna 5.1.0"}}
     assert not result.environments and result.left == 0
     assert (
-        "Searches whose trials were chosen by several versions, which no single version would repeat: "
+        "Several versions chose the trials of these searches, so no single version would repeat them: "
         "smooth_topk_svm, r: "
         "from trial 0 on optuna 4.9.0, from trial 2 on optuna 5.1.0."
     ) in to_markdown(result)
