@@ -1,4 +1,4 @@
-"""Exporting a study's networks, and using them without its store and its data."""
+"""Export of a study's networks, and their use without its store and its data."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Candidate", "Classifier", "Exported", "export_model", "load_model"]
 
-# Classifiers import torch, which exporting a network does without.
-if not TYPE_CHECKING:  # a type checker would take any name for one of this package's
+# Classifiers import torch, which the export of a network does not need.
+if not TYPE_CHECKING:  # otherwise a type checker would accept any name as one of this package
     __getattr__ = first_use(__name__)

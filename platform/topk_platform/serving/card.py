@@ -21,15 +21,15 @@ def model_card(
     estimates: Mapping[str, Estimate],
     calibration: str = "",
 ) -> str:
-    """Return a Markdown card.
+    """Return a network's model card, in Markdown.
 
     Args:
         study: The network's study.
         saved: The network.
         config: Its configuration.
         row: The ledger's row of its confirmation.
-        estimates: The arm's test metrics over all its seeds.
-        calibration: What was calibrated; empty if nothing was.
+        estimates: The arm's test metrics over all its seeds, by name.
+        calibration: The text about the calibration; empty if the network is not calibrated.
     """
     arm, trial = saved.trial.arm, saved.trial
     conditions = [canonical_json(condition) for condition in arm.regime.conditions]
@@ -92,7 +92,7 @@ def _interval(metric: str, estimate: Estimate) -> str:
 
 
 def _example(inputs: Inputs) -> tuple[str, str]:
-    """Return the name of a file that the network takes, and what is in it."""
+    """Return the name of an input file as an example, and the kind of its content."""
     return ("image.png", "images") if inputs.kind == "image" else ("input.npy", f"float32 {inputs.shape}")
 
 

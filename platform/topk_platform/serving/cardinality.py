@@ -1,4 +1,4 @@
-"""Measuring what selectors reach on a study's confirmed networks: accuracy against the mean number of candidates."""
+"""Accuracy of selectors on a study's confirmed networks, against the mean number of candidates."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from topk_platform.trust import Trust
 __all__ = ["PENALTIES", "cardinality"]
 
 PENALTIES = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
-"""The penalties λ; the paper's curves end at 0.01."""
+"""The default penalties λ; the paper's curves end at 0.01."""
 
 _FIXED = range(1, 9)
 
@@ -45,8 +45,9 @@ def cardinality(
 ) -> list[CardinalityPoint]:
     """Train selectors on a study's confirmed networks, test them, and keep the points in the study's folder.
 
-    Selectors are trained on the calibration samples, or else on the validation split. Their networks stay as they are.
-    The points are in ``tables/cardinality.parquet``; ``topk plot STUDY cardinality`` and the report draw them.
+    Selectors are trained on the calibration samples if the study sets some aside, otherwise on the validation split.
+    The confirmed networks do not change. The points are in ``tables/cardinality.parquet``; ``topk plot STUDY
+    cardinality`` and the report draw them.
 
     Args:
         study: The study.
@@ -57,7 +58,8 @@ def cardinality(
         data: The folder of datasets.
 
     Raises:
-        UserError: if the store has no confirmed network of these arms, a penalty is below 0, or the data are missing.
+        UserError: if the store has no confirmed network of these arms, there is no penalty or one below 0, ``growth``
+            is unknown, or the data are missing.
     """
     check(bool(penalties) and min(penalties) >= 0, f"penalties must be at least 0, got {list(penalties)}")
     check(growth in ("log", "linear"), f"growth must be log or linear, got {growth!r}")
@@ -90,7 +92,7 @@ def _of_network(
     network = assembled(Config.of(saved), load(saved.content), f"the network of trial {row['key']}", trust)
     known = _selecting_split(dataset)
     with restored_process():
-        torch.set_num_threads(1)  # networks this small only get slower by more
+        torch.set_num_threads(1)  # more threads make such small networks slower
         selectors = train_selectors(
             _scores(network, known), known.labels, penalties, growth, seed=row["seed"]
         )

@@ -25,14 +25,14 @@ _AT_ONCE = 64
 
 @dataclass(frozen=True)
 class Candidate:
-    """One of the classes that are predicted for an image: of its K candidates, or of its set.
+    """A class that is predicted for an image, as one of its K candidates or as a member of its set.
 
     Args:
         label: The class's number.
         name: Its name, or its number if the data have no names.
-        probability: Of K candidates, the probability of being among the K best, see
-            :func:`~topk_losses.operators.inclusion_probabilities`; those of all classes sum to K. Of a set, the
-            calibrated probability of being the true class.
+        probability: For one of K candidates, the probability of being among the K best, see
+            :func:`~topk_losses.operators.inclusion_probabilities`; the probabilities of all classes sum to K. For a
+            member of a set, the calibrated probability of being the true class.
     """
 
     label: int
@@ -62,8 +62,9 @@ class Classifier:
 
     Args:
         config: The network's configuration.
-        module: Computes scores ``(n, L)`` from inputs as they are read, in evaluation mode.
-        calibration: What sets with a guaranteed coverage need; None if the network was not calibrated.
+        module: The network with its preprocessing, in evaluation mode. It computes scores ``(n, L)`` from inputs as
+            they are read.
+        calibration: The calibration for sets with a guaranteed coverage; None if the network is not calibrated.
     """
 
     config: Config
@@ -85,7 +86,7 @@ class Classifier:
             inputs: ``(n, *shape)``, uint8 images or float32 numbers as ``config.inputs.kind`` says.
 
         Raises:
-            UserError: if their shape or type is another one.
+            UserError: if the inputs have another shape or type.
         """
         takes = self.config.inputs
         kind = torch.uint8 if takes.kind == "image" else torch.float32
@@ -97,7 +98,7 @@ class Classifier:
         return torch.cat([self.module(part) for part in torch.split(inputs, _AT_ONCE)])
 
     def candidates(self, inputs: Tensor, k: int | None = None) -> list[list[Candidate]]:
-        """Return the K candidates for each of some inputs, the most probable first.
+        """Return the K candidates for each input, the most probable first.
 
         Args:
             inputs: As for :meth:`scores`.
@@ -121,24 +122,24 @@ class Classifier:
         ]
 
     def predict(self, given: Given | Sequence[Given], k: int | None = None) -> list[list[Candidate]]:
-        """Return the K candidates for each of some inputs, the most probable first.
+        """Return the K candidates for each input, the most probable first.
 
         Args:
-            given: One or several: paths of images, folders of images, images of Pillow's, uint8 arrays or tensors; for
+            given: One input or several: paths of images, folders of images, Pillow images, uint8 arrays or tensors; for
                 a network that takes numbers, ``.npy`` files, folders of them, arrays or tensors. See
                 :func:`~topk_platform.serving.pictures.listed` and :func:`~topk_platform.serving.pictures.read_inputs`.
             k: K; by default the arm's K.
 
         Raises:
-            UserError: if a file cannot be read, something else is given than the network takes, or k is not in [1, L].
+            UserError: if a file cannot be read, the network does not take such an input, or k is not in [1, L].
         """
         return self._each(given, lambda inputs: self.candidates(inputs, k))
 
     def sets(self, inputs: Tensor, coverage: float = 0.95, method: str = METHODS[0]) -> list[list[Candidate]]:
-        """Return a set of classes for each of some inputs, the most probable class first.
+        """Return a set of classes for each input, the most probable class first.
 
-        Over many images a set holds the true class at least as often as ``coverage`` says, if the images and the
-        calibration samples are exchangeable. A set has at least one class.
+        On average over many images, the share of sets that hold the true class is at least ``coverage``, if the images
+        and the calibration samples are exchangeable. A set has at least one class.
 
         Args:
             inputs: As for :meth:`scores`.
@@ -167,7 +168,7 @@ class Classifier:
         coverage: float = 0.95,
         method: str = METHODS[0],
     ) -> list[list[Candidate]]:
-        """Return a set of classes for each of some images, as :meth:`sets` does.
+        """Return a set of classes for each input, as :meth:`sets` does.
 
         Args:
             given: As for :meth:`predict`.
@@ -183,15 +184,17 @@ class Classifier:
     def calibrated(
         self, given: Given | Sequence[Given], labels: Sequence[int] | npt.NDArray[Any] | Tensor
     ) -> Classifier:
-        """Return the classifier, calibrated on labelled samples of yours, which must not have trained or chosen it.
+        """Return the classifier, calibrated on your own labelled samples.
+
+        The samples must be new to the network: they must not have been used to train it or to choose it.
 
         Args:
             given: As for :meth:`predict`.
             labels: Their classes, ``n`` whole numbers.
 
         Raises:
-            UserError: if there are no samples or another number of labels, a label is no whole number in ``[0, L)``, or
-                a file cannot be read.
+            UserError: if there are no samples or another number of labels, a label is not a whole number in ``[0, L)``,
+                or a file cannot be read.
 
         Example:
             >>> model = load_model("winner").calibrated(["a.png", "b.png"], [0, 2])  # doctest: +SKIP

@@ -1,4 +1,4 @@
-"""Exporting an arm's best confirmed network with everything that its use needs."""
+"""Export of an arm's best confirmed network, with everything that its use needs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = ["Exported", "best_of", "export_model"]
 
 @dataclass(frozen=True)
 class Exported:
-    """An export.
+    """The result of an export.
 
     Args:
         folder: Its folder.
@@ -63,8 +63,8 @@ def export_model(
 ) -> Exported:
     """Write an arm's confirmed network to a folder: tensors, configuration, model card and, if requested, more.
 
-    By default it is the network of the seed with the best validation; the test set is not used to choose. The test
-    metrics on the card are those of the arm, over all its seeds.
+    By default, the network of the seed with the best validation is exported. The test set is not used to choose it. The
+    test metrics on the card are those of the arm, over all its seeds.
 
     If the study sets calibration samples aside, ``Study(calibration=...)``, the network is calibrated on them, for sets
     with a guaranteed coverage. This reads the study's data.
@@ -74,10 +74,10 @@ def export_model(
         arm: The arm's name, ``regime/model/loss``.
         to: The folder; files of an earlier export in it are replaced.
         store: Folder or URI of the results.
-        seed: The seed to export instead.
+        seed: The seed whose network is exported; by default the one with the best validation.
         onnx: Whether to write ``model.onnx`` too; it needs the extra ``onnx``.
         mlflow: Whether the folder is also a model for ``mlflow.pytorch.load_model``.
-        calibrated: Whether to calibrate; False exports such a study's network without its data.
+        calibrated: Whether to calibrate the network if the study sets samples aside; False does not need the data.
         data: The folder of datasets.
 
     Raises:
@@ -110,7 +110,7 @@ def export_model(
 
 
 def _calibration(saved: SavedModel, trust: Trust, data: str | Path | None) -> tuple[str, str]:
-    """Return the calibration of a network as JSON, and what its card says of it."""
+    """Return the calibration of a network as JSON, and the text about it for the card."""
     from topk_platform.data import data_at  # noqa: PLC0415 - torch, like the next
     from topk_platform.serving.sets.calibrating import calibrated_network  # noqa: PLC0415
 
@@ -170,7 +170,7 @@ def _configured(saved: SavedModel, data: str | Path | None) -> tuple[Config, dic
 
 
 def _check_folder(to: Path) -> None:
-    """Raise ``UserError`` if a folder holds something else than an earlier export."""
+    """Raise ``UserError`` if a folder holds anything other than an earlier export."""
     if to.exists() and (not to.is_dir() or any(to.iterdir())) and not (to / CONFIG).is_file():
         raise UserError(
             f"--to must be a new or empty folder, or the folder of an earlier export, got {str(to)!r}"

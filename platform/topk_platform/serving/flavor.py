@@ -1,4 +1,4 @@
-"""How MLflow loads a logged network: ``mlflow.pyfunc.load_model("models:/ID")``."""
+"""The loader of logged networks for MLflow: ``mlflow.pyfunc.load_model("models:/ID")``."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Predictor:
         takes numbers accepts integers and floats.
 
         Raises:
-            UserError: if their shape, type or range is another one.
+            UserError: if the inputs have another shape, type or range.
         """
         del params
         as_taken = _pixels if self.classifier.config.inputs.kind == "image" else _numbers
@@ -68,8 +68,8 @@ def _numbers(given: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def _load_pyfunc(path: str) -> Predictor:
     """Return the network in a safetensors file, or in the folder of an export; MLflow calls this function by its name.
 
-    A user's own network needs its module in the environment variable ``TOPK_TRUST``. MLflow's options come from the
-    model's own file ``MLmodel``, which must not decide whom to trust.
+    A user's own network needs its module in the environment variable ``TOPK_TRUST``. MLflow could also pass options,
+    but these come from the model's own file ``MLmodel``, and this file must not decide which code is trusted.
     """
     if Path(path).is_dir():
         return Predictor(load_trusting(Path(path), Trust.of_environment()))

@@ -1,4 +1,4 @@
-"""The frozen backbone of a head that was trained on features: exported beside it, and put in front of it."""
+"""The frozen backbone of a head that was trained on features: exported with the head, and put in front of it."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from topk_platform.specs import Inputs
 
 __all__ = ["OnFeatures", "read_frozen", "with_backbone"]
 
-_CIFAR = {"cifar100": 32}  # the sides of images of datasets that have no option for it
+_CIFAR = {"cifar100": 32}  # the sides of images of datasets without an option for the size
 
 
 class OnFeatures(nn.Module):
-    """A head behind the backbone whose features it was trained on: from uint8 images to scores ``(n, L)``."""
+    """A head with the backbone that made its features: from uint8 images to scores ``(n, L)``."""
 
     def __init__(self, backbone: Backbone, head: nn.Module, shape: tuple[int, ...]) -> None:
         super().__init__()
         self.backbone = backbone
         self.head = head
-        self.views = shape[:-1]  # () or (V,), of which a head takes the first when it does not train
+        self.views = shape[:-1]  # () or (V,): a head that is not in training takes the first of V views
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return the scores; features are rounded to float16, as kept features are."""
+        """Return the scores; features are rounded to float16, as stored features are."""
         features = self.backbone(images).half().float()
         if self.views:
             features = features[:, None].expand(-1, *self.views, -1)
@@ -96,7 +96,7 @@ def read_frozen(folder: Path, frozen: Frozen) -> Backbone:
 
     Raises:
         MissingDataError: if the package that builds it is not on this machine.
-        UserError: if its file is damaged, or fits another backbone.
+        UserError: if its file is damaged, or belongs to another backbone.
     """
     file = folder / BACKBONE
     tensors = read_tensors(file, frozen.sha256)
@@ -109,7 +109,10 @@ def read_frozen(folder: Path, frozen: Frozen) -> Backbone:
 
 
 def _check_builds(frozen: Frozen, tensors: Mapping[str, Tensor], file: Path) -> None:
-    """Raise ``UserError`` unless the name builds a backbone with exactly these tensors; it is built without memory."""
+    """Raise ``UserError`` unless the name builds a backbone with exactly these tensors.
+
+    The backbone is built on the device ``meta``, which takes no memory.
+    """
     with torch.device("meta"):
         built = untrained_backbone(frozen.name, frozen.pixels).state_dict()
     if why := differing_tensor(built, tensors, file):

@@ -15,7 +15,10 @@ __all__ = ["study_graphs"]
 
 
 def study_graphs(study: Study, store: str) -> Graphs:
-    """Return a function that makes the graph of each arm's network, the one that ``topk export`` takes, by trial key.
+    """Return the functions that make the graph of each arm's best network, by trial key.
+
+    The best network is the one that ``topk export`` writes by default. An arm without a completed confirmation has
+    none.
 
     Args:
         study: The study.

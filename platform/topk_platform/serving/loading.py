@@ -24,22 +24,23 @@ from topk_platform.trust import Trust
 
 __all__ = ["assembled", "load_model", "load_trusting"]
 
-_LEAST = 64  # an option of one of our networks may always be this large, however small its tensors are
+_LEAST = 64  # an option of one of our networks may always have this value, even if the tensors are smaller
 
 
 def load_model(folder: str | Path, *, trust: Iterable[str] = ()) -> Classifier:
     """Return the network that ``topk export STUDY --arm ARM --to FOLDER`` wrote.
 
     Three lines are enough: ``from topk_platform import load_model``, ``model = load_model("FOLDER")`` and
-    ``model.predict(["image.png"])``. Nothing is unpickled, and only our code is run. A network of your own is built by
-    its function, which must be importable and in a module that is trusted by name.
+    ``model.predict(["image.png"])``. Nothing is unpickled, and without ``trust`` only code of this package is executed.
+    If the network is your own, the function that builds it must be importable, and its module must be trusted by name.
 
     Args:
         folder: The folder.
         trust: The modules whose code the folder may name, such as ``"my_lab"``, with their submodules.
 
     Raises:
-        UserError: if it contains no exported network, is damaged, or names code that is not trusted or does not exist.
+        UserError: if the folder has no exported network, is damaged, or names code that is not trusted or does not
+            exist.
     """
     check_call(load_model, locals())
     return load_trusting(Path(folder), Trust.of(trust))
@@ -51,6 +52,9 @@ def load_trusting(folder: Path, trust: Trust) -> Classifier:
     Args:
         folder: The folder.
         trust: The code that it may name.
+
+    Raises:
+        UserError: as for :func:`load_model`.
     """
     config, path = Config.read(folder), folder / WEIGHTS
     trust.check(folder, config.code)
@@ -64,16 +68,16 @@ def load_trusting(folder: Path, trust: Trust) -> Classifier:
 
 
 def assembled(config: Config, tensors: Mapping[str, Tensor], file: Path | str, trust: Trust) -> Classifier:
-    """Return the network with these tensors; for a head on features, the head alone.
+    """Return the network with these tensors; for a head on features, the head without its backbone.
 
     Args:
         config: The network's configuration.
         tensors: Its tensors, by name.
         file: The file of the tensors, for messages.
-        trust: The code that may be named as its model.
+        trust: The code that the configuration may name.
 
     Raises:
-        UserError: if the function that builds it is not trusted, does not exist, or builds another network.
+        UserError: if the function that builds the network is not trusted, does not exist, or builds another network.
     """
     trust.check(file, config.code)
     takes, model = config.inputs, architecture_of(config.model)
@@ -94,7 +98,8 @@ def assembled(config: Config, tensors: Mapping[str, Tensor], file: Path | str, t
 def _check_builds(config: Config, model: Model, tensors: Mapping[str, Tensor], file: Path | str) -> None:
     """Raise ``UserError`` unless the options build a network with exactly these tensors.
 
-    Our networks are first built without memory, because a file may ask for a network of terabytes.
+    The network is first built on the device ``meta``, which takes no memory, because a file may describe a network of
+    terabytes.
     """
     sides = (size for tensor in tensors.values() for size in tensor.shape)
     most = max(_LEAST, len(tensors), max(sides, default=0))

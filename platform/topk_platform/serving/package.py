@@ -48,9 +48,9 @@ class Frozen:
     """The frozen backbone in front of an exported head.
 
     Args:
-        name: As of :func:`~topk_platform.data.features.backbones.load_backbone`.
+        name: The backbone's name, as :func:`~topk_platform.data.features.backbones.load_backbone` takes it.
         pixels: The side of the square to which images are scaled.
-        shape: Shape of one image's features, which the head takes.
+        shape: The shape of one image's features, which the head takes.
         sha256: The SHA-256 of the backbone's file.
 
     Raises:
@@ -78,8 +78,8 @@ class Config:
         arm: The arm's name.
         key: The key of the trial that trained it.
         sha256: The SHA-256 of the tensors' file; empty in files of earlier versions.
-        backbone: What makes the features that the network takes, for a head that was trained on features; ``inputs``
-            are then the backbone's.
+        backbone: For a head that was trained on features, the backbone that computes them; ``inputs`` are then those of
+            the backbone.
 
     Raises:
         UserError: if a field has another type or is out of range.
@@ -101,12 +101,12 @@ class Config:
 
     @property
     def code(self) -> dict[str, str]:
-        """The code that the configuration names, by kind."""
+        """The names of the model and of the backbone, if any; such a name may refer to code outside this package."""
         return {"model": self.model.name} | ({"backbone": self.backbone.name} if self.backbone else {})
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of what the model takes: an input, or its features."""
+        """The shape that the model takes: that of an input, or of an image's features."""
         return self.inputs.shape if self.backbone is None else self.backbone.shape
 
     @classmethod
@@ -136,7 +136,7 @@ class Config:
         """Return the configuration that ``to_json`` wrote.
 
         Raises:
-            ValueError, LookupError, TypeError: if it is no such configuration.
+            ValueError, LookupError, TypeError: if the text is not such a configuration.
         """
         data: dict[str, Any] = parse_json(text)
         if data["format"] != _FORMAT:

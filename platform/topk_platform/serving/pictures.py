@@ -1,4 +1,4 @@
-"""Reading files, images and arrays as a network's inputs, in the same way as its training data."""
+"""A network's inputs from files, images and arrays, read in the same way as its training data."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from topk_platform.specs import Inputs
 __all__ = ["Given", "listed", "read_inputs"]
 
 Given = str | Path | Image.Image | npt.NDArray[Any] | Tensor
-"""What an input is read from: a file, an image of Pillow's, an array or a tensor."""
+"""The types from which an input is read: the path of a file, a Pillow image, an array or a tensor."""
 
 _NUMBERS = ".npy"
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}  # Pillow's modes by the number of channels
@@ -34,16 +34,16 @@ _BROKEN = (TypeError, LookupError, ArithmeticError, EOFError, MemoryError, struc
 
 
 def listed(given: Given | Sequence[Given], inputs: Inputs) -> list[Given]:
-    """Return inputs one by one: the files of a folder, the samples of a batch, the items of a sequence.
+    """Return a list of single inputs: the files of a folder, the samples of a batch, the items of a sequence.
 
     Args:
-        given: One or several. Of a folder, all images in it and in its folders count, in the order of their paths; for
-            a network that takes numbers, all ``.npy`` files. An array or a tensor with a dimension more than one input
-            is a batch.
+        given: One input or several. A folder stands for all images in it and in its subfolders, in the order of their
+            paths; for a network that takes numbers, for all ``.npy`` files. An array or a tensor with more dimensions
+            than one input is a batch.
         inputs: The network's inputs.
 
     Raises:
-        UserError: if a folder holds no such file, or something is given that is none of these.
+        UserError: if a folder holds no such file, or ``given`` has another type.
     """
     if isinstance(given, Image.Image):
         return [given]
@@ -76,15 +76,16 @@ def read_inputs(given: Sequence[Given], inputs: Inputs) -> Tensor:
     """Return inputs as the network takes them, ``(n, *shape)``: uint8 images, or float32 numbers.
 
     An image is converted to grey or colour like the training data, scaled to cover the network's input, and cropped to
-    its middle. So is a uint8 array ``(height, width)`` or ``(height, width, channels)``; one of the network's own shape
-    ``(channels, height, width)`` is taken as it is. Numbers are arrays, or ``.npy`` files with one input each.
+    its middle. A uint8 array ``(height, width)`` or ``(height, width, channels)`` is treated in the same way. An array
+    of the network's own shape ``(channels, height, width)`` is taken unchanged. Numbers are arrays, or ``.npy`` files
+    with one input each.
 
     Args:
-        given: The inputs, as of :func:`listed`.
+        given: The inputs, as :func:`listed` returns them.
         inputs: The network's inputs.
 
     Raises:
-        UserError: if a file cannot be read, or something else is given than the network takes.
+        UserError: if a file cannot be read, or the network does not take such an input.
     """
     read = _image if inputs.kind == "image" else _numbers
     return torch.stack([read(one, inputs) for one in given])
@@ -135,7 +136,7 @@ def _image(given: Given, inputs: Inputs) -> Tensor:
     with _reading(name):
         if not inputs.resize:
             shown = _covering(given, name, *inputs.shape)
-        elif isinstance(given, Image.Image):  # the data were images in files
+        elif isinstance(given, Image.Image):  # with resize, the training data were image files
             shown = crop(_scaled(given, name, inputs.resize), inputs.shape[1])
         else:
             shown = crop(scaled(Path(given), inputs.resize), inputs.shape[1])
@@ -143,7 +144,7 @@ def _image(given: Given, inputs: Inputs) -> Tensor:
 
 
 def _picture(pixels: npt.NDArray[Any], inputs: Inputs) -> Image.Image:
-    """Return an array as an image of Pillow's; raise ``UserError`` unless it is one of bytes."""
+    """Return an array as a Pillow image; raise ``UserError`` unless it is uint8 and has the shape of an image."""
     flat = pixels.ndim == 2
     if pixels.dtype != np.uint8 or not (flat or (pixels.ndim == 3 and pixels.shape[2] in _MODES)):
         hint = ": take (255 * x).round() of values x in [0, 1], as uint8" if pixels.dtype.kind == "f" else ""
@@ -155,8 +156,8 @@ def _picture(pixels: npt.NDArray[Any], inputs: Inputs) -> Image.Image:
 
 
 def _scaled(picture: Image.Image, name: str, resize: int) -> npt.NDArray[np.uint8]:
-    """Return an image of Pillow's as :func:`~topk_platform.data.images.decoding.scaled` returns that of a file."""
-    shown = appearance(picture.copy())  # which may turn its argument
+    """Return a Pillow image, scaled as :func:`~topk_platform.data.images.decoding.scaled` scales a file's image."""
+    shown = appearance(picture.copy())  # a copy, because the function may rotate its argument
     short = min(shown.size)
     size = max(resize * shown.width // short, 1), max(resize * shown.height // short, 1)
     check_pixels(Path(name), size)
@@ -187,7 +188,7 @@ def _covering(
     else:
         with Image.open(given) as image:
             picture = appearance(image, _MODES[channels])
-            picture.load()  # while the file is open: Pillow reads a JPEG as late as it can
+            picture.load()  # while the file is open, because Pillow reads a JPEG as late as possible
     if width * picture.height <= height * picture.width:
         size = max(height * picture.width // picture.height, width), height
     else:

@@ -1,4 +1,4 @@
-"""An exported network as a graph: of ``torch.export`` for MLflow, without pickles, and of ONNX."""
+"""Graphs of an exported network: a file of ``torch.export`` for MLflow, without pickles, and an ONNX file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["graph_of", "graph_of_row", "write_onnx", "write_pt2"]
 def graph_of(classifier: Classifier) -> bytes:
     """Return a network as a file of ``torch.export``, including preprocessing and tensors.
 
-    Its graph takes inputs ``(n, *shape)``, any n, and returns scores ``(n, L)``.
+    The graph takes inputs ``(n, *shape)`` for any n, and returns scores ``(n, L)``.
 
     Args:
         classifier: The network.
@@ -74,7 +74,7 @@ def graph_of_row(store: Store, row: Row, trust: Trust) -> Graph:
 def write_pt2(folder: Path, trust: Trust) -> tuple[str, ...]:
     """Write ``data/model.pt2`` and ``MLmodel`` beside an exported network, and return their names.
 
-    The first is the result of :func:`graph_of`. MLflow checks that it contains no pickle before it loads it.
+    ``data/model.pt2`` is the result of :func:`graph_of`. Before MLflow loads it, it checks that it contains no pickle.
 
     Args:
         folder: The folder of the export.
@@ -102,9 +102,10 @@ def _description() -> str:
 
 
 def write_onnx(folder: Path, trust: Trust) -> None:
-    """Write ``model.onnx`` beside an exported network: from inputs ``(n, *shape)``, any n, to scores ``(n, L)``.
+    """Write ``model.onnx`` beside an exported network: from inputs ``(n, *shape)`` for any n to scores ``(n, L)``.
 
-    The file's metadata has the calibration with thresholds at some coverages, as JSON under ``topk.calibration``.
+    If the network is calibrated, the file's metadata has the calibration with thresholds at some coverages, as JSON
+    under ``topk.calibration``.
 
     Args:
         folder: The folder of the export.

@@ -15,12 +15,12 @@ from topk_platform.metrics import log_probabilities
 __all__ = ["CARDINALITIES", "Selectors", "train_selectors"]
 
 CARDINALITIES = (1, 2, 4, 8)
-"""The numbers of candidates to choose from, those of the paper."""
+"""The numbers of candidates to choose from, as in the paper."""
 
 _HIDDEN = 64
 _EPOCHS = 50
 _BATCH = 128
-_RATE, _DECAY = 1e-3, 1e-5  # of Adam, those of the paper
+_RATE, _DECAY = 1e-3, 1e-5  # Adam's values in the paper
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Selectors:
     weights: tuple[Tensor, ...]
 
     def __call__(self, inputs: Tensor) -> Tensor:
-        """Return the selectors' scores of each choice, ``(P, n, C)``, of inputs ``(n, L)``."""
+        """Return the selectors' scores of each choice, ``(P, n, C)``, for sorted log probabilities ``(n, L)``."""
         first, bias, second, last = self.weights
         hidden = ((inputs - self.mean) / self.deviation @ first + bias).relu()
         return hidden @ second + last
@@ -61,20 +61,20 @@ def train_selectors(
     seed: int = 0,
     epochs: int = _EPOCHS,
 ) -> Selectors:
-    """Return selectors trained on a classifier's scores; those of all penalties see the same batches and train at once.
+    """Return selectors that are trained on a classifier's scores, one for each penalty.
 
-    Their inputs are the classifier's log probabilities in descending order, from which few samples suffice to learn how
-    sure it is. Each is a network of two layers with 64 hidden units, trained by Adam with the paper's values: rate
-    0.001, batches of 128, weight decay 0.00001. The samples should not have trained the classifier, which is right too
-    often on those.
+    The selectors train at the same time, on the same batches. Their inputs are the classifier's log probabilities in
+    descending order: with these, few samples suffice to learn how sure the classifier is. Each selector is a network of
+    two layers with 64 hidden units, trained by Adam with the paper's values: rate 0.001, batches of 128, weight decay
+    0.00001. The samples should not be those that trained the classifier, because it is right too often on these.
 
     Args:
         scores: The classifier's scores ``(n, L)``.
         labels: int64 ``(n,)``.
         penalties: The penalty λ of each selector.
-        growth: As of :func:`~topk_losses.functional.cardinality_costs`.
+        growth: ``"log"`` or ``"linear"``, see :func:`~topk_losses.functional.cardinality_costs`.
         seed: The seed of the initial weights and of the batches.
-        epochs: How often the samples are seen; the paper does not say.
+        epochs: The number of epochs; the paper does not give it.
 
     Source:
         Cortes, Mao, Mohri, Mohri, Zhong: Cardinality-Aware Set Prediction and Top-k Classification, NeurIPS 2024.

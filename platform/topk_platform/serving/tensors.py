@@ -37,7 +37,7 @@ def read_tensors(file: Path, sha256: str = "") -> dict[str, Tensor]:
 
 
 def differing_tensor(built: Mapping[str, Tensor], read: Mapping[str, Tensor], file: Path | str) -> str:
-    """Return which tensor of a built network differs in type or shape from that in a file; empty if none does.
+    """Return a text about the first tensor that differs in type or shape from that in a file; empty if none does.
 
     Args:
         built: The tensors of the built network, by name.

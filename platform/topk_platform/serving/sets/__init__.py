@@ -1,1 +1,1 @@
-"""Prediction sets with a guaranteed coverage: how a network is calibrated for them, and how they are formed."""
+"""Prediction sets with a guaranteed coverage: the calibration of a network, and the sets that it gives."""

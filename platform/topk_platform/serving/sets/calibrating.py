@@ -1,4 +1,4 @@
-"""Calibrating a study's network for its export, on samples that the study set aside, with a trial on the test set."""
+"""Calibration of a network for its export, on samples that its study set aside, with the results on the test set."""
 
 from __future__ import annotations
 
@@ -27,15 +27,16 @@ _COVERAGES = (0.9, 0.95, 0.99)
 def calibrated_network(saved: SavedModel, trust: Trust) -> tuple[str, str]:
     """Return a network's calibration as JSON, and the section of its card that describes it.
 
-    The samples are scored by the exported network, in float32 and with one crop, because that is what will predict.
+    The exported network scores the samples in float32 and with one crop, because it will predict in this way.
 
     Args:
-        saved: The network, of a study that sets calibration samples aside.
+        saved: The network; its study must set calibration samples aside.
         trust: The code that may build it.
 
     Raises:
-        MissingDataError: if the study's data are not there.
-        ChangedError: if they are not those that the network was trained on.
+        MissingDataError: if the study's data are missing.
+        ChangedError: if they are not the data on which the network was trained.
+        UserError: if the study sets no calibration samples aside.
     """
     dataset = dataset_of(saved.trial)
     aside = _set_aside(dataset)

@@ -13,18 +13,18 @@ from topk_platform.serving.sets.set_calibration import METHODS, SetCalibration, 
 
 __all__ = ["calibrate", "nonconformity", "sets", "temperature_of"]
 
-_TUNING = 4  # one sample in four decides the temperature and RAPS' values, the others decide thresholds
-_PENALTIES = (0.001, 0.01, 0.1, 0.2, 0.5)  # those that the paper's code tries
+_TUNING = 4  # one sample in four decides the temperature and RAPS' values, the others decide the thresholds
+_PENALTIES = (0.001, 0.01, 0.1, 0.2, 0.5)  # RAPS' penalties that the paper's code tries
 _TUNED_AT = 0.9  # the coverage at which RAPS' values are chosen, as in the paper
 _HALVINGS = 60
-_RANGE = 1e3  # temperatures from its inverse to it
+_RANGE = 1e3  # temperatures are in [1 / _RANGE, _RANGE]
 
 
 def temperature_of(scores: Tensor, labels: Tensor) -> float:
     """Return the temperature T that minimises the negative log-likelihood of ``softmax(scores / T)``.
 
-    The likelihood is convex in ``1 / T``, so its slope is zero once; bisection gives it in ``[1e-3, 1e3]``.
-    Without samples T is 1.
+    The negative log-likelihood is convex in ``1 / T``, so its slope has one zero. Bisection searches for it in
+    ``[1e-3, 1e3]``. Without samples, T is 1.
 
     Args:
         scores: ``(n, L)``.
@@ -43,7 +43,7 @@ def temperature_of(scores: Tensor, labels: Tensor) -> float:
         return 1.0
     scores = scores.double()
     own = scores.gather(1, labels[:, None])[:, 0]
-    low, high = 1 / _RANGE, _RANGE  # of 1 / T
+    low, high = 1 / _RANGE, _RANGE  # the bounds of 1 / T
     for _ in range(_HALVINGS):
         middle = (low * high) ** 0.5
         expected = ((scores * middle).softmax(1) * scores).sum(1)
@@ -54,24 +54,24 @@ def temperature_of(scores: Tensor, labels: Tensor) -> float:
 def nonconformity(
     logs: Tensor, method: str, *, rank: int = 0, penalty: float = 0.0, prevalences: Tensor | None = None
 ) -> Tensor:
-    """Return how little each class conforms with its sample; a set holds the classes up to a threshold.
+    """Return the nonconformity of each class with its sample; a set holds the classes up to a threshold.
 
-    With p the probabilities and ``o`` a class's rank, the number of classes of at least its probability:
+    Let p be the probability of a class, and ``o`` its rank: the number of classes with a probability of at least p.
 
     - ``threshold``: ``-log p``, which orders classes as ``1 - p`` does (Sadinle, Lei, Wasserman, JASA 2019).
-    - ``aps``: the mass of the classes of at least its probability, less 1 (Romano, Sesia, Candès, NeurIPS 2020). It is
-      the paper's score with u = 1: nothing is drawn, so that an image has one set.
-    - ``raps``: that plus ``penalty · max(o - rank, 0)`` (Angelopoulos, Bates, Jordan, Malik, ICLR 2021).
-    - ``prevalence``: ``-log(p / prevalence)``, which aims at the mean coverage over classes (Ding, Fermanian, Salmon
-      2025).
+    - ``aps``: the sum of the probabilities that are at least p, minus 1 (Romano, Sesia, Candès, NeurIPS 2020). This is
+      the paper's score with u = 1: nothing is random, so an image always gets the same set.
+    - ``raps``: the value of ``aps`` plus ``penalty · max(o - rank, 0)`` (Angelopoulos, Bates, Jordan, Malik, ICLR
+      2021).
+    - ``prevalence``: ``-log(p / prevalence)``, for a high mean coverage over classes (Ding, Fermanian, Salmon 2025).
 
-    A sample's best class gets the least value there is, so that it is in every set: an empty set would help nobody.
-    Because calibration counts it in the same way, the coverage stays what was requested.
+    The class of a sample that conforms best gets the smallest possible value, so it is in every set: an empty set would
+    not help anybody. Calibration counts this class in the same way, so the coverage stays as requested.
 
     Args:
-        logs: As of :func:`~topk_platform.metrics.log_probabilities`, ``(n, L)``.
+        logs: Log probabilities ``(n, L)``, as :func:`~topk_platform.metrics.log_probabilities` returns them.
         method: One of :data:`~topk_platform.serving.sets.set_calibration.METHODS`.
-        rank: RAPS' rank from which on classes are penalised.
+        rank: RAPS' rank; classes with a larger rank are penalised.
         penalty: RAPS' penalty per rank.
         prevalences: The share of each class in the training set, ``(L,)``; by default all are equal.
 
@@ -91,7 +91,7 @@ def nonconformity(
     masses = logs.exp()
     ascending = masses.sort(1).values
     smaller = torch.searchsorted(ascending, masses)  # how many classes are less probable
-    # Their mass is summed from the smallest on: masses near 1 would round to the same value.
+    # Probabilities are summed from the smallest on, because sums near 1 would round to the same value.
     below = torch.nn.functional.pad(ascending.cumsum(1), (1, 0)).gather(1, smaller)
     ranks = (masses.shape[1] - smaller).double()
     excess = penalty * (ranks - rank).clamp(min=0) if method == "raps" else 0.0
@@ -103,15 +103,15 @@ def _with_best_at(values: Tensor, least: float) -> Tensor:
 
 
 def calibrate(scores: Tensor, labels: Tensor, counts: Tensor, key: str) -> SetCalibration:
-    """Return the calibration of a network from samples that selected nothing of it.
+    """Return the calibration of a network, from samples that selected neither the network nor its values.
 
-    One sample in four, drawn with a fixed seed, decides the temperature and RAPS' values; the others decide the
-    thresholds, so that the guarantee holds with what was tuned.
+    One sample in four, drawn with a fixed seed, decides the temperature and RAPS' values. The others decide the
+    thresholds, so the guarantee also holds with tuned values.
 
     Args:
         scores: The network's scores of these samples, ``(n, L)``.
         labels: Their classes, int64 ``(n,)``.
-        counts: How many training samples each class has, ``(L,)``.
+        counts: The number of training samples of each class, ``(L,)``; a class without samples counts as having one.
         key: The key of the network's trial.
 
     Raises:
@@ -144,7 +144,10 @@ def _sorted_scores(
 
 
 def _tuned(logs: Tensor, labels: Tensor) -> tuple[int, float]:
-    """Return RAPS' rank and penalty as its paper chooses them: a quantile of ranks, and the smallest sets."""
+    """Return RAPS' rank and penalty, chosen as in its paper.
+
+    The rank is a quantile of the true classes' ranks. The penalty is the one that gives the smallest sets.
+    """
     if not len(labels):
         return logs.shape[1], _PENALTIES[0]
     quantile = min(rank_of(_TUNED_AT, len(labels)), len(labels)) - 1
@@ -162,7 +165,8 @@ def _tuned(logs: Tensor, labels: Tensor) -> tuple[int, float]:
 def sets(scores: Tensor, calibration: SetCalibration, coverage: float, method: str) -> tuple[Tensor, Tensor]:
     """Return which classes are in each sample's set, and all classes' calibrated probabilities.
 
-    A set holds the classes whose nonconformity is at most the threshold, among them always the one that conforms best.
+    A set holds the classes whose nonconformity is at most the threshold. The class with the smallest nonconformity is
+    always in the set.
 
     Args:
         scores: The network's scores, ``(n, L)``.

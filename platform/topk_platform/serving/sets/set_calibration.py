@@ -37,7 +37,7 @@ def check_coverage(coverage: float) -> None:
 
 
 def rank_of(coverage: float, samples: int) -> int:
-    """Return which of the sorted calibration scores is the threshold: ``ceil((n + 1) coverage)``, counted from 1.
+    """Return the threshold's position among the sorted calibration scores: ``ceil((n + 1) coverage)``, from 1.
 
     Args:
         coverage: In ``(0, 1)``.
@@ -52,15 +52,16 @@ def rank_of(coverage: float, samples: int) -> int:
 
 @dataclass(frozen=True)
 class SetCalibration:
-    """What turns a network's scores into sets with a guaranteed coverage.
+    """The calibration of a network, which turns its scores into sets with a guaranteed coverage.
 
     Args:
         key: The key of the network's trial.
-        temperature: The scores are divided by it.
+        temperature: The temperature, by which the scores are divided.
         tuned: The number of samples that decided the temperature and the two values of RAPS.
-        rank: From which rank on RAPS penalises a class.
+        rank: RAPS' rank; classes with a larger rank are penalised.
         penalty: RAPS' penalty per rank.
-        prevalences: The share of each class in the training set, ``(L,)``; a class without samples counts as one.
+        prevalences: The share of each class in the training set, ``(L,)``; a class without samples counts as having
+            one.
         nonconformity: For each of :data:`METHODS`, the nonconformity of the true class in n further samples, ascending.
 
     Raises:
@@ -102,16 +103,16 @@ class SetCalibration:
 
     @property
     def samples(self) -> int:
-        """The number of samples that decide thresholds, n."""
+        """The number n of samples that decide the thresholds."""
         return len(self.nonconformity[METHODS[0]])
 
     @property
     def most(self) -> float:
-        """The largest coverage that so many samples can guarantee, ``n / (n + 1)``."""
+        """The largest coverage that n samples can guarantee, ``n / (n + 1)``."""
         return self.samples / (self.samples + 1)
 
     def threshold(self, coverage: float, method: str = METHODS[0]) -> float:
-        """Return the largest nonconformity of a class in a set.
+        """Return the largest nonconformity that a class in a set may have.
 
         Args:
             coverage: The requested coverage, in ``(0, 1)``.
@@ -133,7 +134,7 @@ class SetCalibration:
         return self.nonconformity[method][rank - 1]
 
     def summary(self) -> dict[str, Any]:
-        """Return the calibration with thresholds at some coverages in percent in place of all scores."""
+        """Return the calibration as JSON types, with thresholds by coverage in percent instead of all scores."""
         percents = [percent for percent in _LISTED if rank_of(percent / 100, self.samples) <= self.samples]
         thresholds = {
             method: {str(percent): self.threshold(percent / 100, method) for percent in percents}
@@ -161,7 +162,7 @@ class SetCalibration:
         """Return the calibration that ``to_json`` wrote.
 
         Raises:
-            ValueError, LookupError, TypeError: if it is no such calibration.
+            ValueError, LookupError, TypeError: if the text is not such a calibration.
         """
         data: dict[str, Any] = parse_json(text)
         if data["format"] != _FORMAT:
