@@ -53,5 +53,5 @@ __all__ = [
     "tracking_uri",
 ]
 
-if not TYPE_CHECKING:  # a type checker would take any name for one of this package's
+if not TYPE_CHECKING:  # otherwise a type checker would accept any name as one of this package
     __getattr__ = first_use(__name__)

@@ -1,4 +1,4 @@
-"""Filling a tracker from the ledger, in a thread of its own, so that a tracker neither stops nor delays a study."""
+"""The thread that fills a tracker from the ledger, so that a tracker neither stops nor delays a study."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _NOTHING = StudyResult({}, "")
 _LOG = logging.getLogger("topk_platform")
 
 _Item = TrackedTrial | StudyResult | None
-"""An ended trial, or the study's results, or the end."""
+"""An ended trial, the study's results, or None for the end."""
 
 
 class Feed(threading.Thread):
-    """Fills a tracker with a study's ended trials, as they end, and with its results.
+    """A thread that fills a tracker with a study's trials, as they end, and with its results.
 
-    The tracker is first brought up to date with the ledger. If it fails, a warning says so at once, the study goes on,
-    and the tracker is tried again with growing pauses; what it missed is filled in from the ledger, at the latest by
-    the next run or by :func:`~topk_platform.tracking.sync`.
+    The thread first brings the tracker up to date with the ledger. If the tracker fails, a warning says so at once, the
+    study goes on, and the thread tries again with growing pauses. Trials that the tracker missed are filled in from the
+    ledger, at the latest by the next run or by :func:`~topk_platform.tracking.sync`.
 
     Args:
         tracker: The tracker.
@@ -41,11 +41,11 @@ class Feed(threading.Thread):
         ledger: The study's ledger.
         search: Which search trials the tracker shows.
         networks: Whether confirmations come with their networks.
-        stale: The keys of trials that are written anew, because the ledger no longer has what the tracker shows.
+        stale: The keys of trials that are written again, because the ledger no longer has what the tracker shows.
         pauses: The seconds before each further try; the last one repeats.
 
     Attributes:
-        error: What keeps the tracker from being written; None while all is well.
+        error: The error of the last try; None if the tracker works.
     """
 
     def __init__(
@@ -76,13 +76,13 @@ class Feed(threading.Thread):
         self._drawing = False
 
     def put(self, record: TrialRecord) -> None:
-        """Hand over an ended trial that is in the ledger; returns at once."""
+        """Hand over an ended trial that is in the ledger, without waiting for the tracker."""
         if record.trial.phase == "confirm" or self._search == "all":
             row, epochs = trial_row(record), epoch_rows(record)
             self._queue.put(tracked_trial(row, epochs, self.ledger.store, networks=self._networks))
 
     def put_result(self, result: StudyResult) -> None:
-        """Hand over the study's results, after all trials; returns at once."""
+        """Hand over the study's results, after all trials, without waiting for the tracker."""
         extras = None if result.extras is None else partial(self._make, result.extras)
         self._queue.put(replace(result, extras=extras))
 
@@ -97,7 +97,8 @@ class Feed(threading.Thread):
         """Wait until all is written, or until one more try has failed; return the error, if any.
 
         Args:
-            patience: How many seconds to wait while the tracker makes no progress.
+            patience: How many seconds to wait while the tracker makes no progress. After that, the error is returned,
+                or a ``TimeoutError`` if there is none.
         """
         self._closing.set()
         self._queue.put(None)
@@ -109,7 +110,7 @@ class Feed(threading.Thread):
         return self.error
 
     def run(self) -> None:
-        """Fill in what the tracker lacks, then write what is handed over until closed."""
+        """Fill in the trials that the tracker lacks, then write those that are handed over, until closed."""
         item = self._queue.get()
         failures = 0
         while True:
@@ -136,7 +137,7 @@ class Feed(threading.Thread):
         self._close_tracker()
 
     def _close_tracker(self) -> None:
-        with suppress(Exception):  # all is written, or what failed to write fails to close as well
+        with suppress(Exception):  # all is written, or the tracker has failed and may fail to close too
             self.tracker.close()
 
     def _begin(self) -> None:
@@ -175,7 +176,7 @@ class Feed(threading.Thread):
 
     def _end(self, result: StudyResult) -> None:
         self._result = result
-        if self._search == "best":  # which trials are the best is known now
+        if self._search == "best":  # only now it is known which trials are the best
             shown, hidden = listed(self.ledger, self._search)
             self._remove(self._written & hidden)
             self._fill_in(shown)

@@ -1,4 +1,4 @@
-"""Where a study's MLflow runs are, noted in its folder, so that a run that writes them elsewhere can say so."""
+"""A note in a study's folder about where its MLflow runs are, so that a later run can say that it writes elsewhere."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _FILE = "tracking.txt"
 
 
 def moved(store: Store, uri: str | None) -> str:
-    """Note where MLflow's runs of a study go now; return a line if they went elsewhere before, else nothing.
+    """Note where a study's MLflow runs go now; return a line if the last run wrote to another URI, else an empty text.
 
     Args:
-        store: The study's folder, whose ledger is held for writing.
-        uri: MLflow's tracking URI as the user gave it; None for the store's own database, or none.
+        store: The study's folder. The caller must hold its ledger for writing.
+        uri: MLflow's tracking URI as the user gave it; None for the store's own database or for no MLflow.
     """
     now = "" if uri is None else masked(uri)
     before = store.read(_FILE).decode(errors="replace") if store.exists(_FILE) else ""

@@ -1,4 +1,4 @@
-"""Bringing trackers up to date with a ledger, later or from another machine."""
+"""The update of trackers from a ledger, later or from another machine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def sync(
     track_networks: bool = True,
     extras: Callable[[], Extras] | None = None,
 ) -> list[str]:
-    """Write to trackers what they lack of a study's ended trials and tables; train nothing.
+    """Write a study's ended trials and tables to trackers that lack them; train nothing.
 
     Args:
         study: The study's name.
@@ -35,7 +35,7 @@ def sync(
         mlflow_uri: MLflow's tracking URI; by default a sqlite database in a local store.
         track_search: Which search trials the trackers show, ``all``, ``best`` or ``none``. The others are removed.
         track_networks: Whether confirmations come with their networks.
-        extras: Makes the report, plots and graphs; without it those in the trackers stay.
+        extras: A function that makes the report, plots and graphs; without it, the trackers keep those that they have.
 
     Returns:
         The names of the trackers.

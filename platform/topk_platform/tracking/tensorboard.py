@@ -1,4 +1,4 @@
-"""Writing a study to TensorBoard's log files."""
+"""The tracker that writes a study to TensorBoard's log files."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _FAILED = ("diverged", "failed")
 
 
 class TensorboardTracker(Tracker):
-    """Writes a study to TensorBoard: a run per trial, in folders by arm, configuration and seed.
+    """A tracker that writes a study to TensorBoard: a run per trial, in folders by arm, configuration and seed.
 
-    A trial's run is ``STUDY/ARM/confirm NUMBER/seed SEED``. On the page *HParams*, the seeds of one configuration are
-    one row with their mean. A run is written under a hidden name, that TensorBoard ignores, and renamed when it is
-    complete, so a kill leaves neither half a run nor two of them.
+    A trial's run is ``STUDY/ARM/PHASE NUMBER/seed SEED KEY``, with the first six characters of the trial's key. On the
+    page *HParams*, the seeds of one configuration are one row with their mean. A run is written under a hidden name,
+    which TensorBoard ignores, and renamed when it is complete. So a kill leaves no incomplete run and no run twice.
 
     Args:
         location: The folder that ``tensorboard --logdir`` opens; by default ``tensorboard`` in a local store.
@@ -56,7 +56,7 @@ class TensorboardTracker(Tracker):
         self._folder(study)
 
     def begin(self, study: TrackedStudy) -> Iterator[str]:
-        """Delete what a kill left half written; yield the keys of the trials that are complete."""
+        """Delete the runs that a kill left incomplete; yield the keys of the trials that are complete."""
         self._study, self._root = study, self._folder(study)
         self._root.mkdir(parents=True, exist_ok=True)
         for folder in self._root.glob(".*.tmp"):
@@ -108,7 +108,7 @@ class TensorboardTracker(Tracker):
 
     @contextmanager
     def _writing(self, folder: Path, suffix: str) -> Iterator[SummaryWriter]:
-        """Write a run's log file, whose name ends in ``suffix``, in one step."""
+        """Yield the writer of a run's log file, whose name ends in ``suffix``; the file appears in one step."""
         from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 - seconds of import
 
         hidden = self._root / f".{uuid.uuid4().hex}.tmp"
@@ -120,7 +120,7 @@ class TensorboardTracker(Tracker):
 
 
 def _final(name: str) -> str:
-    """Return the name of a result at the end; that of a validation differs from its curve's name."""
+    """Return the name of a final result; a final validation must not have the name of its curve."""
     return f"final.{name}" if name.startswith("validation.") else name
 
 
@@ -144,9 +144,9 @@ def _add_parameters(
     group: str,
     status: Status,
 ) -> None:
-    """Add what the page *HParams* shows of a run.
+    """Add a run's parameters, results and group for the page *HParams*.
 
-    Torch's own function knows no groups. The page takes the runs of one group for the repetitions of one trial, and
+    Torch's own function does not support groups. The page treats the runs of one group as repetitions of one trial, and
     shows their mean.
     """
     from tensorboard.plugins.hparams.api_pb2 import Status as PageStatus  # noqa: PLC0415 - as above

@@ -33,8 +33,8 @@ class TrackedStudy:
         name: The study's name.
         identity: The identity of its ledger. Two studies of one name in two stores have different ones.
         folder: The store's folder if it is on this machine, where a tracker may keep files; else None.
-        progressed: To be called after each step of slow work. At the end of a run the driver waits for a tracker only
-            as long as it makes progress.
+        progressed: A function that a tracker calls after each step of slow work. At the end of a run, the driver waits
+            for a tracker only as long as it makes progress.
     """
 
     name: str
@@ -75,7 +75,7 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True)
 class TrackedTrial:
-    """An ended trial, with what a tracker shows of it.
+    """An ended trial, with the values that a tracker shows.
 
     Args:
         key: The trial's key. No two trials have the same.
@@ -91,7 +91,7 @@ class TrackedTrial:
         reason: Why it failed or diverged; else empty.
         group: The name of its configuration without the seed. The confirmations of one configuration have the same
             group, so that a tracker can show their mean.
-        parameters: What was searched and what is fixed: the loss's parameters, k, epochs and the recipe.
+        parameters: The searched and the fixed values: the loss's parameters, k, epochs and the recipe.
         metrics: The results at the end: ``train_seconds``, the last validation, and ``test.NAME`` of confirmations.
         curve: The values by epoch, at most 120 in all.
         started: When the trial started.
@@ -99,7 +99,7 @@ class TrackedTrial:
         dataset: Its data.
         config: All that determines the trial, as JSON.
         code_version: The version of the code that it executed.
-        network: Returns the confirmed network's safetensors file; None for a trial that has none.
+        network: A function that returns the confirmed network's safetensors file, or None if the trial has none.
     """
 
     key: str
@@ -168,7 +168,7 @@ Graphs = Mapping[str, Callable[[], Graph]]
 
 
 class Extras(NamedTuple):
-    """Files that are made from a study's results, which takes seconds or minutes.
+    """Files that are made from a study's results; making them takes seconds or minutes.
 
     Attributes:
         pictures: The report and the plots, by file name.
@@ -187,8 +187,8 @@ class StudyResult:
         files: The text files of the study's tables, by name, such as ``table.md``.
         digest: The hash of these files; if it is the same, nothing has changed.
         arms: The results of each arm, by the arm's identity.
-        extras: Makes the report, the plots and graphs, or returns None if that fails, which a warning then says; None
-            if there are to be none.
+        extras: A function that makes the report, the plots and graphs. If that fails, it warns and returns None. None
+            instead of a function: nothing is made.
     """
 
     files: Mapping[str, str]
@@ -206,8 +206,8 @@ class Tracker(ABC):
     the tracker lacks is handed over again, so a trial must be either complete in the tracker or not listed by
     :meth:`begin`.
 
-    A subclass is found by its name if a package names it in the entry point group ``topk.trackers``; it is then made
-    with the location that follows the name in ``--track NAME=LOCATION``, or with None.
+    To select a subclass by its name, list it in a package's entry point group ``topk.trackers``. The platform calls the
+    subclass with the location that follows the name in ``--track NAME=LOCATION``, or with None.
     :class:`topk_platform.testing.TrackerContract` tests a subclass.
 
     Attributes:
@@ -217,13 +217,13 @@ class Tracker(ABC):
     title: str
 
     def check(self, study: TrackedStudy) -> None:  # noqa: B027 - there may be nothing to check
-        """Raise ``UserError`` if the tracker cannot be used; called before anything is trained."""
+        """Raise ``UserError`` if the tracker cannot be used. It is called before anything is trained."""
 
     @abstractmethod
     def begin(self, study: TrackedStudy) -> Iterable[str]:
         """Open the study in the tracker; return the keys of the trials that it holds completely.
 
-        What a kill left half written is deleted.
+        It must delete the trials that a kill left incomplete.
 
         Args:
             study: The study.
@@ -247,11 +247,11 @@ class Tracker(ABC):
 
     @abstractmethod
     def study_ended(self, result: StudyResult) -> None:
-        """Write the results of the study; called at the end of a run, also of one that was interrupted.
+        """Write the results of the study. It is called at the end of a run, even if the run was interrupted.
 
         Args:
             result: The results; the same ones may come again.
         """
 
     def close(self) -> None:  # noqa: B027 - there may be nothing to close
-        """End all connections; called at the end and after an error."""
+        """End all connections. It is called at the end and after an error."""

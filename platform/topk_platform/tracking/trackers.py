@@ -1,4 +1,4 @@
-"""The trackers of a run: found by name or given as objects, and filled together."""
+"""The trackers of a run: selected by name or given as objects, and filled together."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ OWN = {
     "tensorboard": "topk_platform.tracking.tensorboard:TensorboardTracker",
     "wandb": "topk_platform.tracking.wandb:WandbTracker",
 }
-"""The trackers of this package. They are entry points too, but are found without an installation as well."""
+"""The trackers of this package. They are entry points too; this table makes them available without an installation."""
 
 Track = str | Tracker | Sequence[str | Tracker]
 """Trackers by name, by name and location (``"tensorboard=logs"``), or as objects; ``"none"`` for none."""
 
 
 class TrackingError(Exception):
-    """Trackers are behind; the message names each of them with the reason."""
+    """Trackers are not up to date; the message names each of them with the reason."""
 
 
 def known_trackers() -> list[str]:
@@ -71,7 +71,7 @@ def _entry_point(name: str) -> EntryPoint:
 
 @dataclass(frozen=True)
 class Tracking:
-    """What a run's trackers are and what they show.
+    """The trackers of a run, and what they show.
 
     Args:
         trackers: The trackers.
@@ -95,11 +95,11 @@ class Tracking:
         search: str = "all",
         networks: bool = True,
     ) -> Tracking:
-        """Return what a user asked for.
+        """Return the trackers that a user asked for.
 
         Args:
             store: The store.
-            track: The trackers; by default MLflow, unless the store is no folder and there is no ``mlflow_uri``.
+            track: The trackers; by default MLflow, unless the store is not a folder and there is no ``mlflow_uri``.
             mlflow_uri: MLflow's tracking URI.
             search: Which search trials they show: ``all``, ``best`` or ``none``.
             networks: Whether confirmations come with their networks.
@@ -143,7 +143,7 @@ class Tracking:
         Args:
             store: The store.
             ledger: The study's ledger in it.
-            stale: The keys of trials that are written anew.
+            stale: The keys of trials that are written again.
         """
         study = TrackedStudy(ledger.study, ledger.identity, store.local)
         feeds = [
@@ -166,23 +166,23 @@ class Feeds:
     feeds: Sequence[Feed] = ()
 
     def put(self, record: TrialRecord) -> None:
-        """Hand over an ended trial that is in the ledger; returns at once."""
+        """Hand over an ended trial that is in the ledger, without waiting for the trackers."""
         for feed in self.feeds:
             feed.put(record)
 
     def put_files(self, files: Mapping[str, str], extras: Callable[[], Extras] | None = None) -> None:
-        """Hand over the study's tables, after all trials; returns at once.
+        """Hand over the study's tables, after all trials, without waiting for the trackers.
 
         Args:
             files: The text files of the tables, by name.
-            extras: Makes the report, the plots and graphs.
+            extras: A function that makes the report, the plots and graphs.
         """
         result = study_result(files, extras)
         for feed in self.feeds:
             feed.put_result(result)
 
     def close(self, patience: float | None = None) -> TrackingError | None:
-        """Wait until all is written, or until one more try has failed; return what failed, if anything did.
+        """Wait until all is written, or until one more try has failed; return an error that names what failed, or None.
 
         Args:
             patience: How many seconds to wait while a tracker makes no progress; a minute by default.

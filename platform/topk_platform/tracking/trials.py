@@ -1,4 +1,4 @@
-"""Rows of the ledger as the trials and results that trackers take."""
+"""The conversion of the ledger's rows into the trials and results that trackers take."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ SearchTrials = Literal["all", "best", "none"]
 """Which search trials go to trackers.
 
 - ``all``: all of them, each as soon as it has ended;
-- ``best``: those that were confirmed and, of an arm without confirmations, the best one so far; at the end of a run;
+- ``best``: those that were confirmed and, for an arm without confirmations, the best one so far; at the end of a run;
 - ``none``: none of them.
 """
 
 ARMS = "arms.json"
 """The file in a study's ``tables`` folder with the results of each arm."""
 
-# The values by epoch that people plot, and how many of them trackers get of a trial at most, because a database takes
-# 300 bytes for each. The ledger has all of them.
+# The values by epoch that people plot. Trackers get at most _VALUES of them per trial, because a database needs 300
+# bytes for each. The ledger has all of them.
 _PLOTTED = re.compile(r"train\.loss|learning_rate|validation\.top\d+")
 _VALUES = 120
 
@@ -81,7 +81,7 @@ def _no_network() -> None:
 
 
 def _network(store: Store, row: Row) -> bytes | None:
-    """Return the network of a confirmation, if it is there and sound."""
+    """Return the network of a confirmation; None if it is missing or, with a warning, if it is damaged."""
     try:
         return read_artifact(store, "network", row)
     except FileNotFoundError:
@@ -104,7 +104,7 @@ def _group(row: Row) -> str:
 
 
 def _parameters(trial: Trial) -> dict[str, Scalar]:
-    """Return the arm's settings and what was searched, which replaces the recipe's own values."""
+    """Return the arm's settings; searched values replace those of the recipe."""
     searched = {name: value for name, value in trial.parameters.items() if value is not None}
     plain = (bool, int, float, str)
     chosen = {name: v if isinstance(v, plain) else str(v) for name, v in searched.items()}
@@ -203,7 +203,7 @@ def study_result(files: Mapping[str, str], extras: Callable[[], Extras] | None =
 
     Args:
         files: The text files of its ``tables`` folder, by name.
-        extras: Makes the report, the plots and graphs, once for all trackers.
+        extras: A function that makes the report, the plots and graphs; it is called once for all trackers.
     """
     arms = {arm_id: _arm_result(values) for arm_id, values in json.loads(files.get(ARMS, "{}")).items()}
     return StudyResult(files, digest(files), arms, None if extras is None else _Once(extras))
@@ -214,7 +214,7 @@ def _arm_result(values: Mapping[str, Any]) -> ArmResult:
 
 
 class _Once:
-    """Makes the extras when the first tracker asks for them; a failure is a warning."""
+    """A function that makes the extras once, when the first tracker asks for them; a failure is a warning."""
 
     def __init__(self, make: Callable[[], Extras]) -> None:
         self._make, self._lock = make, threading.Lock()
@@ -229,6 +229,6 @@ class _Once:
     def _tried(self) -> Extras | None:
         try:
             return self._make()
-        except Exception as error:  # noqa: BLE001 - a plot or a user's network may raise anything, and the study is done
+        except Exception as error:  # noqa: BLE001 - a plot or a user's network may raise any error, and the study is done
             _LOG.warning("trackers get no report and no plots: %s", reason(error))
             return None

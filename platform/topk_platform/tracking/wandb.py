@@ -1,4 +1,4 @@
-"""Writing a study to Weights & Biases."""
+"""The tracker that writes a study to Weights & Biases."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _OFFLINE = re.compile(r"offline-run-\d+_\d+-(\w+)-\w+")
 _FAILED = ("diverged", "failed")
 _RESULTS = "study"
 _SETTINGS: dict[str, Any] = {
-    # Nothing of this machine goes to a server, and nothing is printed.
+    # Send nothing about this machine to a server, and print nothing.
     "console": "off",
     "disable_git": True,
     "disable_job_creation": True,
@@ -38,7 +38,7 @@ _SETTINGS: dict[str, Any] = {
 
 
 class WandbTracker(Tracker):
-    """Writes a study to Weights & Biases: a project per study, a run per trial, grouped by configuration.
+    """A tracker that writes a study to Weights & Biases: a project per study, a run per trial, groups by configuration.
 
     A run's group is the configuration without the seed, and its job type is the phase. With
     ``WANDB_MODE=offline``, runs are written to the folder ``wandb/STUDY`` of a local store, and ``wandb sync`` sends
@@ -66,7 +66,7 @@ class WandbTracker(Tracker):
             raise UserError("track wandb needs a login: run `wandb login`, or set WANDB_MODE=offline")
 
     def begin(self, study: TrackedStudy) -> Iterator[str]:
-        """Delete what a kill left half written; yield the keys of the trials that are complete."""
+        """Delete the runs that a kill left incomplete; yield the keys of the trials that are complete."""
         self._study = study
         self._runs: dict[str, Any] = {}
         if _offline():
@@ -79,7 +79,7 @@ class WandbTracker(Tracker):
         yield from list(self._runs)
 
     def _online_runs(self) -> Iterator[tuple[str, Any]]:
-        """Yield the complete runs on the server; one that was cut off has the state running or crashed."""
+        """Yield the complete runs on the server; a run that was cut off has the state running or crashed."""
         import wandb  # noqa: PLC0415 - as above
 
         entity, project = self._project()
@@ -110,7 +110,8 @@ class WandbTracker(Tracker):
         """Write a trial's run."""
         shown = ("key", "arm", "regime", "model", "loss", "phase", "number", "seed", "status", "code_version")
         config = {f"topk_{name}": getattr(trial, name) for name in shown}
-        # A server refuses the id of a deleted run, and a trial that is trained again has the same key.
+        # The id needs the start time: a trial that is trained again has the same key, and a server refuses the id of a
+        # deleted run.
         run_id = f"{trial.key}-{int(trial.started.timestamp())}"
         with self._run(
             run_id,
@@ -147,7 +148,7 @@ class WandbTracker(Tracker):
     def _run(
         self, run_id: str, *, config: Mapping[str, Any], failed: bool = False, **described: Any
     ) -> Iterator[Run]:
-        """Write a run; an offline one appears in one step."""
+        """Yield a run and finish it after the block; an offline run appears in one step."""
         import wandb  # noqa: PLC0415 - as above
 
         entity, project = self._project()
@@ -206,5 +207,5 @@ def _offline_runs(folder: Path) -> dict[str, Path]:
 
 
 def _results_key(study: TrackedStudy, result: StudyResult) -> str:
-    """Return what takes the place of a trial's key in the run with the study's results."""
+    """Return the key of the run with the study's results, which is used like a trial's key."""
     return f"{_RESULTS}{digest([study.identity, result.digest])}"

@@ -22,11 +22,12 @@ _IMPATIENT = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEO
 def check_tracking(uri: str | None) -> None:
     """Raise ``UserError`` unless MLflow understands a tracking URI, and the server or database answers in 20 seconds.
 
-    A server or a database is asked for an experiment. A sqlite file that is not there yet is not made: it only needs
-    a folder that can be written to.
+    The check asks the server or the database for an experiment. If a sqlite file does not exist yet, the check does not
+    create it, but its folder must be writable.
 
     Args:
-        uri: MLflow's tracking URI, such as ``http://HOST:PORT`` or ``sqlite:///PATH``; None where one is missing.
+        uri: MLflow's tracking URI, such as ``http://HOST:PORT`` or ``sqlite:///PATH``; None, if there is no URI, is an
+            error.
     """
     if uri is None:
         raise UserError(
@@ -51,9 +52,9 @@ def _unwritable(file: Path) -> str:
 
 
 def _refusal(uri: str) -> str:
-    """Return why MLflow cannot work with the URI, or nothing if it can.
+    """Return why MLflow cannot work with the URI; empty if it can.
 
-    A thread asks, because MLflow tries to open a database that another process has locked for minutes.
+    A thread asks, because MLflow tries for minutes to open a database that another process has locked.
     """
     from mlflow import MlflowClient  # noqa: F401, PLC0415 - seconds of import, which do not count as waiting
 

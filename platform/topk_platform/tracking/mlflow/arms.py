@@ -22,10 +22,10 @@ _PARENT = "mlflow.parentRunId"
 
 
 def write_arm(client: MlflowClient, run_id: str, arm: ArmResult) -> str:
-    """Write an arm's results to its run; return the run's id, which changes if the run is made anew.
+    """Write an arm's results to its run; return the run's id, which changes if the run is replaced.
 
-    MLflow cannot change a parameter: if the arm now chooses another configuration, its run is made anew and its
-    trials' runs are moved to the new one.
+    MLflow cannot change a parameter. If the arm now chooses another configuration, a new run replaces the arm's run,
+    and the runs of its trials are moved to the new one.
 
     Args:
         client: A client of the tracking server.
@@ -75,7 +75,7 @@ def _made_anew(client: MlflowClient, run: Any) -> str:
 
 
 def log_data(client: MlflowClient, run_id: str, dataset: Dataset) -> None:
-    """Write a run's data, by name and fingerprint, as a dataset of MLflow's.
+    """Write a run's data, by name and fingerprint, as an MLflow dataset.
 
     Args:
         client: A client of the tracking server.

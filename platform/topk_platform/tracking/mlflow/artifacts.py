@@ -1,4 +1,4 @@
-"""Files of MLflow's runs and models: into this machine's own folder, or through a server."""
+"""Files of MLflow's runs and models, written to a folder of this machine or sent to a server."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Artifacts"]
 
 @dataclass(frozen=True)
 class Artifacts:
-    """Where the files of one experiment go.
+    """The files of one experiment, in a folder or on a server.
 
     Args:
         client: A client of the tracking server.
@@ -68,6 +68,6 @@ def _linked(stored: Path, path: Path) -> bool:
     try:
         path.unlink(missing_ok=True)
         os.link(stored, path)
-    except OSError:  # not on this file system
+    except OSError:  # this file system cannot link
         return False
     return True

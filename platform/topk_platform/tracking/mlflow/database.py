@@ -11,12 +11,12 @@ SQLITE = "sqlite:///"
 
 
 def tracking_uri(folder: Path) -> str:
-    """Return the URI of the sqlite database in which a local store's runs are tracked."""
+    """Return the URI of the sqlite database for the MLflow runs of a local store."""
     return f"{SQLITE}{folder / 'mlflow.db'}"
 
 
 def silence() -> None:
-    """Make MLflow and its library for databases log neither each table that they create nor errors of many lines."""
+    """Keep MLflow and Alembic from logging each table that they create, and errors of many lines."""
     for name in ("alembic", "mlflow"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
 

@@ -1,4 +1,4 @@
-"""Confirmed networks as MLflow's logged models, with the store's bytes."""
+"""Confirmed networks as MLflow's logged models, with the same bytes as in the store."""
 
 from __future__ import annotations
 
@@ -38,9 +38,10 @@ def log_model(
     artifacts: Artifacts,
     stored: Path | None,
 ) -> None:
-    """Log a confirmation's network, which ``mlflow.pyfunc.load_model`` then loads where this package is installed.
+    """Log the network of a confirmation as an MLflow model.
 
-    Its folder has the safetensors file as it is and the few lines that MLflow asks for; nothing is pickled.
+    ``mlflow.pyfunc.load_model`` can load it if this package is installed. The model's folder has the unchanged
+    safetensors file and the file ``MLmodel`` that MLflow needs; nothing is pickled.
 
     Args:
         experiment: The experiment's id.
@@ -63,13 +64,14 @@ def log_model(
 
 
 def log_graphs(experiment: str, graphs: Graphs, artifacts: Artifacts) -> None:
-    """Add graphs to logged models that have none yet, which ``mlflow.pytorch.load_model`` then loads anywhere.
+    """Add graphs to logged models that have none yet.
 
-    A network that ``torch.export`` cannot follow stays without a graph, and a warning says so.
+    ``mlflow.pytorch.load_model`` can load such a model without this package. If ``torch.export`` cannot trace a
+    network, its model stays without a graph, and a warning says so.
 
     Args:
         experiment: The experiment's id.
-        graphs: The functions that make them.
+        graphs: The functions that make the graphs, by the trial's key.
         artifacts: Where the experiment's files go.
     """
     for model in _models(artifacts.client, experiment):
@@ -78,7 +80,7 @@ def log_graphs(experiment: str, graphs: Graphs, artifacts: Artifacts) -> None:
             continue
         try:
             graph = graphs[key]()
-        except Exception as error:  # noqa: BLE001 - anybody's network may raise anything; it must not stop a study
+        except Exception as error:  # noqa: BLE001 - a user's network may raise any error; it must not stop a study
             _LOG.warning("MLflow gets no graph of %s: %s", model.tags.get("arm"), reason(error))
             continue
         ended = model.tags.get(_ENDED, "")
@@ -103,7 +105,7 @@ def _models(client: MlflowClient, experiment: str) -> Iterator[LoggedModel]:
 
 
 def _description(model_id: str, run_id: str | None, ended: str, torch: str = "") -> bytes:
-    """Return the file ``MLmodel``; with a version of torch it names a graph, too."""
+    """Return the file ``MLmodel``; if a version of torch is given, it also names the graph."""
     flavors: dict[str, Any] = {"python_function": {"loader_module": _LOADER, "data": _WEIGHTS, "env": {}}}
     if torch:
         flavors["pytorch"] = {"model_data": "data", "pytorch_version": torch, "code": None}
@@ -115,4 +117,4 @@ def _description(model_id: str, run_id: str | None, ended: str, torch: str = "")
         "run_id": run_id,
         "utc_time_created": ended,
     }
-    return json.dumps(described, indent=1).encode()  # which is YAML as well
+    return json.dumps(described, indent=1).encode()  # JSON is YAML too

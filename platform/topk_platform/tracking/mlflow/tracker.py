@@ -1,4 +1,4 @@
-"""Writing a study to MLflow."""
+"""The tracker that writes a study to MLflow."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from topk_platform.tracking.tracker import StudyResult, TrackedStudy, TrackedTri
 __all__ = ["MlflowTracker"]
 
 _DEFAULTS = {
-    # By default MLflow waits two minutes for an answer and tries seven times; a study that is done should not.
+    # By default MLflow waits two minutes for an answer and tries seven times, which is too long at the end of a study.
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "15",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
-    # A connection that was made while the disk was read-only would stay read-only: each use makes a new one.
+    # A connection that was made while the disk was read-only would stay read-only, so each use makes a new one.
     "MLFLOW_SQLALCHEMYSTORE_POOLCLASS": "NullPool",
     # Otherwise it prints every run's address, with the server's password if the address has one.
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
@@ -22,13 +22,13 @@ _DEFAULTS = {
 
 
 class MlflowTracker(Tracker):
-    """Writes a study to MLflow: an experiment, a parent run per arm, a child run per trial.
+    """A tracker that writes a study to MLflow: an experiment, a parent run per arm, a child run per trial.
 
     The experiment has the study's name and, as a tag, the ledger's identity. If two studies on a server have the same
-    name, the second experiment's name also has a part of its identity, and neither touches the other's runs. A
-    trial's run is found by the tag ``topk.key``, and is complete when it is no longer running; one that was cut off by
-    a kill is deleted and written anew, so nothing appears twice. The tag ``topk.group`` is the configuration without
-    the seed.
+    name, the second experiment's name also has a part of its identity, and neither study changes the other's runs. The
+    tag ``topk.key`` identifies a trial's run, which is complete when its status is no longer running. A run that was
+    cut off by a kill is deleted and written again, so nothing appears twice. The tag ``topk.group`` is the
+    configuration without the seed.
 
     Args:
         location: MLflow's tracking URI; by default a sqlite database in a local store.
@@ -48,7 +48,7 @@ class MlflowTracker(Tracker):
         """Open or create the experiment; yield the keys of the trials whose runs are complete."""
         for name, value in _DEFAULTS.items():
             os.environ.setdefault(name, value)
-        from topk_platform.tracking.mlflow.writing import Experiment  # noqa: PLC0415 - seconds, off the driver's thread
+        from topk_platform.tracking.mlflow.writing import Experiment  # noqa: PLC0415 - seconds, in the feed's thread
 
         self._experiment = Experiment(study, self._location)
         yield from self._experiment.complete()
@@ -58,9 +58,9 @@ class MlflowTracker(Tracker):
         self._experiment.remove(keys)
 
     def trial_ended(self, trial: TrackedTrial) -> None:
-        """Write a trial's run, below that of its arm."""
+        """Write a trial's run, as a child of its arm's run."""
         self._experiment.write_trial(trial)
 
     def study_ended(self, result: StudyResult) -> None:
-        """Write the arms' results and the tables; and the report, plots and graphs of these tables."""
+        """Write the arms' results and the tables and, if there are any, the report, plots and graphs."""
         self._experiment.write_result(result)

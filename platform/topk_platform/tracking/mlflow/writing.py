@@ -54,7 +54,7 @@ class Experiment:
         self._id = self._find_experiment()
 
     def complete(self) -> Iterator[str]:
-        """Yield the keys of the trials whose runs are complete; delete runs that a kill left half written."""
+        """Yield the keys of the trials whose runs are complete; delete the runs that a kill left incomplete."""
         yield from filter(None, map(self._note, self._runs()))
 
     def _find_experiment(self) -> str:
@@ -68,7 +68,7 @@ class Experiment:
         raise RuntimeError(f"experiment {name!r} belongs to another ledger")
 
     def _new_experiment(self, name: str, identity: str) -> str:
-        # By this kind the page opens on metrics, not on traces.
+        # With this kind, MLflow's page of the experiment shows metrics first, not traces.
         tags = {"mlflow.experimentKind": "custom_model_development", "topk.ledger": identity}
         location = None if self._artifacts.folder is None else f"mlflow-artifacts:/{identity}"
         return str(self._client.create_experiment(name, location, tags=tags))
@@ -82,7 +82,7 @@ class Experiment:
             token = page.token or ""
 
     def _note(self, run: Any) -> str | None:
-        """Take note of a run; return the key of its trial if it is complete."""
+        """Remember a run; return the key of its trial if it is complete, and delete it if it was cut off."""
         tags = run.data.tags
         if "topk.parent" in tags:
             self._parents[tags["topk.parent"]] = run.info.run_id
@@ -115,7 +115,7 @@ class Experiment:
         return self._parents[key]
 
     def write_trial(self, trial: TrackedTrial) -> None:
-        """Write a trial's run, below that of its arm."""
+        """Write a trial's run, as a child of its arm's run."""
         names = {name: str(getattr(trial, name)) for name in ("arm", "regime", "model", "loss")}
         parent = self._parent(trial.arm_id, trial.arm, names)
         shown = ("key", "phase", "number", "seed", "status", "code_version", "reason", "group")
@@ -150,7 +150,10 @@ class Experiment:
         return None if own is None else own / self._study.name / artifact_name("network", key)
 
     def write_result(self, result: StudyResult) -> None:
-        """Write the arms' results and the tables; and the report, plots and graphs of these tables."""
+        """Write the arms' results and the tables and, if there are any, the report, plots and graphs.
+
+        Tables that the experiment already has are not written again.
+        """
         if not result.files:
             return
         if self._tables != result.digest:
@@ -201,7 +204,7 @@ def _metrics(trial: TrackedTrial) -> Iterator[Metric]:
 
 
 def make_database(uri: str) -> None:
-    """Create a sqlite database in one step: MLflow could never use one that a kill left half made."""
+    """Create a sqlite database in one step, because MLflow cannot use one that a kill left incomplete."""
     path = Path(uri.removeprefix(SQLITE))
     if not uri.startswith(SQLITE) or path.exists():
         return
