@@ -54,11 +54,11 @@ def say(text: object, *, err: bool = False, nl: bool = True) -> None:
 
 
 def show(output: str, shown: object) -> None:
-    """Print what a format returned: a table of rich's on the console, any other as a text.
+    """Print the result of a format: a rich table on the console, any other result as a text.
 
     Args:
         output: The name of the format.
-        shown: What it returned.
+        shown: The result.
     """
     if output == "rich":
         make_console().print(shown)
@@ -72,7 +72,7 @@ def check_suffix(path: Path, suffixes: Iterable[str], of: str = "") -> None:
     Args:
         path: The file that ``--to`` names.
         suffixes: The endings.
-        of: What has this ending, such as ``"with --format csv"``; empty if that is clear.
+        of: When the ending is needed, such as ``"with --format csv"``; empty if that is clear.
     """
     endings = list(suffixes)
     if not any(path.name.endswith(ending) and path.name != ending for ending in endings):
@@ -118,7 +118,7 @@ def print_json(value: Any, *, lines: bool = False) -> None:
     """Print a value as JSON.
 
     Args:
-        value: Anything that :func:`plain` takes.
+        value: A value that :func:`plain` takes.
         lines: Whether to print it on one line.
     """
     text = json.dumps(plain(value), indent=None if lines else 1, ensure_ascii=False)
@@ -129,6 +129,6 @@ def print_rows(rows: Iterable[Mapping[str, object]]) -> None:
     """Print the rows of a table as JSON, one object per row; empty values are null.
 
     Args:
-        rows: Their values by column.
+        rows: The values of each row by column.
     """
     print_json([{name: None if value == "" else value for name, value in row.items()} for row in rows])

@@ -201,7 +201,7 @@ COMMANDS: dict[str, Listed] = {
 
 
 def load_command(name: str) -> Any:
-    """Import a command's module and return the command, of Typer's kind, with all its options."""
+    """Import a command's module and return the command, as a Typer command with all its options."""
     listed = COMMANDS[name]
     module = importlib.import_module(f"topk_platform.cli.{listed.module}")
     alone = typer.Typer(add_completion=False)
@@ -217,7 +217,7 @@ def _unwrapped(function: Any) -> str:
 
 
 class CommandGroup(TyperGroup):
-    """The commands as a group, which holds no more of each than help and completion show."""
+    """The group of the commands. Until a command is typed, it has only the name, panel and summary of each."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)

@@ -55,7 +55,7 @@ def check_format(output: str, *known: str, json: bool = False) -> None:
 
 
 def recorded_name(study: str, smoke: bool) -> str:
-    """Return the name of the folder of a study, which is given by its name or reference, or of its smoke runs."""
+    """Return the name of a study's folder, or of its smoke run's folder; ``study`` is its name or reference."""
     study = load_study(study).name if is_reference(study) else study
     return f"{study}{SMOKE}" if smoke and not study.endswith(SMOKE) else study
 
@@ -66,7 +66,7 @@ _TRACKING = "Trackers"
 
 def _begins(incomplete: str) -> list[str]:
     """Return the studies whose names begin like this, for shell completion; none if an error occurs."""
-    with suppress(Exception):  # a shell's line is no place for an error
+    with suppress(Exception):  # an error must not appear in the shell's command line
         return [name for name in known_studies() if name.startswith(incomplete)]
     return []
 

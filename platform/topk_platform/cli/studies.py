@@ -1,4 +1,4 @@
-"""Studies by name: ours from ``topk_studies``, any other by ``package.module:attribute``."""
+"""Studies by name: of ``topk_studies``, of installed packages, and any other by ``package.module:attribute``."""
 
 from __future__ import annotations
 
@@ -43,7 +43,11 @@ def find_modules_here() -> None:
 
 
 def known_studies() -> Mapping[str, Callable[[], Study]]:
-    """Return the studies by name: those of ``topk_studies``, and those that other packages register as entry points."""
+    """Return the studies by name: those of ``topk_studies``, and those that other packages register as entry points.
+
+    Raises:
+        UserError: if a package registers a study with the name of another one.
+    """
     table: Mapping[str, Callable[[], Study]] = importlib.import_module("topk_studies").STUDIES
     brought = {name: partial(load_study, reference) for name, reference in others("studies").items()}
     if twice := sorted(brought.keys() & table.keys()):
@@ -54,7 +58,7 @@ def known_studies() -> Mapping[str, Callable[[], Study]]:
 
 
 def shipped_findings() -> tuple[Findings, ...]:
-    """Return the findings that ``topk_studies`` ships, by study name."""
+    """Return the findings that ``topk_studies`` ships, in the order of the studies' names."""
     shipped: tuple[Findings, ...] = importlib.import_module("topk_studies").evidence()
     return shipped
 
@@ -74,7 +78,7 @@ def load_study(name: str, store: str | None = None) -> Study:
 
     Args:
         name: Its name, or ``package.module:attribute``.
-        store: The store of its results; the error for an unknown study says if the store holds results of it.
+        store: The store of its results; if the study is unknown, the error says whether the store holds results of it.
 
     Raises:
         UserError: if there is no such study, or the reference names something else.
@@ -107,6 +111,9 @@ def requested_study(
         notice_to: Where to print how a smoke run differs; None to print nothing.
         store: As :func:`load_study` takes it.
         searches: How often each arm is searched; by default as the study says.
+
+    Raises:
+        UserError: as for :func:`load_study`.
     """
     study = load_study(name, store)
     if not smoke:

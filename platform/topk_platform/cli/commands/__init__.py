@@ -1,1 +1,1 @@
-"""The commands, in a module for each thing that they are about."""
+"""The commands, in one module per subject."""

@@ -31,7 +31,7 @@ def _shown(
     rows: Callable[[], Iterable[Mapping[str, object]]],
     **formats: Callable[[], object],
 ) -> None:
-    """Print the requested format."""
+    """Print the rows as JSON, or the result of the requested format's function."""
     if json:
         print_rows(rows())
     elif output == "rich":

@@ -1,4 +1,4 @@
-"""``topk doctor``: checks beforehand for problems that would keep a study from running."""
+"""``topk doctor``: checks for problems that would keep a study from running."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from topk_platform.running.preflight.doctor import CheckResult, Diagnosis, diagn
 __all__ = ["doctor"]
 
 _MARKS = {"wrong": ("WRONG", "bold red"), "warning": ("note", "yellow"), "good": ("ok", "green")}
-_MANY = 3  # nodes named in a line; beyond these their number is shown
+_MANY = 3  # a line names at most so many nodes; for more nodes, it shows their number
 
 
 def doctor(

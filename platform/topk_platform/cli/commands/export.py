@@ -196,7 +196,7 @@ def predict(
 
 
 def _check_sets(k: int | None, coverage: float | None, method: str | None) -> None:
-    """Raise ``UserError`` for options of sets that do not go together, or a coverage that is no percentage."""
+    """Raise ``UserError`` for options of sets that do not go together, or a coverage that is not a percentage."""
     if coverage is None:
         if method is not None:
             raise UserError("--method is for sets: give --coverage too, such as --coverage 95")

@@ -214,7 +214,7 @@ def _print_plan(
 
 
 def _searched(arm: ArmProgress) -> int:
-    """Return how many of the search trials that are asked for have ended."""
+    """Return how many of the requested search trials have ended."""
     return sum(map(arm.counts, arm.searched))
 
 
@@ -224,7 +224,7 @@ def _confirmed(arm: ArmProgress) -> int:
 
 
 def _expected(plan: Plan) -> str:
-    """Return the line about the time that is left: by the run that is under way, or else by this plan."""
+    """Return the line about the remaining time, as a run that is under way expects it, or else this plan."""
     if plan.running is not None:
         return f"A run of this study is under way and expects about {duration(plan.running)} more"
     line = (

@@ -96,7 +96,7 @@ def _none(store: str, study: str | None) -> str:
 
 @dataclass(frozen=True)
 class _Study:
-    """What is shown of a study."""
+    """A study as the command shows it."""
 
     recorded: Recorded
     state: StudyState
@@ -120,13 +120,13 @@ def _read(uri: str, only: str | None, *, curves: bool) -> tuple[list[_Study], li
             ledger = Ledger.open(store, study)
             studies += [_Study.read(ledger, curves=curves)] if ledger.exists else []
         except UserError as error:
-            # otherwise it is no study, but a folder such as MLflow's artifacts
+            # A folder that is not a study, such as MLflow's artifacts, is not a problem.
             problems += [error] if is_study(store, study) else []
     return studies, problems
 
 
 def _shown(console: Console, study: _Study) -> list[RenderableType]:
-    """Return what is printed about a study; texts are printed unchanged."""
+    """Return the parts that are printed about a study; texts are printed unchanged."""
     early = early_table(study.recorded.histories.values())
     return [_rendered(console, study), *([] if early is None else [early]), *study.notes]
 

@@ -151,9 +151,9 @@ def ui(
 
 
 def _served(command: list[str], environment: dict[str, str]) -> int:
-    """Run a server until it ends or a signal arrives; return the exit code. All its processes end.
+    """Run a server until it ends or a signal arrives, end all its processes, and return the exit code.
 
-    It has its own process group, because MLflow's processes do not end each other.
+    The server has its own process group, because MLflow's processes do not end each other.
     """
     handled = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) != signal.SIG_IGN]
     before = {number: signal.signal(number, _interrupt) for number in handled}
@@ -163,7 +163,7 @@ def _served(command: list[str], environment: dict[str, str]) -> int:
         except KeyboardInterrupt as interrupt:
             return 128 + (interrupt.args or [signal.SIGINT])[0]
         finally:
-            with suppress(ProcessLookupError):  # all have ended
+            with suppress(ProcessLookupError):  # all processes have ended already
                 os.killpg(server.pid, signal.SIGTERM)
             for number, handler in before.items():
                 signal.signal(number, handler)

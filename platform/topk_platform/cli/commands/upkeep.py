@@ -72,7 +72,10 @@ def sync(
 
 
 def _extras(name: str, store: str, smoke: bool) -> Callable[[], Extras] | None:
-    """Return what makes the report and more of a study; None if the study's definition is not found by its name."""
+    """Return a function that makes a study's report, plots and graphs.
+
+    None if reports are switched off, or if the name does not lead to the study's definition.
+    """
     if not draws_report() or not (is_reference(name) or name in known_studies()):
         return None
     return partial(make_extras, requested_study(name, smoke), store)

@@ -1,4 +1,4 @@
-"""The conversions of a user's arrays into what the platform takes, as code and as they are carried out here."""
+"""Conversions of a user's arrays into arrays that the platform takes: as code for the study file, and as functions."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ STEPS = {
 
 
 def steps_of(name: Any, inputs: Array) -> tuple[str, ...]:
-    """Return the steps that make inputs what the platform takes: uint8 images, channels first, or real numbers.
+    """Return the steps that convert inputs to what the platform takes: uint8 images, channels first, or real numbers.
 
     Args:
         name: The name of the inputs in their file.
         inputs: The inputs.
 
     Raises:
-        UserError: if they are no numbers, or there are none.
+        UserError: if the inputs are not numbers, or there are none.
     """
     kind, images = inputs.dtype.kind, inputs.ndim in (3, 4)
     if kind not in "biuf" or not inputs.size:
@@ -60,7 +60,7 @@ def steps_of(name: Any, inputs: Array) -> tuple[str, ...]:
 
 
 def converted(array: Array, steps: Sequence[str]) -> Array:
-    """Return an array after these steps, as the code of the study's file converts it.
+    """Return an array after these steps, converted as by the code in the study file.
 
     Args:
         array: The array.

@@ -35,9 +35,9 @@ _PARTS = {
     "dev": "validation",
     "test": "test",
 }
-_PART = re.compile(rf"(?:^[xy]?|[^a-z])({'|'.join(_PARTS)})(?=[^a-z]|$)")  # of a name such as x_train
+_PART = re.compile(rf"(?:^[xy]?|[^a-z])({'|'.join(_PARTS)})(?=[^a-z]|$)")  # in a name such as x_train
 _REMEDY = "Add samples, leave such classes out, or add arrays x_val, y_val, x_test and y_test of your own"
-_LONGEST = 100  # letters of a line
+_LONGEST = 100  # characters of a line
 
 _READ = {
     ".npz": """
@@ -58,7 +58,7 @@ def data() -> Dataset:
 
 
 class _Part(NamedTuple):
-    """The arrays of a split by their names in the file; ``groups`` is empty where there are none."""
+    """The names of a split's arrays in the file; ``groups`` is None if the split has no groups."""
 
     inputs: Any
     labels: Any
@@ -72,15 +72,15 @@ class _Part(NamedTuple):
 def array_code(file: Path, groups: str) -> DataCode:
     """Return the code of a study's arrays.
 
-    Arrays whose names say so are splits: ``x_train``, ``y_train``, ``x_val``, ``y_val``, ``x_test``, ``y_test`` and the
-    like. The code converts what the platform does not take as it is, such as channels last.
+    Names assign arrays to splits: ``x_train``, ``y_train``, ``x_val``, ``y_val``, ``x_test``, ``y_test`` and similar
+    names. The code converts arrays that the platform does not take unchanged, such as images with channels last.
 
     Args:
         file: An ``.npz`` or ``.pt`` file.
-        groups: The name of the array of groups; empty: ``groups`` if there is one.
+        groups: The name of the array of groups; if empty, the array ``groups`` is taken if there is one.
 
     Raises:
-        UserError: if it cannot be read, or holds other arrays than inputs and labels.
+        UserError: if it does not exist, cannot be read, or holds other arrays than inputs and labels.
     """
     if not file.exists():
         raise UserError(f"--from: there is no {str(file)!r}")
@@ -135,11 +135,14 @@ def _pt(file: Path) -> Mapping[Any, Array]:
     return {name: np.asarray(value) for name, value in named.items() if isinstance(value, torch.Tensor)}
 
 
-# Which arrays are what
+# The roles of the arrays
 
 
 def _splits(file: Path, arrays: Mapping[Any, Array], groups: str) -> dict[str, _Part]:
-    """Return the arrays of each split; what no name assigns to a split belongs to training, unless others do."""
+    """Return the arrays of each split.
+
+    Arrays without a split in their name are for training if no other array is.
+    """
     named: dict[str, dict[Any, Array]] = {"train": {}, "validation": {}, "test": {}, "": {}}
     for name, array in arrays.items():
         named[_part_of(name)][name] = array
@@ -166,7 +169,7 @@ def _part_of(name: Any) -> str:
 
 
 def _base(name: Any) -> str:
-    """Return an array's name without that of its split.
+    """Return an array's name without the name of its split.
 
     >>> _base("groups_train"), _base("who")
     ('groups', 'who')
@@ -175,7 +178,7 @@ def _base(name: Any) -> str:
 
 
 def _pair(file: Path, arrays: Mapping[Any, Array], groups: Any, part: str) -> _Part:
-    """Return the names of the inputs and the labels: the only array of class numbers, and one as long as it."""
+    """Return the names of a split's arrays: the only array of class numbers, and the only inputs of its length."""
     flat = [name for name, array in arrays.items() if array.ndim == 1 and array.dtype.kind in "iu"]
     other = [
         name
@@ -204,7 +207,7 @@ def _hint(arrays: Sequence[Array]) -> str:
     return ""
 
 
-# What is done to them
+# Conversions and checks
 
 
 def _is_of_bytes(arrays: Mapping[Any, Array], parts: Mapping[str, _Part], steps: Sequence[str]) -> bool:
@@ -212,7 +215,7 @@ def _is_of_bytes(arrays: Mapping[Any, Array], parts: Mapping[str, _Part], steps:
 
 
 def _changes(arrays: Mapping[Any, Array], part: _Part, steps: Sequence[str]) -> tuple[Sequence[str], ...]:
-    """Return what is done to each array of a split."""
+    """Return the conversion steps of each array of a split."""
     labels = arrays[part.labels]
     of_labels = ["column"] if labels.ndim == 2 else ["whole"] if labels.dtype.kind == "b" else []
     return (steps, of_labels, *([] if part.groups is None else [[]]))
@@ -244,7 +247,7 @@ def _check(
     return labels
 
 
-# What the file says
+# The text of the study file
 
 
 def _dataset(file: Path, parts: Mapping[str, _Part], changed: Mapping[str, tuple[Sequence[str], ...]]) -> str:

@@ -1,4 +1,4 @@
-"""The data of a study that ``topk new`` writes: image folders, arrays, or what Hugging Face's ``datasets`` saved."""
+"""The data of a study that ``topk new`` writes: image folders, arrays, or a dataset that ``datasets`` saved."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from topk_platform.errors import UserError, reason
 
 __all__ = ["data_code"]
 
-_SAVED = ("dataset_dict.json", "dataset_info.json")  # of several splits, of one
+_SAVED = ("dataset_dict.json", "dataset_info.json")  # for several splits, for one split
 _REMEDY = "Add images, move such folders away, or give folders val and test of your own"
 _HELD_OUT = {"validation": ("validation", "valid", "val"), "test": ("test",)}
 
@@ -36,14 +36,15 @@ def data_code(source: Path, size: int, groups: str = "") -> DataCode:
     """Return the code of a study's data.
 
     Args:
-        source: A folder of images, an ``.npz`` or ``.pt`` file, or a folder that ``datasets`` saved to.
+        source: A folder of images, an ``.npz`` or ``.pt`` file, or a folder to which Hugging Face's ``datasets`` saved
+            a dataset.
         size: The side of the images in pixels.
-        groups: For a folder of images, how to find their groups, see :func:`topk_platform.data.image_folder`; for
-            arrays, the name of the array of groups, by default ``groups``.
+        groups: For a folder of images, the pattern or file of their groups, see
+            :func:`topk_platform.data.image_folder`; for arrays, the name of the array of groups, by default ``groups``.
 
     Raises:
-        UserError: if it is none of these, cannot be read, needs ``datasets`` and this is not installed, or there are
-            no such groups.
+        UserError: if the source is none of these, cannot be read, needs ``datasets`` but the package is not installed,
+            or has no such groups.
     """
     if not source.is_dir():
         return array_code(source, groups)

@@ -1,4 +1,4 @@
-"""The parts of a study file that are about its data, and how values are written in it."""
+"""The parts of a study file that are about its data, and the code of values in it."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class DataCode:
         dataset: The regime's dataset; ``{name}`` stands for the study's name.
         options: Its options.
         function: The code of a function that reads the data, if they need one.
-        imports: Its imports from other packages.
-        names: Its imports from ``topk_platform``.
+        imports: The lines that import from other packages.
+        names: The names that are imported from ``topk_platform``.
         augmentation: The code of the recipe's augmentation, if there is one.
         tail: Whether some classes have many times as many samples as others.
-        notes: What the user should know of the data.
+        notes: Notes for the user about the data.
     """
 
     title: str

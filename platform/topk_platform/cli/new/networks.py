@@ -1,4 +1,4 @@
-"""The network of a study that ``topk new`` writes: ours, torchvision's, or timm's by a function in the file."""
+"""The network of a study that ``topk new`` writes: of this package, torchvision, timm, or the user."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class NetworkCode:
     Args:
         model: The code of the ``Model``; ``{name}`` stands for the study's name.
         function: The code of a function that builds the network, if it needs one.
-        imports: Its imports from other packages.
-        ours: Its imports from ``topk_platform``.
+        imports: The lines that import from other packages.
+        ours: The lines that import from ``topk_platform``.
     """
 
     model: str
@@ -58,8 +58,8 @@ def network_code(network: str) -> NetworkCode:
     """Return the code of a network.
 
     Args:
-        network: One of :data:`NETWORKS`, a classifier of torchvision's, ``timm:`` and one of timm's, or a function of
-            the user's, ``module:function``.
+        network: One of :data:`NETWORKS`, the name of a torchvision classifier, ``timm:NAME`` for a timm network, or
+            ``module:function`` for a function of the user. The study file gets a function that builds a timm network.
 
     Raises:
         UserError: if there is no such network, timm is not installed, or the function does not have the parameters of a
@@ -100,7 +100,7 @@ def _timm(architecture: str) -> NetworkCode:
         hint = f": did you mean {_TIMM}{near[0]}?" if near else ""
         raise UserError(f"timm has no network {architecture!r}{hint}")
     config = timm.get_pretrained_cfg(architecture)
-    # A network with positions of one size has to be given the size of the images.
+    # A network with a fixed input size, such as a vision transformer, needs the size of the images.
     fixed = config is not None and config.fixed_input_size
     return NetworkCode(
         model=f'Model("{{name}}:network", {{{{"architecture": "{architecture}"}}}}, label="{architecture}")',

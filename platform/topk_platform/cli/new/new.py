@@ -168,7 +168,7 @@ def _text(
 
 
 def _chosen(options: Mapping[str, tuple[Any, Any]]) -> str:
-    """Return the values chosen for options that were not given, if nobody could be asked."""
+    """Return the values chosen for missing options; empty if there is a terminal, on which the user was asked."""
     if sys.stdin.isatty():
         return ""
     return ", ".join(f"{option} {taken}" for option, (given, taken) in options.items() if given is None)

@@ -1,4 +1,4 @@
-"""What an interrupted run prints: a line for people, or an event for programs."""
+"""The output of an interrupted run: a line for people, and an event for programs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
 class Course:
-    """How far a run has come, so that an interrupt can report it.
+    """The progress of a run, so that an interrupt can report it.
 
     Args:
         json: Whether to print the end as an event too.
@@ -68,14 +68,14 @@ def interrupts_reported(course: Course) -> Iterator[list[int]]:
         received.append(number)
         if number == signal.SIGHUP:
             _silence(terminals)
-        # A process in a script's background ignores SIGINT, but SIGTERM ends it nevertheless.
+        # A background process of a script ignores SIGINT, but SIGTERM must end it.
         if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
             raise KeyboardInterrupt
         signal.raise_signal(signal.SIGINT)
 
     handled = [number for number in _ENDING if signal.getsignal(number) != signal.SIG_IGN]
     before = {number: signal.signal(number, interrupt) for number in handled}
-    # Not in main, because Typer turns an interrupt into an exit of its own and prints nothing.
+    # Caught here, not in main, because Typer turns an interrupt into an exit of its own and prints nothing.
     try:
         yield received
     except KeyboardInterrupt as error:
@@ -90,7 +90,7 @@ def interrupts_reported(course: Course) -> Iterator[list[int]]:
 
 
 def _silence(descriptors: Sequence[int]) -> None:
-    """Discard what is written to a terminal that is closed, because writing to it would fail."""
+    """Discard all output to a terminal that is closed, because writing to it would fail."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for descriptor in descriptors:
         os.dup2(nowhere, descriptor)

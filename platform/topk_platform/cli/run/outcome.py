@@ -1,4 +1,4 @@
-"""What a run prints at its end, and its exit code."""
+"""The output at the end of a run, and its exit code."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ __all__ = ["exit_code", "print_problems", "print_summary", "summary_data"]
 def exit_code(summary: Summary) -> int:
     """Return a run's exit code.
 
-    It is 130 after an interrupt; otherwise 4 if a limit of this run is used up and no fault left a trial open;
+    The code is 130 after an interrupt; otherwise 4 if a limit of this run is reached and no fault left a trial open;
     otherwise 3 if faults left trials without a result or ended the run; otherwise 1 if a trial failed or an arm ended
-    without a result.
+    without a result; otherwise 0.
     """
     if summary.interrupted:
         return 128 + signal.SIGINT
@@ -48,7 +48,7 @@ def print_summary(console: Console, summary: Summary, store: str) -> None:
 
 
 def print_problems(console: Console, summary: Summary) -> None:
-    """Print a run's problems and what it left open, a line each."""
+    """Print a run's problems and its open trials, one per line."""
     for line in problems(summary):
         console.print(line)
 

@@ -171,7 +171,7 @@ def run(
 
 
 def _nothing(_line: str) -> None:
-    """Print nothing of what the run waits for."""
+    """Ignore a line about waiting."""
 
 
 def _shown(start: Callable[..., Summary], console: Console | None, store: str, *, json: bool) -> int:

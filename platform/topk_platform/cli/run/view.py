@@ -1,4 +1,4 @@
-"""What the command line shows of a running study: a view for people, events for programs, or nothing."""
+"""Views of a running study: text for people, events for programs, or nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Events", "make_view"]
 
 
 class Events(View):
-    """Prints every event as a line of JSON."""
+    """A view that prints every event as a line of JSON."""
 
     def __call__(self, watch: Watch, event: Event) -> None:
         """Print an event."""
@@ -53,7 +53,7 @@ def _outcome(event: Event) -> dict[str, Any]:
 
 
 def make_view(console: Console, *, quiet: bool, json: bool) -> View:
-    """Return the view for a console: live in a terminal, lines elsewhere."""
+    """Return the view for a console: events or nothing if requested, else live in a terminal, and lines elsewhere."""
     if json or quiet:
         return (Events if json else View)(console)
     return (LiveView if console.is_terminal else Lines)(console)
