@@ -76,8 +76,8 @@ def _numbers(row: Row, estimates: Mapping[str, Estimate]) -> str:
     covers = sorted({estimate.covers for estimate in estimates.values()})
     return "\n".join(lines) + (
         f"\n\n± is half a 95 % interval over {' or '.join(covers)}; brackets hold its ends; n is the number of seeds. "
-        "This network is the arm's seed with the best validation, unless another seed was requested. Expect the arm's "
-        "numbers of its recipe.\n"
+        "This network is the arm's seed with the best validation, unless another seed was requested. For a new network "
+        "trained by the same recipe, expect the arm's numbers.\n"
     )
 
 

@@ -229,7 +229,7 @@ def _class_numbers(labels: Sequence[int] | npt.NDArray[Any] | Tensor, inputs: in
         raise UserError(f"labels must be whole numbers, got {labels!r}") from error
     if numbers.shape != (inputs,) or not inputs:
         raise UserError(
-            f"labels must be one for each of n > 0 inputs, got {tuple(numbers.shape)} for {inputs} inputs"
+            f"labels must be of shape (n,) for n > 0 inputs, got shape {tuple(numbers.shape)} for {inputs} inputs"
         )
     if numbers.is_floating_point() or numbers.is_complex() or numbers.dtype == torch.bool:
         raise UserError(f"labels must be whole numbers, got {numbers.dtype}")

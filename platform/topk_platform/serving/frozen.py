@@ -63,7 +63,7 @@ def with_backbone(config: Config, options: Mapping[str, Any], expected: str = ""
         raise UserError(
             f"the weights of backbone {taken['backbone']} have changed since the head was trained on its features: "
             f"their hash must be {expected}, got {got}. Get the earlier weights, or run the study again, which "
-            "computes the features anew"
+            "computes the features again"
         )
     content = save({name: tensor.contiguous() for name, tensor in backbone.state_dict().items()})
     frozen = Frozen(

@@ -54,7 +54,7 @@ def listed(given: Given | Sequence[Given], inputs: Inputs) -> list[Given]:
     if isinstance(given, Sequence):
         return [one for part in given for one in listed(part, inputs)]
     raise UserError(
-        f"an input must be a path, an image of Pillow's, an array or a tensor, or several, got {type(given).__name__}"
+        f"an input must be a path, a Pillow image, an array or a tensor, or several of them, got {type(given).__name__}"
     )
 
 
@@ -132,7 +132,7 @@ def _image(given: Given, inputs: Inputs) -> Tensor:
         if pixels.dtype == np.uint8 and pixels.shape == inputs.shape:
             return torch.from_numpy(pixels.copy())
         given = _picture(pixels, inputs)
-    name = "of Pillow's" if isinstance(given, Image.Image) else str(given)
+    name = "from Pillow" if isinstance(given, Image.Image) else str(given)
     with _reading(name):
         if not inputs.resize:
             shown = _covering(given, name, *inputs.shape)

@@ -46,7 +46,7 @@ def graph_of(classifier: Classifier) -> bytes:
             torch.export.save(graph, content)
     except (torch._dynamo.exc.TorchDynamoException, RuntimeError, ValueError) as error:
         raise UserError(
-            f"model {classifier.config.model.name} has no graph of its own: {reason(error)}"
+            f"model {classifier.config.model.name} cannot be exported by torch.export: {reason(error)}"
         ) from error
     return content.getvalue()
 
@@ -139,4 +139,6 @@ def write_onnx(folder: Path, trust: Trust) -> None:
                 program.model.metadata_props["topk.calibration"] = summary
             program.save(folder / ONNX, external_data=False)
     except torch.onnx.errors.OnnxExporterError as error:
-        raise UserError(f"model {classifier.config.model.name} has no ONNX: {reason(error)}") from error
+        raise UserError(
+            f"model {classifier.config.model.name} cannot be exported to ONNX: {reason(error)}"
+        ) from error

@@ -1,4 +1,4 @@
-"""What a network may be given: files, folders, images of Pillow's, arrays and tensors give the same inputs."""
+"""What a network may be given: files, folders, Pillow images, arrays and tensors give the same inputs."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_numbers_are_arrays_tensors_files_and_folders(tmp_path: Path) -> None:
         (
             7,
             IN_MEMORY,
-            "an input must be a path, an image of Pillow's, an array or a tensor, or several, got int",
+            "an input must be a path, a Pillow image, an array or a tensor, or several of them, got int",
         ),
         ([None], IN_MEMORY, "got NoneType"),
     ],

@@ -94,7 +94,8 @@ class SetCalibration:
         for method, values in self.nonconformity.items():
             check(
                 len(values) == self.samples > 0,
-                f"nonconformity must have equally many scores, got {method!r} without",
+                f"nonconformity must have equally many scores, at least 1, for each method, got {len(values)} for "
+                f"{method!r} and {self.samples} for {METHODS[0]!r}",
             )
             check(
                 all(map(math.isfinite, values)) and list(values) == sorted(values),

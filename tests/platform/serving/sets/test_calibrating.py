@@ -146,7 +146,7 @@ def test_a_network_without_calibration_names_the_remedies(
     assert np.mean([len(row) for row in own.sets(data.test.tensor, 0.9)]) < 3
     with pytest.raises(UserError, match=r"labels must be in \[0, 10\), got 0 to 10"):
         model.calibrated(data.test.tensor[:2], data.test.labels[:2].new_tensor([0, 10]))
-    with pytest.raises(UserError, match="labels must be one for each of n > 0 inputs"):
+    with pytest.raises(UserError, match=r"labels must be of shape \(n,\) for n > 0 inputs"):
         model.calibrated(data.test.tensor[:2], data.test.labels[:3])
     for labels, why in (
         ([0.0, 1.0], "labels must be whole numbers, got torch.float32"),
