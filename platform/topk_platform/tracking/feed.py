@@ -106,7 +106,7 @@ class Feed(threading.Thread):
             before = self._steps
             self.join(patience)
             if self.is_alive() and self._steps == before and not self._drawing:
-                return self.error or TimeoutError(f"it has taken nothing for {patience:g} s")
+                return self.error or TimeoutError(f"it has made no progress for {patience:g} s")
         return self.error
 
     def run(self) -> None:

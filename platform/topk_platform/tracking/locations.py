@@ -26,6 +26,6 @@ def moved(store: Store, uri: str | None) -> str:
         return ""
     where = f"--mlflow {now}" if now else "no --mlflow"
     return (
-        f"MLflow: the last run of this study wrote to {before}; this one has {where}, and leaves what is there as it "
-        f"is (--mlflow {before} goes on there)"
+        f"MLflow: the last run of this study wrote to {before}; this one has {where}, and does not change what the "
+        f"last one wrote (to write to it again, give --mlflow {before})"
     )

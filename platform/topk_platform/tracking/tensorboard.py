@@ -45,7 +45,7 @@ class TensorboardTracker(Tracker):
     def _folder(self, study: TrackedStudy) -> Path:
         if self._location is None and study.folder is None:
             raise UserError(
-                "tensorboard must name a folder when the store is not one: --track tensorboard=FOLDER"
+                "track tensorboard needs a folder if the store is not a folder: give --track tensorboard=FOLDER"
             )
         return Path(self._location or Path(study.folder or "", "tensorboard")) / study.name
 

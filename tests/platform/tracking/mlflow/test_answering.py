@@ -101,7 +101,7 @@ def test_a_request_has_seconds_unless_the_user_says_otherwise(
     while "MLFLOW_HTTP_REQUEST_TIMEOUT" not in os.environ:
         time.sleep(0.01)
     error = feed.close(patience=0.5)
-    assert isinstance(error, TimeoutError) and reason(error) == "it has taken nothing for 0.5 s"
+    assert isinstance(error, TimeoutError) and reason(error) == "it has made no progress for 0.5 s"
     assert MLFLOW_HTTP_REQUEST_TIMEOUT.get() * (1 + MLFLOW_HTTP_REQUEST_MAX_RETRIES.get()) <= 30
 
 
