@@ -73,7 +73,7 @@ def _asked(uri: str) -> str:
         with _impatient():
             MlflowClient(tracking_uri=uri).get_experiment_by_name("topk")
     except UnsupportedModelRegistryStoreURIException as error:
-        return f"MLflow knows only the schemes {', '.join(filter(None, error.supported_uri_schemes))}"
+        return f"the schemes that it knows are {', '.join(filter(None, error.supported_uri_schemes))}"
     except Exception as error:  # noqa: BLE001 - from MLflow, one of its plug-ins or a database's driver
         return reason(error)
     return ""
