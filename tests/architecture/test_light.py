@@ -178,7 +178,7 @@ WRONG = (
     ("plot digits map", "holds nothing of study 'digits'"),
     ("report digits --to page.txt", "--to must end in .html"),
     ("report digits", "holds nothing of study 'digits'"),
-    ("table digits --json --format md", "--json is a format of its own"),
+    ("table digits --json --format md", "--json and --format md exclude each other"),
     ("status --watch --json", "--watch and --json exclude each other"),
     ("run digits --quiet --json", "--quiet and --json exclude each other"),
     ("claims digits", "has no claims"),

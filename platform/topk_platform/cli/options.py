@@ -51,7 +51,7 @@ def check_format(output: str, *known: str, json: bool = False) -> None:
     if output not in known:
         raise UserError(f"--format must be {', '.join(known[:-1])} or {known[-1]}, got {output!r}")
     if json and output != known[0]:
-        raise UserError(f"--json is a format of its own: leave it out, or --format {output}")
+        raise UserError(f"--json and --format {output} exclude each other: leave one out")
 
 
 def recorded_name(study: str, smoke: bool) -> str:

@@ -127,7 +127,7 @@ def requested_study(
 def _known(name: str, store: str | None) -> Callable[[], Study]:
     file = Path(f"{name.removesuffix('.py')}.py")
     if name not in known_studies() and file.is_file():
-        raise UserError(f"a study in {file} is called {file.stem}:ATTRIBUTE, got {name!r}")
+        raise UserError(f"a study in {file} must be named as {file.stem}:ATTRIBUTE, got {name!r}")
     if name not in known_studies() and store is not None and _is_held(name, store):
         raise UserError(
             f"store {store!r} holds results of study {name!r}, whose definition is not known here: go to its folder, "

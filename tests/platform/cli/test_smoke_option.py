@@ -44,7 +44,7 @@ def test_what_a_smoke_run_left_is_found(
         ("repair quick_lab:mode --smoke", 2, "did you mean 'made'? (known: COMMANDS, WITHOUT, made, "),
         ("sync quick_lab:made --smoke --mlflow sqlite:///mlflow.db", 0, "has all of quick-smoke"),
         ("repair quick-smoke --smoke", 0, "nothing is damaged"),
-        ("claims quick_lab:made --smoke", 2, "study quick-smoke has no claims: a smoke run carries none"),
+        ("claims quick_lab:made --smoke", 2, "study quick-smoke has no claims: a smoke run has none"),
         ("table quick_lab:made --smoke --format csv", 0, "cross_entropy"),
         ("checklist quick_lab:made --smoke", 0, "quick-smoke"),
     ):

@@ -55,7 +55,7 @@ def claims(
     requested = requested_study(study, smoke, store=store, searches=searches)
     if not requested.claims:
         why = (
-            "a smoke run carries none, because its numbers say nothing about them"
+            "a smoke run has none, because its numbers say nothing about them"
             if smoke
             else "define them, Study(claims=...)"
         )

@@ -208,7 +208,7 @@ def _lacking(recorded: Recorded) -> list[str]:
     lines = []
     if results:
         lines.append(
-            f"ranks or guesses: {results} confirmations lack theirs; `topk run` trains again those that count"
+            f"ranks or guesses: {results} confirmations lack theirs; `topk run` trains those that count again"
         )
     if networks:
         lines.append(

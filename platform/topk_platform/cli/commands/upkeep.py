@@ -34,7 +34,7 @@ def repair(
     for name in repaired.missing:
         say(f"missing: {name}")
     for name in repaired.made:
-        say(f"made anew: {name}")
+        say(f"made again: {name}")
     if repaired.kept:
         say(f"a new table holds all sound rows; the old table is {repaired.kept}")
     if repaired.trials:

@@ -153,7 +153,7 @@ def _splits(file: Path, arrays: Mapping[Any, Array], groups: str) -> dict[str, _
     known = [name for part in named.values() for name in part if _base(name) == (groups or _GROUPS)]
     if groups and not known:
         raise UserError(
-            f"--groups must name an array of {file}, got {groups!r} beside {sorted(map(str, arrays))}"
+            f"--groups must name an array of {file}, which has {sorted(map(str, arrays))}, got {groups!r}"
         )
     pairs = {}
     for part, held in named.items():
@@ -192,8 +192,8 @@ def _pair(file: Path, arrays: Mapping[Any, Array], groups: Any, part: str) -> _P
     if len(labels) != 1 or len(inputs) != 1:
         shapes = ", ".join(f"{name} {array.shape} {array.dtype}" for name, array in arrays.items())
         raise UserError(
-            f"--from must hold inputs (n, ...) and whole labels (n,), one of each, got {shapes or 'nothing'} "
-            f"for {part} in {file}{_hint(list(arrays.values()))}"
+            "--from must hold one array of inputs (n, ...) and one of whole-number labels (n,), got "
+            f"{shapes or 'nothing'} for {part} in {file}{_hint(list(arrays.values()))}"
         )
     return _Part(inputs[0], labels[0], groups)
 
@@ -201,7 +201,7 @@ def _pair(file: Path, arrays: Mapping[Any, Array], groups: Any, part: str) -> _P
 def _hint(arrays: Sequence[Array]) -> str:
     flat = [array for array in arrays if array.ndim == 1]
     if any(array.dtype.kind in "US" for array in flat):
-        return ": of class names save np.unique(names, return_inverse=True)[1]"
+        return ": save class names as numbers, np.unique(names, return_inverse=True)[1]"
     if any(array.dtype.kind == "f" and (array == array.round()).all() for array in flat):
         return ": save real labels as whole numbers, labels.astype(int)"
     return ""

@@ -99,7 +99,7 @@ def _columns(folder: Path, features: Mapping[str, Any]) -> tuple[str, str, int]:
         kinds = ", ".join(f"{name} {type(feature).__name__}" for name, feature in features.items())
         raise UserError(
             f"--from must hold one column of images and one of class labels, got {kinds} in {folder}: "
-            "remove_columns leaves others out"
+            "remove the others with remove_columns"
         )
     return images[0], labels[0], int(features[labels[0]].num_classes)
 

@@ -75,7 +75,7 @@ def not_read(folder: Path) -> str:
         svg = ": save drawings (.svg) as .png" if others[".svg"] else ""
         lines.append(f"not read: {others.total()} other than images ({kinds}){svg}")
     if beside:
-        lines.append(f"not read because no class's folder holds them: {beside}")
+        lines.append(f"not read because they are not in the folder of a class: {beside}")
     if nested:
         lines.append(f"in folders within a class's folder, and counted as images of that class: {nested}")
     return f"files {'; '.join(lines)}" if lines else ""
@@ -131,7 +131,7 @@ def large_numbers(name: Any, inputs: npt.NDArray[Any]) -> str:
     )
     return (
         f"inputs {name!r} are numbers from {low:g} to {high:g} and reach the network as they are"
-        f"{bytes_ or ': bring them to about -1 to 1'}"
+        f"{bytes_ or ': scale them to about -1 to 1'}"
     )
 
 
@@ -163,8 +163,8 @@ def check_labels(name: Any, labels: npt.NDArray[np.integer[Any]]) -> None:
     ]
     if rows:
         raise UserError(
-            f"--from: labels {name!r} must number the classes from 0 on, and at least half of the numbers must occur; "
-            f"{len(numbers)} different labels, and not among these: {first_few(rows)}"
+            f"--from: labels {name!r} must number the classes from 0 on, and at least half of the numbers must occur, "
+            f"got {len(numbers)} different labels, and these are too small or too large: {first_few(rows)}"
         )
 
 

@@ -177,12 +177,16 @@ def _chosen(options: Mapping[str, tuple[Any, Any]]) -> str:
 def _file(name: str) -> Path:
     """Return the file of a new study; raise ``UserError`` for a name that a module cannot have."""
     if not name.isidentifier() or not name.isascii() or keyword.iskeyword(name):
-        raise UserError(f"NAME must be a module's name, of letters, digits and _, got {name!r}")
+        raise UserError(
+            f"NAME must be a name that a Python module can have, of letters, digits and _, got {name!r}"
+        )
     file = Path(f"{name}.py")
     if file.exists() or Path(name).exists():
         raise UserError(f"{file if file.exists() else name} exists already: choose another name")
     if name in sys.builtin_module_names or importlib.util.find_spec(name) is not None:
-        raise UserError(f"NAME must not be an installed module's, which it would hide, got {name!r}")
+        raise UserError(
+            f"NAME must not be that of an installed module, which the file would hide, got {name!r}"
+        )
     return file
 
 

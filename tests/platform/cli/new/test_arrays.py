@@ -115,7 +115,7 @@ def test_groups_of_split_arrays_and_a_test_split_alone(new: New, tmp_path: Path)
     [
         (
             {"x": TABLE, "y": np.array(["a", "b", "c", "d"] * 12)},
-            "of class names save np.unique(names, return_inv",
+            "save class names as numbers, np.unique(names, return_inv",
         ),
         ({"x": TABLE, "y": LABELS.astype(float)}, "save real labels as whole numbers, labels.astype(int)"),
         ({"x": TABLE + 1j, "y": LABELS}, "inputs 'x' must be numbers, got complex128 of shape (48, 5)"),
@@ -142,7 +142,7 @@ def test_images_of_0_to_255_in_real_numbers_and_black_ones_are_warned_of(new: Ne
     assert "2 of 48 inputs in 'x' are zero everywhere: rows (from 0) 3, 7" in err
     assert "inputs 'x' are numbers from 0 to 255 and reach the network as they are: save them as uint8" in err
     _, _, err = made(new, tmp_path, "hounsfield", ".npz", x=8 * PIXELS.astype(np.int16) - 1000, y=LABELS)
-    assert "and reach the network as they are: bring them to about -1 to 1" in err
+    assert "and reach the network as they are: scale them to about -1 to 1" in err
 
 
 def test_hundreds_of_classes_of_few_samples_are_named(new: New, tmp_path: Path) -> None:

@@ -237,10 +237,16 @@ def test_what_is_not_given_is_asked_for(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["a-b", "--from", "lab"], "NAME must be a module's name, of letters, digits and _, got 'a-b'"),
-        (["../up", "--from", "lab"], "NAME must be a module's name"),
-        (["class", "--from", "lab"], "NAME must be a module's name"),
-        (["json", "--from", "lab"], "must not be an installed module's, which it would hide, got 'json'"),
+        (
+            ["a-b", "--from", "lab"],
+            "NAME must be a name that a Python module can have, of letters, digits and _, got 'a-b'",
+        ),
+        (["../up", "--from", "lab"], "NAME must be a name that a Python module can have"),
+        (["class", "--from", "lab"], "NAME must be a name that a Python module can have"),
+        (
+            ["json", "--from", "lab"],
+            "must not be that of an installed module, which the file would hide, got 'json'",
+        ),
         (["taken", "--from", "lab"], "taken.py exists already: choose another name"),
         (["mine"], "--from must be given if there is no terminal to ask on"),
         (["mine", "--from", "nothing"], "--from: there is no '/"),
@@ -248,7 +254,7 @@ def test_what_is_not_given_is_asked_for(
         (["mine", "--from", "junk.npz"], "junk.npz' cannot be read: "),
         (
             ["mine", "--from", "three.npz"],
-            "one of each, got a (4, 2) float64, b (4, 2) float64, y (4,) int64 for train",
+            "labels (n,), got a (4, 2) float64, b (4, 2) float64, y (4,) int64 for train",
         ),
         (["mine", "--from", "empty"], "must hold at least 2 classes, got 0"),
         (
@@ -275,7 +281,7 @@ def test_what_is_not_given_is_asked_for(
         ),
         (
             ["mine", "--from", "odd.npz"],
-            "4 different labels, and not among these: -1 (1 times, first in row 2), 99 (2 times, first",
+            "got 4 different labels, and these are too small or too large: -1 (1 times, first in row 2), 99 (2 times,",
         ),
         (
             ["mine", "--from", "nan.npz"],
@@ -334,6 +340,7 @@ def test_files_that_are_not_read_and_nested_images_are_counted(new: New, birds: 
     code, _, err = new("stray_birds", "--from", str(birds))
     assert (code, err) == (
         0,
-        "topk: files not read: 2 other than images (1 .svg, 1 .txt): save drawings (.svg) as .png; not read because no "
-        "class's folder holds them: 1; in folders within a class's folder, and counted as images of that class: 1\n",
+        "topk: files not read: 2 other than images (1 .svg, 1 .txt): save drawings (.svg) as .png; not read because "
+        "they are not in the folder of a class: 1; in folders within a class's folder, and counted as images of that "
+        "class: 1\n",
     )
