@@ -117,5 +117,5 @@ __all__ = [
     "write_snapshot",
 ]
 
-if not TYPE_CHECKING:  # a type checker would take any name for one of this package's
+if not TYPE_CHECKING:  # with it, a type checker would accept any name
     __getattr__ = first_use(__name__)

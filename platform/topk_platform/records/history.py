@@ -1,4 +1,4 @@
-"""Each arm's rows in the ledger: the search continues from them, and tables select by them."""
+"""Each arm's rows in the ledger. The search continues from them, and tables are made of them."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ _SEARCHED = (
     *("key", "arm_id", "phase", "number", "seed", "status", "reason", "values", "train_seconds"),
     *("code_version", "dataset_fingerprint", "versions"),
 )
-"""The columns that are read for search trials; there are many of them."""
+"""The columns that are read for search trials: only those in use, because there are many search trials."""
 
 
 @dataclass
 class ArmHistory:
-    """The rows of one arm that count: those of the arm as defined now, with one :class:`Identity`.
+    """The rows of one arm that count: those of the arm as it is defined now, with one :class:`Identity`.
 
     Args:
         arm: The arm.
         search: Search rows by number.
         confirm: Confirmation rows by number and seed.
-        curves: The selection metric by epoch, by key.
+        curves: The selection metric by epoch, for each trial's key.
         outdated: How many rows of the arm do not count, by reason: other code, other data, another machine.
-        adopted: How many of the rows count because they were adopted, by the evidence.
+        adopted: How many of the rows count because they were adopted, by evidence.
     """
 
     arm: Arm
@@ -70,7 +70,7 @@ class ArmHistory:
         return self._ended(row, _values(row, self.arm.loss.space))
 
     def glance(self, row: Row) -> Ended:
-        """Return a row in the protocol's form, whose values are parsed when they are looked at."""
+        """Return one of the arm's rows in the protocol's form. Its values are parsed only when they are accessed."""
         return self._ended(row, _Values(row, self.arm.loss.space))
 
     def _ended(self, row: Row, values: Mapping[str, Scalar]) -> Ended:
@@ -85,11 +85,11 @@ class ArmHistory:
         )
 
     def confirmed(self) -> Iterator[Ended]:
-        """Yield the confirmations in the protocol's form, whose values are parsed when they are looked at."""
+        """Yield the confirmations in the protocol's form. Their values are parsed only when they are accessed."""
         return map(self.glance, self.confirm.values())
 
     def ended_seconds(self) -> list[float]:
-        """Return the training times of the trials that did not break off; members of an ensemble all have its time."""
+        """Return the training seconds of completed and pruned trials. Each member of an ensemble has its whole time."""
         return [row["train_seconds"] for row in self.rows() if row["status"] in ("completed", "pruned")]
 
     def rows(self) -> list[Row]:
@@ -103,7 +103,7 @@ def _values(row: Row, space: Collection[str]) -> dict[str, Scalar]:
 
 
 class _Values(Mapping[str, Scalar]):
-    """A trial's values, parsed each time they are looked at; a table needs those of few trials only."""
+    """A trial's values, parsed at each access, because a table needs the values of few trials only."""
 
     __slots__ = ("_row", "_space")
 
@@ -124,12 +124,13 @@ def last_counted(ledger: Ledger, study: Study, data: Mapping[str, str] | None = 
     """Return which rows of a study's arms count: those of the current code and of the last run's data and machine.
 
     Args:
-        ledger: The ledger in which the last run noted its data and machine; any will do for an arm that is not noted.
+        ledger: The ledger in which the last run noted its data and machine. For an arm without a note, rows of any data
+            and machine count.
         study: The study.
         data: The fingerprints of the data, by arm identity, in place of those of the last run.
 
     Returns:
-        By arm identity.
+        The identity that counting rows have, by arm identity.
     """
     noted = ledger.identities()
     counted = {
@@ -143,7 +144,7 @@ def last_counted(ledger: Ledger, study: Study, data: Mapping[str, str] | None = 
 
 @dataclass(frozen=True)
 class _Read:
-    """What was read of a ledger, at a version of it."""
+    """The rows of a ledger at one version."""
 
     version: int
     searched: RowViews
@@ -152,13 +153,13 @@ class _Read:
 
 
 class StudyRows:
-    """The rows of a study's ledger, read once, when they are first asked for.
+    """The rows of a study's ledger, read once, on first use.
 
-    Which of them count can be asked for any identities and any budget.
+    The rows that count can then be selected for any identities and any budget.
 
     Args:
-        ledger: Where they are.
-        arms: The arms, by whose metrics the curves are read.
+        ledger: The ledger that holds the rows.
+        arms: The arms. Their selection metrics are read.
         curves: Whether to read epochs, which the search needs and tables do not.
     """
 
@@ -183,12 +184,12 @@ class StudyRows:
         return _Read(version, RowViews(searched), RowViews(confirmed), curves)
 
     def refresh(self) -> None:
-        """Read again if something was written since the last time."""
+        """Drop the rows if the ledger has changed, so that the next use reads them again."""
         if self._held is not None and self._held.version != self.ledger.version:
             self._held = None
 
     def release(self) -> None:
-        """Free the memory; what is asked for later is read again, without epochs."""
+        """Free the memory. A later use reads the rows again, without epochs."""
         self._held, self._curves = None, False
 
     @property
@@ -197,22 +198,22 @@ class StudyRows:
         return [*self._rows.searched.column("key"), *self._rows.confirmed.column("key")]
 
     def histories(self, study: Study, identities: Mapping[str, Identity]) -> dict[str, ArmHistory]:
-        """Return each arm's history by its identity.
+        """Return each arm's history, by arm identity.
 
         Args:
-            study: Says which arms count.
-            identities: Which of an arm's rows count, by arm identity; all rows of arms that are missing here.
+            study: The study that has the arms.
+            identities: Which rows of an arm count, by arm identity. For arms that are missing here, all rows count.
         """
         return self.histories_of({study.arm_id(arm): arm for arm in study.arms}, identities)
 
     def histories_of(
         self, arms: Mapping[str, Arm], identities: Mapping[str, Identity]
     ) -> dict[str, ArmHistory]:
-        """Return each arm's history by its identity, as :meth:`histories`.
+        """Return each arm's history, by arm identity, as :meth:`histories` does.
 
         Args:
-            arms: By arm identity.
-            identities: Which of an arm's rows count, by arm identity.
+            arms: The arms, by arm identity.
+            identities: As for :meth:`histories`.
         """
         rows = self._rows
         histories = {
@@ -232,12 +233,12 @@ class StudyRows:
 def read_history(
     ledger: Ledger, study: Study, identities: Mapping[str, Identity], *, curves: bool = True
 ) -> dict[str, ArmHistory]:
-    """Return each arm's history by its identity, for callers that ask once; see :class:`StudyRows`.
+    """Return each arm's history, by arm identity, for callers that need it once; see :class:`StudyRows`.
 
     Args:
-        ledger: Where the rows are.
-        study: Says which arms count.
-        identities: Which of an arm's rows count, by arm identity; all rows of arms that are missing here.
+        ledger: The ledger that holds the rows.
+        study: The study that has the arms.
+        identities: Which rows of an arm count, by arm identity. For arms that are missing here, all rows count.
         curves: Whether to read epochs, which the search needs and tables do not.
     """
     return StudyRows(ledger, study.arms, curves=curves).histories(study, identities)
@@ -246,7 +247,7 @@ def read_history(
 def _counted(
     rows: RowViews, histories: Mapping[str, ArmHistory], excluded: _Excluded
 ) -> Iterator[tuple[ArmHistory, Row, int, int]]:
-    """Yield the rows that count, with their arm's history, number and seed; count the others by the reason.
+    """Yield the rows that count, with their arm's history, number and seed; count the other rows by reason.
 
     Adopted rows come first, so that an arm's own row with the same number and seed replaces them.
     """
@@ -269,7 +270,7 @@ def _or_nan(value: float | None) -> float:
 
 
 class _Excluded:
-    """Why a row does not count. Rows that are equal in the deciding columns share one answer."""
+    """The reasons why rows do not count. Rows that are equal in the deciding columns share one answer."""
 
     BY = ("arm_id", "code_version", "dataset_fingerprint", "versions")
 
@@ -285,7 +286,7 @@ class _Excluded:
         return self._known[kind]
 
     def adopts(self, kind: tuple[str, ...]) -> str:
-        """Return the evidence by which rows count that would not otherwise; empty if they count by themselves."""
+        """Return the evidence by which adopted rows count; empty for rows that were not adopted."""
         if not (identity := self._identities.get(kind[0], Identity())).adopted:
             return ""
         if kind not in self._adopted:

@@ -1,4 +1,4 @@
-"""A study as its store knows it, for commands that do not have its definition."""
+"""The records of a study in its store, for commands that do not have the study's definition."""
 
 from __future__ import annotations
 
@@ -27,12 +27,14 @@ class Recorded:
 
     Args:
         ledger: The ledger.
-        histories: The rows that counted in the last run, by arm identity: first of the arms that it was asked for.
-        progress: What has ended of these arms, and what is left of them. Other arms are missing here.
+        histories: The rows that counted in the last run, by arm identity. The arms that the run was asked for come
+            first.
+        progress: The progress of the arms that the last run was asked for, by arm identity. Other arms are missing
+            here.
         trials: How many trials have ended.
-        last: When the last of them ended; None before the first.
-        outdated: How many of them did not count in the last run, by the reason.
-        keys: The keys of all of them.
+        last: When the last trial ended; None if none has ended.
+        outdated: How many ended trials did not count in the last run, by reason.
+        keys: The keys of all ended trials.
     """
 
     ledger: Ledger
@@ -49,7 +51,7 @@ class Recorded:
 
         Args:
             ledger: The ledger.
-            curves: Whether to read epochs.
+            curves: Whether to read epochs, see :class:`~topk_platform.records.StudyRows`.
 
         Raises:
             StoreError: if the store cannot be read.

@@ -31,7 +31,7 @@ from topk_platform.specs.checks import check_name
 __all__ = ["Repaired", "repair"]
 
 _TABLE = re.compile(rf"{FOLDER}(?:-(\d+))?")
-_NOTES = ("standing.json", "plan.json", "environment.json", "code.json", DATA)  # made anew by the next run
+_NOTES = ("standing.json", "plan.json", "environment.json", "code.json", DATA)  # a run makes them again
 _DERIVED = "tables"
 _ROW = ("kind", "key", "epoch")
 
@@ -42,9 +42,9 @@ class Repaired:
 
     Args:
         damaged: The files that were damaged, by their paths in the study's folder; each is now in ``damaged``.
-        missing: The files that were not there.
-        trials: How many further trials were removed because their epochs were lost.
-        made: The files that were made anew.
+        missing: The files that were missing.
+        trials: How many further trials were removed because some of their epochs were lost.
+        made: The files that were made again.
         kept: Where the old table is now; empty if the table was sound.
     """
 
@@ -61,17 +61,20 @@ class Repaired:
 
 
 def repair(study: str, store: str | Path = "runs") -> Repaired:
-    """Read every file of a study's records, and make a sound table of what is sound in a damaged one.
+    """Read every file of a study's records, and replace a damaged table by a new one with all sound rows.
 
-    Every file is read completely. If one of the table or of its log is damaged or missing, a new table is written
-    beside the old one out of all parts that are sound, and read back; then the study's mark is switched to it, and the
-    old table is moved to the folder ``damaged``. Trials that were in a damaged part, with all their epochs, run again
-    with the next ``topk run``. A repair that is cut off loses nothing, and the next one finishes it. No other process
-    may write the study meanwhile.
+    Every file is read completely. If a file of the table or of its log is damaged or missing, a new table is made of
+    all sound parts. It is written beside the old table and read back. Then the study's mark is switched to the new
+    table, and the old table is moved to the folder ``damaged``. A trial with rows in a damaged part runs again with the
+    next ``topk run``, with all its epochs. A repair that is cut off loses nothing, and the next one finishes it. No
+    other process may write the study meanwhile.
 
     Args:
         study: The study's name.
         store: Folder or URI of the results.
+
+    Returns:
+        What was damaged or missing, and what was done about it.
 
     Raises:
         StoreError: if the store holds nothing of the study, or another process is writing it.
@@ -120,13 +123,13 @@ class _Repair:
             self.damaged.append(name)
 
     def _mark(self) -> Mark:
-        """Return the study's mark; if it is damaged or missing, make it anew."""
+        """Return the study's mark; if it is damaged or missing, make it again."""
         try:
             mark = Mark.read(self.store)
             if mark is not None and self._is_own(mark):
                 return mark
         except DamagedError:
-            pass  # made anew
+            pass  # it is made again below
         folder = self._likeliest()
         sums = _sums(self.store, folder)
         summed = self.store.exists(f"{folder}/_checksums")
@@ -143,12 +146,12 @@ class _Repair:
 
     def _is_own(self, mark: Mark) -> bool:
         """Return whether a mark's table is there; an old backup's mark may name a table that is gone."""
-        Ledger(self.store, self.study).check_mark()  # reading it refuses the mark of another study
+        Ledger(self.store, self.study).check_mark()  # raises for the mark of another study
         tables = _tables(self.store)
         return mark.table in tables or not tables
 
     def _likeliest(self) -> str:
-        """Return the newest folder that holds a sound table with rows, else the oldest that holds any."""
+        """Return the folder of the newest sound table with rows; if there is none, the folder of the oldest table."""
         folders = _tables(self.store)
         for folder in reversed(folders):
             try:
@@ -159,7 +162,7 @@ class _Repair:
         return folders[0] if folders else FOLDER
 
     def _finish(self, mark: Mark) -> None:
-        """Do what an earlier repair had left to do: move aside a table that it had begun, or the old one."""
+        """Finish an earlier repair that was cut off: move aside the table that it had begun, or the old table."""
         for folder in _tables(self.store):
             if folder != mark.table:
                 self._move(folder)
@@ -171,7 +174,7 @@ class _Repair:
         self.store.delete_all(folder)  # folders without files
 
     def _table(self, mark: Mark) -> None:
-        """Make a new table if there is anything wrong with the study's."""
+        """Make a new table if the study's table is not sound."""
         salvaged = salvage(self.store, mark.table, summed=mark.checksums)
         if salvaged.is_sound:
             return
@@ -201,12 +204,12 @@ class _Repair:
         return folder
 
     def _free(self) -> str:
-        """Return the name of a table that is neither there nor set aside."""
+        """Return a folder's name that no table has, in the study's folder or among the damaged files."""
         taken = [*_tables(self.store), *_tables(self.store.at(ASIDE)), FOLDER]
         return f"{FOLDER}-{max(map(_number, taken)) + 1}"
 
     def _identities(self) -> None:
-        """Make the note of which rows count anew if it is damaged: those that are like an arm's last one."""
+        """If the note of which rows count is damaged, make it again from each arm's last trial."""
         ledger = Ledger(self.store, self.study)
         try:
             ledger.identities()

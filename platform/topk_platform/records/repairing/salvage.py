@@ -1,4 +1,4 @@
-"""Reading a damaged table: its live parts, as far as checksums and log name them, and their sound rows."""
+"""Reading a damaged table: the live parts that its checksums and its log name, and the sound rows of these parts."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def salvage(store: Store, folder: str, *, summed: bool) -> Salvage:
     Args:
         store: The study's folder.
         folder: The table's folder in it.
-        summed: Whether it should have checksums.
+        summed: Whether the table should have checksums.
 
     Raises:
         StoreError: if the store cannot be read.
@@ -103,12 +103,12 @@ def _sums(store: Store, folder: str, salvaged: Salvage, summed: bool) -> Checksu
 
 
 def _live(store: Store, folder: str, sums: Checksums | None, salvaged: Salvage) -> _Live:
-    """Return the live parts: those of the log if it is sound, otherwise those that checksums and log name together."""
+    """Return the live parts: those of the log if it is sound, otherwise those that checksums or log still name."""
     table, damage = store.at(folder), damaged_log(store, folder, sums)
     if damage is None:
         try:
             opened = Opened.checked(store, folder, sums)
-        except StoreError as error:  # each file of the log can be read
+        except StoreError as error:  # although each file of the log can be read
             damage = error if isinstance(error, DamagedError) else DamagedError(str(error), f"{folder}/{LOG}")
         else:
             if sums:
@@ -124,7 +124,7 @@ def _live(store: Store, folder: str, sums: Checksums | None, salvaged: Salvage) 
 
 
 def _named_by_checksums(store: Store, folder: str, sums: Checksums, salvaged: Salvage) -> _Live:
-    """Return the parts that the checksums name, after the sound commits since."""
+    """Return the parts that the checksums name, updated by the sound commits after them."""
     live, table = _Live({path: digest for path, (_, digest) in sums.parts.items()}), store.at(folder)
     _note_log(store, folder, sums, salvaged)
     version = sums.version + 1
@@ -169,7 +169,7 @@ def _replayed(store: Store, folder: str, salvaged: Salvage, *, uncertain: bool =
 
 
 def _checkpoint(table: Store) -> tuple[int, _Live, set[str]]:
-    """Return the first version after the newest checkpoint that can be read, its parts, and all that it mentions."""
+    """Return the first version after the newest readable checkpoint, its parts, and all paths that it mentions."""
     for name in reversed([name for name in table.names(LOG, _CHECKPOINT) if version_of(name) >= 0]):
         try:
             actions = pq.ParquetFile(io.BytesIO(table.read(f"{LOG}/{name}"))).read(
@@ -231,7 +231,7 @@ def _part(content: bytes, path: str, digest: str) -> pa.Table:
     """Return the rows of a part.
 
     Raises:
-        ValueError: if it is not what was written.
+        ValueError: if it does not have its checksum, or cannot be read as Parquet.
     """
     if digest and sha256(content).hexdigest() != digest:
         raise ValueError("the content does not have its checksum")
@@ -258,7 +258,8 @@ def _complete(rows: pa.Table, cut: bool) -> tuple[pa.Table, int]:
 
     Args:
         rows: The rows.
-        cut: Whether a part with epochs was lost: it may have held the first ones of a trial whose last ones are there.
+        cut: Whether a part with epochs was lost. It may have held the first epochs of a trial whose last epoch is
+            still there.
     """
     trials = rows.filter(pc.equal(rows["kind"], "trials"))
     epochs = rows.filter(pc.equal(rows["kind"], "epochs"))

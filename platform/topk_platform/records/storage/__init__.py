@@ -1,1 +1,1 @@
-"""Where results are: a folder or an object store, the right to write there, and files that check themselves."""
+"""Where results are stored: a folder or an object store, the right to write there, and files with checksums."""

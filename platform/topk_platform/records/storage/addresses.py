@@ -1,4 +1,4 @@
-"""The addresses of stores: which object stores there are, and what their URIs may hold."""
+"""The addresses of stores: the supported object stores, and what their URIs may contain."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class ObjectStore:
     """A kind of object store.
 
     Args:
-        credentials: How its credentials are given, for the error about a URI that holds some.
+        credentials: How to give its credentials, for the error about a URI that holds them.
         names: A pattern for the part between ``://`` and the path, such as a bucket's name.
         options: The options that a URI may have after a question mark.
-        endpoints: The environment's variables that may name the server, the first that is set.
+        endpoints: The environment variables that may name the server. The first one that is set is used.
     """
 
     credentials: str
@@ -75,7 +75,7 @@ def options_of(uri: str) -> dict[str, str]:
         uri: The URI.
 
     Raises:
-        StoreError: if its scheme or an option is unknown, or it holds credentials.
+        StoreError: if the URI's scheme or an option is unknown, or it holds credentials or a ``#``.
 
     Example:
         >>> options_of("s3://bucket/runs?region=eu&endpoint=http://127.0.0.1:9000")

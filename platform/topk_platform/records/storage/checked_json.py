@@ -29,10 +29,10 @@ class DamagedError(StoreError):
 
 
 def with_checksum(content: Mapping[str, Any]) -> bytes:
-    """Return the bytes of a file with some content and its checksum.
+    """Return the bytes of a JSON file with some content and its checksum.
 
     Args:
-        content: What JSON can hold, without a key ``"sha256"``.
+        content: Values that JSON can hold, without a key ``"sha256"``.
 
     Example:
         >>> without_checksum(with_checksum({"study": "digits"}))
@@ -42,10 +42,12 @@ def with_checksum(content: Mapping[str, Any]) -> bytes:
 
 
 def without_checksum(data: bytes) -> dict[str, Any]:
-    """Return the content of a file, checked; files of earlier programs have no checksum and are not checked.
+    """Return the content of a JSON file after comparing it with its checksum.
+
+    Files of earlier versions have no checksum and are not checked.
 
     Raises:
-        ValueError: if it is no JSON object, or its checksum is another one.
+        ValueError: if the file is not a JSON object, or the content does not have its checksum.
 
     Example:
         >>> without_checksum(with_checksum({"study": "digits"}).replace(b"digits", b"digitS"))
@@ -66,7 +68,7 @@ def _sum(content: Mapping[str, Any]) -> str:
 
 
 def read_checked(store: Store, name: str, remedy: str) -> dict[str, Any] | None:
-    """Return what a file of a store holds; None where there is no such file.
+    """Return the content of a JSON file in a store; None if the file does not exist.
 
     Args:
         store: The study's folder.
@@ -74,13 +76,14 @@ def read_checked(store: Store, name: str, remedy: str) -> dict[str, Any] | None:
         remedy: What to do about a damaged file, for the message.
 
     Raises:
-        StoreError: if it is damaged or cannot be read; the message has its name and the remedy.
+        DamagedError: if it is damaged; the message has its name and the remedy.
+        StoreError: if it cannot be read.
     """
     try:
         return without_checksum(store.read(name))
     except FileNotFoundError:
         return None
-    except StoreError:  # it is a ValueError too, but says nothing about the content
+    except StoreError:  # it is a ValueError too, but does not mean that the content is damaged
         raise
     except (ValueError, RecursionError) as error:
         raise damaged(store, name, remedy) from error

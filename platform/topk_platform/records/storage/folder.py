@@ -133,7 +133,7 @@ class Folder:
         return {"objects": files, "common_prefixes": [name for name in folders if _holds(folder / name)]}
 
     def delete(self, paths: str) -> None:
-        """Delete a file, and its folder if that is empty then."""
+        """Delete a file. If its folder is then empty, delete the folder too."""
         target = self._root / paths
         target.unlink()
         if target.parent != self._root:
@@ -141,7 +141,7 @@ class Folder:
                 target.parent.rmdir()
 
     def rename(self, from_: str, to: str) -> None:
-        """Rename a file, and delete its old folder if that is empty then."""
+        """Rename a file. If its old folder is then empty, delete that folder, and likewise the folder's parents."""
         source, target = self._root / from_, self._root / to
         target.parent.mkdir(parents=True, exist_ok=True)
         source.replace(target)
@@ -149,7 +149,7 @@ class Folder:
         self._clear(source.parent)
 
     def _clear(self, folder: Path) -> None:
-        """Delete a folder if it is empty, and its parents that are empty then."""
+        """Delete a folder if it is empty, and each of its parents that is then empty."""
         while folder != self._root:
             try:
                 folder.rmdir()
@@ -162,9 +162,8 @@ class Folder:
         disk = os.statvfs(self._root)
         if disk.f_flag & os.ST_RDONLY:
             raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(self._root))
-        if (
-            disk.f_blocks and disk.f_bavail * disk.f_frsize < _ROOM
-        ):  # some network file systems report zero blocks
+        # Some network file systems report zero blocks.
+        if disk.f_blocks and disk.f_bavail * disk.f_frsize < _ROOM:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._root))
 
 
@@ -177,7 +176,7 @@ class _Held:
 
 
 def _fill(hidden: Path, file: bytes | Path, tries_left: int = 3) -> None:
-    """Write a new file, again if its folder vanishes: another process may delete its last file and so the folder."""
+    """Write a new file. Try again if another process deletes the folder because its last file is gone."""
     hidden.parent.mkdir(parents=True, exist_ok=True)
     try:
         if isinstance(file, Path):

@@ -91,6 +91,9 @@ class Lease:
     Args:
         store: The study's folder.
         seconds: How long a lease lasts without being renewed.
+
+    Attributes:
+        lost: Why another process holds the lease now; empty if this process has not lost it.
     """
 
     def __init__(self, store: Store, seconds: float = _SECONDS) -> None:
@@ -147,9 +150,8 @@ class Lease:
 
     def _renew(self) -> None:
         while not self._released.wait(self._seconds / 3):
-            with suppress(
-                StoreError
-            ):  # while the store is down the lease may expire, and another process may take it
+            # While the store is down, the lease may expire, and another process may take it.
+            with suppress(StoreError):
                 if not self._next():
                     self.lost = f"another process has taken over: {_newest(self._store)[1]}"
                     return
@@ -162,7 +164,7 @@ def check_undriven(store: Store) -> None:
     half a minute.
 
     Raises:
-        StoreError: if such a process drives it, or the store cannot be read.
+        StoreError: if a process of this machine drives the study, or the store cannot be read.
     """
     _, holder = _newest(store)
     if holder is not None and holder.is_here and holder.is_alive:
@@ -174,7 +176,9 @@ def _taken(store: Store, holder: Holder | None) -> StoreError:
 
 
 def driven(store: Store) -> str:
-    """Return in words who drives the study of a folder, as far as can be said without waiting.
+    """Return in words who drives the study of a folder.
+
+    The call does not wait, so it cannot say whether a process on another machine still runs.
 
     Raises:
         StoreError: if the store cannot be read.
@@ -192,7 +196,9 @@ def driven(store: Store) -> str:
 
 
 def is_driven(store: Store) -> bool:
-    """Return whether a process drives the study of a folder, as far as can be said without waiting.
+    """Return whether a process drives the study of a folder.
+
+    The call does not wait. A process on another machine therefore counts as running as long as its lease is there.
 
     Raises:
         StoreError: if the store cannot be read.

@@ -39,6 +39,8 @@ _PATIENCE: Any = {"max_retries": 4, "retry_timeout": timedelta(seconds=20)}
 class Store:
     """A folder on a local disk or NFS, or a folder in S3, GCS or Azure.
 
+    Methods that read, list or write files raise ``StoreError`` if the store fails.
+
     Args:
         root: The absolute path of the folder, or the object store's URI without options.
         uri: The folder or URI as the user wrote it.
@@ -51,19 +53,20 @@ class Store:
 
     @classmethod
     def open(cls, uri: str | Path) -> Store:
-        """Return the store at a path or URI; nothing is written.
+        """Return the store at a path or URI, without writing anything.
 
         A URI is ``s3://bucket/folder``, ``gs://bucket/folder`` or ``az://container/folder``. A URI of S3 may have
         options after a question mark: ``endpoint=http://HOST:PORT`` for MinIO, Ceph and the like, ``region`` and
-        ``virtual_hosted_style_request``. Without an endpoint, that of ``AWS_ENDPOINT_URL_S3`` or ``AWS_ENDPOINT_URL``
-        is used, if it is set. Credentials come from the environment, such as ``AWS_ACCESS_KEY_ID`` and
-        ``AWS_SECRET_ACCESS_KEY``, or from the machine's role. A URI must not hold any, because it is printed and sent.
+        ``virtual_hosted_style_request``. If the URI names no endpoint, the first of the environment variables
+        ``AWS_ENDPOINT_URL_S3``, ``AWS_ENDPOINT_URL`` and ``AWS_ENDPOINT`` that is set gives it. Credentials come from
+        the environment, such as ``AWS_ACCESS_KEY_ID`` and ``AWS_SECRET_ACCESS_KEY``, or from the machine's role. A URI
+        must not hold credentials, because it is printed and sent.
 
         Raises:
-            UserError: if it is blank.
-            StoreError: if the URI is of no known kind, it holds credentials, or Delta Lake would misread its path,
-                which has ``[``, ``]``, ``|``, ``^``, a backslash, a percent sign with two hexadecimal digits, or a
-                control character.
+            UserError: if ``uri`` is blank.
+            StoreError: if the URI's scheme or an option is unknown, if the URI holds credentials, or if Delta Lake
+                would misread its path. This is the case for ``[``, ``]``, ``|``, ``^``, a backslash, a percent sign
+                with two hexadecimal digits, and a control character.
 
         Example:
             >>> Store.open("s3://bucket/runs?endpoint=http://127.0.0.1:9000").at("digits").address
@@ -208,7 +211,7 @@ class Store:
         return [posixpath.basename(entry["path"]) for entry in self._list(folder)["objects"]]
 
     def write(self, name: str, data: bytes | Path) -> None:
-        """Write a file atomically, in place of an existing one. On a disk, it then survives a power cut.
+        """Write a file atomically, in place of an existing one. On a disk, the written file survives a power cut.
 
         Args:
             name: Its path in the store.
