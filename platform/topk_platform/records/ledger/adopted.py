@@ -18,7 +18,7 @@ from topk_platform.records.storage.store import Store
 __all__ = ["ADOPTED", "Evidence", "adopted_in", "note_adopted", "read_adopted", "take_back"]
 
 ADOPTED = "adopted.json"
-"""The name of the file in a study's folder."""
+"""The name of the file with this history, in a study's folder."""
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ class Evidence:
     Args:
         summary: The outcome in words.
         trials: For each trial that was trained again, its ``key``, ``arm``, ``outcome`` and ``why``.
-        seed: The seed of the draw.
-        within: By how much a metric could differ; None if every bit had to be the same.
+        seed: The seed by which these trials were drawn.
+        within: By how much a metric was allowed to differ, as a fraction of 1; None if every bit had to be equal.
     """
 
     summary: str
@@ -103,12 +103,12 @@ def note_adopted(
     identities: Mapping[str, Identity],
     evidence: Evidence,
 ) -> None:
-    """Note that rows count in addition to those of their arms' identities.
+    """Note that rows count although they do not have their arms' identities.
 
     Args:
         store: The study's folder, which this process holds for writing.
         names: The arms' names, by identity.
-        was: What made the rows, by arm identity.
+        was: The provenances of the rows, by arm identity.
         identities: The identities that the rows count for.
         evidence: Why they count.
     """

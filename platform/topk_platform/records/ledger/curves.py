@@ -13,10 +13,10 @@ _Curve = Mapping[int, float]
 
 
 class Curves(Mapping[str, _Curve]):
-    """Each trial's values by epoch, by its key.
+    """The values of each trial by epoch, for each trial's key.
 
     A study has twenty or more epochs per trial, and a search uses only the curves of the arms that it continues. So a
-    curve is converted to Python's numbers when it is first used; until then it is a range in two columns.
+    curve is a range in two columns until it is first used. Then it is converted to Python's numbers.
 
     Args:
         table: The columns ``key`` and ``epoch`` and those of the metrics, ordered by key and epoch.
@@ -37,10 +37,8 @@ class Curves(Mapping[str, _Curve]):
             runs = pc.run_end_encode(chunk, run_end_type=pa.int64())
             ends = [begin + end for end in runs.run_ends.to_pylist()]
             for key, start, end in zip(runs.values.to_pylist(), [begin, *ends], ends, strict=False):
-                self._spans[key] = (
-                    self._spans.get(key, (start, end))[0],
-                    end,
-                )  # a chunk may end within a curve
+                # A chunk may end within a curve.
+                self._spans[key] = (self._spans.get(key, (start, end))[0], end)
             begin += len(chunk)
 
     def __getitem__(self, key: str) -> _Curve:

@@ -1,9 +1,9 @@
 """The ledger: the only source of a study's results, a table in Delta Lake that any number of processes may read.
 
-``<store>/<study>/ledger`` holds a row per (trial, seed) and a row per trial and epoch. The column ``kind`` says which,
-and one commit holds a trial with all its epochs, or nothing of it. A :class:`Lease` decides who writes; the table also
-refuses commits of a driver that another driver has replaced. Other tools read the two plain Parquet files that
-:func:`~topk_platform.records.write_snapshot` makes.
+``<store>/<study>/ledger`` holds a row per (trial, seed) and a row per trial and epoch. The column ``kind`` tells them
+apart. One commit holds a trial with all its epochs, or nothing of the trial. A :class:`Lease` decides who writes. The
+table also refuses commits of a driver that another driver has replaced. Other tools read the two plain Parquet files
+that :func:`~topk_platform.records.write_snapshot` makes.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ class Ledger:
 
     @classmethod
     def open(cls, store: Store, study: str) -> Ledger:
-        """Return the ledger of ``study`` in ``store``, which need not exist yet; nothing is written.
+        """Return the ledger of ``study`` in ``store``. It need not exist yet, and nothing is written.
 
         Raises:
-            UserError: if a study cannot have this name.
+            UserError: if ``study`` is not a valid name.
             StoreError: if the folder holds another study's records, another schema, or something else.
         """
         check_name("study", study)
@@ -111,10 +111,10 @@ class Ledger:
 
     @contextmanager
     def writing(self, study: Study) -> Iterator[Writer]:
-        """Hold the ledger for writing; at the end, every record that was handed over has been written.
+        """Hold the ledger for writing. When the block ends, every record that was handed over has been written.
 
         Args:
-            study: The study; its metrics give the columns. Further columns of the ledger stay.
+            study: The study. Its metrics give the columns. Further columns of the ledger stay.
 
         Raises:
             StoreError: if it cannot be written, or another process is writing it.
@@ -131,7 +131,9 @@ class Ledger:
                 yield writer
 
     def identities(self) -> dict[str, Identity]:
-        """Return the identities of the rows that counted in the last run, adopted rows included; empty before any run.
+        """Return the identities of the rows that counted in the last run, by arm identity; empty before any run.
+
+        They include what was adopted.
 
         Raises:
             StoreError: if their file is damaged or missing.
@@ -150,7 +152,7 @@ class Ledger:
             raise damaged(self.store, IDENTITIES, remedy) from error
 
     def identify(self, identities: Mapping[str, Identity]) -> None:
-        """Note the identities of the rows that count from now on; only inside :meth:`writing`."""
+        """Note the identities of the rows that count from now on. This process must hold the study for writing."""
         note = {arm_id: identity.to_data() for arm_id, identity in identities.items()}
         self.store.write(IDENTITIES, with_checksum(note))
         if mark := Mark.read(self.store):
@@ -168,7 +170,7 @@ class Ledger:
 
         Args:
             kind: Which table.
-            columns: The columns to read, as far as they exist; all by default.
+            columns: The columns to read; by default all. Columns that the table does not have are ignored.
             where: A condition in SQL.
             without: Columns to leave out.
 
@@ -182,7 +184,7 @@ class Ledger:
         return rows if len(rows) else pa.table({})
 
     def stream(self, kind: Kind) -> pa.RecordBatchReader:
-        """Return a whole table batch by batch, because a large one may not fit into memory."""
+        """Return the rows of one kind batch by batch, because a large table may not fit into memory."""
         opened = Opened.of(self.store)
         return opened.stream(_sql(opened.table, kind), [kind])
 
@@ -210,7 +212,7 @@ class Ledger:
         return to_rows(self.read("trials", where=where, without=without))
 
     def arms(self) -> list[Row]:
-        """Return a row per recorded arm: ``arm_id``, the number of ``trials``, the last ``ended``, one ``config``."""
+        """Return a row per recorded arm: ``arm_id``, the number of ``trials``, the latest ``ended``, one ``config``."""
         if not exists(self.store):
             return []
         sql = """select arm_id, count(*) as trials, max(ended) as ended, max(config) as config

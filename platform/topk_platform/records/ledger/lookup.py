@@ -31,8 +31,12 @@ class Found:
 def find(key: str, store: str | Path = "runs") -> Found:
     """Return the trial whose key begins with ``key``, from any study of the store.
 
+    Args:
+        key: The trial's key or its first characters.
+        store: Folder or URI of the results.
+
     Raises:
-        UserError: if no trial or several match.
+        UserError: if no trial or several match, or ``key`` cannot be a trial's.
         StoreError: if no trial matches, and a damaged study of the store may hold it.
     """
     root = Store.open(store)

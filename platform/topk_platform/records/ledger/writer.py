@@ -25,14 +25,14 @@ _MOST = 1000  # trials of one commit, which bounds its memory
 
 
 class Writer(threading.Thread):
-    """Commits ended trials in order: each at once, or many together if they end fast.
+    """A thread that commits ended trials in order: each at once, or many together if they end fast.
 
     If the store cannot be written, the writer tries again with growing pauses for some minutes, while records wait.
-    If the store still refuses then, the reason is in :attr:`error` and nothing more is written. After :meth:`hurry`,
-    which a user's interrupt calls, there is one more try and no pause.
+    If the store still refuses after that, the reason is in :attr:`error` and nothing more is written. After
+    :meth:`hurry`, which a user's interrupt calls, the writer tries once more without a pause.
 
-    At the end, the number of records that were handed over must equal the number that was committed; any difference is
-    an error too.
+    At the end, the number of committed records must equal the number of records that were handed over. Any difference
+    is also an error.
 
     Args:
         table: The table to write.
@@ -56,10 +56,10 @@ class Writer(threading.Thread):
         self._handed_over = self._written = 0
 
     def put(self, record: TrialRecord) -> None:
-        """Hand over an ended trial; returns at once.
+        """Hand over an ended trial, without waiting until it is written.
 
         Raises:
-            StoreError: if nothing more is written, for an error or because the thread has ended.
+            StoreError: if nothing more is written, because of an error or because the thread has ended.
         """
         self.check()
         self._handed_over += 1
@@ -108,7 +108,7 @@ class Writer(threading.Thread):
             raise self.error
 
     def flush(self) -> None:
-        """Write everything handed over, then end; an error is in :attr:`error`."""
+        """Write everything that was handed over, then end the thread. An error is in :attr:`error`."""
         if self.is_alive():
             self._queue.put(None)
             self.join()
@@ -133,7 +133,7 @@ class Writer(threading.Thread):
             self._tidy(self._table.tidy)
         except Exception as error:  # noqa: BLE001 - in a thread nobody else sees it; raised when the thread is joined
             self.error = error
-        except BaseException as error:  # noqa: BLE001 - as above; a panic of a library in Rust is no Exception
+        except BaseException as error:  # noqa: BLE001 - as above; a panic of a Rust library is not an Exception
             self.error = StoreError(
                 f"{self._store_name} cannot be written: {type(error).__name__}: {reason(error)}"
             )

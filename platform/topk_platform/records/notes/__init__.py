@@ -1,1 +1,1 @@
-"""A driver's notes for people: a study's progress, and what a run left undone."""
+"""A driver's notes in the study's folder: its plan, its progress, its data, and what a run left undone."""

@@ -1,4 +1,4 @@
-"""How many samples each regime of a study has, and the names of its classes, noted in the study's folder.
+"""The numbers of samples and the class names of each regime of a study, noted in the study's folder.
 
 A run notes them, because it has the data at hand. Reports then need not read the data. No trial's identity depends
 on the note.
@@ -17,7 +17,7 @@ from topk_platform.records.table.mark import repair_of
 __all__ = ["DATA", "DataNote", "Samples", "note_data", "read_data"]
 
 DATA = "data.json"
-"""The file in a study's folder."""
+"""The name of the file in a study's folder."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Samples:
     """A regime's numbers of samples, after its conditions.
 
     Args:
-        regime: Its name.
+        regime: The regime's name.
         train: Training samples.
         validation: Validation samples, which choose configurations and epochs.
         test: Test samples.
@@ -68,10 +68,10 @@ class Samples:
 
 @dataclass(frozen=True)
 class DataNote:
-    """What is noted of a regime's data.
+    """The note on a regime's data.
 
     Args:
-        of: A hash of the data and the conditions that the numbers belong to.
+        of: A hash of the data and the conditions from which the numbers were counted.
         samples: The numbers of samples.
         names: The names of the classes; empty if the dataset has none.
     """
@@ -82,11 +82,11 @@ class DataNote:
 
 
 def note_data(store: Store, notes: Mapping[str, DataNote]) -> None:
-    """Write what is known of regimes into a study's folder, in place of what was noted of these regimes before.
+    """Write notes on regimes into a study's folder. They replace earlier notes on the same regimes.
 
     Args:
         store: The study's folder.
-        notes: The notes by the regime's name.
+        notes: The notes, by the regime's name.
     """
     if not notes:
         return
@@ -95,7 +95,7 @@ def note_data(store: Store, notes: Mapping[str, DataNote]) -> None:
 
 
 def read_data(store: Store) -> dict[str, DataNote]:
-    """Return what is noted of each regime of a study, by the regime's name; nothing of regimes that no run noted.
+    """Return the note on each regime of a study, by the regime's name. Regimes that no run has noted are missing.
 
     Args:
         store: The study's folder.

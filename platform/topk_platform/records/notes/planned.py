@@ -16,7 +16,7 @@ _FILE = "plan.json"
 
 
 def note_plan(store: Store, study: Study) -> None:
-    """Write into a study's folder which arms and which budget a run was asked for.
+    """Write the arms and the budget that a run was asked for into the study's folder.
 
     Raises:
         StoreError: if it cannot be written.
@@ -25,7 +25,7 @@ def note_plan(store: Store, study: Study) -> None:
 
 
 def read_plan(store: Store) -> Study | None:
-    """Return what the last run was asked for; None if that is not noted or cannot be read."""
+    """Return the study that the last run was asked for; None if it is not noted or cannot be read."""
     with suppress(FileNotFoundError, StoreError, ValueError, KeyError, TypeError, RecursionError):
         return Study.from_json(json.dumps(without_checksum(store.read(_FILE))["study"]))
     return None

@@ -43,14 +43,14 @@ class ArmState:
     Args:
         arm: The arm's name.
         tally: How its trials that count have ended.
-        left: How many trials have not ended, including running and lost ones; None where no plan is known.
-        running: How many are under way, including those that wait for a retry.
-        lost: How many trials faults have left without a result.
+        left: How many trials have not ended, including running and lost ones; None if no plan is known.
+        running: How many trials run, including those that wait for a retry.
+        lost: How many trials have no result because of faults.
         metric: The selection metric.
         best: The highest validation value of a completed search trial (for an arm that searches nothing, of a
             confirmation), in [0, 1]; None before the first.
-        values: The values chosen in that trial.
-        seconds: Expected time for the arm's rest on its current workers; None where not known.
+        values: The values chosen in the best trial.
+        seconds: Expected seconds until the arm has ended on its current workers; None if unknown.
         trend: The best validation value so far after each completed search trial, in order; for a long search, a few of
             these values, with the first and the last.
 
@@ -73,12 +73,12 @@ class ArmState:
 
     @classmethod
     def of(cls, arm: Arm, counts: Counts, left: int | None) -> ArmState:
-        """Return the progress of an arm of which nothing runs.
+        """Return the progress of an arm without running trials.
 
         Args:
             arm: The arm.
-            counts: What has ended of it.
-            left: How many trials have not ended; None where no plan is known.
+            counts: The counts of its ended trials.
+            left: How many trials have not ended; None if no plan is known.
         """
         best = counts.best
         return cls(
@@ -98,7 +98,7 @@ class ArmState:
 
     @property
     def total(self) -> int | None:
-        """How many there are to be; None where no plan is known."""
+        """How many trials there will be in all; None if no plan is known."""
         return None if self.left is None else self.done + self.left
 
 
@@ -107,8 +107,8 @@ class GpuUse:
     """How the GPUs of a cluster are used.
 
     Args:
-        used: How many the running trials hold; a fraction where trials share a GPU.
-        there: How many the cluster has.
+        used: How many GPUs the running trials hold; a fraction if trials share a GPU.
+        there: How many GPUs the cluster has.
         busy: The share of time in which kernels ran, in [0, 1]: the mean over the GPUs measured in the last minute;
             None if none was.
         memory_used: Bytes in use on the measured GPUs, by all processes.
@@ -127,11 +127,11 @@ class TrialState:
     """The progress of a running trial, or of the first trial of an ensemble.
 
     Args:
-        trial: Its arm, and its number or seed.
+        trial: The trial's arm, and its number or seed.
         epoch: How many of its epochs have ended.
-        epochs: How many it has at most.
+        epochs: The maximum number of its epochs.
         metric: The selection metric.
-        curve: That metric after each validated epoch; for a long curve, a few values that include both ends.
+        curve: The selection metric after each validated epoch; for a long curve, a few values that include both ends.
     """
 
     trial: str
@@ -150,11 +150,11 @@ class StudyState:
         arms: Its arms, in its order.
         workers: How many workers are busy.
         slots: How many workers there are.
-        seconds: Expected time for the rest; None where not known.
+        seconds: Expected seconds until all trials have ended; None if unknown.
         again: How many retries after faults there were.
         events: The last events, one line each, the newest at the end.
         when: The time of this state, in ISO 8601.
-        gpu_use: How the cluster's GPUs are used; None where it has none.
+        gpu_use: How the cluster's GPUs are used; None if it has none.
         training: The running trials, in the order of their starts; at most twenty.
     """
 
@@ -171,29 +171,29 @@ class StudyState:
 
     @property
     def tally(self) -> Tally:
-        """How all trials ended that count."""
+        """How all trials that count have ended."""
         fields = zip(*(dataclasses.astuple(arm.tally) for arm in self.arms), strict=True)
         return Tally(*map(sum, fields)) if self.arms else Tally()
 
     @property
     def left(self) -> int | None:
-        """How many trials are still to end; None where no plan is known."""
+        """How many trials have not ended; None if no plan is known."""
         known = [arm.left for arm in self.arms if arm.left is not None]
         return sum(known) if known else None
 
     @property
     def running(self) -> int:
-        """How many trials are under way."""
+        """How many trials run, including those that wait for a retry."""
         return sum(arm.running for arm in self.arms)
 
     @property
     def lost(self) -> int:
-        """How many trials faults have left without a result."""
+        """How many trials have no result because of faults."""
         return sum(arm.lost for arm in self.arms)
 
 
 def trend_of(values: Iterable[float]) -> tuple[float, ...]:
-    """Return the running maximum of values; for a long series a few points at even distances, including both ends.
+    """Return the running maximum of values; for a long series, a few points at even distances, including both ends.
 
     Example:
         >>> trend_of([0.5, 0.4, 0.7])
@@ -221,7 +221,7 @@ def note_state(store: Store, state: StudyState) -> None:
 
 
 def _noted(store: Store) -> StudyState | None:
-    """Return the driver's note; None if there is none or it cannot be read, because it is only for people."""
+    """Return the driver's note; None if there is none or it cannot be read. No result depends on it."""
     with suppress(FileNotFoundError, StoreError, ValueError, KeyError, TypeError):
         note = without_checksum(store.read(_FILE))
         arms = [
@@ -236,7 +236,7 @@ def _noted(store: Store) -> StudyState | None:
 
 
 def live_state(store: Store) -> StudyState | None:
-    """Return what the driver of a running study has noted last; None if nobody drives it or nothing is noted.
+    """Return the latest note of a running study's driver; None if nobody drives the study or nothing is noted.
 
     Raises:
         StoreError: if the store cannot be read.
@@ -245,10 +245,12 @@ def live_state(store: Store) -> StudyState | None:
 
 
 def read_state(recorded: Recorded) -> StudyState:
-    """Return a study's progress: what has ended and what is left by the protocol, the rest by its driver's note.
+    """Return a study's progress.
+
+    The protocol says what has ended and what is left. If the study runs, its driver's note says the rest.
 
     Args:
-        recorded: What its store holds.
+        recorded: The study's records.
 
     Raises:
         StoreError: if the store cannot be read.
@@ -271,7 +273,7 @@ def read_state(recorded: Recorded) -> StudyState:
 
 
 def _with_live(state: ArmState, noted: ArmState) -> ArmState:
-    """Return an arm's progress with what its driver noted of its running trials."""
+    """Return an arm's progress, with the driver's note on its running trials."""
     left = state.left or 0
     return dataclasses.replace(
         state,

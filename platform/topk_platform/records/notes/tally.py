@@ -1,4 +1,4 @@
-"""How many runs ended how."""
+"""The number of runs that ended with each status."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Tally:
 
     @property
     def ended(self) -> int:
-        """How many there are in all."""
+        """How many runs ended in all."""
         return self.completed + self.pruned + self.diverged + self.failed
 
     @property

@@ -21,11 +21,11 @@ class OpenTrial:
     """A trial that a fault kept from its result; the same command tries it again.
 
     Args:
-        key: The trial's.
+        key: The trial's key.
         arm: Its arm's name.
         fault: What happened the last time.
         remedy: What can be done about it.
-        when: When that was noted, in ISO 8601; empty in a run that is under way.
+        when: When the fault was noted, in ISO 8601; empty until it is noted at the end of the run.
 
     Example:
         >>> print(OpenTrial("0a1b", "plain/mlp/ldam", "process lost: killed", "see what ends processes there"))
@@ -47,7 +47,7 @@ class Undone:
     """What the runs of a study have left undone.
 
     Args:
-        open: Trials without a result; may include one that has ended since, in a run that was cut off.
+        open: Trials without a result. A trial may have ended since, in a run that was cut off.
         tracking: Why trackers are behind; empty if none is.
     """
 
@@ -56,7 +56,7 @@ class Undone:
 
     @classmethod
     def read(cls, store: Store) -> Undone:
-        """Return what was noted in a study's folder.
+        """Return the note in a study's folder; empty if there is none.
 
         Raises:
             StoreError: if it cannot be read.
@@ -71,7 +71,7 @@ class Undone:
             raise damaged(store, _FILE, remedy) from error
 
     def note(self, store: Store) -> None:
-        """Write it to the store if it differs from the last note."""
+        """Write this to a study's folder if it differs from the last note."""
         if self == Undone() and not store.exists(_FILE):
             return
         now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -86,7 +86,7 @@ class Undone:
 
         Args:
             trials: The trials that this run has left open.
-            settled: Arms whose other trials were all tried, or that the study no longer has.
+            settled: The names of arms whose other trials were all tried, or that the study no longer has.
             tracking: Why trackers are behind now.
         """
         left = {trial.key: trial for trial in self.open if trial.arm not in set(settled)}
