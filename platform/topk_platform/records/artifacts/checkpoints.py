@@ -32,16 +32,16 @@ _DIGEST = hashlib.sha256().digest_size
 class StoreKeeper:
     """Keeps the checkpoints of running trials, and the networks, ranks and guesses of confirmed ones.
 
-    A checkpoint is the SHA-256 of the rest, then what ``torch.save`` wrote; it is read with ``weights_only=True``.
+    A checkpoint begins with the SHA-256 of the rest, which ``torch.save`` wrote. It is read with ``weights_only=True``.
 
     Args:
         store: The study's folder.
         seconds: The least time between two checkpoints of a trial.
-        pauses: Seconds between tries to keep what belongs to a confirmation, in a store that refuses.
-        recorded: The keys of trials that have a record, as members of an ensemble may: their files stay as they are,
-            for their record has the SHA-256 of these.
-        backbone: Returns the hash of the weights of the backbone that computes a regime's features, to be stored with
-            a network; empty for a regime without features.
+        pauses: Seconds between tries to write a confirmation's files, if the store refuses.
+        recorded: The keys of trials that already have a record, such as some members of an ensemble. Their files stay
+            as they are, because their records have the SHA-256 of these files.
+        backbone: Returns the hash of the weights of the backbone that computes a regime's features, which is stored
+            with a network; empty for a regime without features.
     """
 
     store: Store
@@ -51,7 +51,7 @@ class StoreKeeper:
     backbone: Callable[[Regime], str] = lambda _regime: ""
 
     def check_seen(self) -> None:
-        """Raise ``StoreError`` if this machine does not see the study's folder, for lack of a shared file system."""
+        """Raise ``StoreError`` unless this machine sees the study's folder, which all machines must share."""
         if not self.store.exists(MARK):
             raise StoreError(
                 f"store {self.store.uri!r} holds no {MARK}: is it a folder that machines do not share?"
@@ -83,7 +83,7 @@ class StoreKeeper:
             warnings.warn(f"no checkpoint of trial {trials[0].key} after step {step}: {error}", stacklevel=2)
 
     def save_model(self, trial: Trial, model: nn.Module, inputs: Inputs) -> str:
-        """Write a network as safetensors; return the file's SHA-256, nothing for a trial that has a record."""
+        """Write a network as safetensors; return the file's SHA-256, or an empty text if the trial has a record."""
         if trial.key in self.recorded:
             return ""
         return save_model(self.store, trial, model, inputs, self.backbone(trial.arm.regime))
@@ -91,12 +91,12 @@ class StoreKeeper:
     def save_ranks(
         self, trial: Trial, ranks: Tensor, images: str, cluster: Tensor | None = None, clusters: str = ""
     ) -> str:
-        """Write a trial's ranks as Parquet; return the same."""
+        """Write a trial's ranks as Parquet; return the file's SHA-256, or an empty text if the trial has a record."""
         recorded = trial.key in self.recorded
         return "" if recorded else save_ranks(self.store, trial, ranks, images, cluster, clusters)
 
     def save_guesses(self, trial: Trial, guesses: Tensor, images: str) -> str:
-        """Write a trial's guesses as Parquet; return the same."""
+        """Write a trial's guesses as Parquet; return the file's SHA-256, or an empty text if the trial has a record."""
         return "" if trial.key in self.recorded else save_guesses(self.store, trial, guesses, images)
 
 

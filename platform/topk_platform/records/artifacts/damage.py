@@ -21,7 +21,7 @@ __all__ = ["NEEDED", "Unsound", "damaged_artifacts", "missing_artifacts", "set_a
 NEEDED: tuple[Kind, ...] = ("ranks", "guesses")
 """The kinds of files without which a confirmation is trained again by the next run."""
 
-_AT_ONCE = 16  # small files; an object store answers in some 30 ms, however many ask
+_AT_ONCE = 16  # small files; an object store answers in about 30 ms, for any number of requests at a time
 _READERS: Mapping[Kind, Callable[[Store, Row], object]] = {
     "ranks": read_ranks,
     "guesses": read_guesses,
@@ -31,10 +31,10 @@ _READERS: Mapping[Kind, Callable[[Store, Row], object]] = {
 
 @dataclass(frozen=True)
 class Unsound:
-    """A file of a confirmation that is gone or damaged.
+    """A file of a confirmation that is missing or damaged.
 
     Args:
-        key: The confirmation's.
+        key: The confirmation's key.
         kind: Which file.
     """
 
@@ -48,7 +48,7 @@ class Unsound:
 
 
 def missing_artifacts(store: Store, rows: Iterable[Row], kinds: Sequence[Kind] = KINDS) -> list[Unsound]:
-    """Return the files that completed confirmations lack; no file is read.
+    """Return the files that completed confirmations lack, without reading any file.
 
     Args:
         store: The study's folder.
@@ -66,10 +66,10 @@ def missing_artifacts(store: Store, rows: Iterable[Row], kinds: Sequence[Kind] =
 
 
 def damaged_artifacts(store: Store, rows: Iterable[Row], kinds: Sequence[Kind] = KINDS) -> list[Unsound]:
-    """Return the files of completed confirmations that are there and damaged; every file is read.
+    """Return the files of completed confirmations that exist and are damaged. Every file is read.
 
-    A file is damaged if its SHA-256 is not the recorded one. A file without a recorded one, which an earlier program
-    wrote, is damaged if it cannot be read as what it should be.
+    A file is damaged if its SHA-256 is not the recorded one, or if it cannot be parsed. For files of earlier versions,
+    no SHA-256 is recorded.
 
     Args:
         store: The study's folder.
@@ -85,9 +85,8 @@ def damaged_artifacts(store: Store, rows: Iterable[Row], kinds: Sequence[Kind] =
         (kind, row) for kind in kinds for row in rows if artifact_name(kind, row["key"]) in there[kind]
     ]
     small = [pair for pair in present if pair[0] != "network"]
-    large = [
-        pair for pair in present if pair[0] == "network"
-    ]  # one at a time, because they may fill the memory
+    # One at a time, because they may fill the memory.
+    large = [pair for pair in present if pair[0] == "network"]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         damaged = [*pool.map(lambda pair: _is_damaged(store, *pair), small)]
     damaged += [_is_damaged(store, *pair) for pair in large]
@@ -96,7 +95,13 @@ def damaged_artifacts(store: Store, rows: Iterable[Row], kinds: Sequence[Kind] =
 
 
 def set_aside(store: Store, files: Iterable[Unsound]) -> None:
-    """Move damaged files into the folder ``damaged``, so that they are missing; in a study that this process writes.
+    """Move damaged files into the folder ``damaged``, so that they count as missing.
+
+    This process must hold the study for writing.
+
+    Args:
+        store: The study's folder.
+        files: The damaged files.
 
     Raises:
         StoreError: if the store cannot be written.

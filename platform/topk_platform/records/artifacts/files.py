@@ -1,4 +1,4 @@
-"""The files that belong to a confirmation: their names, and the check of each by its SHA-256 whenever it is read."""
+"""The files that belong to a confirmation: their names, and the check of their SHA-256 whenever they are read."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ def write_artifact(store: Store, kind: Kind, key: str, content: bytes) -> str:
 
 
 def read_artifact(store: Store, kind: Kind, row: Row) -> bytes:
-    """Return the bytes of a confirmation's file, which are those that were recorded.
+    """Return the bytes of a confirmation's file after comparing them with the recorded SHA-256.
 
-    A row without a SHA-256, which an earlier program wrote, leaves the file unchecked.
+    If the row has no SHA-256, because an earlier version wrote it, the file is not checked.
 
     Args:
         store: The study's folder.
@@ -58,7 +58,7 @@ def read_artifact(store: Store, kind: Kind, row: Row) -> bytes:
         row: The confirmation's row of the ledger.
 
     Raises:
-        FileNotFoundError: if the file is not there.
+        FileNotFoundError: if the file does not exist.
         DamagedError: if its bytes are not those that were recorded.
         StoreError: if it cannot be read.
     """
@@ -70,13 +70,13 @@ def read_artifact(store: Store, kind: Kind, row: Row) -> bytes:
 
 
 def read_parsed(store: Store, kind: Kind, row: Row, parse: Callable[[bytes], _T]) -> _T | None:
-    """Return what a function makes of a confirmation's file; None if there is no such file.
+    """Return a confirmation's file as parsed by a function; None if the file does not exist.
 
     Args:
         store: The study's folder.
         kind: Which file.
         row: The confirmation's row of the ledger.
-        parse: The function. Its errors mean that the file is damaged.
+        parse: The function, from bytes to the result. Its errors mean that the file is damaged.
 
     Raises:
         DamagedError: if the file is damaged.
@@ -98,7 +98,7 @@ def _damaged(store: Store, kind: Kind, row: Row) -> DamagedError:
 
 
 def _recorded(store: Store, row: Row) -> dict[str, str]:
-    """Return the SHA-256 of a confirmation's files by their kinds, as far as its row has them."""
+    """Return the SHA-256 of a confirmation's files, by kind; kinds that its row lacks are missing."""
     text = row.get("artifacts")
     if text is None:
         return {}

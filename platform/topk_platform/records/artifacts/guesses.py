@@ -1,4 +1,4 @@
-"""The K guesses for every test image, per confirmed run: which classes are confused with which."""
+"""The K guesses of each confirmed run for every test image. They show which classes are confused."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Guesses(NamedTuple):
 
     Args:
         classes: The arm's K classes of each image, best first, ``(N, K)``; ties in any order.
-        images: The split's fingerprint, as in :class:`~topk_platform.records.Ranks`, which has the true classes.
+        images: The split's fingerprint, as in :class:`~topk_platform.records.Ranks`, which also has the true classes.
     """
 
     classes: npt.NDArray[np.int64]
@@ -32,29 +32,33 @@ class Guesses(NamedTuple):
 
 
 def save_guesses(store: Store, trial: Trial, guesses: Tensor, images: str) -> str:
-    """Write a trial's guesses: two bytes each, four where there are more than 65,536 classes; compressed.
-
-    Returns their file's SHA-256.
+    """Write a trial's guesses, compressed, with two bytes each, or four if there are more than 65,536 classes.
 
     Args:
         store: The study's folder.
         trial: The confirmed trial.
         guesses: ``(N, K)``, best first.
         images: The test split's fingerprint.
+
+    Returns:
+        The file's SHA-256.
+
+    Raises:
+        StoreError: if the store cannot be written.
     """
     columns = {f"guess{number}": values for number, values in enumerate(guesses.T, 1)}
     return write_artifact(store, "guesses", trial.key, to_parquet(columns, trial, images))
 
 
 def read_guesses(store: Store, row: Row) -> Guesses | None:
-    """Return a trial's guesses, None if there are none.
+    """Return a trial's guesses; None if the store has none.
 
     Args:
         store: The study's folder.
         row: The trial's row of the ledger.
 
     Raises:
-        DamagedError: if they are not what was recorded.
+        DamagedError: if their bytes are not those that were recorded, or cannot be parsed.
         StoreError: if they cannot be read.
     """
     return read_parsed(store, "guesses", row, _parsed)

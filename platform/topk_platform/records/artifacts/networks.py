@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SavedModel", "read_model", "save_model"]
 
-_LENGTH = struct.Struct("<Q")  # the most bytes of a safetensors file's header, which is JSON
+_LENGTH = struct.Struct("<Q")  # a safetensors file begins with the length in bytes of its JSON header
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class SavedModel:
         content: The bytes of its safetensors file.
         trial: The trial that trained it.
         inputs: The network's inputs and classes.
-        backbone: The hash of the weights of the backbone that computed the features it takes; empty if it takes none,
-            and in files of earlier versions.
+        backbone: The hash of the weights of the backbone that computed the network's input features. It is empty if the
+            network takes no features, and in files of earlier versions.
     """
 
     content: bytes
@@ -40,10 +40,10 @@ class SavedModel:
 
     @classmethod
     def of(cls, content: bytes) -> SavedModel:
-        """Return the network that a safetensors file holds; torch is not needed.
+        """Return the network that a safetensors file holds. This does not import torch.
 
         Raises:
-            ValueError: if it is no such file, or not one of a trial's network.
+            ValueError: if the bytes are not such a file, or the file is not a trial's network.
 
         Example:
             >>> SavedModel.of(b"weights")
@@ -53,7 +53,7 @@ class SavedModel:
         try:
             (length,) = _LENGTH.unpack_from(content)
             metadata = parse_json(content[_LENGTH.size : _LENGTH.size + length])["__metadata__"]
-            parse_json(metadata["trial"])  # within limits
+            parse_json(metadata["trial"])  # raises for JSON that is too long or too deep
             return cls(
                 content,
                 Trial.from_json(metadata["trial"]),
@@ -65,16 +65,22 @@ class SavedModel:
 
 
 def save_model(store: Store, trial: Trial, model: nn.Module, inputs: Inputs, backbone: str = "") -> str:
-    """Write a network's tensors, on the CPU, with the JSON of trial and inputs in the file's metadata.
+    """Write a network as a safetensors file, with the JSON of trial and inputs in the file's metadata.
 
-    Equal tensors give equal bytes. Returns the file's SHA-256.
+    Equal tensors give equal bytes, on any device.
 
     Args:
         store: The study's folder.
         trial: The confirmed trial.
         model: Its network.
-        inputs: What the network takes.
+        inputs: The network's inputs and classes.
         backbone: The hash of the weights of its features' backbone; empty if it takes no features.
+
+    Returns:
+        The file's SHA-256.
+
+    Raises:
+        StoreError: if the store cannot be written.
     """
     from safetensors.torch import save  # noqa: PLC0415 - imports torch, which only networks need
 
@@ -96,14 +102,14 @@ def _ordered(content: bytes) -> bytes:
 
 
 def read_model(store: Store, row: Row) -> SavedModel | None:
-    """Return a trial's network, None if there is none.
+    """Return a trial's network; None if the store has none.
 
     Args:
         store: The study's folder.
         row: The trial's row of the ledger.
 
     Raises:
-        DamagedError: if it is not what was recorded, or something else.
+        DamagedError: if its bytes are not those that were recorded, or not a trial's network.
         StoreError: if it cannot be read.
     """
     return read_parsed(store, "network", row, SavedModel.of)

@@ -25,13 +25,13 @@ IMAGES = "images"
 def to_parquet(
     columns: Mapping[str, Tensor], trial: Trial, images: str, about: Mapping[str, str] | None = None
 ) -> bytes:
-    """Return a compressed file: two bytes per number, or four in a column with a number above 65,535.
+    """Return a compressed Parquet file, with two bytes per number, or four in a column with a number above 65,535.
 
     Args:
         columns: Whole numbers of at least 0, ``(N,)`` each.
         trial: The trial.
         images: The test split's fingerprint.
-        about: Further metadata; empty texts are left out.
+        about: Further metadata. Empty texts are left out.
     """
     table = pa.table({name: _column(values) for name, values in columns.items()})
     more = {name: text for name, text in (about or {}).items() if text}
@@ -54,7 +54,7 @@ def _column(values: Tensor) -> pa.Array:
 
 
 def _numbers(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:
-    # Not by to_numpy, which imports pandas.
+    # to_numpy would import pandas.
     array = column.combine_chunks()
     kind = np.uint16 if array.type == pa.uint16() else np.uint32
     held = np.frombuffer(array.buffers()[1], kind, len(array), array.offset * np.dtype(kind).itemsize)

@@ -1,4 +1,7 @@
-"""The rank of the true class for every test image, per confirmed run; every k, group and comparison follows from it."""
+"""The true class's rank on every test image, for each confirmed run.
+
+The metrics for any k and any group of classes follow from the ranks, and so do the comparisons of runs.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +26,10 @@ __all__ = ["Ranks", "read_all_ranks", "read_ranks", "save_ranks"]
 
 _COLUMNS = ("greater", "tied", "label", "group")
 _CLUSTER, _CLUSTERS = "cluster", "clusters"
-# Test splits of the package whose groups follow one another: what they are called, and images in each.
+# Test splits of the package, by fingerprint, whose images are in the order of their groups: the groups' name, and the
+# number of images in each group.
 _KNOWN = {"10258b7b5c3a9b93fe0f": ("typefaces", 62)}  # letters
-_AT_ONCE = 16  # an object store answers in some 30 ms, however many ask
+_AT_ONCE = 16  # an object store answers in about 30 ms, for any number of requests at a time
 
 
 class Ranks(NamedTuple):
@@ -38,11 +42,11 @@ class Ranks(NamedTuple):
         greater: How many classes score above the true class.
         tied: How many other classes have the true class's score.
         label: The true class.
-        group: 1, 2 or 3 where that class is many-, medium- or few-shot; 0 where there are no such groups.
-        images: The split's fingerprint: runs that share it were tested on the same images.
-        cluster: The group of each image, numbered from 0 without gaps, such as its typeface or its patient; None where
-            the dataset names none.
-        clusters: What these groups are called, in the plural, such as ``"typefaces"``; empty where there are none.
+        group: 1, 2 or 3 if the true class is many-, medium- or few-shot; 0 if there are no such groups.
+        images: The split's fingerprint. Runs that share it were tested on the same images.
+        cluster: The group of each image, such as its typeface or its patient, numbered from 0 without gaps; None if the
+            dataset names no groups of images.
+        clusters: The name of these groups in the plural, such as ``"typefaces"``; empty if there are none.
     """
 
     greater: npt.NDArray[np.int64]
@@ -62,17 +66,21 @@ def save_ranks(
     cluster: Tensor | None = None,
     clusters: str = "",
 ) -> str:
-    """Write a trial's ranks: four bytes an image, a few more where there are more than 65,536 classes, or groups.
-
-    Returns their file's SHA-256.
+    """Write a trial's ranks: four bytes per image, and a few more with groups or with more than 65,536 classes.
 
     Args:
         store: The study's folder.
         trial: The confirmed trial.
-        ranks: ``(4, N)``: the columns of :class:`Ranks` in their order.
+        ranks: ``(4, N)``: the first four fields of :class:`Ranks` in their order.
         images: The test split's fingerprint.
-        cluster: As of :class:`Ranks`, ``(N,)``, but with gaps if need be.
-        clusters: Likewise.
+        cluster: As in :class:`Ranks`, ``(N,)``, but the numbers may have gaps.
+        clusters: As in :class:`Ranks`.
+
+    Returns:
+        The file's SHA-256.
+
+    Raises:
+        StoreError: if the store cannot be written.
     """
     columns = dict(zip(_COLUMNS, ranks, strict=True))
     more = {} if cluster is None else {_CLUSTER: _without_gaps(cluster)}
@@ -86,14 +94,14 @@ def _without_gaps(cluster: Tensor) -> Tensor:
 
 
 def read_ranks(store: Store, row: Row) -> Ranks | None:
-    """Return a trial's ranks, None if there are none.
+    """Return a trial's ranks; None if the store has none.
 
     Args:
         store: The study's folder.
         row: The trial's row of the ledger.
 
     Raises:
-        DamagedError: if they are not what was recorded.
+        DamagedError: if their bytes are not those that were recorded, or cannot be parsed.
         StoreError: if they cannot be read.
     """
     return read_parsed(store, "ranks", row, _parsed)
@@ -109,7 +117,7 @@ def _parsed(content: bytes) -> Ranks:
 
 
 def _known(images: str, count: int) -> tuple[npt.NDArray[np.int64] | None, str]:
-    """Return the groups of test images whose ranks were kept before datasets named groups."""
+    """Return the groups of known test images, for ranks that were kept before datasets named groups."""
     if images not in _KNOWN:
         return None, ""
     clusters, size = _KNOWN[images]
@@ -117,7 +125,7 @@ def _known(images: str, count: int) -> tuple[npt.NDArray[np.int64] | None, str]:
 
 
 def read_all_ranks(store: Store, rows: Iterable[Row]) -> dict[str, Ranks]:
-    """Return the ranks of the trials that have any, by key; reads many files at a time."""
+    """Return the ranks of the trials that have any, by key. Many files are read at a time."""
     listed = list(rows)
     read = _readers().map(lambda row: read_ranks(store, row), listed)
     return {row["key"]: ranks for row, ranks in zip(listed, read, strict=True) if ranks is not None}
@@ -125,5 +133,5 @@ def read_all_ranks(store: Store, rows: Iterable[Row]) -> dict[str, Ranks]:
 
 @cache
 def _readers() -> ThreadPoolExecutor:
-    """Return the threads that read ranks; a table asks for those of one arm after another, of thousands in all."""
+    """Return the threads that read ranks, made once: a table may read those of thousands of arms, arm by arm."""
     return ThreadPoolExecutor(_AT_ONCE, "ranks")

@@ -53,7 +53,7 @@ class Checksums:
 
     Args:
         version: The version.
-        identity: The ledger's identity, as its mark has it.
+        identity: The ledger's identity, as in its mark.
         view: The SHA-256 of what the log describes: columns, settings, and the parts with their statistics.
         parts: The size and the SHA-256 of each part, by its path in the table's folder.
         log: The SHA-256 of each log file that this version is read from, by name.
@@ -67,7 +67,7 @@ class Checksums:
 
     @classmethod
     def of(cls, store: Store, folder: str, table: DeltaTable, before: Checksums | None) -> Checksums:
-        """Return the checksums of a table; only files written since ``before`` are read.
+        """Return the checksums of a table. Only files that were written since ``before`` are read.
 
         Args:
             store: The study's folder.
@@ -89,7 +89,7 @@ class Checksums:
         Args:
             store: The study's folder.
             folder: The table's folder in it.
-            before: The only earlier checksums; by default the folder is listed to find them.
+            before: The only earlier checksums. By default, the folder is listed to find them.
         """
         name = f"{self.version:020d}.json"
         store.create(f"{folder}/{_FOLDER}/{name}", with_checksum(vars(self)))
@@ -148,7 +148,7 @@ def _sizes(actions: pa.Table) -> dict[str, int]:
 
 
 def view_of(table: DeltaTable) -> str:
-    """Return the SHA-256 of what a table's log describes, however its files are split."""
+    """Return the SHA-256 of what a table's log describes. It does not depend on how the log is split into files."""
     return _view(table, _actions(table))
 
 
@@ -186,7 +186,7 @@ def log_name(version: int) -> str:
 
 
 def _log_sums(files: Store, version: int, before: Checksums | None) -> dict[str, str]:
-    """Return the checksums of the log files from which a version is read: the last checkpoint and those after it."""
+    """Return the checksums of the log files that a version is read from: the last checkpoint and later files."""
     if before is None:
         new = [f"{LOG}/{name}" for name in files.names(LOG)]
     else:

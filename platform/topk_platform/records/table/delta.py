@@ -29,12 +29,12 @@ _CONFIGURATION = {
     "delta.checkpointInterval": str(CHECKPOINT_INTERVAL),
 }
 _COMMITS = 64  # between two compactions; a compaction takes about as long as five commits
-_TRIES = 10  # to take over from a driver that is still committing
+_TRIES = 10  # to take over, because the previous driver may still be committing
 _FEW = 16  # small parts, which do not slow readers down
 # Larger parts are compacted only at the end, so that the work of a compaction does not grow with the study.
 _PART_BYTES = 8 * 2**20
 _WHOLE_BYTES = 128 * 2**20
-_KEPT_HOURS = 1  # old parts are kept so long, for readers that began before a compaction
+_KEPT_HOURS = 1  # old parts are kept this long, for readers that began before a compaction
 
 
 class TakenOverError(StoreError):
@@ -57,6 +57,9 @@ def create(store: Store, folder: str, schema: pa.Schema) -> None:
         store: The study's folder.
         folder: The table's folder in it.
         schema: Its columns.
+
+    Raises:
+        StoreError: if it cannot be written.
     """
     uri, options = address(store, folder)
     with one_line_errors(store, "written"):
@@ -67,15 +70,19 @@ def create(store: Store, folder: str, schema: pa.Schema) -> None:
 
 @dataclass
 class Writing:
-    """A table that only this process may write. Writers before it fail from now on.
+    """A table that only this process may write. Earlier writers fail from then on.
 
-    Each commit has its driver's number. Of two concurrent commits with a number, Delta Lake accepts only one. A new
-    driver begins with such a commit. After each commit, its checksums are written.
+    Each commit has its driver's number. If two commits with such a number are concurrent, Delta Lake accepts only one.
+    A new driver begins with a commit that takes the next number. After each commit, the checksums of the table are
+    written.
 
     Args:
         store: The study's folder.
-        schema: Its columns; further columns of the table stay.
+        schema: The columns of the table. Further columns that it has already stay.
         folder: The table's folder in the study's folder; by default the one that the study's mark names.
+
+    Raises:
+        StoreError: if the table cannot be read or written.
     """
 
     store: Store
@@ -87,9 +94,8 @@ class Writing:
     _commits: int = 0
     _sums: Checksums | None = field(default=None, init=False)
     _own: Checksums | None = field(default=None, init=False)  # the checksums that this process has written
-    _new: list[dict[str, Any]] = field(
-        default_factory=list, init=False
-    )  # the parts that the last commit has added
+    # The parts that the last commit has added.
+    _new: list[dict[str, Any]] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
         if not (self.folder or exists(self.store)):
@@ -134,7 +140,7 @@ class Writing:
     def append(self, rows: pa.Table) -> None:
         """Commit rows, all or none, and flush them to the disk.
 
-        After a failure it may be called again with the same rows. It then detects whether they were committed already.
+        After a failure, call it again with the same rows. It then detects whether they were committed already.
 
         Raises:
             TakenOverError: if another process writes the table now.
@@ -152,7 +158,12 @@ class Writing:
             )
 
     def delete(self, keys: Sequence[str]) -> None:
-        """Delete the trials with these keys and their epochs, in one commit."""
+        """Delete the trials with these keys and their epochs, in one commit.
+
+        Raises:
+            TakenOverError: if another process writes the table now.
+            StoreError: if a part is damaged, or the table cannot be written.
+        """
         names = ", ".join(f"'{key}'" for key in keys)
         self._check_parts()
         self._commit(lambda signed: self._table.delete(f"key in ({names})", commit_properties=signed))
@@ -168,9 +179,8 @@ class Writing:
             self._table.update_incremental()
             if self._table.transaction_version(_DRIVER) != self._number:
                 raise TakenOverError(f"store {self.store.uri!r}: another process has taken over the study")
-            if (
-                self._table.transaction_version(self._token) != number
-            ):  # otherwise the last try has committed, and failed later
+            # If the number is there, the last try has committed and failed later.
+            if self._table.transaction_version(self._token) != number:
                 write(self._signed(number))
             self._sync()
             self._sum()
@@ -182,7 +192,7 @@ class Writing:
         return [action["add"] for action in map(json.loads, content.splitlines()) if "add" in action]
 
     def _sync(self) -> None:
-        """Flush the last commit to the disk; an object store has done so when it answers."""
+        """Flush the last commit to the disk. An object store has done so before it answers."""
         self._new, root = self._added(), self.store.at(self.folder).local
         if root is None:
             return
@@ -210,7 +220,7 @@ class Writing:
             self._compact(_WHOLE_BYTES)
 
     def _compact(self, size: int) -> None:
-        """Compact files below a size; the old files are deleted an hour later at the earliest."""
+        """Compact files below a size in bytes. The old files are deleted after an hour or later."""
         self.store.check_room()
         self._check_parts()
         with one_line_errors(self.store, "written"):

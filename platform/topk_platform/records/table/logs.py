@@ -18,7 +18,7 @@ AFTER = "topk.after"
 
 
 def unsound(store: Store, name: str) -> DamagedError:
-    """Return the error for a damaged part of a table; the repair runs its trials again."""
+    """Return the error for a damaged or missing part of a table. After a repair, its trials run again."""
     return damaged(store, name, _runs_again(store), "damaged or missing")
 
 
@@ -53,7 +53,7 @@ def damaged_log(store: Store, folder: str, sums: Checksums | None) -> DamagedErr
             return damaged(store, f"{folder}/{name}", remedy(store))
     versions = sorted(version for name in names if (version := version_of(name)) >= 0)
     low, high = next((pair for pair in pairwise(versions) if pair[1] != pair[0] + 1), (0, 0))
-    if sums and low >= sums.version and high:  # a foreign file: no killed process leaves more than one commit
+    if sums and low >= sums.version and high:  # a foreign file: a killed process leaves at most one commit
         return damaged(store, f"{folder}/{log_name(high)}", remedy(store))
     return missing(store, f"{folder}/{log_name(low + 1)}") if high else None
 
@@ -77,7 +77,7 @@ def log_lines(content: bytes) -> list[dict[str, Any]]:
 def follows(content: bytes, version: int) -> bool:
     """Return whether a commit was made after a version.
 
-    This is False for a copy of another commit under this number, and for a foreign file.
+    The answer is False for a foreign file, and for a copy of another commit under this number.
 
     Args:
         content: The commit's log file.

@@ -53,11 +53,11 @@ class Mark:
             raise damaged(store, MARK, _anew(store)) from error
 
     def write(self, store: Store) -> None:
-        """Write it into a study's folder."""
+        """Write the mark into a study's folder."""
         store.write(MARK, with_checksum(asdict(self)))
 
     def noted(self, store: Store, **changes: Any) -> Mark:
-        """Return the mark with changes, and write it if it differs."""
+        """Return the mark with changes. Write it if it differs from this one."""
         changed = replace(self, **changes)
         if changed != self:
             changed.write(store)
@@ -75,9 +75,8 @@ def _anew(store: Store) -> str:
 
 def _fields(content: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of a mark, including those that older versions did not write."""
-    if (
-        not OLDEST <= int(content["schema_version"]) <= SCHEMA_VERSION
-    ):  # the other fields of such a mark are unknown
+    # The other fields of a mark with another schema are unknown.
+    if not OLDEST <= int(content["schema_version"]) <= SCHEMA_VERSION:
         return {name: content[name] for name in ("study", "schema_version")}
     table = str(content.get("table", FOLDER))
     if posixpath.basename(table) != table or not table:

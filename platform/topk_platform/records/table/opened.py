@@ -33,7 +33,7 @@ from topk_platform.records.table.mark import FOLDER, Mark
 __all__ = ["Opened", "address", "exists", "is_part", "one_line_errors", "plain"]
 
 _FAILURES = (DeltaError, OSError, pa.ArrowException)
-_PANIC = "PanicException"  # the type of an internal error of the library; it is no Exception and has no public name
+_PANIC = "PanicException"  # an internal error of the library: not an Exception, and without a public name
 _PART = re.compile(r"kind=\w+/[\w.-]+\.parquet")
 # Errors of the system except "no such file", and of a server except "not found": they say nothing about the file.
 _UNREACHABLE = re.compile(r"\(os error (?!2\))|Error performing (?!.*\b404\b)")
@@ -46,7 +46,7 @@ def exists(store: Store) -> bool:
     """Return whether a study's folder holds a table.
 
     Raises:
-        StoreError: if the table is missing although it has checksums.
+        StoreError: if the table is missing although its mark says that it has checksums.
     """
     mark = Mark.read(store)
     folder = mark.table if mark else FOLDER
@@ -58,7 +58,7 @@ def exists(store: Store) -> bool:
 
 
 def address(store: Store, folder: str) -> tuple[str, dict[str, str] | None]:
-    """Return the address of a table for Delta Lake, and the options to reach it.
+    """Return the address of a table for Delta Lake, and the object store's options; None for a local folder.
 
     Args:
         store: The study's folder.
@@ -73,13 +73,13 @@ def address(store: Store, folder: str) -> tuple[str, dict[str, str] | None]:
 
 @contextmanager
 def one_line_errors(store: Store, use: str = "read", folder: str = FOLDER) -> Iterator[None]:
-    """Turn errors of Delta Lake in the block into one line, which names a damaged file.
+    """Turn errors of Delta Lake in the block into a one-line ``StoreError``, which names a damaged file.
 
     Args:
         store: The study's folder.
-        use: What the block does, ``"read"`` or ``"written"``. If writing fails, the file that the error names is
-            the new one and not damaged.
-        folder: The table's folder in the study's.
+        use: What happens to the store in the block, ``"read"`` or ``"written"``. If writing fails, the file that the
+            error names is the new one and not damaged.
+        folder: The table's folder in the study's folder.
     """
     try:
         yield
@@ -123,7 +123,7 @@ class Opened:
             folder: The table's folder in it; by default the one that the study's mark names.
 
         Raises:
-            StoreError: if a file of its log is damaged or missing, with the file's name, or it cannot be read.
+            StoreError: if a file of its log is damaged or missing (the message names it), or it cannot be read.
         """
         mark = Mark.read(store) if folder is None else None
         folder = folder or (mark.table if mark else FOLDER)
@@ -139,7 +139,7 @@ class Opened:
         Args:
             store: The study's folder.
             folder: The table's folder in it.
-            sums: The table's newest checksums, read before.
+            sums: The table's newest checksums, read before the table.
 
         Raises:
             StoreError: if they disagree, or the table cannot be read.
@@ -183,8 +183,8 @@ class Opened:
         """Compare parts with their checksums, each part once per process.
 
         Args:
-            kinds: Which rows are about to be read.
-            again: Whether to compare parts again that this process has already compared.
+            kinds: The kinds of rows that are about to be read.
+            again: Whether to compare also the parts that this process has already compared.
 
         Raises:
             StoreError: if a part is damaged or missing; the message has its name.
@@ -215,7 +215,7 @@ class Opened:
 
         Args:
             sql: The query.
-            kinds: Which rows it reads.
+            kinds: The kinds of rows that it reads.
 
         Raises:
             StoreError: if the table cannot be read; the message is one line that names the file.
@@ -232,7 +232,7 @@ class Opened:
         return rows.cast(plain(rows.schema))
 
     def _blaming(self, read: Callable[[], _T]) -> _T:
-        """Return the result of a function that reads; if its error names no part, find the damaged part and name it."""
+        """Return the result of a function that reads. If its error names no part, look for the damaged part."""
         try:
             with one_line_errors(self.store, folder=self.folder):
                 return read()
@@ -268,7 +268,7 @@ def _open(store: Store, folder: str, sums: Checksums | None, version: int | None
 
 
 def is_part(store: Store, name: str) -> bool:
-    """Return whether a whole file can be read as Parquet."""
+    """Return whether a file can be read as Parquet, from beginning to end."""
     try:
         pq.ParquetFile(io.BytesIO(store.read(name))).read()
     except (pa.ArrowException, OSError):

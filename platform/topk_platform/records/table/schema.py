@@ -29,9 +29,7 @@ __all__ = [
 SCHEMA_VERSION = 2
 
 OLDEST = 2
-"""The earliest schema that can be read. Its stores lack later columns; these are read as empty, and the next run adds
-them.
-"""
+"""The earliest schema that can be read. Its stores lack later columns, which are read as empty; a run adds them."""
 
 CAME_LATER = frozenset({"artifacts"})
 """The columns that a ledger of this version may lack, because earlier programs did not write them."""
@@ -73,13 +71,13 @@ def ledger_schema(study: Study) -> pa.Schema:
     """Return the ledger's columns for a study: ``kind`` says whether a row is about a trial or about an epoch.
 
     Both kinds are in one table so that a trial and its epochs are committed together. ``values`` holds the parameters
-    as JSON, because a study's parameters may change: a new one may come, and a number may become a text.
+    as JSON, because a study's parameters may change: a parameter may be added, and a number may become a text.
     """
     return ledger_columns(study.metrics)
 
 
 def ledger_columns(metrics: Sequence[str]) -> pa.Schema:
-    """Return the ledger's columns for a study with these metrics."""
+    """Return the ledger's columns for a study with these metrics, as :func:`ledger_schema` does."""
     fields = [pa.field(name, pa.string()) for name in ("kind", "key", *_TEXTS)]
     fields += [pa.field(name, pa.int64()) for name in ("number", "seed")]
     fields += [pa.field(name, pa.string()) for name in _MORE_TEXTS]
@@ -175,7 +173,8 @@ def _prefixed(prefix: str, items: Mapping[str, Any]) -> dict[str, Any]:
 def with_parameters(trials: pa.Table) -> pa.Table:
     """Return a table of trials with a column ``param.NAME`` for each parameter, in place of the column ``values``.
 
-    If all values of a parameter are numbers, its column has numbers. If any value is a text, all become texts.
+    A parameter's column has numbers if all its values are numbers, and booleans if all are booleans. Otherwise all
+    values become texts.
     """
     chosen: list[dict[str, Scalar]] = [json.loads(text) for text in trials["values"].to_pylist()]
     position = trials.column_names.index("values")
