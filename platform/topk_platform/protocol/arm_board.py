@@ -25,12 +25,12 @@ class ArmBoard(ArmProgress):
         identity: The identity of the rows that count.
         searched: The ended search trials by number.
         confirmed: The ended confirmations by slot.
-        outdated: How many recorded trials of the arm do not count, by the reason.
+        outdated: How many recorded trials of the arm do not count, by reason.
 
     Attributes:
-        open: The slots left without a result for now.
-        origin: The arm from whose best configuration its search starts, if there is one.
-        beyond: How many trials have ended that nobody asked for: they trained in an ensemble with others.
+        open: The slots of trials that this run leaves without a result.
+        origin: The arm whose best configurations its searches start from, if there is one.
+        beyond: How many trials outside the budget have ended, because they trained in an ensemble with others.
     """
 
     def __init__(
@@ -54,15 +54,15 @@ class ArmBoard(ArmProgress):
         self._proposer: Proposer | None = None
 
     def next_slot(self) -> Slot | None:
-        """Return the first slot that may start now, its history being complete, or None; searches take turns."""
-        if len(self.lanes) == 1 and self.origin is None:  # fast: asked of every arm before every trial
+        """Return the first slot that may start now because its history is complete, or None. Searches take turns."""
+        if len(self.lanes) == 1 and self.origin is None:  # fast: every arm is asked before every trial
             return self.lanes[0].next_slot()
         lanes = (lane for lane in self.lanes if not self._waits(lane))
         slots = (slot for lane in lanes if (slot := lane.next_slot()) is not None)
         return min(slots, key=self._turn, default=None)
 
     def _waits(self, lane: Lane) -> bool:
-        """Return whether a search waits for the one that it starts from."""
+        """Return whether a search waits for the search that it starts from."""
         return self.origin is not None and self.origin.lanes[lane.index].searching
 
     def _turn(self, slot: Slot) -> tuple[int, int, int]:
@@ -77,7 +77,7 @@ class ArmBoard(ArmProgress):
         return self._ahead
 
     def limit(self, until: int, last: int) -> None:
-        """Let only seeds of a rank up to ``until`` start now, and none above ``last`` ever."""
+        """Let only seeds with a rank up to ``until`` start now, and never any with a rank above ``last``."""
         self._ahead = None
         super().limit(until, last)
 
@@ -94,14 +94,14 @@ class ArmBoard(ArmProgress):
             self._lane(slot).take(slot)
 
     def release(self, slot: Slot) -> None:
-        """Let a trial that was under way start again."""
+        """Let a trial that was running start again."""
         self._ahead = None
         self.running.discard(slot)
         if (lane := self._lane(slot)).asks_for(slot):
             lane.free(slot)
 
     def leave(self, slot: Slot) -> None:
-        """Leave a running trial without a result; trials of the arm that depend on it do not start."""
+        """Leave a running trial without a result. Trials of the arm that depend on it do not start."""
         self._ahead = None
         self.running.discard(slot)
         if self._lane(slot).asks_for(slot):

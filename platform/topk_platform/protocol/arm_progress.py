@@ -16,21 +16,21 @@ __all__ = ["ArmProgress"]
 class ArmProgress:
     """What has ended of one arm, within a budget.
 
-    A table and a status build it from what is recorded. A run keeps it up to date trial by trial, as an
-    :class:`ArmBoard`. Both therefore get the same answers.
+    Tables and the status build this from the recorded rows. A run keeps it up to date trial by trial, as an
+    :class:`~topk_platform.protocol.ArmBoard`. So all of them get the same answers.
 
     Args:
         arm: The arm.
-        trials: How many search trials its searches share out; without meaning for an arm that searches nothing.
+        trials: How many search trials its searches share out; ignored for an arm that searches nothing.
         seeds: How many seeds the arm asks for.
-        points: How many configurations of each search are confirmed at most.
-        searched: The ended search trials by number; it is kept, not copied.
-        confirmed: The ended confirmations by slot; it is kept, not copied, too.
+        points: The maximum number of configurations of each search that are confirmed.
+        searched: The ended search trials by number. The mapping is kept, not copied.
+        confirmed: The ended confirmations by slot. The mapping is kept, not copied.
 
     Attributes:
-        lanes: Its searches.
+        lanes: The arm's searches with their confirmations.
         last: How many seeds count: fewer than ``seeds`` if the arm dropped out of a race.
-        running: The slots of trials under way, including those that wait for a retry.
+        running: The slots of running trials, including those that wait for a retry.
 
     Example:
         >>> from topk_platform.specs import Float, Loss, Model, Recipe, Regime
@@ -73,39 +73,39 @@ class ArmProgress:
 
     @property
     def searching(self) -> bool:
-        """Whether search trials are still to end."""
+        """Whether search trials have not ended."""
         return any(lane.searching for lane in self.lanes)
 
     @property
     def chosen(self) -> list[tuple[Ended, ...]]:
-        """What each search has chosen by now, the main configuration first; empty without a completed trial."""
+        """The configurations that each search has chosen so far, the main one first; empty if no trial completed."""
         return [lane.chosen_by_now for lane in self.lanes]
 
     @property
     def left(self) -> int:
-        """How many trials have not ended: running and open ones count, confirmations that cannot run do not."""
+        """How many trials have not ended. Running and open ones count, confirmations that cannot run do not."""
         if len(self.lanes) == 1:  # fast, because it is asked as often as the next slot
             return self.lanes[0].left
         return sum(lane.left for lane in self.lanes)
 
     @property
     def trainings(self) -> int:
-        """How many trainings are left, of single trials or of whole ensembles."""
+        """How many trainings of single trials, or of whole ensembles, are left."""
         return math.ceil((self.left + self.along) / self.arm.protocol.ensemble)
 
     @property
     def search_workers(self) -> int:
-        """The most workers that what is left of the search can keep busy at once."""
+        """The maximum number of workers that the rest of the search can keep busy at once."""
         return sum(lane.search_workers for lane in self.lanes)
 
     @property
     def confirm_workers(self) -> int:
-        """The most workers that what is left of the confirmations can keep busy at once."""
+        """The maximum number of workers that the rest of the confirmations can keep busy at once."""
         return sum(lane.confirm_workers for lane in self.lanes)
 
     @property
     def rounds(self) -> tuple[int, int]:
-        """How many trainings of the search, and how many confirmations, are still to start one after another."""
+        """How many search trainings, and how many confirmations, must still start one after another."""
         searches = max(lane.search_rounds for lane in self.lanes)
         return searches, max(lane.confirm_rounds for lane in self.lanes)
 
@@ -126,7 +126,7 @@ class ArmProgress:
         return results
 
     def missing(self) -> list[Slot]:
-        """Return the slots that have not ended, as far as known; confirmations follow their search."""
+        """Return the slots that have not ended. A search's confirmations are listed only after the search has ended."""
         return [slot for lane in self.lanes for slot in lane.missing()]
 
     def known(self, number: int) -> list[Ended]:
@@ -138,7 +138,7 @@ class ArmProgress:
         return [self.searched[repeats.number_at(search, i)]._replace(number=i) for i in known]
 
     def limit(self, until: int, last: int) -> None:
-        """Let only seeds of a rank up to ``until`` start now, and let none above ``last`` count."""
+        """Let only seeds with a rank up to ``until`` start now, and let none with a rank above ``last`` count."""
         self.last = last
         for lane in self.lanes:
             lane.limit(until, last)
@@ -146,8 +146,8 @@ class ArmProgress:
     def block(self, slot: Slot) -> tuple[Slot, ...]:
         """Return the slots that train together with a slot, including it: one alone, or a whole ensemble.
 
-        A block is complete even where the budget asks for a part of it, or the ledger has a part, because a member's
-        last bits depend on the number of members.
+        A block is complete even if only a part of it is within the budget, or the ledger already has a part of it. The
+        reason is that the last bits of a member's result depend on the number of members.
         """
         phase, number, seed = slot
         repeats, size = self.arm.repeats, self.arm.protocol.ensemble
@@ -157,18 +157,18 @@ class ArmProgress:
 
     @property
     def along(self) -> int:
-        """How many trials beyond those asked for are still to train, because ensembles are trained whole."""
+        """How many trials outside the budget must still train, because ensembles are trained as a whole."""
         if self.arm.protocol.ensemble == 1:
             return 0
         count = self._filling(self.missing(), self.running)
         for lane in self.lanes:
-            if not lane.confirming:  # its seeds are known, although its choice is not
+            if not lane.confirming:  # its seeds are known, but not yet its choice
                 seeds = self.arm.repeats.seeds_of(lane.index, self.seeds)
                 count += lane.points * self._filling([("confirm", -1, seed) for seed in seeds])
         return count
 
     def _filling(self, missing: Iterable[Slot], running: Iterable[Slot] = ()) -> int:
-        """Return how many other trials run, or complete the blocks of the missing ones, and have not ended."""
+        """Return how many other trials run or complete the blocks of the missing ones, and have not ended."""
         slots = set(missing)
         others = {*running, *(member for slot in slots for member in self.block(slot))} - slots
         return sum(

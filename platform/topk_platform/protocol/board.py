@@ -1,4 +1,4 @@
-"""The state of a study: which trials have ended and which may start now; no clock, no worker, no file."""
+"""The state of a study: which trials have ended and which may start now. It uses no clock, worker or file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Board"]
 
 
 MayStart = Callable[[str, int], bool]
-"""Whether a number of trials of an arm, by its identity, may start together now."""
+"""Returns whether a number of trials of an arm, given by its identity, may start together now."""
 
 
 def _whatever(_arm_id: str, _trials: int) -> bool:
@@ -27,7 +27,7 @@ class Board:
     """All arms of a study.
 
     Args:
-        arms: Their boards.
+        arms: The boards of the arms.
 
     Attributes:
         again: How many retries after faults there were.
@@ -50,8 +50,9 @@ class Board:
         """Return the next trial, or all of the next ensemble, and mark them as running; none while nothing can start.
 
         Args:
-            may_start: Whether a number of trials of an arm, by its identity, may start together.
-            pace: How long trainings of an arm take, as far as known, for the order of arms, see :class:`Order`.
+            may_start: Returns whether a number of trials of an arm, given by its identity, may start together.
+            pace: Returns the expected seconds of an arm's trainings. The order of arms depends on it, see
+                :class:`~topk_platform.protocol.order.Order`.
         """
         candidates = (
             (arm, slot)
@@ -67,7 +68,7 @@ class Board:
         return tuple(arm.trial(member) for member in block)
 
     def has_ended(self, trial: Trial) -> bool:
-        """Return whether a trial had ended before, as some members of an ensemble may have."""
+        """Return whether a trial had ended before. This happens to members of an ensemble that is trained again."""
         arm = self.arms[trial.arm_id]
         if trial.phase == "search":
             return trial.number in arm.searched
@@ -81,7 +82,7 @@ class Board:
             hold_race(arm.study, self._rivals[arm.arm_id])
 
     def release(self, trial: Trial) -> None:
-        """Let a trial that was under way start again."""
+        """Let a trial that was running start again."""
         self.arms[trial.arm_id].release((trial.phase, trial.number, trial.seed))
 
     def leave(self, trial: Trial) -> None:
@@ -90,11 +91,11 @@ class Board:
 
     @property
     def stuck(self) -> bool:
-        """Whether nothing runs and nothing can start, though trials are left: open ones and what waits for them."""
+        """Whether nothing runs and nothing can start, but trials are left: open ones and those that wait for them."""
         return not self.ended and not any(arm.running or arm.next_slot() for arm in self.arms.values())
 
     def held(self, may_start: MayStart) -> bool:
-        """Whether nothing runs, and the trials that could start are not allowed to."""
+        """Return whether nothing runs, and ``may_start`` allows none of the trials that are ready to start."""
         arms = self.arms.values()
         if any(arm.running for arm in arms):
             return False
@@ -103,7 +104,7 @@ class Board:
 
     @property
     def outdated(self) -> Counter[str]:
-        """How many recorded trials do not count, by the reason."""
+        """How many recorded trials do not count, by reason."""
         return sum((Counter(arm.outdated) for arm in self.arms.values()), Counter())
 
     @property
@@ -113,7 +114,7 @@ class Board:
 
     @property
     def left(self) -> int:
-        """How many trials are still to end."""
+        """How many trials have not ended."""
         return sum(arm.left for arm in self.arms.values())
 
     @property
@@ -124,11 +125,12 @@ class Board:
     def seconds(self, durations: Durations, workers: int) -> float:
         """Return the expected time until all trials have ended.
 
-        It is all training that is left, shared out among the workers; or, if it is longer, the time of the longest
-        chain of trainings that wait for one another. Trials that are pruned before their last epoch shorten it.
+        This is the time of all trainings that are left, divided by the number of workers. If the longest chain of
+        trainings that wait for one another takes longer, it is the time of that chain. Trials that are pruned
+        before their last epoch shorten it.
 
         Args:
-            durations: How long trainings take.
+            durations: The expected seconds of trainings.
             workers: How many trainings may run at once.
         """
         left = [arm for arm in self.arms.values() if arm.left]
@@ -136,7 +138,7 @@ class Board:
         return max([work / max(1, workers), *(self._chain(arm, durations) for arm in left)], default=0.0)
 
     def _chain(self, arm: ArmBoard, durations: Durations) -> float:
-        """Return the time of an arm's trainings that wait for one another, with those of the search it waits for."""
+        """Return the time of an arm's trainings in sequence, including the search of another arm that it waits for."""
         own = (sum(arm.rounds) + bool(arm.running)) * durations.of(arm.arm_id)
         if arm.origin is None or not arm.origin.searching:
             return own

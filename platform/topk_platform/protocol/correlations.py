@@ -1,4 +1,4 @@
-"""How well early validation predicts final validation, to be looked at before trusting a pruner."""
+"""How well early validation predicts final validation. Users look at this before they trust a pruner."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _FEWEST = 3  # with two trials it is always 1 or -1
 
 
 def early_correlations(arm: Arm, ended: Sequence[Ended]) -> dict[int, tuple[int, float | None]]:
-    """Return, by the epoch of each rung, how many completed trials reached it, and the rank correlation with the end.
+    """Return, for each rung's epoch, the number of completed trials with a value there and the rank correlation.
 
-    Spearman's correlation of the selection metric at the rung and at the end (of the weights kept): at 1, stopping
-    the worse trials at the rung stops those that would end worse; at 0, it stops arbitrary ones. The ends of stopped
-    trials are unknown, so the correlation says less the more trials were stopped. An arm without pruning gets the
-    default's rungs.
+    The rank correlation is Spearman's, of the selection metric at the rung and at the end (of the weights kept). At 1,
+    stopping the worse trials at the rung stops those that would end worse. At 0, it stops arbitrary trials. The final
+    values of stopped trials are unknown, so the correlation says less if more trials were stopped. An arm without
+    pruning gets the rungs of the default pruner.
 
     Args:
         arm: The arm.
@@ -61,7 +61,8 @@ def spearman(pairs: Sequence[tuple[float, float]]) -> float | None:
 
 
 def _ranks(values: Sequence[float]) -> NDArray[np.float64]:
-    """Return ranks from 1, equal values the mean of theirs; ``scipy.stats``, which has it, takes a second to load."""
+    """Return the ranks of values, from 1. Equal values get the mean of their ranks."""
+    # scipy.stats has a function for it, but takes a second to import.
     _, positions, counts = np.unique(values, return_inverse=True, return_counts=True)
     ranks: NDArray[np.float64] = (np.cumsum(counts) - (counts - 1) / 2)[positions]
     return ranks

@@ -23,8 +23,8 @@ class Counts:
 
     Attributes:
         statuses: How many trials ended with each status.
-        best: The completed search trial with the highest metric, the earlier one on a tie; for an arm that searches
-            nothing, the confirmation; None before the first.
+        best: The completed search trial with the highest metric, the earlier one on a tie; None before the first. For
+            an arm that searches nothing, the same of its confirmations.
         values: The metric of each completed search trial, in order.
 
     Example:
@@ -38,7 +38,7 @@ class Counts:
 
     def __init__(self, arm: Arm, searched: Iterable[Ended] = (), confirmed: Iterable[Ended] = ()) -> None:
         self._shown: Phase = "search" if arm.is_searched else "confirm"
-        # All keys from the start, because another thread may read while this one counts.
+        # All keys are there from the start, because another thread may read while this one counts.
         self.statuses: Counter[str] = Counter(dict.fromkeys(get_args(Status), 0))
         self.best: Ended | None = None
         self.values: list[float] = []

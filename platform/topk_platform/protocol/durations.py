@@ -24,8 +24,8 @@ class _Mean:
 class Durations:
     """The expected seconds of a training of each arm: of one trial, or of one ensemble.
 
-    The expected time is the mean over the arm's ended trainings. Before the first has ended, it is a guess; without a
-    guess, the mean over the ended trainings of all arms, or else over all guesses.
+    The expected time is the mean over the arm's ended trainings. Before the first has ended, it is the arm's guess.
+    Without a guess, it is the mean over the ended trainings of all arms, or else the mean over all guesses.
 
     Args:
         ended: The seconds of ended trainings, by arm identity.
@@ -53,7 +53,7 @@ class Durations:
             mean.add(seconds)
 
     def guess(self, seconds: Mapping[str, float]) -> None:
-        """Note about how long trainings of some arms may take, by arm identity."""
+        """Note guesses of the seconds that a training of some arms takes, by arm identity."""
         self._guessed |= seconds
 
     def knows(self, arm_id: str) -> bool:
@@ -61,7 +61,7 @@ class Durations:
         return arm_id in self._ended
 
     def of(self, arm_id: str, unknown: float = 0.0) -> float:
-        """Return the expected seconds of a training of an arm; ``unknown`` if nothing is known of any arm."""
+        """Return the expected seconds of a training of an arm; ``unknown`` if no arm has a time or a guess."""
         if arm_id in self._ended:
             return self._ended[arm_id].value
         if arm_id in self._guessed:

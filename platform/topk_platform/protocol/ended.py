@@ -1,4 +1,4 @@
-"""What the protocol knows of an ended trial, and which trial is best."""
+"""An ended trial as the protocol sees it, and the choice of the best trial."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Ended", "best", "chosen"]
 
 
 class Ended(NamedTuple):
-    """One ended trial; a tuple, because a driver holds hundreds of thousands of them.
+    """One ended trial. It is a tuple to save memory: a driver holds hundreds of thousands of them.
 
     Args:
         number: The trial's number in its arm.
@@ -53,7 +53,7 @@ class Ended(NamedTuple):
 
     @classmethod
     def from_record(cls, record: TrialRecord) -> Ended:
-        """Return what the protocol needs of a record."""
+        """Return a record's trial as the protocol sees it."""
         trial, metric = record.trial, record.trial.arm.metric
         curve = {epoch.epoch: epoch.validation[metric] for epoch in record.epochs}
         others = tuple(record.validation.get(other, math.nan) for other in trial.arm.objectives[1:])
@@ -80,7 +80,7 @@ def chosen(arm: Arm, ended: Iterable[Ended], front: int = 1) -> tuple[Ended, ...
     Args:
         arm: The arm.
         ended: The search's trials that count.
-        front: The most points of the front to return.
+        front: The maximum number of points of the front to return.
     """
     if not arm.is_searched:
         return (Ended(0, {}, "completed", selected=math.nan),)

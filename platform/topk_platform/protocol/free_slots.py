@@ -12,10 +12,10 @@ Turn = tuple[int, int]
 
 
 class FreeSlots:
-    """A set of slots, as their turns, that knows the first one.
+    """A set of slots, given by their turns, that knows the first one.
 
     Args:
-        turns: In rising order.
+        turns: The turns, in rising order.
     """
 
     def __init__(self, turns: Iterable[Turn] = ()) -> None:

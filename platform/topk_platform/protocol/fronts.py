@@ -11,7 +11,7 @@ Point = Sequence[float]
 
 
 def pareto(points: Sequence[Point]) -> list[int]:
-    """Return the points that no other point dominates, by their positions; the first one of equal points.
+    """Return the positions of the points that no other point dominates. Of equal points, only the first counts.
 
     Example:
         >>> pareto([(0.8, 0.9), (0.7, 0.95), (0.7, 0.9), (0.8, 0.9)])
@@ -28,8 +28,8 @@ def _beats(points: Sequence[Point], one: int, other: int) -> bool:
 def spread(points: Sequence[Point], count: int) -> list[int]:
     """Return at most ``count`` points of a front: the best by each objective, then those farthest from the others.
 
-    Distances are Euclidean, with each objective scaled by its range over the front; ties go to the first point. A
-    larger ``count`` only appends points.
+    Distances are Euclidean, with each objective scaled by its range over the front. On a tie, the first point is taken.
+    A larger ``count`` only appends points.
 
     Example:
         >>> spread([(0.5, 0.9), (0.6, 0.85), (0.61, 0.84), (0.7, 0.7)], 3)
@@ -60,6 +60,6 @@ def hypervolume(points: Sequence[Point]) -> float:
     if len(rest[0]) == 1:
         return rest[0][0]
     heights = [point[-1] for point in rest] + [0.0]
-    # A slab lies under the points that reach it.
+    # A slab of the last objective is dominated by the points that reach its upper end.
     slabs = ((heights[i] - heights[i + 1], rest[: i + 1]) for i in range(len(rest)))
     return sum(height * hypervolume([point[:-1] for point in above]) for height, above in slabs if height > 0)

@@ -18,17 +18,17 @@ Slot = tuple[Phase, int, int]
 
 @dataclass
 class Lane:
-    """One of an arm's searches, and the confirmations of what it chose.
+    """One of an arm's searches, and the confirmations of the configurations that it chose.
 
-    What may start next is kept up to date as trials start and end, so asking takes the same time for any number of
-    trials.
+    The slots that may start are kept up to date as trials start and end. So finding the next one takes the same time
+    for any number of trials.
 
     Args:
         arm: The arm.
         index: The search's index.
         trials: How many search trials the arm's searches share out; 0 for an arm that searches nothing.
         seeds: How many seeds the arm's searches share out.
-        points: The most configurations that are confirmed.
+        points: The maximum number of configurations that are confirmed.
         searched: The arm's ended search trials by number; the arm adds to them.
         confirmed: The slots of the arm's ended confirmations; the arm adds to them too.
 
@@ -48,17 +48,15 @@ class Lane:
         self._repeats, self._size = self.arm.repeats, self.arm.protocol.ensemble
         self._width = self.arm.protocol.width
         self.chosen: tuple[Ended, ...] = ()
-        self._whole = 0  # the trials at positions below it have all ended
+        self._whole = 0  # all trials at lower positions have ended
         self._length = self._repeats.length(self.index, self.trials)
         self._own = self._repeats.own(self.index, self.trials)
         self._shares = self._length > 0 and self._first not in self._own
         self._free = FreeSlots((0, number) for number in self._own if number not in self.searched)
         self._unsearched, self._unconfirmed, self._confirming = len(self._free), 0, False
         self._until = self._last = self.seeds
-        self._asked, self._needed = (
-            -1,
-            0,
-        )  # the last number looked at, and how many trials its suggestion needs
+        # The last number that was looked at, and how many trials its suggestion needs.
+        self._asked, self._needed = -1, 0
         self._limit()
         self.note()
 
@@ -92,7 +90,7 @@ class Lane:
         return self._confirming
 
     def limit(self, until: int, last: int) -> None:
-        """Let no seed start now whose rank is above ``until``, and none ever above ``last``."""
+        """Let only seeds with a rank up to ``until`` start now, and never any with a rank above ``last``."""
         self._until = until
         if last == self._last:
             return
@@ -107,7 +105,7 @@ class Lane:
         return self.arm.protocol.known(self._repeats.position(number))
 
     def next_slot(self) -> Slot | None:
-        """Return the first slot that may start now, because the results it depends on are there; or None."""
+        """Return the first slot that may start now because the results that it depends on are there, or None."""
         turn = self._free.first
         if turn is None:
             return None
@@ -116,11 +114,11 @@ class Lane:
             return ("confirm", number, self._repeats.seed_at(rank)) if rank <= self._until else None
         if number != self._asked:
             self._asked, self._needed = number, len(self.known(number))
-        # A later number never needs fewer.
+        # A later number never needs fewer trials, so only the first one is checked.
         return ("search", number, 0) if self._needed <= self._whole else None
 
     def asks_for(self, slot: Slot) -> bool:
-        """Return whether the budget asks for a slot that has not ended."""
+        """Return whether a slot is within the budget and has not ended."""
         phase, number, seed = slot
         if phase == "search":
             return self._repeats.holds(number, self.trials) and number not in self.searched
@@ -131,18 +129,18 @@ class Lane:
         self._free.discard(self._turn(slot))
 
     def free(self, slot: Slot) -> None:
-        """Let a trial that was under way start again."""
+        """Let a trial that was running start again."""
         self._free.add(self._turn(slot))
 
     def end(self, slot: Slot) -> None:
-        """Note that a trial that was asked for has ended; the arm has noted it before."""
+        """Note that a trial within the budget has ended. The arm has added its result before."""
         if slot[0] == "confirm":
             self._unconfirmed -= 1
         else:
             self._unsearched -= 1
 
     def note(self) -> None:
-        """Note what has ended of the search; at its end, choose what is confirmed."""
+        """Update the state of the search after a trial has ended. At its end, choose the configurations to confirm."""
         while self._repeats.number_at(self.index, self._whole) in self.searched:
             self._whole += 1
         if not self.searching and not self._confirming:
@@ -155,7 +153,7 @@ class Lane:
 
     @property
     def chosen_by_now(self) -> tuple[Ended, ...]:
-        """What would be confirmed if the search ended now; empty while no trial was completed."""
+        """The configurations that would be confirmed if the search ended now; empty if no trial has completed."""
         return self.chosen if self._confirming else self._choice()
 
     def _choice(self) -> tuple[Ended, ...]:
@@ -169,32 +167,32 @@ class Lane:
 
     @property
     def ended(self) -> int:
-        """How many of the confirmations asked for have ended."""
+        """How many confirmations within the budget have ended."""
         return len(self.chosen) * len(self._seeds) - self._unconfirmed
 
     @property
     def search_workers(self) -> int:
-        """The most workers that what is left of the search can keep busy at once.
+        """The maximum number of workers that the rest of the search can keep busy at once.
 
-        Trials that train together take one worker; the next block may start while as many earlier blocks are running
+        Trials that train together take one worker. The next block may start while as many earlier blocks are running
         as the width allows.
         """
         return 0 if self._confirming else min(self._blocks(self._unsearched), self._at_once)
 
     @property
     def _at_once(self) -> int:
-        """The most blocks of its trials that may run at once."""
-        # The first block of a later search may lack the shared trial; then trials that need only that one can start.
+        """The maximum number of blocks of search trials that may run at once."""
+        # The first block of a later search may lack the shared trial. Then trials that need only that one can start.
         short = self._size > 1 and self._shares
         return (self._width - (not short)) // self._size + 1
 
     def _blocks(self, left: int) -> int:
-        """Return in how many blocks the last trials of the search train."""
+        """Return the number of blocks in which the last ``left`` trials of the search train."""
         return math.ceil(self._length / self._size) - (self._length - left) // self._size if left else 0
 
     @property
     def confirm_workers(self) -> int:
-        """The most workers that what is left of the confirmations can keep busy at once."""
+        """The maximum number of workers that the rest of the confirmations can keep busy at once."""
         if not self._confirming:
             seeds = [seed for seed in self._seeds if self._repeats.rank_of(seed) <= self._until]
             return math.ceil(len(seeds) / self.arm.protocol.ensemble) * self.points
@@ -203,18 +201,18 @@ class Lane:
 
     @property
     def search_rounds(self) -> int:
-        """How many trainings of the search have to run in sequence until all that have not started have ended."""
+        """How many search trainings must run in sequence until all trials that have not started have ended."""
         if self._confirming:
             return 0
         return math.ceil(self._blocks(len(self._free)) / self._at_once)
 
     @property
     def confirm_rounds(self) -> int:
-        """How many confirmations have to run in sequence: one, because they wait only for the search."""
+        """How many confirmations must run in sequence: at most one, because they wait only for the search."""
         return int((len(self._free) if self._confirming else self._to_confirm) > 0)
 
     def missing(self) -> list[Slot]:
-        """Return the slots that have not ended, as far as known; confirmations follow the search."""
+        """Return the slots that have not ended: search trials until the search has ended, then confirmations."""
         if not self._confirming:
             return [("search", number, 0) for number in self._own if number not in self.searched]
         slots: list[Slot] = [("confirm", e.number, seed) for seed in self._seeds for e in self.chosen]

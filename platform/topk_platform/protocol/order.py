@@ -22,9 +22,9 @@ def alike(_arm_id: str) -> float:
 class Order:
     """The order in which arms are given free workers.
 
-    An arm's trials wait for one another, and the confirmations for all of them; arms may wait for another's search.
-    The arm with the longest chain of trainings behind it goes first, because that chain takes its time with any
-    number of workers. Among equals, the arm with most work left goes first. No result depends on the order.
+    An arm's search trials wait for one another, and its confirmations wait for all of them. An arm may also wait for
+    another arm's search. The arm with the longest chain of such trainings goes first, because more workers do not make
+    that chain shorter. Among equals, the arm with the most work left goes first. No result depends on the order.
 
     Args:
         arms: The boards of all arms.
@@ -37,7 +37,7 @@ class Order:
                 self._waiting.setdefault(arm.origin.arm_id, []).append(arm)
 
     def urgency(self, arm: ArmBoard, pace: Pace) -> tuple[float, float]:
-        """Return the time of an arm's longest chain of trainings, and of all its work; the largest goes first."""
+        """Return the time of an arm's longest chain of trainings, and of all its work. The largest pair goes first."""
         seconds, (searches, confirmations, left) = pace(arm.arm_id), arm.ahead
         way = seconds * (searches + confirmations)
         if self._waiting:

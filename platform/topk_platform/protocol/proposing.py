@@ -1,4 +1,4 @@
-"""The trial of a slot: its values, its thresholds, and all that its result depends on."""
+"""The trial of a slot: its values, its thresholds, and everything that its result depends on."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Proposer:
         study: The study.
         identity: The identity of the rows that count.
         progress: What has ended of the arm.
-        origin: What has ended of the arm from whose best configuration the search starts, if there is one.
+        origin: What has ended of the arm whose best configurations the searches start from, if there is one.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Proposer:
 
         Args:
             slot: The slot.
-            block: The slots that train together, including it.
+            block: The slots that train together, including this one.
         """
         phase, number, seed = slot
         study, identity = self._study, self._identity

@@ -1,4 +1,4 @@
-"""Races between arms: a pure function of the results says which arms drop out."""
+"""Races between arms. A pure function of the results decides which arms drop out."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Results = Mapping[int, float]
 
 @dataclass(frozen=True)
 class Race:
-    """How a race stands.
+    """The state of a race.
 
     Args:
         until: How many seeds may start now, for every arm that still races.
@@ -34,7 +34,7 @@ class Race:
 
 
 def racing_groups(study: Study) -> list[list[Arm]]:
-    """Return the arms that race with one another: of one regime and model, and selected by one metric."""
+    """Return the groups of arms that race with one another: those with the same regime, model and selection metric."""
     if study.racing is None:
         return []
     groups: dict[tuple[str, str, str], list[Arm]] = defaultdict(list)
@@ -44,12 +44,16 @@ def racing_groups(study: Study) -> list[list[Arm]]:
 
 
 def racing_step(arms: Sequence[Arm]) -> int:
-    """Return the number of seeds per round: whole ensembles, and equally many of every search, in all arms."""
+    """Return the number of seeds per round. In every arm it is whole ensembles, equally many for each search."""
     return math.lcm(*(arm.protocol.ensemble * arm.repeats.seed_blocks for arm in arms))
 
 
 def race(racing: Racing, step: int, seeds: int, results: Mapping[str, Results | None]) -> Race:
-    """Return how a race stands.
+    """Return the state of a race.
+
+    Arms are compared after ``racing.first`` seeds, rounded up to whole rounds, and after each further round. An arm
+    drops out if the arm with the highest mean is better by a one-sided Wilcoxon signed-rank test over the seeds, with a
+    p-value of at most ``racing.level``. The race waits at a round until all its arms have the results.
 
     Args:
         racing: The rule.

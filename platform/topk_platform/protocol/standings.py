@@ -1,4 +1,4 @@
-"""How the races of a study stand, and which seeds of each arm count because of it."""
+"""The standings of a study's races, and the seeds of each arm that count as a result."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _Arm = TypeVar("_Arm", bound=ArmProgress)
 
 
 def rivals_of(study: Study, arms: Mapping[str, _Arm]) -> list[dict[str, _Arm]]:
-    """Return the arms that race with one another, by identity; empty for a study without racing.
+    """Return the arms of each race, by identity; an empty list for a study without racing.
 
     Args:
         study: The study, which says which arms race.
-        arms: By arm identity; arms that are missing here do not race.
+        arms: The arms, by identity. Arms that are missing here do not race.
     """
     groups = ([study.arm_id(arm) for arm in group] for group in racing_groups(study))
     return [{arm_id: arms[arm_id] for arm_id in group if arm_id in arms} for group in groups]
 
 
 def hold_race(study: Study, rivals: Mapping[str, ArmProgress]) -> None:
-    """Let no arm be confirmed beyond the current round of its race.
+    """Limit the confirmations of one race's arms to the current round.
 
     Args:
         study: The study, which has a racing rule.
@@ -41,11 +41,11 @@ def hold_race(study: Study, rivals: Mapping[str, ArmProgress]) -> None:
 
 
 def hold_races(study: Study, arms: Mapping[str, ArmProgress]) -> None:
-    """Let no arm be confirmed beyond the current round of its race, in all races of a study.
+    """Limit the confirmations of all arms to the current rounds of their races.
 
     Args:
         study: The study.
-        arms: By arm identity.
+        arms: The arms, by identity.
     """
     for rivals in rivals_of(study, arms):
         hold_race(study, rivals)

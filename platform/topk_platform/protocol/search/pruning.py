@@ -1,4 +1,4 @@
-"""Stopping trials early: the thresholds are fixed when a trial starts, and travel with it."""
+"""Stopping trials early. The thresholds are fixed when a trial starts, and are stored in the trial."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = ["Stopping", "rung_epochs", "stopping_values", "values_at"]
 
 @dataclass(frozen=True)
 class Stopping:
-    """The thresholds that stop a trial; they travel with it, see :class:`~topk_platform.specs.Trial`.
+    """The thresholds that stop a trial. They are stored in it, see :class:`~topk_platform.specs.Trial`.
 
     Args:
-        below: Pairs (epoch, value): stop after that epoch when the metric is below that value.
-        spare: Pair (n, tolerance): but not while the best of the last n validations is within the tolerance of the best
-            of those before them; or empty.
+        below: Pairs (epoch, value): the trial stops after that epoch if the metric is below that value.
+        spare: Pair (n, tolerance): the trial does not stop while the best of its last n validations is at least the
+            best of the earlier ones minus the tolerance, or while it has at most n validations. Empty: no exception.
     """
 
     below: tuple[tuple[int, float], ...] = ()
@@ -31,14 +31,14 @@ class Stopping:
 def stopping_values(pruner: Pruner, recipe: Recipe, history: Sequence[Ended]) -> Stopping:
     """Return the thresholds of a new trial.
 
-    The values come from what the trials of ``history`` had at the rungs; rungs that fewer than ``startup`` of them
-    reached stop nothing. A trial that completed before a rung (``Recipe.patience``) counts there with its last value,
-    because its result is compared with those of trials that go on.
+    The thresholds are computed from the values that the trials of ``history`` had at the rungs. A rung that fewer than
+    ``startup`` trials reached stops nothing. A trial that completed before a rung (``Recipe.patience``) counts there
+    with its last value, because its result is compared with the results of trials that go on.
 
     Args:
         pruner: The rule.
         recipe: The recipe, which gives the number of epochs.
-        history: The arm's trials that may be used for the new one.
+        history: The arm's ended trials that the new trial may use.
 
     Example:
         >>> past = [Ended(n, {}, "completed", {1: 0.1 * n, 2: 0.9}) for n in range(4)]
@@ -64,7 +64,7 @@ def stopping_values(pruner: Pruner, recipe: Recipe, history: Sequence[Ended]) ->
 
 
 def _threshold(pruner: Quantile | SuccessiveHalving, values: Sequence[float]) -> float:
-    """Return the least value with which a trial goes on, from earlier trials' values."""
+    """Return the least value with which a trial goes on, computed from the values of earlier trials."""
     if isinstance(pruner, Quantile):
         return float(np.quantile(values, pruner.quantile))
     going_on = max(1, (len(values) + 1) // pruner.factor)
@@ -72,7 +72,7 @@ def _threshold(pruner: Quantile | SuccessiveHalving, values: Sequence[float]) ->
 
 
 def rung_epochs(rungs: Sequence[float], recipe: Recipe) -> list[int]:
-    """Return, in order, the first validated epochs at or after fractions of a training; never the last epoch.
+    """Return the first validated epoch at or after each fraction of a training, in order, without the last epoch.
 
     Example:
         >>> rung_epochs((0.25, 0.5, 0.95), Recipe(epochs=10))

@@ -1,4 +1,4 @@
-"""Optuna's samplers from the plain values that declare them."""
+"""Optuna's samplers, made from the plain values that declare them."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ __all__ = ["check_packages", "check_sampler", "informed", "make_sampler"]
 
 
 def informed(protocol: Protocol, trials: int) -> int:
-    """Return how many of a search's trials its sampler chooses by what it knows of earlier ones.
+    """Return for how many of a search's trials the sampler uses the results of earlier trials.
 
     Args:
-        protocol: How the search goes.
-        trials: How many trials it has.
+        protocol: The rules of the search.
+        trials: How many trials the search has.
 
     Example:
         >>> informed(Protocol(ensemble=5), 15), informed(Protocol(ensemble=8), 15)
@@ -56,8 +56,11 @@ def make_sampler(sampler: Sampler, space: Mapping[str, Dimension], arm_seed: int
     Args:
         sampler: The sampler; not ``Random``.
         space: The search space.
-        arm_seed: A seed shared by all of an arm's trials.
+        arm_seed: A seed that all trials of an arm share.
         seed: This suggestion's own seed.
+
+    Raises:
+        UserError: if the function of an ``OptunaSampler`` cannot be loaded or called, or returns no sampler.
     """
     conditional = any(dimension.when for dimension in space.values())
     with warnings.catch_warnings():
@@ -103,7 +106,7 @@ def _made(sampler: Sampler, arm_seed: int, seed: int, conditional: bool) -> Base
 def _referenced(reference: str, options: Mapping[str, Any], seed: int) -> BaseSampler:
     from optuna.samplers import BaseSampler  # noqa: PLC0415 - as above
 
-    table: dict[str, Callable[..., object]] = {}  # references alone
+    table: dict[str, Callable[..., object]] = {}  # no short names, only references
     function = look_up("sampler", reference, table)
     given = {**options, **({"seed": seed} if "seed" in inspect.signature(function).parameters else {})}
     check_arguments("sampler", reference, function, given)
@@ -117,7 +120,7 @@ def _referenced(reference: str, options: Mapping[str, Any], seed: int) -> BaseSa
 
 
 def _over_what_is_always_there(made: BaseSampler, names: Iterable[str]) -> BaseSampler:
-    """Show a sampler the dimensions that all trials have; it draws each of the others independently."""
+    """Restrict a sampler to the dimensions that all trials have. It draws each of the others independently."""
     infer, always = made.infer_relative_search_space, set(names)
 
     def inferred(study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
@@ -128,11 +131,11 @@ def _over_what_is_always_there(made: BaseSampler, names: Iterable[str]) -> BaseS
 
 
 def check_sampler(arm: Arm, trials: int) -> None:
-    """Raise ``UserError`` unless an arm's sampler is installed, can be made, fits its space and its budget.
+    """Raise ``UserError`` unless an arm's sampler is installed, can be made, and fits the arm's space and budget.
 
     Args:
         arm: The arm.
-        trials: Search trials that the study asks for.
+        trials: How many search trials the study asks for.
     """
     if not arm.is_searched:
         return
@@ -156,7 +159,7 @@ def check_sampler(arm: Arm, trials: int) -> None:
 
 
 def check_packages(arm: Arm) -> None:
-    """Raise ``UserError`` unless what an arm's sampler needs is installed."""
+    """Raise ``UserError`` unless the packages that an arm's sampler needs are installed."""
     sampler = arm.protocol.sampler
     for package in sampler.packages:
         if importlib.util.find_spec(package) is None:

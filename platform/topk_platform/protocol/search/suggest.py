@@ -54,10 +54,10 @@ def suggest(
     """Return the values of the arm's trial ``number``, from a fresh :class:`Searcher`.
 
     Args:
-        arm_id: Seeds the sampler.
-        loss: Holds the space and the first values.
-        protocol: Holds the sampler.
-        number: From 0.
+        arm_id: The arm's identity, which seeds the sampler.
+        loss: The loss, with the search space and the first values.
+        protocol: The rules of the search, with the sampler.
+        number: The trial's number, from 0.
         history: The arm's ended trials that this suggestion may use.
         objectives: By how many metrics the arm is searched.
     """
@@ -77,20 +77,22 @@ class _Answer:
 class Searcher:
     """Suggests the trials of one search.
 
-    Number 0 takes the loss's first values; the next ones, as many as the sampler says, are drawn at random; then the
-    sampler chooses. For every suggestion, a fresh in-memory Optuna study is built from the trials that it may use, in
-    number order, with a fresh sampler seeded by the arm and the number: equal arguments give equal values wherever
-    and whenever it runs.
+    Trial 0 takes the loss's first values. The trials of a grid then take its points in order. For other samplers, the
+    next trials, as many as the sampler says, are drawn at random. The sampler chooses the values of all later trials.
 
-    A sampler may store attributes with a trial or the study for later use. They are recovered by replaying the
-    earlier suggestions in order, each with the trials that it could use; a searcher does so once and remembers them.
-    Optuna gets the trials between the known ones and the new one as running, with their values.
+    For every suggestion, a fresh in-memory Optuna study is built from the trials that the suggestion may use, in the
+    order of their numbers. A fresh sampler is seeded by the arm and the number. So equal arguments give equal values,
+    wherever and whenever the code runs.
+
+    A sampler may store attributes with a trial or the study for later use. To recover them, the earlier suggestions are
+    replayed in order, each with the trials that it could use. A searcher does so once and keeps the attributes. Optuna
+    sees the trials between the known ones and the new one as running, with their values.
 
     Args:
-        search_id: Seeds the sampler: the arm's identity, as a rule.
-        loss: Holds the space and the first values.
-        sampler: How the next values are found.
-        known: Which earlier trials a suggestion may use: those from 0 to some number.
+        search_id: The text that seeds the sampler, usually the arm's identity.
+        loss: The loss, with the search space and the first values.
+        sampler: The sampler.
+        known: Returns the earlier trials that the suggestion of a trial may use: those below some number.
         objectives: By how many metrics the arm is searched.
     """
 
@@ -113,7 +115,7 @@ class Searcher:
         """Return the values of trial ``number``.
 
         Args:
-            number: From 0.
+            number: The trial's number, from 0.
             history: The arm's ended trials that the suggestion may use, in any order.
         """
         ended = {trial.number: trial for trial in history}
@@ -127,7 +129,7 @@ class Searcher:
         """Return the earlier trials that are replayed first: all, those still running, or none."""
         if number <= self._sampler.random or isinstance(self._sampler, TPE):
             return range(0)
-        if isinstance(self._sampler, GP):  # it looks at values alone
+        if isinstance(self._sampler, GP):  # it uses values, and no attributes
             return range(len(self._known(number)), number)
         return range(number)
 
@@ -137,7 +139,7 @@ class Searcher:
             return _Answer(dict(self._loss.first))
         if number < len(self._points):
             return _Answer(self._points[number])
-        optuna.logging.set_verbosity(optuna.logging.WARNING)  # not a line for every fresh study
+        optuna.logging.set_verbosity(optuna.logging.WARNING)  # otherwise a line for every fresh study
         seed = _seed(f"{self._search_id}\0{number}")
         if number <= sampler.random:  # these samplers need no history, and adding one takes time
             return _Answer(self._values(optuna.create_study(sampler=RandomSampler(seed=seed)).ask()))
@@ -156,7 +158,7 @@ class Searcher:
         return _Answer(values, dict(left), dict(storage.get_study_system_attrs(study_id)))
 
     def _values(self, trial: optuna.Trial) -> dict[str, Scalar]:
-        """Return the sampler's values of the dimensions that are active."""
+        """Return the sampler's values of the active dimensions."""
         values: dict[str, Scalar] = {}
         for name in self._order:
             if is_active(self._loss.space[name], values):
@@ -164,7 +166,7 @@ class Searcher:
         return {name: values[name] for name in self._loss.space if name in values}
 
     def _past(self, number: int, ended: Mapping[int, Ended]) -> list[FrozenTrial]:
-        """Return the earlier trials as the trial's suggestion may know them: ended ones, then running ones."""
+        """Return the earlier trials as the suggestion of a trial sees them: ended ones, then running ones."""
         known = self._known(number)
         past = [self._frozen_trial(ended[n]) for n in known if n in ended]
         if isinstance(self._sampler, TPE):  # it ignores running trials
@@ -217,7 +219,7 @@ def _distribution(dimension: Dimension) -> BaseDistribution:
 
 
 class _Uncopied(FrozenTrial):
-    """A trial that the storage does not copy. It was made for this storage alone, and copies take most of the time."""
+    """A trial that the storage does not copy: only this storage uses it, and copying would take most of the time."""
 
     def __deepcopy__(self, _memo: dict[int, Any]) -> _Uncopied:
         return self
@@ -226,10 +228,15 @@ class _Uncopied(FrozenTrial):
 def frozen_trial(
     ended: Ended, distributions: Mapping[str, BaseDistribution], written: Mapping[str, Any]
 ) -> FrozenTrial:
-    """Return the trial in Optuna's form.
+    """Return an ended trial in Optuna's form.
 
-    Pruned ones keep their intermediate values. Diverged and failed ones count as pruned without values, and TPE ranks
-    these last. From the state FAIL it would learn nothing.
+    A pruned trial keeps its intermediate values. A diverged or failed trial counts as pruned without values, because
+    TPE then ranks it last. TPE would learn nothing from the state FAIL.
+
+    Args:
+        ended: The trial.
+        distributions: Optuna's distributions of the search space.
+        written: The attributes that the sampler stored with the trial.
     """
     completed = ended.status == "completed"
     return _frozen(
