@@ -141,7 +141,7 @@ def test_a_disk_that_is_full_then_read_only_then_mended(
     disk.mend()
     until(lambda: len(lab.noted("held")) == held + 2, "two trainings are held again", disk.process)
     lab.allow(begun + 3)
-    until(lambda: disk.fill() or disk.says("; tried again in 0.5 s"), "it waits", disk.process)
+    until(lambda: disk.fill() or disk.says("; trying again in 0.5 s"), "it waits", disk.process)
     disk.mend()
     until(lambda: len(lab.noted("held")) == held + 4, "it goes on", disk.process)
     disk.remount("ro")

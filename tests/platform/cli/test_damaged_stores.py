@@ -40,7 +40,7 @@ def test_a_study_without_its_mark_is_no_folder_of_something_else(store: Path) ->
     (store / "mlflow-artifacts").mkdir()
     (store / "mlflow-artifacts" / "file").touch()
     (line,) = topk("status", "--store", str(store)).err.splitlines()
-    assert "/a': ledger.json is missing; `topk repair a` makes it anew" in line
+    assert "/a': ledger.json is missing; `topk repair a` makes it again" in line
 
 
 def test_a_trial_is_found_beside_a_damaged_study(store: Path) -> None:

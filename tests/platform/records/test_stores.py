@@ -99,5 +99,5 @@ def test_this_program_writes_on_in_it(store: Path, monkeypatch: pytest.MonkeyPat
     assert len(ledger.rows()) == 3
     assert json.loads((store / study.name / "ledger.json").read_text())["schema_version"] == newer
     monkeypatch.undo()
-    with pytest.raises(StoreError, match="a newer one has written it, so upgrade topk-studies here"):
+    with pytest.raises(StoreError, match="a newer program has written it, so upgrade topk-studies here"):
         Ledger.open(Store.open(store), study.name)

@@ -180,8 +180,8 @@ def _check_grid(arm: Arm, grid: Grid, trials: int) -> None:
     repeats = arm.repeats
     held = min(repeats.length(search, trials) for search in range(repeats.count))
     if needed > held:
-        shared = f" shared out among {repeats.count} searches" if repeats.count > 1 else ""
+        shared = f", divided among {repeats.count} searches" if repeats.count > 1 else ""
         raise UserError(
-            f"arm {arm.name}: its Grid has {needed} points, the first trial's among them, and the budget holds "
-            f"trials={trials}{shared}: ask for {trials + repeats.count * (needed - held)}, or for fewer points"
+            f"arm {arm.name}: its Grid has {needed} points, including the first trial's, but the budget has only "
+            f"trials={trials}{shared}: ask for {trials + repeats.count * (needed - held)} trials, or for fewer points"
         )

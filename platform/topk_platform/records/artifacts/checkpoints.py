@@ -54,7 +54,7 @@ class StoreKeeper:
         """Raise ``StoreError`` unless this machine sees the study's folder, which all machines must share."""
         if not self.store.exists(MARK):
             raise StoreError(
-                f"store {self.store.uri!r} holds no {MARK}: is it a folder that machines do not share?"
+                f"store {self.store.uri!r} holds no {MARK}: is it a folder that not all machines share?"
             )
 
     def load(self, trials: Sequence[Trial]) -> dict[str, Any] | None:

@@ -81,7 +81,7 @@ class Ledger:
 
     def _check_empty(self) -> None:
         if self.is_unmarked:
-            raise damaged(self.store, MARK, f"{repair_of(self.store)} makes it anew", "missing")
+            raise damaged(self.store, MARK, f"{repair_of(self.store)} makes it again", "missing")
         if self.store.names() or self.store.folders():
             raise StoreError(
                 f"store {self.store.uri!r} is not empty and holds no ledger: choose another --store"
@@ -138,7 +138,7 @@ class Ledger:
         Raises:
             StoreError: if their file is damaged or missing.
         """
-        remedy = f"{repair_of(self.store)} makes it anew"
+        remedy = f"{repair_of(self.store)} makes it again"
         note = read_checked(self.store, IDENTITIES, remedy)
         if note is None:
             mark = Mark.read(self.store)

@@ -167,7 +167,7 @@ class Writer(threading.Thread):
             except StoreError as error:
                 if self._hurried.is_set():
                     raise
-                _LOG.warning("%s; tried again in %g s", error, pause)
+                _LOG.warning("%s; trying again in %g s", error, pause)
                 self._hurried.wait(pause)
             else:
                 return

@@ -104,7 +104,7 @@ def read_data(store: Store) -> dict[str, DataNote]:
         DamagedError: if the file is damaged.
         StoreError: if it cannot be read.
     """
-    remedy = f"{repair_of(store)} sets it aside, and the next run makes it anew"
+    remedy = f"{repair_of(store)} sets it aside, and the next run makes it again"
     content = read_checked(store, DATA, remedy)
     try:
         return {name: _note(fields) for name, fields in (content or {}).items()}

@@ -61,7 +61,7 @@ class Undone:
         Raises:
             StoreError: if it cannot be read.
         """
-        remedy = f"{repair_of(store)} sets it aside, and the next run makes it anew"
+        remedy = f"{repair_of(store)} sets it aside, and the next run makes it again"
         note = read_checked(store, _FILE, remedy)
         if note is None:
             return cls()

@@ -198,8 +198,8 @@ class _Repair:
         back = opened.query(f"select {', '.join(_ROW)} from ledger")  # noqa: S608 - fixed names
         if _sorted(back) != _sorted(rows):
             raise StoreError(
-                f"store {self.store.uri!r}: of {len(rows)} rows {len(back)} came back from the new table in {folder}; "
-                "the old table is as it was"
+                f"store {self.store.uri!r}: the new table in {folder} holds other rows than were written: "
+                f"{len(rows)} were written, {len(back)} were read back; the old table is unchanged"
             )
         return folder
 

@@ -63,8 +63,8 @@ def check_path(store: str, path: str) -> None:
     """
     if match := _MISREAD.search(path):
         raise StoreError(
-            f"store {store!r} cannot be used: its path has {match.group()!r}, which Delta Lake takes for something "
-            "else: choose another --store"
+            f"store {store!r} cannot be used: its path contains {match.group()!r}, which Delta Lake would misread: "
+            "choose another --store"
         )
 
 

@@ -56,7 +56,7 @@ def without_checksum(data: bytes) -> dict[str, Any]:
     """
     content = json.loads(data)
     if not isinstance(content, dict):
-        raise ValueError("the content is no JSON object")
+        raise ValueError("the content is not a JSON object")
     noted = content.pop(_SUM, None)
     if noted not in (None, _sum(content)):
         raise ValueError("the content does not have its checksum")

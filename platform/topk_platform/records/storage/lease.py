@@ -187,7 +187,7 @@ def driven(store: Store) -> str:
     if holder is None:
         return "nobody drives it"
     if not holder.is_here:
-        return f"driven by {holder}, unless it ended after it last renewed its lease, {holder.seen}"
+        return f"driven by {holder}, unless it has ended since it last renewed its lease, at {holder.seen}"
     return (
         f"driven by {holder}"
         if holder.is_alive

@@ -108,7 +108,7 @@ def newest(store: Store, folder: str) -> Checksums | None:
         StoreError: if they are damaged, or cannot be read.
     """
     while names := _names(store, folder):
-        name, remedy = f"{folder}/{_FOLDER}/{names[-1]}", f"{repair_of(store)} makes it anew"
+        name, remedy = f"{folder}/{_FOLDER}/{names[-1]}", f"{repair_of(store)} makes it again"
         content = read_checked(store, name, remedy)
         if content is None:  # replaced by newer ones meanwhile
             continue

@@ -154,7 +154,7 @@ class Writing:
         committed = sum(json.loads(action["stats"])["numRecords"] for action in self._new)
         if committed != len(rows):
             raise StoreError(
-                f"store {self.store.uri!r}: {len(rows)} rows were written to the ledger and {committed} committed"
+                f"store {self.store.uri!r}: {len(rows)} rows were written to the ledger, but {committed} were committed"
             )
 
     def delete(self, keys: Sequence[str]) -> None:

@@ -44,13 +44,13 @@ class Mark:
         Raises:
             StoreError: if it is damaged, or cannot be read.
         """
-        content = read_checked(store, MARK, _anew(store))
+        content = read_checked(store, MARK, _remedy(store))
         if content is None:
             return None
         try:
             return cls(**_fields(content))
         except (KeyError, TypeError, ValueError) as error:
-            raise damaged(store, MARK, _anew(store)) from error
+            raise damaged(store, MARK, _remedy(store)) from error
 
     def write(self, store: Store) -> None:
         """Write the mark into a study's folder."""
@@ -69,8 +69,8 @@ def repair_of(store: Store) -> str:
     return f"`topk repair {posixpath.basename(store.root)}`"
 
 
-def _anew(store: Store) -> str:
-    return f"{repair_of(store)} makes it anew"
+def _remedy(store: Store) -> str:
+    return f"{repair_of(store)} makes it again"
 
 
 def _fields(content: dict[str, Any]) -> dict[str, Any]:

@@ -57,12 +57,12 @@ def check_version(uri: str, version: int) -> None:
     """
     if version > SCHEMA_VERSION:
         raise StoreError(
-            f"store {uri!r} has schema version {version}, this program reads {OLDEST} to {SCHEMA_VERSION}: a newer one "
-            "has written it, so upgrade topk-studies here"
+            f"store {uri!r} has schema version {version}, but this program reads {OLDEST} to {SCHEMA_VERSION}: a newer "
+            "program has written it, so upgrade topk-studies here"
         )
     if version < OLDEST:
         raise StoreError(
-            f"store {uri!r} has schema version {version}, this program reads {OLDEST} to {SCHEMA_VERSION}: choose "
+            f"store {uri!r} has schema version {version}, but this program reads {OLDEST} to {SCHEMA_VERSION}: choose "
             "another --store"
         )
 

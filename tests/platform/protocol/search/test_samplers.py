@@ -306,7 +306,7 @@ def returns_none() -> None: ...
 @pytest.mark.parametrize(
     ("sampler", "space", "message"),
     [
-        (Grid(17), None, r"arm r/mlp/cross_entropy: its Grid has 17 points.*trials=16: ask for 17, or for fewer"),
+        (Grid(17), None, r"arm r/mlp/cross_entropy: its Grid has 17 points.*trials=16: ask for 17 trials, or"),
         (Grid({"temprature": 3}), None, "unknown dimension in Grid.points 'temprature': did you mean 'temperature'"),
         (Grid({}), None, "Grid.points must give the number of values of 'temperature', or the values, got neither"),
         (Grid({"temperature": (1, 20)}), None, r"Grid.points\['temperature'\] must lie in Float\(.*\), got \[20\]"),

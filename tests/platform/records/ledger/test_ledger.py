@@ -294,7 +294,7 @@ def test_no_cause_whatever_loses_a_trial_without_a_word(
             write_nothing()
     monkeypatch.setattr(delta, "write_deltalake", write_half)
     with (
-        pytest.raises(StoreError, match="3 rows were written to the ledger and 1 committed"),
+        pytest.raises(StoreError, match="3 rows were written to the ledger, but 1 were committed"),
         ledger.writing(study) as writer,
     ):
         writer._table.append(ledger_rows([record(study, 1)], writer._table))
@@ -471,10 +471,10 @@ def test_a_part_that_cannot_be_reached_or_written_is_not_taken_for_damaged(
     ("mark", "message"),
     [
         ({"study": "t", "schema_version": 2}, r"records of study 't'"),
-        ({"study": "s", "schema_version": 3}, "schema version 3, this program reads 2 to 2: a newer one has"),
+        ({"study": "s", "schema_version": 3}, "version 3, but this program reads 2 to 2: a newer program"),
         ({"study": "s", "schema_version": 1}, "this program reads 2 to 2: choose another --store"),
-        ({"study": "s"}, r"ledger.json is damaged; `topk repair s` makes it anew"),
-        ([], r"ledger.json is damaged; `topk repair s` makes it anew"),
+        ({"study": "s"}, r"ledger.json is damaged; `topk repair s` makes it again"),
+        ([], r"ledger.json is damaged; `topk repair s` makes it again"),
     ],
 )
 def test_a_foreign_folder_is_refused(tmp_path: Path, mark: object, message: str) -> None:

@@ -64,8 +64,8 @@ def test_a_process_elsewhere_that_does_not_renew_has_lost_it(store: Store) -> No
     left_by(store, Holder("far", 1, "long ago", "another machine", "0", "an hour ago"))
     check_undriven(store)  # which shows when the lease is taken
     assert driven(store) == (
-        "driven by process 1 on far, since long ago, unless it ended after it last renewed its lease, "
-        "an hour ago"
+        "driven by process 1 on far, since long ago, unless it has ended since it last renewed its lease, "
+        "at an hour ago"
     )
     with Lease(store, seconds=0.3) as lease:
         assert not lease.lost
