@@ -1,1 +1,1 @@
-"""The datasets, a file each."""
+"""The datasets, one file each."""

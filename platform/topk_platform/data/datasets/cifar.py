@@ -69,7 +69,7 @@ def cifar100() -> Dataset:
     dataset's own. Images are in the order of a hash of their pixels, so that the form of the files does not matter.
 
     Raises:
-        MissingDataError: if none of them is in the data folder.
+        MissingDataError: if none of these forms is in the data folder.
         UserError: if a checksum does not match, or the images are of other classes or another size.
 
     Source:

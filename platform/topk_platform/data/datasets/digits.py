@@ -11,15 +11,16 @@ from topk_platform.data.dataset import Dataset, Split
 
 __all__ = ["digits"]
 
-# Images and labels as scikit-learn has them, and each one's split. Kept here because importing scikit-learn takes every
-# worker a second; a test compares them with scikit-learn's own digits, split by its train_test_split.
+# The images and labels of scikit-learn, and the split of each image. The package has its own copy because importing
+# scikit-learn takes every worker a second. A test compares it with scikit-learn's digits and its train_test_split.
 _FILE = Path(__file__).with_name("digits.npz")
 
 
 def digits() -> Dataset:
     """Return the 8×8 digits, float32 ``(n, 1, 8, 8)`` in ``[0, 1]``, in fixed stratified splits.
 
-    1,077 for training, 360 for validation, 360 for test; the superclasses are {0, ..., 4} and {5, ..., 9}.
+    The splits have 1,077, 360 and 360 images for training, validation and test. The superclasses are {0, ..., 4} and
+    {5, ..., 9}.
 
     Source:
         E. Alpaydin and C. Kaynak, Optical Recognition of Handwritten Digits, UCI, 1998, as scikit-learn ships it.

@@ -1,4 +1,4 @@
-"""Datasets of image files that are read as they are needed."""
+"""Datasets of image files that are read when they are needed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["Reading", "check_classes", "image_files"]
 
 @dataclass(frozen=True)
 class Reading:
-    """The options by which image files become the inputs of a split.
+    """Options that say how image files become the inputs of a split.
 
     Args:
         size: Height and width of the network's input.
@@ -50,7 +50,7 @@ class Reading:
 
         Args:
             files: The list.
-            part: Its name.
+            part: The split's name.
         """
         if self.unreadable == "skip":
             files = readable(files, part, self.resize)
@@ -68,29 +68,30 @@ def image_files(
     called: str = GROUPS,
     whole_groups: bool = True,
 ) -> Dataset:
-    """Return the images of ``folder / class / image``, read as they are needed: of any number and size.
+    """Return the images of ``folder / class / image``, of any number and size; each is read when it is needed.
 
-    Splits and classes are those of :func:`topk_platform.data.image_folder`: folders ``train``, ``val`` and ``test``
-    where they exist, else fractions of training. iNaturalist 2021 can be read this way: rename its ``val`` to ``test``,
+    Splits and classes are those of :func:`topk_platform.data.image_folder`: folders ``train``, ``val`` and ``test`` if
+    they exist, otherwise fractions of training. iNaturalist 2021 can be read this way: rename its ``val`` to ``test``,
     because its own test labels are not public and ``val`` is usually scored.
 
     Args:
-        folder: Its path in the data folder; an absolute path works too, but is part of the arms' identity, which then
-            differs on another machine.
-        size: Height and width of the network's input: the middle of the image, or in training with
-            ``Augmentation(window=True)`` a random crop.
-        resize: Images are first scaled so that their shorter side is this long.
-        validation: The fraction of each class for validation.
-        test: The fraction of each class for test.
+        folder: The folder's path in the data folder. An absolute path works too, but it is part of the arms' identity,
+            which then differs on another machine.
+        size: Height and width of the network's input. The input is the centre crop of the scaled image, or a random
+            crop in training with ``Augmentation(window=True)``.
+        resize: Images are first scaled so that their shorter side has this many pixels.
+        validation: The fraction of each class for validation, if there is no folder for it.
+        test: The fraction of each class for test, if there is no folder for it.
         unreadable: ``"fatal"`` or ``"skip"``: what to do about images that cannot be read, see :class:`Reading`.
-        groups: Where the groups of the images are named, see :func:`topk_platform.data.image_folder`.
-        called: The name of the groups, likewise.
-        whole_groups: Whether groups are kept whole, likewise.
+        groups: The source of each image's group, see :func:`topk_platform.data.image_folder`.
+        called: The name of the groups, in the plural, such as ``"patients"``.
+        whole_groups: Whether every group must be in one split only. If not, groups are used only for intervals.
 
     Raises:
-        MissingDataError: if there is no such folder.
-        UserError: if a class has no training images, a folder beside ``train`` is not named after a split, or
-            the groups are wrong as :func:`topk_platform.data.image_folder` says.
+        MissingDataError: if there is no such folder or no such CSV file of groups.
+        UserError: if a class has no training images, a folder beside ``train`` is not named after a split, the group
+            of an image is not known, a class has too few images or groups to be split, or two splits share a group that
+            must be whole.
     """
     root = data_folder() / folder
     if not root.is_dir():

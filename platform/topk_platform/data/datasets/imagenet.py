@@ -34,24 +34,24 @@ def imagenet(
     classes: int = 1000,
     unreadable: str = "fatal",
 ) -> Dataset:
-    """Return ImageNet, read as it is needed: 1,231,167 images for training, 50,000 each for validation and test.
+    """Return ImageNet: 1,231,167 images for training, 50,000 each for validation and test.
 
-    The validation split has 50 of each class's training images, always the same ones. The test split is the official
-    validation set. berrada2018's subsets of 5, 10, 25 and 50 % are the conditions ``PerClass(64)``,
-    ``PerClass(128)``, ``PerClass(320)`` and ``PerClass(640)``.
+    Images are read when they are needed. By default the validation split has 50 of each class's training images, always
+    the same ones. The test split is the official validation set. berrada2018's subsets of 5, 10, 25 and 50 % are the
+    conditions ``PerClass(64)``, ``PerClass(128)``, ``PerClass(320)`` and ``PerClass(640)``.
 
     Args:
-        size: Height and width of the network's input: the middle of the image, or in training with
-            ``Augmentation(window=True)`` a random crop.
-        resize: Images are first scaled so that their shorter side is this long.
-        validation: Images of each class to hold out.
-        classes: The number of classes that there must be, so that an incomplete ImageNet is an error.
+        size: Height and width of the network's input. The input is the centre crop of the scaled image, or a random
+            crop in training with ``Augmentation(window=True)``.
+        resize: Images are first scaled so that their shorter side has this many pixels.
+        validation: The number of training images of each class to hold out.
+        classes: The expected number of classes. Another number is an error, so an incomplete ImageNet is noticed.
         unreadable: ``"fatal"`` or ``"skip"``: what to do about images that cannot be read, see
             :class:`topk_platform.data.datasets.image_files.Reading`.
 
     Raises:
         MissingDataError: if ``imagenet/train`` or ``imagenet/val`` is not in the data folder.
-        UserError: if they do not hold a folder for each class.
+        UserError: if they do not hold a folder for each class, or hold images or archives outside these folders.
 
     Source:
         O. Russakovsky et al., ImageNet Large Scale Visual Recognition Challenge, IJCV 2015; berrada2018 5.2.
@@ -68,17 +68,19 @@ def imagenet(
 def imagenet_lt(
     size: int = 224, resize: int = 256, classes: int = 1000, unreadable: str = "fatal"
 ) -> Dataset:
-    """Return ImageNet-LT, read as it is needed: 115,846 images for training, 20,000 for validation, 50,000 for test.
+    """Return ImageNet-LT: 115,846 images for training, 20,000 for validation, 50,000 for test.
+
+    Images are read when they are needed.
 
     Args:
         size: Height and width of the network's input, see :func:`imagenet`.
-        resize: The shorter side of the scaled images.
-        classes: The number of classes that there must be.
+        resize: The shorter side of the scaled images, in pixels.
+        classes: The expected number of classes.
         unreadable: ``"fatal"`` or ``"skip"``, see :func:`imagenet`.
 
     Raises:
         MissingDataError: if ImageNet, or one of the three lists beside its folders, is not in the data folder.
-        UserError: if a list is not a path and a label in each line.
+        UserError: if a line of a list is not a path and a label, or a list has other classes or another number of them.
 
     Source:
         Z. Liu et al., Large-Scale Long-Tailed Recognition in an Open World, CVPR 2019.
@@ -99,9 +101,10 @@ def imagenet_lt(
 
 
 def unpack_imagenet(folder: Path) -> None:
-    """Unpack ImageNet's archives, if they are in ``folder / "imagenet"`` and its folders are not; check their md5.
+    """Unpack ImageNet's archives in ``folder / "imagenet"`` and check their MD5 sums.
 
-    The archives, 150 GB, are not deleted. Downloading them requires an account.
+    Does nothing if an archive is missing, or if the folders ``train`` and ``val`` exist. The archives, 150 GB, are not
+    deleted. Downloading them requires an account.
 
     Raises:
         UserError: if an archive is damaged.

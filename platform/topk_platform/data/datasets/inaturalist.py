@@ -1,4 +1,4 @@
-"""iNaturalist's competition datasets of 2017 to 2019, by their public lists."""
+"""iNaturalist's competition datasets of 2017 to 2019, from their public lists."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def inaturalist(
     validation: float = 0.1,
     unreadable: str = "fatal",
 ) -> Dataset:
-    """Return iNaturalist 2017, 2018 or 2019, read as it is needed.
+    """Return iNaturalist 2017, 2018 or 2019; images are read when they are needed.
 
     The lists ``train2018.json`` and ``val2018.json`` name the images and their classes; labels are the classes' ids.
     The official validation images are the test split, as is usual, because the labels of the test images were never
     published. A fixed part of each class's training images is held out for validation, but never the only image of a
-    class. Superclasses are the super categories, such as Plantae.
+    class. The superclasses are iNaturalist's super categories, such as Plantae.
 
     ====  =======  =========  =======
     year  classes  training   test
@@ -46,17 +46,17 @@ def inaturalist(
 
     Args:
         year: 2017, 2018 or 2019.
-        size: Height and width of the network's input: the middle of the image, or in training with
-            ``Augmentation(window=True)`` a random crop.
-        resize: Images are first scaled so that their shorter side is this long.
-        validation: The fraction of each class to hold out.
+        size: Height and width of the network's input. The input is the centre crop of the scaled image, or a random
+            crop in training with ``Augmentation(window=True)``.
+        resize: Images are first scaled so that their shorter side has this many pixels.
+        validation: The fraction of each class's training images to hold out, in ``(0, 1)``.
         unreadable: ``"fatal"`` or ``"skip"``: what to do about images that cannot be read, see
             :class:`topk_platform.data.datasets.image_files.Reading`.
 
     Raises:
-        MissingDataError: if the lists are not in ``inaturalist2018``, or another year's folder, in the data folder,
-            or their images are not there.
-        UserError: if there is no such year, or a list is in another format.
+        MissingDataError: if the lists or their images are not in the year's folder, such as ``inaturalist2018``, in the
+            data folder.
+        UserError: if there is no such year, a list is in another format, or the lists have different classes.
 
     Source:
         G. Van Horn et al., The iNaturalist Species Classification and Detection Dataset, CVPR 2018, and the
@@ -90,7 +90,7 @@ def inaturalist(
 
 
 def _listed(file: Path) -> list[tuple[str, str]]:
-    """Return the images that a list in COCO's format names, in the order of their paths, with their classes' ids."""
+    """Return the images in a list of COCO's format, in the order of their paths, with the ids of their classes."""
     try:
         content = json.loads(file.read_bytes())
         names = {image["id"]: str(image["file_name"]) for image in content["images"]}

@@ -24,8 +24,8 @@ def kanji(classes: int = 2965, file: str = "") -> Dataset:
     The classes are ordered by how often they are used, the most frequent first, so ``classes=1006`` takes the 1,006
     most frequent, and on a long tail the frequent characters have the most images. Each character is scaled to fill
     its picture. The splits are by family, and similar or related families are in the same split: 16 for training, 6
-    for validation and 13 for test, with a picture of every class from each. The groups of all pictures are their
-    typefaces. The superclasses are groups of five look-alikes, see :func:`look_alikes`.
+    for validation and 13 for test. Each family has one picture of every class. The group of each picture is its
+    typeface. The superclasses are groups of five look-alikes, see :func:`look_alikes`.
 
     Args:
         classes: How many of the characters, from the most frequent on.
@@ -34,7 +34,8 @@ def kanji(classes: int = 2965, file: str = "") -> Dataset:
 
     Raises:
         MissingDataError: if there is no such file.
-        UserError: if the file was not made by ``tools/make_letters.py``, or does not have so many characters.
+        UserError: if the file was not made by ``tools/make_letters.py``, or ``classes`` is below 5 or above the file's
+            number of characters.
 
     Source:
         Typefaces of Debian's and npm's font packages; ``kanji.csv`` beside this file has their designers and licences.
@@ -54,7 +55,7 @@ def kanji(classes: int = 2965, file: str = "") -> Dataset:
 
 
 def _first(split: Split, classes: int, known: int) -> Split:
-    """Return the first classes of a split that has a picture of each known class from one typeface after another."""
+    """Return the first classes of a split. The split has one typeface after another, each with all known classes."""
     taken = split.take((split.labels < classes).nonzero()[:, 0])
     return taken.grouped(torch.arange(len(split)).floor_divide(known)[split.labels < classes])
 
@@ -62,8 +63,8 @@ def _first(split: Split, classes: int, known: int) -> Split:
 def look_alikes(pictures: Tensor) -> tuple[int, ...]:
     """Return the group of each class: five classes whose mean pictures are close to one another.
 
-    A class and the four classes that are nearest to it, of those in no group yet, are a group. The classes whose
-    nearest neighbours are nearest come first. Up to four classes that are left over join the groups of their nearest
+    A group consists of a class and the four nearest classes that are not in a group yet. The first groups are those of
+    the classes with the nearest neighbours. Up to four classes that are left over join the groups of their nearest
     neighbours. All sums are of whole numbers, so the groups are the same on every machine.
 
     Args:

@@ -1,4 +1,4 @@
-"""Images of letters and digits in free typefaces, part of the package: ambiguous, so K guesses are better than one."""
+"""Images of letters and digits in free typefaces, part of the package; many look alike, so K guesses make sense."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ LOOK_ALIKES = (
     "Aa4Hh",
     "EF3bd",
 )
-"""Groups of characters that look alike; each of the 62 is in one. They are the superclasses of :func:`letters`."""
+"""Groups of characters that look alike, the superclasses of :func:`letters`. Each of the 62 characters is in one."""
 
 
 def letters(file: str = "") -> Dataset:
     """Return 62 characters, uint8 ``(n, 1, 28, 28)``: A to Z, a to z and 0 to 9 of 360 free typefaces.
 
     Each character is cut out and scaled to fill the picture, like the input of a recogniser of single characters. So O,
-    o and 0, or I, l and 1, differ by little or nothing, and the right answer is a list of K guesses. The splits are by
-    family, and similar or related families are in the same split: 150 for training, 50 for validation and 160 for test,
-    with a picture of every class from each. The groups of the test pictures are their
-    typefaces. The superclasses are :data:`LOOK_ALIKES`.
+    o and 0, or I, l and 1, differ little or not at all, and the right answer is a list of K guesses. The splits are by
+    family, and similar or related families are in the same split: 150 for training, 50 for validation and 160 for test.
+    Each family has one picture of every class. The group of each test picture is its typeface. The superclasses are
+    :data:`LOOK_ALIKES`.
 
     Args:
         file: Another ``.npz`` of ``tools/make_letters.py``, in the data folder, in place of the file that comes with
-            the package; a file of other characters has no superclasses.
+            the package. If it has other characters, the dataset has no superclasses.
 
     Raises:
         MissingDataError: if there is no such file.
@@ -77,7 +77,7 @@ def letters(file: str = "") -> Dataset:
 
 
 def _read(path: Path) -> tuple[np.ndarray, torch.Tensor, tuple[str, ...]]:
-    """Return the packed pictures ``(families, characters, size, size / 2)``, each family's split, the characters."""
+    """Return packed pictures ``(families, characters, size, size / 2)``, each family's split, and the characters."""
     try:
         with np.load(path, allow_pickle=False) as archive:
             images, splits, characters = (archive[name] for name in ("images", "split", "characters"))

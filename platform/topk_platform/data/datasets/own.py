@@ -44,24 +44,24 @@ def from_tensors(
 ) -> Dataset:
     """Return a dataset of inputs ``(n, ...)`` and integer labels ``(n,)``, tensors or NumPy arrays.
 
-    A third array names the group of each sample, texts or whole numbers ``(n,)``: ``(inputs, labels, patients)``.
+    A third array may hold the group of each sample, strings or whole numbers ``(n,)``: ``(inputs, labels, patients)``.
 
-    Real inputs become float32, whatever their precision was; uint8 inputs are images ``(n, channels, height, width)``.
+    Floating-point inputs of any precision become float32. uint8 inputs are images ``(n, channels, height, width)``.
 
     Args:
         train: Inputs and labels to train on, and their groups if they have any.
-        validation: Inputs and labels for validation, or the fraction of each training class to take for it; the order
-            of the samples determines which are taken.
-        test: Inputs and labels for the test, or the fraction of each training class to take for it.
-        superclasses: The superclass of each class, where there are any.
+        validation: Inputs and labels for validation, or the fraction of each class's training samples to take for it.
+            The order of the samples determines which ones are taken.
+        test: Inputs and labels for the test, or the fraction of each class's training samples to take for it.
+        superclasses: The superclass of each class, if there are superclasses.
         names: The classes' names, shown with predictions.
         groups: The name of the groups, in the plural, such as ``"patients"``.
-        whole_groups: Whether every group is in one split only; otherwise the groups are for intervals alone.
+        whole_groups: Whether every group must be in one split only. If not, groups are used only for intervals.
 
     Raises:
-        UserError: if labels are not whole numbers, do not number the classes from 0 on without wide gaps, a class
-            has too few samples or groups to be split, or two splits share a group that must be whole; and as
-            :class:`Dataset` and :class:`Split`.
+        UserError: if labels are not whole numbers or do not number the classes from 0 on without wide gaps, a class
+            has too few samples or groups to be split, two splits share a group that must be whole, or :class:`Dataset`
+            or :class:`Split` raises it.
 
     Example:
         >>> inputs, labels = torch.randn(100, 5), torch.arange(100) % 4
@@ -85,7 +85,7 @@ def from_tensors(
 
 
 def _check_numbered(labels: Tensor) -> None:
-    """Raise ``UserError`` unless labels number classes: most numbers up to the largest must occur."""
+    """Raise ``UserError`` unless labels number classes from 0: at least every second number must occur."""
     present = torch.unique(labels)
     check(len(present) > 0, "inputs and labels must hold at least one sample, got none")
     low, high = int(present[0]), int(present[-1])
@@ -107,15 +107,18 @@ def assembled(
     groups: str = GROUPS,
     whole_groups: bool = True,
 ) -> Dataset:
-    """Return the dataset of the given splits; the others are taken from training.
+    """Return the dataset of the given splits; the missing splits are taken from training.
 
     Args:
-        splits: ``train``, and ``validation`` and ``test`` where they exist.
-        fractions: The fraction of each training class to take for each missing split.
-        superclasses: The superclass of each class, where there are any.
-        names: The name of each class, where they have any.
-        groups: The name of the groups of samples, if the splits have any.
-        whole_groups: Whether every group is in one split only.
+        splits: ``train``, and ``validation`` and ``test`` if they exist.
+        fractions: For each missing split, the fraction of each class's training samples to take.
+        superclasses: The superclass of each class, if there are superclasses.
+        names: The name of each class, if the classes have names.
+        groups: The name of the groups of samples, if the splits have groups.
+        whole_groups: Whether every group must be in one split only.
+
+    Raises:
+        UserError: if a class has too few samples or groups to be split, or two splits share a group that must be whole.
     """
     splits = splits | _taken(splits["train"], fractions, names, whole_groups)
     if whole_groups:
@@ -169,29 +172,31 @@ def image_folder(
 ) -> Dataset:
     """Return the images of ``folder / class / image``, in torchvision's ``ImageFolder`` layout.
 
-    With folders ``train``, ``val`` (or ``validation``, ``valid``) and ``test`` in it, these are the splits. The classes
-    are those of ``train``; a class may have no image in ``val`` or ``test``, whose macro accuracies then leave it out:
-    ``topk plan`` names such classes. A split without a folder is taken from training, a fixed fraction of each class;
-    without a folder ``train`` all images are split this way. Classes are numbered in the order of their names.
+    If the folder contains the folders ``train``, ``val`` (or ``validation``, ``valid``) and ``test``, these are the
+    splits. The classes are those of ``train``. A class may have no image in ``val`` or ``test``; the split's macro
+    accuracies then leave the class out, and ``topk plan`` names it. If a split has no folder, it is a fixed fraction of
+    each class's training images. Without a folder ``train`` all images are split this way. Classes are numbered in the
+    order of their names.
 
     Args:
-        folder: Its path in the data folder; an absolute path works too, but is part of the arms' identity, which then
-            differs on another machine.
-        size: Images are scaled so that their shorter side is this long, cut to a square around the middle and
-            kept as RGB, uint8 ``(n, 3, size, size)``, in memory.
-        validation: The fraction of each class for validation.
-        test: The fraction of each class for test.
-        groups: Where the group of each image is named: a pattern of its path in the split's folder, such as
-            ``"{class}/{group}_*"``; or a CSV file in ``folder``, with a header and in each line an image's path from
-            ``folder`` and its group. Empty: nowhere. The same name means the same group in all classes.
+        folder: The folder's path in the data folder. An absolute path works too, but it is part of the arms' identity,
+            which then differs on another machine.
+        size: Images are scaled so that their shorter side has this many pixels, cropped to the square in the middle,
+            and kept in memory as RGB, uint8 ``(n, 3, size, size)``.
+        validation: The fraction of each class for validation, if there is no folder for it.
+        test: The fraction of each class for test, if there is no folder for it.
+        groups: The source of each image's group: a pattern of the image's path in the split's folder, such as
+            ``"{class}/{group}_*"``; or a CSV file in ``folder``, with a header, and in each line the path of an image
+            relative to ``folder`` and its group. Empty for no groups. The same name means the same group in all
+            classes.
         called: The name of the groups, in the plural, such as ``"patients"``.
-        whole_groups: Whether every group is in one split only; otherwise the groups are for intervals alone.
+        whole_groups: Whether every group must be in one split only. If not, groups are used only for intervals.
 
     Raises:
-        MissingDataError: if there is no such folder.
+        MissingDataError: if there is no such folder or no such CSV file.
         UserError: if an image cannot be read, a class has no training image, a folder beside ``train`` is not named
-            after a split, the group of an image is not known, a class has too few groups, or two splits share a group
-            that is to be whole.
+            after a split, the group of an image is not known, a class has too few images or groups to be split, or two
+            splits share a group that must be whole.
     """
     check(size >= 1, f"size must be at least 1 pixel, got {size!r}")
     root = data_folder() / folder
@@ -214,11 +219,11 @@ def image_folder(
 
 
 def split_folders(root: Path) -> dict[str, Path]:
-    """Return the folders of the splits that exist; ``root`` itself is that of ``train`` if it has no such folder.
+    """Return the folder of each split that has one; if ``root`` has no folder ``train``, ``root`` itself is ``train``.
 
     Raises:
-        UserError: if a folder beside ``train`` is not named after a split, or a split has a folder and ``train`` has
-            none.
+        UserError: if a folder beside ``train`` is not named after a split, a split has two folders, or a split has a
+            folder and ``train`` has none.
     """
     folders = sorted(entry.name for entry in root.iterdir() if entry.is_dir() and entry.name[0] != ".")
     if "train" not in folders:
@@ -250,7 +255,7 @@ class _ImageList:
 
     @classmethod
     def of_training(cls, folder: Path) -> _ImageList:
-        """Return the images of the training split, or of all splits; each class must have one."""
+        """Return the images of the training split, or of all splits; each class must have at least one."""
         images = _in_folders(folder)
         counts = Counter(label for _, label in images.samples)
         empty = [name for label, name in enumerate(images.classes) if not counts[label]]
@@ -263,7 +268,7 @@ class _ImageList:
         return cls(images.classes, images.samples)
 
     def held_out(self, folder: Path) -> _ImageList:
-        """Return the images of another split with the classes of this one; a class may have none."""
+        """Return the images of another split with the classes of this one; a class may have no image."""
         images = _in_folders(folder)
         unknown = sorted(set(images.classes) - set(self.classes))
         check(

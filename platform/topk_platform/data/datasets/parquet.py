@@ -39,23 +39,24 @@ def parquet_images(
 ) -> Dataset:
     """Return images from Parquet files, uint8 ``(n, 3, height, width)``, in memory.
 
-    A file belongs to the split with which its name, or its folder's name, begins: ``train``, ``validation`` (``valid``,
-    ``val``) or ``test``. A split without a file is taken from training, a fixed fraction of each class.
+    The name of a file, or of its folder, begins with its split: ``train``, ``validation`` (``valid``, ``val``) or
+    ``test``. If a split has no file, it is a fixed fraction of each class's training images.
 
     Args:
-        files: A folder or one file; its path in the data folder. In a folder all ``*.parquet`` count, also in folders
-            in it. An absolute path works too, but is part of the arms' identity, which then differs on another machine.
+        files: The path of a folder or of one file in the data folder. All ``*.parquet`` files of the folder and of its
+            subfolders are read. An absolute path works too, but it is part of the arms' identity, which then differs on
+            another machine.
         image: The column of the images: a struct of ``bytes`` and ``path``, the bytes of an image file, or arrays
-            ``(height, width)`` or ``(height, width, 3)``. By default the only column of such a type.
-        label: The column of the labels: whole numbers from 0 on, or texts. By default the only column that the
+            ``(height, width)`` or ``(height, width, 3)``. By default the only column of one of these types.
+        label: The column of the labels: whole numbers from 0 on, or strings. By default the only column that the
             file's metadata call a ``ClassLabel``, or else the column ``label``.
-        size: Images are scaled so that their shorter side is this long, and cut to a square around the middle. 0 keeps
-            them as they are; they must then have one size.
-        validation: The fraction of each class for validation.
-        test: The fraction of each class for test.
+        size: Images are scaled so that their shorter side has this many pixels, and cropped to the square in the
+            middle. With 0 they are kept as they are, and must all have the same size.
+        validation: The fraction of each class for validation, if no file is for validation.
+        test: The fraction of each class for test, if no file is for test.
 
     Raises:
-        MissingDataError: if there is no such file or folder.
+        MissingDataError: if there is no such file or folder, or the folder has no Parquet file.
         UserError: if a column is missing or ambiguous, an image cannot be read, or the images differ in size.
     """
     check(size >= 0, f"size must be at least 0 pixels, got {size!r}")
@@ -68,12 +69,12 @@ def parquet_images(
 
 @dataclass(frozen=True)
 class ParquetImages:
-    """The images of some files.
+    """Images of some Parquet files, with their labels.
 
     Args:
         images: uint8 ``(n, 3, height, width)``.
         labels: The label of each image: its class's number, or its name.
-        names: The classes' names in the order of their numbers, or None if the file does not know them.
+        names: The classes' names in the order of their numbers, or None if the files do not hold them.
         columns: The other columns of whole numbers, each ``(n,)``.
     """
 
@@ -83,7 +84,7 @@ class ParquetImages:
     columns: Mapping[str, Tensor]
 
     def numbered(self, names: Sequence[str] | None) -> Tensor:
-        """Return the labels as numbers of classes, int64 ``(n,)``."""
+        """Return the labels as class numbers, int64 ``(n,)``."""
         if all(isinstance(label, int) for label in self.labels):
             return torch.tensor(self.labels, dtype=torch.int64)
         number = {name: row for row, name in enumerate(names or ())}
@@ -130,7 +131,7 @@ def _files(root: Path) -> dict[str, list[Path]]:
 
 
 def _split_of(path: Path, root: Path) -> str:
-    """Return the split that a file's name or one of its folders names."""
+    """Return the split with which the name of a file, or of one of its folders, begins."""
     for name in (path.name, *reversed(path.relative_to(root).parts[:-1])):
         for start in (name.partition("-")[0], name.partition(".")[0], name):
             if start.lower() in _SPLITS:
@@ -172,7 +173,7 @@ def _read(path: Path, image: str, label: str, size: int) -> ParquetImages:
 
 
 def _features(schema: pyarrow.Schema) -> dict[str, dict[str, Any]]:
-    """Return the ``datasets`` package's notes on each column; empty if it did not write the file."""
+    """Return the ``datasets`` package's description of each column; empty if another program wrote the file."""
     noted = (schema.metadata or {}).get(b"huggingface")
     features: dict[str, dict[str, Any]] = json.loads(noted)["info"]["features"] if noted else {}
     return features

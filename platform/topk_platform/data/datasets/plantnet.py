@@ -24,22 +24,22 @@ _GET = (
 
 
 def plantnet300k(size: int = 224, resize: int = 256, unreadable: str = "fatal") -> Dataset:
-    """Return Pl@ntNet-300K, 306,146 images of 1,081 species in its own splits, read as it is needed.
+    """Return Pl@ntNet-300K, 306,146 images of 1,081 species in its own splits; images are read when they are needed.
 
-    Its metadata give each image's species and split; the images are in
-    ``images_train / species / id.jpg`` and likewise for ``val`` and ``test``, or in ``images / train`` and so on.
-    Species are numbered in the order of their ids as text.
+    The dataset's metadata give each image's species and split. The training images are in
+    ``images_train / species / id.jpg`` or ``images / train / species / id.jpg``, those of ``val`` and ``test``
+    likewise. Species are numbered in the order of their ids as strings.
 
     Args:
-        size: Height and width of the network's input: the middle of the image, or in training with
-            ``Augmentation(window=True)`` a random crop.
-        resize: Images are first scaled so that their shorter side is this long.
+        size: Height and width of the network's input. The input is the centre crop of the scaled image, or a random
+            crop in training with ``Augmentation(window=True)``.
+        resize: Images are first scaled so that their shorter side has this many pixels.
         unreadable: ``"fatal"`` or ``"skip"``: what to do about images that cannot be read, see
             :class:`topk_platform.data.datasets.image_files.Reading`.
 
     Raises:
-        MissingDataError: if ``plantnet_300K`` is not in the data folder, or images are missing in it.
-        UserError: if the metadata are in another format.
+        MissingDataError: if ``plantnet_300K`` is not in the data folder, or some of its images are missing.
+        UserError: if the metadata are in another format, or the splits have different species.
 
     Source:
         C. Garcin et al., Pl@ntNet-300K: a plant image dataset with high label ambiguity and a long-tailed

@@ -22,9 +22,9 @@ def ring(
 ) -> Dataset:
     """Return points on the unit circle, float32 ``(n, 2)``, drawn around equally spaced centres.
 
-    A point of class c lies at the angle ``360° · c / classes + σZ``, Z standard normal. With a ``distance`` one
-    point in three of every class belongs to a minor mode: its angle grows by the distance. Training, validation
-    and test splits are drawn alike; in a study every seed has its own.
+    A point of class c has the angle ``360° · c / classes + σZ``, where Z is standard normal. With a ``distance``, one
+    point in three of every class belongs to a minor mode: the distance is added to its angle. The training, validation
+    and test splits are drawn from the same distribution. In a study every seed has its own splits.
 
     Args:
         generator: The source of randomness.
@@ -35,7 +35,8 @@ def ring(
         classes: Number of classes.
 
     Raises:
-        ValueError: if ``sigma`` is negative, or a number of points or classes is below 1.
+        ValueError: if ``sigma`` is negative or infinite, ``distance`` is not finite, or a number of points or classes
+            is below 1.
 
     Source:
         Sawada et al., Trade-offs in Top-k Classification Accuracies on Losses for Deep Learning, 2020, section IV.

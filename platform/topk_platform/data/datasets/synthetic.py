@@ -1,4 +1,4 @@
-"""Images generated in seconds: convolutional networks train without a download in tests, benchmarks, smoke runs."""
+"""Images generated in seconds, with which tests, benchmarks and smoke runs train networks without a download."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def synthetic_images(
 ) -> Dataset:
     """Return RGB images, uint8 ``(n, 3, size, size)``, of fine classes grouped into superclasses.
 
-    An image is the coloured pattern of its superclass plus half as strongly that of its class, both scaled by
-    ``1 - difficulty``, under noise of a fixed strength on the same coarse grid and a little on each pixel; then it is
-    moved by up to four pixels and, one time in two, mirrored. Classes of one superclass are therefore the first to be
-    confused, which makes top-K accuracy differ from top-1. By default sizes and splits are CIFAR-100's. Class c belongs
-    to superclass ``c % superclasses``.
+    Each superclass and each class has a random coloured pattern on a coarse grid. An image is the sum of the pattern of
+    its superclass and, at half the strength, the pattern of its class, both scaled by ``1 - difficulty``. Noise of a
+    fixed strength is added to each cell of the grid, and weaker noise to each pixel. The image is shifted by up to four
+    pixels in each direction and mirrored with probability 1/2. Classes of the same superclass are therefore confused
+    most easily, which makes top-K accuracy differ from top-1. By default sizes and splits are those of CIFAR-100.
+    Class c belongs to superclass ``c % superclasses``.
 
-    All arithmetic is on integers, so the same arguments give the same bytes, and so the same fingerprint, on
-    every machine.
+    All arithmetic is on integers, so the same arguments give the same bytes and the same fingerprint on every machine.
 
     Args:
         classes: Fine classes.
@@ -47,8 +47,8 @@ def synthetic_images(
         validation: Validation images of each class.
         test: Test images of each class.
         size: Height and width in pixels, a multiple of 8.
-        difficulty: In ``[0, 1]``: at 0 a small network classifies nearly everything correctly, at 1 there is nothing to
-            learn.
+        difficulty: In ``[0, 1]``. At 0 a small network classifies nearly all images correctly; at 1 there is nothing
+            to learn.
         seed: Another seed gives another dataset of the same kind.
 
     Raises:
@@ -100,7 +100,12 @@ def _signs(count: int, generator: Generator) -> Tensor:
 
 @dataclass(frozen=True)
 class _Painter:
-    """Draws images of classes; their patterns are in sixteenths of a grey level, int16 ``(classes, 3, 8, 8)``."""
+    """A generator of random images of given classes.
+
+    Args:
+        patterns: The pattern of each class, in sixteenths of a grey level, int16 ``(classes, 3, 8, 8)``.
+        size: Height and width of the images in pixels.
+    """
 
     patterns: Tensor
     size: int
@@ -133,13 +138,13 @@ class _Painter:
         return draws[0] + draws[1] + draws[2] + draws[3] - 126
 
     def _shifted_cells(self, count: int, generator: Generator) -> Tensor:
-        """Return the cell of each row, or column, of images moved along it, ``(count, size)``."""
+        """Return the grid cell of each pixel along one axis of randomly shifted images, ``(count, size)``."""
         shift = torch.randint(-_SHIFT, _SHIFT + 1, (count, 1), generator=generator)
         return (torch.arange(self.size) + shift) % self.size * _GRID // self.size
 
     @staticmethod
     def _grain(shape: torch.Size, generator: Generator) -> Tensor:
-        """Return noise uniform on -16, ..., 15, from whole 64-bit draws: eight pixels each."""
+        """Return noise that is uniform on -16, ..., 15. Each 64-bit draw gives the noise of eight pixels."""
         draws = torch.empty(-(-shape.numel() // 8), dtype=torch.int64)
         draws.random_(-(2**63), None, generator=generator)
         return (draws.view(torch.uint8)[: shape.numel()] % 32).to(torch.int16).view(shape) - 16
