@@ -1,30 +1,32 @@
 # ruff: noqa: F403 - what the catalogue of datasets exports
 """Datasets, and the conditions that turn them into regimes.
 
-``Regime(name, dataset, conditions, options)`` names a dataset of :data:`DATASETS`, whose options are its function's
-arguments, or a user's function as ``package.module:attribute``. The function returns a :class:`Dataset`; if it has a
-parameter ``generator``, every seed trains on data drawn anew from its own random stream.
+``Regime(name, dataset, conditions, options)`` names a dataset of :data:`DATASETS`, or a user's function as
+``package.module:attribute``. The options are the arguments of the dataset's function, which returns a :class:`Dataset`.
+If the function has a parameter ``generator``, every seed draws its own data from its own random stream.
 
     ============================  =========================================================================
     :func:`digits`                scikit-learn's 8×8 digits
     :func:`letters`               A to Z, a to z and 0 to 9 of free typefaces, 28×28, or any alphabet of your own fonts
     :func:`kanji`                 up to 2,965 Chinese characters of 35 free Japanese typefaces, 28×28
-    :func:`ring`                  sawada2020's six classes around a circle, drawn anew for every seed
-    :func:`synthetic_images`      made-up 32×32 images, of any size and difficulty
-    :func:`cifar100`              from the data folder, downloaded when asked
-    :func:`image_folder`          your own images, from the data folder, in memory
-    :func:`image_files`           the same, of any size and number, read as they are needed: iNaturalist and the like
-    :func:`imagenet`              from the data folder, read as it is needed
-    :func:`imagenet_lt`           its long-tailed part by the public lists
-    :func:`inaturalist`           2017 to 2019 by their public lists, from the data folder, read as it is needed
-    :func:`plantnet300k`          from the data folder, read as it is needed
-    :func:`from_tensors`          for your own function: inputs and labels, split by fractions or given
+    :func:`ring`                  sawada2020's six classes around a circle, other points for every seed
+    :func:`synthetic_images`      made-up images, by default 32×32, of any difficulty
+    :func:`cifar100`              CIFAR-100 from the data folder, downloaded if you ask for it
+    :func:`image_folder`          your own images from the data folder, in memory
+    :func:`image_files`           the same, of any size and number, read when needed, such as iNaturalist 2021
+    :func:`parquet_images`        images in Parquet files from the data folder, in memory
+    :func:`image_features`        features that a frozen network computes from another dataset's images
+    :func:`imagenet`              ImageNet from the data folder, read when needed
+    :func:`imagenet_lt`           ImageNet's long-tailed part by its public lists, read when needed
+    :func:`inaturalist`           iNaturalist 2017 to 2019 by their public lists, read when needed
+    :func:`plantnet300k`          Pl@ntNet-300K from the data folder, read when needed
+    :func:`from_tensors`          for your own function: inputs and labels, in given splits or split by fractions
     ============================  =========================================================================
 
-Datasets that are read as they are needed have splits whose inputs are :class:`Images` rather than a tensor. Two
-environment variables control the reading, and neither changes a result: ``TOPK_DECODERS`` is the number of decoding
-threads in each process, by default one per core; ``TOPK_CACHE`` is a folder, on a fast disk, where decoded and scaled
-images are kept. Without ``TOPK_CACHE`` only lists of files are kept, in ``.topk`` in the data folder.
+If images are read when needed, the inputs of the splits are :class:`Images` and not a tensor. Two environment variables
+control the reading, and neither changes a result: ``TOPK_DECODERS`` is the number of decoding threads in each process,
+by default one per core; ``TOPK_CACHE`` is a folder, on a fast disk, where decoded and scaled images are kept. Without
+``TOPK_CACHE`` only lists of files and features are kept, in ``.topk`` in the data folder.
 
 The data folder is ``topk run --data DIR``, the environment's ``TOPK_DATA``, or ``data``: see :func:`data_folder`.
 """

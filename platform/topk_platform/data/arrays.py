@@ -1,4 +1,4 @@
-"""Converts users' inputs and labels to the tensors of a split."""
+"""Conversion of users' inputs and labels to the tensors of a split."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _SMALL = 4  # a larger dimension is a height or a width, not a number of channel
 
 
 def to_inputs(what: str, values: Any) -> Tensor:
-    """Return inputs as a tensor, real numbers as float32.
+    """Return inputs as a tensor; floating-point numbers become float32.
 
     Args:
-        what: The name of the inputs in an error.
+        what: The name of the inputs in error messages.
         values: A tensor, a NumPy array, a pandas table or lists of numbers, ``(n, ...)``.
 
     Raises:
@@ -35,7 +35,7 @@ def to_labels(what: str, values: Any) -> Tensor:
     """Return labels as int64 ``(n,)``.
 
     Args:
-        what: The name of the labels in an error.
+        what: The name of the labels in error messages.
         values: A tensor, a NumPy array, a pandas column or a list of whole numbers.
 
     Raises:
@@ -88,7 +88,7 @@ def _kind(tensor: Tensor) -> str:
 
 
 def _tensor(what: str, values: Any) -> Tensor:
-    try:  # torch orders a pandas series by its index, which may differ from the order of its rows
+    try:  # torch would order a pandas series by its index, which may differ from the order of its rows
         return torch.as_tensor(np.array(values) if hasattr(values, "to_numpy") else values)
     except (TypeError, ValueError, RuntimeError, LookupError) as error:
         raise UserError(

@@ -19,14 +19,17 @@ _NUMBERS_AT_ONCE = 2**20
 
 
 def check_source(regime: Regime, source: Source) -> None:
-    """Raise ``UserError`` unless data have two classes and finite inputs, and a user's function makes them twice alike.
+    """Check that data have two classes and finite inputs, and that a user's function returns the same data twice.
 
-    Effect: such a function is called twice, which doubles its time and memory. For a population, one sample is drawn
-    twice from the same seed.
+    Effect: a user's function is called a second time, which doubles its time and memory. For a population, one sample
+    is drawn twice from the same seed.
 
     Args:
         regime: The regime.
-        source: Its dataset before its conditions.
+        source: The regime's dataset before the conditions.
+
+    Raises:
+        UserError: if one of the checks fails.
     """
     if source.classes < 2:
         raise UserError(

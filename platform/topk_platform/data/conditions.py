@@ -1,4 +1,4 @@
-"""Conditions of a regime, applied to the training split alone, and samples set aside from the validation split."""
+"""Conditions of a regime, applied to the training split only, and samples set aside from the validation split."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ def noisy_labels(labels: Tensor, superclasses: Tensor, probability: float, gener
 def long_tail_counts(counts: Tensor, ratio: float) -> Tensor:
     """Return the class counts of an exponential long tail.
 
-    Class c keeps ``n · ratio^(-c / (C - 1))`` samples, n the smallest of ``counts``, rounded, at least one.
+    Class c keeps ``n · ratio^(-c / (C - 1))`` samples, rounded, and at least one; n is the smallest of ``counts``.
 
     Args:
-        counts: Samples available, int64 ``(C,)``.
-        ratio: Largest over smallest count.
+        counts: The number of available samples of each class, int64 ``(C,)``.
+        ratio: The largest count divided by the smallest.
 
     Example:
         >>> long_tail_counts(torch.tensor([100, 120, 100]), 25).tolist()
@@ -113,7 +113,7 @@ def _noisy_labels(dataset: Dataset, condition: NoisyLabels, generator: Generator
 def _thinned(dataset: Dataset, counts: Tensor, generator: Generator, whole_groups: bool = False) -> Dataset:
     """Keep ``counts`` random training samples per class. With the same seed, a smaller subset is part of a larger one.
 
-    With ``whole_groups``, the samples of one random group after another are kept.
+    With ``whole_groups``, the groups are in a random order, and the samples of the first groups are kept.
     """
     shuffled = torch.randperm(len(dataset.train), generator=generator)
     if whole_groups:
@@ -185,7 +185,7 @@ def apply_conditions(
     """Return the data that one seed trains on: a sample of a population, or the dataset, changed by each condition.
 
     Conditions apply in their order and change only the training split. Label noise stays within the superclasses, or
-    spans all classes where the dataset has none.
+    spans all classes if the dataset has no superclasses.
 
     Args:
         source: The dataset on the CPU, or the population to draw it from.
@@ -193,8 +193,10 @@ def apply_conditions(
         generator: Returns the random stream of a role; the population and each condition have streams of their own.
 
     Raises:
-        UserError: if a condition with whole groups finds no groups in the training split, or leaves a class without a
-            sample.
+        MissingDataError: if a condition's file does not exist.
+        UserError: if a condition with whole groups finds no groups in the training split or leaves a class without a
+            sample, a condition's file does not fit the dataset, or a condition needs inputs in memory and they are
+            images in files.
     """
     dataset = source.sample(generator("dataset")) if isinstance(source, Population) else source
     for index, condition in enumerate(conditions):
@@ -204,17 +206,18 @@ def apply_conditions(
 
 
 def set_aside(dataset: Dataset, part: float, generator: Generator) -> Dataset:
-    """Return the dataset with a part of each class's validation samples set aside, for the thresholds of sets.
+    """Return the dataset with a part of each class's validation samples set aside.
 
-    If the validation samples have groups, whole groups are set aside.
+    These samples are for the thresholds of prediction sets. If the validation samples have groups, whole groups are set
+    aside.
 
     Args:
         dataset: The dataset, on the CPU.
-        part: The part of the validation split, in ``(0, 1)``.
+        part: The fraction of the validation split to set aside, in ``(0, 1)``.
         generator: The source of randomness.
 
     Raises:
-        UserError: if a class has too few validation samples or groups for both.
+        UserError: if a class has too few validation samples or groups for both parts.
     """
     whole_split = dataset.validation
     try:

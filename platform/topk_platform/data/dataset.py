@@ -1,4 +1,4 @@
-"""A dataset: three fixed splits of inputs and labels, with what losses and tables need to know about them."""
+"""A dataset: three fixed splits of inputs and labels, and the facts about them that losses and tables need."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GROUPS = "groups"
 """The default name of groups of samples."""
 
 _SAMPLES_AT_ONCE = 4096
-_NUMBERS_AT_ONCE = 2**20  # 341 CIFAR images, which DenseNet 40-40 needs 2 GB to score
+_NUMBERS_AT_ONCE = 2**20  # 341 CIFAR images; DenseNet 40-40 needs 2 GB to score them
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Split:
             photographer resemble one another. None if the groups are not known.
 
     Raises:
-        UserError: if inputs, labels or groups are something else, or differ in number.
+        UserError: if inputs, labels or groups are of another type or shape, or differ in number.
     """
 
     inputs: Tensor | Images
@@ -101,9 +101,9 @@ class Split:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of every byte, or of the list of images in files; splits that share it hold the same samples.
+        """A hash of every byte, or of the list of images in files. Splits with the same hash hold the same samples.
 
-        Groups are not included: the same samples in other groups are the same samples.
+        Groups are not included, because the same samples in other groups are still the same samples.
         """
         state = hashlib.sha256()
         self.hash_into(state)
@@ -120,12 +120,15 @@ class Split:
 
     @property
     def at_once(self) -> int:
-        """How many samples a network scores at once: enough to use the device, few enough for its memory."""
+        """The number of samples that a network scores at once: enough to use the device, few enough for its memory."""
         numbers = math.prod(self.inputs.shape[1:])
         return min(max(_NUMBERS_AT_ONCE // max(numbers, 1), 1), _SAMPLES_AT_ONCE)
 
     def in_order(self, size: int | None = None) -> Iterator[Tensor]:
-        """Yield all inputs in copied batches of ``size``, by default :attr:`at_once`; images in files ignore it."""
+        """Yield all inputs in copied batches of ``size``, by default :attr:`at_once`.
+
+        Images in files come in batches of a size of their own, whatever ``size`` is.
+        """
         if isinstance(self.inputs, Images):
             yield from self.inputs.in_order()
             return
@@ -145,18 +148,18 @@ class Dataset:
     Args:
         train: Training split, the only one that conditions change.
         validation: The split that the search selects on.
-        test: Scored once per confirmed run.
-        classes: The number of classes L; labels lie in ``[0, L)``.
-        superclasses: The superclass of each class, where the dataset has them.
-        names: The name of each class, for whoever looks at results; names change no result.
+        test: The split that is scored once per confirmed run.
+        classes: The number of classes L; labels are in ``[0, L)``.
+        superclasses: The superclass of each class, if the dataset has superclasses.
+        names: The name of each class, shown with results; names change no result.
         groups: The name of the groups of samples, in the plural, such as ``"patients"``.
-        calibration: Validation samples that were set aside for the thresholds of sets, by ``Study(calibration=...)``;
-            None where the validation split decides them.
+        calibration: Validation samples that ``Study(calibration=...)`` has set aside for the thresholds of prediction
+            sets; None if the validation split decides the thresholds.
 
     Raises:
-        UserError: if a split is empty, a label lies outside ``[0, classes)``, the splits' inputs are not of one shape
-            and type, the superclasses are not a whole number per class, the names are not one distinct string per
-            class, or groups are called something and no split has any.
+        UserError: if a split is empty, a label is outside ``[0, classes)``, the splits' inputs are not of one shape
+            and type, the superclasses are not one whole number per class, the names are not one distinct string per
+            class, or the groups have a name but no split has groups.
     """
 
     train: Split
@@ -224,7 +227,7 @@ class Dataset:
 
     @property
     def class_names(self) -> tuple[str, ...]:
-        """The classes' names: the dataset's own, or else those of its images' folders; empty if there are neither."""
+        """The classes' names: the dataset's own, or else the names of its image folders; empty if it has neither."""
         if self.names is not None:
             return self.names
         images = self.train.inputs
@@ -240,9 +243,9 @@ class Dataset:
     def fingerprint(self) -> str:
         """A hash of every byte of the splits (for images in files, of the list of files) and of the superclasses.
 
-        The groups of training and validation samples are included, because they can decide what is trained on. Class
-        names are not: renamed classes are the same data. Nor are the groups of test samples, which change intervals
-        alone.
+        The groups of training and validation samples are included, because they can decide which samples are trained
+        on. Class names are not included, because data with renamed classes are the same data. The groups of test
+        samples are not included, because they change only intervals.
         """
         state = hashlib.sha256(repr((self.classes, self.superclasses)).encode())
         for split in (self.train, self.validation, self.test):

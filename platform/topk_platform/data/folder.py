@@ -18,10 +18,10 @@ _CACHE_DEFAULT = ".topk"
 
 
 def data_folder() -> Path:
-    """Return the folder of datasets, absolute: the environment's ``TOPK_DATA``, or else ``data``.
+    """Return the absolute path of the folder of datasets: the environment's ``TOPK_DATA``, or else ``data``.
 
-    A dataset's function that reads files looks for them here. A path among its options would be part of its arms'
-    identity; instead the fingerprint identifies the data, wherever the files are.
+    Functions of datasets look for their files here. A path among their options would be part of the arms' identity.
+    The fingerprint identifies the data instead, wherever the files are.
 
     Example:
         >>> with data_at("/mnt/datasets"):
@@ -35,7 +35,7 @@ def use_data_folder(folder: str | Path) -> None:
     """Make ``folder`` the folder of datasets of this process and its children.
 
     Raises:
-        UserError: if it is blank.
+        UserError: if ``folder`` is blank.
     """
     check_place("data", folder)
     os.environ[_VARIABLE] = str(absolute(Path(folder).expanduser()))
@@ -43,7 +43,7 @@ def use_data_folder(folder: str | Path) -> None:
 
 @contextmanager
 def data_at(folder: str | Path | None) -> Iterator[None]:
-    """Make ``folder`` the folder of datasets as long as the block lasts; None changes nothing."""
+    """Make ``folder`` the folder of datasets within the block; None changes nothing."""
     if folder is None:
         yield
         return
@@ -61,7 +61,8 @@ def data_at(folder: str | Path | None) -> Iterator[None]:
 def cache_folder() -> Path:
     """Return the folder for data derived from datasets: ``TOPK_CACHE``, or ``.topk`` in the data folder.
 
-    It may be deleted at any time. Lists of files always go there, a hundred bytes per image.
+    It may be deleted at any time. Features and lists of files are always kept there; a list takes a hundred bytes per
+    image.
     """
     named = os.environ.get(_CACHE_VARIABLE)
     return Path(named).expanduser().absolute() if named else data_folder() / _CACHE_DEFAULT
@@ -70,6 +71,6 @@ def cache_folder() -> Path:
 def pixel_folder() -> Path | None:
     """Return the folder of images that were decoded and scaled, or None unless ``TOPK_CACHE`` is set.
 
-    They are large, about 260 kB each for a shorter side of 256, so they are kept only where the user asks for it.
+    They are large, about 260 kB each for a shorter side of 256, so they are kept only if the user asks for it.
     """
     return cache_folder() / "pixels" if os.environ.get(_CACHE_VARIABLE) else None

@@ -1,4 +1,4 @@
-"""Datasets by name, read once per process."""
+"""Datasets by name. Each process keeps those that it read last."""
 
 from __future__ import annotations
 
@@ -70,14 +70,15 @@ def image_features(
         of: The dataset of images: a name of the platform's table, or ``package.module:attribute``.
         backbone: The network, see :func:`~topk_platform.data.features.backbones.load_backbone`.
         pixels: The side of the square to which images are scaled before the backbone.
-        weights: The file of its weights, likewise.
-        views: How many views of each training image are kept, see :func:`features_of`. More than one need the model
-            ``feature_head``, which trains on a random view of each image.
+        weights: The file of the backbone's weights, see :func:`~topk_platform.data.features.backbones.load_backbone`.
+        views: The number of views of each training image that are kept, see :func:`features_of`. More than one view
+            needs the model ``feature_head``, which trains on a random view of each image.
         **options: The keyword arguments of the dataset ``of``.
 
     Raises:
         MissingDataError: if the data, a package or the weights are not on this machine.
-        UserError: as ``of``, :func:`features_of` and :func:`~topk_platform.data.features.backbones.load_backbone`.
+        UserError: if every seed draws its own data of ``of``, or if ``of``, :func:`features_of` or
+            :func:`~topk_platform.data.features.backbones.load_backbone` raises it.
     """
     source = read(Regime("features", of, options=options))
     if not isinstance(source, Dataset):
@@ -86,7 +87,7 @@ def image_features(
 
 
 def feature_arguments(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of :func:`image_features` with their defaults; the images' own are in ``options``.
+    """Return the arguments of :func:`image_features` with their defaults; those of the images are in ``options``.
 
     Example:
         >>> feature_arguments({"of": "cifar100", "validation": 0.2})["options"]
@@ -135,19 +136,19 @@ DOWNLOADS: dict[str, Callable[[Path], None]] = {
 
 
 def download(regime: Regime) -> None:
-    """Download the regime's dataset into the data folder, or the images of its features, if it is not there.
+    """Download the regime's dataset, or the images of its features, into the data folder unless they are there.
 
     Does nothing for a dataset that cannot be downloaded.
 
     Raises:
-        UserError: if that fails.
+        UserError: if the download fails.
     """
     if (images := images_of(regime)) in DOWNLOADS:
         DOWNLOADS[images](data_folder())
 
 
 def load(regime: Regime) -> Source:
-    """Return the regime's dataset before its conditions; a process reads each once.
+    """Return the regime's dataset before its conditions; a process keeps the last four that it has read.
 
     Raises:
         UserError: as :func:`read`.
@@ -178,15 +179,15 @@ def _load(
 
 
 def read(regime: Regime) -> Source:
-    """Return the regime's dataset before its conditions, read anew.
+    """Return the regime's dataset before its conditions, always read again.
 
-    A dataset's function that has a parameter ``generator`` makes a :class:`Population`: its data are drawn anew
-    for every seed, by :func:`apply_conditions`.
+    If the dataset's function has a parameter ``generator``, return a :class:`Population`: :func:`apply_conditions`
+    draws its data for every seed.
 
     Raises:
-        MissingDataError: if its files are not on disk.
-        UserError: if there is no such dataset, an option is unknown, its files cannot be read, or its function
-            returns something else.
+        MissingDataError: if the dataset's files are not on disk.
+        UserError: if there is no such dataset, an option is unknown, the files cannot be read, or the function does not
+            return a :class:`Dataset`.
     """
     name, options = regime.dataset, dict(regime.options)
     function = look_up("dataset", name, DATASETS)

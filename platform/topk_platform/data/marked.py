@@ -1,4 +1,4 @@
-"""Data whose fingerprint also stands for the files that their regime's conditions read."""
+"""Data whose fingerprint also covers the files that the regime's conditions read."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ class _MarkedPopulation(Population):
 def with_files(source: Source, files: Sequence[str], folder: Path) -> Source:
     """Return the same data with a fingerprint that changes with the bytes of some files.
 
-    So results of one confusion matrix never count for another of the same name.
+    Therefore results with one confusion matrix never count for another matrix in a file of the same name.
 
     Args:
         source: The data.
-        files: Their names in the folder.
+        files: The files' names in the folder.
         folder: The data folder.
 
     Raises:
-        MissingDataError: if a file is not there.
-        UserError: if it cannot be read.
+        MissingDataError: if a file does not exist.
+        UserError: if a file cannot be read.
     """
     state = hashlib.sha256(source.fingerprint.encode())
     for name in files:

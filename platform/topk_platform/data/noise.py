@@ -27,17 +27,17 @@ _FITTING_EPOCHS = 50
 
 @dataclass(frozen=True)
 class Tracked(Split):
-    """A split that remembers which label each of its samples had at first.
+    """A split that remembers the first label of each of its samples.
 
     Args:
-        original: These labels, int64 ``(n,)``.
+        original: The first labels, int64 ``(n,)``.
     """
 
     original: Tensor | None = None
 
     @classmethod
     def of(cls, split: Split) -> Tracked:
-        """Return a split that remembers the labels that it has now."""
+        """Return the split as one that remembers its present labels."""
         return cls(split.inputs, split.labels, split.groups, split.labels)
 
     @property
@@ -51,7 +51,7 @@ class Tracked(Split):
 
 
 def wrong_share(train: Split) -> float:
-    """Return the share of samples whose label has changed since the split was tracked; 0 of any other split."""
+    """Return the share of samples whose label has changed since the split was tracked; 0 if it was not tracked."""
     if not isinstance(train, Tracked) or train.original is None:
         return 0.0
     return float((train.labels != train.original).double().mean())
@@ -138,10 +138,11 @@ def _truncated_normal(mean: float, count: int, generator: Generator) -> Tensor:
 
 
 def most_confused_labels(features: Tensor, labels: Tensor, classes: int, probability: float) -> Tensor:
-    """Return labels in which the samples that a classifier confuses most have the label that it confuses them with.
+    """Return labels in which the most confusing samples have a wrong label: the most likely other class.
 
-    A softmax regression learns the true labels in 50 steps over all samples; ``S`` is its softmax, averaged over them.
-    The ``probability · n`` samples with the largest ``max_{j ≠ y} S_j`` get that class j as their label.
+    A softmax regression learns the true labels in 50 steps over all samples; ``S`` is its softmax, averaged over the
+    steps. The ``probability · n`` samples with the largest ``max_{j ≠ y} S_j`` get the maximising class j as their
+    label.
 
     Args:
         features: ``(n, d)``, float64.
@@ -151,7 +152,7 @@ def most_confused_labels(features: Tensor, labels: Tensor, classes: int, probabi
 
     Source:
         Chen et al., Beyond Class-Conditional Assumption: A Primary Attempt to Combat Instance-Dependent Label Noise,
-        AAAI 2021, algorithm 1, which trains a deep network; here it is a linear one on given features.
+        AAAI 2021, algorithm 1. It trains a deep network; this function trains a linear one on given features.
     """
     averaged = _mean_softmax(features, labels, classes)
     averaged[torch.arange(len(labels)), labels] = -1.0
@@ -163,7 +164,7 @@ def most_confused_labels(features: Tensor, labels: Tensor, classes: int, probabi
 
 
 def _mean_softmax(features: Tensor, labels: Tensor, classes: int) -> Tensor:
-    """Return the softmax of a regression averaged over its steps of accelerated gradient descent, ``(n, classes)``."""
+    """Return a regression's softmax, averaged over its steps of accelerated gradient descent, ``(n, classes)``."""
     spread = features.std(0, correction=0)
     x = (features - features.mean(0)) / torch.where(spread > 0, spread, torch.ones_like(spread))
     x = torch.cat([x, x.new_ones(len(x), 1)], 1)

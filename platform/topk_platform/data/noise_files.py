@@ -26,8 +26,8 @@ def read_confusion(path: Path, classes: int, names: Sequence[str]) -> Tensor:
     """Return a confusion matrix from a CSV file, each row divided by its sum, float64 ``(classes, classes)``.
 
     A row belongs to a true class and a column to a label. The numbers are counts, or shares that sum to 1 in each row.
-    If the file's first cell is not a number, its first line and its first column are the classes' names, in any order
-    and both the same; otherwise rows and columns are in the order of the classes.
+    If the file's first cell is not a number, the first line and the first column hold the classes' names, both in the
+    same order. Any order is allowed. Otherwise rows and columns are in the order of the classes.
 
     Args:
         path: The file.
@@ -36,8 +36,8 @@ def read_confusion(path: Path, classes: int, names: Sequence[str]) -> Tensor:
 
     Raises:
         MissingDataError: if there is no such file.
-        UserError: if the matrix is not square, has another number of classes, a negative entry, an empty row or a row
-            of shares that do not sum to 1, or its names are not those of the dataset.
+        UserError: if the matrix is not square, has another number of classes, has a negative or infinite entry, a row
+            of zeros or a row of shares that do not sum to 1, or its names are not those of the dataset.
     """
     rows = _csv_rows(path)
     header = rows[0] if not _is_number(rows[0][0]) else None
@@ -113,7 +113,7 @@ def _in_class_order(path: Path, matrix: Tensor, given: Sequence[str], names: Seq
 
 
 def sample_keys(split: Split) -> list[str]:
-    """Return what identifies each sample in any order: a hash of its bytes, or the path of its image's file."""
+    """Return a key of each sample that does not depend on their order: a hash of its bytes, or its image's path."""
     if not isinstance(split.inputs, Tensor):
         return [name.decode(errors="surrogateescape") for name in split.inputs.names]
     samples = split.inputs.contiguous().cpu().numpy()
@@ -121,35 +121,35 @@ def sample_keys(split: Split) -> list[str]:
 
 
 def write_labels(path: Path, split: Split, labels: Sequence[int]) -> None:
-    """Write a file for ``NoisyLabels``: a label for each sample of a split, whatever the samples' order will be.
+    """Write a file for ``NoisyLabels`` with a label for each sample of a split; their order may change later.
 
     Args:
         path: The file, ``NAME.npz``.
         split: The samples, as the dataset holds them.
-        labels: A label for each.
+        labels: The label of each sample.
 
     Raises:
-        UserError: if they are not as many.
+        UserError: if there is not one label per sample.
     """
     check(len(labels) == len(split), f"labels must be one per sample ({len(split)}), got {len(labels)}")
     np.savez_compressed(path, sample=np.array(sample_keys(split)), label=np.asarray(labels, dtype=np.int64))
 
 
 def read_labels(path: Path, dataset: Dataset) -> Tensor:
-    """Return the training labels that a file gives, int64 ``(n,)``; samples that it does not hold keep theirs.
+    """Return the training labels from a file, int64 ``(n,)``; samples that are not in the file keep their labels.
 
-    The file holds the array ``label`` of whole numbers and, if it has one, ``sample``: which sample each label belongs
-    to, see :func:`sample_keys`. Without ``sample`` the labels are those of all training samples in their order. Of
-    samples with the same key the first in the file is the first in the training split.
+    The file holds the array ``label`` of whole numbers. It may also hold the array ``sample`` with the key of the
+    sample that each label belongs to, see :func:`sample_keys`. Without ``sample`` the labels are those of all training
+    samples in their order. If several samples have the same key, they get its labels in the order of the file.
 
     Args:
         path: The file, ``NAME.npz``.
-        dataset: Before the condition.
+        dataset: The dataset before the condition.
 
     Raises:
         MissingDataError: if there is no such file.
-        UserError: if the file holds something else, a label is not one of the classes, or no sample is in the training
-            split.
+        UserError: if the file does not hold these arrays, a label is not one of the classes, no sample of the file is
+            in the training split, or there is no ``sample`` and not one label per training sample.
     """
     arrays = _arrays(path)
     given = arrays["label"]

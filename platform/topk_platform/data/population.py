@@ -1,4 +1,4 @@
-"""Data drawn anew for every seed: a distribution to sample datasets from, rather than one dataset."""
+"""Data that every seed draws for itself: a distribution of datasets instead of one dataset."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Population:
     """A dataset function with a parameter ``generator``: every seed draws its own sample.
 
     Args:
-        name: The function's name in the platform's table, or its reference.
-        function: Called with ``generator`` and the options; returns a :class:`Dataset`.
-        options: Its other arguments.
+        name: The function's name in the platform's table, or its reference ``package.module:attribute``.
+        function: The function. It is called with ``generator`` and the options and returns a :class:`Dataset`.
+        options: The function's other arguments.
 
     Example:
         >>> from topk_platform.data import ring
@@ -47,8 +47,8 @@ class Population:
     def fingerprint(self) -> str:
         """A hash of the definition: name and options.
 
-        It is not a hash of a sample, because sines and logarithms may differ between machines in their last bits; the
-        function's source is part of the code version.
+        It is not a hash of a sample, because sines and logarithms may differ between machines in their last bits. The
+        function's source is part of the code version instead.
         """
         text = repr(("population", self.name, sorted(self.options.items())))
         return hashlib.sha256(text.encode()).hexdigest()[:20]
@@ -65,7 +65,7 @@ class Population:
 
     @property
     def superclasses(self) -> tuple[int, ...] | None:
-        """The superclass of each class, where there are any."""
+        """The superclass of each class; None if there are no superclasses."""
         return self.example.superclasses
 
     @property
@@ -80,4 +80,4 @@ class Population:
 
 
 Source = Dataset | Population
-"""A regime's dataset before its conditions: the same for every seed, or drawn for each seed."""
+"""A regime's dataset before the conditions: the same for every seed, or drawn for each seed."""

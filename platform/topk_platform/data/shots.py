@@ -18,9 +18,9 @@ def shots(class_counts: Tensor, many: int = 100, few: int = 20) -> dict[str, Ten
     ``few``, ``"medium"`` the rest. A group may be empty.
 
     Args:
-        class_counts: Training samples of each class, int64 ``(classes,)``: after the regime's conditions.
-        many: The most samples of a medium-shot class.
-        few: The fewest samples of a medium-shot class.
+        class_counts: Training samples of each class after the regime's conditions, int64 ``(classes,)``.
+        many: The largest number of samples of a medium-shot class.
+        few: The smallest number of samples of a medium-shot class.
 
     Raises:
         ValueError: if ``few`` is above ``many + 1``, so that a class could be in two groups.
@@ -42,11 +42,11 @@ def shots(class_counts: Tensor, many: int = 100, few: int = 20) -> dict[str, Ten
 def shot_words(class_counts: Tensor) -> str:
     """Return how many classes are many-, medium- and few-shot, and which group accuracies are empty for that reason.
 
-    Accuracies of a group are measured only where classes are in at least two groups: the accuracy of a single group is
-    the macro average.
+    The accuracies of groups are measured only if the classes are in at least two groups, because the accuracy of a
+    single group is the macro average.
 
     Args:
-        class_counts: Training samples of each class, int64 ``(classes,)``: after the regime's conditions.
+        class_counts: Training samples of each class after the regime's conditions, int64 ``(classes,)``.
 
     Example:
         >>> import torch

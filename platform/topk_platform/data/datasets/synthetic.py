@@ -100,7 +100,7 @@ def _signs(count: int, generator: Generator) -> Tensor:
 
 @dataclass(frozen=True)
 class _Painter:
-    """A generator of random images of given classes.
+    """A renderer of random images of given classes.
 
     Args:
         patterns: The pattern of each class, in sixteenths of a grey level, int16 ``(classes, 3, 8, 8)``.
