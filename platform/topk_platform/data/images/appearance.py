@@ -20,7 +20,7 @@ _BROKEN = (
     TypeError,
     LookupError,
     struct.error,
-)  # what Pillow raises for broken EXIF data
+)  # the errors that Pillow raises for broken EXIF data
 _ON_ITS_SIDE = (5, 6, 7, 8)  # orientations with width and height exchanged
 
 
@@ -55,7 +55,7 @@ def appearance(image: Image.Image, mode: str = "RGB") -> Image.Image:
 
 
 def is_on_its_side(image: Image.Image) -> bool:
-    """Return whether an image that is open but not read yet is stored on its side."""
+    """Return whether an opened image, not yet read, is stored with width and height exchanged."""
     return _orientation(image) in _ON_ITS_SIDE
 
 

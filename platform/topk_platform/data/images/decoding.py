@@ -1,4 +1,4 @@
-"""Decoding image files to pixels, many at once."""
+"""Decoding of image files to pixels, many files at once."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Pixels = NDArray[np.uint8]
 _VARIABLE = "TOPK_DECODERS"
 _HEADER = struct.Struct("<II")  # height, width
 _DECODING_VERSION = (
-    "as a viewer shows them"  # part of the names of kept pixels: another way of decoding needs another text
+    "as a viewer shows them"  # part of the cache's file names; change it whenever the decoding changes
 )
 _FREE_FRACTION = 0.05  # the fraction of the disk that kept pixels leave free
 
@@ -42,8 +42,11 @@ class UnreadableImageError(UserError):
 def decoders() -> int:
     """Return the number of decoding threads of a process: the environment's ``TOPK_DECODERS``, or one per core.
 
-    Decoding and scaling release Python's lock. So threads decode as many images per second as worker processes, as was
-    measured, and no pixels are copied between processes.
+    Decoding and scaling release Python's lock. Measurements show that threads therefore decode as many images per
+    second as worker processes do. With threads, no pixels are copied between processes.
+
+    Raises:
+        UserError: if ``TOPK_DECODERS`` is not a number of at least 1.
     """
     text = os.environ.get(_VARIABLE)
     if text is None:
@@ -64,15 +67,15 @@ def _pool(process: int, threads: int) -> ThreadPoolExecutor:  # noqa: ARG001 - a
 
 
 def square(source: str | Path | BinaryIO | Image.Image, size: int) -> Tensor:
-    """Return a square from the middle of an image in RGB, uint8 ``(3, size, size)``, as a viewer shows it.
+    """Return the square in the middle of an image in RGB, uint8 ``(3, size, size)``, as a viewer shows it.
 
     Args:
         source: An image file, or an image of Pillow's.
-        size: The image is first scaled so that its shorter side is this long. 0 keeps the whole image as it is, uint8
-            ``(3, height, width)``.
+        size: The image is first scaled so that its shorter side has this many pixels. With 0 the whole image is
+            returned as it is, uint8 ``(3, height, width)``.
 
     Raises:
-        UnreadableImageError: if it cannot be read to its end.
+        UnreadableImageError: if the image cannot be read to its end.
     """
     from PIL import Image  # noqa: PLC0415 - comes with torchvision
     from torchvision.transforms.v2 import functional  # noqa: PLC0415
@@ -100,10 +103,11 @@ def scaled(path: Path, resize: int) -> Pixels:
 
     Args:
         path: The image, in any format that Pillow reads.
-        resize: Pixels of the shorter side; the longer one is rounded down.
+        resize: Pixels of the shorter side; the length of the longer side is rounded down.
 
     Raises:
-        UnreadableImageError: if it cannot be read to its end.
+        UnreadableImageError: if the image cannot be read to its end, or is so narrow that it has too many pixels when
+            it is scaled.
     """
     folder = pixel_folder()
     if folder is None:
@@ -139,6 +143,10 @@ def check_pixels(path: Path, size: tuple[int, int]) -> None:
     """Raise ``UnreadableImageError`` if a scaled image has more pixels than Pillow reads from a file.
 
     An image of one row and a million columns has few pixels, but many after its row is scaled to a network's input.
+
+    Args:
+        path: The image, for the message.
+        size: The width and height of the scaled image.
     """
     from PIL import Image  # noqa: PLC0415 - comes with torchvision
 
@@ -188,7 +196,7 @@ def _cache_file(folder: Path, path: Path, resize: int) -> Path:
 
 
 def _read_cached(path: Path) -> Pixels | None:
-    """Return memory-mapped pixels, so that only the used ones are read; None if they are not in the cache."""
+    """Return memory-mapped pixels, so that only the pixels of the crop are read; None if they are not in the cache."""
     try:
         size = path.stat().st_size
         with path.open("rb") as file:

@@ -22,7 +22,7 @@ _MEAN = (0.485, 0.456, 0.406)
 _STD = (0.229, 0.224, 0.225)
 _TASK = 4  # images that a thread takes at once
 _AHEAD = 16  # images that each thread may decode ahead of the current batch
-_SCORED = 2**24  # the bytes of a batch of images that are scored
+_SCORED = 2**24  # bytes of a batch in scoring
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,14 +30,17 @@ class Images:
     """The inputs of a split whose images stay in files and are decoded some batches ahead.
 
     An image is scaled so that its shorter side is ``resize``; then a square of side ``size`` is cropped from it, in the
-    middle or at a position given for each image. Batches are the same whatever the number of threads.
+    middle or at a position given for each image. The number of threads does not change the batches.
 
     Args:
-        files: The list of all files; the images are some of them.
+        files: The list of all files, to which the images belong.
         rows: The images' rows in that list, int64 ``(n,)``.
         size: Height and width of the cropped square.
         resize: The shorter side of the scaled image from which the square is cropped.
         device: The device of the batches.
+
+    Raises:
+        UserError: if ``size`` is below 1 or ``resize`` is below ``size``.
     """
 
     files: FileList
@@ -65,7 +68,7 @@ class Images:
 
     @property
     def names(self) -> list[bytes]:
-        """The files' paths from the dataset's folder."""
+        """The files' paths relative to the dataset's folder."""
         names: list[bytes] = self.files.names[self.rows.numpy()].tolist()
         return names
 
@@ -77,7 +80,7 @@ class Images:
 
     @property
     def moments(self) -> tuple[Tensor, Tensor]:
-        """ImageNet's mean and deviation of each channel, ``(3, 1, 1)``, which pretrained networks expect as well."""
+        """ImageNet's mean and standard deviation of each channel, ``(3, 1, 1)``; pretrained networks expect them."""
         return torch.tensor(_MEAN)[:, None, None], torch.tensor(_STD)[:, None, None]
 
     def __getitem__(self, indices: Tensor) -> Images:
@@ -88,7 +91,7 @@ class Images:
         return replace(self, device=device)
 
     def in_order(self, position: tuple[float, float] | None = None) -> Iterator[Tensor]:
-        """Return all images, in batches of about 16 MiB.
+        """Yield all images, in batches of about 16 MiB.
 
         Args:
             position: The position of the squares, as in :meth:`stream`.
@@ -102,7 +105,7 @@ class Images:
     def stream(
         self, batches: Iterable[Tensor], positions: Iterable[Tensor] | None = None
     ) -> Iterator[Tensor]:
-        """Return batches, uint8 ``(n, 3, size, size)`` on the device, some of them decoded ahead.
+        """Yield batches, uint8 ``(n, 3, size, size)`` on the device; some later batches are decoded ahead.
 
         Args:
             batches: The rows of each batch's images, int64 ``(n,)`` on the CPU.
@@ -110,7 +113,8 @@ class Images:
                 None for the middle.
 
         Raises:
-            UnreadableImageError: if an image cannot be read, when its batch is yielded; it names the file.
+            UnreadableImageError: if an image cannot be read. The error names the file, and is raised when the image's
+                batch is due.
         """
         waiting: deque[tuple[Tensor, list[Future[None]]]] = deque()
         try:
@@ -130,7 +134,7 @@ class Images:
     def _start(self, chosen: Tensor, corners: Tensor | None) -> tuple[Tensor, list[Future[None]]]:
         rows = self.rows[chosen].tolist()
         positions: Sequence[Any] = [None] * len(rows) if corners is None else corners.tolist()
-        # Pinned memory. torch reuses it only after the copy to the device has ended.
+        # Pinned memory is safe here, because torch reuses it only after the copy to the device has ended.
         shape = (len(rows), self.size, self.size, 3)
         batch = torch.empty(shape, dtype=torch.uint8, pin_memory=self.device == "cuda")
         parts = [slice(start, start + _TASK) for start in range(0, len(rows), _TASK)]

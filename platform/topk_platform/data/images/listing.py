@@ -1,4 +1,4 @@
-"""Lists of image files with their labels, made once and kept."""
+"""Lists of image files with their labels, made once and kept on disk."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class FileList:
 
     Args:
         root: The dataset's folder.
-        names: The paths from there, with slashes, as bytes ``(n,)``.
+        names: The paths relative to ``root``, with slashes, as bytes ``(n,)``.
         sizes: The sizes in bytes, int64 ``(n,)``.
         labels: The labels, int64 ``(n,)``.
         classes: The classes' names, in the order of the labels.
-        stamp: Changes whenever files were added, removed or renamed.
+        stamp: A text that changes whenever files were added, removed or renamed.
     """
 
     root: Path
@@ -73,10 +73,10 @@ def from_folders(root: Path, part: str) -> FileList:
 
     Args:
         root: The dataset's folder.
-        part: The folder in it, ``"."`` for itself.
+        part: The folder in ``root``; ``"."`` for ``root`` itself.
 
     Raises:
-        UserError: if a class has no images.
+        UserError: if there is no class, or a class has no images.
     """
     top = root / part
     classes = sorted(entry.name for entry in os.scandir(top) if entry.is_dir() and entry.name[0] != ".")
@@ -100,13 +100,13 @@ def from_folders(root: Path, part: str) -> FileList:
 
 
 def held_out_folders(root: Path, part: str, classes: Sequence[str]) -> FileList:
-    """Return the images of ``root / part / class / image`` with given classes, of which some may have none.
+    """Return the images of ``root / part / class / image`` with given classes; some classes may have no image.
 
     The list is kept as for :func:`from_folders`.
 
     Args:
         root: The dataset's folder.
-        part: The folder in it.
+        part: The folder in ``root``.
         classes: The classes' names, in the order of the labels.
 
     Raises:
@@ -135,7 +135,7 @@ def held_out_folders(root: Path, part: str, classes: Sequence[str]) -> FileList:
 
 
 def is_image(name: str) -> bool:
-    """Return whether a file of this name is an image. Hidden files are not, such as ``._1.jpg``, which macOS writes.
+    """Return whether a file of this name is an image. Hidden files are not images, such as macOS's ``._1.jpg``.
 
     Example:
         >>> [is_image(name) for name in ("1.JPG", "._1.jpg", "1.txt")]
@@ -155,18 +155,21 @@ def from_file(
     parse: Callable[[Path], Sequence[tuple[str, str]]],
     where: str,
 ) -> FileList:
-    """Return the images that a file lists; labels are the class numbers, or the names' sorted order.
+    """Return the images that a file lists.
+
+    If the classes' names are the numbers from 0 on without gaps, they are the labels. Otherwise classes are numbered in
+    the order of their names.
 
     Args:
         root: The dataset's folder, which holds the file too.
-        file: Its name; the list is kept until it changes.
+        file: The file's name. The list is kept until the file changes.
         part: The name under which the list is kept. A file that lists several splits has a list for each.
-        parse: Returns the images that the file at this path lists, as paths from ``root`` with their classes.
-        where: The remedy if images are missing, for the error.
+        parse: Returns the images that the file at this path lists: their paths relative to ``root`` and their classes.
+        where: The remedy for missing images, for the error message.
 
     Raises:
-        MissingDataError: if an image is not there.
-        UserError: if the file lists none.
+        MissingDataError: if an image does not exist.
+        UserError: if the file lists no images.
     """
     status = (root / file).stat()
     stamp = _stamp([f"{status.st_size} {status.st_mtime_ns}"])
@@ -199,7 +202,7 @@ def parse_lines(file: Path) -> list[tuple[str, str]]:
     """Return the images of a file with a path and a label in each line.
 
     Raises:
-        UserError: if a line is something else.
+        UserError: if a line is not a path and a whole number.
     """
     pairs = []
     for line in file.read_text().splitlines():
@@ -220,12 +223,12 @@ def _size(path: Path) -> int:
 def readable(files: FileList, part: str, resize: int) -> FileList:
     """Return the list without the images that cannot be read; a warning says how many and which.
 
-    Every image is read to its end, once; the result is kept with the list. With ``TOPK_CACHE`` set, their pixels are
-    kept in the same pass.
+    Every image is read to its end, once, and the result is kept with the list. If ``TOPK_CACHE`` is set, the images'
+    pixels are kept in the same pass.
 
     Args:
         files: The list.
-        part: Its name, under which the result is kept.
+        part: The list's name, under which the result is kept.
         resize: The shorter side of the scaled images.
     """
 
@@ -302,7 +305,7 @@ def _read(file: Path, root: Path, stamp: str) -> FileList | None:
         ValueError,
         KeyError,
         zipfile.BadZipFile,
-    ):  # missing or incomplete: it is made anew
+    ):  # the list is missing or incomplete and must be made again
         return None
 
 

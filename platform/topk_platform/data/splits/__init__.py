@@ -1,1 +1,1 @@
-"""How samples are split into training, validation and test, single or in whole groups."""
+"""Splits of samples into training, validation and test, by single samples or by whole groups."""

@@ -31,10 +31,10 @@ def group_numbers(named: Mapping[str, Any]) -> dict[str, Tensor]:
     """Return the groups of each split's samples as numbers from 0; a name has the same number in all splits.
 
     Args:
-        named: By split, a name or a whole number per sample.
+        named: For each split, the name or number of each sample's group: strings, or whole numbers, in all splits.
 
     Raises:
-        UserError: if they are not one text or whole number per sample.
+        UserError: if they are of another type or shape.
 
     Example:
         >>> numbers = group_numbers({"train": ["ann", "bob"], "test": ["eve", "eve"]})
@@ -77,8 +77,8 @@ def grouped_files(
 
     Args:
         splits: The splits.
-        names: By split, the paths of its images from ``root``, with slashes.
-        parts: By split, the path of its folder from ``root``; ``"."`` for ``root`` itself.
+        names: For each split, the paths of its images relative to ``root``, with slashes.
+        parts: For each split, the path of its folder relative to ``root``; ``"."`` for ``root`` itself.
         root: The dataset's folder.
         how: A pattern of the paths in a split's folder, see :func:`matched`; or the name of a CSV file in ``root``, see
             :func:`by_table`.
@@ -110,12 +110,12 @@ def matched(pattern: str, names: Sequence[str]) -> list[str]:
     """Return the groups of images that a pattern matches in their paths.
 
     Args:
-        pattern: ``{group}`` stands for the group, with as few letters as possible; ``{class}`` for a class's name;
-            ``*`` for anything. None of them matches a slash.
-        names: Paths from a split's folder, with slashes.
+        pattern: ``{group}`` stands for the group, with as few characters as possible; ``{class}`` for a class's name;
+            ``*`` for any characters. None of them matches a slash.
+        names: Paths relative to a split's folder, with slashes.
 
     Raises:
-        UserError: if the pattern has not one ``{group}``, or an image does not match it.
+        UserError: if the pattern does not have exactly one ``{group}``, or an image does not match the pattern.
 
     Example:
         >>> matched("{class}/{group}_*", ["owl/ann_1.jpg", "owl/bob_1.jpg", "gull/ann_2.jpg"])
@@ -138,11 +138,11 @@ def matched(pattern: str, names: Sequence[str]) -> list[str]:
 
 
 def by_table(file: Path) -> dict[str, str]:
-    """Return the groups of images by path, from a CSV file with a header and a path and a group in each line.
+    """Return the group of each image's path from a CSV file: a header, then a path and a group in each line.
 
     Raises:
         MissingDataError: if there is no such file.
-        UserError: if a line is something else, or names an image a second time.
+        UserError: if the file cannot be read, or a line is not a path and a group, or names an image a second time.
     """
     if not file.is_file():
         raise MissingDataError(f"groups: there is no {file}")
@@ -218,7 +218,7 @@ def _counts(groups: Numbers, labels: Numbers) -> Any:
 def _assign_each_class(counts: Any, order: Numbers, splits: int, part: Numbers) -> list[int]:
     """Give every split a group of each class, the smallest groups first; return the classes that have too few groups.
 
-    The classes with the fewest groups come first.
+    The classes with the fewest groups are served first.
     """
     sizes, of_class, lacking = counts.sum(1), counts.tocsc(), []
     position = np.argsort(order)
@@ -248,7 +248,7 @@ def _too_few(lacking: Sequence[int], groups: Numbers, splits: int, names: Sequen
 
 
 def _assign_rest(counts: Any, order: Numbers, shares: Any, part: Numbers) -> None:
-    """Give each remaining group to the split that lacks it most, by squared errors relative to the fractions."""
+    """Give each remaining group to the split that lacks it most: the smallest growth of relative squared errors."""
     targets = np.maximum(shares[:, None] * counts.sum(0), 1e-9)
     held = np.stack([counts[part == split].sum(0) for split in range(len(shares))])
     largest_first = order[np.argsort(-counts.sum(1)[order], kind="stable")]
@@ -261,7 +261,7 @@ def _assign_rest(counts: Any, order: Numbers, shares: Any, part: Numbers) -> Non
 
 
 def check_apart(splits: Mapping[str, Split]) -> None:
-    """Raise ``UserError`` if two splits share a group, where groups are to be kept whole."""
+    """Raise ``UserError`` if two splits share a group."""
     held = {name: set(s.groups.tolist()) for name, s in splits.items() if s.groups is not None}
     for one, other in (("train", "validation"), ("train", "test"), ("validation", "test")):
         both = held.get(one, set()) & held.get(other, set())

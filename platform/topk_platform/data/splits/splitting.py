@@ -71,7 +71,7 @@ def held_out(labels: Tensor, count: int, generator: Generator) -> list[Tensor]:
         generator: The source of randomness.
 
     Raises:
-        UserError: if ``count`` is below 1, or a class has no more samples than that.
+        UserError: if ``count`` is below 1, or a class has no more than ``count`` samples.
 
     Example:
         >>> labels = torch.tensor([0, 1, 0, 1, 0, 1, 0, 1])
@@ -130,7 +130,7 @@ def _cut(rows: Tensor, sizes: list[int]) -> tuple[Tensor, ...]:
 def _check_large_enough(
     counts: list[int], sizes_of: Callable[[int], list[int]], names: Sequence[str] | None
 ) -> None:
-    """Raise ``UserError`` if the splits leave a class nothing to train with, naming these classes."""
+    """Raise ``UserError`` if the splits leave a class no sample to train with; the message names such classes."""
     small = {label: size for label, size in enumerate(counts) if size and sum(sizes_of(size)) >= size}
     if not small:
         return
