@@ -76,7 +76,7 @@ def check_model(model: Model) -> None:
 
 
 def _check_counts(model: Model) -> None:
-    """Raise ``UserError`` unless each option of a model of ours that counts something is a whole number in range."""
+    """Raise ``UserError`` unless each count among the options of one of our models is a whole number in range."""
     parameters = signature_of("model", model.name, MODELS[model.name]).parameters
     for name, value in model.options.items():
         if type(parameters[name].default) is not int:
@@ -111,7 +111,7 @@ def _check_takes(name: str, function: Callable[..., nn.Module]) -> None:
 def architecture_of(model: Model) -> Model:
     """Return the same model without the pretrained weights from which its training started.
 
-    They are not needed to load a trained network, and may no longer be on this machine.
+    The pretrained weights are not needed to load a trained network, and may no longer be on this machine.
     """
     if model.name != "torchvision":
         return model
@@ -120,7 +120,7 @@ def architecture_of(model: Model) -> Model:
 
 
 def build_model(model: Model, shape: tuple[int, ...], classes: int, head: str) -> nn.Module:
-    """Return a new network. Its weights are drawn from torch's global generator, as torch's layers do.
+    """Return a new network. Its weights are drawn from torch's global generator, as in torch's layers.
 
     Args:
         model: The model.

@@ -12,7 +12,9 @@ __all__ = ["convnet"]
 def convnet(
     shape: tuple[int, ...], classes: int, head: str = "linear", width: int = 16, blocks: int = 3
 ) -> nn.Module:
-    """Return blocks of 3×3 convolution, batch norm and ReLU, each halving the image and doubling the width.
+    """Return blocks of 3×3 convolution, batch norm and ReLU, then the average over the image, then the head.
+
+    Between two blocks, the image's height and width are halved, and the number of channels is doubled.
 
     Args:
         shape: ``(channels, height, width)``.

@@ -1,4 +1,4 @@
-"""DenseNet without bottleneck for 32×32 images, the network of both papers on CIFAR-100."""
+"""DenseNet without bottleneck for 32×32 images, the network of berrada2018 and garcin2022 on CIFAR-100."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Heads: the last layer, linear or with cosines as outputs; and small networks on the features of a frozen one."""
+"""Heads: the last layer, linear or with cosines as outputs; and small networks on the features of a frozen network."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def make_head(features: int, classes: int, head: str) -> nn.Module:
 
 
 class _RandomView(nn.Module):
-    """A random view of each sample ``(N, V, d)`` in training, and otherwise the first view."""
+    """A layer that picks a view of each sample ``(N, V, d)``: a random view in training, otherwise the first."""
 
     def forward(self, views: Tensor) -> Tensor:
         if not self.training:
@@ -44,15 +44,15 @@ def feature_head(
     """Return a head on the features of a frozen network: hidden layers with ReLUs, then the last layer.
 
     Args:
-        shape: ``(d,)``; or ``(V, d)``, V views of each sample, of which training takes a random one each time.
+        shape: ``(d,)``; or ``(V, d)`` for V views of each sample. Training takes a random view each time.
         classes: L.
         head: The last layer, ``"linear"`` or ``"cosine"``.
-        layers: How many hidden layers there are; 0 for the last layer alone.
-        hidden: Their units.
+        layers: The number of hidden layers; 0 for the last layer alone.
+        hidden: The number of units in each hidden layer.
         dropout: The share of features and of units that is dropped in training.
 
     Raises:
-        ValueError: if the shape is another one, or ``layers`` is negative.
+        ValueError: if the shape has another number of dimensions, or ``layers`` is negative.
 
     Example:
         >>> sum(p.numel() for p in feature_head((4, 1280), 100).parameters())

@@ -1,4 +1,4 @@
-"""The linear classifier without bias, sawada2020's for the points on the ring."""
+"""The linear classifier without bias, which sawada2020 uses for the points on the ring."""
 
 from __future__ import annotations
 
@@ -13,6 +13,11 @@ __all__ = ["linear"]
 
 def linear(shape: tuple[int, ...], classes: int, head: str = "linear") -> nn.Module:
     """Return a linear map from the flattened input to the scores, without bias.
+
+    Args:
+        shape: The shape of one input.
+        classes: L.
+        head: ``"linear"`` or ``"cosine"``.
 
     Example:
         >>> sum(p.numel() for p in linear((2,), 6).parameters())

@@ -16,6 +16,13 @@ def mlp(
 ) -> nn.Module:
     """Return a perceptron with ReLUs: ``depth`` hidden layers of ``hidden`` units, then the head.
 
+    Args:
+        shape: The shape of one input, which is flattened.
+        classes: L.
+        head: ``"linear"`` or ``"cosine"``.
+        hidden: The number of units in each hidden layer.
+        depth: The number of hidden layers; with 0 the network is linear.
+
     Example:
         >>> net = mlp((1, 8, 8), 10)
         >>> sum(p.numel() for p in net.parameters())

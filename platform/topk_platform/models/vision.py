@@ -33,7 +33,7 @@ def torchvision_model(
 
     Raises:
         MissingDataError: if the weights are not on disk.
-        UserError: if torchvision has no such classifier, or no such weights of it, or it has no linear layer.
+        UserError: if torchvision has no such classifier or no such weights, or the classifier has no linear layer.
 
     Example:
         >>> net = torchvision_model((3, 64, 64), 1000, architecture="resnet18")
@@ -49,14 +49,18 @@ def torchvision_model(
 
 
 def find_weights(architecture: str = "resnet18", weights: str = "") -> Any:
-    """Return torchvision's entry for weights that are on disk, or None if none are asked for.
+    """Return torchvision's entry for weights that are on disk, or None if ``weights`` is empty.
 
-    They lie where torch keeps what it downloads: in ``hub/checkpoints`` of ``TORCH_HOME``, by default
-    ``~/.cache/torch``.
+    torch keeps its downloads in ``hub/checkpoints`` of ``TORCH_HOME``, by default ``~/.cache/torch``. The weights must
+    be in that folder.
+
+    Args:
+        architecture: A name that ``torchvision.models.list_models`` knows.
+        weights: torchvision's name of the weights, such as ``"IMAGENET1K_V1"``; empty for none.
 
     Raises:
-        MissingDataError: if they are not there; nothing is downloaded.
-        UserError: if torchvision has no such classifier, or no such weights of it.
+        MissingDataError: if the weights are not in that folder; nothing is downloaded.
+        UserError: if torchvision has no such classifier or no such weights.
     """
     from torchvision import models  # noqa: PLC0415 - as above
 
@@ -110,6 +114,11 @@ class _BasicBlock(nn.Module):
 def resnet18_small(shape: tuple[int, ...], classes: int, head: str = "linear") -> nn.Module:
     """Return ResNet-18 for 32×32 images: a 3×3 first convolution of stride 1 and no pooling before the blocks.
 
+    Args:
+        shape: ``(channels, height, width)``.
+        classes: L.
+        head: ``"linear"`` or ``"cosine"``.
+
     Source:
         K. He et al., Deep Residual Learning for Image Recognition, CVPR 2016, in the usual form for CIFAR, as
         sawada2020 trains it.
@@ -142,13 +151,13 @@ def resnet_small(
         classes: L.
         head: ``"linear"`` or ``"cosine"``.
         depth: 6n + 2.
-        width: Channels of the first stage; each later one has twice as many as the one before.
+        width: Channels of the first stage; each later stage has twice as many as the stage before.
 
     Raises:
         UserError: if the depth is not 6n + 2.
 
     Source:
-        K. He et al., Deep Residual Learning for Image Recognition, CVPR 2016, Section 4.2, projections as
+        K. He et al., Deep Residual Learning for Image Recognition, CVPR 2016, Section 4.2, with projections as
         shortcuts.
 
     Example:
@@ -172,6 +181,11 @@ def resnet_small(
 
 def densenet121_small(shape: tuple[int, ...], classes: int, head: str = "linear") -> nn.Module:
     """Return DenseNet-121 for 32×32 images: a 3×3 first convolution of stride 1, and no pooling before the blocks.
+
+    Args:
+        shape: ``(channels, height, width)``.
+        classes: L.
+        head: ``"linear"`` or ``"cosine"``.
 
     Source:
         G. Huang et al., Densely Connected Convolutional Networks, CVPR 2017, Table 1, in the usual form for CIFAR,

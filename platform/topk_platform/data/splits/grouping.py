@@ -31,7 +31,7 @@ def group_numbers(named: Mapping[str, Any]) -> dict[str, Tensor]:
     """Return the groups of each split's samples as numbers from 0; a name has the same number in all splits.
 
     Args:
-        named: For each split, the name or number of each sample's group: strings, or whole numbers, in all splits.
+        named: For each split, the group of each sample. Groups are strings in all splits, or whole numbers in all.
 
     Raises:
         UserError: if they are of another type or shape.
