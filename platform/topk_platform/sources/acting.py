@@ -12,7 +12,7 @@ from topk_platform.sources.finding import is_ours, top_of
 
 __all__ = ["Acts", "acts_of"]
 
-# Functions and packages of libraries that return something and change nothing else.
+# Functions and packages of libraries that return a value and change nothing else.
 _CALM = (
     *(
         "torch.no_grad",
@@ -44,8 +44,8 @@ class Acts:
     """The effects that code may have.
 
     Args:
-        acts: Whether it may change something that it did not make.
-        calls: The names that it calls and whose code must be examined too.
+        acts: Whether the code may change something that it did not create.
+        calls: The names that the code calls; the called code must be examined too.
     """
 
     acts: bool = False
@@ -58,8 +58,8 @@ def acts_of(nodes: Iterable[ast.AST], imports: Mapping[str, Sequence[str]], *, o
     Args:
         nodes: The statements.
         imports: The names that the module's imports bind, each with its ``module:attribute``.
-        on_import: Whether they are only imported. An import runs decorators and default values, but not the bodies of
-            functions.
+        on_import: Whether the statements run only by an import. An import runs decorators and default values, but not
+            the bodies of functions.
     """
     result = Acts()
     for node in nodes:

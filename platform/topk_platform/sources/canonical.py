@@ -1,7 +1,7 @@
 """The canonical text of a piece of source: equal for equal programs, on every version of Python.
 
-It contains no comments, formatting, docstrings or annotations, and nothing that only type checkers read. In our own
-modules it contains no messages of errors either.
+It contains no comments, formatting, docstrings or annotations, and no code that only type checkers read. In our own
+modules it contains no error messages either.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = [
 ]
 
 _BODIES = frozenset({"body", "orelse", "finalbody"})
-# `ctx` follows from a name's position. Imports in a function are visible in the definitions of its names.
+# `ctx` follows from a name's position.
 _SKIPPED = frozenset({"ctx", "type_comment", "kind", "returns", "annotation"})
 _MARKS = ("ClassVar", "InitVar", "KW_ONLY")  # annotations that change how a dataclass treats a field
 
@@ -29,7 +29,7 @@ def digest_of(nodes: Iterable[ast.AST], keep: frozenset[str] = frozenset()) -> s
     r"""Return a hash of syntax trees.
 
     Args:
-        nodes: The trees, in their order.
+        nodes: The trees, in order.
         keep: ``"annotations"``, ``"docstrings"`` or both, if the program reads them at run time.
 
     Example:
@@ -71,7 +71,9 @@ def meant(body: Iterable[ast.stmt], keep: frozenset[str] = frozenset()) -> Itera
 
 
 def without_extensions(tree: ast.Module) -> ast.Module:
-    r"""Return a module with the usual value at each extension point; other entries count for the arms that name them.
+    r"""Return a module with the usual value at each extension point.
+
+    The other entries of an extension point count only for the arms that name them.
 
     Example:
         >>> text = "from topk_platform.extensions import extended\nlearner = extended(Session, LEARNERS, name)"
@@ -91,9 +93,9 @@ class _Usual(ast.NodeTransformer):
 
 
 def without_messages(tree: ast.Module) -> ast.Module:
-    r"""Return a module with empty texts in place of the messages of errors, which no result comes from.
+    r"""Return a module with empty strings in place of error messages, because no result depends on messages.
 
-    It is for code that reads no messages, such as ours. What else an error carries stays.
+    Use it only for code that reads no messages, such as ours. The other arguments of an error stay.
 
     Example:
         >>> text = "assert k, 'no k'\nif k < 1:\n    raise ValueError(f'k must be at least 1, got {k}', k)"
@@ -118,7 +120,7 @@ class _WithoutMessages(ast.NodeTransformer):
 
 
 def _is_text(node: ast.expr) -> bool:
-    """Return whether an expression is a text, or texts that are put together, and binds no name."""
+    """Return whether an expression is a string or an operation on a string, and binds no name."""
     if any(
         isinstance(part, ast.NamedExpr | ast.Await | ast.Yield | ast.YieldFrom) for part in ast.walk(node)
     ):
@@ -129,6 +131,7 @@ def _is_text(node: ast.expr) -> bool:
 
 
 def _is_idle(statement: ast.stmt, keep: frozenset[str]) -> bool:
+    # Imports count where their names are used, by the definitions that the names lead to.
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
         return not ("docstrings" in keep and isinstance(statement.value.value, str))
     return isinstance(statement, (ast.Pass, ast.Import, ast.ImportFrom))

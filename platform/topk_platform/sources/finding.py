@@ -51,7 +51,7 @@ def is_ours(name: str) -> bool:
 
 
 def is_followed(top: str) -> bool:
-    """Return whether a top-level name is a package of ours or a module of the user's, not installed or missing."""
+    """Return whether a top-level name is one of our packages or a user's module that exists and is not installed."""
     if is_ours(top) or top in sys.stdlib_module_names:
         return is_ours(top)
     spec = _top_spec(top)
@@ -60,7 +60,7 @@ def is_followed(top: str) -> bool:
 
 
 def find_source(name: str) -> Source | None:
-    """Return the source of a module; None if there is no such file."""
+    """Return the source of a module; None if the module has no file."""
     path = _file(name)
     return None if path is None else Source(name, path)
 
@@ -84,7 +84,7 @@ def is_installed(path: Path) -> bool:
 
 
 def find_spec(name: str) -> ModuleSpec | None:
-    """Return where a module is. Nothing is imported, whereas ``importlib.util.find_spec`` imports its packages."""
+    """Return a module's spec without importing anything; ``importlib.util.find_spec`` would import its packages."""
     parent = name.rpartition(".")[0]
     if not parent:
         return _ours(name) if is_ours(name) else _top_spec(name)

@@ -23,7 +23,7 @@ from topk_platform.sources.scopes import absolute, imported, uses_of
 
 __all__ = ["Definition", "Module", "analysed"]
 
-# A module that uses one of these names may read its annotations, or its docstrings, at run time. They then count.
+# A module that uses one of these names may read its annotations or docstrings at run time, so they count there.
 _READERS = {
     "annotations": frozenset(
         {
@@ -40,12 +40,12 @@ class Definition:
     """The definition of a name of a module.
 
     Args:
-        digest: Hash of its own code; what the names in it lead to is not included.
+        digest: Hash of the definition's own code; the definitions that its names lead to are not included.
         chains: The names that it uses, see :class:`~topk_platform.sources.scopes.Uses`.
         attributes: The names of the attributes that it uses.
         blind: Whether it uses names that cannot be read from its syntax, such as by ``globals()``.
         acts: Whether importing or calling it may change something outside of it.
-        calls: The names that it calls when it is imported or called; these may act too.
+        calls: The names that it calls when it is imported or called; the called code may act too.
         bases: The bases of a class.
     """
 
@@ -63,9 +63,10 @@ class Module:
     """A module as its source defines it; nothing is run.
 
     Args:
-        definitions: By name; a class's methods as ``CLASS.METHOD``, a dictionary's entries as ``NAME[KEY]``.
+        definitions: The definitions by name. A method has the name ``CLASS.METHOD``, a class without its methods
+            ``CLASS.``, and an entry of a dictionary ``NAME[KEY]``.
         imports: The names that imports bind, each with the ``module:attribute`` that it may stand for.
-        lazy: The same for imports under ``if TYPE_CHECKING:``; they say what a module's ``__getattr__`` returns.
+        lazy: The same for imports under ``if TYPE_CHECKING:``. They show what the module's ``__getattr__`` returns.
         stars: The modules that are imported with ``*``.
         runs: The modules that importing this one imports.
         statements: The top-level statements and definitions that run on import and may act.
@@ -82,12 +83,12 @@ class Module:
 
     @property
     def names(self) -> set[str]:
-        """The names that it binds."""
+        """The names that the module binds."""
         return {name for name in self.definitions if name.isidentifier()} | self.imports.keys()
 
     @property
     def imported_later(self) -> Iterator[str]:
-        """The modules that its functions import, if the source has their names."""
+        """The modules that the module's functions import, if their names are in the source."""
         for definition in self.definitions.values():
             for chain in definition.chains:
                 if chain[0] in "~=":
@@ -119,7 +120,7 @@ def _definition(data: Mapping[str, Any]) -> Definition:
 
 
 def analysed(source: Source, content: bytes) -> Module:
-    """Return the analysis of a module; one that cannot be parsed is a single definition with a hash of its bytes."""
+    """Return the analysis of a module; if it cannot be parsed, a single statement with a hash of the module's bytes."""
     try:
         tree = ast.parse(content) if source.path.suffix == ".py" else None
     except (SyntaxError, ValueError):  # such as a file that is half written; importing it raises the error
@@ -228,7 +229,7 @@ class _Reading:
 
 
 def _run(node: ast.Import | ast.ImportFrom, package: str) -> Iterator[str]:
-    """Yield the modules that an import runs; a name imported from a package may be a module too."""
+    """Yield the modules that an import runs; a name that is imported from a package may be a module too."""
     if isinstance(node, ast.Import):
         yield from (alias.name for alias in node.names)
         return

@@ -1,4 +1,4 @@
-"""The definitions that a definition uses, followed name by name through all modules, and a hash of them all."""
+"""The definitions that a definition uses, followed name by name through all modules, and a hash of all of them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from topk_platform.sources.scopes import ANY
 
 __all__ = ["Program"]
 
-_ROUNDS = 2  # how many steps from a definition its hash includes the definitions that its names lead to
+_ROUNDS = 2  # a definition's hash includes the definitions that are at most this many names away
 _UNUSED = frozenset({"__post_init__", "__repr__", "__str__", "__init_subclass__", "__hash__", "__eq__"})
 
 
 class Program(Resolver):
-    """All modules that can be imported, what each definition uses, and a hash of it.
+    """All modules that can be imported, the definitions that each definition uses, and a hash of each definition.
 
     The arguments are those of :class:`Resolver`.
     """
@@ -42,7 +42,7 @@ class Program(Resolver):
                 yield "", (Node(node.module, WHOLE),)
 
     def _content(self, name: str, module: Module) -> Iterator[tuple[str, tuple[Node | str, ...]]]:
-        """Yield the names of a module; modules that it imports are included only if it is a package."""
+        """Yield the names of a module; imported modules are included only if the module is a package."""
         for own in filter(str.isidentifier, module.definitions):
             yield own, (Node(name, own),)
         for own in module.imports:
@@ -51,7 +51,7 @@ class Program(Resolver):
                 yield own, targets
 
     def reached(self, roots: Iterable[Node]) -> set[Node]:
-        """Return the definitions that the roots use, the roots included, and what runs when their modules are imported.
+        """Return the roots, the definitions that they use, and the statements that run when their modules are imported.
 
         Args:
             roots: Definitions; those that do not exist are left out.
@@ -83,7 +83,7 @@ class Program(Resolver):
         return nodes
 
     def _methods(self, nodes: set[Node]) -> Iterator[Node]:
-        """Yield the methods of thin classes that may be called: some code uses their name as an attribute."""
+        """Yield the methods of thin classes that may be called, because some code uses their name as an attribute."""
         classes = [node for node in nodes if self._is_thin(node) and self._is_class(node)]
         if not classes:
             return
@@ -115,7 +115,7 @@ class Program(Resolver):
                     yield Node(name, f"<{number}>")
 
     def _run(self, nodes: set[Node]) -> set[str]:
-        """Return the modules that are imported: those of the definitions, and what a user's modules import."""
+        """Return the imported modules: those of the definitions, and those that users' modules import."""
         run = {node.module for node in nodes}
         local = [
             chain[1:]
@@ -127,7 +127,7 @@ class Program(Resolver):
         return run | self._imported([*run, *local], lambda module: module.runs)
 
     def imported(self, names: Iterable[str]) -> set[str]:
-        """Return users' modules and all that these import, in functions too, with the packages that contain them."""
+        """Return users' modules, the modules that they import, in functions too, and the packages that contain them."""
         modules = self._imported(names, lambda module: (*module.runs, *module.imported_later))
         return {name for name in modules if self.module(name) is not None}
 
@@ -143,7 +143,7 @@ class Program(Resolver):
         return seen
 
     def _acts(self, module: str, statement: Definition, seen: frozenset[tuple[str, str]]) -> bool:
-        """Return whether a statement may change something, itself or by what it calls or derives from."""
+        """Return whether a statement may change something, by itself, by a call or by the base of a class."""
         if statement.acts:
             return True
         return any(self._call_acts(module, chain, seen) for chain in statement.calls) or any(
@@ -162,7 +162,7 @@ class Program(Resolver):
         )
 
     def _watches_subclasses(self, module: str, chain: str, seen: frozenset[tuple[str, str]]) -> bool:
-        """Return whether deriving from a class runs code of it, because it has an ``__init_subclass__``."""
+        """Return whether deriving from a class runs code of that class, because it has an ``__init_subclass__``."""
         for target in self._resolved(module, chain):
             if not isinstance(target, Node) or (module, chain) in seen:
                 continue
@@ -173,8 +173,6 @@ class Program(Resolver):
             if any(self._watches_subclasses(target.module, b, seen | {(module, chain)}) for b in bases):
                 return True
         return False
-
-    # Hashing
 
     def meaning(self, node: Node, rounds: int = _ROUNDS) -> str:
         """Return a hash of a definition and of the definitions that its names lead to."""
@@ -210,5 +208,5 @@ class Program(Resolver):
 
 
 def _without_module(chain: str) -> str:
-    """Return a name without its module: a function may import the same definition from elsewhere."""
+    """Return a name without its module, because a function may import the same definition from another module."""
     return chain.partition(":")[2] if chain.startswith("=") else chain

@@ -1,4 +1,4 @@
-"""A cache on disk of analysed modules, by their content, because analysing a hundred files takes seconds."""
+"""A cache of analysed modules on disk, by the content of their files; analysing a hundred files takes seconds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST = 2000  # modules that are kept
 
 
 def read_module(source: Source) -> Module:
-    """Return the analysis of a module, whose file is read now."""
+    """Return the analysis of a module. Every call reads the module's file."""
     content = source.path.read_bytes()
     key = hashlib.sha256(f"{source.name}\0{source.is_package}\0".encode() + content).hexdigest()
     return _module(source, content, key)
@@ -39,7 +39,7 @@ _NEW: set[str] = set()
 
 
 def keep() -> None:
-    """Write the modules that this process has analysed to disk, for later processes; an error there is ignored."""
+    """Write the modules that this process has analysed to disk, for later processes; errors of the disk are ignored."""
     if not _NEW:
         return
     known = _read()  # other processes may have written meanwhile
@@ -59,7 +59,7 @@ def _known() -> dict[str, Any]:
 
 
 def _read() -> dict[str, Any]:
-    with suppress(OSError, RuntimeError, ValueError):  # it is missing or damaged
+    with suppress(OSError, RuntimeError, ValueError):  # the cache is missing or damaged
         modules = json.loads(_file().read_bytes())
         return modules if isinstance(modules, dict) else {}
     return {}

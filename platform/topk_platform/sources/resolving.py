@@ -19,9 +19,9 @@ class Node(NamedTuple):
     """A definition.
 
     Args:
-        module: Its module.
-        name: Its name there: ``CLASS.METHOD`` for a method, ``NAME[KEY]`` for an entry of a dictionary, ``<N>`` for a
-            statement that runs on import, and empty for the whole module.
+        module: The module that contains the definition.
+        name: The definition's name in the module: ``CLASS.METHOD`` for a method, ``NAME[KEY]`` for an entry of a
+            dictionary, ``<N>`` for a statement that runs on import, and empty for the whole module.
     """
 
     module: str
@@ -37,11 +37,11 @@ class Resolver:
     Each module's source is read once, when it is first needed.
 
     Args:
-        tables: Dictionaries that are not followed; their entries are roots of their own.
+        tables: Dictionaries that are not followed, because their entries are roots of their own.
         thin: Packages with classes whose methods count only if some code uses their names.
-        seen: Modules that look objects up by name at run time, where all these objects are roots already.
+        seen: Modules that look up objects by name at run time. All these objects are already roots.
         find: Returns the source of a module.
-        base: A resolver whose modules this one shares, because they do not change.
+        base: A resolver with which this resolver shares our own modules, because they do not change.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Resolver:
         return node.module.startswith(self._thin)
 
     def _resolved(self, module: str, chain: str) -> tuple[Node | str, ...]:
-        """Return the definitions that a name of a module leads to; a text for each name that is not followed."""
+        """Return the definitions that a name of a module leads to; a name that is not followed is a string."""
         if (module, chain) not in self._targets:
             self._targets[module, chain] = tuple(dict.fromkeys(self._resolve(module, chain)))
         return self._targets[module, chain]

@@ -11,7 +11,7 @@ from topk_platform.sources.canonical import for_types_alone, runs_as_script
 __all__ = ["ANY", "Uses", "absolute", "imported", "uses_of"]
 
 ANY = "*"
-"""The name of an attribute that is not known."""
+"""The name of an attribute that cannot be read from the syntax."""
 
 _Function = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _Comprehension = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -27,9 +27,10 @@ class Uses:
 
     Args:
         chains: Names of the module with the attributes that follow, such as ``functional.focal``. A name that an import
-            in a function binds begins with ``=``, such as ``=topk_losses.functional:focal``.
-        attributes: The names of all attributes; they say which methods of a class may be called.
-        blind: Whether it uses names that cannot be read from its syntax.
+            in a function binds begins with ``=``, such as ``=topk_losses.functional:focal``. A module that such an
+            import runs begins with ``~``, such as ``~topk_losses.functional``.
+        attributes: The names of all attributes; they show which methods of a class may be called.
+        blind: Whether the code uses names that cannot be read from its syntax.
     """
 
     chains: set[str] = field(default_factory=set)
@@ -52,7 +53,7 @@ def uses_of(nodes: Iterable[ast.AST], package: str, annotations: bool = False) -
 
 
 def imported(node: ast.Import | ast.ImportFrom, package: str) -> Iterator[tuple[str, str]]:
-    """Yield the names that an import binds, each with what it stands for: ``module:attribute`` or ``module:``.
+    """Yield the names that an import binds, each with its target: ``module:attribute`` or ``module:``.
 
     Example:
         >>> list(imported(ast.parse("from ..rows import best as b").body[0], "lab.tools"))
@@ -72,7 +73,7 @@ def absolute(name: str, level: int, package: str) -> str:
     """Return a module's full name.
 
     Args:
-        name: As written.
+        name: The module's name as written in the import.
         level: The number of dots before it.
         package: The package of the module that contains the import.
     """
@@ -89,7 +90,7 @@ class _Visitor(ast.NodeVisitor):
         self._package, self._annotations = package, annotations
         self._scopes: list[
             dict[str, str]
-        ] = []  # for each enclosing function: its own names, and what those that it imports stand for
+        ] = []  # the own names of each enclosing function, each with the target of its import or an empty text
 
     def visit_If(self, node: ast.If) -> None:
         if for_types_alone(node) or runs_as_script(node):
@@ -203,7 +204,7 @@ def _stored(node: ast.AST) -> Iterator[str]:
 def _locals(
     function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, body: Iterable[ast.AST], package: str
 ) -> dict[str, str]:
-    """Return a function's own names; a name that it imports comes with what it stands for."""
+    """Return a function's own names, each with the target of its import; the target of other names is empty."""
     names = dict.fromkeys((argument.arg for argument in _arguments(function)), "")
     outer: set[str] = set()
     for node in _inside(body):
