@@ -70,11 +70,11 @@ def _check_repeats(regime: Regime, source: Source) -> None:
         return
     if isinstance(source, Population):
         raise UserError(
-            f"dataset {regime.dataset} must give the same data for the same generator, got others at a second call: "
-            "draw all that is random from its parameter generator"
+            f"dataset {regime.dataset} must return the same data for the same generator, but a second call returned "
+            "others: draw all random numbers from its parameter generator"
         )
     raise UserError(
-        f"dataset {regime.dataset} must give the same data in every process, got others at a second call: draw what is "
-        "random from torch.Generator().manual_seed(0) or numpy.random.default_rng(0), or, for fresh data with every "
-        "seed of the study, from a parameter generator"
+        f"dataset {regime.dataset} must return the same data in every process, but a second call returned others: draw "
+        "all random numbers from torch.Generator().manual_seed(0) or numpy.random.default_rng(0), or, for other data "
+        "with every seed of the study, from a parameter generator"
     )

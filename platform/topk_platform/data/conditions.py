@@ -132,7 +132,7 @@ def _groups_of(dataset: Dataset) -> Tensor:
     """Return the groups of the training samples, numbered without gaps."""
     groups = dataset.train.groups
     if groups is None:
-        raise UserError("a condition with whole_groups needs groups, and the training split names none")
+        raise UserError("a condition with whole_groups needs groups, but the training split has none")
     numbers: Tensor = torch.unique(groups, return_inverse=True)[1]
     return numbers
 
@@ -229,7 +229,7 @@ def set_aside(dataset: Dataset, part: float, generator: Generator) -> Dataset:
             )
     except UserError as error:
         raise UserError(
-            f"calibration = {part} cannot be set aside of the validation split: {error}"
+            f"calibration = {part} cannot be set aside from the validation split: {error}"
         ) from error
     kept, calibration = map(whole_split.take, rows)
     return replace(dataset, validation=kept, calibration=calibration)

@@ -82,7 +82,7 @@ def image_features(
     """
     source = read(Regime("features", of, options=options))
     if not isinstance(source, Dataset):
-        raise UserError(f"dataset {of} is drawn anew for each seed, so its features cannot be kept")
+        raise UserError(f"every seed draws its own data of dataset {of}, so their features cannot be kept")
     return features_of(source, load_backbone(backbone, pixels, weights), of, views)
 
 

@@ -93,8 +93,8 @@ def _check_takes(name: str, function: Callable[..., nn.Module]) -> None:
     if name.startswith("torchvision.models:"):
         _, _, architecture = name.partition(":")
         raise UserError(
-            f"model {name} is called Model('torchvision', {{'architecture': {architecture!r}}}) here, "
-            "which fits its head to the classes"
+            f"model {name} cannot be used by this name: take Model('torchvision', {{'architecture': "
+            f"{architecture!r}}}), which gives it a head for the classes"
         )
     takes = {} if isinstance(function, nn.Module) else signature_of("model", name, function).parameters
     if all(given in takes for given in _OURS) or any(

@@ -86,7 +86,7 @@ def _replace_last(net: nn.Module, classes: int, head: str) -> None:
     """Replace the last linear layer by the head."""
     linear = [(name, module) for name, module in net.named_modules() if isinstance(module, nn.Linear)]
     if not linear:
-        raise UserError(f"{type(net).__name__} has no linear layer that a head could take the place of")
+        raise UserError(f"{type(net).__name__} has no linear layer that a head could replace")
     name, last = linear[-1]
     parent, _, child = name.rpartition(".")
     setattr(net.get_submodule(parent), child, make_head(last.in_features, classes, head))

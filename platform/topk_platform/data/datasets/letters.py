@@ -61,7 +61,9 @@ def letters(file: str = "") -> Dataset:
     """
     path = data_folder() / file if file else _FILE
     if not path.is_file():
-        raise MissingDataError(f"file must be one of tools/make_letters.py in the data folder, got no {path}")
+        raise MissingDataError(
+            f"file must be an .npz of tools/make_letters.py in the data folder, but {path} does not exist"
+        )
     packed, splits, names = _read(path)
     classes, size = len(names), packed.shape[2]
     pixels = torch.empty((*packed.shape[:2], 1, size, size), dtype=torch.uint8)

@@ -70,6 +70,6 @@ def _listed(split: str, prefix: str, file: Path) -> list[tuple[str, str]]:
         ]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(
-            f"{file} must map an image's id to its species_id and split among others, got {error!r}"
+            f"{file} must map each image's id to an object with species_id and split, got {error!r}"
         ) from error
     return sorted(images)

@@ -179,9 +179,9 @@ def _timm(architecture: str, weights: str | None, pixels: int) -> Backbone:
         network: nn.Module = timm.create_model(architecture, pretrained=weights == "", num_classes=0)
     except (OSError, RuntimeError) as error:
         raise MissingDataError(
-            f"the weights of timm's {architecture} are not on this machine and cannot be downloaded: name a file of "
-            f"them with weights, or call timm.create_model({architecture!r}, pretrained=True) once where the network "
-            f"is reached. timm says: {error}"
+            f"the weights of timm's {architecture} are not on this machine and cannot be downloaded: name their file "
+            f"with weights, or call timm.create_model({architecture!r}, pretrained=True) once with access to the "
+            f"internet. timm says: {error}"
         ) from error
     if weights:
         _fill(network, data_folder() / weights)
@@ -235,7 +235,7 @@ def _fill(network: nn.Module, file: Path) -> None:
 
 def _read(file: Path) -> dict[str, Any]:
     if not file.is_file():
-        raise MissingDataError(f"there are no weights {file}")
+        raise MissingDataError(f"the file of weights {file} does not exist")
     if file.suffix == ".safetensors":
         from safetensors.torch import load_file  # noqa: PLC0415 - training without the platform does not need it
 

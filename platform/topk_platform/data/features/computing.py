@@ -97,7 +97,8 @@ def _alone(file: Path) -> Iterator[None]:
         lock.acquire()
     except OSError as error:
         raise UserError(
-            f"features cannot be kept in {file.parent}: {error}. Name a folder that can be written with TOPK_CACHE"
+            f"features cannot be kept in {file.parent}: {error}. Name a folder that can be written to "
+            "with TOPK_CACHE"
         ) from error
     try:
         yield

@@ -87,7 +87,7 @@ def from_folders(root: Path, part: str) -> FileList:
         empty = [name for name, images in zip(classes, images_of_class, strict=True) if not images]
         if empty or not classes:
             found_in = f"none in {first_few(empty)}" if empty else "no folder"
-            raise UserError(f"{top} must hold folders of images, one a class, got {found_in}")
+            raise UserError(f"{top} must hold folders of images, one per class, got {found_in}")
         prefix = "" if part == "." else f"{part}/"
         samples = [
             (f"{prefix}{name}/{image}", size, label)

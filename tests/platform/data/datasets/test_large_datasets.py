@@ -275,7 +275,9 @@ def test_metadata_in_another_format_are_refused(folder: Path) -> None:
     file = write_plantnet300k(folder) / "plantnet300K_metadata.json"
     for content in ("[1]", '{"a": {"split": "train"}}', "no json"):
         file.write_text(content)
-        with pytest.raises(UserError, match="must map an image's id to its species_id and split"):
+        with pytest.raises(
+            UserError, match="must map each image's id to an object with species_id and split"
+        ):
             plantnet300k(**SMALL)
 
 

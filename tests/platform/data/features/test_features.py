@@ -202,7 +202,7 @@ def test_weights_that_cannot_be_downloaded_are_named(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(folder))
     with pytest.raises(
         MissingDataError,
-        match=r"the weights of timm's resnet10t are not on this machine and cannot be downloaded: name a file",
+        match=r"the weights of timm's resnet10t are not on this machine and cannot be downloaded: name their file",
     ):
         load_backbone("timm/resnet10t", 32)
 

@@ -326,7 +326,7 @@ def test_a_tensor_is_not_to_be_had(folder: Path) -> None:
         (lambda: image_files("inaturalist", unreadable="ignore"), "'fatal' or 'skip', got 'ignore'"),
         (lambda: image_files("insects"), "there is no folder .*insects.*--data DIR"),
         (lambda: image_files("empty"), "must hold folders of images"),
-        (lambda: image_files("bare"), "folders of images, one a class, got none in b"),
+        (lambda: image_files("bare"), "folders of images, one per class, got none in b"),
         (
             lambda: image_files("unlike"),
             "unlike/test must have no class that training lacks, got c",

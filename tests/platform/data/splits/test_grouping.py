@@ -199,7 +199,7 @@ def test_conditions_keep_groups_whole() -> None:
 
 def test_conditions_without_groups_say_so() -> None:
     for condition in (PerClass(2, whole_groups=True), TrainFraction(0.5, whole_groups=True)):
-        with pytest.raises(UserError, match="the training split names none"):
+        with pytest.raises(UserError, match="the training split has none"):
             apply_conditions(letters(), (condition,), lambda _role: Generator())
     alone = Split(torch.zeros(6, 1), torch.arange(6) % 3, torch.arange(6) % 3)
     with pytest.raises(UserError, match=r"leaves 2 classes without a training image"):

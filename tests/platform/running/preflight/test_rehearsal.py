@@ -149,11 +149,11 @@ def test_what_is_right_passes(lab: str) -> None:
         ),
         (
             {"data": "unseeded"},
-            "must give the same data in every process, got others at a second call: draw what",
+            "must return the same data in every process, but a second call returned others: draw all",
         ),
         (
             {"dataset": "drawn"},
-            "drawn must give the same data for the same generator, got others at a second",
+            "drawn must return the same data for the same generator, but a second",
         ),
         (
             {"data": "nan"},
@@ -217,7 +217,7 @@ def test_what_is_right_passes(lab: str) -> None:
         ),
         (
             {"model": "torchvision.models:resnet18"},
-            r"called Model\('torchvision', {'architecture': 'resnet18'}\)",
+            r"take Model\('torchvision', {'architecture': 'resnet18'}\)",
         ),
         (
             {"function": "plain_loss"},
