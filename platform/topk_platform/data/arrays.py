@@ -49,7 +49,7 @@ def class_numbers(what: str, labels: Tensor) -> Tensor:
     whole = not (labels.is_floating_point() or labels.is_complex())
     hint = "" if whole else ": take labels.long() if they are whole"
     if labels.ndim == 2:
-        hint = ": take labels[:, 0]" if labels.shape[1] == 1 else ": of one-hot rows take labels.argmax(1)"
+        hint = ": take labels[:, 0]" if labels.shape[1] == 1 else ": for one-hot rows take labels.argmax(1)"
     check(
         whole and labels.ndim == 1,
         f"{what} must be whole numbers of shape (n,), got {_kind(labels)}{hint}",
@@ -62,7 +62,7 @@ def check_inputs(inputs: Tensor) -> None:
     kind, sizes = _kind(inputs), inputs.shape[1:]
     check(
         inputs.ndim > 1,
-        f"inputs must be of shape (n, ...), got {kind}: of one number a sample take inputs[:, None]",
+        f"inputs must be of shape (n, ...), got {kind}: for one number per sample take inputs[:, None]",
     )
     real = inputs.is_floating_point() or inputs.is_complex()
     check(
@@ -73,8 +73,8 @@ def check_inputs(inputs: Tensor) -> None:
     pixels = inputs.dtype == torch.uint8
     check(
         not pixels or inputs.ndim == 4,
-        f"uint8 inputs must be images (n, channels, height, width), got {kind}: of grey images take inputs[:, None], "
-        "of other numbers inputs.float()",
+        f"uint8 inputs must be images (n, channels, height, width), got {kind}: for grey images take inputs[:, None], "
+        "for other numbers inputs.float()",
     )
     innermost = len(sizes) == 3 and sizes[2] in (_CHANNELS if pixels else (3,)) and min(sizes[:2]) > _SMALL
     check(
@@ -107,12 +107,12 @@ def _described(values: Any) -> str:
 def _remedy(values: Any) -> str:
     item = values[0] if isinstance(values, (list, tuple)) and values else values
     if isinstance(item, str) or (isinstance(item, np.ndarray) and item.dtype.kind in "US"):
-        return "of classes' names take np.unique(labels, return_inverse=True)[1]"
+        return "for classes' names take np.unique(labels, return_inverse=True)[1]"
     if isinstance(item, Tensor):
-        return "of tensors of one shape take torch.stack(inputs)"
+        return "for tensors of one shape take torch.stack(inputs)"
     if type(item).__module__.startswith("PIL."):
         return (
-            "of images of one size take torch.stack([torchvision.transforms.v2.functional.pil_to_tensor(image) "
+            "for images of one size take torch.stack([torchvision.transforms.v2.functional.pil_to_tensor(image) "
             "for image in inputs]), or name the folder that they are in: dataset 'image_folder'"
         )
     return ""

@@ -57,7 +57,7 @@ class Split:
             check_inputs(self.inputs)
         check(
             len(self.inputs) == len(self.labels),
-            f"inputs and labels must be as many, got {len(self.inputs)} and {len(self.labels)}",
+            f"inputs and labels must be equal in number, got {len(self.inputs)} and {len(self.labels)}",
         )
         if self.groups is not None:
             self._check_groups(self.groups)
@@ -193,13 +193,14 @@ class Dataset:
     def _check_groups(self) -> None:
         check(
             isinstance(self.groups, str) and bool(self.groups.strip()),
-            f"groups must be what the groups are called, such as 'patients', got {self.groups!r}: the groups "
-            "themselves are each split's, Split(inputs, labels, groups)",
+            f"groups must be the name of the groups, such as 'patients', got {self.groups!r}: give the group of each "
+            "sample to its split, Split(inputs, labels, groups)",
         )
         known = any(split.groups is not None for split in self.splits.values())
         check(
             known or self.groups == GROUPS,
-            f"groups are called {self.groups!r}, but no split has any: Split(inputs, labels, groups)",
+            f"groups have the name {self.groups!r}, but no split has groups: give them with "
+            "Split(inputs, labels, groups)",
         )
 
     def _check_superclasses(self, superclasses: tuple[int, ...]) -> None:

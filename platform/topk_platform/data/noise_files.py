@@ -186,7 +186,7 @@ def _arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
 def _matched(path: Path, keys: np.ndarray[Any, Any], given: np.ndarray[Any, Any], train: Split) -> Tensor:
     check(
         keys.shape == given.shape,
-        f"{path}: sample and label must be as many, got {keys.shape} and {given.shape}",
+        f"{path}: sample and label must have the same shape, got {keys.shape} and {given.shape}",
     )
     waiting: dict[str, Iterator[int]] = {}
     by_key: defaultdict[str, list[int]] = defaultdict(list)

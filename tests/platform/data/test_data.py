@@ -161,7 +161,7 @@ def test_conditions_compose_in_order() -> None:
             lambda: Split(torch.zeros(3, 2), torch.zeros(3)),
             r"whole numbers .* got float32 \(3,\): take labels.long",
         ),
-        (lambda: Split(torch.zeros(3, 2), torch.zeros(2, dtype=torch.int64)), "as many"),
+        (lambda: Split(torch.zeros(3, 2), torch.zeros(2, dtype=torch.int64)), "equal in number"),
         (
             lambda: Split(np.zeros((3, 2)), torch.zeros(3).long()),
             "inputs must be a tensor, got ndarray: take torch.as",
@@ -180,7 +180,7 @@ def test_conditions_compose_in_order() -> None:
         ),
         (
             lambda: Split(torch.zeros(3, 5, 5).byte(), torch.zeros(3).long()),
-            r"of grey images take inputs\[:, None\]",
+            r"for grey images take inputs\[:, None\]",
         ),
         (lambda: dataclasses.replace(digits(), classes=9), r"\[0, 9\)"),
         (lambda: dataclasses.replace(digits(), superclasses=("a",) * 10), r"a whole number per class \(10\)"),  # type: ignore[arg-type]

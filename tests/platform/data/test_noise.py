@@ -226,7 +226,7 @@ def test_labels_in_order_are_those_of_all_training_samples(folder: Path) -> None
         ({"label": np.array([0.5])}, "whole numbers"),
         ({"label": np.array([], dtype=np.int64)}, "whole numbers"),
         ({"label": np.array([0, 10])}, r"must lie in \[0, 10\), got 0 to 10"),
-        ({"label": np.array([1, 2]), "sample": np.array(["x"])}, "must be as many"),
+        ({"label": np.array([1, 2]), "sample": np.array(["x"])}, "must have the same shape"),
         (
             {"label": np.array([1]), "sample": np.array(["x"])},
             "none of its 1 samples is in the training split",

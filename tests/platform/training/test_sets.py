@@ -221,7 +221,9 @@ def test_setting_aside_is_asked_for_and_part_of_the_key(make_trial: MakeTrial) -
     data = set_aside(Dataset(groups, groups, groups, 2), 0.5, torch.Generator().manual_seed(0))
     assert data.calibration is not None and len(data.calibration) == 20
     few = dataclasses.replace(groups, groups=torch.arange(40) % 2)
-    with pytest.raises(UserError, match=r"calibration = 0.5 cannot be set aside .* too few of class 0 has 1"):
+    with pytest.raises(
+        UserError, match=r"calibration = 0.5 cannot be set aside .* too few groups: class 0 has 1"
+    ):
         set_aside(Dataset(few, few, few, 2), 0.5, torch.Generator())
 
 

@@ -139,8 +139,8 @@ def _root(dataset: str) -> Path:
         stray = next((e.name for e in os.scandir(root / part) if e.name.endswith((".tar", ".JPEG"))), None)
         check(
             stray is None,
-            f"dataset {dataset}: {root / part / str(stray)} must lie in its class's folder; if unpacking was broken "
-            f"off, delete {root / part} and begin again",
+            f"dataset {dataset}: {root / part / str(stray)} must be in its class's folder; if unpacking was "
+            f"interrupted, delete {root / part} and unpack again",
         )
     return root
 

@@ -94,8 +94,8 @@ def _check_numbered(labels: Tensor) -> None:
     hint += ": take labels - 1" if low == 1 else ""
     check(
         low == 0 and 1 + high <= 2 * len(present),
-        f"labels must number the classes from 0 on, at most every other without a sample, got {len(present)} different "
-        f"ones from {low} to {high}{hint}",
+        f"labels must number the classes from 0 on, and at least every second number must have a sample, got "
+        f"{len(present)} different labels from {low} to {high}{hint}",
     )
 
 
@@ -228,7 +228,7 @@ def split_folders(root: Path) -> dict[str, Path]:
     folders = sorted(entry.name for entry in root.iterdir() if entry.is_dir() and entry.name[0] != ".")
     if "train" not in folders:
         stray = [name for name in folders if name.lower() in _SPLITS]
-        check(not stray, f"{root} holds {stray}, which are a split's names, but no folder 'train'")
+        check(not stray, f"{root} holds {stray}, which have names of splits, but no folder 'train'")
         return {"train": root}
     stray = [name for name in folders if name not in _SPLITS]
     check(
@@ -297,7 +297,7 @@ class _ImageList:
         check(
             not broken,
             f"dataset image_folder: {len(broken)} of {len(self.paths)} images cannot be read: {first_few(broken)}. "
-            "Mend them or move them out of the folder",
+            "Repair them or move them out of the folder",
         )
         return images, self.labels
 

@@ -284,7 +284,7 @@ def _cached(kind: str, root: Path, stamp: str, make: Callable[[], FileList]) -> 
         _write(file, made)
     except OSError as error:  # a shared folder that is read-only for this user
         warnings.warn(
-            f"the list of files of {root} is made anew by every process, for it cannot be kept: {error}. "
+            f"every process makes the list of files of {root} again, because it cannot be kept: {error}. "
             "Name a folder that can be written to with TOPK_CACHE",
             stacklevel=2,
         )

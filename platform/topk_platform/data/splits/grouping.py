@@ -241,9 +241,9 @@ def _too_few(lacking: Sequence[int], groups: Numbers, splits: int, names: Sequen
         f"{label if names is None else repr(names[label])} has {groups[label]}" for label in sorted(lacking)
     ]
     return (
-        f"groups cannot be kept whole: training and each split that is taken from it need a group of every class for "
-        f"themselves, {splits} in all, and there are too few of class {first_few(named)}. Give validation and test of "
-        "your own, leave such classes out, or take whole_groups=False, with parts of a group on both sides"
+        f"groups cannot be kept whole: each of the {splits} splits needs a group of every class that is in no other "
+        f"split, and there are too few groups: class {first_few(named)}. Give validation and test of your own, leave "
+        "such classes out, or take whole_groups=False, which may put a group into several splits"
     )
 
 
@@ -267,6 +267,6 @@ def check_apart(splits: Mapping[str, Split]) -> None:
         both = held.get(one, set()) & held.get(other, set())
         check(
             not both,
-            f"{len(both)} groups are in {one} and in {other}, so that the score would be of groups that were seen "
-            "before: move each to one of them, or take whole_groups=False",
+            f"{len(both)} groups are in {one} and in {other}, so the score would be measured on groups that were seen "
+            "before: move each group to one of these splits, or take whole_groups=False",
         )

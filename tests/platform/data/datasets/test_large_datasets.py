@@ -250,8 +250,8 @@ def unsorted_test(root: Path) -> None:
     [
         (spoil_lines, "a line must be the path of an image and its label, got 'train/n01440764/a.JPEG zero'"),
         (empty_list, "lists no images of validation"),
-        (broken_off_training, r"n01440764.tar must lie in its class's folder; if unpacking was broken off"),
-        (unsorted_test, r"val_\d+.JPEG must lie in its class's folder"),
+        (broken_off_training, r"n01440764.tar must be in its class's folder; if unpacking was interrupted"),
+        (unsorted_test, r"val_\d+.JPEG must be in its class's folder"),
     ],
 )
 def test_half_an_imagenet_is_not_taken_for_one(folder: Path, change: Any, message: str) -> None:

@@ -144,7 +144,7 @@ def test_missing_and_broken_images_are_one_clear_error(folder: Path) -> None:
     for name in ("a/0.png", "c/9.png"):
         (folder / "train" / name).write_bytes(b"no picture")
     with pytest.raises(
-        UserError, match=r"2 of 30 images cannot be read: .*a/0.png: .*, .*c/9.png: .*Mend them"
+        UserError, match=r"2 of 30 images cannot be read: .*a/0.png: .*, .*c/9.png: .*Repair them"
     ):
         image_folder("mine")
     for split in ("train", "test"):
@@ -215,7 +215,7 @@ def test_a_folder_beside_train_that_is_no_split_is_named(
     assert len(read("mine").test) == 30
     (folder / "train").rename(folder / "Train")
     with pytest.raises(
-        UserError, match=r"holds \['Train', 'test'\], which are a split's names, but no folder 'train'"
+        UserError, match=r"holds \['Train', 'test'\], which have names of splits, but no folder 'train'"
     ):
         read("mine")
 
@@ -247,7 +247,7 @@ def test_splits_that_are_given_are_kept() -> None:
             lambda: from_tensors((torch.zeros(4, 2), torch.tensor([0, 0, 1, 1]))),
             "at least 3 samples to be split in 3, and 2 of 2 have fewer: class 0 has 2, 1 has 2",
         ),
-        (lambda: from_tensors((torch.zeros(4, 2), torch.arange(3))), "as many"),
+        (lambda: from_tensors((torch.zeros(4, 2), torch.arange(3))), "equal in number"),
         (
             lambda: from_tensors((torch.zeros(4, 2), ["a", "b", "a", "b"])),
             r"a list of str: .* np.unique\(labels",
@@ -258,7 +258,7 @@ def test_splits_that_are_given_are_kept() -> None:
         ),
         (
             lambda: from_tensors((torch.zeros(4, 2), torch.eye(4).long())),
-            r"int64 \(4, 4\): of one-hot .*argmax\(1\)",
+            r"int64 \(4, 4\): for one-hot .*argmax\(1\)",
         ),
         (
             lambda: from_tensors((torch.zeros(4, 2), torch.ones(4, 1).int())),
@@ -267,7 +267,7 @@ def test_splits_that_are_given_are_kept() -> None:
         (lambda: from_tensors((torch.zeros(4, 2), torch.arange(4) + 1)), "from 1 to 4: take labels - 1"),
         (
             lambda: from_tensors((torch.zeros(4, 2), torch.tensor([0, 1, 255, -3]))),
-            "got 4 different ones from -3 to 255, among them -3, 255",
+            "got 4 different labels from -3 to 255, among them -3, 255",
         ),
         (
             lambda: from_tensors((torch.zeros(4), torch.arange(4))),

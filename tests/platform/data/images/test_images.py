@@ -153,7 +153,7 @@ def test_a_list_that_cannot_be_kept_is_made_anew(folder: Path, monkeypatch: pyte
     monkeypatch.setattr(
         Path, "mkdir", lambda *arguments, **options: (_ for _ in ()).throw(PermissionError("no"))
     )
-    with pytest.warns(UserWarning, match=r"made anew by every process.*TOPK_CACHE"):
+    with pytest.warns(UserWarning, match=r"every process makes the list .*TOPK_CACHE"):
         assert len(from_folders(folder / "inaturalist", "train"))
 
 

@@ -137,7 +137,7 @@ def test_a_class_of_few_groups_gives_each_split_one() -> None:
     )
     parts = split_whole_groups(labels, groups, (0.1, 0.1), Generator().manual_seed(0))
     assert [len(set(groups[rows][labels[rows] == 0].tolist())) for rows in parts] == [1, 1, 1]
-    with pytest.raises(UserError, match=r"3 in all, and there are too few of class 'owl' has 2"):
+    with pytest.raises(UserError, match=r"each of the 3 splits .* too few groups: class 'owl' has 2"):
         split_whole_groups(labels[4:], groups[4:], (0.1, 0.1), Generator().manual_seed(0), ("owl", "gull"))
 
 
@@ -155,7 +155,7 @@ def test_arrays_take_their_groups_as_a_third() -> None:
         from_tensors((inputs, labels, texts), (inputs[:3], labels[:3]), (inputs, labels, texts))
     with pytest.raises(UserError, match=r"groups must be one per sample \(120\), got 6"):
         from_tensors((inputs, labels, texts[:6]))
-    with pytest.raises(UserError, match="groups are called 'patients', but no split has any"):
+    with pytest.raises(UserError, match="groups have the name 'patients', but no split has groups"):
         from_tensors((inputs, labels), groups="patients")
 
 

@@ -166,21 +166,21 @@ def test_what_is_right_passes(lab: str) -> None:
         ({"data": "channels last"}, r"got uint8 \(60, 8, 8, 3\): take inputs.permute\(0, 3, 1, 2\)"),
         (
             {"data": "grey"},
-            r"uint8 inputs must be images \(n, channels, height, width\), got uint8 \(60, 8, 8\): of grey",
+            r"uint8 inputs must be images \(n, channels, height, width\), got uint8 \(60, 8, 8\): for grey",
         ),
-        ({"data": "pixels"}, r"got uint8 \(60, 192\): .* of other numbers inputs.float\(\)"),
+        ({"data": "pixels"}, r"got uint8 \(60, 192\): .* for other numbers inputs.float\(\)"),
         (
             {"data": "shapes"},
             r"the inputs of all splits must be of one .*'validation': 'torch.float32 \(3,\)'",
         ),
         ({"data": "empty"}, "data: the validation split must hold at least one sample"),
-        ({"data": "from 1"}, "got 6 different ones from 1 to 6: take labels - 1"),
+        ({"data": "from 1"}, "got 6 different labels from 1 to 6: take labels - 1"),
         (
             {"dataset": "pair"},
             "pair must be a function or a class, got a Dataset: name a function that returns it",
         ),
         ({"data": "negative"}, "from -1 to 4"),
-        ({"data": "gaps"}, "labels must number the classes from 0 .*, got 6 different ones from 0 to 5000"),
+        ({"data": "gaps"}, "labels must number the classes from 0 .*, got 6 different labels from 0 to 5000"),
         (
             {"data": "beyond"},
             r"dataset lab.*:data: train labels must lie in \[0, 5\), got 0 to 5",
