@@ -18,12 +18,12 @@ Whole = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """The images of a test set in classes with weights, and in the groups that they are drawn in.
+    """The images of a test set, with their weighted classes and the groups in which the images are drawn.
 
     The mean ``Σ_i u_i x_i`` has ``u_i = W_c / n_c`` for an image of class c. Its variance is estimated by ``Σ_g z_g²``
     over the groups g, where ``z_g = Σ_{i in g} u_i f_i (x_i - x̄_c)``. The factor ``f_i = (1 - n_cg / n_c)^(-1/2)``
-    makes up for the class means being estimated; without groups it turns ``n`` into ``n - 1``. This is CR2, the
-    small-sample form of the cluster-robust variance, of which class means need no matrices.
+    is needed because the class means are estimated; without groups it turns ``n`` into ``n - 1``. This is CR2, the
+    small-sample form of the cluster-robust variance. For class means it needs no matrices.
 
     Args:
         strata: Each image's class, ``(n,)``.
@@ -56,7 +56,7 @@ class Groups:
 
     @cached_property
     def _shares(self) -> Numbers:
-        """The weight of each image in the mean, ``(n,)``; 0 for those of classes that do not count."""
+        """The weight of each image in the mean, ``(n,)``; 0 for images of classes that do not count."""
         result: Numbers = (self.weights / np.maximum(self.counts, 1))[self.strata]
         return result
 
@@ -82,7 +82,7 @@ class Groups:
 
     @cached_property
     def _scaled(self) -> Numbers:
-        """``u_i f_i``; 0 for a class whose images are all of one group, which says nothing of others."""
+        """``u_i f_i``; 0 for a class with all its images in one group, which does not show how groups differ."""
         some = self._left > 0
         return np.where(some, self._shares / np.sqrt(np.where(some, self._left, 1)), 0.0)
 
@@ -120,13 +120,13 @@ class Groups:
 
     @cached_property
     def _lone(self) -> npt.NDArray[np.bool_]:
-        """The classes that count, and of which all images are of one group."""
+        """Whether each class counts and has all its images in one group, ``(C,)``."""
         result = np.zeros(len(self.counts), bool)
         result[self.strata[self._left <= 0]] = True
         return result & (self.weights > 0)
 
     def _unknown(self, rows: Numbers, means: Numbers) -> Numbers:
-        """Return what lone classes add: the mean variance of the others."""
+        """Return the variance that lone classes add, estimated by the mean variance of the other classes."""
         known = ~self._lone & (self.counts > 1)
         if not known.any():
             return np.zeros(len(rows))
@@ -150,8 +150,9 @@ class Groups:
     def freedom(self) -> float:
         """The degrees of freedom of the variance, by Satterthwaite, if the images of a group were all alike.
 
-        With G groups of the same weight they are ``G - 1``; where a few groups hold most of the weight, fewer. For the
-        G values of the groups b the scores are ``M b``, and the degrees of freedom ``tr(MMᵀ)² / tr(MMᵀMMᵀ)``.
+        G groups of the same weight have ``G - 1`` degrees of freedom; there are fewer if a few groups have most of the
+        weight. With b for the values of the G groups, the scores are ``M b``, and the degrees of freedom are
+        ``tr(MMᵀ)² / tr(MMᵀMMᵀ)``.
 
         Source:
             Imbens and Kolesár, Robust Standard Errors in Small Samples, 2016.
@@ -177,8 +178,8 @@ class Groups:
 
 
 def _dense(labels: Whole) -> bool:
-    """Return whether labels are numbers that can be counted as they are."""
+    """Return whether labels are small enough to be counted without new numbers."""
     return int(labels.min()) >= 0 and int(labels.max()) < _SPARSE * len(labels)
 
 
-_SPARSE = 20
+_SPARSE = 20  # counting may take an array that is this many times as long as the labels

@@ -1,4 +1,4 @@
-"""What the choice of the test images adds to the variance of a mean accuracy over seeds."""
+"""The part of the variance of a mean accuracy over seeds that comes from the choice of the test images."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class ImagePart:
     """The part of a mean accuracy's variance that comes from the choice of the test images.
 
     The images are drawn in groups, such as typefaces or patients; without groups each image is one. ``B`` is the
-    cluster-robust variance of a mean over images (:class:`Groups`), taken of the images' means over the seeds. ``C`` is
-    the part of B that is due to errors of single runs, which differ from seed to seed.
+    cluster-robust variance of a mean over images (:class:`Groups`), computed from the images' means over the seeds.
+    ``C`` is the part of B that is due to errors of single runs, which differ from seed to seed.
 
     Args:
         variance: The images' own part, ``max(B - C, 0)``.
-        single: The variance that one run's mean would have if its images were independent: what the images' part is
-            without groups if all seeds get the same images wrong.
+        single: The variance that one run's mean would have if its images were independent. Without groups it equals
+            ``variance`` if all seeds get the same images wrong.
         size: The effective number of images, ``1 / Σ_c (W_c² / n_c)``: their number if all have the same weight.
         freedom: The degrees of freedom of ``variance``: the number of groups less 1, or fewer where they are unequal.
         groups: How many groups of images there are.
@@ -45,12 +45,12 @@ class ImagePart:
 
     @property
     def persistence(self) -> float:
-        """How far being right is a property of the image: 1 if all seeds get the same images wrong, 0 if any may.
+        """How far errors depend on the image: 1 if all seeds get the same images wrong, 0 if errors are independent.
 
-        Where images come in groups that are right or wrong together it is larger, by the design effect.
+        If the images of a group tend to be right or wrong together, it is larger by the design effect.
 
-        With few wrong images this is poorly estimated, and with none not at all. So a quarter of an image that all
-        seeds get wrong is added: in simulated studies, intervals then cover the truth best.
+        Few wrong images give a poor estimate, and none give no estimate. So a quarter of an image that all seeds get
+        wrong is added: in simulated studies, intervals then cover the truth best.
         """
         added = _ADDED / self.size**2
         return (self.variance + added) / (self.single + added)
@@ -66,8 +66,8 @@ def image_part(
     """Return the images' part of the variance of a weighted mean over seeds and images.
 
     The effects of seeds and images are random and crossed, ``x_si = μ + a_s + b_i + e_si``. Where classes have weights
-    of their own, images count as drawn within their classes. A class with one image, or whose images are all of one
-    group, gets the others' mean variance.
+    of their own, images count as drawn within their classes. A class with one image, or with all images in one group,
+    gets the mean variance of the other classes.
 
     Args:
         runs: The credit of each image with each of two or more seeds, ``(S, n)``.
@@ -119,8 +119,8 @@ def strata_of(ranks: Ranks, kind: str) -> tuple[Classes, Numbers]:
     """Return each image's class and the classes' weights in an accuracy.
 
     Args:
-        ranks: Of one run.
-        kind: ``""`` for the mean over images, ``"macro"`` for that over classes, or a group of classes.
+        ranks: The ranks of one run.
+        kind: ``""`` for the mean over images, ``"macro"`` for the mean over classes, or a group of classes.
     """
     if not kind:
         return np.zeros(len(ranks.label), np.int64), np.ones(1)
@@ -137,7 +137,7 @@ def accuracies(runs: Mapping[int, Ranks], metric: str) -> tuple[Numbers, Classes
 
     Args:
         runs: Ranks by seed.
-        metric: Such as ``"top5"``, ``"macro_top3"`` or ``"autkc5"``.
+        metric: The metric, such as ``"top5"``, ``"macro_top3"`` or ``"autkc5"``.
     """
     kind = "" if measure_of(metric) else metric.rpartition("top")[0].rstrip("_")
     result = [runs[seed] for seed in sorted(runs)]

@@ -1,4 +1,4 @@
-"""Means with their intervals, which say what they cover; never a bare mean where there is more than one seed."""
+"""Means with intervals that say what they cover; with more than one seed, a mean always has an interval."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ Covers = Literal[
     "seeds, one search",
     "seeds and images, one search",
 ]
-"""What an interval covers: everything that would be drawn anew if the study were repeated.
+"""What an interval covers: the sources of luck that would be drawn again if the study were repeated.
 
-"One search" says that an arm of it was searched once, so that the luck of its search is not covered.
+"One search" means that an arm was searched once, so the interval does not cover the luck of its search.
 """
 
 
@@ -76,8 +76,8 @@ class Estimate:
     def excludes_zero(self) -> bool:
         """Whether the interval lies on one side of 0, and comes from values that show their spread.
 
-        Two values do not, nor do values that are all equal: on a small test set there are few possible accuracies, and
-        differences of them may be equal by chance.
+        Two values do not show it, nor do values that are all equal: a small test set has few possible accuracies, so
+        differences may be equal by chance.
         """
         return self.n >= _ENOUGH and not self.low <= 0 <= self.high and self.half_width > _ROUNDING
 
@@ -87,9 +87,9 @@ class Estimate:
         return self.covers.endswith(ONE_SEARCH)
 
     def within(self, tolerance: float) -> float:
-        """Return the p-value of equivalence: of the hypothesis that the mean is ``tolerance`` or more away from 0.
+        """Return the p-value of the equivalence test, whose hypothesis is a mean ``tolerance`` or more away from 0.
 
-        It is the larger one of two one-sided tests with the interval's variance; 1 if there is no spread to judge by.
+        It is the larger of the p-values of two one-sided tests with the interval's variance; 1 if there is no spread.
 
         Source:
             Schuirmann, A Comparison of the Two One-Sided Tests Procedure and the Power Approach, 1987.
@@ -149,27 +149,28 @@ def interval(
 
     With ``images`` the interval covers seeds and test images, which are crossed: each seed scores the same images. The
     mean's variance is A + I. ``A = s² / S`` is the part of the seeds, with S - 1 degrees of freedom. I is the part of
-    the images, with about as many as there are groups of images (:class:`ImagePart`). The interval reaches
-    ``√(t_A² A + t_I² I)`` to both sides: each part keeps its own Student quantile (:func:`~.tests.critical`). The
-    interval of an accuracy is the set of all p with ``(mean - p)² ≤ t² (A + φ p (1 - p) / n)``, where t² is the
-    quotient of what the interval reaches and A + I; without the seeds' part it is Wilson's. φ is the images'
-    persistence, times the ratio of one run's variance to ``p (1 - p) / n`` where that is above 1. The variance of a
-    difference is increased by φ times one image that only one of the two losses gets right, so that two losses that
-    agree on every image are not taken as certainly equal (Bonett and Price 2012 add two).
+    the images, with about as many degrees of freedom as there are groups of images (:class:`ImagePart`). The interval
+    reaches ``√(t_A² A + t_I² I)`` to both sides: each part keeps its own Student quantile (:func:`~.tests.critical`).
 
-    Repeated searches are the top level: the means over the seeds of each search then take the place of the seeds, and
-    their variance is drawn towards that of other arms' searches (:func:`~.pooling.moderated`).
+    The interval of an accuracy is the set of all p with ``(mean - p)² ≤ t² (A + φ p (1 - p) / n)``, where
+    ``t² = (t_A² A + t_I² I) / (A + I)``. Without A it is Wilson's interval. φ is the images' persistence, times the
+    ratio of one run's variance to ``p (1 - p) / n`` if that ratio is above 1. The variance of a difference is increased
+    by φ times one image that only one of the two losses gets right. Two losses that agree on every image are then not
+    taken as certainly equal (Bonett and Price 2012 add two images).
+
+    If searches are repeated, the means over the seeds of each search take the place of the seeds. Their variance is
+    drawn towards that of other arms' searches (:func:`~.pooling.moderated`).
 
     Args:
-        values: By seed, counted from 1.
+        values: The values by seed; seeds are counted from 1.
         images: The images' part of the variance; None if it is not known.
         searches: How many searches chose configurations; see :func:`search_of`.
         difference: Whether the values are differences of accuracies.
         drawn: Whether every seed has test images of its own, so that the seeds' spread covers the images as well.
         once: Whether an arm was searched once, so that the luck of its search is in no part of the variance.
-        prior: What other arms' searches say about the variance of one search's mean.
-        apart: The top part of the variance and its degrees of freedom, if it is not that of ``values``: where arms were
-            searched a different number of times.
+        prior: The variance of one search's mean, as other arms' searches estimate it.
+        apart: The variance A and its degrees of freedom, if they do not follow from ``values`` because the arms were
+            not searched equally often.
     """
     rows = _rows(values, searches)
     if not rows:
@@ -203,7 +204,7 @@ def _precision(
 
 
 def search_of(seed: int, searches: int) -> int:
-    """Return which search's choice a confirmation seed has trained."""
+    """Return the index of the search whose choice a confirmation seed trains."""
     return Repeats(searches).search_of_seed(seed)
 
 
@@ -216,7 +217,7 @@ def means_of_searches(values: Mapping[int, float], searches: int) -> list[float]
 
 
 def _rows(values: Mapping[int, float], searches: int) -> list[float]:
-    """Return what varies from one repetition to the next: the seeds' values, or the means of the searches' seeds."""
+    """Return the independent values: those of the seeds, or the means over each search's seeds."""
     if searches == 1:
         return [values[seed] for seed in sorted(values)]
     return means_of_searches(values, searches)
@@ -233,7 +234,7 @@ def _covers(searches: bool, images: bool, once: bool) -> Covers:
 def _accuracies(mean: float, variance: float, t: float, images: ImagePart) -> tuple[float, float]:
     """Return the ends of an accuracy's interval, inside [0, 1]."""
     binomial = mean * (1 - mean) / images.size
-    # Of classes with weights of their own the variance may be larger than that of one class with their mean.
+    # If classes have weights of their own, the variance may be larger than the binomial one of the same mean.
     stretched = max(images.single / binomial, 1.0) if binomial > 0 else 1.0
     q = t**2 * images.persistence * stretched / images.size
     middle = (mean + q / 2) / (1 + q)

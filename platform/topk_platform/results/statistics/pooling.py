@@ -1,4 +1,4 @@
-"""What the searches of other arms say about the luck of an arm's search, where searches are repeated."""
+"""The luck of an arm's search, estimated from all arms' searches where searches are repeated."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _Column = TypeVar("_Column", bound=Hashable)
 _Arm = TypeVar("_Arm", bound=Hashable)
 
 _ZERO = 1e-9
-_ALONE = 1e-9  # arms' means that differ by less from search to search say nothing
+_ALONE = 1e-9  # a column is not used for the weight if an arm's means differ by less between searches
 _CLOSE = 1e-9  # relative, where an iteration ends
 _ROUNDS = 200
 _TURNS = 8
@@ -27,10 +27,10 @@ _TURNS = 8
 
 @dataclass(frozen=True)
 class Prior:
-    """What other arms' searches say about the variance of one search's mean.
+    """The variance of one search's mean, as other arms' searches estimate it.
 
     Args:
-        variance: The variance that a search's mean has on average over the arms.
+        variance: The variance of a search's mean, on average over the arms.
         freedom: The degrees of freedom of ``variance``.
         weight: How many degrees of freedom it is worth beside an arm's own: few if arms differ much in their luck.
     """
@@ -42,12 +42,13 @@ class Prior:
 
 @dataclass(frozen=True)
 class Luck:
-    """The luck of an arm's searches, as that of all arms of its column: of the same data and the same network.
+    """The luck of an arm's searches, estimated from all arms with the same data and the same network: its column.
 
     Args:
         column: The column's name.
-        level: For the arm's own mean; it contains searches and seeds.
-        beside: For a difference of arms' means; without what the seeds add to all arms equally.
+        level: The prior for the arm's own mean; it contains searches and seeds.
+        beside: The prior for a difference of arms' means; it leaves out the part that the seeds add equally to all
+            arms.
     """
 
     column: Hashable
@@ -58,15 +59,17 @@ class Luck:
 def pooled(
     columns: Mapping[_Column, Mapping[_Arm, Sequence[float]]],
 ) -> dict[_Arm, Luck]:
-    """Return the luck of each arm's searches by that of all arms.
+    """Return the luck of each arm's searches, estimated from all arms.
 
     In a column with M arms and R searches, the means ``y_ar`` are split into the arm, the search's seeds, which all
     arms share, and the rest. The mean square of the rest has ``(M - 1)(R - 1)`` degrees of freedom. How far arms differ
     in their luck is estimated over all columns from the spread of the logarithms of the arms' own mean squares, beyond
-    what chance explains. It is taken at the upper end of its standard error, so that a small table borrows less.
+    what chance explains. It is taken at the upper end of its standard error, so that a small table borrows less. The
+    arms of columns with a single arm are left out.
 
     Args:
-        columns: By column and arm the means of its searches; in a column all arms have as many, two or more.
+        columns: The means of each arm's searches, by column and arm; all arms of a column have equally many, two or
+            more.
 
     Source:
         Smyth, Linear Models and Empirical Bayes Methods for Assessing Differential Expression, 2004, section 6.2.
@@ -185,7 +188,7 @@ def _spread(squares: Sequence[Numbers], tables: Sequence[Numbers]) -> float:
 
 
 _NOISE = 4.4
-"""The variance of a sample variance of logarithms of chi squares, times their number, over its square."""
+"""The relative variance of the sample variance of logarithms of chi squares, times their number."""
 
 
 def _trigamma(x: float) -> float:
@@ -221,19 +224,19 @@ def prior_of(parts: Sequence[tuple[float, Luck]]) -> Prior:
 
 
 def _of_column(parts: Sequence[tuple[float, Luck]]) -> Prior:
-    """Return the prior of a column's part: if its weights sum to 0, what seeds add to all arms cancels."""
+    """Return the prior of a column's part; if its weights sum to 0, the part that seeds add to all arms cancels."""
     luck = parts[0][1]
     of_one = luck.beside if abs(sum(weight for weight, _ in parts)) < _ZERO else luck.level
     return Prior(sum(weight**2 for weight, _ in parts) * of_one.variance, of_one.freedom, of_one.weight)
 
 
 def moderated(variance: float, freedom: float, prior: Prior) -> tuple[float, float]:
-    """Return a variance that is drawn up to the pool's, with its degrees of freedom.
+    """Return an arm's variance, drawn up towards the pool's, with its degrees of freedom.
 
-    With the pool's variance ``s₀²``, worth ``d₀`` degrees of freedom, and its own s² with d, the variance is
-    ``(d₀ s₀² + d s²) / (d₀ + d)``, and never less than s²: an arm that shows more luck than others keeps it. Its
-    degrees of freedom ν follow from ``1/ν = 1/(d₀ + d) + ω²/f`` with the pool's share ``ω = d₀ / (d₀ + d)`` and its own
-    f degrees of freedom, for the pool is no more than an estimate.
+    The pool has the variance ``s₀²``, worth ``d₀`` degrees of freedom; the arm has its own variance ``s²`` with d. The
+    result is ``(d₀ s₀² + d s²) / (d₀ + d)``, but never less than s²: an arm that shows more luck than others keeps it.
+    The result's degrees of freedom ν follow from ``1/ν = 1/(d₀ + d) + ω²/f``. Here ``ω = d₀ / (d₀ + d)`` is the pool's
+    share, and f are the degrees of freedom of ``s₀²``, which is itself an estimate.
 
     Example:
         >>> moderated(0.25, 2, Prior(1.0, 12, math.inf)), moderated(0.25, 2, Prior(1.0, 12, 0.0))

@@ -1,4 +1,4 @@
-"""The precision of a mean: its power, what it could have shown, and how many seeds an effect would need."""
+"""The precision of a mean: its test's power, the effects that it can detect, and the seeds that an effect needs."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _MOST = 10_000
 
 @dataclass(frozen=True)
 class Precision:
-    """The parts of a mean's variance: what tests, power and the seeds needed are computed from.
+    """The parts of a mean's variance, from which tests, power and needed seeds are computed.
 
     Args:
-        by_seeds: The seeds' part, ``s² / S``, which falls with their number S; that of the searches, with the seeds in
-            it, where searches are repeated.
+        by_seeds: The seeds' part, ``s² / S``, which falls with their number S. If searches are repeated, it is the
+            searches' part, which contains the seeds.
         by_images: The images' part, which more seeds do not make smaller.
         rows: The number of seeds, or of searches if searches are repeated.
         images: The effective number of test images (:class:`ImagePart`'s ``size``); infinite if the images' part is not
@@ -38,7 +38,7 @@ class Precision:
     borrowed: float = 0.0
 
     def parts(self, rows: int | None = None) -> list[Part]:
-        """Return the parts of the variance with this many rows, by default those that there are."""
+        """Return the parts of the variance with this many rows, by default the present number."""
         rows = rows or self.rows
         of_images = max(self.images - 1, 1) if self.groups is None else self.groups
         return [
@@ -47,7 +47,7 @@ class Precision:
         ]
 
     def error(self, rows: int | None = None) -> float:
-        """Return the standard error with this many rows, by default those that there are."""
+        """Return the standard error with this many rows, by default the present number."""
         return math.sqrt(sum(variance for variance, _ in self.parts(rows)))
 
     def critical(self, level: float = 0.975, rows: int | None = None) -> float:
@@ -55,7 +55,7 @@ class Precision:
         return critical(self.parts(rows), level)
 
     def _spread(self, rows: int | None = None) -> float:
-        """Return the degrees of freedom of the whole, by the harmonic mean of the parts'."""
+        """Return the degrees of freedom of the whole variance: the weighted harmonic mean of those of its parts."""
         parts = self.parts(rows)
         whole = sum(variance for variance, _ in parts)
         return 1 / sum(v / whole / freedom for v, freedom in parts if v > 0)
@@ -92,7 +92,7 @@ class Precision:
         return error * (self.critical(level) + float(special.stdtrit(self._spread(), power)))
 
     def rows_for(self, effect: float, level: float = 0.975) -> int | None:
-        """Return with how many rows the power for an effect of this size is 80 %; None if 10,000 are too few.
+        """Return how many rows give a power of 80 % for an effect of this size; None if 10,000 are too few.
 
         Example:
             >>> Precision(0.25, 0.0, 10, math.inf).rows_for(1.5), Precision(0.25, 1.0, 10, 400).rows_for(1.5)
@@ -100,7 +100,7 @@ class Precision:
         """
         if self.power(effect, _MOST, level) < _POWER:
             return None
-        low, high = 1, _MOST  # low is too few, high enough
+        low, high = 1, _MOST  # low rows are too few, high rows are enough
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (low, middle) if self.power(effect, middle, level) >= _POWER else (middle, high)

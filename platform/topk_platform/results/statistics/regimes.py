@@ -25,7 +25,7 @@ class Ranking:
         mean_ranks: Each loss's mean rank over the regimes, the best first; rank 1 is the best.
         regimes: The number of regimes.
         p: The p-value of Friedman's test, in Iman and Davenport's form, that all losses rank alike.
-        critical: Nemenyi's critical difference: two losses whose mean ranks lie further apart differ, at 0.05 over all
+        critical: Nemenyi's critical difference: two losses whose mean ranks are further apart differ, at 0.05 over all
             pairs.
         alike: The groups of losses among which no two differ: the diagram's bars.
     """
@@ -40,7 +40,7 @@ class Ranking:
 def ranking(values: Mapping[str, Sequence[float]]) -> Ranking | None:
     """Return the ranking of losses by their values in the same regimes, where higher is better.
 
-    Return None for fewer than five regimes or three losses: the paired tests then say all that there is to say.
+    Return None for fewer than five regimes or three losses, because the paired tests are then enough.
 
     Args:
         values: The values by loss, one per regime.

@@ -1,4 +1,4 @@
-"""The level of a test of results that are looked at again and again, while seeds are added."""
+"""The level of a test that is made again and again while seeds are added."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from scipy import special
 
 __all__ = ["level_at_plan", "level_now"]
 
-_BY_PLAN = 0.8  # of the error, up to the planned number of seeds
-_LATER = 0.2  # of what the last doubling had, for each doubling beyond
+_BY_PLAN = 0.8  # the share of the error up to the planned number of seeds
+_LATER = 0.2  # the error of each doubling beyond the plan, as a share of the error before it
 
 
 def level_now(level: float, seeds: int, planned: int) -> float:
-    """Return the level at which a one-sided test is made with so many seeds, however often it was made before.
+    """Return the level of a one-sided test with this many seeds, however often it was made before.
 
     An error of ``α = 1 - level`` is spent on all looks together. A share of 0.8 α is for all looks up to the planned
     number of seeds N, by O'Brien and Fleming's boundary for continuous looks: the test statistic must exceed

@@ -18,7 +18,7 @@ Part = tuple[float, float]
 _NOTHING = 1e-9  # of a standard error
 _LEAST = 1e-300
 _CLOSE = 1e-11  # relative, of standard errors
-_EXACT = 50  # up to so many pairs the test counts all sums of signed ranks
+_EXACT = 50  # up to this many pairs, the test counts all sums of signed ranks
 
 
 def t_quantile(freedom: float, level: float = 0.975) -> float:
@@ -32,17 +32,17 @@ def t_quantile(freedom: float, level: float = 0.975) -> float:
 
 
 def critical(parts: Sequence[Part], level: float = 0.975) -> float:
-    """Return how many standard errors an interval's end lies from the mean, of a variance that is a sum of parts.
+    """Return the distance from a mean to its interval's end, in standard errors, if the variance is a sum of parts.
 
-    With parts ``v_i`` of ``ν_i`` degrees of freedom the interval reaches ``√(Σ v_i t(ν_i)²)``: every part keeps its own
-    Student quantile. For normal values this covers the truth at least as often as said, at every level. A single
-    number of degrees of freedom, as Satterthwaite's, is right in the middle of the distribution only. In the tail that
-    a correction for 120 tests asks for it is up to 30 times too generous, and Cochran and Cox's mean of the quantiles
-    up to 3 times.
+    With parts ``v_i`` of ``ν_i`` degrees of freedom, the interval reaches ``√(Σ v_i t(ν_i)²)``: every part keeps its
+    own Student quantile. For normal values, the interval covers the truth at least as often as its level says, at every
+    level. A single number of degrees of freedom, such as Satterthwaite's, is right only in the middle of the
+    distribution. In the tail that a correction for 120 tests needs, it is up to 30 times too generous; Cochran and
+    Cox's mean of the quantiles is up to 3 times too generous.
 
     Args:
         parts: The parts of the variance, each with its degrees of freedom.
-        level: Of the one-sided quantile.
+        level: The level of the one-sided quantile.
 
     Source:
         Banerjee, Approximate Confidence Interval for Linear Functions of Means of k Populations when the Population
@@ -59,9 +59,10 @@ def critical(parts: Sequence[Part], level: float = 0.975) -> float:
 
 
 def p_of(mean: float, parts: Sequence[Part]) -> float:
-    """Return the two-sided p-value of the hypothesis that a mean is 0, at which :func:`critical` is its own size.
+    """Return the two-sided p-value of the hypothesis that a mean is 0.
 
-    It is 1 for a mean of 0, and 0 for another mean without variance.
+    At this level the interval of :func:`critical` ends at 0. The p-value is 1 for a mean of 0, and 0 for another mean
+    without variance.
 
     Args:
         mean: The mean.
@@ -80,7 +81,7 @@ def p_of(mean: float, parts: Sequence[Part]) -> float:
     size = abs(mean) / math.sqrt(whole)
     if size < _NOTHING:
         return 1.0
-    # At the lower end one part alone reaches as far as the mean, at the upper end no part does.
+    # At the level ``low``, one part alone reaches as far as the mean; at ``high``, all parts together reach no further.
     low = max(float(special.stdtr(freedom, -size * math.sqrt(whole / v))) for v, freedom in counting)
     high = max(float(special.stdtr(freedom, -size)) for _, freedom in counting)
     if low < _LEAST:
@@ -93,7 +94,7 @@ def p_of(mean: float, parts: Sequence[Part]) -> float:
 
 
 def _root(falling: Callable[[float], float], low: float, high: float) -> float:
-    """Return where a falling function is 0 between two ends, by false position in the Illinois form."""
+    """Return the zero of a falling function between two ends, by the Illinois form of false position."""
     above, below, side = falling(low), falling(high), 0
     while above > _CLOSE and below < -_CLOSE:
         middle = low + (high - low) * above / (above - below)
@@ -120,7 +121,7 @@ def wilcoxon(differences: Sequence[float]) -> float:
         >>> wilcoxon([0.1, 0.2, 0.3, 0.4, 0.5])
         0.0625
     """
-    kept = np.round(np.asarray(differences, float), 12)  # equal but for rounding is equal
+    kept = np.round(np.asarray(differences, float), 12)  # values that differ only by rounding are equal
     kept = kept[kept != 0]
     if not len(kept):
         return 1.0
@@ -153,8 +154,8 @@ def _doubled_ranks(
 def holm(p: Mapping[_Name, float]) -> dict[_Name, float]:
     """Return p-values with Holm's correction: it bounds the family-wise error, however the tests depend on each other.
 
-    That is the probability that any true hypothesis has a corrected p-value below α; it is at most α. The i-th smallest
-    of m values becomes ``max_{j ≤ i} (m - j + 1) p_j``, at most 1.
+    The family-wise error is the probability that any true hypothesis has a corrected p-value below α; it is at most α.
+    The i-th smallest of m values becomes ``max_{j ≤ i} (m - j + 1) p_j``, at most 1.
 
     Source:
         Holm, A Simple Sequentially Rejective Multiple Test Procedure, 1979.
