@@ -37,8 +37,8 @@ class Cell:
         searched: How its search trials ended.
         mark: Whether it is significantly better or worse than the baseline: its p-value, corrected for
             the differences of all cells of its family, is below 0.05. A seed that diverged or failed has no accuracy
-            and would have lowered the mean: a cell with such seeds is never marked better, and where the baseline has
-            such seeds no cell is marked worse. Where it or the baseline was searched once there is no mark.
+            and would have lowered the mean: a cell with such seeds is never marked better, and if the baseline has such
+            seeds, no cell is marked worse. If the arm or the baseline was searched once, there is no mark.
         differences: The differences by seed, whose mean is ``difference``.
         stopped: Whether it dropped out of a race (:class:`~topk_platform.specs.Racing`), so that it has fewer seeds.
         improvement: The probability that one of its runs beats a run of the baseline, with independent seeds.
@@ -46,12 +46,12 @@ class Cell:
         metric: Its metric, which decides the unit shown; empty for an accuracy.
         primary: Whether its arm was selected by its metric. The other metrics are secondary.
         detectable: The minimal detectable effect: the size of a true difference that has a chance of 80 % to be marked.
-            If an arm was searched once, it is computed for the chosen configurations, and is the least that it could be
-            if the search had no luck; such an arm is never marked. None where there is nothing to test.
+            If an arm was searched once, it leaves out the luck of the search, so that the true value is larger; such an
+            arm is never marked. None where there is nothing to test.
         p_equivalent: The p-value of equivalence within the study's tolerance, Holm-corrected; None where not tested.
         equivalent: Whether that is below 0.05.
-        tested: How many test images, or groups of them, its interval is over and what they are called, such as
-            ``(160, "typefaces")``; None where that is not known.
+        tested: The number of test images, or of groups of them, that its interval covers, and their name, such as
+            ``(160, "typefaces")``; None if it is not known.
     """
 
     value: Estimate | None
@@ -121,7 +121,8 @@ def marked(cells: Mapping[CellKey, tuple[Cell, Tally]], tolerance: float = 0.0) 
 
     Args:
         cells: The cells by row, column and metric, each with the tally of its baseline's confirmations.
-        tolerance: Differences of accuracies within it are equivalence, as a fraction of 1; 0 tests none.
+        tolerance: Accuracies that differ by less are equivalent, as a fraction of 1; with 0, equivalence is not
+            tested.
     """
     families: dict[str, dict[CellKey, Cell]] = {}
     for key, (cell, _) in cells.items():
@@ -133,13 +134,13 @@ def marked(cells: Mapping[CellKey, tuple[Cell, Tally]], tolerance: float = 0.0) 
     return _with_best(result)
 
 
-_LEAST = 2  # seeds that are too few to test anything
+_LEAST = 2  # this many seeds are too few for a test
 
 
 def _judged(
     family: Mapping[CellKey, Cell], theirs: Mapping[CellKey, Tally], tolerance: float
 ) -> dict[CellKey, Cell]:
-    """Return the cells of a family with what their tests show."""
+    """Return the cells of a family with the results of their tests."""
     tests = {p: c.difference for p, c in family.items() if c.difference and not c.difference.once}
     level = 1 - _ALPHA / 2 / len(family)
     corrected = holm({key: result.p for key, result in tests.items()})
@@ -181,7 +182,7 @@ def _mark(cell: Cell, theirs: Tally, p: float) -> Mark:
 def tested(cells: Mapping[CellKey, Cell]) -> dict[str, tuple[int, str]]:
     """Return the number of test images, or of groups of them, and their name, by column.
 
-    They are known where the intervals of a column's plain accuracies cover images.
+    Columns are left out if the intervals of their top-K accuracies do not cover images.
 
     Args:
         cells: The cells by row, column and metric.

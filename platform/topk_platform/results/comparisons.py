@@ -1,4 +1,4 @@
-"""A description of data, and one loss beside the baseline on such data."""
+"""Descriptions of data, and comparisons of a loss with the baseline on data of a description."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _NOISE = 0.05  # added to both shares, because a ratio to zero noise is infinite
 
 @dataclass(frozen=True)
 class Situation:
-    """A description of data: those to choose a loss for, or those of a study's regime.
+    """A description of data: the data to choose a loss for, or the data of a study's regime.
 
     Args:
-        classes: How many.
+        classes: The number of classes.
         images: Training images, of all classes together.
         imbalance: The largest class's number of images over the smallest's.
-        noise: The share of training labels that are replaced by chance.
-        k: How many guesses count.
+        noise: The share of training labels that are replaced at random.
+        k: K, the number of guesses that count.
 
     Raises:
         UserError: if a number is out of range, or K is not below the number of classes.
@@ -80,7 +80,7 @@ class Situation:
         return {name: max(a, b) / min(a, b) for name, (a, b) in pairs.items()}
 
     def apart(self, other: Situation) -> float:
-        """Return the product of all ratios: the distance, on a log scale the sum of all differences.
+        """Return the distance: the product of all ratios, which is the sum of all differences on a log scale.
 
         Example:
             >>> round(Situation(100, 50_000, noise=0.15).apart(Situation(200, 50_000, noise=0.05)), 6)
@@ -95,9 +95,9 @@ class Compared:
 
     Args:
         study: Its name.
-        regime: By name.
-        model: By label.
-        loss: By label.
+        regime: The regime's name.
+        model: The model's label.
+        loss: The loss's label.
         baseline: The label of the loss that it is compared with.
         metric: The test metric.
         situation: The regime's description.
@@ -105,10 +105,10 @@ class Compared:
         theirs: How the baseline's confirmations ended.
         values: The chosen configurations, one per search, the best by validation first.
         searches: How often each of the two arms was searched.
-        kind: The dataset; for features, the dataset of their images.
-        pretrained: Whether the network, or the one that computed the features, began with weights of other data.
-        setup: The hash of what two studies must have in common to make the same comparison in the same situation;
-            empty if it is not known.
+        kind: The kind of data in words: the dataset; for features, the dataset of their images.
+        pretrained: Whether the network, or the network that computed the features, was pretrained on other data.
+        setup: A hash. Two studies with the same hash and the same situation make the same comparison. Empty if it is
+            not known.
     """
 
     study: str
@@ -128,7 +128,7 @@ class Compared:
 
     @property
     def counts(self) -> bool:
-        """Whether it is by the metric that a recommendation looks at: top-K accuracy at the situation's own K."""
+        """Whether its metric is the one that recommendations use: top-K accuracy at the situation's own K."""
         return self.metric == f"top{self.situation.k}"
 
     @property
@@ -144,7 +144,7 @@ class Compared:
     @property
     def ahead(self) -> Estimate:
         """How far the loss is ahead of the baseline."""
-        assert self.cell.difference is not None  # noqa: S101 - what has none is not compared
+        assert self.cell.difference is not None  # noqa: S101 - a cell without a difference is not compared
         return self.cell.difference
 
 
@@ -153,11 +153,13 @@ Situations = Mapping[tuple[str, int], Situation]
 
 
 def comparisons(table: Table, situations: Situations) -> Iterable[Compared]:
-    """Yield every searched loss beside its searched baseline, by top-K test accuracies, of regimes that are known.
+    """Yield the comparison of every searched loss with its searched baseline, for each top-K test accuracy.
+
+    Regimes without a description are left out.
 
     Args:
-        table: A study's.
-        situations: What its regimes are.
+        table: The study's table.
+        situations: The descriptions of its regimes.
     """
     study = table.study
     for arm, baseline in searched_pairs(study):
@@ -187,10 +189,10 @@ def comparisons(table: Table, situations: Situations) -> Iterable[Compared]:
 
 
 def searched_pairs(study: Study) -> list[tuple[Arm, Arm]]:
-    """Return the arms that compare a loss with the baseline, each with its baseline; both are searched.
+    """Return the pairs of a searched arm and the searched baseline that its loss is compared with.
 
-    Variants of a loss, as ablations compare them, are left out: arms whose loss is the baseline's, and all but one of
-    several arms of the same loss with the same regime and model. The one that stays is labelled by the loss's name.
+    Variants of a loss, as in ablations, are left out. These are arms whose loss is the baseline's. If several arms have
+    the same loss, regime and model, only the arm whose label is the loss's name is kept.
     """
     keys: dict[tuple[str, str], list[Arm]] = {}
     for arm in study.arms:
@@ -215,7 +217,7 @@ def _kind(regime: Regime) -> str:
 
 
 def _setup(arm: Arm, baseline: Arm) -> str:
-    """Return the hash of a comparison without its situation, which already describes the conditions."""
+    """Return the hash of a comparison without the regime's conditions, which its situation describes."""
     losses = [(one.loss.name, one.loss.space, one.loss.fixed, one.loss.head) for one in (arm, baseline)]
     model, data = (arm.model.name, arm.model.options), (arm.regime.dataset, arm.regime.options)
     return digest((data, model, losses, arm.recipe, arm.metric, arm.protocol.sampler))

@@ -21,7 +21,7 @@ __all__ = ["Decision", "Evidence", "Verdict", "decide", "decided"]
 Verdict = Literal["confirmed", "refuted", "undecided", "waits for data"]
 
 _LEVEL = 0.975  # one-sided, as a 95 % interval's end
-_EQUIVALENCE = 0.95  # of either of the two one-sided tests
+_EQUIVALENCE = 0.95  # the level of each of the two one-sided tests
 _LEAST_SEEDS = 3
 
 
@@ -33,15 +33,16 @@ class Evidence:
         contrast: The contrast.
         estimate: The contrast's estimate, as a fraction of 1 for accuracies; None without data.
         verdict: The verdict on this contrast.
-        effect: The size for which ``power`` and ``seeds`` are given, in points: the paper's number if it is beyond the
-            claimed bound, otherwise twice the tolerance beyond the bound; 0 for ``"within"``; None without either.
+        effect: The size that ``power`` and ``seeds`` assume, in points. It is the paper's number if that confirms the
+            claim, otherwise twice the tolerance beyond the bound; 0 for ``"within"``. None if there is neither a number
+            nor a tolerance, or if the contrast was not tested.
         power: The chance of confirming the claim with these seeds and images if ``effect`` were the truth.
         seeds: The number of seeds that a study must plan to confirm ``effect`` with a chance of 80 %, by the measured
-            variance; None if it is above 10,000 because of too few test images, or without ``effect``.
-        why: The reason why it waits or cannot be decided, unless that is a lack of precision.
+            variance. None without ``effect``, or if even 10,000 are too few because there are too few test images.
+        why: The reason why the contrast was not tested; empty if it was tested.
         planned: How many seeds the study plans.
-        reach: Half the width of the interval that decides, in points. With all looks it covers the truth in 95 % of
-            studies, or in 90 % for ``"within"``. None where nothing is decided.
+        reach: Half the width of the interval that decides, in points. Over all looks together, the interval covers the
+            truth in 95 % of studies, or in 90 % for ``"within"``. None if the contrast was not tested.
     """
 
     contrast: Contrast
@@ -57,7 +58,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Decision:
-    """A claim with its verdict: refuted if one of its contrasts is, confirmed if all are.
+    """A claim with its verdict: refuted if one of its contrasts is refuted, confirmed if all are confirmed.
 
     Args:
         claim: The claim.
@@ -82,13 +83,17 @@ def decide(
 ) -> tuple[Decision, ...]:
     """Return the verdicts of a store's results on a study's claims.
 
-    A contrast is confirmed where it is shown, by a one-sided test at 0.025, to lie beyond the bound by more than the
-    tolerance (for ``"within"``: between the tolerances, by two one-sided tests at 0.05), and refuted where it is shown
-    not to. A claim needs all its contrasts, so that each is tested at the full level to confirm it; to refute it
-    one is enough, so that the level is divided by their number. Claims are not corrected for one another: each is a
-    question of its own. The levels hold however often the results are looked at while seeds are added (O'Brien and
-    Fleming's boundary); the plan is ``study.seeds``. A contrast of an arm that was
-    searched only once is not decided, because no interval contains the luck of its search.
+    A contrast is confirmed if a one-sided test at 0.025 shows that it is beyond the bound by more than the tolerance.
+    For ``"within"``, two one-sided tests at 0.05 must show that it is between the tolerances. A contrast is refuted if
+    a one-sided test shows the opposite.
+
+    A claim is confirmed only if all its contrasts are, so each is tested at the full level. One contrast is enough to
+    refute it, so 0.025 is divided by the number of contrasts. Claims are not corrected for one another, because each is
+    a question of its own.
+
+    The levels hold however often the results are looked at while seeds are added (O'Brien and Fleming's boundary); the
+    planned number of seeds is ``study.seeds``. A contrast of an arm that was searched only once is not decided, because
+    no interval contains the luck of its search.
 
     Args:
         study: The study, with its claims.
@@ -133,7 +138,7 @@ def _runs(held: Held) -> dict[str, Runs]:
 
 
 def _printed(study: Study, contrast: Contrast) -> float | None:
-    """Return a contrast's value by a paper's numbers, in points, if it printed them all."""
+    """Return a contrast's value by a paper's numbers, in points; None if the paper lacks one of them."""
     arms = {arm.name: arm for arm in study.arms}
     total = 0.0
     for name, weight in contrast.weights.items():
@@ -178,7 +183,7 @@ def _evidence(
 def _why_not(
     contrast: Contrast, runs: Mapping[str, Runs], estimate: Estimate | None, once: Collection[str]
 ) -> tuple[str, bool]:
-    """Return why a contrast is not decided, or nothing; and whether more data would change that."""
+    """Return why a contrast cannot be tested, empty if it can, and whether more data would change that."""
     names = list(contrast.weights)
     few = estimate is None or estimate.n < _LEAST_SEEDS or estimate.precision is None
     level = estimate is not None and estimate.half_width == 0
@@ -207,7 +212,7 @@ def _why_not(
 
 @dataclass(frozen=True)
 class _Judged:
-    """One contrast beside its claim, in points, with as many seeds as there are and as were planned."""
+    """One contrast's result with its claim, in points, and the numbers of present and of planned seeds."""
 
     claim: Claim
     mean: float
@@ -235,7 +240,7 @@ class _Judged:
         return self._width(self._confirming)
 
     def _for(self, mean: float | None = None) -> Sequence[float]:
-        """Return how far a mean lies beyond each limit that is claimed; all have to be shown."""
+        """Return how far a mean is beyond each limit of the claim; to confirm, all must be shown to be positive."""
         mean, claim = self.mean if mean is None else mean, self.claim
         if claim.direction == "within":
             return claim.tolerance - mean, claim.tolerance + mean
@@ -243,7 +248,7 @@ class _Judged:
         return (beyond - claim.tolerance,)
 
     def _against(self) -> Sequence[float]:
-        """Return how far the mean lies on the other side of each limit; one is enough."""
+        """Return how far the mean is on the other side of each limit; to refute, one is enough."""
         claim = self.claim
         if claim.direction == "within":
             return self.mean - claim.tolerance, -self.mean - claim.tolerance
@@ -265,7 +270,7 @@ class _Judged:
         return max(0.0, 1 - missed)
 
     def seeds(self, effect: float) -> int | None:
-        """Return how many seeds have to be planned; the variance alone decides that, not the mean."""
+        """Return how many seeds a study must plan; this depends on the variance, not on the mean."""
         rows = self.precision.rows_for(min(self._for(effect)), level_at_plan(self._confirming))
         if rows is None:
             return None

@@ -1,4 +1,4 @@
-"""The file of a study's findings: what is written of a table, and the table that is read back."""
+"""The file of a study's findings: the data that are written of a table, and the table that is read back."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def metrics_kept(study: Study) -> frozenset[str]:
 
 
 def findings_data(table: Table, situations: Situations, made: Mapping[str, Any]) -> dict[str, Any]:
-    """Return findings as JSON has them; arguments as of :class:`~.findings.Findings`."""
+    """Return findings as JSON data; the arguments are those of :class:`~.findings.Findings`."""
     kept = metrics_kept(table.study)
     return {
         "format": _FORMAT,
@@ -87,7 +87,7 @@ def _cell_data(key: Sequence[str], cell: Cell) -> dict[str, Any]:
 
 
 def _estimate_data(estimate: Estimate | None) -> dict[str, Any] | None:
-    """Return an estimate as JSON knows it, which has neither NaN nor infinity."""
+    """Return an estimate as JSON data, which have neither NaN nor infinity: both become None."""
     if estimate is None:
         return None
     numbers = {name: getattr(estimate, name) for name in _NUMBERS}
@@ -108,10 +108,10 @@ def _precision_data(precision: Precision | None) -> dict[str, Any] | None:
 
 
 def findings_of(data: Mapping[str, Any]) -> tuple[Table, Situations, dict[str, Any]]:
-    """Return the table, the situations and the origin in a file's data, each part held to its types.
+    """Return the table, the situations and the origin in a file's data; the types of every part are checked.
 
     Args:
-        data: The file, as JSON has it.
+        data: The file's JSON data.
 
     Raises:
         UserError, KeyError, TypeError, ValueError: if a part is missing, of another type or out of range.
@@ -147,7 +147,7 @@ def _named(data: Mapping[str, Any]) -> tuple[str, str]:
 def _judged_anew(
     study: Study, arms: Mapping[tuple[str, str], Arm], data: Sequence[Mapping[str, Any]]
 ) -> dict[tuple[str, str, str], Cell]:
-    """Return cells with the marks of today's rules, whichever version wrote the file."""
+    """Return cells with marks by the present rules, whichever version wrote the file."""
     baselines = {(a.regime.name, a.model.label): a for a in arms.values() if a.loss.label == study.baseline}
     confirmed = {(_named(one), one["metric"]): _tally(one["confirmed"]) for one in data}
     keys = {arm.name: key for key, arm in arms.items()}

@@ -28,7 +28,8 @@ class ChosenValues:
     Args:
         values: The best search trial's values.
         validation: Its validation metric.
-        trials: How many trials of the search ended; the first, which all searches of the arm share, counts in each.
+        trials: How many trials of the search ended; the first trial, which all searches of the arm share, counts in
+            each.
         stopped: How many of them were not completed: pruned, diverged or failed.
         search: Which of the arm's searches, from 0.
     """
@@ -48,8 +49,8 @@ class Fruitless:
         arm: Its name.
         phase: ``"search"``, so that there is no configuration to confirm, or ``"confirm"``.
         ends: How the phase's trials ended.
-        key: The first of them.
-        reason: Why that one ended so.
+        key: The key of the first of them.
+        reason: Why the first of them ended in this way.
     """
 
     arm: str
@@ -68,22 +69,23 @@ class Table:
         rows: Row names: losses, or model and loss where the study has several regimes and several models.
         columns: Column names: regimes, or models where the study has several models in a single regime.
         cells: By row, column and metric; missing where there is neither a number nor a reason for its absence.
-        choices: By row and column, one for each of the arm's searches that has chosen.
+        choices: The chosen configurations by row and column, one for each search of the arm that has chosen.
         failures: Keys, arms and reasons of failed trials.
         fruitless: The arms that ended without a result.
         outdated: How many recorded trials of these arms do not count, by the reason.
         environments: The number of counting trials by environment, if there are several.
-        adopted: How many of the counting trials were adopted, by the evidence.
-        choosers: For arms whose search trials were chosen by several versions of a package, the numbers of the first
-            trials that each chose, by row and column.
+        adopted: How many of the counting trials were adopted, by their evidence.
+        choosers: By row and column, for arms whose search trials were chosen by several versions of a package: the
+            version by the number of the first trial that it chose.
         across: What the columns are, ``"regime"`` or ``"model"``.
         confirmations: The ended confirmations' ledger rows by seed, by row and column.
         left: How many trials of these arms have not ended.
         fronts: The fronts of arms searched by several metrics, by row and column; their cells show the best by the
             first metric.
         unlike: The pairs of runs behind a difference that were made on different kinds of machine, by row and column.
-        tested: The number of test images by column, where it is known, or of groups of them.
-        units: What is counted in ``tested`` by column, such as ``"typefaces"``, where it is not test images.
+        tested: The number of test images, or of groups of them, by column, where it is known.
+        units: The name of the groups that ``tested`` counts, such as ``"typefaces"``, by column; missing for test
+            images.
         without_ranks: How many completed confirmations lack the ranks of their test images, which intervals need.
     """
 
@@ -110,7 +112,7 @@ class Table:
     def ranking(self, metric: str) -> Ranking | None:
         """Return the ranking of the rows over the columns by a metric; None if there are too few rows or columns.
 
-        Only columns count in which every row with results has lost no seed.
+        A column counts only if every row with results has a value and no lost seed in it.
         """
         sign = -1 if less_is_better(metric) else 1
         result = {row: [self.cells.get((row, c, metric)) for c in self.columns] for row in self.rows}
@@ -130,21 +132,26 @@ class Table:
         )
 
     def to_pandas(self) -> DataFrame:
-        """Return every metric of every cell as a pandas frame, a row each, shares as fractions of 1."""
-        from topk_platform.reports.tables.data import to_arrow  # noqa: PLC0415 - how it is shown imports this module
+        """Return a pandas frame with a row for each metric of each cell; shares are fractions of 1."""
+        from topk_platform.reports.tables.data import to_arrow  # noqa: PLC0415 - it imports this module
 
         return to_arrow(self).to_pandas()
 
     def to_markdown(self, metrics: Sequence[str] = (), *, transpose: bool = False) -> str:
-        """Return the table as Markdown: the metrics named, or the study's; losses as columns where transposed."""
+        """Return the table as Markdown.
+
+        Args:
+            metrics: The metrics to show; by default the study's.
+            transpose: Whether losses are columns instead of rows.
+        """
         return str(_shown("md", self, metrics, transpose=transpose))
 
     def to_latex(self, metrics: Sequence[str] = (), *, transpose: bool = False) -> str:
-        """Return the table in LaTeX with booktabs; arguments as of :meth:`to_markdown`."""
+        """Return the table in LaTeX with booktabs; the arguments are those of :meth:`to_markdown`."""
         return str(_shown("latex", self, metrics, transpose=transpose))
 
     def to_html(self, metrics: Sequence[str] = (), *, transpose: bool = False) -> str:
-        """Return the table in HTML; arguments as of :meth:`to_markdown`."""
+        """Return the table in HTML; the arguments are those of :meth:`to_markdown`."""
         return str(_shown("html", self, metrics, transpose=transpose))
 
     def _repr_html_(self) -> str:
@@ -168,19 +175,19 @@ class Table:
         return [
             (", ".join(key), edge)
             for key, choices in self.choices.items()
-            if key in losses  # and not of a table whose rows were given other names
+            if key in losses  # missing if the rows of the table were given other names
             for choice in choices
             for edge in edges(losses[key], choice.values)
         ]
 
     @property
     def tests(self) -> int:
-        """The number of differences of the primary family that are tested, and for which its marks are corrected."""
+        """The number of tested differences of the primary family; the family's marks are corrected for it."""
         return sum(cell.primary and cell.p_holm is not None for cell in self.cells.values())
 
     @property
     def once(self) -> bool:
-        """Whether differences are not tested because an arm of them was searched once."""
+        """Whether a difference is not tested because one of its two arms was searched once."""
         return any(cell.difference is not None and cell.difference.once for cell in self.cells.values())
 
     @property

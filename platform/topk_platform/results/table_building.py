@@ -1,4 +1,4 @@
-"""Building a study's table from what a ledger holds of its arms."""
+"""Building a study's table from its arms' histories."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def build_table(
         study: The study, with its arms, its number of trials and its metrics.
         histories: Each arm's history, by identity.
         only: The arms to show, by default all; numbers and marks are those of the whole table.
-        ranks: Reads the ranks of test images, which intervals over images need; without them, or if the study has
-            ``interval="seeds"``, intervals cover seeds alone.
+        ranks: A function that reads the ranks of test images, which intervals over images need. Without it, or if the
+            study has ``interval="seeds"``, intervals cover seeds alone.
     """
     across = _across(study)
     names = None if only is None else {arm.name for arm in only}
@@ -71,7 +71,7 @@ def build_table(
 
 
 def _compared(study: Study, histories: Mapping[str, ArmHistory]) -> dict[str, list[str]]:
-    """Return the arms grouped by their baseline, that of their regime and model; ``""`` for arms without one."""
+    """Return the arms by their baseline, the one of their regime and model; ``""`` for arms without a baseline."""
     arms = {arm_id: history.arm for arm_id, history in histories.items()}
     named = {(a.regime.name, a.model.label): i for i, a in arms.items() if a.loss.label == study.baseline}
     result: dict[str, list[str]] = {}
@@ -106,7 +106,7 @@ def _cells(
 
 
 def _unlike(study: Study, histories: Mapping[str, ArmHistory], runs: Mapping[str, Runs]) -> dict[str, Unlike]:
-    """Return the pairs on different kinds of machine, by the arm that is compared with its baseline."""
+    """Return the pairs of runs on different kinds of machine, by the arm that is compared with its baseline."""
     compared = {baseline: arms for baseline, arms in _compared(study, histories).items() if baseline}
     result = {arm: unlike(runs[arm], runs[baseline]) for baseline, arms in compared.items() for arm in arms}
     return {arm: pairs for arm, pairs in result.items() if pairs}
@@ -138,7 +138,7 @@ def _environments(histories: Mapping[str, ArmHistory]) -> Mapping[str, int]:
 
 
 def _choosers(results: ArmResults) -> dict[int, str]:
-    """Return, if several versions chose an arm's search trials, from which number on which did."""
+    """Return the versions that chose an arm's search trials, by their first trial's number; empty for one version."""
     rows = sorted(results.searched(), key=lambda row: row["number"])
     parts = {row["number"]: chooser_of(row) for row in rows}
     before = [None, *parts.values()]

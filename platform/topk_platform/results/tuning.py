@@ -24,7 +24,7 @@ from topk_platform.specs.fields import check_call
 
 __all__ = ["ArmTuning", "Curve", "Fixed", "Sensitivity", "Tuning", "tuning"]
 
-_LEAST = 5  # draws for a curve, trials for an importance
+_LEAST = 5  # draws for a curve, trials for a correlation; an importance needs twice as many trials
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,10 @@ class Curve:
     high: tuple[float, ...]
 
     def enough(self, within: float) -> int:
-        """Return the least number of trials whose expected best is within a tolerance of that of all trials.
+        """Return the least n whose expected best result is within a tolerance of that of all trials.
 
         Args:
-            within: As a fraction of 1.
+            within: The tolerance, as a fraction of 1.
 
         Example:
             >>> Curve((0.5, 0.68, 0.7), (0.0,) * 3, (1.0,) * 3).enough(0.03)
@@ -60,12 +60,12 @@ class Sensitivity:
 
     Args:
         name: The parameter.
-        importance: Its share of what all parameters explain of being among the best tenth of trials (PED-ANOVA,
-            Watanabe et al. 2023); None if fewer than ten trials were completed.
-        correlation: Spearman's correlation of value and result; None if values have no order, or one of the two is
-            constant.
+        importance: Its share, among all parameters, in explaining which trials are the best tenth (PED-ANOVA, Watanabe
+            et al. 2023); None if fewer than ten trials were completed, or all results are equal.
+        correlation: Spearman's correlation of value and result; None for fewer than five trials, if values have no
+            order, or if one of the two is constant.
         best: The best result in each third of its range (of the logarithm, if the range is logarithmic), or for each
-            option; None where there was no trial.
+            option; None for a third or an option without a trial.
     """
 
     name: str
@@ -80,9 +80,9 @@ class ArmTuning:
 
     Args:
         arm: Its name.
-        metric: The validation metric that selects.
-        trace: The best result among its first n search trials, of all its searches together.
-        curve: The curve of its trials drawn at random, independently; None for fewer than five.
+        metric: The validation metric that selects the configuration.
+        trace: For each n from 1, the best result among the first n search trials of all its searches together.
+        curve: The curve of its trials that were drawn independently at random; None if there are fewer than five.
         drawn: The number of these trials.
         sensitivities: The effects of the searched parameters.
         edges: Chosen values at an end of a range, each with the index of its search.
@@ -103,7 +103,7 @@ class ArmTuning:
 
 @dataclass(frozen=True)
 class Fixed:
-    """The validation result of an arm, by a fixed parameter in which arms of the same loss differ.
+    """An arm's validation result, with the value of a fixed parameter that differs between arms of the same loss.
 
     Args:
         column: ``regime/model``.
@@ -133,7 +133,7 @@ class Tuning:
     Args:
         study: Its name.
         arms: The arms with an ended search trial.
-        fixed: The results by parameters that are fixed and differ between arms.
+        fixed: The results by fixed parameters that differ between arms.
     """
 
     study: str
@@ -153,11 +153,11 @@ def tuning(
     trials: int | None = None,
     only: str | Sequence[str] | None = None,
 ) -> Tuning:
-    """Return how a study's arms were tuned, from what a store holds of their validation results.
+    """Return how a study's arms were tuned, from their validation results in a store.
 
     The curves need independent draws, so they use only trials drawn at random: all trials of an arm that searches at
-    random, otherwise those of its random phase. Trials stopped early count with their last validation, those that
-    diverged or failed with 0. The bands are Learned-Miller and DeStefano's, exact for continuous results.
+    random, otherwise those of its random phase. Trials stopped early count with their last validation; trials that
+    diverged or failed count as 0. The bands are Learned-Miller and DeStefano's, exact for continuous results.
 
     Args:
         study: The study.
@@ -228,7 +228,7 @@ def _curve(results: Sequence[float]) -> Curve:
 
     numbers = np.arange(1, len(results) + 1)
     with warnings.catch_warnings():
-        # Equal results, of which there are many on a small split, make the bands only wider than they need be.
+        # Equal results, which are common on a small split, only make the bands wider than necessary.
         warnings.filterwarnings("ignore", "Duplicates detected", RuntimeWarning)
         bands = EmpiricalDistribution.confidence_bands(
             np.asarray(results, float),
@@ -239,9 +239,9 @@ def _curve(results: Sequence[float]) -> Curve:
             n_jobs=1,
             generator=np.random.default_rng(
                 0
-            ),  # the bands are simulated: the same results give the same bands
+            ),  # the bands are simulated; a fixed seed gives the same bands for the same results
         )
-    # The more probability lies low, the lower is the best of n: the CDF's upper band gives the curve's lower end.
+    # A higher CDF means lower results, so the CDF's upper band gives the curve's lower end.
     high, point, low = (cdf.average_tuning_curve(numbers).tolist() for cdf in bands)
     return Curve(tuple(point), tuple(low), tuple(high))
 
