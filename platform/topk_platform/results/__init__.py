@@ -1,6 +1,6 @@
 """A study's results as values: its table, statistics, claims, tuning, findings and recommendation.
 
-How they are shown is in ``topk_platform.reports``.
+The code that shows them is in ``topk_platform.reports``.
 """
 
 from topk_platform.results.cells import Cell

@@ -22,7 +22,7 @@ class FrontPoint:
         search: Which of the arm's searches chose it, from 0.
         values: Its values.
         validation: Its validation metrics, in the order of the front's.
-        test: Its test metrics over the seeds that were completed; None where there is none.
+        test: Its test metrics over the completed seeds; None for a metric without a completed seed.
     """
 
     search: int
@@ -37,9 +37,9 @@ class Front:
 
     Args:
         metrics: The metrics that it is searched by.
-        points: Search by search, each with the best by the first metric first.
-        volume: The hypervolume above 0 of what a seed's runs reached in the test metrics, over the seeds of which all
-            runs were completed; None where there is no such seed.
+        points: The points of one search after the other, the best by the first metric first.
+        volume: The hypervolume above 0 of the test metrics of a seed's runs, over the seeds whose runs were all
+            completed; None if there is no such seed.
     """
 
     metrics: tuple[str, ...]
@@ -51,7 +51,7 @@ def front_of(results: ArmResults) -> Front | None:
     """Return the front of an arm that is searched by several metrics; None for other arms.
 
     Args:
-        results: What counts of the arm.
+        results: The arm's results that count.
     """
     arm = results.arm
     if len(arm.objectives) == 1 or not arm.is_searched:
@@ -72,7 +72,7 @@ def _point(results: ArmResults, search: int, ended: Ended) -> FrontPoint:
 
 
 def _tested(row: Row, metrics: Sequence[str]) -> tuple[float, ...]:
-    """Return a run's test metrics; none where a regime lacks one of them."""
+    """Return a run's test metrics; empty if its regime lacks one of them."""
     values = tuple(row[f"test.{metric}"] for metric in metrics)
     return () if None in values else values
 

@@ -21,15 +21,15 @@ _Labels = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class ClassResult:
-    """What an arm's confirmed networks make of the test images of one class.
+    """The results of an arm's confirmed networks on the test images of one class.
 
     Args:
         row: The row of the arm in the table.
         column: Its column.
         label: The number of the class.
         name: Its name; the number as a text if the dataset has no names.
-        images: How many test images it has; where every seed draws its own, the rounded mean.
-        seeds: Over how many seeds the numbers are means.
+        images: The number of its test images; if every seed draws its own, the rounded mean.
+        seeds: The number of seeds that the shares are means over.
         k: The arm's K.
         top1: The share of the images whose first guess is right.
         topk: The share of the images with the class among the K guesses.
@@ -55,8 +55,8 @@ class ClassResult:
 def class_results(table: Table, store: Store, ranks: ReadRanks) -> Iterable[ClassResult]:
     """Yield the results of every class of every arm that a table shows, in the table's order.
 
-    They come from the ranks and guesses that confirmations keep. Arms without kept ranks are left out; without kept
-    guesses it is not known with what a class is confused.
+    The results come from the ranks and guesses that confirmations keep. Arms without kept ranks are left out. Without
+    kept guesses, ``confused_with`` is None.
 
     Args:
         table: The table.
@@ -64,7 +64,7 @@ def class_results(table: Table, store: Store, ranks: ReadRanks) -> Iterable[Clas
         ranks: Reads the ranks of confirmations.
 
     Raises:
-        DamagedError: if a file is not what was recorded.
+        DamagedError: if a file is not the one that was recorded.
         StoreError: if a file cannot be read.
     """
     notes = read_data(store)
@@ -80,7 +80,7 @@ def class_results(table: Table, store: Store, ranks: ReadRanks) -> Iterable[Clas
 
 
 def _names(store: Store, rows: Sequence[Row]) -> Sequence[str]:
-    """Return the classes' names as the first kept network has them."""
+    """Return the classes' names in the network of the first run; empty if that network was not kept."""
     saved = read_model(store, rows[0])
     return () if saved is None else [saved.inputs.name(label) for label in range(saved.inputs.classes)]
 
@@ -123,7 +123,7 @@ def _right(runs: Sequence[Ranks], k: int, classes: int) -> _Numbers:
 
 
 def _confused(runs: Sequence[tuple[_Labels, _Labels]]) -> Mapping[int, tuple[int, int]]:
-    """Return, by class, the most frequent wrong first guess and how often it is made; of equals, the first class."""
+    """Return, by class, the most frequent wrong first guess, of ties the lowest, and how often it is made."""
     pairs = [np.stack([label, guesses[:, 0]], 1)[label != guesses[:, 0]] for label, guesses in runs]
     if not pairs:
         return {}

@@ -1,4 +1,4 @@
-"""What a network that chooses the number of candidates reaches: accuracies by mean cardinality, as a Parquet table."""
+"""The accuracies of networks that choose the number of candidates, by mean cardinality, as a Parquet table."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class CardinalityPoint:
         key: The key of the confirmation.
         seed: Its seed.
         kind: ``"fixed"``: each image gets the same number of candidates; ``"selected"``: a selector chooses it.
-        value: Of fixed sets, their size; of selected ones, the penalty λ.
+        value: The size of fixed sets, or the penalty λ of selected sets.
         growth: How the cost of a set grows with its size, ``"log"`` or ``"linear"``; empty for fixed sets.
         cardinality: The mean number of candidates of a test image.
         accuracy: The share of test images whose candidates include the true class.

@@ -13,10 +13,10 @@ from topk_platform.specs import Arm, Study
 __all__ = ["IMAGES", "ReadRanks", "Runs", "runs_of", "runs_of_all"]
 
 ReadRanks = Callable[[Sequence[Row]], Mapping[str, Ranks]]
-"""Returns the ranks of runs by key, from their ledger rows, where they were kept."""
+"""A function that returns the ranks of runs by key, from their ledger rows, if the ranks were kept."""
 
 IMAGES = "test images"
-"""What is counted where test images do not come in groups."""
+"""The name of what is counted if test images do not come in groups."""
 
 
 @dataclass(frozen=True)
@@ -26,12 +26,12 @@ class Runs:
     Args:
         confirmations: Ledger rows by seed.
         searched: How its search trials ended.
-        searches: How often the arm was searched; 0 if it has nothing to search, and so no luck of a search.
+        searches: How often the arm was searched; 0 if it has nothing to search.
         ranks: The confirmations' ranks by seed, where kept.
         stopped: Whether it dropped out of a race.
-        luck: The luck of one of its searches by metric, estimated from all arms' searches; empty if searches were not
-            repeated, or those of this arm alone.
-        without_ranks: How many completed confirmations lack their ranks, if these were read.
+        luck: The luck of one of its searches by metric, estimated from all arms' searches; empty if no searches were
+            repeated, or only those of this arm.
+        without_ranks: How many completed confirmations lack their ranks; 0 if no ranks were read.
     """
 
     confirmations: Mapping[int, Row] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class Runs:
         return len(set(first.cluster.tolist())), first.clusters or "groups of test images"
 
     def values(self, metric: str) -> dict[int, float]:
-        """Return the metric by seed; missing where a regime lacks the metric's group of classes."""
+        """Return the metric by completed seed; empty if the regime lacks the metric's group of classes."""
         completed = {s: row for s, row in self.confirmations.items() if row["status"] == "completed"}
         values = {seed: row[f"test.{metric}"] for seed, row in completed.items()}
         return {seed: value for seed, value in values.items() if value is not None}
@@ -78,7 +78,7 @@ class Runs:
         return result if len(result) == self.searches else []
 
     def with_ranks(self, read: ReadRanks | None) -> Runs:
-        """Return the runs with the ranks that ``read`` finds."""
+        """Return the runs with the ranks that ``read`` returns; unchanged without it."""
         if read is None:
             return self
         completed = {s: row for s, row in self.confirmations.items() if row["status"] == "completed"}
@@ -91,7 +91,7 @@ def runs_of(results: ArmResults) -> Runs:
     """Return the runs of an arm that count.
 
     Args:
-        results: What counts of the arm.
+        results: The arm's results that count.
     """
     searched = Tally.of(row["status"] for row in results.searched())
     searches = results.arm.repeats.count if results.arm.is_searched else 0
@@ -102,8 +102,8 @@ def runs_of_all(study: Study, results: Mapping[str, ArmResults]) -> dict[str, Ru
     """Return the runs of all arms that count, each with the luck of its searches.
 
     Args:
-        study: Says which metrics there are.
-        results: What counts of each arm, by arm identity.
+        study: The study, which names the metrics.
+        results: Each arm's results that count, by arm identity.
     """
     by_arm = {arm_id: runs_of(arm) for arm_id, arm in results.items()}
     arms = {arm_id: arm.arm for arm_id, arm in results.items()}

@@ -1,4 +1,4 @@
-"""Weighted sums of arms' means, such as the difference of two, with every source of luck that the runs show."""
+"""Weighted sums of arms' means, such as a difference of two, with every source of luck that the runs show."""
 
 from __future__ import annotations
 
@@ -27,22 +27,24 @@ Parts = Sequence[tuple[float, Runs]]
 
 Numbers = np.ndarray[tuple[int, int], np.dtype[np.float64]]
 
-_SAME = 1e-6  # means of the same credits, added in another order
+_SAME = 1e-6  # means of the same credits differ by less if they are added in another order
 
 
 def combined(parts: Parts, metric: str, *, difference: bool = True) -> Estimate | None:
     """Return the estimate of a weighted sum of arms' means, over their common seeds, paired by seed and image.
 
+    Return None if the arms have no common seed.
+
     The number of searches decides which sources of luck the variance contains:
 
-    - Nothing is searched: seeds and images.
-    - All that are searched were searched R times, twice or more: a seed trains what the same search of each arm chose
-      (:func:`~.statistics.intervals.search_of`). The arms' searches are independent, so that the sums over the seeds of
-      each search are R independent values: they have the luck of all searches in them, and that of the seeds, paired.
+    - No arm is searched: seeds and images.
+    - All searched arms were searched R times, twice or more: a seed trains the choice of the same search of each arm
+      (:func:`~.statistics.intervals.search_of`). The arms' searches are independent, so the means over the seeds of
+      each search are R independent values. They contain the luck of all searches and the luck of the paired seeds.
       Their variance is drawn towards that of the other arms (:func:`~.statistics.pooled`).
-    - They were searched twice or more, but not equally often: the arms' own variances are added up, without what pairs
-      of seeds have in common.
-    - One was searched once, or has results of one search alone: seeds and images, and ``covers`` says "one search".
+    - The searched arms were searched twice or more, but not equally often: the variances of the arms' own means are
+      added, so that pairs of seeds make the sum no more precise.
+    - An arm was searched once, or has results of one search alone: seeds and images, and ``covers`` says "one search".
 
     ``Estimate.precision`` has the parts of the variance: ``precision.detectable()`` is the smallest effect that a test
     finds with a power of 80 %.
@@ -50,7 +52,7 @@ def combined(parts: Parts, metric: str, *, difference: bool = True) -> Estimate 
     Args:
         parts: Weights and runs.
         metric: The test metric.
-        difference: Whether it is a difference of accuracies, and not one of them, which lies in [0, 1].
+        difference: Whether the sum is a difference; if not, it is one accuracy, whose interval is inside [0, 1].
     """
     values = sums(parts, metric)
     counts = {runs.searches for _, runs in parts if runs.searches}
@@ -83,7 +85,7 @@ def _one_search(runs: Runs, values: Mapping[int, float]) -> bool:
 
 
 def _prior(parts: Parts, metric: str, values: Mapping[int, float], searches: int) -> Prior | None:
-    """Return the pooled variance of one search's sum; None if an arm of it is not in the pool."""
+    """Return the pooled variance of the sum for one search; None if one of its arms is not in the pool."""
     lucks = [(weight, runs.luck.get(metric)) for weight, runs in parts if runs.searches]
     known = [(weight, luck) for weight, luck in lucks if luck is not None]
     if len(known) < len(lucks):
@@ -96,7 +98,7 @@ def _prior(parts: Parts, metric: str, values: Mapping[int, float], searches: int
 
 
 def _added(parts: Parts, metric: str, values: Mapping[int, float]) -> Part:
-    """Return the sum of the arms' own variances, with the degrees of freedom that their shares make."""
+    """Return the sum of the variances of the arms' own means, with its degrees of freedom."""
     result = [_own(weight, runs, metric, values) for weight, runs in parts]
     whole = sum(variance for variance, _ in result)
     if whole <= 0:
@@ -116,7 +118,7 @@ def _own(weight: float, runs: Runs, metric: str, values: Mapping[int, float]) ->
 
 
 def _image_part(values: Mapping[int, float], parts: Parts, metric: str, searches: int) -> ImagePart | None:
-    """Return the images' part; None if the ranks belong to other images, or have other weights than the metric."""
+    """Return the images' part of the variance; None if the ranks do not give the metric, or are of different images."""
     if not metric.rpartition("_")[2].startswith(("top", "autkc")):
         return None  # ranks do not say whether a class is in a prediction set
     result = [(weight, accuracies({s: runs.ranks[s] for s in values}, metric)) for weight, runs in parts]
@@ -135,7 +137,7 @@ def _image_part(values: Mapping[int, float], parts: Parts, metric: str, searches
         return None
     of_search = [search_of(seed, searches) for seed in sorted(values)] if searches > 1 else None
     part = image_part(rows, strata, weights, of_search, ranks[0].cluster)
-    return part if part.groups > 1 else None  # one group says nothing about others
+    return part if part.groups > 1 else None  # one group does not show how groups differ
 
 
 def _means(

@@ -1,7 +1,7 @@
 """A study's findings in a small file: definition, cells, chosen values, descriptions of regimes, and origin.
 
-It holds neither trials nor ranks, so it takes kilobytes instead of megabytes: enough for the table, for plots made
-from a table, and for recommendations. To recompute results, use ``topk bundle``.
+The file holds neither trials nor ranks, so it takes kilobytes instead of megabytes. It is enough for the table, for
+plots made from a table, and for recommendations. To recompute results, use ``topk bundle``.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ class Findings:
             file: The file.
 
         Raises:
-            UserError: if it cannot be read, is something else, or unpacks to more than ``TOPK_FILE_GIB`` allows.
+            UserError: if it cannot be read, is not a file of findings, or unpacks to more than ``TOPK_FILE_GIB``
+                allows.
         """
         with made_by(file, _KIND):
             findings = cls(*findings_of(parse_json(unzipped(file))))
@@ -69,7 +70,7 @@ class Findings:
         return findings
 
     def compared(self) -> list[Compared]:
-        """Return every searched loss beside the searched baseline, as ``topk recommend`` weighs them."""
+        """Return the comparisons of every searched loss with the searched baseline, as ``topk recommend`` uses them."""
         return list(comparisons(self.table, self.situations))
 
     def origin(self) -> str:

@@ -1,4 +1,4 @@
-"""The parts of a file of findings as JSON has them, each held to its types: the file may be anybody's."""
+"""The parts of a file of findings in JSON, with checks of their types, because anybody may have written the file."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def part_of(kind: type[T], text: Mapping[str, Any]) -> T:
 
     Args:
         kind: The dataclass.
-        text: The part, an object of JSON; what the dataclass does not have is left out.
+        text: The part, a JSON object; keys that the dataclass lacks are ignored.
 
     Raises:
-        KeyError, TypeError: if it is no object, or lacks a field.
+        KeyError, TypeError: if the part is not an object, or lacks a field.
         UserError: if a field is of another type or out of range.
     """
     result = kind(**{field.name: text[field.name] for field in fields(kind)})  # type: ignore[arg-type]
@@ -102,7 +102,7 @@ class PrecisionData:
 
 @dataclass(frozen=True)
 class CellData:
-    """A cell without its estimates and tallies, and without what is computed again: the marks, and which is best."""
+    """A cell without its estimates and tallies, and without its marks, which are computed again."""
 
     stopped: bool
     improvement: Share | None
@@ -112,7 +112,7 @@ class CellData:
 
 @dataclass(frozen=True)
 class ChoiceData:
-    """What a search chose."""
+    """The configuration that a search chose."""
 
     values: Mapping[str, Scalar]
     validation: float

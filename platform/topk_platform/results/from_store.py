@@ -78,17 +78,17 @@ class Held:
 
     @cached_property
     def results(self) -> dict[str, ArmResults]:
-        """What counts of every arm within the budget, by the arm's identity."""
+        """Every arm's results that count within the budget, by the arm's identity."""
         return results_of(self.study, self.histories)
 
     @cached_property
     def data(self) -> dict[str, DataNote]:
-        """What runs have noted of each regime's data, by the regime's name: numbers of samples and names of classes."""
+        """The runs' notes of each regime's data, by the regime's name: numbers of samples and names of classes."""
         return read_data(self.ledger.store)
 
     @cached_property
     def table(self) -> Table:
-        """The table of all arms, built once; with many test images that takes most of a report's time."""
+        """The table of all arms, built once: with many test images, building takes most of a report's time."""
         return build_table(self.study, self.histories, ranks=self.ranks)
 
     @property
@@ -114,10 +114,10 @@ def read(
         trials: Search trials per arm, instead of the study's.
         seeds: Confirmation seeds per arm, instead of the study's.
         curves: Whether to read the search trials' epochs.
-        needed: Whether it is an error if there is nothing.
+        needed: Whether to raise an error if the store holds nothing of the study.
 
     Raises:
-        UserError: if the store holds something else, or nothing though something is needed.
+        UserError: if the store holds something else, or nothing of the study and ``needed`` is set.
     """
     planned, study = study.seeds, study.with_budget(trials, seeds)
     ledger = Ledger.open(Store.open(store), study.name)

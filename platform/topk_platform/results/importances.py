@@ -19,7 +19,7 @@ def optuna_study(space: Mapping[str, Dimension], trials: Iterable[Ended], scale:
     Args:
         space: The searched parameters.
         trials: The trials; the values of other parameters are left out.
-        scale: What results are multiplied by, such as 100 for percent.
+        scale: The factor that results are multiplied by, such as 100 for percent.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     distributions, study = to_optuna(space), optuna.create_study(direction="maximize")
@@ -32,7 +32,7 @@ def optuna_study(space: Mapping[str, Dimension], trials: Iterable[Ended], scale:
 
 
 def importances(space: Mapping[str, Dimension], trials: Iterable[Ended]) -> dict[str, float]:
-    """Return each parameter's share of what all parameters explain of being among the best tenth of trials.
+    """Return each parameter's share, among all parameters, in explaining which trials are the best tenth.
 
     Args:
         space: The searched parameters.

@@ -12,9 +12,9 @@ from topk_platform.specs import Choice, Dimension, Float, Int, Loss, Scalar
 __all__ = ["Edge", "edges"]
 
 _PART = 0.05  # of the range, at either end
-_LEAST = 3  # numbers that options must hold to have ends
+_LEAST = 3  # numbers that a ``Choice`` needs to have ends
 _LIMITS: Mapping[str, tuple[float, float]] = {"momentum": (0.0, 1.0), "samples": (1.0, math.inf)}
-"""Values that a parameter cannot pass, whatever the loss; the catalogue has those of a loss's own."""
+"""Limits of parameters with every loss; the catalogue has the limits of each loss's own parameters."""
 
 _NO_ENTRY = LossEntry("", "", "")
 
@@ -25,7 +25,7 @@ class Edge:
 
     Args:
         parameter: Its name.
-        value: What was chosen.
+        value: The chosen value.
         searched: The range that was searched, in words.
         proposed: The range to try next, in words.
     """
@@ -42,14 +42,14 @@ class Edge:
 
 
 def edges(loss: Loss, values: Mapping[str, Scalar]) -> tuple[Edge, ...]:
-    """Return the chosen values that lie within 5 % of an end of their range, on the scale that it is searched on.
+    """Return the chosen values within 5 % of an end of their range, on the scale that it is searched on.
 
     The range to try next reaches a third of the old one further at that end. A bound that a parameter cannot pass does
-    not count: one noise sample, or the end of a linear range at 0 or 1. A ``Choice`` of three numbers or more has ends;
-    other options have none.
+    not count, such as one noise sample, or the end of a linear range at 0 or 1. A ``Choice`` of three numbers or more
+    has ends; other options have none.
 
     Args:
-        loss: Holds the space.
+        loss: The loss, with its search space.
         values: The chosen configuration.
 
     Example:
@@ -83,7 +83,7 @@ def _edge(loss: str, name: str, dimension: Dimension, value: float) -> Edge | No
 
 
 def _limits(loss: str, name: str, dimension: Float | Int) -> tuple[float, float]:
-    """Return what a parameter cannot pass; a linear range that ends at 0 or 1 is taken to end where it has to."""
+    """Return a parameter's limits; the ends of a linear range at 0 or 1 are taken as limits."""
     limits = {**_LIMITS, **LOSS_CATALOGUE.get(loss, _NO_ENTRY).limits}
     if name in limits:
         return limits[name]
@@ -112,7 +112,7 @@ def _further(dimension: Float | Int, position: float) -> float:
 
 
 def _halfway(end: float, limit: float) -> float:
-    """Return the value halfway between an end and what cannot be passed, which is infinite where anything can be."""
+    """Return the value halfway between an end and a limit; the limit itself if it is infinite."""
     return limit if math.isinf(limit) else (end + limit) / 2
 
 

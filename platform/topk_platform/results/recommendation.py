@@ -18,7 +18,7 @@ NEAR = 10.0
 """Evidence counts up to this distance: the product of all ratios."""
 
 LEAST_SEARCHES = 2
-"""Searches of a loss, and of its baseline, without which it is not recommended."""
+"""The least number of searches, of a loss and of its baseline, for a recommendation."""
 
 _ALIKE = 1e-9
 
@@ -32,13 +32,13 @@ class Recommendation:
 
     Args:
         asked: The data that a loss is asked for.
-        verdict: ``"better"``: a loss is shown to be ahead of the baseline. ``"baseline"``: every other one is shown to
-            be behind it. ``"unknown"``: neither, or nothing near was measured.
+        verdict: ``"better"``: a loss is shown to be ahead of the baseline. ``"baseline"``: every other loss is shown
+            to be behind it. ``"unknown"``: neither, or nothing near was measured.
         loss: The loss to start with; empty where that is not known.
         chosen: The evidence for it, the nearest first.
         near: All near comparisons, the nearest first, each pooled over the studies that made it, with p-values
             corrected for all of them.
-        promising: Losses that lack nothing but a second search to be recommended; the first would be recommended first.
+        promising: Losses that only lack a second search to be recommended; the first would be recommended first.
         nearest: The comparison in the nearest regime, whatever its distance; None if nothing was compared.
         left_out: The evidence that could not be used, with the reasons.
         luck: The luck of a search, by K, as the evidence shows it.
@@ -71,17 +71,17 @@ def recommended(
     """Return which loss to start with, by these rules.
 
     - Evidence is near where :meth:`Situation.apart` is at most 10: all ratios of classes, images per class, imbalance,
-      noise and K, multiplied. What is further away decides nothing.
+      noise and K, multiplied. Evidence that is further away decides nothing.
     - Equal comparisons of several studies are pooled. The intervals contain the luck of the search. Where the arms were
       searched once, it is estimated from studies that made the same comparison.
-    - The differences of all near comparisons are corrected together by Holm's method, whichever study
-      they come from.
+    - The differences of all near comparisons, from all studies, are corrected together by Holm's method.
     - A loss is recommended if it is better than the baseline in its nearest regime, with every network it was tried
-      with there, and worse in none that is near. Both must have been searched twice or more there: losses that were
-      searched once share the luck of their baseline's only search. Of several, it is the one whose evidence is nearest,
-      then the one with the largest difference; they were not tested against one another.
+      with there, and worse in no near regime. Both must have been searched twice or more there: losses that were
+      searched once share the luck of their baseline's only search. If there are several such losses, the one with the
+      nearest evidence is recommended, then the one with the largest difference; they were not tested against one
+      another.
     - The baseline is recommended if every other loss is worse in its nearest regime.
-    - Otherwise it is not known.
+    - Otherwise no loss is recommended, and the verdict is ``"unknown"``.
 
     Args:
         asked: The data that a loss is asked for.
@@ -141,5 +141,5 @@ def _is_repeated(comparisons: Sequence[Pooled]) -> bool:
 
 
 def _order(comparisons: Sequence[Pooled]) -> tuple[float, float]:
-    """Return by what losses are ordered: the nearest evidence first, then the largest difference."""
+    """Return the key that orders losses: the nearest evidence first, then the largest difference."""
     return comparisons[0].apart, -max(one.ahead.mean for one in _nearest(comparisons))

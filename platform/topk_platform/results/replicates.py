@@ -1,4 +1,4 @@
-"""The same comparison in several studies: pooled, with the luck of the search that shows between the studies."""
+"""Comparisons that several studies made, pooled; the studies' differences show the luck of the search."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LEAST = 3  # seeds that a comparison needs
 
 @dataclass(frozen=True)
 class Luck:
-    """How much a difference moves when everything is searched and trained anew on the same data.
+    """How much a difference varies if everything is searched and trained again on the same data.
 
     Args:
         deviation: The standard deviation, pooled over all comparisons that were made more than once.
@@ -35,13 +35,13 @@ class Luck:
 
 @dataclass(frozen=True)
 class Pooled:
-    """One loss beside the baseline in one situation, by all studies that made the same comparison.
+    """One loss compared with the baseline in one situation, by all studies that made this comparison.
 
     Args:
         parts: These comparisons.
-        ahead: How far the loss is ahead of the baseline, with the luck of the search in its interval, if that is known.
+        ahead: How far the loss is ahead of the baseline. If the luck of the search is known, the interval contains it.
         apart: The distance to the situation asked about.
-        mark: What the difference shows after the correction: ``"better"``, ``"worse"``, or nothing.
+        mark: The loss's mark after the correction: ``"better"``, ``"worse"`` or empty.
         p_holm: The corrected p-value; None if the luck of the search is not known.
     """
 
@@ -69,12 +69,12 @@ class Pooled:
 
     @property
     def searches(self) -> int:
-        """How many searches of each of the two losses there were."""
+        """The number of searches of each of the two losses."""
         return sum(part.searches for part in self.parts)
 
 
 def luck_of(comparisons: Iterable[Compared]) -> dict[int, Luck]:
-    """Return by K how much differences of top-K accuracy move between studies that made the same comparison.
+    """Return, by K, how much differences of top-K accuracy vary between studies that made the same comparison.
 
     Only arms that were searched once count: the standard deviation is ``√(Σ_c Σ_j (d_cj - mean_c)² / Σ_c (n_c - 1))``
     over comparisons c and their n_c studies j. The test images are the same, so their part is not in it.
@@ -95,16 +95,16 @@ def luck_of(comparisons: Iterable[Compared]) -> dict[int, Luck]:
 
 
 def pooled(comparisons: Iterable[Compared], luck: Mapping[int, Luck]) -> list[Pooled]:
-    """Return one comparison for all that are alike.
+    """Return one pooled comparison for each group of equal comparisons.
 
-    Its mean is that of its studies. Its variance is their mean variance, of which the images' part is the same in all
-    of them, plus the luck of a search, divided by the number of studies. Both parts contain
+    The mean is that of the studies. The variance is the mean of the studies' variances, because the images' part is the
+    same in all of them, plus the variance of the luck of a search divided by the number of studies. Both terms contain
     the luck of the seeds, so the interval is slightly too wide.
 
     Args:
         comparisons: Comparisons.
-        luck: By K, see :func:`luck_of`. For a K that is missing, that of the next smaller K stands, because luck is
-            smaller the more guesses count.
+        luck: The luck by K, see :func:`luck_of`. If a K is missing, the luck of the next smaller K is used: luck is
+            smaller for a larger K.
     """
     return [Pooled(parts, _together(parts, _luck_at(parts[0], luck))) for parts in _alike(comparisons)]
 
@@ -120,7 +120,7 @@ def judged(comparisons: Sequence[Pooled]) -> list[Pooled]:
 
 
 def _mark(one: Pooled, p: float) -> str:
-    """Return what a difference shows; lost seeds would have been worse, so they could reverse what is better."""
+    """Return the mark; an arm with lost seeds, which would have lowered its mean, is not marked as the better one."""
     if p >= _LEVEL or any(part.ahead.n < _LEAST for part in one.parts):
         return ""
     if one.ahead.mean > 0:
@@ -137,7 +137,7 @@ def _alike(comparisons: Iterable[Compared]) -> list[tuple[Compared, ...]]:
 
 
 def _repeated(one: Compared) -> bool:
-    """Return whether a comparison's own interval has the luck of the search in it."""
+    """Return whether a comparison's own interval contains the luck of the search."""
     return one.ahead.covers.startswith("searches")
 
 
@@ -168,5 +168,5 @@ def _together(parts: Sequence[Compared], luck: Luck | None) -> Estimate:
 
 
 def _freedom(part: Compared) -> int:
-    """Return the degrees of freedom of a comparison's own interval, at least: of its seeds, or of its searches."""
+    """Return the least degrees of freedom of a comparison's own interval: those of its seeds, or of its searches."""
     return max(1, (part.searches if _repeated(part) else part.ahead.n) - 1)
