@@ -1,4 +1,4 @@
-"""A study's results as evidence: as one file for others, computed or trained again, adopted, and compared."""
+"""A study's results as evidence: written to a file for others, computed or trained again, adopted, and compared."""
 
 from topk_platform.evidence.bundle import Bundle, bundle
 from topk_platform.evidence.store_findings import findings

@@ -63,7 +63,7 @@ class Candidates:
         """Return the trials to train again: at least one of each group, alternating between phases and statuses.
 
         Args:
-            count: How many, but at least the number of groups.
+            count: The number of trials; if there are more groups, one trial of each group is drawn.
             seed: The seed of the draw.
         """
         draw = random.Random(seed)  # noqa: S311 - not for secrets: anyone can repeat the draw
@@ -153,7 +153,7 @@ def adopt(
     Args:
         study: The study.
         store: Folder or URI of the results.
-        again: How many trials to train again, but at least one of each group.
+        again: How many trials to train again; at least one of each group is drawn.
         seed: The seed of the draw.
         within: By how much each metric may differ, as a fraction of 1; None if every bit must be equal.
         only: A glob over arm names, ``regime/model/loss``, or several.

@@ -1,4 +1,4 @@
-"""Reading zip and Parquet files of other people: they are checked before they are unpacked."""
+"""Reading zip and Parquet files from anybody: they are checked before they are unpacked."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_MEMBERS = 200_000
 """How many files an archive may have; a bundle has one for each confirmed run, and some more."""
 
 _MOST_COLUMNS = 10_000
-_RATIO = 100  # bundles shrink at most to a tenth, because their Parquet files are compressed already
+_RATIO = 100  # a bundle shrinks at most to a tenth, because its Parquet files are compressed already
 _SMALL = 64 * 2**20  # smaller contents may have any ratio
 _METHODS = (
     zipfile.ZIP_STORED,
@@ -84,7 +84,7 @@ def _check_member(one: zipfile.ZipInfo) -> None:
 
 def _content(archive: zipfile.ZipFile, one: zipfile.ZipInfo) -> bytes:
     with archive.open(one) as member:
-        content = member.read(one.file_size)  # no more is unpacked, even if there is more
+        content = member.read(one.file_size)  # unpacks no more than the entry says, even if there is more
     if len(content) != one.file_size:
         raise ValueError(f"{one.filename!r} has {len(content)} bytes, not {one.file_size}")
     return content
@@ -98,10 +98,11 @@ def table_of(content: bytes, what: str) -> pa.Table:
 
     Args:
         content: The file.
-        what: Its name, for messages.
+        what: The file's name, for messages.
 
     Raises:
-        ValueError: if it takes too much memory, or has a column of other types than numbers, times and texts.
+        ValueError: if it takes too much memory, has too many columns or two of the same name, or has a column of other
+            types than numbers, times and texts.
         pyarrow.ArrowException, OSError: if it is damaged or not a Parquet file.
     """
     facts = pq.read_metadata(pa.BufferReader(content))

@@ -90,7 +90,7 @@ class Bundle:
             if name == ADOPTED:
                 ledger.store.write(name, data)
             if name.startswith(_RANKS):
-                table_of(data, name)  # within limits
+                table_of(data, name)  # raises if the table is beyond the limits
                 ledger.store.write(name, data)
         return Held(self.study, ledger, read_history(ledger, self.study, self.identities, curves=False))
 
@@ -162,7 +162,7 @@ def bundle(study: Study, *, store: str | Path = "runs") -> Bundle:
         UserError: if the store has no results of the study.
     """
     check_call(bundle, locals())
-    study = replace(study, reference="")  # its name here says nothing to a reader of the bundle
+    study = replace(study, reference="")  # a reader of the bundle may lack the module that it names
     held = read(study, store, needed=True)
     files = {
         _STUDY: study.to_json().encode(),

@@ -49,7 +49,7 @@ def export_optuna(study: Study, to: str | Path, *, store: str | Path = "runs") -
         optuna_study = optuna.create_study(
             storage=storage, study_name=arm.name, directions=["maximize"] * len(arm.objectives)
         )
-        with warnings.catch_warnings():  # Optuna warns that it may change how metrics are named
+        with warnings.catch_warnings():  # Optuna warns that names of metrics are experimental
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             optuna_study.set_metric_names([f"validation.{metric}" for metric in arm.objectives])
         optuna_study.set_user_attr("topk.study", study.name)

@@ -34,9 +34,9 @@ def recommend(
 ) -> Recommendation:
     """Return which loss to start with, from the studies in a store; see ``docs/recommend.md`` for the rules.
 
-    It compares the paired differences of searched arms to each study's searched baseline in top-K test accuracy at the
-    arms' own K, pooled over the studies that made the same comparison. Regimes are described by their data, which have
-    to be on disk; findings contain the descriptions.
+    The evidence are the paired differences between searched arms and their study's searched baseline, in top-K test
+    accuracy at the arms' own K, pooled over the studies that made the same comparison. Regimes are described by their
+    data, which must be on disk; findings contain the descriptions.
 
     Args:
         studies: Studies that may be in the store; those that are not are ignored.
@@ -106,7 +106,7 @@ def _studies_in(root: Store) -> Iterator[str]:
 
 
 def _compared(held: Held, left_out: dict[str, str]) -> list[Compared]:
-    """Return a study's comparisons; what cannot be used is put into ``left_out``."""
+    """Return a study's comparisons; add the results that cannot be used to ``left_out``, with the reason."""
     study = held.study
     if study.baseline is None:
         left_out[study.name] = "it has no baseline, so no difference was tested"
@@ -168,7 +168,7 @@ def situation_of(regime: Regime, k: int) -> Situation:
         k: K, the number of guesses.
 
     Raises:
-        UserError: if its data are not at hand.
+        UserError: if its data are not on disk.
 
     Example:
         >>> from topk_platform import LongTail
@@ -176,7 +176,7 @@ def situation_of(regime: Regime, k: int) -> Situation:
         >>> tail.classes, tail.images < 600, 9 < tail.imbalance < 11, tail.noise, tail.k
         (10, True, True, 0.2, 3)
     """
-    import torch  # noqa: PLC0415 - takes a second to import, and errors in options are reported before
+    import torch  # noqa: PLC0415 - takes a second to import; errors in options are reported without it
 
     from topk_platform.data import Population, apply_conditions, load  # noqa: PLC0415 - as above
     from topk_platform.data.noise import Tracked, wrong_share  # noqa: PLC0415 - as above

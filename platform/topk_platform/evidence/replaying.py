@@ -27,8 +27,9 @@ class Replay:
     Args:
         recorded: The trial in the ledger.
         record: The new record.
-        differences: What is not the same bit for bit, with its old and its new value: the status, metrics, values of
-            epochs as ``epoch 3: validation.top1``, and ``ranks`` of the test images.
+        differences: The values that are not the same bit for bit, by name, each old and new: the status, metrics,
+            values of epochs as ``epoch 3: validation.top1``, and ``ranks`` of the test images, whose two values are
+            None.
         code_version: The arm's code version now, which may differ from the record's.
         environment: How the machine and its packages differ from the record's; empty if they do not.
     """
@@ -56,8 +57,8 @@ def replay(
 
     Nothing is written. On the same machine, with the same versions, on the CPU, every metric is the same bit for bit.
 
-    The trial's record names the code that trains it. Code of this package and in files of the user is run. A module of
-    an installed package or of Python itself must be trusted by name.
+    The trial's record names the code that trains it. Code of this package and of the user's own files is run. A
+    module of an installed package or of Python itself must be trusted by name.
 
     Args:
         key: The trial's key, or its first letters.
@@ -104,7 +105,7 @@ def replay_trusting(recorded: Found, store: str | Path, data: str | Path | None,
 
 
 class _Kept:
-    """Keeps the ranks of test images in memory, and nothing else, of trials that are trained again."""
+    """A keeper for trials that are trained again: it keeps ranks of test images in memory, and nothing else."""
 
     seconds = math.inf
     pauses: Sequence[float] = ()
@@ -113,7 +114,7 @@ class _Kept:
         self.ranks: dict[str, Any] = {}
 
     def load(self, trials: Sequence[Trial]) -> None:
-        """Return that there is no checkpoint."""
+        """Return None, because there is no checkpoint."""
 
     def save(self, trials: Sequence[Trial], step: int, state: dict[str, Any]) -> None:
         """Keep no checkpoint."""
@@ -191,11 +192,11 @@ def _differing(row: Row, record: TrialRecord) -> dict[str, tuple[Any, Any]]:
 
 
 def _same(one: Any, other: Any) -> bool:
-    return bool(one == other or (one != one and other != other))  # noqa: PLR0124 - NaN is like NaN
+    return bool(one == other or (one != one and other != other))  # noqa: PLR0124 - two NaNs are the same
 
 
 def _differing_epochs(rows: Sequence[Row], record: TrialRecord) -> dict[str, tuple[Any, Any]]:
-    """Return differences in epochs, and epochs that only one of both has; times are not compared."""
+    """Return differences in epochs, and epochs that only one of the two records has; times are not compared."""
     before = {row["epoch"]: row for row in rows}
     now = {epoch.epoch: epoch for epoch in record.epochs}
     differing: dict[str, tuple[Any, Any]] = {}

@@ -29,7 +29,7 @@ def findings(
         note: A note to keep with the findings, such as the commit.
 
     Raises:
-        UserError: if the store has no results of the study, no confirmation has ended, or a dataset is not at hand.
+        UserError: if the store has no results of the study, no confirmation has ended, or a dataset is not on disk.
 
     Example:
         >>> from topk_studies import digits

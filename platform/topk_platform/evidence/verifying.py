@@ -26,7 +26,7 @@ __all__ = ["Checked", "Outcome", "Verification", "compared", "replayed", "verify
 
 Outcome = Literal["to the bit", "within tolerance", "differs", "cannot be trained here"]
 
-_ROUNDING = 1e-9  # relative; sums in another order and other versions of quantiles differ less
+_ROUNDING = 1e-9  # relative; another order of sums or another version of scipy changes numbers by less
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 
 
@@ -79,7 +79,7 @@ def verify(
     Tables and claims count as the same if they are equal to the bit, or if their words are equal and their numbers
     differ by at most 1e-9 relative to their size. The trials to train are drawn from the completed trials that count.
 
-    The file may come from anybody. Only code of this package is run, and of the modules that ``trust`` names.
+    The file may come from anybody. Only code of this package and of the modules that ``trust`` names is run.
 
     Args:
         file: A file that ``topk bundle`` wrote.
@@ -111,7 +111,7 @@ def verify(
 def _recorded(key: str, store: str) -> Found:
     """Return a trial of a bundle; raise ``ValueError`` if its configuration belongs to another key."""
     recorded = find(key, store)
-    parse_json(recorded.row["config"])  # within limits
+    parse_json(recorded.row["config"])  # raises if it is beyond the limits
     if recorded.trial.key != key:
         raise ValueError(f"the configuration of trial {key} is that of {recorded.trial.key}")
     return recorded
@@ -189,7 +189,7 @@ def replayed(replay: Replay, tolerance: float) -> Checked:
 
 
 def _differences(replay: Replay) -> Iterable[tuple[float, str]]:
-    """Yield by how much each number differs, relative to its size where that is above 1; ranks are not numbers."""
+    """Yield by how much each number differs, relative to its size if that is above 1; ranks are left out."""
     for name, (before, now) in replay.differences.items():
         if name == "ranks":
             continue
