@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 __all__ = ["FAKE_DATA", "Ranks", "Score", "fake_record", "fake_run"]
 
 Score = Callable[[Trial], "float | Mapping[str, float] | TrialRecord"]
-"""Returns a trial's accuracy, its metrics by name, or the whole record of its end."""
+"""A function that returns a trial's accuracy, its metrics by name, or its whole record."""
 
 Ranks = Callable[[Trial], "Tensor"]
-"""Returns a confirmation's ranks, ``(4, N)``, or its guesses, ``(N, K)``."""
+"""A function that returns a confirmation's ranks, ``(4, N)``, or its guesses, ``(N, K)``."""
 
 FAKE_DATA = "fake"
-"""The fingerprint of the data of fake results: no real run counts them."""
+"""The data fingerprint of fake results, because of which no real run counts them."""
 
 _IMAGES = 100  # the test images of a fake confirmation, ten of each of ten classes
 _CLASSES = 10
@@ -50,21 +50,22 @@ def fake_run(
     """Run a study's whole protocol, with a function that scores each trial in place of its training.
 
     The sampler chooses the values, the pruner stops trials by their curves, the best configuration is confirmed with
-    fresh seeds, and all of it is written to a real ledger with ranks and guesses. Tables, reports, plots, samplers and
-    pruners can so be tried without Ray, a GPU or the data. What the store already holds counts and is not run again.
+    fresh seeds, and all of it is written to a real ledger with ranks and guesses. In this way, you can try tables,
+    reports, plots, samplers and pruners without Ray, a GPU or the data. Trials that the store already holds count and
+    are not run again.
 
     Args:
         study: The study.
         store: The folder or URI of the store.
-        score: What a trial ends with, see :func:`fake_record` for a number or metrics. A function of the trial alone
-            makes the run repeatable.
-        ranks: The ranks of a confirmation, see :class:`~topk_platform.records.Ranks`; by default ranks of 100 images
-            that agree with its test metrics.
-        guesses: The K guesses of a confirmation, see :class:`~topk_platform.records.Guesses`; by default guesses that
-            agree with its ranks.
-        identities: Code, data and machine by arm identity, as tests of what counts need them; by default the code
-            at hand and ``FAKE_DATA``, so that a real run in the same store trains everything again.
-        stop_after: How many trials end in this run at most; by default all.
+        score: Returns a trial's result; for a number or metrics, see :func:`fake_record`. If the result depends on the
+            trial alone, the run is repeatable.
+        ranks: Returns the ranks of a confirmation, see :class:`~topk_platform.records.Ranks`; by default ranks of 100
+            images that agree with its test metrics.
+        guesses: Returns the K guesses of a confirmation, see :class:`~topk_platform.records.Guesses`; by default
+            guesses that agree with its ranks.
+        identities: Code, data and machine by arm identity, for tests of which trials count. By default the present code
+            and ``FAKE_DATA``, so that a real run in the same store trains everything again.
+        stop_after: How many trials end before the run stops; by default all.
 
     Returns:
         The study's ledger, whose rows and files are on disk.
@@ -97,7 +98,7 @@ def fake_run(
         ended = 0
         while (stop_after is None or ended < stop_after) and (trials := board.next_trials()):
             for trial in trials:
-                if board.has_ended(trial):  # a member of an ensemble of which others are missing
+                if board.has_ended(trial):  # its ensemble runs again, because other members have not ended
                     board.release(trial)
                     continue
                 record = _ended(study, trial, score(trial))
@@ -112,19 +113,20 @@ def fake_run(
 
 
 def fake_record(study: Study, trial: Trial, score: float | Mapping[str, float]) -> TrialRecord:
-    """Return the record of a trial that nobody trained, as its training would have ended with a score.
+    """Return a trial's record without training it, as if its training had ended with a score.
 
     A score s of the arm's metric, top-k accuracy, gives all accuracies: top-j is 1 - (1 - s)^(j/k), as if every guess
-    were right with the same probability. Other metrics are s. The curve rises with the root of the epoch to the score,
-    and the trial is pruned where a training would be; a score that is not finite makes it diverge.
+    were right with the same probability. Other metrics are s. The curve rises to the score with the square root of the
+    epoch, and the trial is pruned at the epoch at which a training would be. If the score is not finite, the trial
+    diverges.
 
     Args:
         study: The study, which names the metrics.
         trial: The trial.
-        score: The accuracy by the arm's metric, or metrics by name; those that are missing follow from the arm's.
+        score: The value of the arm's metric, or metrics by name; missing metrics follow from the arm's.
 
     Raises:
-        UserError: if an accuracy is not between 0 and 1.
+        UserError: if an accuracy is not between 0 and 1, or the metrics lack the arm's.
     """
     given = score if isinstance(score, Mapping) else {trial.arm.metric: score}
     if trial.arm.metric not in given:
@@ -158,7 +160,7 @@ def _implied(trial: Trial, name: str, score: float) -> float:
 
 
 def _curve(trial: Trial, final: Mapping[str, float]) -> tuple[EpochRecord, ...]:
-    """Return the validated epochs, up to the one after which the trial is stopped."""
+    """Return the validated epochs, up to the epoch after which the trial is stopped."""
     recipe, metric, below = trial.arm.recipe, trial.arm.metric, dict(trial.stop_below)
     epochs: list[EpochRecord] = []
     for epoch in filter(recipe.evaluates, range(1, recipe.epochs + 1)):
@@ -191,7 +193,7 @@ def _keep(store: Store, record: TrialRecord, ranks: Ranks | None, guesses: Ranks
 
 
 def _fake_ranks(record: TrialRecord) -> Tensor:
-    """Return ranks of which the shares up to each k are the test metrics, rounded to whole images."""
+    """Return ranks whose top-k accuracies are the test metrics, rounded to whole images."""
     import torch  # noqa: PLC0415 - a second of import
 
     topk = sorted(record.trial.topk)
@@ -205,7 +207,7 @@ def _fake_ranks(record: TrialRecord) -> Tensor:
 
 
 def _fake_guesses(trial: Trial, ranks: Tensor) -> Tensor:
-    """Return K guesses of each image: the true class at its rank, and the classes that follow it elsewhere."""
+    """Return K guesses of each image: the true class at its rank, and the next classes at the other ranks."""
     import torch  # noqa: PLC0415 - a second of import
 
     greater, _, label, _ = ranks

@@ -136,7 +136,7 @@ def _streams(seed: int) -> Callable[[str], Generator]:
 
 
 def _list(split: Split) -> list[bytes]:
-    """What identifies each sample: its bytes, or the name of its file."""
+    """Return what identifies each sample: its bytes, or the name of its file."""
     if isinstance(split.inputs, Images):
         return split.inputs.names
     return [sample.contiguous().cpu().numpy().tobytes() for sample in split.inputs]

@@ -1,6 +1,6 @@
 """Small stand-ins for the large datasets, on which ``--smoke`` trains; the datasets' own readers read them.
 
-Each function takes the options of the dataset of its name, and the number of classes. Nothing has to be on disk
+Each function takes the options of the dataset with the same name, and the number of classes. Nothing has to be on disk
 beforehand: image files are written once per machine, in ``TOPK_CACHE`` or else ``~/.cache/topk``. That folder may be
 deleted at any time.
 """

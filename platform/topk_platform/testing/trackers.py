@@ -1,4 +1,4 @@
-"""The contract of trackers: what a study and those who resume it rely on."""
+"""The contract of trackers: the properties that a study relies on, also if it is resumed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class TrackerContract(ABC):
-    """Tests of a tracker; subclass it in a test file, and say how to make the tracker and what it holds.
+    """Tests of a tracker; subclass it in a test file, and define :meth:`tracker` and :meth:`shown`.
 
     Example:
         >>> class TestMine(TrackerContract):  # doctest: +SKIP
@@ -44,7 +44,7 @@ class TrackerContract(ABC):
         """Return a new tracker.
 
         Args:
-            folder: The folder of the store, which a test has for itself.
+            folder: The folder of the store; every test has its own.
         """
 
     @abstractmethod
@@ -104,7 +104,7 @@ class TrackerContract(ABC):
             assert Counter(self.shown(folder)) == Counter(trial.key for trial in _TRIALS)
 
     def test_it_can_be_closed_at_any_time(self) -> None:
-        """Before it is opened, and twice."""
+        """It can be closed before it is opened, and twice."""
         with _folder() as (folder, study):
             tracker = self.tracker(folder)
             tracker.close()
@@ -130,11 +130,11 @@ def _folder() -> Iterator[tuple[Path, TrackedStudy]]:
 
 
 class _KillError(Exception):
-    """What stands for the end of the process."""
+    """The end of the process, as an exception."""
 
 
 class _Killed(tuple[Point, ...]):
-    """A curve at whose end the process is killed."""
+    """A curve that kills the process when its last point has been read."""
 
     __slots__ = ()
 
