@@ -92,7 +92,7 @@ class TrackerContract(ABC):
             assert Counter(self.shown(folder)) == Counter(trial.key for trial in _TRIALS)
 
     def test_the_same_results_may_come_again_and_other_ones_replace_them(self) -> None:
-        """Neither is an error, and the trials stay."""
+        """Neither case is an error, and the trials stay."""
         with _folder() as (folder, study):
             self._write(folder, study, *_TRIALS)
             for result in (_result("one"), _result("one"), _result("two")):
