@@ -118,7 +118,7 @@ def findings_of(data: Mapping[str, Any]) -> tuple[Table, Situations, dict[str, A
     """
     if data["format"] != _FORMAT:
         raise ValueError(
-            f"format must be {_FORMAT}, got {data['format']!r}; `topk export` writes the file anew"
+            f"format must be {_FORMAT}, got {data['format']!r}; `topk export` writes the file again"
         )
     study = parse_study(json.dumps(data["study"]))
     whole, made = part_of(TableData, data), part_of(MadeData, data["made"])
@@ -136,7 +136,10 @@ def findings_of(data: Mapping[str, Any]) -> tuple[Table, Situations, dict[str, A
         tested=whole.tested,
         units=whole.units,
     )
-    check(set(table.choices) | set(confirmed) <= arms.keys(), "every row and column must be of an arm")
+    check(
+        set(table.choices) | set(confirmed) <= arms.keys(),
+        "every row and column must belong to an arm of the study",
+    )
     return table, dict(map(_situation, data["situations"])), asdict(made)
 
 
