@@ -57,7 +57,7 @@ def members(file: str | Path) -> dict[str, bytes]:
         check_size("its content", size, most_bytes())
         if size > _SMALL + _RATIO * packed:
             raise ValueError(
-                f"its content is {size // packed} times as large as the file, and may be {_RATIO} times as large"
+                f"its content is {size // packed} times as large as the file; at most {_RATIO} times is allowed"
             )
         return {one.filename: _content(archive, one) for one in entries}
 

@@ -38,7 +38,7 @@ def export_optuna(study: Study, to: str | Path, *, store: str | Path = "runs") -
     """
     path = Path(to)
     if path.exists() or not path.absolute().parent.is_dir():
-        raise UserError(f"--to must be a new file in a folder that is there, got {str(path)!r}")
+        raise UserError(f"--to must be a new file in an existing folder, got {str(path)!r}")
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     histories = read(study, store, needed=True, curves=True).histories
     storage, trials = JournalStorage(JournalFileBackend(str(path))), 0

@@ -112,7 +112,7 @@ def _compared(held: Held, left_out: dict[str, str]) -> list[Compared]:
         left_out[study.name] = "it has no baseline, so no difference was tested"
         return []
     if not (pairs := searched_pairs(study)):
-        left_out[study.name] = "no loss was searched beside a baseline that was searched too"
+        left_out[study.name] = "no loss was searched together with its baseline"
         return []
     table = held.table
     places = {key[:2] for key, cell in table.cells.items() if cell.difference is not None}

@@ -136,7 +136,7 @@ def compared(name: str, before: str, now: str) -> Checked:
             return Checked(name, "differs", f"line {number}: {was!r} has become {is_!r}")
     if len(old) != len(new):
         return Checked(name, "differs", f"{len(old)} lines have become {len(new)}")
-    return Checked(name, "within tolerance", f"numbers to a relative {_ROUNDING:g}")
+    return Checked(name, "within tolerance", f"numbers differ by at most {_ROUNDING:g}, relative")
 
 
 def _close(was: str, now: str) -> bool:
@@ -180,11 +180,12 @@ def replayed(replay: Replay, tolerance: float) -> Checked:
     notes += [f"other machine or packages: {replay.environment}"] if replay.environment else []
     if "status" in replay.differing:
         notes.insert(
-            0, f"it {replay.recorded.row['status']}, now {replay.record.status}: {replay.record.reason}"
+            0,
+            f"its status was {replay.recorded.row['status']}, now {replay.record.status}: {replay.record.reason}",
         )
         return Checked(key, "differs", "; ".join(notes))
     most, name = max(_differences(replay), default=(0.0, "the ranks of test images"))
-    notes.insert(0, f"{name} by {most:.2g}, most of {len(replay.differing)} values")
+    notes.insert(0, f"{name}: difference {most:.2g}, the largest of {len(replay.differing)} differences")
     return Checked(key, "within tolerance" if most <= tolerance else "differs", "; ".join(notes))
 
 

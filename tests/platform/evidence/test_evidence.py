@@ -106,7 +106,7 @@ def test_a_result_that_no_training_gives_is_found(file: Path, tmp_path: Path) ->
     result = verify(changed(file, tmp_path / "x", "ledger.parquet", sink.getvalue()), again=100)
     confirmed = [one for one in result.trials if one.outcome == "differs"]
     assert len(confirmed) == 6 and len(result.trials) == 10
-    assert all("test.top1 by 0.1" in one.why for one in confirmed)
+    assert all("test.top1: difference 0.1" in one.why for one in confirmed)
 
 
 def test_what_is_damaged_is_reported(file: Path, tmp_path: Path) -> None:
