@@ -131,13 +131,13 @@ def fake_record(study: Study, trial: Trial, score: float | Mapping[str, float]) 
     given = score if isinstance(score, Mapping) else {trial.arm.metric: score}
     if trial.arm.metric not in given:
         raise UserError(
-            f"score must give {trial.arm.metric}, by which arm {trial.arm.name} selects; got {dict(given)}"
+            f"score must return {trial.arm.metric}, which selects in arm {trial.arm.name}, got {dict(given)}"
         )
     if not all(math.isfinite(value) for value in given.values()):
         return TrialRecord(trial, "diverged", "the score is not finite")
     wrong = {name: value for name, value in given.items() if accuracy_k(name) and not 0 <= value <= 1}
     if wrong:
-        raise UserError(f"score must give accuracies between 0 and 1, got {wrong}")
+        raise UserError(f"score must return accuracies between 0 and 1, got {wrong}")
     final = {name: given.get(name, _implied(trial, name, given[trial.arm.metric])) for name in study.metrics}
     epochs = _curve(trial, final)
     times = (0.1 * len(epochs), 1000.0, 1000.0 + 0.1 * len(epochs))

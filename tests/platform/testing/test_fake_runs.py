@@ -131,8 +131,11 @@ def test_tables_and_reports_count_fake_results_and_a_real_run_does_not(tmp_path:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (1.5, "score must give accuracies between 0 and 1, got {'top3': 1.5}"),
-        ({"top1": 0.5}, "score must give top3, by which arm r/mlp/cross_entropy selects; got {'top1': 0.5}"),
+        (1.5, "score must return accuracies between 0 and 1, got {'top3': 1.5}"),
+        (
+            {"top1": 0.5},
+            "score must return top3, which selects in arm r/mlp/cross_entropy, got {'top1': 0.5}",
+        ),
     ],
 )
 def test_a_score_that_cannot_be_is_refused(
