@@ -1,4 +1,4 @@
-"""What is done to the last layer of a trained network: steps that need no further training."""
+"""Steps after training that change the last layer of a network and need no further training."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from topk_platform.specs import LogitAdjustment, Recipe, TauNormalised
 __all__ = ["AFTERS", "After", "last_layer"]
 
 After = Callable[[Recipe, Mapping[str, Tensor], str, Tensor], dict[str, Tensor]]
-"""A recipe, weights by name, the name of the last layer and the training samples per class to other weights."""
+"""A function of a recipe, weights by name, the last layer's name and the training samples per class.
+
+It returns the changed weights, by name.
+"""
 
 
 def last_layer(model: nn.Module, classes: int, bias: bool) -> str:
@@ -42,7 +45,7 @@ def _logit_adjustment(
     recipe: Recipe, weights: Mapping[str, Tensor], layer: str, class_counts: Tensor
 ) -> dict[str, Tensor]:
     assert isinstance(recipe.after, LogitAdjustment)  # noqa: S101 - for the type checker: the table's key says so
-    counts = class_counts.clamp(min=1).double()  # a class without samples counts as one with one
+    counts = class_counts.clamp(min=1).double()  # a class without samples counts as one sample
     offsets = recipe.after.tau * (counts / counts.sum()).log()
     name = f"{layer}.bias"
     adjusted = weights[name].double() - offsets.to(weights[name].device)
@@ -56,7 +59,7 @@ def _tau_normalised(
     assert isinstance(recipe.after, TauNormalised)  # noqa: S101 - as above
     weight = weights[f"{layer}.weight"]
     norms = weight.double().norm(dim=1, keepdim=True)
-    # A row of zeros has no direction to keep. It stays: its scores are 0 before and after.
+    # A row of zeros has no direction to keep. It stays as it is: its scores are 0 before and after.
     divisors = norms.masked_fill(norms == 0, 1) ** recipe.after.tau
     changed = {f"{layer}.weight": (weight.double() / divisors).to(weight.dtype)}
     if f"{layer}.bias" in weights:

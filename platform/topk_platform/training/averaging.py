@@ -25,7 +25,7 @@ class Average(Protocol):
         """Process the weights after a step.
 
         Args:
-            weights: As they are now; they change in place later.
+            weights: The current weights, which change in place later.
             step: From 1.
             epoch_steps: Steps of an epoch.
         """
@@ -56,7 +56,7 @@ class ExponentialAverage:
 
 
 class MeanOfEpochs:
-    """The mean of :class:`~topk_platform.specs.SWA`; empty before the first epoch that counts has ended.
+    """The mean of :class:`~topk_platform.specs.SWA`; empty until the first epoch that counts has ended.
 
     Args:
         recipe: The recipe.
@@ -73,7 +73,7 @@ class MeanOfEpochs:
         self.count = 0
 
     def note(self, weights: Mapping[str, Tensor], step: int, epoch_steps: int) -> None:
-        """At an epoch's end, make the weights part of the mean."""
+        """Add the weights to the mean at the end of an epoch that counts; do nothing after other steps."""
         epoch, rest = divmod(step, epoch_steps)
         if rest or epoch <= self._begins:
             return
@@ -96,7 +96,7 @@ def _copied(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _move(average: Mapping[str, Tensor], weights: Mapping[str, Tensor], share: float) -> None:
-    """Move an average a share of the way to weights, in place; whole numbers are copied."""
+    """Move an average towards weights by a share of the distance, in place; whole numbers are copied."""
     for name, value in weights.items():
         if value.is_floating_point():
             average[name].lerp_(value.detach(), share)

@@ -38,7 +38,7 @@ _RANDOM = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout
 
 
 def check_ensemble(model: nn.Module, recipe: Recipe, searched: Sequence[str]) -> None:
-    """Raise ``UserError`` unless such networks can train as a stack with the results that they would have alone.
+    """Raise ``UserError`` unless networks of one shape can train as a stack with the same results as alone.
 
     Args:
         model: One of the networks.
@@ -85,7 +85,7 @@ class Ensemble:
         """Return a fresh ensemble.
 
         Raises:
-            UserError: if such networks cannot train together.
+            UserError: if the networks cannot train together, see :func:`check_ensemble`.
             ValueError: if the members' training splits differ in size.
         """
         device = trials[0].device
@@ -132,7 +132,11 @@ class Ensemble:
         return cast("Tensor", self.advance(never_pause))
 
     def advance(self, pause: Callable[[], bool]) -> Tensor | None:
-        """Train to the end of the epoch and return the same, or pause after a step and return None."""
+        """Train to the end of the epoch and return as :meth:`train_epoch`, or pause after a step and return None.
+
+        Args:
+            pause: See :meth:`Learner.advance`.
+        """
         epoch = self.step // self.epoch_steps
         reweighted, warming = self.recipe.reweights(epoch), self.recipe.warms(epoch)
         for loss in self.losses:
@@ -160,7 +164,7 @@ class Ensemble:
             yield torch.stack(inputs), torch.stack(targets)
 
     def _plain_batches(self, inputs: Tensor, labels: Tensor, done: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield the stacked batches of all members, if only an order has to be drawn."""
+        """Yield the stacked batches of all members, where only their order is random."""
         if self.epoch_steps == 1:
             yield inputs.clone(), labels  # a copy, because a network's first layer may work in place
             return
@@ -210,7 +214,11 @@ class Ensemble:
 
     @torch.no_grad()
     def validate(self) -> Tensor:
-        """Score the validation splits: ``(members, 1 + measures)``."""
+        """Score the validation splits.
+
+        Returns:
+            ``(members, 1 + measures)``: 1 if all scores are finite, else 0, followed by the measures.
+        """
         splits = [dataset.validation for dataset in self.datasets]
         shared = all(split.inputs is splits[0].inputs for split in splits)
         inputs = (
@@ -293,7 +301,7 @@ def _at_once(trials: Sequence[Trial], datasets: Sequence[Dataset], losses: Seque
 
 
 def _plain(recipe: Recipe, datasets: Sequence[Dataset]) -> tuple[Tensor, Tensor] | None:
-    """Return inputs ``(members or 1, n, ...)`` and labels ``(members, n)``, if batches are rows of them; else None."""
+    """Return inputs ``(members or 1, n, ...)`` and labels ``(members, n)`` if batches are rows of them, else None."""
     splits = [dataset.train for dataset in datasets]
     if recipe.augmentation != Augmentation() or splits[0].inputs.dtype == torch.uint8:
         return None

@@ -1,4 +1,4 @@
-"""The learners of single trials beside the usual session."""
+"""The learners of single trials, besides the usual session."""
 
 from __future__ import annotations
 
@@ -25,6 +25,6 @@ def learner_of(trial: Trial) -> str:
 
 
 def session_of(trial: Trial) -> Session:
-    """Return a fresh session of a single trial, by the learner that it needs."""
+    """Return a fresh session of a single trial, of the class that it needs."""
     name = learner_of(trial)
     return (LEARNERS[name] if name else Session).prepare(trial)

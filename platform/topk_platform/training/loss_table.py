@@ -1,4 +1,4 @@
-"""The losses by name: what each takes from an arm, from the data and from a search space."""
+"""The losses by name, as functions of the arm's k, the class counts and the loss's own parameters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["LOSSES", "TemperedCrossEntropy"]
 
 
 class TemperedCrossEntropy(nn.Module):
-    """Cross-entropy with a temperature, ``T · CE(s / T)``, so that its space is as rich as its rivals'.
+    """Cross-entropy with a temperature, ``T · CE(s / T)``, so that it has a parameter to search as other losses do.
 
     At ``T = 1`` it is cross-entropy; as ``T → 0`` it tends to ``max(s) - s_y``.
 
@@ -44,9 +44,9 @@ class TemperedCrossEntropy(nn.Module):
 def _at_least_one(class_counts: Tensor) -> Tensor:
     """Return the counts with 1 instead of 0: label noise can leave a class without a sample.
 
-    Such a class is never the target, so its own margin is never used. As a competitor of the others it gets the offset
-    of the rarest class that has a sample, where its logarithm of 0 would take it out of the softmax. Deferred class
-    weights do the same, see :func:`~topk_platform.training.steps.optim.effective_weights`.
+    A class without a sample is never the target, so its own margin is never used. As a competitor of other classes it
+    gets the offset of a class with one sample. With a count of 0, the logarithm would take it out of the softmax.
+    Deferred class weights do the same, see :func:`~topk_platform.training.steps.optim.effective_weights`.
     """
     return class_counts.clamp(min=1)
 
@@ -174,7 +174,7 @@ def _smooth_topk_hinge(k: int, gamma: float = 1.0, margin: float = 1.0) -> nn.Mo
 def _sorting_topk_cross_entropy(
     k: int, steepness: float = 2.0, candidates: int = 16, relaxation: str = "cauchy", top1: float = 0.0
 ) -> nn.Module:
-    """``top1`` is the weight of the top-1 component beside that of top-K."""
+    """Return the loss; ``top1`` is the weight of its top-1 component, and ``1 - top1`` that of top-K."""
     mixture = [top1] + [0.0] * (k - 2) + [1 - top1] if k > 1 and top1 else None
     return tl.SortingTopKCrossEntropy(k, steepness, candidates, relaxation, mixture)
 

@@ -79,7 +79,7 @@ class BoundLoss:
     def begin(self, epoch: int, *, reweighted: bool, warming: bool = False) -> None:
         """Set the loss up for an epoch. It does not matter which epoch came before.
 
-        A loss with a schedule is built anew for every epoch, because its other tensors may depend on its parameters.
+        A loss with a schedule is built again for every epoch, because its other tensors may depend on its parameters.
 
         Args:
             epoch: From 0.
@@ -96,11 +96,11 @@ class BoundLoss:
         """Restore a module's state.
 
         Args:
-            state: What its ``state_dict`` held.
-            epoch: The epoch in which it was taken, from 0.
+            state: The module's ``state_dict``.
+            epoch: The epoch in which the state was taken, from 0.
         """
         came_later = state.keys() - self.module.state_dict().keys()
-        self.begin(epoch, reweighted=bool(came_later))  # the only later key is that of the class weights
+        self.begin(epoch, reweighted=bool(came_later))  # only the class weights are added later
         self.module.load_state_dict(state)
 
     def reweight(self) -> None:
@@ -142,7 +142,7 @@ def check_loss(
 
     Args:
         loss: The spec.
-        own: The loss's own parameters, fixed and first together; a schedule is tried at both its ends.
+        own: The loss's own parameters: the fixed ones and the first trial's. A schedule is tried at both ends.
         k: The K it trains for.
         class_counts: Training samples per class.
         recipe: The recipe. If it mixes batches, the loss must take soft labels; if it defers class weights, the loss
@@ -165,7 +165,7 @@ def check_loss(
 
 
 def _lost_when_rebuilt(loss: Loss, module: nn.Module) -> str:
-    """Return what a loss would lose if it were built anew; empty if nothing."""
+    """Return the state that a loss would lose if it were built again; empty if it has none."""
     if next(module.parameters(), None) is not None:
         return "parameters that are trained"
     return "a memory of each training sample" if loss.remembers else ""

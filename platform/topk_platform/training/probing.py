@@ -42,7 +42,7 @@ Outcome = Literal["fits", "memory", "error"]
 
 
 class StepError(RuntimeError):
-    """A step failed for another reason than memory."""
+    """A training step failed for a reason other than memory."""
 
 
 class Attempts(Protocol):
@@ -57,7 +57,7 @@ class Attempts(Protocol):
         ...
 
     def scores_fit(self) -> bool:
-        """Return whether scoring fits, with as many samples of the validation split as are scored at once.
+        """Return whether scoring fits, for as many validation samples as are scored at once.
 
         Raises:
             StepError: if it fails for another reason.

@@ -1,4 +1,4 @@
-"""A learner for losses that remember each training sample: it gives them the places of a batch's samples."""
+"""A learner for losses that remember each training sample: it passes them the position of every sample."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ __all__ = ["PlacedBatches", "RememberingSession"]
 
 @dataclass
 class PlacedBatches(Batches):
-    """The usual batches, which say where their samples lie in the training split."""
+    """The usual batches, with the positions of their samples in the training split, ``rows``."""
 
     base: Batches | None = None
     rows: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))  # of the batch taken last
 
     @classmethod
     def of(cls, batches: Batches) -> PlacedBatches:
-        """Return the same batches, from the same streams and augmented likewise."""
+        """Return the same batches, with the same random streams and augmentation."""
         return cls(**{one.name: getattr(batches, one.name) for one in fields(Batches)}, base=batches)
 
     def _augmented(self, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -44,10 +44,10 @@ class PlacedBatches(Batches):
 
 
 class PlacedLoss(BoundLoss):
-    """A loss that is called with the place of each sample as well, ``index=``."""
+    """A loss that is also called with the position of each sample, ``index=``."""
 
     rows: list[Tensor]
-    """The places of the samples of each part of a batch, in the order in which the parts are taken."""
+    """The positions of the samples in each part of a batch, in the order in which the parts are taken."""
 
     @classmethod
     def of(cls, loss: BoundLoss) -> PlacedLoss:
@@ -65,7 +65,7 @@ class PlacedLoss(BoundLoss):
 
 @dataclass
 class RememberingSession(ShownSession):
-    """A session whose loss has a state for each training sample; the loss's buffers, in checkpoints, hold it."""
+    """A session whose loss has a state for each training sample. The loss's buffers hold it, and so do checkpoints."""
 
     @classmethod
     def prepare(cls, trial: Trial) -> RememberingSession:

@@ -1,4 +1,4 @@
-"""A classifier that is trained anew on balanced batches, in the last epochs of a training."""
+"""A learner that trains the last layer again, from scratch and on balanced batches, in the last epochs."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def balanced_rows(labels: Tensor, generator: Generator) -> Tensor:
 
 @dataclass
 class BalancedBatches(Batches):
-    """Batches in which every class is equally likely: as many in an epoch as usual, drawn with replacement."""
+    """Batches in which every class is equally likely. An epoch has as many as usual, drawn with replacement."""
 
     base: Batches | None = None
 
     @classmethod
     def of(cls, batches: Batches) -> BalancedBatches:
-        """Return balanced batches of the same samples, from the same streams and augmented likewise."""
+        """Return balanced batches of the same samples, with the same random streams and augmentation."""
         given = {one.name: getattr(batches, one.name) for one in fields(Batches)}
         return cls(**given, base=batches)
 
@@ -70,7 +70,7 @@ class BalancedBatches(Batches):
 
 @dataclass
 class RetrainedSession(ShownSession):
-    """A session of two stages: the whole network, then its last layer anew on balanced batches."""
+    """A session of two stages: it trains the whole network, then its last layer from scratch on balanced batches."""
 
     second: bool = False
     classifier: str = ""
@@ -103,7 +103,7 @@ class RetrainedSession(ShownSession):
         return super().advance(pause)
 
     def _begin_second(self) -> None:
-        """Leave all layers but the last as they are, and balance the batches."""
+        """Train only the last layer from now on, on balanced batches."""
         self.second = True
         classifier = self.model.get_submodule(self.classifier)
         self.model.requires_grad_(False)
@@ -114,7 +114,7 @@ class RetrainedSession(ShownSession):
 
     def _step(self, inputs: Tensor, target: Tensor) -> Tensor:
         if self.second:
-            self.model.eval()  # running statistics stay, and nothing is dropped
+            self.model.eval()  # running statistics stay as they are, and dropout is off
         return super()._step(inputs, target)
 
     def rate(self, member: int = 0, step: int | None = None) -> float:  # noqa: ARG002 - there is one member

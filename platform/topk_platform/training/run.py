@@ -1,4 +1,4 @@
-"""One trial, or several as an ensemble, from the first epoch to the records."""
+"""The training of one trial, or of several as an ensemble, from the first epoch to the records."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def run_trials(
         network cannot be stored, the record says why.
 
     Raises:
-        ChangedError: if the data are not those that the trials were planned with.
+        ChangedError: if the data differ from those that the trials were planned with.
         MissingDataError: if the data are not on this machine.
         FaultError: if the machinery prevents a result: the store, another process on the GPU, or a time limit.
     """
@@ -69,7 +69,7 @@ def run_trials(
                 yield from store_files(group, learner, keeper)
     except (ChangedError, MissingDataError, FaultError, GeneratorExit):
         raise
-    except BaseException as error:  # what a user's code raises is the trial's result
+    except BaseException as error:  # an error of a user's code is the trial's result
         if interruptible and isinstance(error, KeyboardInterrupt):
             raise
         if (fault := machinery_fault(error, group.device)) is not None:

@@ -59,7 +59,7 @@ class Session:
         """Return a fresh session, which depends on no earlier trial.
 
         Raises:
-            ChangedError: if the data at hand are not those that the trial was planned with.
+            ChangedError: if the data differ from those that the trial was planned with.
         """
         dataset, recipe = dataset_of(trial), recipe_of(trial)
         normalisation = Normalisation.of(dataset, trial.device)
@@ -93,10 +93,10 @@ class Session:
         return cast("Tensor", self.advance(never_pause))
 
     def advance(self, pause: Callable[[], bool]) -> Tensor | None:
-        """Train to the end of the epoch and return the same, or pause after a step and return None.
+        """Train to the end of the epoch and return as :meth:`train_epoch`, or pause after a step and return None.
 
-        On the CPU a loss that is not finite ends the epoch at once. On a GPU it is noticed at the epoch's end, because
-        reading it at every step would wait for the device.
+        On the CPU, a loss that is not finite ends the epoch at once. On a GPU, only the end of the epoch shows it,
+        because reading the loss at every step would wait for the device.
 
         Args:
             pause: See :meth:`Learner.advance`.
@@ -148,7 +148,7 @@ class Session:
         loss.backward()  # type: ignore[no-untyped-call]
         return loss.detach()
 
-    def _note_density(self, gradient: Tensor) -> None:  # if a batch is taken in parts, of its last part
+    def _note_density(self, gradient: Tensor) -> None:  # only the last part of a batch counts
         self.density = density_of(gradient)
 
     def rate(self, member: int = 0, step: int | None = None) -> float:  # noqa: ARG002 - there is one member
@@ -158,14 +158,18 @@ class Session:
         )
 
     def validate(self) -> Tensor:
-        """Score the validation split: ``(1, 1 + measures)``."""
+        """Score the validation split.
+
+        Returns:
+            ``(1, 1 + measures)``: 1 if all scores are finite, else 0, followed by the measures.
+        """
         split, device = self.dataset.validation, self.trial.device
         return extended(score, SCORINGS, self.recipe.additions.get("scoring", ""))(
             self.model, split, self.normalisation, self.recipe, device, self.scorer
         ).measures[None]
 
     def test(self, member: int, weights: dict[str, Tensor]) -> Scored:
-        """Score the test split with these weights."""
+        """Load these weights into the network and score the test split with it."""
         how = (
             score_crops
             if self.recipe.test_crops
@@ -183,7 +187,7 @@ class Session:
         return {name: value.detach().clone() for name, value in self.model.state_dict().items()}
 
     def network(self, member: int, weights: dict[str, Tensor]) -> nn.Module:  # noqa: ARG002 - as above
-        """Return the network with these weights."""
+        """Load these weights into the session's own network and return it."""
         self.model.load_state_dict(weights)
         return self.model
 
@@ -230,7 +234,7 @@ def score(
     device: str,
     scorer: Scorer,
 ) -> Scored:
-    """Score a split with a network."""
+    """Score a split with a network, which is left in evaluation mode."""
     model.eval()
     numerics = recipe.numerics
     with precision(device, numerics.bfloat16):

@@ -38,7 +38,7 @@ __all__ = [
 
 
 class Scored(NamedTuple):
-    """The scores of a network on a split, and what is measured of them.
+    """The scores of a network on a split, and the measures computed from them.
 
     Args:
         measures: 1 if all scores are finite, else 0, followed by the measures: float64 ``(1 + measures,)``.
@@ -63,7 +63,7 @@ class Scored(NamedTuple):
 
     @property
     def logits(self) -> Tensor:
-        """Scores whose softmax are the probabilities, ``(N, L)``."""
+        """Scores whose softmax gives the probabilities, ``(N, L)``."""
         return self.scores.double().log() if self.averaged else self.scores
 
     @property
@@ -81,7 +81,7 @@ class Scored(NamedTuple):
         return torch.stack([*target_rank(self.scores, labels), labels, group]).cpu()
 
     def guesses(self, k: int) -> Tensor:
-        """Return the k classes that score highest, best first, int64 ``(N, k)``. Equal scores are in any order."""
+        """Return the k classes that score highest, best first, int64 ``(N, k)``. The order of ties is undefined."""
         return self.scores.topk(min(k, self.scores.shape[-1])).indices.cpu()
 
 
@@ -113,11 +113,15 @@ class Learner(Protocol):
         ...
 
     def validate(self) -> Tensor:
-        """Score the validation split: ``(members, 1 + measures)``, whether all scores are finite and the measures."""
+        """Score the validation splits of all members.
+
+        Returns:
+            ``(members, 1 + measures)``: 1 if all scores are finite, else 0, followed by the measures.
+        """
         ...
 
     def test(self, member: int, weights: dict[str, Tensor]) -> Scored:
-        """Score the test split with one member's network and these weights."""
+        """Score the test split with one member's network and these weights; the learner may then hold them."""
         ...
 
     def rate(self, member: int) -> float:
@@ -129,7 +133,7 @@ class Learner(Protocol):
         ...
 
     def network(self, member: int, weights: dict[str, Tensor]) -> nn.Module:
-        """Return a separate network with these weights."""
+        """Return a network with these weights; it may be the learner's own, which then holds them."""
         ...
 
     def inputs(self, member: int) -> Inputs:
@@ -160,15 +164,15 @@ def inputs_of(dataset: Dataset, normalisation: Normalisation | None) -> Inputs:
 
 
 def generator_of(trial: Trial, role: str, device: str = "cpu") -> Generator:
-    """Return a trial's random stream for a role."""
+    """Return a trial's random stream for a role, such as ``"batches"``."""
     return Generator(device).manual_seed(stream_seed(trial.study, trial.root, trial.seed, role))
 
 
 def dataset_of(trial: Trial) -> Dataset:
-    """Return the trial's data, its conditions applied and its calibration samples set aside, on the CPU.
+    """Return the trial's data on the CPU, with its conditions applied and its calibration samples set aside.
 
     Raises:
-        ChangedError: if the data at hand are not those that the trial was planned with.
+        ChangedError: if the data differ from those that the trial was planned with.
     """
     source = load(trial.arm.regime)
     if source.fingerprint != trial.dataset_fingerprint:
@@ -180,13 +184,13 @@ def dataset_of(trial: Trial) -> Dataset:
     dataset = apply_conditions(source, trial.arm.regime.conditions, partial(generator_of, trial))
     if not trial.calibration:
         return dataset
-    # One stream for all seeds: no trial may select by the samples that are set aside.
+    # All seeds share one stream, so that no trial selects by samples that another one sets aside.
     stream = Generator().manual_seed(stream_seed(trial.study, trial.root, 0, "calibration"))
     return set_aside(dataset, trial.calibration, stream)
 
 
 def recipe_of(trial: Trial) -> Recipe:
-    """Return the arm's recipe with the values that the trial searches."""
+    """Return the arm's recipe with the trial's fixed and searched values."""
     return trial.setting.recipe
 
 
@@ -217,7 +221,7 @@ def loss_of(trial: Trial, dataset: Dataset) -> BoundLoss:
 def batches_of(
     trial: Trial, recipe: Recipe, dataset: Dataset, normalisation: Normalisation | None
 ) -> Batches:
-    """Return the training split's batches; the dataset lies on the trial's device."""
+    """Return the training split's batches; the dataset must be on the trial's device."""
     return extended(Batches, POLICIES, recipe.additions.get("policy", ""))(
         split=dataset.train,
         classes=dataset.classes,
@@ -234,7 +238,7 @@ def scorer_of(trial: Trial, dataset: Dataset) -> Scorer:
     """Return the scorer of the trial's splits.
 
     Raises:
-        ValueError: if the metric that selects is over a group without classes.
+        ValueError: if a metric that selects is over a group of classes that is empty, or that is the only one.
     """
     groups = shots(dataset.class_counts)
     several = (

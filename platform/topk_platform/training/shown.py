@@ -1,4 +1,4 @@
-"""A learner that shows other weights than it trains: averages of them, or with another last layer."""
+"""A learner that shows other weights than those that it trains: their average, or a changed last layer."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ __all__ = ["ShownSession", "check_additions"]
 
 
 def check_additions(model: nn.Module, recipe: Recipe, classes: int) -> None:
-    """Raise ``UserError`` unless a network can have what a recipe adds to it.
+    """Raise ``UserError`` unless a recipe's additions are possible with a network.
 
     Args:
-        model: The network; it may be changed, and is of no further use.
+        model: The network. The check may change it, so it must not be used afterwards.
         recipe: The recipe.
         classes: L.
     """
@@ -42,9 +42,9 @@ class ShownSession(Session):
     """A session that validates, keeps and exports weights that are computed from those that it trains."""
 
     average: Average | None = None
-    layer: str = ""  # the last one, where a step after training changes it
+    layer: str = ""  # the last layer's name, if a step after training changes it
     made: tuple[int, dict[str, Tensor]] | None = (
-        None  # the mean with its statistics, by the number of weights averaged
+        None  # the mean weights with their statistics, and how many weights were averaged
     )
 
     @classmethod
@@ -72,7 +72,7 @@ class ShownSession(Session):
         return loss
 
     def rate(self, member: int = 0, step: int | None = None) -> float:
-        """Return the learning rate of a step, by default the last one; that of ``SWA`` stays once averaging begins."""
+        """Return the learning rate of a step, by default the last one; with ``SWA`` it stays once averaging begins."""
         average = self.recipe.average
         if not isinstance(average, SWA):
             return super().rate(member, step)
@@ -81,7 +81,7 @@ class ShownSession(Session):
         return learning_rate(self.recipe, min(step, int(average.start * steps)), steps)
 
     def validate(self) -> Tensor:
-        """Return ``(1, 1 + measures)`` of the validation split, by the shown weights."""
+        """Return ``(1, 1 + measures)`` of the validation split, scored with the shown weights."""
         with self._holding(self.weights()):
             return super().validate()
 
@@ -107,7 +107,7 @@ class ShownSession(Session):
 
     @torch.no_grad()
     def _recompute_statistics(self) -> None:
-        """Set the running statistics to those of the training samples, as they are without augmentation."""
+        """Set the running statistics to those of the training samples without augmentation."""
         norms = [module for module in self.model.modules() if isinstance(module, _BatchNorm)]
         momenta = [norm.momentum for norm in norms]
         self.model.eval()
@@ -125,7 +125,7 @@ class ShownSession(Session):
 
     @contextmanager
     def _holding(self, weights: dict[str, Tensor]) -> Iterator[None]:
-        """Let the network have these weights, and then the trained ones again."""
+        """Give the network these weights in the block, and the trained ones again afterwards."""
         trained = super().weights()
         self.model.load_state_dict(weights)
         try:

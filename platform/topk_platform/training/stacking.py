@@ -28,15 +28,17 @@ _ELEMENTWISE = (
 )
 
 Forward = Callable[[Tensor, bool], Tensor]
-"""From inputs ``(members, n, ...)``, or ``(n, ...)`` if the second argument says that they are shared, to scores
-``(members, n, L)``."""
+"""A function of inputs and of whether the members share them, which returns scores ``(members, n, L)``.
+
+The inputs are ``(members, n, ...)``, or ``(n, ...)`` if they are shared.
+"""
 
 
 def stacked_forward(network: nn.Module, stacked: Mapping[str, Tensor]) -> Forward:
     """Return the forward pass of all members at once.
 
-    A plain chain of linear layers and elementwise functions is computed by batched products that add the bias, which
-    is a fifth faster on the CPU. Any other network goes through ``vmap``.
+    A plain chain of linear layers and elementwise functions is computed by batched matrix products that also add the
+    bias. On the CPU this is a fifth faster. Any other network goes through ``vmap``.
 
     Args:
         network: One of the networks.
@@ -51,7 +53,7 @@ def _chain(network: nn.Module) -> list[tuple[str, nn.Module]] | None:
     if type(network) is not nn.Sequential:
         return None
     layers = list(network.named_children())
-    # An elementwise layer in place would overwrite the samples, or values that a gradient needs.
+    # An elementwise layer that works in place would overwrite the samples, or values that a gradient needs.
     known = all(
         type(layer) in (nn.Linear, nn.Flatten)
         or (type(layer) in _ELEMENTWISE and not getattr(layer, "inplace", False))

@@ -15,12 +15,12 @@ __all__ = ["environment"]
 
 @cache
 def environment(device: str) -> dict[str, str]:
-    """Return what decides the bits of a training's result besides its trial, its code and its data.
+    """Return the versions and hardware that decide the bits of a result besides its trial, its code and its data.
 
     - ``torch``: the version of torch, on which arithmetic and random streams depend. The version of torchvision goes
       with it.
-    - ``machine``: on the CPU, the processor's model and the instructions that torch uses, because its libraries choose
-      their kernels by them; on CUDA, the GPU's model.
+    - ``machine``: on the CPU, the processor's model and the instructions that torch uses, because they decide which
+      kernels its libraries choose; on CUDA, the GPU's model.
     - ``losses``: the backend that computes the losses, see :func:`topk_losses.backend`.
 
     Python's version is left out, because it does not affect the arithmetic, and so is the number of threads, which is

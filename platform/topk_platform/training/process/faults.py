@@ -1,4 +1,4 @@
-"""Deciding whether an exception is a trial's own, and so its result, or a fault of the machinery."""
+"""Decisions whether an exception is a trial's own, and so its result, or a fault of the machinery."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def machinery_fault(error: BaseException, device: str) -> FaultError | None:
 
 
 def _held_by_others() -> int:
-    """Return how many bytes of the GPU's memory are used by anything else than torch in this process."""
+    """Return how many bytes of the GPU's memory are used by anything other than torch in this process."""
     free, total = torch.cuda.mem_get_info()
     return total - free - torch.cuda.memory_reserved()
 

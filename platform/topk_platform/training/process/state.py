@@ -79,7 +79,7 @@ def restore_process(state: dict[str, Any]) -> None:
 
 @contextmanager
 def restored_process() -> Iterator[None]:
-    """Restore the state of the process at the block's end, whatever a trial or a user's code has changed.
+    """Restore the state of the process at the block's end, after any change by a trial or a user's code.
 
     The state is: torch's defaults for dtype, gradients, precision, determinism and anomaly detection, the thread count,
     and the global generators of torch, NumPy and Python.
@@ -106,8 +106,8 @@ def trial_process(trial: Trial) -> Iterator[None]:
     stream, for dropout and for users' code. Variables of users' modules are not restored.
 
     Args:
-        trial: The trial that starts. Its data are read and its modules imported before the state is set: a process
-            does that once, and its random draws must not make the first trial differ from the next one.
+        trial: The trial that starts. Its data are read and its modules are imported before the state is set. A process
+            does that only once, and random draws in it must not make the first trial differ from the next one.
     """
     switches = _SWITCHES + _chosen(trial.arm.recipe.numerics)
     with restored_process():

@@ -1,1 +1,1 @@
-"""What a gradient step and an epoch consist of: batches, augmentation, optimisers and compiled networks."""
+"""The parts of a gradient step and an epoch: batches, augmentation, optimisers and compiled networks."""

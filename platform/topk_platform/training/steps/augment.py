@@ -27,7 +27,7 @@ def crop(images: Tensor, padding: int, generator: Generator) -> Tensor:
     padded = functional.pad(images, (padding,) * 4)
     offsets = 2 * padding + 1
     top, left = (_randint(offsets, count, generator, images.device) for _ in range(2))
-    # A view of all possible crops, from which each image takes its own.
+    # This is a view of all possible crops, without a copy.
     windows = padded.unfold(2, height, 1).unfold(3, width, 1)
     return windows[torch.arange(count, device=images.device), :, top, left].view(
         count, channels, height, width
@@ -61,7 +61,7 @@ def cutout(images: Tensor, side: int, generator: Generator) -> Tensor:
 
 
 def augment(images: Tensor, how: Augmentation, generator: Generator) -> Tensor:
-    """Return normalised images ``(n, ...)``, mirrored and cut out; :func:`mix` makes mixtures."""
+    """Return normalised images ``(n, ...)``, mirrored and cut out as ``how`` says; :func:`mix` makes mixtures."""
     if how.flip:
         images = flip(images, generator)
     if how.cutout:

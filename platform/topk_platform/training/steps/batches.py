@@ -56,7 +56,7 @@ class Normalisation:
 
 
 def _channel_moments(images: Tensor) -> tuple[Tensor, Tensor]:
-    # Counts of the 256 values are exact, and need no copy of the images as floats.
+    # Counting the 256 values is exact, and needs no copy of the images as floats.
     values = torch.arange(256, dtype=torch.float64) / 255
     counts = torch.stack(
         [torch.bincount(images[:, c].flatten(), minlength=256).double() for c in range(images.shape[1])]
@@ -69,7 +69,7 @@ def _channel_moments(images: Tensor) -> tuple[Tensor, Tensor]:
 
 @dataclass
 class Batches:
-    """A training split's batches, in a new order every epoch, augmented.
+    """The augmented batches of a training split, in a new order every epoch.
 
     Args:
         split: Inputs and labels on the device.
@@ -100,9 +100,9 @@ class Batches:
     def after(self, done: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield an epoch's batches without the first ``done``, which are neither taken nor decoded.
 
-        An epoch draws from the stream of orders at its first batch. A batch draws from the stream of augmentation when
-        it is taken. So after n batches the second stream has the state that n batches leave, however many images are
-        decoded ahead.
+        An epoch draws from the stream of orders at its first batch. A batch draws from the stream of augmentation only
+        when it is taken. So the state of the second stream depends on the number of batches taken, and not on how many
+        images are decoded ahead.
         """
         for inputs, labels in self._plain(done):
             yield self._augmented(inputs, labels)

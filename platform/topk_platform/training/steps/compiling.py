@@ -20,8 +20,8 @@ _KEPT = 4
 def compiled(trial: Trial, recipe: Recipe, dataset: Dataset, model: nn.Module) -> nn.Module:
     """Return a compiled network with the weights and buffers of ``model``.
 
-    The process compiles a network of this shape once and gives it new weights afterwards. So a network must not change
-    anything that it keeps besides its weights and buffers.
+    The process compiles a network of this shape once, keeps it, and gives it new weights for later trials. So a network
+    must not change any state other than its weights and buffers.
 
     Args:
         trial: The trial, which names the network and the device.

@@ -1,4 +1,4 @@
-"""Scoring a test split by ten crops of each image."""
+"""Scores of a test split by ten crops of each image."""
 
 from __future__ import annotations
 
@@ -30,12 +30,13 @@ def score_crops(
     device: str,
     scorer: Scorer,
 ) -> Scored:
-    """Score a split as :func:`topk_platform.training.session.score` does, by ten crops: middle, corners, their mirrors.
+    """Score a split by ten crops of each image: the middle, the four corners, and their mirror images.
 
-    Each crop's scores become probabilities, and their mean over the crops is ranked. ``recipe.test_crops`` chooses the
-    probabilities for top-k accuracy: those that a class is among the k best, with weight ``exp(Σ_{j∈A} s_j)`` for k
-    classes A; or the softmax for every k. The least K for an accuracy, the area under the curve and sets use the
-    softmax. Unless pixels are kept in a cache, each image is decoded five times.
+    Otherwise it works as :func:`topk_platform.training.session.score`. Each crop's scores become probabilities, and
+    their sum over the crops is ranked. ``recipe.test_crops`` chooses the probabilities for top-k accuracy:
+    ``"inclusion"`` takes the probability that a class is among the k best, where a set A of k classes has the weight
+    ``exp(Σ_{j∈A} s_j)``; ``"softmax"`` takes the softmax for every k. The least K for an accuracy, the area under the
+    curve and sets use the softmax. Unless pixels are kept in a cache, each image is decoded five times.
 
     Args:
         model: The network.
@@ -46,7 +47,10 @@ def score_crops(
         scorer: The measures.
 
     Returns:
-        The measures, and the mean softmax.
+        The measures, and the sum of the crops' softmax as the scores.
+
+    Raises:
+        TypeError: if the split holds a tensor in place of images in files.
 
     Source:
         berrada2018 5.2 and appendix C; Krizhevsky et al. 2012.

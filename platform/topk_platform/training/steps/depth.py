@@ -10,7 +10,7 @@ from topk_platform.errors import UserError
 __all__ = ["drop_blocks", "dropped"]
 
 _LAST_OF_BRANCH = {"_BasicBlock": "norm2", "BasicBlock": "bn2", "Bottleneck": "bn3"}
-_OWN = "StochasticDepth"  # torchvision's module; networks that have it were published with it
+_OWN = "StochasticDepth"  # torchvision's module, in the networks whose papers use it
 
 
 def dropped(branch: Tensor, rate: float) -> Tensor:
@@ -31,11 +31,11 @@ def drop_blocks(model: nn.Module, rate: float) -> None:
     """Let a network leave out residual blocks in training: block l of L with probability ``rate · l / L``.
 
     Args:
-        model: With residual blocks of ours or of torchvision.
+        model: A network with residual blocks of ours or of torchvision. It is changed in place.
         rate: In ``[0, 1)``.
 
     Raises:
-        UserError: if it has none.
+        UserError: if the network has no residual blocks.
     """
     own = [module for module in model.modules() if type(module).__name__ == _OWN]
     blocks = [module for module in model.modules() if type(module).__name__ in _LAST_OF_BRANCH]
@@ -52,7 +52,7 @@ def drop_blocks(model: nn.Module, rate: float) -> None:
 
 def _drop(block: nn.Module, rate: float) -> None:
     def drop(_module: nn.Module, _inputs: object, output: Tensor) -> Tensor:
-        # The block decides: its last layer alone is in training where statistics are computed anew.
+        # The mode of the block decides: while statistics are recomputed, only its last layer is in training mode.
         return dropped(output, rate) if block.training else output
 
     block.get_submodule(_LAST_OF_BRANCH[type(block).__name__]).register_forward_hook(drop)

@@ -1,4 +1,4 @@
-"""Scoring a split part by part, so that the scores of all samples for all classes are never in memory at once."""
+"""Scores of a split part by part, so that the scores of all samples for all classes are never in memory at once."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ __all__ = ["SCORINGS", "PartsScored", "score_in_parts"]
 
 
 class PartsScored(NamedTuple):
-    """The facts of :class:`~topk_platform.training.setup.Scored` about a split, without its scores.
+    """The measures and ranks of :class:`~topk_platform.training.setup.Scored`, without the scores.
 
     Args:
         measures: 1 if all scores are finite, else 0, followed by the measures: float64 ``(1 + measures,)``.
-        rank: How many classes score above the true class, and how many others the same, int64 ``(2, N)``.
+        rank: How many classes score above the true class, and how many other classes score the same, int64 ``(2, N)``.
         best: The classes that score highest, best first: as many as the largest k, int64 ``(N, K)``.
         split: The samples, N of them.
         groups: Masks over the classes, bool ``(L,)``: many-, medium- and few-shot.
@@ -67,8 +67,9 @@ def score_in_parts(
 ) -> PartsScored:
     """Score a split as :func:`topk_platform.training.session.score` does, with the same numbers bit for bit.
 
-    Of each part, as many samples as the network scores at once, only what the measures need is kept: the true class's
-    rank, the best K classes, and where they are measured the log-likelihood, the Brier score and the confidence.
+    A part is as many samples as the network scores at once. Only the numbers that the measures need are kept: the true
+    class's rank and the best K classes, and, where they are measured, the log-likelihood, the Brier score and the
+    confidence.
     """
     model.eval()
     parts: list[dict[str, Tensor]] = []
@@ -86,7 +87,7 @@ def score_in_parts(
 
 
 def _kept(scores: Tensor, labels: Tensor, scorer: Scorer) -> dict[str, Tensor]:
-    """Return what is kept of the scores ``(n, L)`` of a part, with n rows each."""
+    """Return the numbers to keep from the scores ``(n, L)`` of a part, by name, with n rows each."""
     greater, tied = target_rank(scores, labels)
     best = scores.topk(min(max(scorer.topk), scores.shape[1])).indices
     kept = {"greater": greater, "tied": tied, "best": best, "finite": scores.isfinite().all(1)}
@@ -99,4 +100,4 @@ def _kept(scores: Tensor, labels: Tensor, scorer: Scorer) -> dict[str, Tensor]:
 
 
 SCORINGS: dict[str, Callable[..., PartsScored]] = {"parts": score_in_parts}
-"""How splits are scored otherwise than at once, by the name that ``Recipe.scoring`` gives."""
+"""The other ways to score a split, by the name in ``Recipe.scoring``."""

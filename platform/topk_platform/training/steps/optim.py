@@ -56,7 +56,7 @@ def _adamw(
 
 
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {"adamw": _adamw, "heavy_ball": _heavy_ball}
-"""The optimisers beside SGD with Nesterov momentum and Adam, as functions of what SGD takes."""
+"""The optimisers besides SGD with Nesterov momentum and Adam, as functions of SGD's arguments."""
 
 
 def make_optimizer(recipe: Recipe, parameters: Iterable[Tensor]) -> torch.optim.Optimizer:
@@ -77,12 +77,13 @@ def learning_rate(recipe: Recipe, step: int, steps: int) -> float:
     """Return the learning rate of one step.
 
     ``cosine``: ``lr · (1 + cos(π · step / steps)) / 2``; ``milestones``: ``lr · decay^m`` when m milestones have
-    passed; ``constant``: ``lr``. During the warm-up, times the share of the warm-up that has passed.
+    passed; ``constant``: ``lr``. During the warm-up, the rate is multiplied by the share of the warm-up that has
+    passed.
 
     Args:
-        recipe: Says which schedule.
-        step: From 0.
-        steps: Of the whole training.
+        recipe: The recipe, with the schedule.
+        step: The step, from 0.
+        steps: The number of steps of the whole training.
 
     Example:
         >>> recipe = Recipe(epochs=4, learning_rate=1.0, schedule="milestones", milestones=(2, 3))
@@ -105,9 +106,9 @@ def _share(recipe: Recipe, epoch: float, progress: float) -> float:
 
 
 def effective_weights(class_counts: Tensor, beta: float = 0.9999) -> Tensor:
-    """Return class weights by the inverse of the classes' effective numbers of samples, with mean 1.
+    """Return class weights that are inverse to the classes' effective numbers of samples, with mean 1.
 
-    ``w_c ∝ (1 - β) / (1 - β^{n_c})``; a class without samples weighs as one with one.
+    ``w_c ∝ (1 - β) / (1 - β^{n_c})``; a class without samples weighs as much as one with a single sample.
 
     Args:
         class_counts: int64 ``(L,)``.

@@ -1,4 +1,4 @@
-"""RandAugment and TrivialAugment of whole batches on their device: each image has its own operation."""
+"""RandAugment and TrivialAugment for whole batches on their device: each image has its own operation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ _RGB = 3
 
 
 def _moved(images: Tensor, matrix: Tensor) -> Tensor:
-    """Return the images with pixel (x, y) from ``matrix · (x, y, 1)``, the nearest; coordinates are from the middle.
+    """Return the images with each pixel (x, y) taken from the pixel nearest to ``matrix · (x, y, 1)``.
+
+    Coordinates are relative to the middle of the image. Pixels from outside are 0.
 
     Args:
         images: uint8 ``(n, channels, height, width)``.
@@ -143,9 +145,10 @@ class _Operation(NamedTuple):
     """An operation and its strengths.
 
     Args:
-        change: Images ``(n, channels, height, width)`` and a strength for each to changed images.
-        usual: The strengths of RandAugment at the lowest and the highest bin; None: of the image's width or height.
-        wide: Those of TrivialAugment.
+        change: A function of images ``(n, channels, height, width)`` and a strength for each, which returns the changed
+            images.
+        usual: RandAugment's strengths at the lowest and the highest bin; None: they depend on the image's size.
+        wide: TrivialAugment's strengths at the lowest and the highest bin.
         signed: Whether a random half of the images takes the negative strength.
     """
 
@@ -176,7 +179,7 @@ OPERATIONS: Mapping[str, _Operation] = {
 
 
 def _strengths(name: str, bins: Tensor, size: tuple[int, int], wide: bool) -> Tensor:
-    """Return an operation's strengths at bins of 0 ... 30, float32 ``(n,)``."""
+    """Return an operation's strengths at these bins, each in 0 ... 30, as float32 ``(n,)``."""
     operation = OPERATIONS[name]
     low, high = operation.wide if wide else operation.usual or (0.0, 150 / 331 * size[name == "TranslateX"])
     table = torch.linspace(low, high, _BINS, device=bins.device)
@@ -189,9 +192,9 @@ def changed(images: Tensor, policy: RandAugment | TrivialAugment, generator: Gen
     """Return the images, each changed by operations drawn for it.
 
     Args:
-        images: uint8 ``(n, channels, height, width)``, of 1 or 3 channels.
-        policy: How many operations, and how strong.
-        generator: On the images' device.
+        images: uint8 ``(n, channels, height, width)``, with 1 or 3 channels.
+        policy: The policy, with the number of operations and their strength.
+        generator: The source of randomness, on the images' device.
 
     Source:
         Cubuk et al., RandAugment, NeurIPS 2020; Müller and Hutter, TrivialAugment, ICCV 2021; the ranges are those of

@@ -12,17 +12,17 @@ __all__ = ["clip", "density_of", "optimizer_state", "precision"]
 
 
 def precision(device: str, bfloat16: bool) -> torch.autocast:
-    """Return the context that a network's forward pass runs in."""
+    """Return the context for a network's forward pass: autocast to bfloat16, or no change."""
     return torch.autocast(device, dtype=torch.bfloat16, enabled=bfloat16, cache_enabled=False)
 
 
 def clip(parameters: Iterable[Tensor], norm: float, stacked: bool = False) -> None:
-    """Scale gradients down to a norm; in a stack, those of each member.
+    """Scale gradients down in place if their norm is above a limit; in a stack, for each member by itself.
 
     Args:
         parameters: The parameters, with their gradients.
         norm: The largest norm that is not scaled down.
-        stacked: Whether the first dimension is that of the members.
+        stacked: Whether the first dimension counts the members.
     """
     gradients = [p.grad for p in parameters if p.grad is not None]
     parts = [g.flatten(1) if stacked else g.flatten()[None] for g in gradients]
@@ -33,7 +33,7 @@ def clip(parameters: Iterable[Tensor], norm: float, stacked: bool = False) -> No
 
 
 def density_of(gradient: Tensor) -> Tensor:
-    """Return how many entries of a row of a gradient ``(..., N, L)`` are not 0, on average: float64 ``(...)``."""
+    """Return the mean number of entries that are not 0 in a row of a gradient ``(..., N, L)``, float64 ``(...)``."""
     return (gradient != 0).sum(-1).double().mean(-1)
 
 

@@ -1,1 +1,1 @@
-"""The trials that train together: their progress, their times and what is kept of them."""
+"""The trials that train together: their progress, their times, and the weights and files that are kept."""

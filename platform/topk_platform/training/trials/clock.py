@@ -1,4 +1,4 @@
-"""How long an epoch's steps took, on a GPU without waiting for it."""
+"""A stopwatch for an epoch's steps, which does not wait for the GPU."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _events() -> list[torch.cuda.Event]:
 
 
 class Stopwatch:
-    """A context that measures the time of what runs in it, summed over all times that it is entered.
+    """A context that measures the time spent in it, summed over all uses.
 
     Args:
         device: ``"cpu"`` or ``"cuda"``. On CUDA, events on the stream are timed and read afterwards.
@@ -46,7 +46,7 @@ class Stopwatch:
 
     @property
     def seconds(self) -> float:
-        """The time. On a GPU, this waits until the device has done what ran in the context."""
+        """The time. On a GPU, this waits until the device has done all work of the context."""
         for start, end in self._pairs:
             end.synchronize()
             self._seconds += float(start.elapsed_time(end)) / 1e3

@@ -26,7 +26,7 @@ _HEARTBEAT_SECONDS = 10.0  # the longest time between two heartbeats while steps
 
 
 class Keeper(Protocol):
-    """Stores what must outlive the process of the trials."""
+    """Stores the checkpoints and files that must outlive the process of the trials."""
 
     @property
     def seconds(self) -> float:
@@ -43,7 +43,7 @@ class Keeper(Protocol):
         ...
 
     def save(self, trials: Sequence[Trial], step: int, state: dict[str, Any]) -> None:
-        """Store the checkpoint of a step, which is larger than that of the last one: tensors and plain data."""
+        """Store a checkpoint, which is tensors and plain data. Its step is larger than that of the last checkpoint."""
         ...
 
     def save_model(self, trial: Trial, model: nn.Module, inputs: Inputs) -> str:
@@ -55,14 +55,16 @@ class Keeper(Protocol):
     ) -> str:
         """Store :attr:`~topk_platform.training.setup.Scored.ranks` of the test split, its fingerprint and groups.
 
-        Returns the file's SHA-256.
+        Returns:
+            The file's SHA-256.
         """
         ...
 
     def save_guesses(self, trial: Trial, guesses: Tensor, images: str) -> str:
         """Store :meth:`~topk_platform.training.setup.Scored.guesses` of the test split, and its fingerprint.
 
-        Returns the file's SHA-256.
+        Returns:
+            The file's SHA-256.
         """
         ...
 
@@ -90,7 +92,7 @@ class Network(NamedTuple):
 
 
 class Heartbeat(NamedTuple):
-    """A message that the trials are alive, and how far they are.
+    """A message that the trials are alive, with their progress.
 
     Args:
         epoch: How many epochs have ended.
@@ -146,17 +148,17 @@ class Group:
 
     @property
     def device(self) -> str:
-        """The device on which they train."""
+        """The device on which the trials train."""
         return self.trials[0].device
 
     @property
     def elapsed(self) -> float:
-        """The seconds that they have trained, in earlier processes too."""
+        """The seconds that the trials have trained, including earlier processes."""
         return time.perf_counter() - self.clock
 
     @property
     def due(self) -> float:
-        """When the next checkpoint is due, by the clock of ``time.perf_counter``."""
+        """The time of ``time.perf_counter`` at which the next checkpoint is due."""
         return math.inf if self.keeper is None else self.clock + self.saved + self.keeper.seconds
 
     @property
@@ -174,11 +176,11 @@ class Group:
 
     @property
     def pause(self) -> float:
-        """When training pauses next, by the same clock: for a checkpoint or a heartbeat."""
+        """The time of ``time.perf_counter`` at which training pauses next, for a checkpoint or a heartbeat."""
         return min(self.due, time.perf_counter() + _HEARTBEAT_SECONDS)
 
     def fail(self, reason: str) -> None:
-        """End all members that have not ended or lack a file: they share one program and so its error."""
+        """End all members that have not ended or lack a file, because one error concerns them all."""
         for index, member in enumerate(self.members):
             if member.status is None or self._lacks_files(index):
                 member.end("failed", reason)

@@ -19,9 +19,9 @@ _PERMANENT = (FileExistsError, NotADirectoryError, IsADirectoryError)  # somethi
 def store_files(group: Group, learner: Learner, keeper: Keeper) -> Generator[Heartbeat, None, None]:
     """Store the ranks and guesses of all confirmations, then the networks, and note what is stored.
 
-    If the store refuses, it is tried again after growing pauses. All files of the group share the keeper's pauses. A
-    confirmation has no result without its ranks and guesses. It has one without its network, and the record says why
-    the network is missing.
+    If the store refuses, storing is tried again after growing pauses. All files of the group share the keeper's pauses.
+    A confirmation has no result without its ranks and guesses. Without its network it has a result, and the record says
+    why the network is missing.
 
     Raises:
         RefusingStoreError: if ranks or guesses cannot be stored.
@@ -76,7 +76,7 @@ def _store_network(
 def _with_retries(
     group: Group, save: Callable[[], str], pauses: Iterator[float]
 ) -> Generator[Heartbeat, None, str]:
-    """Return what ``save`` returns; if the store refuses, try again after each pause that is left."""
+    """Call ``save`` and return its result; if the store refuses, try again after each pause that is left."""
     while True:
         try:
             return save()
@@ -88,5 +88,5 @@ def _with_retries(
 
 
 def _is_permanent(error: BaseException) -> bool:
-    """Return whether the error is one that waiting cannot cure: something else has the file's name."""
+    """Return whether waiting cannot help, because something else has the file's name."""
     return isinstance(error, _PERMANENT) or isinstance(error.__cause__, _PERMANENT)

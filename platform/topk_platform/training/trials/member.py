@@ -36,7 +36,7 @@ class TrainedEpoch(NamedTuple):
 
 @dataclass
 class Member:
-    """One trial's epochs, its best weights, and how it ended.
+    """One trial's epochs, its best weights, its status and the reason for it.
 
     Args:
         trial: The trial.
@@ -59,31 +59,31 @@ class Member:
 
     @property
     def running(self) -> bool:
-        """Whether it still trains."""
+        """Whether the trial still trains."""
         return self.status is None and not self.stopped
 
     def complete(self) -> None:
-        """Record that it has completed; if it stopped before the last epoch, with the reason."""
+        """Record that the trial has completed, with the reason if it stopped before the last epoch."""
         recipe = self.trial.arm.recipe
         early = self.stopped and self.epochs[-1].epoch < recipe.epochs
         why = f"{' and '.join(recipe.keep)} got no better in {recipe.patience} validations"
         self.end("completed", f"stopped after epoch {self.epochs[-1].epoch}: {why}" if early else "")
 
     def end(self, status: Status, reason: str = "") -> None:
-        """Record how it ended."""
+        """Record the status with which the trial ended, and the reason."""
         self.status, self.reason = status, reason
 
     def note_loss(self, epoch: int, loss: float) -> None:
-        """End as diverged if the loss is not finite."""
+        """Record the trial as diverged if the loss is not finite."""
         if not math.isfinite(loss):
             self.end("diverged", f"the mean training loss of epoch {epoch} is {loss}")
 
     def note(self, epoch: TrainedEpoch, validated: Sequence[float], scorer: Scorer) -> bool:
-        """Record an epoch that was validated; return whether it was recorded.
+        """Record a validated epoch and prune the trial if it is behind; return False if the trial has diverged instead.
 
         Args:
             epoch: The epoch.
-            validated: Whether all scores are finite, then the measures.
+            validated: 1 if all scores are finite, else 0, followed by the measures.
             scorer: The scorer, which names the measures.
         """
         self.note_loss(epoch.epoch, epoch.loss)
@@ -113,7 +113,7 @@ class Member:
             self.end("pruned", f"{metric} below {threshold:.6g} after epoch {epoch}")
 
     def _is_spared(self, metric: str) -> bool:
-        """Return whether the last validations are as good as those before them, or too few to decide."""
+        """Return whether the last validations are as good as the ones before them, or too few to decide."""
         if not self.trial.spare:
             return False
         last, tolerance = self.trial.spare
@@ -129,13 +129,13 @@ class Member:
         ]
 
     def keep(self, metrics: Sequence[str], weights: dict[str, Tensor]) -> None:
-        """Keep the last epoch's weights for metrics."""
+        """Keep the last epoch's weights for these metrics."""
         last = self.epochs[-1]
         for metric in metrics:
             self.kept[metric] = KeptWeights(last.epoch, dict(last.validation), weights)
 
     def chosen(self) -> dict[str, KeptWeights]:
-        """Return the kept weights by metric; those under ``""`` give all other metrics."""
+        """Return the kept weights by metric; the weights under ``""`` give all other metrics."""
         main = self.kept.get(self.trial.arm.metric) or next(iter(self.kept.values()))
         return {"": main, **self.kept}
 

@@ -1,4 +1,4 @@
-"""How long a trial's epochs take. If that is too long, it is a fault and never a result."""
+"""The time that a trial's epochs take. An epoch that takes too long is a fault and never a result."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ FIRST_SECONDS = 3600.0
 
 
 class Pace:
-    """Watches the time of one trial, or of an ensemble, in one process.
+    """A watch on the time of one trial, or of an ensemble, in one process.
 
     Args:
         limit: The seconds that a trial may train in all.
-        clock: Returns seconds; it is never set back.
+        clock: A function that returns seconds, which never decrease.
 
     Example:
         >>> now = iter((0.0, 30.0, 31.0, 400.0))
