@@ -1,4 +1,4 @@
-"""Specs to JSON and back: one canonical text per value, so that equal things have equal hashes."""
+"""Conversion of specs to JSON and back: each value has one canonical text, so equal values have equal hashes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ __all__ = ["LATER", "canonical_json", "decode", "digest", "encode"]
 _TYPE = "type"
 
 LATER: Mapping[str, Any] = {"later": True}
-"""Metadata of a field that was added to a spec later: if the field has its default, JSON and hash do not contain it.
+"""Metadata of a field that was added to a spec later.
+
+JSON and hash leave the field out if its value is false in Python, such as None, 0 or an empty tuple.
 """
 
 
@@ -23,7 +25,7 @@ def encode(value: Any) -> Any:
     Fields that take no part in comparisons are left out.
 
     Raises:
-        TypeError: if something in it is neither a spec, a mapping, a sequence nor a scalar.
+        TypeError: if a part of ``value`` is neither a spec, a mapping, a sequence nor a scalar.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if not _unset(value, f)}
@@ -42,14 +44,14 @@ def _unset(value: Any, field: dataclasses.Field[Any]) -> bool:
 
 
 def decode(data: Any, classes: Iterable[type]) -> Any:
-    """Return the value that ``encode`` made ``data`` from; sequences come back as tuples.
+    """Return the value from which ``encode`` made ``data``; sequences come back as tuples.
 
     Args:
         data: The data from ``json.loads``.
         classes: The dataclasses that may occur in it.
 
     Raises:
-        ValueError: if it names a class that is not among ``classes``, or a field that the class lacks.
+        ValueError: if ``data`` names a class that is not among ``classes``, or a field that the class lacks.
     """
     table = {cls.__name__: cls for cls in classes}
     return _decode(data, table)
@@ -75,7 +77,7 @@ def canonical_json(value: Any) -> str:
     """Return the one JSON text of ``value``: sorted keys, no blanks, floats as their shortest exact form.
 
     Raises:
-        ValueError: if a number in it is NaN or infinite.
+        ValueError: if a number in ``value`` is NaN or infinite.
 
     Example:
         >>> canonical_json({"b": (1, 2.5), "a": None})

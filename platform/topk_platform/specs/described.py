@@ -15,10 +15,10 @@ _ALWAYS = ("batch_size", "epochs", "learning_rate", "optimizer", "schedule", "we
 
 
 def described(arm: Arm) -> dict[str, Scalar]:
-    """Return what all trials of an arm have in common, sorted by name.
+    """Return the settings that all trials of an arm have in common, sorted by name.
 
-    These are: regime, model, loss with its fixed parameters, head and k; and the most important fields of the recipe,
-    with those that differ from the defaults. Fields of nested specs are named ``OUTER.INNER``.
+    These are: regime, model, loss with its fixed parameters, head and k; the most important fields of the recipe;
+    and all other fields of the recipe that differ from the defaults. Fields of nested specs are named ``OUTER.INNER``.
 
     Args:
         arm: The arm.

@@ -31,11 +31,11 @@ _LONGEST = 100  # the most letters of a value in an error
 
 @dataclass(frozen=True)
 class Rule:
-    """What a value must be besides its type.
+    """A rule for a value, besides its type.
 
     Args:
         text: The rule, to follow "must be".
-        holds: Whether a value of the right type satisfies the rule.
+        holds: A function that returns whether a value of the right type satisfies the rule.
     """
 
     text: str
@@ -43,7 +43,7 @@ class Rule:
 
 
 def one_of(*options: str) -> Rule:
-    """Return the rule that a value is one of these."""
+    """Return the rule that a value is one of these options."""
     return Rule(f"one of {list(options)}", options.__contains__)
 
 
@@ -63,7 +63,7 @@ def check_fields(spec: Any) -> None:
     Nothing else changes. Whole numbers given for real ones stay whole, because another type gives another hash.
 
     Raises:
-        UserError: naming the field, the rule and the value.
+        UserError: if a value has the wrong type or breaks a rule, naming the field, the rule and the value.
 
     Example:
         >>> @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def check_call(function: Callable[..., Any], arguments: Mapping[str, Any]) -> No
         arguments: Its arguments by name: ``locals()`` in its first line.
 
     Raises:
-        UserError: naming the argument, the rule and the value.
+        UserError: if a value has the wrong type or breaks a rule, naming the argument, the rule and the value.
 
     Example:
         >>> def wait(hours: float, quietly: bool = False) -> None:
@@ -114,7 +114,7 @@ def _no_remedy(_value: Any) -> str:
 
 @cache
 def _parameters(function: Callable[..., Any]) -> dict[str, Any]:
-    # What it returns may be imported for type checkers alone.
+    # The return type is left out, because it may be imported only for type checkers.
     given = SimpleNamespace(
         __annotations__={n: a for n, a in function.__annotations__.items() if n != "return"}
     )
@@ -128,7 +128,7 @@ def _annotations(cls: type) -> dict[str, Any]:
 
 
 def _check(field: str, value: Any, annotation: Any, also: str = "") -> None:
-    # No `check(...)`: its message would be made of every field of every spec, thousands of them.
+    # `check(...)` would build a message for each of thousands of fields, even if no rule is broken.
     origin, parts = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         _check(field, value, parts[0])
@@ -150,7 +150,7 @@ def _check(field: str, value: Any, annotation: Any, also: str = "") -> None:
 
 
 def _check_union(field: str, value: Any, annotation: Any) -> None:
-    """Check a value against the first member of a union that has its type, with that member's range."""
+    """Check a value against the range of the first member of a union that has its type."""
     for member in get_args(annotation):
         plain = get_args(member)[0] if get_origin(member) is Annotated else member
         if _fits(value, get_origin(plain) or plain):
@@ -161,7 +161,7 @@ def _check_union(field: str, value: Any, annotation: Any) -> None:
 
 
 def _fits(value: Any, kind: Any) -> bool:
-    """Return whether a value is of a plain type; a whole number is a number, and true is neither."""
+    """Return whether a value is of a plain type. An int also counts as a float; a bool counts as neither."""
     if kind is float:
         return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
     if kind is int:

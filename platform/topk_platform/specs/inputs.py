@@ -21,15 +21,15 @@ class Inputs:
         classes: L.
         kind: ``"image"``: bytes x, from which the network gets ``(x / 255 - mean) / std``; ``"tensor"``: float32
             numbers, which the network gets as they are.
-        names: The classes' names; empty where the dataset has none.
+        names: The classes' names; empty if the dataset has none.
         mean: Mean of each channel, of values in [0, 1].
         std: Standard deviation of each channel, likewise.
-        resize: The shorter side of images in files before the middle is taken; 0 where an image is scaled to the
-            network's own height or width.
+        resize: The length of the shorter side to which images in files are scaled before their middle is taken; 0 if an
+            image is scaled to the network's own height or width.
 
     Raises:
-        UserError: if there are names, but not one of each class, or an image has not a mean and a deviation of each
-            channel.
+        UserError: if names are given, but not one for each class, or there is not one mean and one deviation for each
+            channel of an image.
 
     Example:
         >>> Inputs((1, 2, 2), 2, "image", ("a", "b"), (0.5,), (0.25,)).name(1)
@@ -70,7 +70,7 @@ class Inputs:
         )
 
     def name(self, label: int) -> str:
-        """Return a class's name, its number where it has none."""
+        """Return a class's name, or its number if classes have no names."""
         return self.names[label] if self.names else str(label)
 
     @classmethod
@@ -78,7 +78,7 @@ class Inputs:
         """Return the inputs from which :func:`~topk_platform.specs.codec.encode` made ``data``.
 
         Raises:
-            ValueError: if it was something else.
+            ValueError: if ``data`` describes something else.
         """
         value = decode(data, (cls,))
         if not isinstance(value, cls):

@@ -1,4 +1,4 @@
-"""The names of the metrics of a split, and how to read each."""
+"""The names of the metrics of a split, with their meanings, units and directions."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ __all__ = [
 ]
 
 GROUPS = ("many", "medium", "few")
-"""Groups of classes by their number of training samples. A macro accuracy over a group is named ``many_top5``, for
-example."""
+"""Groups of classes by their number of training samples, as in ``many_top5``, a macro accuracy over a group."""
 
 _UNITS = {
     "size": "classes",
@@ -41,10 +40,10 @@ class Measure(NamedTuple):
 
     Args:
         kind: ``"autkc"``, the mean of top-1 to top-K accuracy; ``"average"``, the accuracy of sets that hold K classes
-            on average; ``"size"``, the mean size of sets that hold the true class of so many percent of samples;
+            on average; ``"size"``, the mean size of sets that hold the true class of a percentage of samples;
             ``"brier"``, the Brier score; ``"ece"``, the expected calibration error; ``"nll"``, the negative
             log-likelihood.
-        number: K, or the percentage; 0 where there is none.
+        number: K, or the percentage; 0 if the measure has neither.
     """
 
     kind: Literal["autkc", "average", "size", "brier", "ece", "nll"]
@@ -155,7 +154,7 @@ def unit_of(metric: str, *, difference: bool = False) -> str:
 
 
 def digits_of(metric: str) -> int:
-    """Return how many decimals of a metric a table shows.
+    """Return how many decimals a table shows for a metric.
 
     Example:
         >>> digits_of("top5"), digits_of("size95"), digits_of("nll")

@@ -1,4 +1,4 @@
-"""One trial and its record: the plain data that travel to a worker and back."""
+"""One trial and its record: the plain data that are sent to a worker and back."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ class Trial:
         device: ``"cpu"`` or ``"cuda"``.
         dataset_fingerprint: The fingerprint of the data before conditions.
         code_version: The version of the code that its training executes.
-        environment: The versions and the kind of machine that determine its last bits; empty where any will do.
+        environment: The versions and the kind of machine that determine its last bits; empty if any may train it.
         origin: The code and data of the arm from which the arm's search started, see
             :func:`~topk_platform.identity.with_origins`; empty if it started from the first values.
         measures: The metrics besides the accuracies, see :class:`~topk_platform.specs.Study`.
-        calibration: The part of the validation split that is set aside for the thresholds of sets, likewise.
+        calibration: The part of the validation split that is set aside for the thresholds of sets, see there too.
     """
 
     study: str
@@ -147,11 +147,11 @@ class EpochRecord:
 
 @dataclass(frozen=True)
 class TrialRecord:
-    """The end of a trial: its status, its metrics, its epochs and where they came from.
+    """The record of a trial that has ended: its status, metrics, epochs, times, versions and files.
 
-    ``validation`` holds the metrics of the weights that were kept, by default the last epoch's, ``test`` those of a
-    confirmed run; times are POSIX seconds. ``artifacts`` has the SHA-256 of each file that was stored with the trial,
-    by its kind, ``missing`` why one could not be.
+    ``validation`` holds the metrics of the weights that were kept, by default the last epoch's. ``test`` holds those of
+    a confirmed run. Times are POSIX seconds. ``artifacts`` holds the SHA-256 of each file that was stored with the
+    trial, and ``missing`` the reason why a file could not be stored, both by the kind of file.
     """
 
     trial: Trial
@@ -177,5 +177,5 @@ class TrialRecord:
         return cast("TrialRecord", decode(json.loads(text), (*SPECS, Trial, EpochRecord, cls)))
 
     def replace_versions(self, **versions: str) -> TrialRecord:
-        """Return the record with more versions named."""
+        """Return the record with these versions added."""
         return dataclasses.replace(self, versions={**self.versions, **versions})

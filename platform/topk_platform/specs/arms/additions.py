@@ -1,4 +1,4 @@
-"""What a recipe may add to the usual training: averaged weights, augmentation policies, and steps after training."""
+"""A recipe's possible additions to the usual training: averaged weights, policies, and steps after training."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class EMA:
     """Evaluate, keep and export an exponential moving average of the weights: ``a ← d a + (1 - d) w`` after every step.
 
     Step t, from 1, has ``d = min(decay, t / (t + 9))``, so that the average soon forgets the initial weights. Running
-    statistics of batch normalisation are averaged likewise; what is a whole number is copied.
+    statistics of batch normalisation are averaged likewise; whole numbers are copied.
 
     Args:
         decay: In ``[0, 1)``; 0 is no averaging.
@@ -46,9 +46,9 @@ class EMA:
 class SWA:
     """Evaluate, keep and export the mean of the weights at the ends of the last epochs.
 
-    From ``start`` on the learning rate stays what it is there. The running statistics of batch normalisation are
-    computed anew for the mean weights, by a pass over the training samples without augmentation. Before the first epoch
-    end after ``start`` the weights are those of usual training.
+    From ``start`` on, the learning rate stays constant. The running statistics of batch normalisation are computed
+    again for the mean weights, by a pass over the training samples without augmentation. Before the first end of an
+    epoch after ``start``, the weights are those of usual training.
 
     Args:
         start: The share of all epochs after which averaging begins, in ``[0, 1)``.
@@ -67,11 +67,11 @@ class SWA:
 class RandAugment:
     """Change each image by ``operations`` random operations of one strength, on the device.
 
-    The operations, and what a magnitude means for each, are torchvision's ``RandAugment`` with 31 bins; what moves into
-    view is black.
+    The operations and the meaning of a magnitude are those of torchvision's ``RandAugment`` with 31 bins. Pixels that
+    move into view are black.
 
     Args:
-        operations: How many, one after another, each drawn anew with equal probability.
+        operations: The number of operations, applied one after another. Each is drawn with equal probability.
         magnitude: Their strength, a whole number in ``[0, 30]``.
 
     Source:
@@ -89,8 +89,8 @@ class RandAugment:
 class TrivialAugment:
     """Change each image by one random operation of a random strength, on the device.
 
-    The operations and their strengths are torchvision's ``TrivialAugmentWide`` with 31 bins; what moves into view is
-    black.
+    The operations and their strengths are those of torchvision's ``TrivialAugmentWide`` with 31 bins. Pixels that move
+    into view are black.
 
     Source:
         Müller and Hutter, TrivialAugment, ICCV 2021.
@@ -99,10 +99,10 @@ class TrivialAugment:
 
 @dataclass(frozen=True)
 class LogitAdjustment:
-    """After training, subtract ``τ log π_c`` from the score of each class c, π_c its share of the training samples.
+    """After training, subtract ``τ log π_c`` from the score of each class c, with π_c its share of training samples.
 
-    Validation and test are scored with the adjusted network, so that τ can be searched on validation, as
-    ``after_tau``. The offsets go into the bias of the network's last layer.
+    Validation and test are scored with the adjusted network, so τ can be searched on validation, as ``after_tau``.
+    The offsets go into the bias of the network's last layer.
 
     Args:
         tau: τ, at least 0; 0 leaves the scores as they are.
@@ -121,9 +121,10 @@ class LogitAdjustment:
 class TauNormalised:
     """After training, divide the weights of each class in the last layer by their norm to the power τ; its bias is 0.
 
-    Validation and test are scored so, and τ can be searched on validation, as ``after_tau``. The paper's definition,
-    ``w / |w|^τ``, has no value for weights that are all 0 (for a class that never had a sample, say). They stay 0: the
-    class scores 0 on every image before and after, and for τ < 1 this is the limit of ``w / |w|^τ`` as w goes to 0.
+    Validation and test are scored with the changed network, so τ can be searched on validation, as ``after_tau``. The
+    paper's definition, ``w / |w|^τ``, has no value if all weights of a class are 0, for example because it never had a
+    sample. They stay 0: the class scores 0 on every image before and after. For τ < 1, this is the limit of
+    ``w / |w|^τ`` as w goes to 0.
 
     Args:
         tau: τ, at least 0.
@@ -140,13 +141,13 @@ class TauNormalised:
 
 @dataclass(frozen=True)
 class RetrainedClassifier:
-    """Train the last layer anew in the last epochs, on batches in which all classes are equally frequent (cRT).
+    """Train the last layer from scratch in the last epochs, on batches in which all classes are equally frequent (cRT).
 
-    The other layers stay as the first stage left them. Each stage has the recipe's schedule over its own epochs, and
-    together they have the recipe's epochs, so that the budget stays that of the other arms.
+    The other layers stay as the first stage left them. Each stage has the recipe's schedule over its own epochs. Both
+    stages together have the recipe's epochs, so the budget is that of the other arms.
 
     Args:
-        epochs: Of the second stage, fewer than the recipe has.
+        epochs: The epochs of the second stage, fewer than the recipe's.
 
     Source:
         Kang et al., Decoupling Representation and Classifier for Long-Tailed Recognition, ICLR 2020, 4.

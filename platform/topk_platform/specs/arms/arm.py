@@ -1,4 +1,4 @@
-"""An arm: a regime, a model and a loss, and how it is trained and searched."""
+"""An arm: a regime, a model and a loss, with its recipe and its search."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Model:
 
     Args:
         name: A name in the platform's table, or ``package.module:attribute`` of your own function, or the function
-            itself, where every process can import it; the name is then its reference.
+            itself, if every process can import it; the name is then its reference.
         options: Keyword arguments of the model's function.
-        label: Its name in the names of arms; by default the name, or the attribute of a reference.
+        label: The model's name in the names of arms; by default the name, or the attribute of a reference.
     """
 
     name: str
@@ -45,29 +45,30 @@ class Model:
 
 @dataclass(frozen=True)
 class Protocol:
-    """How an arm is searched; part of its identity.
+    """The search of an arm. It is part of the arm's identity.
 
     Args:
-        sampler: How the next values are found; by default TPE after five random draws.
+        sampler: The rule that chooses the next values; by default TPE after five random draws.
         width: How many of the arm's trials may run at once. The n-th suggestion is based on the trials numbered up to
-            ``n - width``, whatever else has ended by then.
+            ``n - width``, even if others have ended by then.
         pruner: The rule by which search trials are stopped.
         ensemble: How many of an arm's trials train together, as one stack of networks: search trials in blocks of
             consecutive numbers, confirmations in blocks of consecutive seeds. A block belongs to one search, and a
             suggestion uses no results of its own block. Training together changes the last bits, so it is part of the
             key.
-        searches: How often the arm's search is repeated, each time with other random draws, so that the luck of a
-            search shows and is averaged over; the same for all arms of a study that search. The arm's ``trials`` and
-            ``seeds`` are the totals over its searches, see :class:`Repeats`: equal budgets stay equal. Every search
-            begins with the first values. That trial is trained only once, because the same values and seed give the
-            same result, and all searches use it. It is no part of the arm's identity: more searches only add trials.
+        searches: How often the arm's search is repeated, each time with other random draws. Repeats show how much a
+            result depends on the luck of a search, and average over it. All arms of a study that search need the same
+            number. The arm's ``trials`` and ``seeds`` are the totals over its searches, see :class:`Repeats`, so equal
+            budgets stay equal. Every search begins with the first values. That trial is trained only once, because the
+            same values and seed give the same result, and all searches use it. ``searches`` is not part of the arm's
+            identity: more searches only add trials.
         start_from: The arm of the same study, ``regime/model/loss``, from whose best configuration the search starts:
             once the other arm's search has ended, the first trial takes its best values for the dimensions that both
             have, in place of the first values. A ``*`` stands for the arm's own: ``"balanced/*/*"`` is the same model
             and loss in the regime ``balanced``; the arms of ``balanced`` itself are not affected. The other arm and
             the number of trials of each of its searches become part of this arm's identity, because they decide what
-            was chosen: another budget starts this search anew. Repeated searches start from the other arm's searches,
-            each from its own.
+            was chosen. So with another budget, this search starts from scratch. Each repeated search starts from the
+            corresponding search of the other arm.
     """
 
     sampler: Sampler = field(default_factory=TPE)
@@ -83,7 +84,9 @@ class Protocol:
         check_fields(self)
 
     def known(self, number: int) -> range:
-        """Return the trials that a search trial's suggestion is based on: those ``width`` before its block.
+        """Return the numbers of the trials on which a search trial's suggestion is based.
+
+        The last of them is the first number of the trial's block minus ``width``.
 
         Args:
             number: The trial's position in its search.
@@ -96,7 +99,7 @@ class Protocol:
 
     @property
     def most_objectives(self) -> int | None:
-        """How many metrics at once its sampler can search by; None: any number."""
+        """The number of metrics by which its sampler can search at once; None: any number."""
         return self.sampler.most_objectives
 
 
@@ -109,10 +112,10 @@ class Arm:
         model: The network.
         loss: The loss and its space.
         k: The K that the loss trains for, ``1 <= k < classes``.
-        recipe: How its trials train.
+        recipe: The recipe by which its trials train.
         metric: The validation metric that selects, such as ``"top3"`` or ``"macro_top5"``; by default
             ``top{k}``.
-        protocol: How it is searched.
+        protocol: The protocol of its search.
         metrics: Several such metrics, the first of which is ``metric``: the search then looks for the Pareto front of
             all of them, and no trial is pruned, because it may be behind by one metric and ahead by another. At most
             ``Study.front`` configurations of the front are confirmed: the best by each metric, then those farthest
@@ -184,7 +187,7 @@ class Arm:
 
     @property
     def additions(self) -> tuple[tuple[str, str], ...]:
-        """What its trials may add to the usual training: kinds of tables, each with the name of an entry."""
+        """The additions to the usual training that its trials may have: pairs of a kind of table and an entry."""
         options = self.loss.space.get("optimizer")
         names = options.options if isinstance(options, Choice) else (self.loss.fixed.get("optimizer"),)
         recipes = [self.recipe, *(replace(self.recipe, optimizer=str(name)) for name in names if name)]
@@ -200,7 +203,7 @@ class Arm:
 
     @property
     def is_searched(self) -> bool:
-        """Whether there is anything to search; an arm whose space is empty has confirmations only."""
+        """Whether its space has a dimension; an arm with an empty space has only confirmations."""
         return bool(self.loss.space)
 
     def setting(self, values: Mapping[str, Scalar]) -> Setting:
@@ -209,12 +212,12 @@ class Arm:
 
     @property
     def repeats(self) -> Repeats:
-        """How its trials and seeds are divided among its searches; one search where nothing is searched."""
+        """The division of its trials and seeds among its searches; one search if nothing is searched."""
         searches = self.protocol.searches
         return Repeats(searches if self.is_searched else 1, searches, shared=not self.start_from)
 
     def searched(self, times: int) -> Arm:
-        """Return the arm with its search repeated so often.
+        """Return the arm with this number of searches.
 
         Its identity and its trials' keys are those of ``searched(1)``, for any number of times.
         """
@@ -235,7 +238,7 @@ class Arm:
 
     @property
     def objectives(self) -> tuple[str, ...]:
-        """The selection metrics: one, or those of a search by several."""
+        """The metrics that select: one, or several for a search by several metrics."""
         return self.metrics or (self.metric,)
 
     @property
@@ -270,7 +273,7 @@ def grid(
         ['clean/mlp/cross_entropy', 'clean/mlp/smooth_topk_svm']
 
     Raises:
-        UserError: if one of them is not a list; and as :class:`Arm`.
+        UserError: if regimes, models or losses are not a list; also as :class:`Arm` raises.
     """
     for name, parts in (("regimes", regimes), ("models", models), ("losses", losses)):
         check(

@@ -1,4 +1,4 @@
-"""The conditions of a regime: what is done to the training split of its dataset.
+"""The conditions of a regime, which change the training split of its dataset.
 
 Each condition is a frozen dataclass. Its class also holds what plots and contracts need:
 
@@ -6,7 +6,7 @@ Each condition is a frozen dataclass. Its class also holds what plots and contra
 - ``neutral``: the strength that changes nothing, if there is one;
 - ``across_superclasses``: whether it may give a sample a label of another superclass.
 
-How it changes a dataset is a function in :mod:`topk_platform.data.conditions`.
+Functions in :mod:`topk_platform.data.conditions` apply the conditions to a dataset.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ Noise = LabelNoise | PairFlip | InstanceNoise | ConfusionNoise | NoisyLabels
 """The conditions that change labels."""
 
 Condition = Noise | TrainFraction | LongTail | PerClass
-"""All conditions. Where regimes differ by several, plots take the first of them as their horizontal axis."""
+"""All conditions. If regimes differ by several of them, the horizontal axis of a plot shows the first of these."""
 
 CONDITIONS: tuple[type[Condition], ...] = get_args(Condition)
 

@@ -23,22 +23,23 @@ _REMEMBERING = ("early_learning",)
 
 @dataclass(frozen=True)
 class Loss:
-    """A loss with what is searched of it.
+    """A loss with its search space.
 
     Args:
         name: A name in the platform's table, or ``package.module:attribute`` of your own, or the function or class
-            itself, where every process can import it; the name is then its reference.
+            itself, if every process can import it; the name is then its reference.
         space: The dimensions searched: the loss's own parameters, the recipe's (``learning_rate``,
-            ``weight_decay``, ``momentum``, ``batch_size``), and what schedules name.
+            ``weight_decay``, ``momentum``, ``batch_size``), and the dimensions that schedules name.
         first: The first trial's values, usually the paper's: one for every dimension of ``space`` that is active with
             them.
-        fixed: Parameters of the loss that stay as they are, or follow a :class:`Schedule`, and the recipe's.
+        fixed: Parameters of the loss or the recipe that are not searched. Those of the loss may follow a
+            :class:`Schedule`.
         head: ``"linear"``, or ``"cosine"`` for the normalised head.
         label: Its name in tables; by default the name, or the attribute of a reference.
 
     Raises:
         UserError: if ``first`` does not give every active dimension one value inside it, a parameter is both fixed
-            and searched, a condition or a schedule names no dimension, or conditions go round in a circle.
+            and searched, a condition or a schedule names an unknown dimension, or conditions form a circle.
 
     Example:
         >>> from topk_platform.specs import Float
@@ -78,7 +79,7 @@ class Loss:
 
     @property
     def remembers(self) -> bool:
-        """Whether it has a state for each training sample, and so needs the place of each sample in the split."""
+        """Whether it has a state for each training sample, and so needs each sample's position in the split."""
         return self.name in _REMEMBERING
 
     def parameters(self, values: Mapping[str, Scalar]) -> dict[str, Parameter]:

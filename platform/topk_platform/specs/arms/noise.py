@@ -1,4 +1,4 @@
-"""Wrong training labels other than at random: as conditions of a regime."""
+"""Conditions of a regime that make training labels wrong, other than uniformly at random."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _File = Annotated[str, Rule("the name of a file in the data folder", lambda valu
 class PairFlip:
     """Replace each training label, with this probability, by the next class of its superclass.
 
-    After a superclass's last class comes its first. Without superclasses the next class of all. Drawn once per seed.
+    After a superclass's last class comes its first. Without superclasses, all classes form one cycle. Labels are drawn
+    once per seed.
 
     Args:
         probability: In ``[0, 1]``.
@@ -43,8 +44,8 @@ class ConfusionNoise:
         file: A CSV file in the data folder. A row belongs to a true class, a column to a label. The numbers are counts,
             or shares that sum to 1 in each row. If the first cell is not a number, the first line and the first column
             are the classes' names, in any order; otherwise the rows are in the order of the classes.
-        probability: The share of labels that are drawn anew; the others stay. Most drawn labels equal the old one where
-            the matrix's diagonal is large.
+        probability: The share of labels that are drawn from the matrix; the others stay. If the matrix's diagonal is
+            large, most of the drawn labels equal the old ones.
     """
 
     axis: ClassVar[str] = ""
@@ -60,9 +61,10 @@ class ConfusionNoise:
 
 @dataclass(frozen=True)
 class InstanceNoise:
-    """Replace training labels depending on what each sample looks like, by its inputs as features.
+    """Replace training labels depending on each sample's inputs, which serve as its features.
 
-    Images count by their pixels, divided by 255; the dataset ``image_features`` gives features of a frozen network.
+    The features of an image are its pixels, divided by 255. The dataset ``image_features`` gives features
+    of a frozen network.
 
     Args:
         probability: In ``(0, 1]``. For ``part_dependent`` the mean of the samples' own probabilities, for
@@ -92,8 +94,8 @@ class NoisyLabels:
 
     Args:
         file: An ``.npz`` file in the data folder, which :func:`topk_platform.data.write_labels` writes: an array
-            ``label`` and, unless it is in the order of the training samples, an array ``sample`` that says which sample
-            each belongs to. Training samples that are not in the file keep their labels.
+            ``label`` and, unless it is in the order of the training samples, an array ``sample`` with the training
+            sample of each label. Training samples that are not in the file keep their labels.
     """
 
     axis: ClassVar[str] = ""

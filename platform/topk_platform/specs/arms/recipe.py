@@ -32,7 +32,7 @@ _PLACES: Mapping[str, tuple[str, ...]] = {
     "policy_operations": ("augmentation", "policy", "operations"),
     "policy_magnitude": ("augmentation", "policy", "magnitude"),
 }
-"""The positions, in a recipe, of the searchable parts that it adds."""
+"""The position in a recipe of each searchable field of the parts that it adds."""
 
 _WIDER = {
     "all": (
@@ -42,7 +42,9 @@ _WIDER = {
 }
 
 SEARCHABLE = extended(("learning_rate", "weight_decay", "momentum", "batch_size"), _WIDER, "all")
-"""The fields of a recipe that a loss may search or fix. Those after the first four do not change other arms.
+"""The fields of a recipe that a loss may search or fix.
+
+The fields after the first four do not change the identity of arms that do not use them.
 """
 
 _OPTIMIZERS = ("heavy_ball", "adamw")  # those of `OPTIMIZERS` in training/steps/optim.py
@@ -51,18 +53,18 @@ _Momentum = Annotated[float, Rule("in [0, 1)", lambda value: 0 <= value < 1)]
 
 @dataclass(frozen=True)
 class Augmentation:
-    """How a batch of images is augmented and, for mixtures, its labels.
+    """The augmentation of a batch of images and, for mixtures, of its labels.
 
     Args:
-        crop: Zeros padded on each side before a crop of the image's own size at a random place.
-        window: Whether training crops images in files, which are larger than the network's input, at a random place;
-            otherwise it crops their centre, as validation and test do.
+        crop: Zeros padded on each side before a crop of the image's own size at a random position.
+        window: Whether training crops images in files, which are larger than the network's input, at a random position.
+            Otherwise it crops their centre, as validation and test do.
         flip: Whether each image is mirrored with probability 1/2.
         cutout: Side of a square of zeros at a random centre, cut off at the borders (DeVries and Taylor 2017).
         mix: ``""``, ``"mixup"`` (Zhang et al. 2018) or ``"cutmix"`` (Yun et al. 2019); their labels are soft.
         mix_alpha: Parameter of the Beta distribution from which a batch's mixing share is drawn.
-        policy: :class:`RandAugment` or :class:`TrivialAugment`, for uint8 images of 1 or 3 channels, between ``crop``
-            and ``flip``; None: neither.
+        policy: :class:`RandAugment` or :class:`TrivialAugment`, for uint8 images with 1 or 3 channels. It is applied
+            between ``crop`` and ``flip``. None: neither.
     """
 
     crop: Whole = 0
@@ -84,17 +86,17 @@ class Augmentation:
 
 @dataclass(frozen=True)
 class Numerics:
-    """How a network computes; losses are always computed in float32.
+    """The numerics of a network; losses are always computed in float32.
 
-    On the CPU every choice repeats bit for bit with the same versions and threads. On a GPU ``deterministic``
-    asks torch for algorithms that repeat and fails where there is none; without it, sums may be taken in
-    another order each time.
+    On the CPU, every choice repeats bit for bit with the same versions and threads. On a GPU, ``deterministic`` makes
+    torch use algorithms that repeat, and training fails where torch has none. Without it, sums may be taken in another
+    order each time.
 
     Args:
-        bfloat16: Run the network under autocast.
+        bfloat16: Run the network under autocast to bfloat16.
         tf32: Let GPUs round the inputs of float32 matrix products and convolutions to 10 bits.
         channels_last: Keep images with their channels innermost, which is fastest for convolutions on GPUs.
-        deterministic: Only algorithms that repeat.
+        deterministic: Use only algorithms that repeat bit for bit.
         compiled: Compile the network once for all trials of the same shape in a worker.
     """
 
@@ -110,7 +112,7 @@ class Numerics:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a trial trains, apart from what its arm searches.
+    """The training of a trial, apart from the values that its arm searches.
 
     Args:
         epochs: Passes over the training split.
@@ -123,11 +125,12 @@ class Recipe:
             decoupled from the gradient (Loshchilov and Hutter, ICLR 2019).
         learning_rate: The peak learning rate.
         momentum: The momentum of ``"sgd"`` and ``"heavy_ball"``.
-        weight_decay: L2 penalty; of ``"adamw"`` the share of the weights, times the learning rate, taken off each step.
+        weight_decay: The L2 penalty. With ``"adamw"``, each step subtracts this share of the weights, times the
+            learning rate.
         schedule: ``"cosine"`` (to 0 over all steps), ``"constant"``, or ``"milestones"``.
         milestones: Epochs after which the learning rate is multiplied by ``decay``, for ``"milestones"``.
         decay: The factor for ``milestones``.
-        warmup: Epochs over which the rate rises linearly from 0; multiplies the schedule.
+        warmup: Epochs over which a factor of the learning rate rises linearly from 0 to 1.
         clip_norm: Gradients of a larger norm are scaled down to this norm; None: never.
         reweighting: The epoch after which classes are weighted by the inverse of their effective number (deferred
             re-weighting, Cao et al. 2019, with Cui et al.'s β = 0.9999); None: never.
@@ -144,16 +147,17 @@ class Recipe:
             centre crop; ``"inclusion"`` by ten crops, averaging the probabilities that a class is among the k best
             (Berrada et al. 2018, appendix C); ``"softmax"`` by ten crops, averaging the softmax.
         numerics: How the network computes.
-        average: :class:`EMA` or :class:`SWA`: what is validated, kept and exported are averaged weights; None: the
-            last step's.
-        after: What is done to the network after training: :class:`LogitAdjustment`, :class:`TauNormalised` or
-            :class:`RetrainedClassifier`; None: nothing. Validation scores the network that it gives.
-        stochastic_depth: The probability with which the last residual block is left out for a sample in training; that
-            of the blocks before it falls linearly to 0 (Huang et al., ECCV 2016). Only for networks with such blocks:
+        average: :class:`EMA` or :class:`SWA`, whose averaged weights are validated, kept and exported. None: the
+            weights of the last step are.
+        after: The step that changes the network after training: :class:`LogitAdjustment`, :class:`TauNormalised` or
+            :class:`RetrainedClassifier`. Validation scores the changed network. None: no such step.
+        stochastic_depth: The probability with which the last residual block is left out for a sample in training. For
+            the blocks before it, the probability falls linearly to 0 (Huang et al., ECCV 2016). Only for networks with
+            residual blocks:
             ``resnet18_small``, and torchvision's ResNets and those with its ``StochasticDepth``.
         scoring: ``""``: the scores of a whole split are kept until they are measured, N × L numbers; ``"parts"``: each
             part is measured at once, and only ranks and the best K classes are kept. The results are the same bit for
-            bit; for many classes and test images. Not for measures of sets.
+            bit. ``"parts"`` is meant for many classes and test images. It has no measures of sets.
     """
 
     epochs: Count
@@ -221,7 +225,7 @@ class Recipe:
 
     @property
     def additions(self) -> dict[str, str]:
-        """What it adds to the usual training: the names of entries by the kind of table."""
+        """The recipe's additions to the usual training: the name of an entry, by the kind of table."""
         learner = "retrained" if isinstance(self.after, RetrainedClassifier) else "shown"
         shown = self.average is not None or self.after is not None or self.stochastic_depth > 0
         names = {
@@ -248,11 +252,11 @@ class Recipe:
 
 
 def replaced(recipe: Recipe, **values: Any) -> Recipe:
-    """Return a recipe with other values of :data:`SEARCHABLE` fields, also of the parts that it adds.
+    """Return a recipe with new values of :data:`SEARCHABLE` fields, including those of the parts that it adds.
 
     Args:
         recipe: The recipe.
-        **values: By name.
+        **values: The new values, by name.
 
     Raises:
         UserError: if the recipe has no such part, or a value is out of range.
@@ -275,9 +279,9 @@ def _replaced(part: Any, name: str, path: tuple[str, ...], value: Any) -> Any:
 
 
 REPLACERS: Mapping[str, Callable[..., Recipe]] = {"parts": replaced}
-"""How a trial's values get into its recipe, where a part that the recipe adds is searched."""
+"""The functions that put a trial's values into its recipe, if a part that the recipe adds is searched."""
 
 
 def replacer_of(names: Iterable[str]) -> str:
-    """Return which of :data:`REPLACERS` the values of some fields need; empty: those of ``Recipe`` alone."""
+    """Return the name in :data:`REPLACERS` that these fields need; empty if they are fields of ``Recipe`` itself."""
     return "parts" if any(name in _PLACES for name in names) else ""

@@ -21,7 +21,7 @@ class Regime:
     Args:
         name: Its name in tables.
         dataset: A name in the platform's table, or ``package.module:attribute`` of your own function, or the function
-            itself, where every process can import it; the dataset is then its reference. One that has a parameter
+            itself, if every process can import it; the dataset is then its reference. One that has a parameter
             ``generator`` draws fresh data for every seed.
         conditions: Applied to the training split, in order.
         options: Keyword arguments of the dataset's function.

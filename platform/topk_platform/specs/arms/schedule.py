@@ -57,7 +57,7 @@ class Schedule:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The dimensions that it names, its shape's first."""
+        """The dimensions that the schedule names, that of its shape first."""
         named = [part for part in (self.start, self.end) if isinstance(part, str)]
         return tuple(([] if self.shape in SHAPES else [self.shape]) + named)
 
@@ -68,7 +68,7 @@ class Schedule:
             values: The values of the active dimensions.
 
         Raises:
-            UserError: if a value is needed that is not there, or is of the wrong type.
+            UserError: if a value that is needed is missing or has the wrong type.
         """
         shape = self.shape if self.shape in SHAPES else _value(self.shape, values)
         if shape not in SHAPES:

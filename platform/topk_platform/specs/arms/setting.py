@@ -16,7 +16,7 @@ __all__ = ["Setting", "numbers"]
 
 
 class Setting(NamedTuple):
-    """How one trial trains.
+    """The parameters of one trial, divided into the recipe and the loss's own.
 
     Args:
         recipe: The arm's recipe, with the values that are fixed or searched.
@@ -37,12 +37,12 @@ class Setting(NamedTuple):
         """Return the setting of a trial.
 
         Args:
-            recipe: The arm's.
-            loss: The arm's, with what it fixes.
-            values: The chosen values.
+            recipe: The arm's recipe.
+            loss: The arm's loss, with its fixed parameters.
+            values: The chosen values, by name.
 
         Raises:
-            UserError: if the recipe cannot have such a value.
+            UserError: if the recipe has no such field, or a value is out of range.
         """
         parameters = loss.parameters(values)
         theirs: dict[str, Any] = {name: parameters[name] for name in SEARCHABLE if name in parameters}
@@ -55,7 +55,7 @@ def numbers(own: Mapping[str, Parameter], epoch: int, epochs: int) -> dict[str, 
     """Return a loss's own parameters as they are in an epoch.
 
     Args:
-        own: With schedules that are settled.
+        own: The parameters by name. Schedules in it must be settled, see :meth:`Schedule.settled`.
         epoch: From 0.
         epochs: The number of epochs of the whole training.
 

@@ -1,1 +1,1 @@
-"""How an arm is searched: the dimensions of its space, the sampler, the pruner, racing and repeated searches."""
+"""The parts of an arm's search: the dimensions of its space, the sampler, the pruner, racing and repeated searches."""

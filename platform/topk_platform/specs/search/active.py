@@ -12,10 +12,10 @@ __all__ = ["active", "active_names", "check_conditions", "in_order", "is_active"
 
 
 def in_order(space: Mapping[str, Dimension]) -> tuple[str, ...]:
-    """Return a space's names in their order, but each after those that its ``when`` names.
+    """Return a space's names in order, but each one after the names in its ``when``.
 
     Raises:
-        UserError: if conditions go round in a circle.
+        UserError: if conditions form a circle.
 
     Example:
         >>> from topk_platform.specs import Choice, Float
@@ -50,7 +50,7 @@ def active_names(space: Mapping[str, Dimension], values: Mapping[str, Scalar]) -
 
 
 def active(space: Mapping[str, Dimension], values: Mapping[str, Scalar]) -> dict[str, Scalar]:
-    """Return the values of active dimensions alone, in the space's order.
+    """Return only the values of active dimensions, in the space's order.
 
     Example:
         >>> from topk_platform.specs import Choice, Float
@@ -83,7 +83,7 @@ def reaching(
 
 
 def check_conditions(label: str, space: Mapping[str, Dimension]) -> None:
-    """Raise ``UserError`` if a ``when`` names no other dimension, or values that it never has."""
+    """Raise ``UserError`` if a ``when`` names an unknown dimension or value, or if conditions form a circle."""
     for name, dimension in space.items():
         for other, allowed in dimension.when.items():
             condition = f"loss {label}: when of {name!r}"

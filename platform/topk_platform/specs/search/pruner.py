@@ -17,15 +17,15 @@ _Rung = Annotated[float, Rule("in (0, 1)", lambda value: 0 < value < 1)]
 
 @dataclass(frozen=True)
 class NoPruning:
-    """Every search trial trains to its end."""
+    """No pruning: every search trial trains to its end."""
 
 
 @dataclass(frozen=True)
 class Quantile:
     """Stop a search trial that is behind its arm's earlier trials.
 
-    At each rung a trial is stopped when its validation metric lies below the given quantile of what the
-    earlier trials of the same arm had there.
+    At each rung, a trial is stopped if its validation metric is below the given quantile of the values that the earlier
+    trials of the same arm had at this rung.
 
     Args:
         rungs: Fractions of the epochs, in ``(0, 1)``, at which trials are compared.
@@ -68,8 +68,8 @@ class Patient:
     """Spare a trial that another rule would stop, as long as its own metric still improves.
 
     At a rung the trial is stopped only if the best of its last ``patience + 1`` validations is more than
-    ``tolerance`` below the best of the validations before; otherwise the next rung decides again. (Optuna's
-    ``PatientPruner``.)
+    ``tolerance`` below the best of the validations before them. Otherwise the next rung decides again. This is Optuna's
+    ``PatientPruner``.
 
     Args:
         pruner: The rule that would stop it.

@@ -18,9 +18,9 @@ class Racing:
     The arms of a regime and a model that select by the same metric race. Whenever all arms still racing have ended
     another seed, each is compared with the leader, the one with the highest mean: it drops out if Wilcoxon's
     signed-rank test of the differences, paired by seed and one-sided, has a p-value of at most ``level``. The next
-    seeds wait for that, so that neither the number of workers nor interruptions change which arm drops out. Where
-    trials train together, or searches are repeated, a round has as many seeds as make whole ensembles, equally many
-    of every search.
+    seeds wait for this comparison, so that neither the number of workers nor interruptions change which arm drops out.
+    If trials train together or searches are repeated, a round has seeds for whole ensembles, and equally many of every
+    search.
 
     The validation metric of the confirmed runs is compared, so test results do not influence the race. Diverged and
     failed runs count as 0. As in irace the tests are repeated without correction: of two equally good arms, one drops

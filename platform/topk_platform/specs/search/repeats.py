@@ -1,4 +1,4 @@
-"""How an arm's search trials and confirmations are divided among its repeated searches."""
+"""The division of an arm's search trials and confirmations among its repeated searches."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ _SPAN = 1_000_000
 
 @dataclass(frozen=True)
 class Repeats:
-    """The searches of an arm, counted from 0, each with numbers, positions and seeds of its own.
+    """The searches of an arm, counted from 0, each with its own numbers, positions and seeds.
 
     A search's trials have *positions*, counted from 0. The trial at position ``p`` of search ``r`` has the number
     ``1,000,000 r + p``, and the seeds that confirm what search ``r`` chose are ``1,000,000 r + 1``, ``1,000,000 r +
-    2``, ...: numbers and seeds depend neither on how many searches there are nor on the budget. More searches, trials
-    or seeds therefore only add some, and the first search is the one that an arm searched once has.
+    2``, .... Numbers and seeds depend neither on how many searches there are nor on the budget. So a larger budget only
+    adds trials and seeds, and the first search is the same as that of an arm with one search.
 
     All searches begin with the first values. With the same seed, that trial gives the same result, bit for bit, so it
     is trained once, as number 0, and is at position 0 of every search.
 
     Args:
         count: How many searches there are.
-        blocks: How many blocks of seeds there are: as many as searches, but an arm that searches nothing, beside arms
-            that were searched several times, has one configuration that is confirmed with the seeds of all of them.
-            0 stands for ``count``.
-        shared: Whether the trial at position 0 is the same for all searches. It is not if each starts from what
-            another arm's search chose.
+        blocks: How many blocks of seeds there are; 0 stands for ``count``. An arm that searches nothing counts as one
+            search, but has as many blocks as the searches of the other arms: its one configuration is confirmed with
+            the seeds of all blocks.
+        shared: Whether the trial at position 0 is the same for all searches. It is not if each search starts from the
+            choice of another arm's search.
 
     Example:
         >>> two = Repeats(2)
@@ -44,7 +44,7 @@ class Repeats:
     shared: bool = True
 
     def search_of(self, number: int) -> int:
-        """Return the search that a trial belongs to; a trial that all searches share belongs to the first."""
+        """Return the search to which a trial belongs; a trial that all searches share belongs to the first."""
         return number // _SPAN
 
     def position(self, number: int) -> int:
@@ -52,23 +52,23 @@ class Repeats:
         return number % _SPAN
 
     def number_at(self, search: int, position: int) -> int:
-        """Return the trial at a position of a search."""
+        """Return the number of the trial at a position of a search."""
         return 0 if position == 0 and self.shared else _SPAN * search + position
 
     def length(self, search: int, trials: int) -> int:
-        """Return how many positions a search has if the searches share out so many trials."""
+        """Return how many positions a search has if all searches together have ``trials`` trials."""
         return len(range(search, trials, self.count))
 
     def numbers(self, search: int, trials: int) -> tuple[int, ...]:
-        """Return the trials of a search, in order, if the searches share out so many."""
+        """Return the numbers of a search's trials, in order, if all searches together have ``trials`` trials."""
         return tuple(self.number_at(search, position) for position in range(self.length(search, trials)))
 
     def own(self, search: int, trials: int) -> tuple[int, ...]:
-        """Return the trials of a search that no earlier one shares."""
+        """Return the numbers of a search's trials without those that belong to an earlier search."""
         return tuple(number for number in self.numbers(search, trials) if self.search_of(number) == search)
 
     def asked(self, trials: int) -> int:
-        """Return how many trials are trained if the searches share out so many: a shared one once.
+        """Return how many trials are trained if all searches together have ``trials``; a shared trial is trained once.
 
         Example:
             >>> Repeats(3).asked(30), Repeats(1).asked(30)
@@ -77,13 +77,13 @@ class Repeats:
         return sum(len(self.own(search, trials)) for search in range(self.count))
 
     def holds(self, number: int, trials: int) -> bool:
-        """Return whether a trial is one of those asked for if the searches share out so many."""
+        """Return whether a trial's number occurs if all searches together have ``trials`` trials."""
         search, position = self.search_of(number), self.position(number)
         known = search < self.count and self.number_at(search, position) == number
         return known and position < self.length(search, trials)
 
     def order(self, number: int) -> tuple[int, int]:
-        """Return a trial's key in an order in which the searches take turns."""
+        """Return a trial's key for sorting, by which the searches take turns."""
         return self.position(number), self.search_of(number)
 
     @property
@@ -96,12 +96,12 @@ class Repeats:
         return tuple(self.seed_at(rank) for rank in range(1, count + 1))
 
     def seed_at(self, rank: int) -> int:
-        """Return a seed by its rank in that order, from 1."""
+        """Return the seed with this rank in the order of :meth:`seeds`, from 1."""
         turn, block = divmod(rank - 1, self.seed_blocks)
         return _SPAN * block + turn + 1
 
     def rank_of(self, seed: int) -> int:
-        """Return a seed's rank in that order, from 1; 0 for 0, the search's own seed."""
+        """Return a seed's rank in the order of :meth:`seeds`, from 1; 0 for seed 0, with which searches train."""
         block, turn = divmod(seed, _SPAN)
         return (turn - 1) * self.seed_blocks + block + 1 if seed else 0
 
@@ -110,7 +110,7 @@ class Repeats:
         return seed // _SPAN % self.count
 
     def seeds_of(self, search: int, count: int) -> tuple[int, ...]:
-        """Return those of the first ``count`` seeds that confirm what a search chose."""
+        """Return those of the first ``count`` seeds that confirm the choice of a search."""
         return tuple(seed for seed in self.seeds(count) if self.search_of_seed(seed) == search)
 
     def block(self, number: int, size: int) -> tuple[int, ...]:

@@ -1,9 +1,11 @@
-"""How an arm's next values are chosen, as plain values; :mod:`topk_platform.protocol.search.samplers` builds them.
+"""The samplers that choose an arm's next values, as plain data.
+
+:mod:`topk_platform.protocol.search.samplers` builds them.
 
 Each class also holds what the search needs:
 
 - ``random``: how many trials after the first are drawn at random before the sampler chooses;
-- ``most_objectives``: how many metrics at once it can search by, or None for any number;
+- ``most_objectives``: the number of metrics by which it can search at once, or None for any number;
 - ``packages``: the packages that it needs and whose versions may change what it suggests.
 """
 
@@ -29,7 +31,7 @@ _Reference = Annotated[str, Rule("package.module:attribute", lambda value: ":" i
 
 @dataclass(frozen=True)
 class Random:
-    """Every trial is drawn at random, independently of all others."""
+    """Random search: every trial is drawn independently of all others."""
 
     random: ClassVar[float] = math.inf
     most_objectives: ClassVar[int | None] = None
@@ -44,7 +46,7 @@ class QMC:
 
     Args:
         kind: ``"sobol"`` (Sobol' 1967) or ``"halton"`` (Halton 1960).
-        scramble: Whether the sequence is shuffled, for every arm in a way of its own.
+        scramble: Whether the sequence is shuffled, differently for every arm.
     """
 
     kind: Annotated[str, one_of("sobol", "halton")] = "sobol"
@@ -59,13 +61,14 @@ class QMC:
 
 @dataclass(frozen=True)
 class Grid:
-    """Every combination of some values of each dimension, after the first trial's if that is not among them.
+    """Every combination of some values of each dimension; the first trial's values come first.
 
-    Where the budget has more trials than the grid has points, the rest are drawn at random.
+    If the budget has more trials than the grid has points, the remaining trials are drawn at random.
 
     Args:
-        points: How many values each ``Float`` and ``Int`` takes, evenly from end to end, in the logarithm if it is
-            sampled so; or, by dimension, how many or which values. A ``Choice`` takes all of its options by default.
+        points: The number of values that each ``Float`` and ``Int`` takes, evenly spaced from end to end, in the
+            logarithm if it is sampled so; or a mapping from each dimension to its number of values or to the values.
+            A ``Choice`` takes all of its options by default.
 
     Example:
         >>> from topk_platform.specs import Float
@@ -88,14 +91,15 @@ class Grid:
     def combinations(
         self, space: Mapping[str, Dimension], first: Mapping[str, Scalar]
     ) -> list[dict[str, Scalar]]:
-        """Return the trials' values in their order, the first trial's first, each once.
+        """Return the values of the trials in order, without repeats; the first trial's values come first.
 
         Args:
             space: The space; values of dimensions that are not active are left out.
             first: The first trial's values.
 
         Raises:
-            UserError: if the grid names no dimension, lacks one, or has a value outside of it.
+            UserError: if the grid names an unknown dimension, lacks a ``Float`` or ``Int``, or has a value outside of
+                its dimension.
         """
         for name in self.points if isinstance(self.points, Mapping) else ():
             if name not in space:
@@ -145,7 +149,7 @@ class TPE:
     Args:
         random: How many trials after the first are drawn at random.
         multivariate: Whether dimensions are modelled together, or each by itself.
-        candidates: Draws among which the best by expected improvement is taken.
+        candidates: The number of draws, of which the one with the largest expected improvement is taken.
     """
 
     random: Whole = 5
@@ -162,11 +166,12 @@ class TPE:
 class CmaEs:
     """Covariance matrix adaptation (Hansen and Ostermeier 2001) over ``Float`` and ``Int``, after random draws.
 
-    A ``Choice`` and what is not always active are drawn at random. A generation learns from its completed trials.
+    A ``Choice``, and dimensions that are not always active, are drawn at random. A generation learns from its completed
+    trials.
 
     Args:
         random: How many trials after the first are drawn at random.
-        population: Trials of a generation; None is ``4 + ⌊3 ln d⌋`` of d dimensions.
+        population: The number of trials in a generation; None: ``4 + ⌊3 ln d⌋`` for d dimensions.
         margin: Whether whole numbers keep a margin of probability, so that none is lost (Hamano et al. 2022).
     """
 
@@ -184,8 +189,8 @@ class CmaEs:
 class GP:
     """Bayesian optimisation with a Gaussian process and expected improvement, after random draws.
 
-    Trials that run beside each other keep apart. Dimensions that are not always active are drawn at random. A
-    suggestion takes a tenth of a second and more.
+    Trials that run at the same time are kept apart from each other. Dimensions that are not always active are drawn at
+    random. A suggestion takes a tenth of a second or more.
 
     Args:
         random: How many trials after the first are drawn at random.
@@ -197,7 +202,7 @@ class GP:
         "optuna",
         "scipy",
         "greenlet",
-    )  # with another version of the last one, the search differs
+    )  # with another version of greenlet, the search differs
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -208,9 +213,9 @@ class NSGAII:
     """A genetic algorithm with elites (Deb et al. 2002).
 
     Args:
-        population: Completed trials of a generation; the first generation is drawn at random.
+        population: The number of completed trials in a generation; the first generation is drawn at random.
         crossover: The probability that a trial has two parents, in [0, 1].
-        mutation: The probability that a value is drawn anew, in [0, 1]; None is one in as many as there are dimensions.
+        mutation: The probability that a value is drawn again, in [0, 1]; None: 1 / d for d dimensions.
     """
 
     population: _Several = 8
@@ -226,10 +231,10 @@ class NSGAII:
 
 @dataclass(frozen=True)
 class OptunaSampler:
-    """Any sampler of Optuna's, of OptunaHub's or of yours.
+    """Any sampler of Optuna, of OptunaHub, or of your own.
 
-    The sampler is made again for each trial, and the earlier trials are replayed in their order. So attributes that it
-    stored with a trial or a study are available, but not what it kept in itself.
+    The sampler is made again for each trial, and the earlier trials are replayed in their order. So the attributes that
+    it stored with a trial or a study are available, but the state in the sampler object itself is lost.
     :class:`topk_platform.testing.SamplerContract` tests whether that is enough for a sampler.
 
     Args:

@@ -25,7 +25,7 @@ class Float:
         low: Smallest value.
         high: Largest value, above ``low``.
         log: Whether to sample the logarithm; then ``low`` must be positive.
-        when: Values of other dimensions, by name; it is active only where each has one of those listed.
+        when: Values of other dimensions, by name. The dimension is active only if each of these has a listed value.
 
     Raises:
         UserError: if the range is empty, reversed, not finite, or not positive where it must be.
@@ -71,7 +71,7 @@ class Int:
         low: Smallest value.
         high: Largest value, above ``low``.
         log: Whether to sample the logarithm; then ``low`` must be positive.
-        when: Values of other dimensions, by name; it is active only where each has one of those listed.
+        when: Values of other dimensions, by name. The dimension is active only if each of these has a listed value.
 
     Raises:
         UserError: if the range is empty, reversed, or not positive where it must be.
@@ -111,7 +111,7 @@ class Choice:
 
     Args:
         options: The values, at least one, all different.
-        when: Values of other dimensions, by name; it is active only where each has one of those listed.
+        when: Values of other dimensions, by name. The dimension is active only if each of these has a listed value.
 
     Raises:
         UserError: if no option is given or one is given twice.

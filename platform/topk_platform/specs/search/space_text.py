@@ -1,4 +1,4 @@
-"""Search spaces for people: a range in a few words, and rows and tables in a notebook."""
+"""Search spaces as text: a range in a few words, and tables for a notebook."""
 
 from __future__ import annotations
 

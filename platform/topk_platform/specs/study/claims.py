@@ -48,7 +48,7 @@ class Contrast:
         """Return this contrast minus another of the same metric; arms that cancel out are left out.
 
         Raises:
-            UserError: if the other's metric is not the same.
+            UserError: if the metrics differ.
         """
         check(
             self.metric == other.metric,
@@ -65,9 +65,9 @@ class Claim:
 
     The claim states, for every one of its contrasts S, in points:
 
-    - ``"above"``: S > ``bound + tolerance``. It is confirmed where that is shown, and refuted where S is shown to be
-      less: no effect, or one that is too small to matter.
-    - ``"below"``: S < ``bound - tolerance``, likewise.
+    - ``"above"``: S > ``bound + tolerance``. The claim is confirmed if this is shown. It is refuted if S is shown to be
+      less, which means no effect, or one that is too small to matter.
+    - ``"below"``: S < ``bound - tolerance``, with the directions swapped.
     - ``"within"``: ``-tolerance < S < tolerance``, by two one-sided tests.
 
     A claim changes no result and is not part of an arm's identity.
@@ -123,7 +123,7 @@ class Claim:
 def check_claims(
     study: str, claims: Iterable[Claim], arms: Collection[str], metrics: Collection[str]
 ) -> None:
-    """Raise ``UserError`` unless the claims' names differ and each is of arms and metrics that the study has."""
+    """Raise ``UserError`` unless the claims' names differ and the study has all their arms and metrics."""
     seen: set[str] = set()
     for claim in claims:
         check(claim.name not in seen, f"study {study}: two claims are called {claim.name}")

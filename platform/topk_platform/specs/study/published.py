@@ -16,7 +16,7 @@ __all__ = ["Published", "check_published"]
 
 @dataclass(frozen=True, kw_only=True)
 class Published:
-    """A number that a paper printed for one arm and one metric. It changes no result, hence no key.
+    """A number that a paper printed for one arm and one metric. It changes neither a result nor a key.
 
     Args:
         regime: The arm's regime, by name.
@@ -30,7 +30,7 @@ class Published:
         split: The split that was scored, ``"test"`` or, where a paper reports no test, ``"validation"``.
 
     Raises:
-        UserError: if a number is out of range, the split is another, or the source is empty.
+        UserError: if a number is out of range, the split is unknown, or the source is empty.
 
     Example:
         >>> Published(regime="noise-0.2", loss="cross_entropy", metric="top5", value=87.89, spread=0.08, runs=3,
@@ -71,7 +71,7 @@ class Published:
 def check_published(
     study: str, published: Iterable[Published], arms: Sequence[Arm], metrics: Sequence[str]
 ) -> None:
-    """Raise ``UserError`` unless each number belongs to one arm and one metric, and no two to the same."""
+    """Raise ``UserError`` unless each number belongs to one arm and a known metric, and no two to the same pair."""
     seen = set()
     for number in published:
         names = [arm.name for arm in arms if number.names(arm)]

@@ -16,14 +16,14 @@ S = TypeVar("S", bound=StudyFields)
 
 
 def arms_like(study: S, patterns: str | Sequence[str]) -> S:
-    """Return the study with the arms whose names match one of some globs, and the arms that these start from.
+    """Return the study with the arms whose names match any of the globs, and the arms from which these start.
 
     Args:
         study: The study.
         patterns: Globs over arm names, ``regime/model/loss``.
 
     Raises:
-        UserError: if one of them matches no arm.
+        UserError: if a glob matches no arm.
     """
     names = _with_origins(study, _matching(study, (patterns,) if isinstance(patterns, str) else patterns))
     arms = tuple(arm for arm in study.arms if arm.name in names)
@@ -45,7 +45,7 @@ def _matching(study: StudyFields, globs: Sequence[str]) -> set[str]:
 
 
 def _with_origins(study: StudyFields, names: set[str]) -> set[str]:
-    """Return the names of arms, and of those that they start from, directly or through others."""
+    """Return the names of arms, and of those from which they start, directly or through others."""
     origins = {arm.name: study.origin(arm) for arm in study.arms}
     while more := {origin.name for name in names if (origin := origins[name])} - names:
         names = names | more

@@ -32,7 +32,7 @@ __all__ = [
 S = TypeVar("S", bound=StudyFields)
 
 SMOKE = "-smoke"
-"""The end of a smoke run's name, after the study's name."""
+"""The suffix that a smoke run's name adds to the study's name."""
 
 _MODULE = "topk_platform.testing.smoke_datasets"
 FEATURES = "image_features"
@@ -57,7 +57,7 @@ class StandIn:
     Args:
         classes: The number of classes of the large dataset.
         options: Smaller values for options of the dataset.
-        sized: Whether it also has the options ``size`` and ``resize``.
+        sized: Whether the dataset also has the options ``size`` and ``resize``.
     """
 
     classes: int
@@ -76,7 +76,7 @@ STANDINS: dict[str, StandIn] = {
 }
 """The stand-ins of the large datasets, by the dataset's name."""
 
-# Twice the size at which the last feature maps have one pixel: there, batch normalisation refuses a batch of one image.
+# At half this size, the last feature maps have one pixel, and batch normalisation refuses a batch of one image.
 _SIZES: dict[str, Scalar] = {"size": 64, "resize": 72}
 
 
@@ -162,7 +162,7 @@ def _stood_in(regime: Regime, model: Model, classes: int) -> Regime:
 
 
 def _fits(condition: Condition) -> bool:
-    """Return whether a condition fits a stand-in: a file of labels or confusions is about the real images."""
+    """Return whether a condition fits a stand-in. A file of labels or confusions does not: it is of real images."""
     return not isinstance(condition, ConfusionNoise | NoisyLabels)
 
 

@@ -51,7 +51,7 @@ class Study(StudyFields):
         targets: Top-K accuracies. For each, the least K that reaches it is recorded.
         trials: Search trials per arm, over all its searches. The searches share their first trial: it is trained once
             and counts in each of them.
-        seeds: Fresh seeds with which each arm's best configuration is trained anew, divided among its searches.
+        seeds: Fresh seeds with which each arm's best configuration is trained again, divided among its searches.
         baseline: The label of the loss that the others are compared with. By default it is ``cross_entropy`` if an
             arm has that loss, and otherwise None: nothing is compared.
         show: The metrics in tables; by default every arm's selection metric and ``top1``.
@@ -71,33 +71,33 @@ class Study(StudyFields):
             ``time_limit`` it is part of no identity.
         description: A line for ``topk list``.
         front: How many configurations of an arm that is searched by several metrics are confirmed at most.
-        published: Numbers of papers for its arms, which tables show beside ours. They change no result.
-        racing: The rule by which arms that cannot win any more stop being confirmed; None: all arms get all seeds.
-        interval: What the tables' intervals cover: ``"crossed"``, seeds and test images, crossed, and the search if it
-            was repeated; ``"seeds"``, the seeds alone, by Student's t. It changes no result.
+        published: Numbers that papers printed for its arms. Tables show them beside ours. They change no result.
+        racing: The rule that stops the confirmations of arms that cannot win any more; None: all arms get all seeds.
+        interval: The variation that the tables' intervals cover: ``"crossed"``, seeds and test images, crossed, and the
+            search if it was repeated; ``"seeds"``, only the seeds, by Student's t. It changes no result.
         claims: Findings that its results decide, see ``topk claims``. They change no result.
-        measures: What is recorded beside the accuracies: ``"autkc5"``, ``"average5"``, ``"size90"``, ``"size95"`` or
+        measures: Metrics recorded besides the accuracies: ``"autkc5"``, ``"average5"``, ``"size90"``, ``"size95"`` or
             ``"size99"``, with any K in place of 5; ``"ece"``, ``"nll"`` or ``"brier"``; see ``docs/metrics.md``. The
             measures that ``show``, an arm's metrics and its recipe's ``keep`` name are added. They are part of every
             arm's identity.
         calibration: The part of the validation split, in [0, 1), that is set aside for the thresholds of sets, in the
-            results and in exported networks. It selects no configuration and no epoch. With 0 the whole split is used
-            for both, and exported networks are not calibrated. It is part of every arm's identity.
+            results and in exported networks. These samples select no configuration and no epoch. With 0, the whole
+            split is used for both, and exported networks are not calibrated. It is part of every arm's identity.
         equivalence: The difference of accuracies, in points, below which losses count as equivalent. Tables mark a
-            difference that is shown to lie within it by ≈. 0 asks for no such test. It changes no result.
-        reference: How commands name the study if not by its name, such as ``"my_birds:study"``. Commands set it, and
-            print it in the commands that they suggest. It is never stored.
+            difference that is shown to be within it by ≈. With 0 there is no such test. It changes no result.
+        reference: The name that commands use for the study if it is not ``name``, such as ``"my_birds:study"``.
+            Commands set it, and print it in the commands that they suggest. It is never stored.
 
     Raises:
         UserError: if a name is unsafe, two arms have one name, the baseline is no arm's loss, a number is out of
-            range, its arms are not searched equally often, trials or seeds are no multiple of the number of searches,
-            an arm starts from an arm that does not exist, searches nothing or waits for it, or a published number or a
-            claim names an arm or a metric that the study does not have.
+            range, its arms are not searched equally often, trials or seeds are not a multiple of the number of
+            searches, an arm starts from an arm that does not exist, that searches nothing or that waits for the first
+            one, or a published number or a claim names an arm or a metric that the study does not have.
     """
 
     @staticmethod
     def remedy_for(value: object) -> str:
-        """Return what to do about a value that is not a study; it follows an error's text."""
+        """Return advice about a value that is not a study, to follow an error's text."""
         if isinstance(value, str):
             return ": import it, such as `from topk_studies import digits`, and call it, digits()"
         return f": call it, {value.__name__}()" if isinstance(value, FunctionType) else ""
@@ -156,7 +156,7 @@ class Study(StudyFields):
         return next(numbers, None)
 
     def only(self, patterns: str | Sequence[str]) -> Study:
-        """Return the study with the arms whose names match one of some globs, and the arms that these start from.
+        """Return the study with the arms whose names match any of the globs, and the arms from which these start.
 
         If the baseline has no arm among them, the study gets the default baseline.
 
@@ -164,7 +164,7 @@ class Study(StudyFields):
             patterns: Globs over arm names, ``regime/model/loss``.
 
         Raises:
-            UserError: if one of them matches no arm.
+            UserError: if a glob matches no arm.
         """
         return arms_like(self, patterns)
 
@@ -182,7 +182,7 @@ class Study(StudyFields):
                 three searches in place of one have three times as many in all.
 
         Raises:
-            UserError: if a number is below 1, or trials or seeds are no multiple of the searches.
+            UserError: if a number is below 1, or trials or seeds are not a multiple of the searches.
         """
         times = self.searches if searches is None else searches
         check(times >= 1, f"study {self.name}: searches must be at least 1, got {times}")
@@ -212,7 +212,7 @@ class Study(StudyFields):
         return study
 
     def smoke(self) -> Study:
-        """Return the study shrunk to seconds: 2 trials, 2 seeds and 2 epochs an arm, under a name of its own.
+        """Return the study shrunk to seconds: 2 trials, 2 seeds and 2 epochs an arm, under its own name.
 
         If searches are repeated, each search has 2 trials, and all of them together have at least 2 seeds. Small
         stand-ins take the place of the large datasets, so that nothing is downloaded; see :func:`smoke_arm`. Published

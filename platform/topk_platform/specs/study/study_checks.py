@@ -32,7 +32,9 @@ def check_measures(study: str, measures: Iterable[str]) -> None:
 
 
 def check_metrics(study: StudyFields, shown: Iterable[str], selecting: Sequence[str]) -> None:
-    """Raise ``UserError`` unless the study measures all metrics that are shown or select, and they can select.
+    """Raise ``UserError`` unless all metrics that are shown or select are measured, and the latter can select.
+
+    Calibration samples also need a measure of sets.
 
     Args:
         study: The study, with its measures.
@@ -85,7 +87,7 @@ def _not_measured(study: StudyFields, metric: str) -> UserError:
 
 
 def check_origins(study: StudyFields) -> None:
-    """Raise ``UserError`` if an arm starts from one that does not exist, searches nothing, or waits for it."""
+    """Raise ``UserError`` if an arm starts from an unknown arm, one that searches nothing, or one that waits for it."""
     for arm in study.arms:
         if not arm.start_from:
             continue

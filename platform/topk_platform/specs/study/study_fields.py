@@ -1,4 +1,4 @@
-"""The fields of a study, and what follows from them."""
+"""The fields of a study, and the values computed from them."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class StudyFields:
 
     @property
     def gpu_share(self) -> float:
-        """The part of a GPU that a trial takes. With ``gpus="auto"`` nothing is measured yet, and it is a whole one."""
+        """The part of a GPU that a trial takes. With ``gpus="auto"``, which is measured later, it is a whole GPU."""
         return 1.0 if isinstance(self.gpus, str) else self.gpus
 
     @property

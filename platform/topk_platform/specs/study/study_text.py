@@ -1,4 +1,4 @@
-"""Studies for people: a few lines of text, and what is searched in a notebook."""
+"""Studies as text: a few lines, and a table of the search spaces for a notebook."""
 
 from __future__ import annotations
 
