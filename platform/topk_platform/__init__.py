@@ -95,10 +95,10 @@ __all__ += conditions.__all__
 __all__ += pruner.__all__
 __all__ += sampler.__all__
 
-# These import pyarrow and more; defining a study should not.
+# These names import pyarrow and other large packages, which defining a study does not need.
 if not TYPE_CHECKING:  # a type checker would take any name for one of this package's
     __getattr__ = first_use(__name__)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})  # what is imported on first use is listed before it
+    return sorted({*globals(), *__all__})  # names that are imported on first use are listed too

@@ -1,4 +1,4 @@
-"""How well probabilities agree with the shares of hits: log-likelihood, Brier score and calibration error."""
+"""Measures of how well probabilities fit the shares of hits: log-likelihood, Brier score, calibration error."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def negative_log_likelihood(logs: Tensor, target: Tensor) -> Tensor:
     """Return the mean negative logarithm of the true class's probability, in nats.
 
     Args:
-        logs: As of :func:`~topk_platform.metrics.log_probabilities`, ``(..., N, L)``.
+        logs: The result of :func:`~topk_platform.metrics.log_probabilities`, ``(..., N, L)``.
         target: int64 ``(..., N)``.
 
     Returns:
@@ -26,7 +26,7 @@ def brier_score(logs: Tensor, target: Tensor) -> Tensor:
     """Return the mean squared distance of the probabilities from the true class's indicator, in ``[0, 2]``.
 
     Args:
-        logs: As of :func:`~topk_platform.metrics.log_probabilities`, ``(..., N, L)``.
+        logs: The result of :func:`~topk_platform.metrics.log_probabilities`, ``(..., N, L)``.
         target: int64 ``(..., N)``.
 
     Returns:
@@ -48,9 +48,9 @@ def calibration_error(confidence: Tensor, hit: Tensor, bins: int = 15) -> Tensor
     hits. Samples of the same confidence count with their mean hit, so that their order does not matter.
 
     Args:
-        confidence: Of the predicted class, float64 ``(..., N)``.
-        hit: Whether that is the true class; of tied classes the expectation. float64 ``(..., N)``.
-        bins: How many there are; with fewer samples, each is a bin.
+        confidence: The probability of the predicted class, float64 ``(..., N)``.
+        hit: 1 if the predicted class is the true one, else 0; for tied classes the expectation; float64 ``(..., N)``.
+        bins: The number of bins; with fewer samples than this, each sample is a bin.
 
     Returns:
         float64 ``(...)``.

@@ -53,7 +53,7 @@ _ADDITIONS = {  # tables of what a recipe may add, by kind
     "replacer": Node("topk_platform.specs.arms.recipe", "REPLACERS"),
 }
 _TABLES = (_LOSSES, _MODELS, _DATASETS, _CONDITIONS, *_ADDITIONS.values())
-# The classes of a trial's parts. Of their methods, those that are called count.
+# The classes of a trial's parts. Only those of their methods that are called count.
 # Conditions that were added later count for the arms that have them; the first four count for every arm.
 _SPECS = (
     *("Arm", "Augmentation", "LabelNoise", "LongTail", "Loss", "Model", "Numerics", "PerClass", "Protocol"),
@@ -73,7 +73,7 @@ class Part(NamedTuple):
     """Some of the definitions that an arm's trials execute; arms share parts.
 
     Args:
-        version: A hash of them and of what their names lead to.
+        version: A hash of these definitions and of all that they refer to.
         definitions: The hash of each definition's own code, by full name.
     """
 
@@ -84,19 +84,21 @@ class Part(NamedTuple):
 def code_version(arm: Arm) -> str:
     """Return the hash of the code that an arm's trials execute.
 
-    What counts are the definitions of its loss, model, dataset and conditions, and all functions, classes and
-    constants that these and the training loop use, followed name by name through this package's modules and the
-    user's. Comments, docstrings, annotations and formatting count nothing, nor does any other definition: another loss,
-    or the study in the file of a user's loss. What runs when a module is imported counts where it may change something.
+    The hash covers the definitions of its loss, model, dataset and conditions, and all functions, classes and constants
+    that these and the training loop use. They are followed name by name through this package's modules and the user's.
+    Comments, docstrings, annotations and formatting do not count. Other definitions do not count either, such as
+    another loss, or the study in the file of a user's loss. Code that runs when a module is imported counts if it may
+    change something.
 
-    Of an installed package that the arm refers to, all files count. Studies, tables, searches and this module do not,
-    because they change no trial's result; a sampler that an arm refers to does, because it chooses what is tried.
+    If the arm refers to an installed package, all files of this package count. Studies, tables, searches and this
+    module do not count, because they change no trial's result. A sampler that an arm refers to counts, because it
+    chooses the values of trials.
     """
     return Code().version(arm)
 
 
 def code_versions(study: Study) -> dict[str, str]:
-    """Return each arm's code version, by arm identity; each module of the users' is read once."""
+    """Return each arm's code version, by arm identity; each of the user's modules is read once."""
     code = Code()
     return {study.arm_id(arm): code.version(arm) for arm in study.arms}
 
@@ -106,7 +108,7 @@ def _version(parts: Iterable[Part]) -> str:
 
 
 def code_parts(study: Study) -> dict[str, list[Part]]:
-    """Return the parts of each code version of a study's arms; they show which definition has changed."""
+    """Return the parts of each code version of a study's arms, which show what definition has changed."""
     code = Code()
     return {_version(parts): parts for arm in study.arms if (parts := code.parts(_entries(arm)))}
 
@@ -120,7 +122,7 @@ class Own:
     """This package's sources; each is read once, when it is first needed.
 
     Args:
-        find: Returns the source of a module.
+        find: A function that returns the source of a module, or None.
     """
 
     def __init__(self, find: Callable[[str], Source | None] = find_source) -> None:
@@ -128,7 +130,7 @@ class Own:
         self._known: dict[tuple[Node, ...], Part] = {}
 
     def part(self, entries: tuple[Node, ...] = _LOOP) -> Part:
-        """Return all definitions that some definitions use; by default, those that the training loop uses."""
+        """Return the definitions ``entries``, by default the training loop, and all definitions that they use."""
         if entries not in self._known:
             self._known[entries] = _part_of(self.program, entries)
         return self._known[entries]
@@ -199,7 +201,7 @@ def _part_of(program: Program, entries: Iterable[Node]) -> Part:
 def platform_version() -> str:
     """Return a hash of every byte of the losses and of the platform's data, models and training.
 
-    Machines that have the same one execute the same code, whatever the arm.
+    Machines with the same hash execute the same code for every arm.
     """
     return _bytes_of(tuple(_own_roots()))[:12]
 
@@ -218,15 +220,15 @@ def _loaded_version(entries: tuple[Node, ...]) -> str:
     for name in dict.fromkeys(entry.module for entry in entries if not is_ours(entry.module)):
         with suppress(Exception):  # the error is raised where the module is used
             importlib.import_module(name)
-    return _version(Code().parts(entries))  # after the imports: a file that changes between the two is seen
+    return _version(Code().parts(entries))  # after the imports, to notice a file that changes in between
 
 
 def user_modules(arm: Arm) -> dict[str, Path]:
     """Return the files of the user's modules that an arm refers to, and of all that these import, by module name.
 
     Imports in functions are followed too, and the packages that contain a module are included. Modules of the standard
-    library, of installed packages and of ``topk_losses``, ``topk_platform`` and ``topk_studies`` are left out, and so
-    are missing modules and those imported by a computed name. Nothing is imported to find them.
+    library, of installed packages and of ``topk_losses``, ``topk_platform`` and ``topk_studies`` are left out. So are
+    missing modules, and modules that are imported by a computed name. Nothing is imported to find the files.
     """
     sources = map(find_source, Program().imported(_referenced(arm)))
     return {source.name: source.path for source in sources if source is not None}

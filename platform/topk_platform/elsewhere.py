@@ -29,12 +29,12 @@ __all__ = [
 _VARIABLE = "TOPK_FILE_GIB"
 _GIB = 2**30
 JSON_LEVELS = 64
-"""How deep JSON may be nested; what we write has ten levels."""
+"""The number of levels to which JSON may be nested; our own files have ten."""
 _MOST_ARMS = 10_000
 _MOST_TRIALS = 10_000_000
 _OF_JSON = 64  # bytes of memory per character of JSON, at most: an empty object has two characters
 
-# What Python and its libraries raise for files with unexpected content.
+# The errors that Python and its libraries raise for files with unexpected content.
 _DAMAGE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, EOFError, RuntimeError)
 _MORE_DAMAGE = (MemoryError, OSError, struct.error, zlib.error)
 
@@ -56,7 +56,7 @@ def most_bytes() -> int:
 
 
 def json_bytes() -> int:
-    """Return how long the JSON of a file may be, so that its value stays within :func:`most_bytes`."""
+    """Return how many characters the JSON of a file may have, so that its value stays within :func:`most_bytes`."""
     return most_bytes() // _OF_JSON
 
 
@@ -82,7 +82,7 @@ def made_by(file: str | Path, kind: str, *errors: type[Exception]) -> Iterator[N
 
     Args:
         file: The file.
-        kind: What it must be, such as ``"a file of `topk bundle`"``.
+        kind: What the file must be, such as ``"a file of `topk bundle`"``.
         errors: Further error types of the libraries that read it.
 
     Raises:
@@ -149,7 +149,7 @@ def parse_study(text: str) -> Study:
     """Return the study in JSON, within limits of length, depth, arms and trials.
 
     Raises:
-        ValueError, LookupError, TypeError: if it holds something else, or exceeds a limit.
+        ValueError, LookupError, TypeError: if the text holds something else, or exceeds a limit.
     """
     arms = len(parse_json(text)["arms"])
     if arms > _MOST_ARMS:
@@ -164,7 +164,7 @@ def unzipped(file: str | Path) -> bytes:
     """Return the content of a gzipped file of JSON; at most :func:`json_bytes` bytes are unpacked.
 
     Raises:
-        OSError, EOFError, zlib.error: if it cannot be read, or is not gzipped.
+        OSError, EOFError, zlib.error: if the file cannot be read, or is not gzipped.
         ValueError: if its content is longer.
     """
     most = json_bytes()

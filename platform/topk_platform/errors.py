@@ -164,7 +164,7 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UserError:
     """Return the error for an unknown name; similar names come first.
 
     Args:
-        kind: What kind of thing the name stands for, such as ``"loss"``.
+        kind: The kind of object that the name stands for, such as ``"loss"``.
         name: The unknown name.
         known: The valid names.
 
@@ -197,7 +197,7 @@ def masked(text: str) -> str:
 
 
 def reason(error: BaseException) -> str:
-    r"""Return in one line why something failed: the first line of the error, or of the system's error behind it.
+    r"""Return the reason of a failure in one line: the first line of the error, or of the system's error behind it.
 
     Libraries put hints and the origin of an error into further lines. A lost connection or another error of the system
     often causes two or three errors of a library.
@@ -227,7 +227,7 @@ def _system_error(error: BaseException) -> BaseException | None:
 
 
 def location_of(error: BaseException) -> str:
-    """Return where an exception arose: the innermost line outside installed libraries, if there is one."""
+    """Return the location where an exception arose: the innermost line outside installed libraries, if there is one."""
     if isinstance(error, SyntaxError) and error.filename:  # the error is in a file that was read
         return f"{error.filename}:{error.lineno}"
     frames = traceback.extract_tb(error.__traceback__)

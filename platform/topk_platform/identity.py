@@ -1,4 +1,4 @@
-"""What the results of an arm must have in common to be in one table."""
+"""The code, data and machine that the results of an arm must have in common to be in one table."""
 
 from __future__ import annotations
 
@@ -28,17 +28,20 @@ __all__ = [
 
 _BITS = ("machine", "torch", "losses")
 SEARCHERS = ("optuna", "cmaes", "greenlet", "scipy")
-"""The packages that choose what is tried. Their versions change no trial's result, and exclude none from a search."""
+"""The packages that choose the values of trials.
+
+Their versions change no trial's result, so a search also uses trials that were made with other versions.
+"""
 
 
 @dataclass(frozen=True)
 class Provenance:
-    """What a row of the ledger was made by.
+    """The code, data, environment and start that made a row of the ledger.
 
     Args:
         code_version: See :class:`Identity`.
         dataset_fingerprint: Likewise.
-        environment: What decides its last bits, in words.
+        environment: The part of the environment that decides the last bits, in words.
         origin: See :class:`Identity`.
     """
 
@@ -50,14 +53,14 @@ class Provenance:
 
 @dataclass(frozen=True)
 class Adopted:
-    """Rows that count beside an identity's own, because some of them were trained again by its code.
+    """Rows that count besides an identity's own rows, because some of them were trained again with its code.
 
     Args:
-        was: What made them.
+        was: The provenance of the rows.
         code_version: The code version of the identity for which they count.
         environment: Likewise.
         origin: Likewise.
-        evidence: What shows that the results are the same, in words.
+        evidence: The evidence that the results are the same, in words.
     """
 
     was: Provenance
@@ -82,9 +85,9 @@ class Identity:
         code_version: Hash of the code that its trials execute, see :func:`~topk_platform.code_version.code_version`.
         dataset_fingerprint: Fingerprint of the data before conditions.
         environment: Package versions and kind of machine, see :func:`~topk_platform.training.environment`. For an arm
-            that searches, also the versions of its sampler's packages; rows of other versions count all the same.
+            that searches, also the versions of its sampler's packages; rows with other versions of these still count.
         origin: Code and data of the arm that its search starts from, if any, see :func:`with_origins`.
-        adopted: Rows of other code or another environment that count all the same.
+        adopted: Rows of other code or another environment that count nevertheless.
     """
 
     code_version: str = ""
@@ -95,23 +98,23 @@ class Identity:
 
     @property
     def bits(self) -> dict[str, str]:
-        """The environment without the packages that choose what is tried."""
+        """The environment without the packages that choose the values of trials."""
         return {name: value for name, value in self.environment.items() if name not in SEARCHERS}
 
     @property
     def own(self) -> Identity:
-        """The identity without what was adopted."""
+        """The identity without adopted rows."""
         return replace(self, adopted=())
 
     def to_data(self) -> dict[str, Any]:
-        """Return its own fields as JSON-ready data; what is adopted is kept elsewhere."""
+        """Return its own fields as JSON-ready data; adopted rows are stored elsewhere."""
         return {name: value for name, value in dataclasses.asdict(self).items() if name != "adopted"}
 
     def adopts(self, row: Mapping[str, Any]) -> Adopted | None:
         """Return the adoption by which a row counts; None if it counts without one, or does not count.
 
         Args:
-            row: Of the ledger.
+            row: A row of the ledger.
         """
         adopted = [one for one in self.adopted if one.counts_for(self)]
         if not adopted or not self.own.excludes(row):
@@ -149,7 +152,7 @@ class Identity:
 
 
 def with_origins(study: Study, identities: Mapping[str, Identity]) -> dict[str, Identity]:
-    """Return the arms' identities, with the code and data of the arm that an arm's search starts from, if any.
+    """Return the arms' identities, each with the code and data of the arm from which its search starts, if any.
 
     Args:
         study: The study, which says which arm starts from which.
@@ -174,7 +177,7 @@ def _versions(text: str) -> Mapping[str, str]:
 
 
 def provenance_of(row: Mapping[str, Any]) -> Provenance:
-    """Return what a ledger's row was made by.
+    """Return the provenance of a ledger's row.
 
     Example:
         >>> row = {"code_version": "c", "dataset_fingerprint": "f", "versions": '{"torch": "2.14.0", "optuna": "5"}'}
@@ -187,7 +190,7 @@ def provenance_of(row: Mapping[str, Any]) -> Provenance:
 
 
 def chooser_of(row: Mapping[str, Any]) -> str:
-    """Return the packages that chose the values of a search's trial, empty where none did.
+    """Return the packages that chose the values of a search's trial; empty if none did.
 
     Example:
         >>> chooser_of({"versions": '{"torch": "2.14.0", "optuna": "5.0.0", "cmaes": "0.13"}'})

@@ -1,8 +1,8 @@
-"""The catalogue of losses: title, look, ranges to search and values to draw, of each loss that studies know by name.
+"""The catalogue of losses: the title, look, search ranges and drawn values of each loss that studies know by name.
 
-``LOSSES`` in ``training/loss_table.py`` builds them and needs torch. This module needs the specs alone, so commands
-that only read stay light. A test holds that both have the same names, that the first values here are the
-defaults there, and that the pages in ``docs/losses`` have these titles and ranges.
+``LOSSES`` in ``training/loss_table.py`` builds the losses and needs torch. This module needs only the specs, so
+commands that only read results start fast. Tests check that both have the same names, that the first values here are
+the defaults of ``LOSSES``, and that the pages in ``docs/losses`` have these titles and ranges.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, GREY = PALETTE
 
 @dataclass(frozen=True)
 class LossEntry:
-    """What the platform knows of a loss beside how it is built.
+    """The facts that the platform has about a loss, besides how to build it.
 
     Args:
         title: Its name in tables and plots of a paper, and the heading of its page.
@@ -33,8 +33,8 @@ class LossEntry:
         marker: Its marker in plots, one of matplotlib's.
         searched: The loss's own parameters that are worth searching, each with its range and its first value, the
             paper's.
-        drawn: The settings that its page draws, each as the loss's fixed parameters; none where a picture says nothing.
-        limits: By parameter, the least and the largest value that the loss takes, where the range ends before.
+        drawn: The settings that its page draws, each as the loss's fixed parameters; empty if a picture shows nothing.
+        limits: The least and the largest value that the loss accepts, by parameter, if the searched range is smaller.
         of_batches: Whether it has one value for a batch and none for a sample; networks cannot train as an ensemble
             with such a loss.
     """
@@ -241,7 +241,7 @@ LOSS_CATALOGUE: Mapping[str, LossEntry] = {
 
 
 def drawn_losses() -> dict[str, list[Loss]]:
-    """Return what is drawn on the page of each loss.
+    """Return the losses to draw on the page of each loss, by name.
 
     With classes of one size, balanced softmax and its relatives are cross-entropy and have no picture.
 

@@ -26,7 +26,7 @@ __all__ = [
 
 
 def target_rank(scores: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """Return how many scores are above the target's, and how many others equal it; a row with a NaN ranks last.
+    """Return how many scores are above the target's, and how many others equal it. A row with a NaN ranks last.
 
     Args:
         scores: ``(..., L)``.
@@ -93,12 +93,12 @@ def _candidates(greater: Tensor, tied: Tensor, classes: int, accuracy: float) ->
     rise.scatter_add_(-1, greater + 1, step)
     rise.scatter_add_(-1, greater + tied + 2, -step)
     curve = rise.cumsum(-1).cumsum(-1)[..., 1 : classes + 1] / greater.shape[-1]
-    enough = curve >= accuracy - 1e-9  # sums of fractions
+    enough = curve >= accuracy - 1e-9  # sums of fractions are not exact
     return torch.where(enough.any(-1), enough.double().argmax(-1) + 1.0, torch.nan)
 
 
 def macro_average(credit: Tensor, target: Tensor, classes: int) -> Tensor:
-    """Return the mean over the classes that occur of each class's own mean credit.
+    """Return the mean of the classes' mean credits, over the classes that occur.
 
     Args:
         credit: ``(..., N)``.
@@ -119,7 +119,7 @@ def _by_class(credit: Tensor, target: Tensor, classes: int) -> tuple[Tensor, Ten
 
 
 def _mean_of_classes(sums: Tensor, counts: Tensor, group: Tensor) -> Tensor:
-    # No boolean indexing, which would wait for the device; NaN where the group has no class.
+    # Boolean indexing would wait for the device. The result is NaN if the group has no class.
     chosen = group.to(counts.device) & (counts > 0)
     means = torch.where(chosen, sums / counts.clamp(min=1), 0)
     return means.sum(-1) / chosen.sum(-1)
@@ -128,7 +128,7 @@ def _mean_of_classes(sums: Tensor, counts: Tensor, group: Tensor) -> Tensor:
 def log_probabilities(scores: Tensor) -> Tensor:
     """Return the logarithms of the softmax in float64; a row with a NaN has -inf everywhere.
 
-    Logarithms, because probabilities near 0 or 1 would round to the same value.
+    Probabilities themselves would round to the same value near 0 or 1.
 
     Args:
         scores: ``(..., L)``; the result is float64 ``(..., L)``.
@@ -148,7 +148,7 @@ def cut_of(logs: Tensor, target: Tensor, measure: Measure) -> Tensor:
       included (chance 1); otherwise the coverage would be too low.
 
     Args:
-        logs: As of :func:`log_probabilities`, ``(..., N, L)``, of the validation split.
+        logs: The result of :func:`log_probabilities` for the validation split, ``(..., N, L)``.
         target: int64 ``(..., N)``.
         measure: Of kind ``"average"`` or ``"size"``.
 
@@ -183,7 +183,7 @@ def inside(values: Tensor, cut: Tensor) -> Tensor:
 
     Args:
         values: float64 ``(..., N)`` or ``(..., N, L)``.
-        cut: As of :func:`cut_of`, ``(..., 2)``, with as many dimensions as are needed before the last.
+        cut: The result of :func:`cut_of`, ``(..., 2)``, with dimensions before the last that fit the values.
 
     Returns:
         float64, of the shape of the values.
@@ -234,7 +234,7 @@ class Scorer:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What is measured."""
+        """The names of all measures, in the order of the values."""
         asked = self.measures + coverage_names(self.measures)
         return accuracy_names(self.topk) + asked + candidate_names(self.targets)
 
@@ -278,7 +278,7 @@ class Scorer:
     def _further_measures(
         self, scores: Tensor, target: Tensor, values: dict[Measure, Tensor]
     ) -> list[Tensor]:
-        """Return the further measures in the names' order, ``(1, ...)`` each; ``found`` has the areas under curves."""
+        """Return the further measures in the names' order, ``(1, ...)`` each; ``values`` has the areas under curves."""
         covered: list[Tensor] = []
         logs = log_probabilities(scores) if len(values) < len(self._measures) else scores
         values |= {m: _ERRORS[m.kind](scores, logs, target) for m in self._measures if m.kind in _ERRORS}
@@ -303,7 +303,7 @@ class Scorer:
 def measures_of_ranks(
     scorer: Scorer, rank: Tensor, target: Tensor, classes: int, errors: Mapping[str, Tensor]
 ) -> Tensor:
-    """Return what a scorer measures of a split whose scores are not kept; the same numbers bit for bit.
+    """Return the measures of a scorer for a split whose scores are not kept; the same numbers bit for bit.
 
     Args:
         scorer: The measures, without those of sets.
@@ -314,6 +314,9 @@ def measures_of_ranks(
 
     Returns:
         float64 ``(names,)``.
+
+    Raises:
+        ValueError: if the scorer has a measure of sets.
     """
     greater, tied = rank
     credit = _credit(greater, tied, scorer.topk)

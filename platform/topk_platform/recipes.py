@@ -47,7 +47,7 @@ BERRADA2018_IMAGENET = Recipe(
     keep=("top5",),
     test_crops="inclusion",
 )
-"""berrada2018 5.2 for cross-entropy: ResNet-18; the best validation top-5 is kept, the test is by ten crops."""
+"""berrada2018 5.2 for cross-entropy: ResNet-18; the best validation top-5 is kept, and the test uses ten crops."""
 
 BERRADA2018_IMAGENET_SVM = replace(BERRADA2018_IMAGENET, learning_rate=1.0, weight_decay=2.5e-5)
 """berrada2018 5.2 for the smooth top-K SVM, at τ = 0.1."""
@@ -66,12 +66,12 @@ GARCIN2022_PLANTNET = Recipe(
     keep=("macro_top5",),
 )
 """garcin2022 4.5: pretrained ResNet-50; "early stopping based on the best macro-average top-K accuracy on the
-validation set", of which the paper gives no patience: all epochs are trained and the best one's weights kept. (Windows,
-and no mirroring, are what their program does; the paper does not say.)"""
+validation set". The paper gives no patience, so all epochs are trained and the weights of the best one are kept. Random
+windows without mirroring are taken from the authors' program, because the paper does not mention augmentation."""
 
 GARCIN2022_IMAGENET = replace(BERRADA2018_IMAGENET, keep=("top1", "top5"), test_crops="")
 """garcin2022, final version, appendix D, for cross-entropy: berrada2018's settings, the best validation top-K for
-K = 1 and 5. The batch, which the paper leaves out, is berrada2018's; of ten crops it says nothing."""
+K = 1 and 5. The paper does not give the batch size, so it is berrada2018's. It does not mention ten crops."""
 
 GARCIN2022_IMAGENET_SVM = replace(GARCIN2022_IMAGENET, learning_rate=1.0, weight_decay=2.5e-5)
 """The same for the smooth top-K SVM, at τ = 0.1."""
@@ -89,8 +89,8 @@ GARCIN2022_IMAGENET_LT = Recipe(
     augmentation=_WINDOW_AND_FLIP,
     keep=("macro_top1", "macro_top5"),
 )
-"""garcin2022, final version, 4.5.2: ResNet-34; learning rate, weight decay and augmentation are ours, for lack of
-the paper's, and so is the choice of what is kept."""
+"""garcin2022, final version, 4.5.2: ResNet-34. The paper does not give the learning rate, the weight decay, the
+augmentation or the metrics by which weights are kept, so these are ours."""
 
 SAWADA2020_CIFAR100_CUTOUT = Recipe(
     epochs=200,
@@ -127,4 +127,4 @@ SAWADA2020_RING = Recipe(
     schedule="constant",
     evaluate_every=1000,
 )
-"""sawada2020 IV: 1,000 epochs of full batches. The paper names neither optimiser nor rate; these are ours."""
+"""sawada2020 IV: 1,000 epochs of full batches. The paper gives neither optimiser nor rate, so these are ours."""

@@ -1,4 +1,4 @@
-"""Looking things up by name: in a table of ours, or as ``package.module:attribute`` of anybody's code."""
+"""Lookup by name: in one of our tables, or as ``package.module:attribute`` in any code."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def import_reference(name: str) -> Any:
 
 
 def _defined_in(module: ModuleType) -> list[str]:
-    """Return a module's public names without what it imports: modules, and functions and classes of others."""
+    """Return the public names that a module defines itself, or all its public names if it defines none."""
     return [
         name
         for name, value in vars(module).items()
@@ -67,7 +67,7 @@ def _module(module_name: str, reference: str) -> ModuleType:
 
 
 def _hint(module_name: str) -> str:
-    """Return a hint at files whose names are similar, or else at where modules are looked for."""
+    """Return a hint that names similar files, or else where the module's file must be."""
     here = [file.stem for file in Path.cwd().glob("*.py")]
     near = difflib.get_close_matches(module_name, here, n=2, cutoff=0.5)
     if near:
@@ -76,14 +76,15 @@ def _hint(module_name: str) -> str:
 
 
 def reference_of(kind: str, value: Any) -> Any:
-    """Return the reference ``package.module:attribute`` of a function or a class; what cannot be called stays as it is.
+    """Return the reference ``package.module:attribute`` of a function or a class, and any other value unchanged.
 
     Args:
-        kind: What it is to a study, for errors: ``"loss"``, ``"model"`` or ``"dataset"``.
+        kind: The role of the value in a study, for errors: ``"loss"``, ``"model"`` or ``"dataset"``.
         value: A name, or a function or a class at the top of a module that any process can import.
 
     Raises:
-        UserError: if no process could import it: a lambda, something inside a function, or of a notebook or a script.
+        UserError: if other processes cannot import it, because it is a lambda, is inside a function or a class, or is
+            defined in a notebook or a script.
 
     Example:
         >>> reference_of("loss", "cross_entropy"), reference_of("dataset", is_reference)
@@ -112,10 +113,10 @@ def reference_of(kind: str, value: Any) -> Any:
 
 
 def look_up(kind: str, name: str, table: Mapping[str, T]) -> T:
-    """Return what ``table`` holds under ``name``, or the function or class that a reference names.
+    """Return the entry ``name`` of ``table``, or the function or class that a reference names.
 
     Raises:
-        UserError: if there is no such name (similar ones are suggested), or the reference names something that cannot
+        UserError: if there is no such name (similar ones are suggested), or the object that the reference names cannot
             be called.
     """
     if is_reference(name):
@@ -135,7 +136,7 @@ def signature_of(kind: str, name: str, function: Callable[..., Any]) -> inspect.
     """Return a function's signature.
 
     Raises:
-        UserError: if it has none, as some built-in functions do not.
+        UserError: if the function has no signature, as some built-in functions.
     """
     try:
         return inspect.signature(function)

@@ -14,7 +14,7 @@ def stream_seed(study: str, root: int, seed: int, role: str) -> int:
         study: The study's name.
         root: The study's root seed.
         seed: The seed's index within the study.
-        role: What the stream is for, such as ``"batches"``.
+        role: The purpose of the stream, such as ``"batches"``.
 
     Example:
         >>> stream_seed("digits", 0, 1, "batches") == stream_seed("digits", 0, 1, "loss")

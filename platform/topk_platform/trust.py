@@ -18,7 +18,7 @@ __all__ = ["Trust"]
 
 _MODULE = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 _VARIABLE = "TOPK_TRUST"
-_SHIPPED = frozenset(map(standin_reference, STANDINS))  # smoke runs name code of ours by reference
+_SHIPPED = frozenset(map(standin_reference, STANDINS))  # smoke runs refer to our own code by reference
 
 
 @dataclass(frozen=True)
@@ -46,10 +46,10 @@ class Trust:
 
     @classmethod
     def of(cls, modules: Iterable[str]) -> Trust:
-        """Return the trust in some modules, by name.
+        """Return the trust in modules, given by name.
 
         Raises:
-            UserError: if one of them is not the name of a module.
+            UserError: if one of the names cannot be that of a module.
         """
         names = (modules,) if isinstance(modules, str) else tuple(modules)
         for name in names:
@@ -61,7 +61,7 @@ class Trust:
     def of_environment(cls) -> Trust:
         """Return the trust in the modules that the environment variable ``TOPK_TRUST`` lists, separated by commas.
 
-        It is for programs that load our networks and do not know our options, such as MLflow.
+        The variable is for programs that load our networks and do not know our options, such as MLflow.
         """
         return cls.of(filter(None, os.environ.get(_VARIABLE, "").split(",")))
 
@@ -75,7 +75,7 @@ class Trust:
 
         Such files are neither in the standard library nor in an installed package, see
         :func:`~topk_platform.code_version.user_modules`. Nothing is imported to find them. Modules that do not exist
-        are included, because importing them gives a better error.
+        are included as well, because importing them gives a better error than a refusal.
         """
         named = {name.partition(":")[0] for name in references(arm)}
         nowhere = (name for name in named if not _is_somewhere(name.partition(".")[0]))
