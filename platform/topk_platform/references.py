@@ -36,7 +36,7 @@ def import_reference(name: str) -> Any:
     module_name, _, attribute = name.partition(":")
     if not module_name or module_name.startswith(".") or module_name == "__main__":
         raise UserError(
-            f"a reference must be package.module:attribute, as any process can import it, got {name!r}"
+            f"a reference must be package.module:attribute, so that any process can import it, got {name!r}"
         )
     with as_user_error(f"module {module_name!r}"):
         module = _module(module_name, name)
@@ -96,7 +96,7 @@ def reference_of(kind: str, value: Any) -> Any:
     if module is None or name is None:
         why = f"{_description(value)} has no name of its own"
     elif module == "__main__":
-        why = "it is of a notebook or of the script that runs, which workers do not import"
+        why = "it is defined in a notebook or in the script that runs, which workers do not import"
     elif "<lambda>" in name:
         why = "a lambda has no name"
     elif "." in name:
@@ -106,7 +106,7 @@ def reference_of(kind: str, value: Any) -> Any:
     else:
         why = f"{module}:{name} is something else"
     raise UserError(
-        f"{kind} must be a name or what every process can import by its name, got {name or value!r}: {why}. Define it "
+        f"{kind} must be a name, or an object that every process can import, got {name or value!r}: {why}. Define it "
         "by `def` or `class` at the top of a file, such as my_lab.py here, and import it from there, or give it as "
         "'my_lab:NAME'"
     )
@@ -142,7 +142,7 @@ def signature_of(kind: str, name: str, function: Callable[..., Any]) -> inspect.
         return inspect.signature(function)
     except ValueError as error:
         raise UserError(
-            f"{kind} {name} must be a function that says what it takes: wrap it in one of yours"
+            f"{kind} {name} must be a function with a signature: wrap it in a function of yours"
         ) from error
 
 

@@ -49,7 +49,10 @@ def shadowed() -> Callable[[], None]:
     [
         (lambda: None, "a lambda has no name"),
         (inside(), "it is inside a function or a class"),
-        (of_a_notebook(), "it is of a notebook or of the script that runs, which workers do not import"),
+        (
+            of_a_notebook(),
+            "it is defined in a notebook or in the script that runs, which workers do not import",
+        ),
         (shadowed(), f"{__name__}:a_function is something else"),
         (functools.partial(a_function), "a partial has no name of its own"),
     ],

@@ -50,12 +50,12 @@ class Inputs:
         check_fields(self)
         check(
             not self.names or len(self.names) == self.classes,
-            f"Inputs.names must be one of each of the {self.classes} classes, got {len(self.names)}",
+            f"Inputs.names must hold one name for each of the {self.classes} classes, got {len(self.names)}",
         )
         channels = self.shape[0] if self.kind == "image" else 0
         check(
             len(self.mean) == len(self.std) == channels,
-            f"Inputs.mean and std must be one of each of the {channels} channels, got {self.mean} and {self.std}",
+            f"Inputs.mean and std must hold one number per channel, {channels}, got {self.mean} and {self.std}",
         )
 
     def __repr__(self) -> str:

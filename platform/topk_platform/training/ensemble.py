@@ -92,7 +92,9 @@ class Ensemble:
         datasets = [dataset_of(trial) for trial in trials]
         recipes = [recipe_of(trial) for trial in trials]
         if len({len(dataset.train) for dataset in datasets}) > 1:
-            raise ValueError("the members' training splits must be of one size, for they share their steps")
+            raise ValueError(
+                "the members' training splits must have one size, because the members share steps"
+            )
         networks = [initialised(trial, dataset) for trial, dataset in zip(trials, datasets, strict=True)]
         check_ensemble(networks[0], recipes[0], ())
         losses = [loss_of(trial, dataset) for trial, dataset in zip(trials, datasets, strict=True)]

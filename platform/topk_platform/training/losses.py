@@ -185,8 +185,8 @@ def _check_makes(name: str, function: Callable[..., nn.Module], given: Mapping[s
     lacking = [taken for taken in needed if taken not in given]
     if lacking and given.keys() <= takes.keys():
         raise UserError(
-            f"loss {name} must take k, class_counts and what Loss.fixed and space hold, and return a torch.nn.Module; "
-            f"nothing gives its {lacking}: wrap a plain function of scores and labels in a class "
+            f"loss {name} must take k, class_counts and the parameters in Loss.fixed and space, and return a "
+            f"torch.nn.Module; its {lacking} get no value: wrap a plain function of scores and labels in a class "
             "whose forward(scores, labels) calls it"
         )
 
@@ -224,7 +224,7 @@ def _check_recipe(loss: Loss, module: nn.Module, classes: int, recipe: Recipe) -
 def _check_soft_labels(loss: Loss, module: nn.Module, classes: int, mix: str) -> None:
     refused = f"loss {loss.label}: {mix} makes soft labels, which it does not take"
     if loss.remembers:
-        raise UserError(f"{refused}: it remembers each training sample, and a mixture is none of them")
+        raise UserError(f"{refused}: it remembers each training sample, and a mixture is not one of them")
     try:
         module(torch.zeros(1, classes), torch.full((1, classes), 1 / classes))
     except (TypeError, ValueError, RuntimeError) as error:

@@ -235,7 +235,7 @@ class CpuAttempts:
 
     def __init__(self, trial: Trial, memory: int) -> None:
         if sys.platform != "linux":
-            raise UserError(f"memory can be limited, and so probed, on Linux alone, not on {sys.platform}")
+            raise UserError(f"the memory of a step can be probed only on Linux, got {sys.platform}")
         self.trial = trial
         self.memory = memory
         self._context = multiprocessing.get_context("spawn")
@@ -279,7 +279,7 @@ class CpuAttempts:
             self._connection.recv()
         except EOFError:
             self._end()
-            raise StepError("the process that was to take it ended before it could") from None
+            raise StepError("the process for the step ended before the step began") from None
 
     def _end(self) -> None:
         if self._process is not None:

@@ -178,8 +178,9 @@ def dataset_of(trial: Trial) -> Dataset:
     if source.fingerprint != trial.dataset_fingerprint:
         raise ChangedError(
             f"dataset {trial.arm.regime.dataset} has fingerprint {source.fingerprint}, "
-            f"the trial was planned with {trial.dataset_fingerprint}: it has changed, or its function gives other data "
-            "in every process, for its module draws without a seed when it is imported, or by the order of a set"
+            f"the trial was planned with {trial.dataset_fingerprint}: either the data have changed, or the dataset's "
+            "function returns other data in every process, because its module draws random numbers without a seed when "
+            "it is imported, or because it depends on the order of a set"
         )
     dataset = apply_conditions(source, trial.arm.regime.conditions, partial(generator_of, trial))
     if not trial.calibration:

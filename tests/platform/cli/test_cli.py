@@ -113,7 +113,7 @@ def topk(
         (["run", "birds:good"], "there is no module 'birds' on the path; its file must be in this folder, /"),
         (
             ["run", ":good"],
-            "a reference must be package.module:attribute, as any process can import it, got ':good'",
+            "a reference must be package.module:attribute, so that any process can import it, got ':good'",
         ),
         (
             ["run", "lab_of_bad_things:wants"],

@@ -186,12 +186,18 @@ def test_only_those_who_ask_become_other_arms() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"arms": some_arms(metric="size95")}, "metric 'size95' cannot select, because less of it is better"),
+        (
+            {"arms": some_arms(metric="size95")},
+            "metric 'size95' cannot select, because smaller values are better",
+        ),
         ({"arms": some_arms(metrics=("top1", "size90"))}, "metric 'size90' cannot select"),
         ({"arms": some_arms(recipe=Recipe(1, keep=("size99",)))}, "metric 'size99' cannot select"),
         ({"show": ("size80",)}, "metric 'size80' is not among"),
         ({"show": ("autkc0",)}, "metric 'autkc0' is not among"),
-        ({"measures": ("top5",)}, "measures must be such as 'autkc5', 'average5' or 'size95'.*got 'top5'"),
+        (
+            {"measures": ("top5",)},
+            "measures must be names such as 'autkc5', 'average5' or 'size95'.*got 'top5'",
+        ),
         ({"show": ("coverage95", "size95")}, "metric 'coverage95' is not among"),
         ({"calibration": 1.0}, r"calibration must be in \[0, 1\)"),
         ({"arms": some_arms(metric="nll")}, "metric 'nll' cannot select"),

@@ -275,7 +275,7 @@ def test_a_difference_of_differences_is_one_contrast() -> None:
         (lambda: study(claim(), claim()), "two claims are called c"),
         (
             lambda: study(claim(contrasts=[Contrast.between("x/y/z", THEIRS, "top3")])),
-            "'x/y/z', which is no arm",
+            "'x/y/z', which is not an arm",
         ),
         (
             lambda: study(claim(contrasts=[Contrast.between(OURS, THEIRS, "top7")])),

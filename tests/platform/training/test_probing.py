@@ -168,7 +168,7 @@ def test_a_process_that_cannot_begin_is_no_want_of_memory(
     monkeypatch.setattr(Trial, "to_json", lambda _: "{}")
     with (
         CpuAttempts(rings("Wide"), 2**31) as attempts,
-        pytest.raises(StepError, match="ended before it could"),
+        pytest.raises(StepError, match="ended before the step began"),
     ):
         attempts.fits(8)
 

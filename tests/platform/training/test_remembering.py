@@ -132,7 +132,7 @@ def test_what_it_cannot_go_with_is_refused(make_trial: MakeTrial) -> None:
     ):
         check_loss(scheduled, dict(scheduled.fixed), 3, counts)
     mixed = Recipe(1, augmentation=Augmentation(mix="mixup"))
-    with pytest.raises(UserError, match=r"mixup makes soft labels.* a mixture is none of them"):
+    with pytest.raises(UserError, match=r"mixup makes soft labels.* a mixture is not one of them"):
         check_loss(Loss("early_learning"), {}, 3, counts, mixed)
 
 

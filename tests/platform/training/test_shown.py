@@ -282,7 +282,7 @@ def test_an_ensemble_refuses_what_changes_its_networks(make_trial: MakeTrial) ->
         Recipe(3, after=TauNormalised()),
         Recipe(3, stochastic_depth=0.1),
     ):
-        with pytest.raises(UserError, match="an ensemble trains no recipe with average"):
+        with pytest.raises(UserError, match="an ensemble cannot train with average"):
             dataclasses.replace(arm, recipe=recipe, protocol=Protocol(ensemble=2))
 
 

@@ -156,7 +156,7 @@ class Arm:
         alone = [name for kind, name in self.additions if kind == "learner"]
         check(
             self.protocol.ensemble == 1 or not alone,
-            f"arm {self.name}: an ensemble trains no recipe with average, after or stochastic_depth: set "
+            f"arm {self.name}: an ensemble cannot train with average, after or stochastic_depth: set "
             "Protocol(ensemble=1)",
         )
         check(

@@ -108,13 +108,11 @@ Parameter = Scalar | Schedule
 def _number(part: float | str | None, values: Mapping[str, Scalar]) -> float | None:
     number = _value(part, values) if isinstance(part, str) else part
     if isinstance(number, (bool, str)):
-        raise UserError(f"a schedule goes between numbers, got {number!r} of {part!r}")
+        raise UserError(f"a schedule must start and end with numbers, got {number!r} of {part!r}")
     return number
 
 
 def _value(name: str, values: Mapping[str, Scalar]) -> Scalar:
     if name not in values:
-        raise UserError(
-            f"a schedule needs a value of {name!r}, which has none where only {sorted(values)} have"
-        )
+        raise UserError(f"a schedule needs a value of {name!r}, but only {sorted(values)} have one")
     return values[name]

@@ -91,5 +91,5 @@ def check_conditions(label: str, space: Mapping[str, Dimension]) -> None:
                 raise unknown_name(f"dimension in {condition}", other, space)
             check(bool(allowed), f"{condition} must list at least one value of {other!r}, got none")
             never = [value for value in allowed if not space[other].holds(value)]
-            check(not never, f"{condition} lists {never} of {other!r}, which {space[other]} never has")
+            check(not never, f"{condition} lists {never} of {other!r}, which {space[other]} lacks")
     in_order(space)

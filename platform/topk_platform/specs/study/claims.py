@@ -131,11 +131,11 @@ def check_claims(
         for name in claim.arms:
             if name not in arms:
                 raise UserError(
-                    f"study {study}: claim {claim.name} is of {name!r}, which is no arm of the study"
+                    f"study {study}: claim {claim.name} names {name!r}, which is not an arm of the study"
                 )
         for contrast in claim.contrasts:
             if contrast.metric not in metrics:
                 raise UserError(
-                    f"study {study}: claim {claim.name} is of metric {contrast.metric!r}, which is not among "
+                    f"study {study}: claim {claim.name} names metric {contrast.metric!r}, which is not among "
                     f"{list(metrics)}"
                 )

@@ -77,11 +77,11 @@ def check_published(
         names = [arm.name for arm in arms if number.names(arm)]
         if len(names) != 1:
             rule = f"several arms, {names}; name its model" if names else "no arm"
-            raise UserError(f"study {study}: the published number of {number.arm_name} is that of {rule}")
+            raise UserError(f"study {study}: the published number of {number.arm_name} belongs to {rule}")
         if number.metric not in metrics:
             raise UserError(
                 f"study {study}: metric {number.metric!r} of a published number is not among {list(metrics)}"
             )
         key = (names[0], number.metric)
-        check(key not in seen, f"study {study}: two published numbers are of {key[0]} and {key[1]}")
+        check(key not in seen, f"study {study}: two published numbers belong to {key[0]} and {key[1]}")
         seen.add(key)

@@ -26,7 +26,7 @@ def check_measures(study: str, measures: Iterable[str]) -> None:
     for metric in measures:
         check(
             measure_of(metric) is not None,
-            f"study {study}: measures must be such as 'autkc5', 'average5' or 'size95' (90, 95, 99), or 'ece', "
+            f"study {study}: measures must be names such as 'autkc5', 'average5' or 'size95' (90, 95, 99), or 'ece', "
             f"'nll' or 'brier', got {metric!r}",
         )
 
@@ -44,7 +44,7 @@ def check_metrics(study: StudyFields, shown: Iterable[str], selecting: Sequence[
     check(
         not study.calibration or any(m.is_of_sets for m in map(measure_of, study.measures) if m is not None),
         f"study {study.name}: calibration sets samples aside for the thresholds of sets, such as those of 'size95' "
-        f"or 'average5', and no such metric is measured; got {study.calibration}",
+        f"or 'average5', but no such metric is measured; got {study.calibration}",
     )
     for metric in (*selecting, *shown):
         if metric not in study.tabled:
@@ -52,7 +52,7 @@ def check_metrics(study: StudyFields, shown: Iterable[str], selecting: Sequence[
     for metric in selecting:
         check(
             metric in study.selecting,
-            f"study {study.name}: metric {metric!r} cannot select, because less of it is better: show it, and "
+            f"study {study.name}: metric {metric!r} cannot select, because smaller values are better: show it, and "
             f"select by one of {list(study.selecting)}",
         )
 

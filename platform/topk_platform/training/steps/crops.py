@@ -82,7 +82,7 @@ def _totals(
 ) -> tuple[dict[int, Tensor], Tensor]:
     """Sum each size's probabilities, ``(n, L)``, over the crops, and check whether all scores are finite."""
     if not isinstance(images, Images):
-        raise TypeError("ten crops are of images in files, got a tensor")
+        raise TypeError("ten crops need images in files, got a tensor")
     totals: dict[int, Tensor] = {}
     finite = torch.ones((), dtype=torch.bool, device=device)
     for position in _POSITIONS:

@@ -221,17 +221,17 @@ def test_what_is_right_passes(lab: str) -> None:
         ),
         (
             {"function": "plain_loss"},
-            r"nothing gives its \['scores', 'labels'\]: wrap a plain function of scores",
+            r"its \['scores', 'labels'\] get no value: wrap a plain function of scores",
         ),
         (
             {"function": "torch.nn.functional:cross_entropy"},
-            r"nothing gives its \['input', 'target'\]: wrap a plain",
+            r"its \['input', 'target'\] get no value: wrap a plain",
         ),
         (
             {"function": "criterion"},
             "must be a function or a class that returns .*, got a CrossEntropyLoss: wrap it",
         ),
-        ({"function": "torch:dot"}, "loss torch:dot must be a function that says what it takes"),
+        ({"function": "torch:dot"}, "loss torch:dot must be a function with a signature"),
         ({"loss": "nan"}, r"must give a finite loss, got nan of scores \(4, 6\)"),
         ({"loss": "raises"}, r"arm r/net/loss: loss .* raised LookupError: no loss \(.*py:\d+ in forward\)"),
         ({"loss": "exits"}, "raised SystemExit: 3"),
@@ -275,7 +275,7 @@ def test_a_module_that_runs_its_study_when_it_is_imported_is_refused(tmp_path: P
 
 
 def test_the_script_that_is_run_is_no_module_of_the_workers() -> None:
-    with pytest.raises(UserError, match="as any process can import it, got '__main__:data'"):
+    with pytest.raises(UserError, match="so that any process can import it, got '__main__:data'"):
         import_reference("__main__:data")
 
 

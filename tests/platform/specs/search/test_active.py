@@ -118,7 +118,7 @@ def a_loss(first: dict[str, Scalar] | None = None, **space: Dimension) -> Loss:
          r"the conditions of \['a', 'b'\] form a circle"),
         (lambda: a_loss(a=Int(0, 1, when={"a": (1,)})), r"the conditions of \['a'\] form a circle"),
         (lambda: a_loss(samples=SAMPLES, epsilon=Float(0, 1, when={"samples": (1, 5)})),
-         r"loss l: when of 'epsilon' lists \[5\] of 'samples', which Choice\(options=\(None, 1, 10\)\) never has"),
+         r"loss l: when of 'epsilon' lists \[5\] of 'samples', which Choice\(options=\(None, 1, 10\)\) lacks"),
         (lambda: a_loss(samples=SAMPLES, epsilon=Float(0, 1, when={"samples": ()})), "must list at least one value"),
         (lambda: Float(0, 1, when={"samples": 3}), r"Float.when\['samples'\] must be a sequence"),
         (lambda: a_loss({"samples": None, "epsilon": 0.1}, samples=SAMPLES, epsilon=EPSILON),
@@ -133,7 +133,7 @@ def a_loss(first: dict[str, Scalar] | None = None, **space: Dimension) -> Loss:
         (lambda: Loss("l", {"s": Choice(("linear", "sine"))}, {"s": "linear"}, {"tau": Schedule("s", 1.0, 2.0)}),
          "'s' must be a Choice among"),
         (lambda: Loss("l", {"e": Choice(("low", "high"))}, {"e": "low"}, {"tau": Schedule("linear", 1.0, "e")}),
-         "a schedule goes between numbers, got 'low' of 'e'"),
+         "a schedule must start and end with numbers, got 'low' of 'e'"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_reported_in_one_line(make: Any, message: str) -> None:
