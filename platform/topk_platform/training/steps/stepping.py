@@ -25,11 +25,12 @@ def clip(parameters: Iterable[Tensor], norm: float, stacked: bool = False) -> No
         stacked: Whether the first dimension counts the members.
     """
     gradients = [p.grad for p in parameters if p.grad is not None]
-    parts = [g.flatten(1) if stacked else g.flatten()[None] for g in gradients]
-    total = torch.stack([part.float().norm(dim=1) for part in parts]).norm(dim=0)
+    members = [g if stacked else g[None] for g in gradients]
+    total = torch.stack([g.reshape(len(g), -1).float().norm(dim=1) for g in members]).norm(dim=0)
     factor = (norm / (total + 1e-6)).clamp(max=1)
-    for part in parts:
-        part.mul_(factor[:, None])
+    for g in members:
+        # Not on the flattened gradient: that is a copy if the memory has another order, as with channels_last.
+        g.mul_(factor.view(-1, *[1] * (g.dim() - 1)))
 
 
 def density_of(gradient: Tensor) -> Tensor:
