@@ -18,10 +18,10 @@ _KEPT = 4
 
 
 def compiled(trial: Trial, recipe: Recipe, dataset: Dataset, model: nn.Module) -> nn.Module:
-    """Return a compiled network with the weights and buffers of ``model``.
+    """Return a compiled network with the weights and buffers of ``model``; the same of its parameters are trained.
 
     The process compiles a network of this shape once, keeps it, and gives it new weights for later trials. So a network
-    must not change any state other than its weights and buffers.
+    must not change any state other than its weights and buffers. A trial may freeze parameters.
 
     Args:
         trial: The trial, which names the network and the device.
@@ -33,6 +33,8 @@ def compiled(trial: Trial, recipe: Recipe, dataset: Dataset, model: nn.Module) -
     shape = (name, options, dataset.shape, dataset.classes, trial.arm.loss.head, trial.device)
     network = _network(*shape, recipe.numerics.channels_last)
     network.load_state_dict(model.state_dict())
+    for parameter, initial in zip(network.parameters(), model.parameters(), strict=True):
+        parameter.requires_grad_(initial.requires_grad)  # an earlier trial may have frozen it
     network.zero_grad()
     return network
 
