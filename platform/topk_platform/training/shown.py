@@ -37,6 +37,25 @@ def check_additions(model: nn.Module, recipe: Recipe, classes: int) -> None:
         drop_blocks(model, recipe.stochastic_depth)
 
 
+@contextmanager
+def _plain_means(model: nn.Module) -> Iterator[None]:
+    """Reset the running statistics; in the block, they become the plain means over the batches.
+
+    The momenta are restored even after an error, because later trials may share a compiled network.
+    """
+    norms = [module for module in model.modules() if isinstance(module, _BatchNorm)]
+    momenta = [norm.momentum for norm in norms]
+    for norm in norms:
+        norm.reset_running_stats()
+        norm.momentum = None
+        norm.train()
+    try:
+        yield
+    finally:
+        for norm, momentum in zip(norms, momenta, strict=True):
+            norm.momentum = momentum
+
+
 @dataclass
 class ShownSession(Session):
     """A session that validates, keeps and exports weights that are computed from those that it trains."""
@@ -108,20 +127,13 @@ class ShownSession(Session):
     @torch.no_grad()
     def _recompute_statistics(self) -> None:
         """Set the running statistics to those of the training samples without augmentation."""
-        norms = [module for module in self.model.modules() if isinstance(module, _BatchNorm)]
-        momenta = [norm.momentum for norm in norms]
         self.model.eval()
-        for norm in norms:
-            norm.reset_running_stats()
-            norm.momentum = None  # the plain mean over the batches
-            norm.train()
         numerics = self.recipe.numerics
-        for part in self.dataset.train.in_order():
-            if len(part) > 1:  # one sample alone may have no variance
-                with precision(self.trial.device, numerics.bfloat16):
-                    self.model(prepared(part, self.normalisation, numerics.channels_last))
-        for norm, momentum in zip(norms, momenta, strict=True):
-            norm.momentum = momentum
+        with _plain_means(self.model):
+            for part in self.dataset.train.in_order():
+                if len(part) > 1:  # one sample alone may have no variance
+                    with precision(self.trial.device, numerics.bfloat16):
+                        self.model(prepared(part, self.normalisation, numerics.channels_last))
 
     @contextmanager
     def _holding(self, weights: dict[str, Tensor]) -> Iterator[None]:

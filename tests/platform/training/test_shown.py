@@ -112,6 +112,25 @@ def test_a_mean_of_epochs_has_statistics_of_its_own(make_trial: MakeTrial) -> No
     assert session.rate(step=total - 1) == session.rate(step=total // 2) > 0
 
 
+def test_statistics_that_fail_leave_the_networks_momenta(make_trial: MakeTrial) -> None:
+    """A compiled network is used again, so a failed trial must not change how later ones average."""
+    trial = make_trial(
+        recipe=Recipe(epochs=1, average=SWA(0.0)), regime=IMAGES, model=Model("convnet", {"width": 4})
+    )
+    session = ShownSession.prepare(trial)
+    norms = [module for module in session.model.modules() if isinstance(module, nn.BatchNorm2d)]
+    momenta = [norm.momentum for norm in norms]
+    session.train_epoch()
+    norms[-1].register_forward_pre_hook(out_of_memory)
+    with pytest.raises(torch.OutOfMemoryError):
+        session.weights()
+    assert [norm.momentum for norm in norms] == momenta
+
+
+def out_of_memory(module: nn.Module, inputs: Any) -> None:
+    raise torch.OutOfMemoryError
+
+
 def test_before_the_mean_begins_the_weights_are_the_last_steps(make_trial: MakeTrial) -> None:
     session = ShownSession.prepare(make_trial(recipe=Recipe(epochs=4, average=SWA(0.5))))
     by_steps(session, 2)
