@@ -1,14 +1,18 @@
-"""The learners of single trials, besides the usual session."""
+"""The learners of trials: a session of a single trial, of the class that it needs, or an ensemble of several."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from topk_platform.extensions import extended
 from topk_platform.specs import Trial
+from topk_platform.training.ensemble import Ensemble
 from topk_platform.training.remembering import RememberingSession
 from topk_platform.training.retrained import RetrainedSession
 from topk_platform.training.session import Session
 from topk_platform.training.shown import ShownSession
 
-__all__ = ["LEARNERS", "learner_of", "session_of"]
+__all__ = ["LEARNERS", "learner_of", "prepared_learner", "session_of"]
 
 LEARNERS: dict[str, type[Session]] = {
     "remembering": RememberingSession,
@@ -26,5 +30,9 @@ def learner_of(trial: Trial) -> str:
 
 def session_of(trial: Trial) -> Session:
     """Return a fresh session of a single trial, of the class that it needs."""
-    name = learner_of(trial)
-    return (LEARNERS[name] if name else Session).prepare(trial)
+    return extended(Session, LEARNERS, learner_of(trial)).prepare(trial)
+
+
+def prepared_learner(trials: Sequence[Trial]) -> Session | Ensemble:
+    """Return a fresh learner of one trial, or of the trials of one ensemble in their order."""
+    return session_of(trials[0]) if len(trials) == 1 else Ensemble.prepare(trials)

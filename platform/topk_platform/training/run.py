@@ -11,13 +11,10 @@ import torch
 from torch import Tensor
 
 from topk_platform.errors import ChangedError, FaultError, MissingDataError
-from topk_platform.extensions import extended
 from topk_platform.specs import Trial, TrialRecord
-from topk_platform.training.ensemble import Ensemble
-from topk_platform.training.learners import LEARNERS, learner_of
+from topk_platform.training.learners import prepared_learner
 from topk_platform.training.process.faults import is_out_of_memory, machinery_fault, stored
 from topk_platform.training.process.state import process_state, restore_process, trial_process
-from topk_platform.training.session import Session
 from topk_platform.training.setup import Learner
 from topk_platform.training.trials.clock import Stopwatch
 from topk_platform.training.trials.group import Group, Heartbeat, Keeper, Network
@@ -99,11 +96,7 @@ def _reason(error: BaseException, trial: Trial) -> str:
 
 
 def _run(group: Group) -> Generator[Heartbeat, None, Learner]:
-    learner: Learner = (
-        extended(Session, LEARNERS, learner_of(group.trials[0])).prepare(group.trials[0])
-        if len(group.members) == 1
-        else Ensemble.prepare(group.trials)
-    )
+    learner: Learner = prepared_learner(group.trials)
     _resume(group, learner)
     if group.kept:
         yield group.heartbeat()

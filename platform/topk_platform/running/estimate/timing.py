@@ -14,7 +14,7 @@ from topk_platform.protocol import ArmBoard
 from topk_platform.specs import Recipe, Trial, digest
 from topk_platform.training import Session
 from topk_platform.training.ensemble import Ensemble
-from topk_platform.training.learners import session_of
+from topk_platform.training.learners import prepared_learner
 from topk_platform.training.process.state import trial_process
 from topk_platform.training.setup import dataset_of, recipe_of
 from topk_platform.training.trials.clock import Stopwatch
@@ -78,11 +78,7 @@ def _kinds_first(boards: Sequence[ArmBoard]) -> list[tuple[str, ArmBoard, list[T
 def _timed(trials: Sequence[Trial]) -> _Pace:
     """Return the speed of trials in a process with a worker's settings, such as its number of threads."""
     with trial_process(trials[0]):
-        return _pace(_prepared(trials))
-
-
-def _prepared(trials: Sequence[Trial]) -> Session | Ensemble:
-    return session_of(trials[0]) if len(trials) == 1 else Ensemble.prepare(trials)
+        return _pace(prepared_learner(trials))
 
 
 def _kind(trials: Sequence[Trial]) -> str:
