@@ -89,5 +89,6 @@ class Undone:
             settled: The names of arms whose other trials were all tried, or that the study no longer has.
             tracking: Why trackers are behind now.
         """
-        left = {trial.key: trial for trial in self.open if trial.arm not in set(settled)}
+        done = set(settled)
+        left = {trial.key: trial for trial in self.open if trial.arm not in done}
         return Undone((*{**left, **{trial.key: trial for trial in trials}}.values(),), tracking)

@@ -38,6 +38,11 @@ def test_a_run_settles_what_it_tried_and_nothing_else() -> None:
     assert before.after([], settled=[], tracking="refused") == before  # a run that was cut off
 
 
+def test_the_settled_arms_may_be_any_iterable() -> None:
+    before = Undone((left("k", "a"), left("l", "b"), left("m", "a")))
+    assert before.after([], settled=iter(["a", "b"]), tracking="") == Undone()
+
+
 def test_a_damaged_note_is_named(tmp_path: Path) -> None:
     (tmp_path / "undone.json").write_text("[1")
     with pytest.raises(StoreError, match=r"undone.json is damaged; `topk repair"):
