@@ -133,12 +133,10 @@ class Folder:
         return {"objects": files, "common_prefixes": [name for name in folders if _holds(folder / name)]}
 
     def delete(self, paths: str) -> None:
-        """Delete a file. If its folder is then empty, delete the folder too."""
+        """Delete a file. If its folder is then empty, delete the folder, and likewise the folder's parents."""
         target = self._root / paths
         target.unlink()
-        if target.parent != self._root:
-            with suppress(OSError):  # it is not empty
-                target.parent.rmdir()
+        self._clear(target.parent)
 
     def rename(self, from_: str, to: str) -> None:
         """Rename a file. If its old folder is then empty, delete that folder, and likewise the folder's parents."""
@@ -177,8 +175,8 @@ class _Held:
 
 def _fill(hidden: Path, file: bytes | Path, tries_left: int = 3) -> None:
     """Write a new file. Try again if another process deletes the folder because its last file is gone."""
-    hidden.parent.mkdir(parents=True, exist_ok=True)
     try:
+        hidden.parent.mkdir(parents=True, exist_ok=True)
         if isinstance(file, Path):
             shutil.copyfile(file, hidden)
         else:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 from urllib.parse import parse_qsl
 
 import pytest
@@ -71,6 +72,30 @@ def test_what_a_kill_leaves_in_a_folder_is_deleted_with_it(tmp_path: Path) -> No
     assert (store.folders(), store.names("a")) == (["a"], [])
     store.delete_folder("a")
     assert not (tmp_path / "a").exists()
+
+
+def test_a_folder_whose_last_file_is_deleted_takes_its_empty_parents_with_it(tmp_path: Path) -> None:
+    store = Store.open(tmp_path)
+    store.write("a/b/c/file", b"data")
+    store.delete("a/b/c/file")
+    assert (store.exists("a"), store.folders()) == (False, [])
+    assert tmp_path.exists()
+
+
+def test_a_file_is_written_though_another_process_deletes_its_empty_folders_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original, deletions = Path.mkdir, [2]
+
+    def find_no_parent(self: Path, *arguments: Any, **keywords: Any) -> None:
+        if deletions[0]:
+            deletions[0] -= 1
+            raise FileNotFoundError(self)
+        original(self, *arguments, **keywords)
+
+    monkeypatch.setattr(Path, "mkdir", find_no_parent)
+    Folder(tmp_path).put("a/b/file", b"data")
+    assert (tmp_path / "a" / "b" / "file").read_bytes() == b"data"
 
 
 def test_the_check_leaves_nothing_behind(tmp_path: Path) -> None:
