@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from topk_platform.errors import UserError
-from topk_platform.records.ledger.ledger import Ledger
-from topk_platform.records.storage.checked_json import DamagedError
+from topk_platform.records.ledger.ledger import Ledger, is_study
 from topk_platform.records.storage.store import Store
 from topk_platform.records.table.rows import Row
 from topk_platform.specs import Trial
@@ -37,20 +36,19 @@ def find(key: str, store: str | Path = "runs") -> Found:
 
     Raises:
         UserError: if no trial or several match, or ``key`` cannot be a trial's.
-        StoreError: if no trial matches, and a damaged study of the store may hold it.
+        StoreError: if the store cannot be listed, or no trial matches and a study that cannot be read may hold it.
     """
     root = Store.open(store)
-    matches, damage, where = [], list[DamagedError](), f"starts_with(key, '{_checked(key)}')"
+    matches, errors, where = [], list[UserError](), f"starts_with(key, '{_checked(key)}')"
     for study in root.folders():
         try:
             ledger = Ledger.open(root, study)
-            matches += [(ledger, row) for row in ledger.rows(where) if row["key"].startswith(key)]
-        except DamagedError as error:
-            damage.append(error)
-        except UserError:  # a folder of something else, such as MLflow's artifacts
-            continue
-    if damage and not matches:
-        raise damage[0]
+            matches += [(ledger, row) for row in ledger.rows(where)]
+        except UserError as error:
+            # A folder that is not a study, such as MLflow's artifacts, cannot hold the trial.
+            errors += [error] if is_study(root, study) else []
+    if errors and not matches:
+        raise errors[0]
     if len(matches) != 1:
         raise UserError(
             f"key {key!r} must be the key of one trial in store {str(store)!r}, got {len(matches)} trials"

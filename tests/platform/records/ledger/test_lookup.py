@@ -1,0 +1,56 @@
+"""Trials by their keys, in stores that hold unreadable studies too."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from topk_platform import Study
+from topk_platform.errors import StoreError, UserError
+from topk_platform.records import Ledger, Store, find
+from topk_platform.specs import TrialRecord
+
+
+@pytest.fixture
+def key(tmp_path: Path, study: Study, record: Callable[..., TrialRecord]) -> str:
+    """The key of a trial in the study ``s``, in a store with a folder of something else."""
+    ended = record(study)
+    with Ledger.open(Store.open(tmp_path), "s").writing(study) as writer:
+        writer.put(ended)
+    (tmp_path / "mlflow-artifacts").mkdir()
+    (tmp_path / "mlflow-artifacts" / "file").touch()
+    return ended.trial.key
+
+
+def test_a_trial_has_its_row_and_its_epochs(tmp_path: Path, key: str) -> None:
+    result = find(key[:8], tmp_path)
+    assert (result.row["key"], len(result.epochs)) == (key, 2)
+
+
+@pytest.mark.parametrize("typed", ["0", "ffffffff"])
+def test_a_key_of_no_trial_is_refused(typed: str, tmp_path: Path, key: str) -> None:
+    assert not key.startswith(typed)
+    with pytest.raises(UserError, match=f"key '{typed}' must be the key of one trial .* got 0 trials"):
+        find(typed, tmp_path)
+
+
+def test_a_study_of_a_newer_program_may_hold_the_trial(tmp_path: Path, key: str) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "ledger.json").write_text(json.dumps({"study": "a", "schema_version": 99}))
+    assert find(key, tmp_path).row["key"] == key
+    with pytest.raises(StoreError, match="a newer program has written it"):
+        find("ffffffff", tmp_path)
+
+
+def test_a_store_that_fails_does_not_count_as_one_without_the_trial(
+    tmp_path: Path, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise StoreError("store 'runs/s' cannot be read: Input/output error")
+
+    monkeypatch.setattr(Ledger, "rows", fail)
+    with pytest.raises(StoreError, match="cannot be read: Input/output error"):
+        find(key, tmp_path)
