@@ -12,40 +12,44 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from topk_platform.records.ledger.ledger import Ledger
-from topk_platform.records.storage.store import Store
 from topk_platform.records.table.opened import one_line_errors
 from topk_platform.records.table.schema import SCHEMA_VERSION, with_parameters
 from topk_platform.specs import digest
 
 __all__ = ["is_current", "write_snapshot"]
 
-_FILES = ("tables/trials.parquet", "tables/epochs.parquet")
-_COUNTING = b"topk.counting"
+_EPOCHS, _TRIALS = "tables/epochs.parquet", "tables/trials.parquet"
+_CONTENT = b"topk.content"
 
 
-def is_current(store: Store, counting: Collection[str]) -> bool:
-    """Return whether a snapshot exists and was written for exactly these counting trials.
+def is_current(ledger: Ledger, counting: Collection[str]) -> bool:
+    """Return whether a whole snapshot was written of the ledger as it is now and of exactly these counting trials.
 
     Args:
-        store: The study's folder.
+        ledger: The ledger.
         counting: The keys of the trials that count.
     """
     try:
-        metadata = pq.ParquetFile(io.BytesIO(store.read(_FILES[0]))).schema_arrow.metadata
+        metadata = pq.ParquetFile(io.BytesIO(ledger.store.read(_TRIALS))).schema_arrow.metadata
     except (OSError, pa.ArrowException):  # missing or damaged
         return False
-    return bool(metadata.get(_COUNTING) == _digest(counting))
+    return bool(metadata.get(_CONTENT) == _digest(ledger, counting))
 
 
-def _digest(counting: Collection[str]) -> bytes:
-    return digest(sorted(counting)).encode()
+def _digest(ledger: Ledger, counting: Collection[str]) -> bytes:
+    """Return a digest of what a snapshot shows; a trial that ran again has the same key but ended later."""
+    trials = ledger.read("trials", ["key", "ended"])
+    shown = [trials[name].cast(pa.string()).to_pylist() for name in trials.column_names]
+    return digest([shown, sorted(counting)]).encode()
 
 
 def write_snapshot(ledger: Ledger, counting: Collection[str]) -> None:
-    """Write ``tables/trials.parquet`` and ``tables/epochs.parquet``.
+    """Write ``tables/epochs.parquet``, then ``tables/trials.parquet``.
 
-    The first has a row per trial and seed, the second a row per trial and epoch. Each parameter has its own column
-    ``param.NAME``. The column ``counts`` says whether a row counts in the table of the study as it is defined now: its
+    :func:`is_current` reads the second file alone, so what belongs to a snapshot must be written before it.
+
+    The first has a row per trial and epoch. The second has a row per trial and seed, and a column ``param.NAME`` for
+    each parameter. Its column ``counts`` says whether a row counts in the table of the study as it is defined now: its
     code, data and machine are the present ones, and it is within the budget. A confirmation must also be of the
     configuration that is now the best.
 
@@ -59,11 +63,11 @@ def write_snapshot(ledger: Ledger, counting: Collection[str]) -> None:
     if not trials.num_columns:
         return
     trials = with_parameters(trials)
-    metadata = {b"topk.schema_version": str(SCHEMA_VERSION).encode(), _COUNTING: _digest(counting)}
+    metadata = {b"topk.schema_version": str(SCHEMA_VERSION).encode(), _CONTENT: _digest(ledger, counting)}
     counts = pc.is_in(trials["key"], pa.array(sorted(counting), pa.string()))
     trials = trials.add_column(1, "counts", counts)
     with tempfile.TemporaryDirectory() as folder, one_line_errors(ledger.store):
-        for name, batches in zip(_FILES, (trials.to_reader(), ledger.stream("epochs")), strict=True):
+        for name, batches in ((_EPOCHS, ledger.stream("epochs")), (_TRIALS, trials.to_reader())):
             file = Path(folder) / Path(name).name
             with pq.ParquetWriter(file, batches.schema.with_metadata(metadata), compression="zstd") as writer:
                 for batch in batches:

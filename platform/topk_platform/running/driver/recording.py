@@ -123,10 +123,10 @@ class Recorder:
             store.write(f"tables/{name}", content)
         results = results_of(whole, histories).values()
         counting = {row["key"] for arm in results for row in arm.counting()}
-        if self.ran or not is_current(store, counting):
-            write_snapshot(self.ledger, counting)
+        if not is_current(self.ledger, counting):
             for name, content in classes_to_files(table, class_results(table, store, ranks)).items():
                 store.write(f"tables/{name}", content)
+            write_snapshot(self.ledger, counting)  # last, because is_current reads it
         texts = {name: files[name].decode() for name in files if not name.endswith(".parquet")}
         extras = None if self.hurry or self.extras is None else partial(self.extras, whole)
         self.feeds.put_files(texts, extras)

@@ -20,7 +20,7 @@ from topk_platform.records import Store
 from topk_platform.running.driver import execution, recording, tuning
 from topk_platform.running.preflight import reading
 from topk_platform.running.preflight.rehearsal import Rehearsal
-from topk_platform.specs import Trial, TrialRecord
+from topk_platform.specs import EpochRecord, Trial, TrialRecord
 from topk_platform.tracking import Extras, Tracking
 
 RATE = {"learning_rate": Float(0.01, 1)}
@@ -39,7 +39,10 @@ def score(trials: Sequence[Trial], store: Store) -> Iterator[TrialRecord]:
     """Return made-up results of trials, which differ between seeds alone."""
     for trial in trials:
         metrics = dict.fromkeys(STUDY.metrics, 0.5 + trial.seed / 100)
-        record = TrialRecord(trial, "completed", validation=metrics, test=metrics if trial.seed else None)
+        epochs = (EpochRecord(1, 1.0, metrics, 0.5, 0.1),)
+        record = TrialRecord(
+            trial, "completed", validation=metrics, test=metrics if trial.seed else None, epochs=epochs
+        )
         yield dataclasses.replace(record, artifacts=keep_made_up(store, trial))
 
 
@@ -169,6 +172,47 @@ def test_rows_count_by_the_study_as_it_is_now_though_nothing_runs(tmp_path: Path
     fewer = dataclasses.replace(STUDY, seeds=2)
     assert run(fewer, store=tmp_path).ran == 0
     assert counting() == fewer.size < STUDY.size
+
+
+def sizes(store: Path) -> dict[str, int]:
+    """Return the numbers of rows of the files that a run writes only if they have changed."""
+    names = ("trials", "epochs", "classes")
+    return {name: pq.read_metadata(store / "s" / "tables" / f"{name}.parquet").num_rows for name in names}
+
+
+@pytest.mark.parametrize(
+    ("seeds", "missing"), [(None, "classes.parquet"), (None, "epochs.parquet"), (5, "table.csv")]
+)
+def test_files_that_a_run_could_not_write_are_written_by_the_next_though_nothing_runs(
+    seeds: int | None, missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run that is cut off has ended counting trials, or only trials beyond the study's budget."""
+    original = Store.write
+
+    def cut_off(self: Store, name: str, data: bytes) -> None:
+        if name == f"tables/{missing}":
+            raise TroubleError
+        original(self, name, data)
+
+    run(STUDY, store=tmp_path / "whole", seeds=seeds)
+    run(STUDY, store=tmp_path / "cut", only=None if seeds else "a/*")
+    monkeypatch.setattr(Store, "write", cut_off)
+    with pytest.raises(TroubleError):
+        run(STUDY, store=tmp_path / "cut", seeds=seeds)
+    monkeypatch.setattr(Store, "write", original)
+    assert run(STUDY, store=tmp_path / "cut").ran == 0
+    assert sizes(tmp_path / "cut") == sizes(tmp_path / "whole")
+
+
+def test_a_run_in_which_nothing_has_changed_writes_no_snapshot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise TroubleError
+
+    run(STUDY, store=tmp_path)
+    monkeypatch.setattr(recording, "write_snapshot", refuse)
+    assert run(STUDY, store=tmp_path).ran == 0
 
 
 @pytest.mark.slow
