@@ -26,6 +26,7 @@ from topk_platform.results import build_table
 from topk_platform.results.by_class import class_results
 from topk_platform.specs import Study, TrialRecord
 from topk_platform.tracking import Extras, Feeds
+from topk_platform.tracking.trials import ARMS
 
 __all__ = ["Recorder", "draws_report", "make_extras"]
 
@@ -118,7 +119,7 @@ class Recorder:
         store = self.ledger.store
         ranks = partial(read_all_ranks, store)
         table = build_table(whole, histories, ranks=ranks)
-        files = to_files(table) | {"arms.json": arms_to_json(table, histories).encode()}
+        files = to_files(table) | {ARMS: arms_to_json(table, histories).encode()}
         for name, content in files.items():
             store.write(f"tables/{name}", content)
         results = results_of(whole, histories).values()
