@@ -205,7 +205,8 @@ class Writing:
         """Compact small files after every 64 commits.
 
         Raises:
-            StoreError: if it fails; nothing is lost, and the next call tries again.
+            StoreError: if it fails; nothing is lost, and the call after 64 more commits tries again, because a try may
+                read the whole table.
         """
         if self._commits % _COMMITS == 0:
             self._compact(_PART_BYTES)
@@ -214,7 +215,7 @@ class Writing:
         """Compact small files if there are many, at the end of a run.
 
         Raises:
-            StoreError: as for :meth:`compact`.
+            StoreError: if it fails; nothing is lost.
         """
         if len(self._table.file_uris()) > _FEW:
             self._compact(_WHOLE_BYTES)
