@@ -174,27 +174,39 @@ def replayed(replay: Replay, tolerance: float) -> Checked:
     key = str(replay.recorded.row["key"])
     if not replay.differing:
         return Checked(key, "to the bit")
-    notes = (
-        ["the code has changed since"] if replay.code_version != replay.recorded.trial.code_version else []
-    )
-    notes += [f"other machine or packages: {replay.environment}"] if replay.environment else []
+    most, what = _largest(replay)
+    why = "; ".join([*what, *_circumstances(replay)])
+    return Checked(key, "within tolerance" if most <= tolerance else "differs", why)
+
+
+def _largest(replay: Replay) -> tuple[float, list[str]]:
+    """Return the largest difference, infinite if the status differs, and in words what differs."""
     if "status" in replay.differing:
-        notes.insert(
-            0,
-            f"its status was {replay.recorded.row['status']}, now {replay.record.status}: {replay.record.reason}",
-        )
-        return Checked(key, "differs", "; ".join(notes))
-    most, name = max(_differences(replay), default=(0.0, "the ranks of test images"))
-    notes.insert(0, f"{name}: difference {most:.2g}, the largest of {len(replay.differing)} differences")
-    return Checked(key, "within tolerance" if most <= tolerance else "differs", "; ".join(notes))
+        record, before = replay.record, replay.recorded.row["status"]
+        return math.inf, [f"its status was {before}, now {record.status}: {record.reason}"]
+    ranks = ["the ranks of test images differ"] if "ranks" in replay.differing else []
+    differences = list(_differences(replay))
+    if not differences:
+        return 0.0, ranks
+    most, name = max(differences)
+    return most, [f"{name}: difference {most:.2g}, the largest of {len(differences)} differences", *ranks]
+
+
+def _circumstances(replay: Replay) -> Iterable[str]:
+    """Yield in words why a trial may have come out differently."""
+    if replay.code_version != replay.recorded.trial.code_version:
+        yield "the code has changed since"
+    if replay.environment:
+        yield f"other machine or packages: {replay.environment}"
 
 
 def _differences(replay: Replay) -> Iterable[tuple[float, str]]:
-    """Yield by how much each number differs, relative to its size if that is above 1; ranks are left out."""
+    """Yield by how much each number differs, relative to its size if that is above 1; ranks are left out.
+
+    The difference is infinite if one of the two values is missing or not finite.
+    """
     for name, (before, now) in replay.differences.items():
         if name == "ranks":
             continue
-        if before is None or now is None:
-            yield math.inf, name
-        else:
-            yield abs(now - before) / max(1.0, abs(before)), name
+        finite = before is not None and now is not None and math.isfinite(before) and math.isfinite(now)
+        yield (abs(now - before) / max(1.0, abs(before)) if finite else math.inf), name
