@@ -165,7 +165,7 @@ def _in_points(metric: str) -> bool:
 
 def _detectable(cell: Cell, level: float) -> float | None:
     result = cell.difference
-    if result is None or result.precision is None or not result.half_width > 0:
+    if result is None or result.precision is None or not result.has_spread:
         return None
     return result.precision.detectable(level)
 

@@ -186,7 +186,7 @@ def _why_not(
     """Return why a contrast cannot be tested, empty if it can, and whether more data would change that."""
     names = list(contrast.weights)
     few = estimate is None or estimate.n < _LEAST_SEEDS or estimate.precision is None
-    level = estimate is not None and estimate.half_width == 0
+    level = estimate is not None and not estimate.has_spread
     reasons: list[tuple[object, str, bool]] = [
         ([n for n in names if runs[n].confirmed.lost], "seeds were lost in {}", False),
         ([n for n in names if not runs[n].confirmed.completed], "no seed has ended yet in {}", True),

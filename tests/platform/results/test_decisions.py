@@ -106,6 +106,16 @@ def test_what_lacks_data_waits_and_what_lost_seeds_is_not_decided() -> None:
     assert decided(claim(), [0.6] * 5, [0.5] * 5).verdict == "undecided"  # no spread
 
 
+def test_differences_that_are_equal_but_for_rounding_decide_nothing() -> None:
+    """0.91 - 0.81, 0.92 - 0.82 and 0.9 - 0.8 differ by 1e-16 as floating-point numbers."""
+    result = decided(claim(), [0.91, 0.92, 0.9], [0.81, 0.82, 0.8])
+    assert result.estimate is not None and 0 < result.estimate.half_width < 1e-15
+    assert (result.verdict, result.why) == (
+        "undecided",
+        "all seeds are equal: there is no spread to judge by",
+    )
+
+
 def test_a_claim_needs_all_of_its_contrasts_and_falls_with_one() -> None:
     def of(*verdicts: str) -> str:
         return Decision(claim(), tuple(Evidence(GAP, None, v) for v in verdicts)).verdict  # type: ignore[arg-type]

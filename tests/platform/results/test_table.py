@@ -13,10 +13,11 @@ from rich.console import Console
 from scipy import stats
 
 from topk_platform import Arm, Float, Loss, Model, Published, Recipe, Regime, Study, grid
-from topk_platform.records import ArmHistory
+from topk_platform.records import ArmHistory, Tally
 from topk_platform.reports import to_csv, to_files, to_markdown, to_parquet, to_rich, to_seeds
 from topk_platform.reports.words import metric_title
 from topk_platform.results import Cell, Table, build_table, estimate, paired_difference
+from topk_platform.results.cells import marked
 from topk_platform.specs import Trial
 
 CE = Loss("cross_entropy", {"learning_rate": Float(0.01, 1)}, {"learning_rate": 0.1})
@@ -124,6 +125,13 @@ def test_an_interval_without_a_spread_is_not_believed(ours: list[float], sure: b
     theirs = [0.9, 0.8, 0.7, 0.6]
     outcome = estimate([sign * (a - b) for a, b in zip(ours, theirs, strict=False)])
     assert outcome is not None and outcome.excludes_zero == sure
+
+
+def test_where_differences_are_equal_but_for_rounding_no_effect_is_detectable() -> None:
+    difference = paired_difference({1: 0.91, 2: 0.92, 3: 0.9}, {1: 0.81, 2: 0.82, 3: 0.8})
+    assert difference is not None and not difference.has_spread and difference.half_width > 0
+    (cell,) = marked({("a", "b", "top1"): (Cell(None, difference), Tally(3))}).values()
+    assert cell.detectable is None and cell.mark == ""
 
 
 def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:

@@ -79,7 +79,12 @@ class Estimate:
         Two values do not show it, nor do values that are all equal: a small test set has few possible accuracies, so
         differences may be equal by chance.
         """
-        return self.n >= _ENOUGH and not self.low <= 0 <= self.high and self.half_width > _ROUNDING
+        return self.n >= _ENOUGH and not self.low <= 0 <= self.high and self.has_spread
+
+    @property
+    def has_spread(self) -> bool:
+        """Whether the interval is wider than values that are equal but for rounding make it."""
+        return self.half_width > _ROUNDING
 
     @property
     def once(self) -> bool:
@@ -98,7 +103,7 @@ class Estimate:
             >>> round(estimate([0.001, -0.002, 0.002, 0.001, -0.001]).within(0.01), 5)
             9e-05
         """
-        if self.precision is None or self.half_width <= _ROUNDING or abs(self.mean) >= tolerance:
+        if self.precision is None or not self.has_spread or abs(self.mean) >= tolerance:
             return 1.0
         return p_of(tolerance - abs(self.mean), self.precision.parts()) / 2
 
