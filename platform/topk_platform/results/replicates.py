@@ -8,10 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from scipy import special
-
 from topk_platform.results.comparisons import Compared
-from topk_platform.results.statistics import Covers, Estimate, holm, t_quantile
+from topk_platform.results.statistics import Covers, Estimate, holm, p_of, t_quantile
 from topk_platform.specs.metric_names import accuracy_k
 
 __all__ = ["Luck", "Pooled", "judged", "luck_of", "pooled"]
@@ -121,7 +119,7 @@ def judged(comparisons: Sequence[Pooled]) -> list[Pooled]:
 
 def _mark(one: Pooled, p: float) -> str:
     """Return the mark; an arm with lost seeds, which would have lowered its mean, is not marked as the better one."""
-    if p >= _LEVEL or any(part.ahead.n < _LEAST for part in one.parts):
+    if p >= _LEVEL or not one.ahead.excludes_zero or any(part.ahead.n < _LEAST for part in one.parts):
         return ""
     if one.ahead.mean > 0:
         return "" if any(part.cell.confirmed.lost for part in one.parts) else "better"
@@ -161,9 +159,10 @@ def _together(parts: Sequence[Compared], luck: Luck | None) -> Estimate:
     own = fmean((e.half_width / t_quantile(free)) ** 2 for e, free in zip(estimates, freedom, strict=True))
     search = 0.0 if luck is None else luck.deviation**2 * len(once) / len(parts) ** 2
     variance = own + search
-    degrees = variance**2 / (own**2 / sum(freedom) + (search**2 / luck.freedom if luck else 0.0))
+    squares = own**2 / sum(freedom) + (search**2 / luck.freedom if luck else 0.0)
+    degrees = variance**2 / squares if squares else float(sum(freedom))  # 0 if no study shows any spread
     half = t_quantile(degrees) * math.sqrt(variance)
-    p = 2 * float(special.stdtr(degrees, -abs(mean) / math.sqrt(variance)))
+    p = p_of(mean, [(variance, degrees)])
     return Estimate(mean, half, seeds, mean - half, mean + half, p, covers)
 
 
