@@ -35,7 +35,7 @@ class ClassResult:
         topk: The share of the images with the class among the K guesses.
         confused_with: The number of the other class that is most often the first guess; None if there is none.
         confused_name: Its name; empty if there is none.
-        confused_share: The share of the images for which it is the first guess.
+        confused_share: The share of the images for which it is the first guess, over the seeds whose guesses are kept.
     """
 
     row: str
@@ -93,7 +93,7 @@ def _of_arm(
     top1, topk = (_right(ranks, k, len(images)) / np.maximum(images, 1) for k in (1, arm.k))
     confused = _confused([(run.label, guesses.classes) for run, guesses in runs if guesses is not None])
     for label in np.flatnonzero(images).tolist():
-        other, count = confused.get(label, (None, 0))
+        other, share = confused.get(label, (None, 0.0))
         yield ClassResult(
             *key,
             label=label,
@@ -105,7 +105,7 @@ def _of_arm(
             topk=float(topk[label]),
             confused_with=other,
             confused_name="" if other is None else _name(names, other),
-            confused_share=count / int(images[label]),
+            confused_share=share,
         )
 
 
@@ -122,14 +122,15 @@ def _right(runs: Sequence[Ranks], k: int, classes: int) -> _Numbers:
     return result
 
 
-def _confused(runs: Sequence[tuple[_Labels, _Labels]]) -> Mapping[int, tuple[int, int]]:
-    """Return, by class, the most frequent wrong first guess, of ties the lowest, and how often it is made."""
-    pairs = [np.stack([label, guesses[:, 0]], 1)[label != guesses[:, 0]] for label, guesses in runs]
-    if not pairs:
+def _confused(runs: Sequence[tuple[_Labels, _Labels]]) -> Mapping[int, tuple[int, float]]:
+    """Return, by class, the most frequent wrong first guess, of ties the lowest, and its share of the images."""
+    if not runs:
         return {}
-    wrong, counts = np.unique(np.concatenate(pairs), axis=0, return_counts=True)
-    result: dict[int, tuple[int, int]] = {}
-    for (true, guess), count in zip(wrong.tolist(), counts.tolist(), strict=True):
-        if count > result.get(true, (0, 0))[1]:
-            result[true] = guess, count
+    label, first = (np.concatenate(parts) for parts in zip(*((y, g[:, 0]) for y, g in runs), strict=True))
+    images = np.bincount(label)
+    pairs, counts = np.unique(np.stack([label, first], 1)[label != first], axis=0, return_counts=True)
+    result: dict[int, tuple[int, float]] = {}
+    for (true, guess), share in zip(pairs.tolist(), (counts / images[pairs[:, 0]]).tolist(), strict=True):
+        if share > result.get(true, (0, 0.0))[1]:
+            result[true] = guess, share
     return result

@@ -119,6 +119,16 @@ def test_without_kept_ranks_there_is_an_error(tmp_path: Path, store: Path) -> No
         classes_as("csv", table(a_study(), store=store), results(store))
 
 
+def test_where_guesses_are_missing_the_share_is_of_the_runs_that_have_them(store: Path) -> None:
+    """Seed 2 alone has guesses left; two of its four images of class 0 are taken for class 1."""
+    for row in Ledger.open(Store.open(store), "s").rows("phase = 'confirm' and seed = 1"):
+        (file,) = (store / "s" / "guesses").glob(f"{row['key']}*")
+        file.unlink()
+    first = results(store)[0]
+    assert (first.label, first.seeds, first.top1) == (0, 2, 3 / 8)
+    assert (first.confused_with, first.confused_share) == (1, 2 / 4)
+
+
 def test_where_every_seed_draws_its_own_images_the_shares_are_of_all_of_them(tmp_path: Path) -> None:
     """Seed 1 has one image of class 0, right; seed 2 has three, one of them right."""
     arm = Arm(Regime("r", "digits"), Model("linear"), Loss("cross_entropy"), 1, Recipe(1), metric="top1")
