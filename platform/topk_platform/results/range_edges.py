@@ -17,6 +17,7 @@ _LIMITS: Mapping[str, tuple[float, float]] = {"momentum": (0.0, 1.0), "samples":
 """Limits of parameters with every loss; the catalogue has the limits of each loss's own parameters."""
 
 _NO_ENTRY = LossEntry("", "", "")
+_NO_LIMITS = (-math.inf, math.inf)
 
 
 @dataclass(frozen=True)
@@ -67,26 +68,28 @@ def edges(loss: Loss, values: Mapping[str, Scalar]) -> tuple[Edge, ...]:
 
 def _edge(loss: str, name: str, dimension: Dimension, value: float) -> Edge | None:
     if isinstance(dimension, Choice):
-        return _of_options(name, dimension, value)
+        return _of_options(name, dimension, value, _limits(loss, name) or _NO_LIMITS)
     at = _position(dimension, value)
     if _PART < at < 1 - _PART:
         return None
-    least, most = _limits(loss, name, dimension)
+    least, most = _limits(loss, name) or _ends_at_0_and_1(dimension)
     low, high = dimension.low, dimension.high
     if at > 0.5:
-        next_low, next_high = low, min(_further(dimension, 4 / 3), _halfway(high, most))
+        next_low, next_high = low, min(_further(dimension, 4 / 3), _halfway(dimension, high, most))
     else:
-        next_low, next_high = max(_further(dimension, -1 / 3), _halfway(low, least)), high
+        next_low, next_high = max(_further(dimension, -1 / 3), _halfway(dimension, low, least)), high
     if (next_low, next_high) == (low, high):
         return None
     return Edge(name, value, _words(low, high), _words(next_low, next_high))
 
 
-def _limits(loss: str, name: str, dimension: Float | Int) -> tuple[float, float]:
-    """Return a parameter's limits; the ends of a linear range at 0 or 1 are taken as limits."""
-    limits = {**_LIMITS, **LOSS_CATALOGUE.get(loss, _NO_ENTRY).limits}
-    if name in limits:
-        return limits[name]
+def _limits(loss: str, name: str) -> tuple[float, float] | None:
+    """Return the limits of a loss's parameter; None if it has none."""
+    return {**_LIMITS, **LOSS_CATALOGUE.get(loss, _NO_ENTRY).limits}.get(name)
+
+
+def _ends_at_0_and_1(dimension: Float | Int) -> tuple[float, float]:
+    """Return the ends of a linear range at 0 or 1, which are taken as limits."""
     least = 0.0 if not dimension.log and dimension.low == 0 else -math.inf
     return least, 1.0 if not dimension.log and dimension.high == 1 else math.inf
 
@@ -106,17 +109,26 @@ def _further(dimension: Float | Int, position: float) -> float:
     result = float(f"{beyond:.1g}") if dimension.log else float(f"{beyond:.3g}")
     if not isinstance(dimension, Int):
         return result
-    return float(
-        max(round(result), dimension.high + 1) if position > 1 else min(round(result), dimension.low - 1)
-    )
+    if position > 1:
+        return float(max(round(result), dimension.high + 1))
+    below = min(round(result), dimension.low - 1)
+    return float(max(below, 1) if dimension.log else below)  # the logarithm of 0 is not finite
 
 
-def _halfway(end: float, limit: float) -> float:
-    """Return the value halfway between an end and a limit; the limit itself if it is infinite."""
-    return limit if math.isinf(limit) else (end + limit) / 2
+def _halfway(dimension: Float | Int, end: float, limit: float) -> float:
+    """Return the value halfway between an end and a limit; the limit itself if it is infinite.
+
+    If only whole numbers are searched, it is rounded towards the limit.
+    """
+    if math.isinf(limit):
+        return limit
+    middle = (end + limit) / 2
+    if not isinstance(dimension, Int):
+        return middle
+    return float(math.ceil(middle) if limit > end else math.floor(middle))
 
 
-def _of_options(name: str, dimension: Choice, value: float) -> Edge | None:
+def _of_options(name: str, dimension: Choice, value: float, limits: tuple[float, float]) -> Edge | None:
     numbers = sorted(
         {float(v) for v in dimension.options if isinstance(v, int | float) and not isinstance(v, bool)}
     )
@@ -124,8 +136,7 @@ def _of_options(name: str, dimension: Choice, value: float) -> Edge | None:
         return None
     ends = numbers[:2] if value == numbers[0] else numbers[:-3:-1]
     beyond = ends[0] ** 2 / ends[1] if min(ends) > 0 else 2 * ends[0] - ends[1]
-    least, most = _LIMITS.get(name, (-math.inf, math.inf))
-    if not least <= beyond <= most:
+    if not limits[0] <= beyond <= limits[1]:
         return None
     return Edge(name, value, _words(numbers[0], numbers[-1]), f"{beyond:.3g} as well")
 

@@ -38,6 +38,7 @@ RATE, SHARE = Float(0.001, 1, log=True), Float(0, 10)
         (Float(-5, 1), 0.9, ""),
         (Int(1, 4), 4, "1 to 4; try 1 to 5"),
         (Int(2, 50, log=True), 2, "2 to 50; try 1 to 50"),
+        (Int(1, 50, log=True), 1, ""),  # a logarithm has no 0
         (Choice((32, 64, 128)), 128, "32 to 128; try 256 as well"),
         (Choice((None, 4, 2, 1)), 4, "1 to 4; try 8 as well"),
         (Choice((32, 64, 128)), 64, ""),
@@ -55,7 +56,13 @@ def test_what_cannot_be_passed_is_no_end() -> None:
     assert proposals("samples", Int(1, 50, log=True), 1) == []
     assert proposals("gamma", Float(0.05, 1, log=True), 0.99, "generalized_cross_entropy") == []
     assert proposals("gamma", Float(0.05, 1, log=True), 0.99, "focal") != []
+    assert proposals("epsilon", Choice((0.25, 0.5, 1.0)), 1.0, "label_smoothing") == []
+    assert proposals("epsilon", Choice((0.25, 0.5, 1.0)), 1.0, "noised_topk_hinge") != []
     assert "try 0.5 to 0.975" in proposals("momentum", Float(0.5, 0.95), 0.94)[0]
+
+
+def test_whole_numbers_are_proposed_for_whole_numbers() -> None:
+    assert "try 1 to 50" in proposals("samples", Int(2, 50), 2)[0]
 
 
 @pytest.mark.parametrize(
