@@ -11,7 +11,7 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from topk_platform.errors import UserError
-from topk_platform.evidence.tidy import Written
+from topk_platform.evidence.tidy import Written, writing
 from topk_platform.protocol.search.suggest import to_optuna
 from topk_platform.records import ArmHistory
 from topk_platform.results.from_store import read
@@ -37,26 +37,29 @@ def export_optuna(study: Study, to: str | Path, *, store: str | Path = "runs") -
         UserError: if the store has no results of the study, or the file exists or cannot be written.
     """
     path = Path(to)
-    if path.exists() or not path.absolute().parent.is_dir():
-        raise UserError(f"--to must be a new file in an existing folder, got {str(path)!r}")
+    with writing(path):
+        if path.exists() or not path.absolute().parent.is_dir():
+            raise UserError(f"--to must be a new file in an existing folder, got {str(path)!r}")
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     histories = read(study, store, needed=True, curves=True).histories
-    storage, trials = JournalStorage(JournalFileBackend(str(path))), 0
-    for history in histories.values():
-        if not history.arm.is_searched:
-            continue
-        arm = history.arm
-        optuna_study = optuna.create_study(
-            storage=storage, study_name=arm.name, directions=["maximize"] * len(arm.objectives)
-        )
-        with warnings.catch_warnings():  # Optuna warns that names of metrics are experimental
-            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            optuna_study.set_metric_names([f"validation.{metric}" for metric in arm.objectives])
-        optuna_study.set_user_attr("topk.study", study.name)
-        arm_trials = _frozen(history)
-        optuna_study.add_trials(arm_trials)
-        trials += len(arm_trials)
-    return Written((path,), trials)
+    searched = [history for history in histories.values() if history.arm.is_searched]
+    with writing(path):
+        storage = JournalStorage(JournalFileBackend(str(path)))
+        return Written((path,), sum(_add(storage, study.name, history) for history in searched))
+
+
+def _add(storage: JournalStorage, study: str, history: ArmHistory) -> int:
+    """Add an arm's search as an Optuna study; return how many trials it has."""
+    arm, trials = history.arm, _frozen(history)
+    optuna_study = optuna.create_study(
+        storage=storage, study_name=arm.name, directions=["maximize"] * len(arm.objectives)
+    )
+    with warnings.catch_warnings():  # Optuna warns that names of metrics are experimental
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        optuna_study.set_metric_names([f"validation.{metric}" for metric in arm.objectives])
+    optuna_study.set_user_attr("topk.study", study)
+    optuna_study.add_trials(trials)
+    return len(trials)
 
 
 def _frozen(history: ArmHistory) -> list[FrozenTrial]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from topk_platform.records import Row
 from topk_platform.results.from_store import read
 from topk_platform.specs import Study
 
-__all__ = ["Written", "export_csv"]
+__all__ = ["Written", "export_csv", "writing"]
 
 _FACTS = {
     "study": "the study's name",
@@ -125,7 +126,21 @@ def _csv(columns: Iterable[str], rows: Iterable[tuple[Any, ...]]) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    try:
+    with writing(path):
         path.write_text(text)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Report that an export's file cannot be written, wherever the block finds that out.
+
+    Args:
+        path: The file.
+
+    Raises:
+        UserError: if the block raises an ``OSError``.
+    """
+    try:
+        yield
     except OSError as error:
         raise UserError(f"--to {str(path)!r} cannot be written: {error}") from error

@@ -160,8 +160,21 @@ def test_options_that_do_not_go_together_are_one_line(
     assert ended.value.code == 2 and why in err and len(err.splitlines()) == 1
 
 
-def test_a_file_that_cannot_be_written_is_reported(study: Study, store: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "name",
+    [
+        "none/x.csv",
+        "x" * 300,
+        "x" * 252,
+    ],  # the last is too long for a file of Optuna's lock or a codebook beside it
+    ids=["no folder", "name too long", "no room for more letters"],
+)
+def test_a_file_that_cannot_be_written_is_reported(
+    study: Study, store: Path, tmp_path: Path, name: str
+) -> None:
     calls: list[Callable[..., object]] = [export_csv, export_optuna]
-    for call in calls:
+    for number, call in enumerate(calls):
+        folder = tmp_path / str(number)
+        folder.mkdir()
         with pytest.raises(UserError, match="--to"):
-            call(study, tmp_path / "none" / "x.csv", store=store)
+            call(study, folder / name, store=store)
