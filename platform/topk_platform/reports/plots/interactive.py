@@ -63,7 +63,7 @@ def interactive_search(
     searched = [arm for arm in shown.arms if arm.is_searched]
     if not searched:
         raise UnsuitedStudyError("none of the arms is searched")
-    drawn = {arm.name: _figures(held.histories[study.arm_id(arm)], held.study) for arm in searched}
+    drawn = {arm.name: _figures(held.histories[held.study.arm_id(arm)], held.study) for arm in searched}
     drawn = {name: figures for name, figures in drawn.items() if figures}
     if not drawn:
         raise NothingToPlotError("no arm has two completed search trials")

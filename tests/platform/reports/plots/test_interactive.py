@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import sys
@@ -15,7 +16,7 @@ from topk_platform import Float, Loss, Model, Recipe, Regime, Study, UserError, 
 from topk_platform.records import Ledger
 from topk_platform.reports.plots import interactive
 from topk_platform.reports.plots.interactive import interactive_search
-from topk_platform.specs import Trial
+from topk_platform.specs import Protocol, Trial
 from topk_platform.testing import fake_run
 
 RATE = Float(0.01, 1, log=True)
@@ -70,6 +71,20 @@ def test_the_file_needs_nothing_else_and_is_the_same_again(ledger: tuple[Path, L
     page = interactive_search(a_study(), store=store)
     assert not re.search(r"<script[^>]* src=|<link", page)
     assert page.count("plotly.js v") == 1 and interactive_search(a_study(), store=store) == page
+
+
+@pytest.mark.skipif(find_spec("plotly") is None, reason="plotly is not installed")
+def test_with_another_budget_an_arm_that_starts_from_another_has_that_budgets_trials(tmp_path: Path) -> None:
+    """The number of trials is part of its identity."""
+    first = a_study().arms[0]
+    later = dataclasses.replace(
+        first, regime=Regime("later", "digits"), protocol=Protocol(start_from="r/*/*")
+    )
+    study = Study("s", [first, later], topk=(1, 2), trials=12, seeds=1)
+    fake_run(study.with_budget(trials=6), tmp_path, score)
+    page = interactive_search(study, store=tmp_path, trials=6)
+    assert re.findall("<h2>(.*?)</h2>", page) == [first.name, later.name]
+    assert re.findall("<h2>(.*?)</h2>", interactive_search(study, store=tmp_path)) == [first.name]
 
 
 def test_without_plotly_it_says_what_to_install(
