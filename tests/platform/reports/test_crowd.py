@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable
+
 import pytest
 
 from topk_platform import LabelNoise, Loss, Model, Recipe, Regime, Study, grid
@@ -62,3 +65,37 @@ def test_a_page_has_a_table_of_each_model(table: Table) -> None:
         assert shown.columns == (("a", "b") if model == "linear" else ("b",))
         assert len(shown.rows) == 16 and all(row.startswith(f"{model}/") for row in shown.rows)
         assert shown.tests == table.tests
+
+
+def changed(table: Table, model: str, change: Callable[[Cell], Cell | None]) -> Table:
+    """The table with other cells of a model, or without those that change to None."""
+    cells = {
+        key: change(cell) if key[0].startswith(f"{model}/") else cell for key, cell in table.cells.items()
+    }
+    return dataclasses.replace(table, cells={key: cell for key, cell in cells.items() if cell is not None})
+
+
+def test_a_page_has_no_table_of_a_model_without_a_number(table: Table) -> None:
+    linear = [f"top-{k} accuracy, %: linear" for k in (3, 1)]
+    for change in (lambda _: None, lambda cell: Cell(None, metric=cell.metric)):
+        assert [part.title for part in content._parts(changed(table, "mlp", change))] == linear
+
+
+def test_the_lines_below_a_models_table_are_about_its_own_cells(table: Table) -> None:
+    known = changed(table, "linear", lambda cell: dataclasses.replace(cell, detectable=0.01))
+    known = changed(known, "mlp", lambda cell: dataclasses.replace(cell, detectable=0.02))
+    below = {part.title: part.ranked for part in content._parts(known)}
+    for model, points, cells in (("linear", "1.0", 32), ("mlp", "2.0", 16)):
+        line = f"A true difference of {points} points has a chance of 80 % to be marked in half of the {cells} cells"
+        assert f"{line}, one of {points} points in all." in below[f"top-3 accuracy, %: {model}"]
+    once = changed(
+        table,
+        "mlp",
+        lambda cell: dataclasses.replace(
+            cell, value=dataclasses.replace(cell.value, covers="seeds, one search")
+        ),
+    )
+    linear, mlp = (part.notes for part in content._parts(once)[::2])
+    assert (
+        "one search" not in linear and "which was made once" not in linear and "which was made once." in mlp
+    )

@@ -123,11 +123,7 @@ def content_of(held: Held, tuning: Tuning) -> Content:
         answer=answer(table, main_metric(study)),
         striking=striking,
         notes=[note for note in table_notes.notes(table) if note not in striking],
-        tables=[
-            Part(title, block, _below(block), " ".join(block.below))
-            for title, block in _titled(table)
-            if _has_numbers(block)
-        ],
+        tables=_parts(table),
         claims=claims_to_markdown(study.name, decided(held)) if study.claims else "",
         tuning=tuning_text.tuning_to_markdown(tuning) if tuning.arms or tuning.fixed else "",
         checklist=checklist_of(held).to_markdown(),
@@ -157,6 +153,15 @@ def _sizes(samples: Sequence[Samples]) -> str:
     return f"Samples: {parts}; {in_range([one.classes for one in samples])} classes.{labels}"
 
 
+def _parts(table: Table) -> list[Part]:
+    """Return a table's parts; those without a number are left out."""
+    return [
+        Part(title, block, _below(block), " ".join(block.below))
+        for title, block in _titled(table)
+        if _has_numbers(block)
+    ]
+
+
 def _titled(table: Table) -> Iterable[tuple[str, Block]]:
     """Yield a table's parts with their titles; a long table of several models is split by model."""
     models = dict.fromkeys(arm.model.label for arm in table.study.arms)
@@ -176,7 +181,7 @@ def _blocks(table: Table) -> Sequence[Block]:
 
 
 def _has_numbers(block: Block) -> bool:
-    cells = (cell for (*_, metric), cell in block.table.cells.items() if metric == block.metric)
+    cells = (cell for line in block.cells for cell in line if cell is not None)
     return any(cell.value or cell.published for cell in cells)
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from topk_platform.reports.tables.cell_words import ALIKE, DOWN, UP
 from topk_platform.reports.words import ERRORS, in_range, points, probability
+from topk_platform.results.cells import Cell, CellKey
 from topk_platform.results.statistics import Covers, Ranking
 from topk_platform.results.table import Table
 from topk_platform.specs import Study
@@ -47,13 +49,19 @@ def _marks(table: Table) -> str:
     """Return what the marks mean; empty if nothing was tested."""
     if not table.tests:
         return ""
-    shown = [cell for key, cell in table.cells.items() if key[2] in table.study.show]
+    shown = _cells(table, table.study.show).values()
     secondary = any(not cell.primary and cell.p_holm is not None for cell in shown)
     also = "; △▽: the same for each metric that selected no arm" if secondary else ""
     return (
         f"; {UP}{DOWN}: p below 0.05 after Holm's correction for the {counted(table)} in the metric of the "
         f"search, over three seeds or more{also}"
     )
+
+
+def _cells(table: Table, metrics: Sequence[str]) -> Mapping[CellKey, Cell]:
+    """Return the cells of some metrics in a table's rows. A table that is a model's part has all models' cells."""
+    rows = set(table.rows)
+    return {key: cell for key, cell in table.cells.items() if key[0] in rows and key[2] in metrics}
 
 
 def _less(metric: str) -> str:
@@ -71,8 +79,8 @@ def covered(table: Table) -> str:
     """Return what the intervals cover and what they leave out, the most frequent kind first."""
     counts = Counter(
         cell.value.covers
-        for (_, _, metric), cell in table.cells.items()
-        if cell.value is not None and cell.value.n > 1 and metric in table.study.show
+        for cell in _cells(table, table.study.show).values()
+        if cell.value is not None and cell.value.n > 1
     )
     text = [_COVERED[covers] for covers, _ in counts.most_common()]
     if not text:
@@ -90,7 +98,7 @@ def counted(table: Table) -> str:
 
 def detectable(table: Table, metric: str) -> str:
     """Return the line about the size of difference that the tests can detect; empty if nothing could be tested."""
-    cells = [cell for key, cell in table.cells.items() if key[2] == metric and cell.detectable is not None]
+    cells = [cell for cell in _cells(table, [metric]).values() if cell.detectable is not None]
     sizes = sorted(cell.detectable for cell in cells if cell.detectable is not None)
     if not sizes:
         return ""
@@ -109,10 +117,10 @@ def empty_group(table: Table, metric: str) -> str:
         return ""
     ended = {
         column
-        for (_, column), rows in table.confirmations.items()
-        if any(row["status"] == "completed" for row in rows.values())
+        for (row, column), rows in table.confirmations.items()
+        if row in table.rows and any(run["status"] == "completed" for run in rows.values())
     }
-    filled = {key[1] for key, cell in table.cells.items() if key[2] == metric and cell.value is not None}
+    filled = {key[1] for key, cell in _cells(table, [metric]).items() if cell.value is not None}
     empty = [column for column in table.columns if column in ended - filled]
     if not empty:
         return ""
