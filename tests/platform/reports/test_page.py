@@ -631,6 +631,18 @@ def test_of_thousands_of_arms_a_page_lists_the_first_and_says_where_all_are(
     assert "<code>topk plot page accuracy --only GLOB</code>" in page
 
 
+def test_where_classes_are_left_out_the_page_has_a_command_that_a_user_can_type(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(content, "_CLASS_ROWS", 6)
+    monkeypatch.setattr(drawn, "_ARMS", 14)
+    named = dataclasses.replace(a_study(), reference="page_lab:study")
+    command = "<code>topk table page_lab:study --by class --format csv</code>"
+    page = report_of(named, store=store)
+    assert page.count(f"Easier classes that are left out: 8; {command} has all.") == 5
+    assert "topk table page " not in page
+
+
 def test_a_report_builds_its_table_once(reported: tuple[str, list[str]]) -> None:
     """With many test images the table takes most of a report's time."""
     assert reported[1] == ["page"]

@@ -128,7 +128,7 @@ def content_of(held: Held, tuning: Tuning) -> Content:
         tuning=tuning_text.tuning_to_markdown(tuning) if tuning.arms or tuning.fixed else "",
         checklist=checklist_of(held).to_markdown(),
         keys=list(_keys(listed)),
-        classes=class_parts(class_results(listed, held.ledger.store, held.ranks), _CLASS_ROWS),
+        classes=class_parts(study, class_results(listed, held.ledger.store, held.ranks), _CLASS_ROWS),
         unlisted=_unlisted(listed, table),
         sizes=_sizes([held.data[name].samples for name in _regimes(study) if name in held.data]),
     )

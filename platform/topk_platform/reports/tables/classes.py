@@ -16,6 +16,7 @@ from topk_platform.reports.tables.data import arrow_table, parquet
 from topk_platform.reports.words import command
 from topk_platform.results.by_class import ClassResult
 from topk_platform.results.table import Table
+from topk_platform.specs import Study
 
 __all__ = [
     "CLASS_FORMATS",
@@ -46,37 +47,35 @@ class ClassPart:
     Args:
         column: The name of the column.
         rows: The texts of each row, in the order of :data:`HEADER`; the hardest classes first.
-        hidden: How many classes are left out.
+        note: How many classes are left out, and the command that writes all; empty if none are.
     """
 
     column: str
     rows: Sequence[tuple[str, ...]]
-    hidden: int = 0
-
-    @property
-    def note(self) -> str:
-        """The line that says how many classes are left out; empty if none are."""
-        return f"{self.hidden} easier classes are left out." if self.hidden else ""
+    note: str = ""
 
 
-def class_parts(results: Iterable[ClassResult], most: int = 0) -> list[ClassPart]:
+def class_parts(study: Study, results: Iterable[ClassResult], most: int = 0) -> list[ClassPart]:
     """Return results by class as texts that people read, with a part for each column of the table.
 
     Args:
-        results: The results.
+        study: The study.
+        results: Its results.
         most: The most rows of a part, 0 for no limit. A class is shown with all its rows or left out; at least one
             class is shown.
     """
     columns: dict[str, dict[int, list[ClassResult]]] = {}
     for result in results:
         columns.setdefault(result.column, {}).setdefault(result.label, []).append(result)
-    return [_part(column, list(classes.values()), most) for column, classes in columns.items()]
+    return [_part(study, column, list(classes.values()), most) for column, classes in columns.items()]
 
 
-def _part(column: str, classes: Sequence[Sequence[ClassResult]], most: int) -> ClassPart:
+def _part(study: Study, column: str, classes: Sequence[Sequence[ClassResult]], most: int) -> ClassPart:
     hardest = sorted(classes, key=lambda losses: sum(one.topk for one in losses) / len(losses))
     shown = hardest[: max(most // max(map(len, classes)), 1)] if most else hardest
-    return ClassPart(column, [_texts(one) for losses in shown for one in losses], len(classes) - len(shown))
+    hidden, whole = len(classes) - len(shown), command("table", study, "--by", "class", "--format", "csv")
+    note = f"Easier classes that are left out: {hidden:,}; `{whole}` has all." if hidden else ""
+    return ClassPart(column, [_texts(one) for losses in shown for one in losses], note)
 
 
 def _texts(result: ClassResult) -> tuple[str, ...]:
@@ -123,14 +122,14 @@ def _to_csv(table: Table, results: Sequence[ClassResult]) -> str:
 
 def _to_markdown(table: Table, results: Sequence[ClassResult]) -> str:
     parts = [f"# {table.study.name}: results by class", EXPLAINED]
-    for part in class_parts(results):
+    for part in class_parts(table.study, results):
         parts += [f"## {part.column}", markdown_table(HEADER, part.rows)]
     return "\n\n".join(parts) + "\n"
 
 
 def _to_rich(table: Table, results: Sequence[ClassResult]) -> Group:
     shown: list[RichTable | Text] = []
-    for part in class_parts(results, _ON_TERMINAL):
+    for part in class_parts(table.study, results, _ON_TERMINAL):
         made = RichTable(title=f"{table.study.name}, {part.column}", title_justify="left")
         for name in HEADER:
             numbers = name in HEADER[2:5]
@@ -138,9 +137,8 @@ def _to_rich(table: Table, results: Sequence[ClassResult]) -> Group:
         for row in part.rows:
             made.add_row(*map(Text, row))
         shown.append(made)
-        if part.hidden:
-            line = f"{part.note} All: {command('table', table.study)} --by class --format csv"
-            shown.append(Text(line, style="dim"))
+        if part.note:
+            shown.append(Text(part.note, style="dim"))
     return Group(*shown, Text(EXPLAINED, style="dim"))
 
 
