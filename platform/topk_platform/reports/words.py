@@ -30,6 +30,8 @@ __all__ = [
 
 _LEVEL = 0.05  # the level of the table's marks
 
+_WHOLE = 999.5  # from here on, three digits would be written as a power of ten
+
 _LONG = re.compile(r"(?<![\w.])\d+\.\d{5,}(?:e[+-]?\d+)?(?![\w.])")
 
 
@@ -143,7 +145,7 @@ def settings(values: Mapping[str, Scalar]) -> str:
 
 
 def rounded(value: object) -> str:
-    """Return a value as text. A float is rounded to three digits, or to a whole number if it is at least 1000.
+    """Return a value as text. A float is rounded to three digits, or to a whole number if that has more digits.
 
     Example:
         >>> rounded(0.04520469449210724), rounded(1240.5), rounded(12), rounded("adam")
@@ -151,7 +153,7 @@ def rounded(value: object) -> str:
     """
     if not isinstance(value, float):
         return f"{value}"
-    return f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
+    return f"{value:.3g}" if abs(value) < _WHOLE else f"{value:.0f}"
 
 
 def rounded_in(text: str) -> str:
