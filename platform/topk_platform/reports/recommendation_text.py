@@ -43,11 +43,11 @@ def sentences(recommendation: Recommendation) -> list[str]:
 def _far(recommendation: Recommendation, nearest: Pooled) -> str:
     ratios = recommendation.asked.ratios(nearest.first.situation)
     most = sorted(ratios, key=lambda name: -ratios[name])[:2]
-    why = " and ".join(f"{ratios[name]:.3g} times in {name}" for name in most if ratios[name] > 1)
+    why = " and ".join(f"{words.rounded(ratios[name])} times in {name}" for name in most if ratios[name] > 1)
     return (
         f"Not known: nothing near was measured. The nearest regime, {nearest.first.study}: {nearest.first.regime} "
         f"({nearest.first.measured}), is "
-        f"{nearest.apart:.3g} times apart ({why}); only evidence up to {NEAR:g} times apart counts."
+        f"{words.rounded(nearest.apart)} times apart ({why}); only evidence up to {NEAR:g} times apart counts."
     )
 
 
@@ -176,7 +176,7 @@ def _bound(recommendation: Recommendation) -> list[str]:
 
 def _elsewhere(recommendation: Recommendation) -> str:
     ratios = recommendation.asked.ratios(recommendation.near[0].first.situation)
-    differing = [f"{ratio:.3g} times in {name}" for name, ratio in ratios.items() if ratio > 1.05]
+    differing = [f"{words.rounded(ratio)} times in {name}" for name, ratio in ratios.items() if ratio > 1.05]
     text = f"; the nearest regime differs {', '.join(differing)}" if differing else ""
     return f"All this was measured on data other than yours{text}."
 
@@ -186,7 +186,7 @@ def _rows(recommendation: Recommendation) -> list[tuple[str, ...]]:
         (
             one.name,
             f"{_said(one.first.situation)}; {one.first.measured}",
-            f"{one.apart:.3g}",
+            words.rounded(one.apart),
             f"{words.number(one.ahead, signed=True, metric=one.first.metric)} ({_searches(one)})",
             _VERDICTS[one.mark],
         )
@@ -195,10 +195,8 @@ def _rows(recommendation: Recommendation) -> list[tuple[str, ...]]:
 
 
 def _said(what: Situation) -> str:
-    return (
-        f"{what.classes} classes, {what.per_class:.3g} images each, imbalance {what.imbalance:.3g}, noise "
-        f"{what.noise:.3g}, K = {what.k}"
-    )
+    each, imbalance, noise = map(words.rounded, (what.per_class, what.imbalance, what.noise))
+    return f"{what.classes} classes, {each} images each, imbalance {imbalance}, noise {noise}, K = {what.k}"
 
 
 def _notes(recommendation: Recommendation) -> list[str]:

@@ -104,6 +104,14 @@ def test_far_evidence_decides_nothing() -> None:
     assert recommended(ASKED, [compared("ldam", 3.0, near_by(9.5))]).verdict == "better"
 
 
+def test_ratios_and_counts_of_thousands_are_written_in_full() -> None:
+    large = Situation(1000, 1_281_000, imbalance=1500.0)
+    (said,) = sentences(recommended(large, [compared("ldam", 3.0, near_by(0.02))]))
+    assert "times apart (1500 times in imbalance and 1281 times in images per class)" in said
+    rows = recommendation_to_markdown(recommended(large, [compared("ldam", 3.0, large)]))
+    assert "1000 classes, 1281 images each, imbalance 1500, noise 0, K = 5" in rows
+
+
 def test_without_any_evidence_it_says_so() -> None:
     result = recommended(ASKED, [], {"mine": "its definition is not known here"})
     assert sentences(result) == [
