@@ -14,11 +14,13 @@ from scipy import sparse
 from scipy.cluster import hierarchy
 from scipy.spatial.distance import squareform
 
-from topk_platform.records import Row, read_guesses, read_model
+from topk_platform.records import Row, read_guesses
 from topk_platform.reports.plots.drawing import figure, frame
 from topk_platform.reports.plots.plot_data import NothingToPlotError, Plotted
 from topk_platform.reports.plots.style import INK, PAGE
 from topk_platform.reports.words import wrapped
+from topk_platform.results.by_class import class_names
+from topk_platform.specs import Arm
 
 __all__ = ["confusion", "groups_of", "sharing"]
 
@@ -162,9 +164,17 @@ def _drawn(data: Plotted) -> list[_Confused]:
         if (arm := _confused(data, key)) is not None:
             result.append(arm)
         if result and (len(result[0].names) > _FEW or len(result) == _PANELS):
-            return result[:_PANELS]
+            break
     if not result:
         raise NothingToPlotError("no confirmed run has kept its guesses for the test images")
+    names = max((arm.names for arm in result), key=len)
+    return [arm._replace(shares=_widened(arm.shares, len(names)), names=names) for arm in result]
+
+
+def _widened(shares: sparse.csr_array, classes: int) -> sparse.csr_array:
+    """Return shares for more classes. Where the number is not recorded, an arm may never have guessed the last ones."""
+    result = shares.copy()
+    result.resize((classes, classes))
     return result
 
 
@@ -184,17 +194,23 @@ def _confused(data: Plotted, arm_key: tuple[str, str]) -> _Confused | None:
     runs = {key: guesses for key, guesses in kept.items() if guesses is not None}
     if not runs:
         return None
-    saved = read_model(store, completed[next(iter(runs))])
-    seen = max(max(int(run.classes.max()), int(ranks[key].label.max())) for key, run in runs.items())
-    classes = saved.inputs.classes if saved is not None else 1 + seen
-    names = [saved.inputs.name(label) if saved is not None else str(label) for label in range(classes)]
-    total = sum(
-        (sharing(ranks[key].label, run.classes, classes) for key, run in runs.items()), _none(classes)
-    )
     arm = data.arms[arm_key]
+    seen = max(max(int(run.classes.max()), int(ranks[key].label.max())) for key, run in runs.items())
+    names = _names(data, arm, [completed[key] for key in runs], 1 + seen)
+    total = sum(
+        (sharing(ranks[key].label, run.classes, len(names)) for key, run in runs.items()), _none(len(names))
+    )
     return _Confused(
         arm.name, f"K = {arm.k}, n = {len(runs)} seeds", sparse.csr_array(total / len(runs)), names, arm_key
     )
+
+
+def _names(data: Plotted, arm: Arm, rows: Sequence[Row], least: int) -> Sequence[str]:
+    """Return the names of an arm's classes, at least so many; a class without a name has its number."""
+    note = data.held.data.get(arm.regime.name)
+    names = class_names(data.held.ledger.store, note, rows)
+    count = max(len(names), least, note.samples.classes if note is not None else 0)
+    return [*names, *map(str, range(len(names), count))]
 
 
 def _completed(data: Plotted, arm_key: tuple[str, str]) -> list[Row]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,17 @@ from hypothesis import strategies as st
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from topk_platform import Loss, Model, Recipe, Regime, Study, grid, plot
-from topk_platform.records import Ledger, Row, Store, artifact_name, read_guesses, read_ranks
+from topk_platform.records import (
+    DataNote,
+    Ledger,
+    Row,
+    Samples,
+    Store,
+    artifact_name,
+    note_data,
+    read_guesses,
+    read_ranks,
+)
 from topk_platform.records.artifacts import files
 from topk_platform.records.artifacts.guesses import save_guesses
 from topk_platform.records.artifacts.ranks import save_ranks
@@ -22,6 +33,7 @@ from topk_platform.reports.plots import NothingToPlotError
 from topk_platform.reports.plots.confusion import groups_of, sharing
 from topk_platform.reports.plots.style import styled
 from topk_platform.specs import Trial
+from topk_platform.testing import fake_run
 
 K, SEEDS = 3, 2
 
@@ -147,6 +159,43 @@ def test_without_guesses_there_is_no_plot(store: Path) -> None:
         Store.open(store).at("s").delete(artifact_name("guesses", trial.key))
     with pytest.raises(NothingToPlotError, match="has kept its guesses"):
         plot(a_study(), "confusion", store=store)
+
+
+def without_networks(store: Path) -> None:
+    """Write a study's records in which the second arm never guesses class 3, which has no test image."""
+
+    def guesses(trial: Trial) -> torch.Tensor:
+        last = 3 if trial.arm.loss.name == "cross_entropy" else 0
+        return torch.tensor([[0, 1, last or 2], [1, 2, last]])
+
+    zero, label = torch.zeros(2, dtype=torch.long), torch.tensor([0, 1])
+    fake_run(
+        a_study(),
+        store,
+        lambda _: 0.5,
+        ranks=lambda _: torch.stack([zero, zero, label, zero]),
+        guesses=guesses,
+    )
+
+
+def class_axes(store: Path) -> list[list[str]]:
+    made = plot(a_study(), "confusion", store=store)
+    return [[one.get_text() for one in ax.get_yticklabels()] for ax in made.axes if ax.images]
+
+
+def test_arms_that_guessed_different_classes_are_drawn_side_by_side(tmp_path: Path) -> None:
+    without_networks(tmp_path)
+    first, second = class_axes(tmp_path)
+    assert sorted(first) == ["0", "1", "2", "3"] and second == first
+
+
+def test_without_networks_all_classes_have_the_names_that_the_runs_noted(tmp_path: Path) -> None:
+    without_networks(tmp_path)
+    note = DataNote("of", Samples("r", 9, 9, 2, 5, 3, 3), tuple("abcde"))
+    note_data(Store.open(tmp_path).at("s"), {"r": note})
+    assert [sorted(names) for names in class_axes(tmp_path)] == [list("abcde")] * 2
+    note_data(Store.open(tmp_path).at("s"), {"r": dataclasses.replace(note, names=())})
+    assert [sorted(names) for names in class_axes(tmp_path)] == [list("01234")] * 2
 
 
 @given(st.integers(2, 6), st.integers(1, 30), st.integers(0, 2**16))
