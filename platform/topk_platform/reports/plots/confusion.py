@@ -173,9 +173,8 @@ def _drawn(data: Plotted) -> list[_Confused]:
 
 def _widened(shares: sparse.csr_array, classes: int) -> sparse.csr_array:
     """Return shares for more classes. Where the number is not recorded, an arm may never have guessed the last ones."""
-    result = shares.copy()
-    result.resize((classes, classes))
-    return result
+    kept = shares.tocoo()
+    return sparse.csr_array(sparse.coo_array((kept.data, (kept.row, kept.col)), shape=(classes, classes)))
 
 
 def _first_regime(data: Plotted) -> list[tuple[str, str]]:
