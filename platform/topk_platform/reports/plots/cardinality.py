@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -22,7 +23,8 @@ def cardinality(data: Plotted) -> Figure:
 
     The solid line is for selectors, with a point for each penalty. The dotted line is for fixed numbers of candidates.
     """
-    curves = {key: result for key in data.arms if (result := _curves(data, key))}
+    points = _points(data)
+    curves = {key: result for key in data.arms if (result := _curves(data, key, points))}
     if not curves:  # studies do not train selectors by themselves, so a page leaves this plot out
         raise UnsuitedStudyError(
             f"no selector was trained for its confirmed networks yet: {command('cardinality', data.study)}"
@@ -39,17 +41,27 @@ def cardinality(data: Plotted) -> Figure:
     return made
 
 
-def _curves(data: Plotted, key: tuple[str, str]) -> dict[str, _Curve]:
+def _points(data: Plotted) -> Mapping[str, Sequence[CardinalityPoint]]:
+    """Return the points in the table by the arm's name; the table is read once, because it has all arms' points."""
+    points: dict[str, list[CardinalityPoint]] = {}
+    for point in read_points(data.held.ledger.store):
+        points.setdefault(point.arm, []).append(point)
+    return points
+
+
+def _curves(
+    data: Plotted, key: tuple[str, str], points: Mapping[str, Sequence[CardinalityPoint]]
+) -> dict[str, _Curve]:
     """Return an arm's curves by kind, from the confirmations that count; a point is a mean over seeds."""
     counting = {row["key"] for row in data.table.confirmations.get(key, {}).values()}
     grouped: dict[tuple[str, float], list[CardinalityPoint]] = defaultdict(list)
-    for point in read_points(data.held.ledger.store):
-        if point.arm == data.arms[key].name and point.key in counting:
+    for point in points.get(data.arms[key].name, ()):
+        if point.key in counting:
             grouped[point.kind, point.value].append(point)
     curves: dict[str, _Curve] = defaultdict(list)
-    for (kind, _), points in sorted(grouped.items()):
-        count = len(points)
-        mean = sum(p.cardinality for p in points) / count, 100 * sum(p.accuracy for p in points) / count
+    for (kind, _), same in sorted(grouped.items()):
+        count = len(same)
+        mean = sum(p.cardinality for p in same) / count, 100 * sum(p.accuracy for p in same) / count
         curves[kind].append(mean)
     return {kind: sorted(curve) for kind, curve in curves.items()}
 
