@@ -77,7 +77,7 @@ def axis_of(arms: Sequence[Arm], by: str = "") -> Axis | None:
     """
     if not by and (result := _by_regime(arms)):
         return result
-    named = [by] if by else [*dict.fromkeys(name for arm in arms for name in arm.loss.fixed), "K"]
+    named = [by] if by else _fixed_names(arms)
     known = [axis for name in named if (axis := _by_parameter(arms, name))]
     if by and not known:
         varying = [name for name in _fixed_names(arms) if _by_parameter(arms, name)]

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from topk_platform.records import Ranks
-from topk_platform.reports.plots.drawing import legend, panels
+from topk_platform.reports.plots.drawing import legend, name_vertical, panels
 from topk_platform.reports.plots.plot_data import NothingToPlotError, Plotted, check_searched
 from topk_platform.reports.plots.style import OTHERS, Look
 from topk_platform.reports.words import title_of
@@ -59,7 +59,7 @@ def topk(data: Plotted) -> Figure:
         else:
             _whole(ax)
         ax.set_xlabel("k, candidates")
-    _ylabel(axes, "test top-k accuracy, %")
+    name_vertical(axes, "test top-k accuracy, %")
     legend(made, axes)
     return made
 
@@ -116,11 +116,6 @@ def _curve(ax: Axes, look: Look, row: str, xs: Sequence[float], band: _Band, mar
     ax.fill_between(xs, low, high, color=look.colour, alpha=0.15, linewidth=0)
 
 
-def _ylabel(axes: Sequence[Axes], text: str) -> None:
-    for ax in axes[:: min(len(axes), 3)]:
-        ax.set_ylabel(text)
-
-
 def training(data: Plotted) -> Figure:
     """Draw the validation accuracy of confirmed runs over the epochs; bands are t-intervals over seeds.
 
@@ -137,7 +132,7 @@ def training(data: Plotted) -> Figure:
     for ax in axes:
         ax.set_xlabel("epoch")
         _whole(ax)
-    _ylabel(axes, f"validation {_selected(data)}, %")
+    name_vertical(axes, f"validation {_selected(data)}, %")
     legend(made, axes)
     return made
 
@@ -178,7 +173,7 @@ def tuned(data: Plotted) -> Figure:
         ax.set_xlim(0.5, max(len(result.trace) for result in inside.values()) + 0.5)
         ax.set_xlabel("search trials")
         _whole(ax)
-    _ylabel(axes, f"best validation {_selected(data)}, %")
+    name_vertical(axes, f"best validation {_selected(data)}, %")
     legend(made, axes)
     return made
 
