@@ -18,7 +18,7 @@ from torch import Tensor
 
 from topk_platform import Arm, Loss, PerClass, Regime
 from topk_platform.data import load
-from topk_platform.serving.sets.conformal import calibrate, sets
+from topk_platform.serving.sets.conformal import calibrate, prevalences_of, sets
 from topk_platform.serving.sets.set_calibration import METHODS
 from topk_platform.specs import Trial
 from topk_platform.training import Session
@@ -61,7 +61,7 @@ def measured(
     for number in range(calibrations):
         order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(number))
         half = order[: len(order) // 2]
-        calibration = calibrate(scores[half], labels[half], network.counts, "")
+        calibration = calibrate(scores[half], labels[half], prevalences_of(network.counts), "")
         held, _ = sets(network.test[0], calibration, coverage, method)
         target = network.test[1]
         hit = held.gather(1, target[:, None])[:, 0].double()

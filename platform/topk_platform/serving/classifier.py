@@ -14,7 +14,7 @@ from topk_losses.operators import inclusion_probabilities
 from topk_platform.errors import UserError
 from topk_platform.serving.package import Config
 from topk_platform.serving.pictures import Given, listed, read_inputs
-from topk_platform.serving.sets.conformal import calibrate, sets
+from topk_platform.serving.sets.conformal import calibrate, prevalences_of, sets
 from topk_platform.serving.sets.set_calibration import METHODS, SetCalibration, needed_calibration
 from topk_platform.training.steps.batches import Normalisation
 
@@ -203,11 +203,11 @@ class Classifier:
         items, classes = listed(given, self.config.inputs), self.config.inputs.classes
         known = _class_numbers(labels, len(items), classes)
         if self.calibration is None:
-            counts = torch.bincount(known, minlength=classes)
+            prevalences = prevalences_of(torch.bincount(known, minlength=classes))
         else:
-            counts = torch.tensor(self.calibration.prevalences)
+            prevalences = torch.tensor(self.calibration.prevalences, dtype=torch.float64)
         scores = torch.cat([self.scores(inputs) for inputs in self._parts(items)])
-        return replace(self, calibration=calibrate(scores, known, counts, self.config.key))
+        return replace(self, calibration=calibrate(scores, known, prevalences, self.config.key))
 
     def _each(
         self, given: Given | Sequence[Given], predict: Callable[[Tensor], list[list[Candidate]]]

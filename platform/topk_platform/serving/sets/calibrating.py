@@ -14,7 +14,7 @@ from topk_platform.records import SavedModel
 from topk_platform.serving.classifier import Classifier
 from topk_platform.serving.loading import assembled
 from topk_platform.serving.package import Config
-from topk_platform.serving.sets.conformal import calibrate, sets
+from topk_platform.serving.sets.conformal import calibrate, prevalences_of, sets
 from topk_platform.serving.sets.set_calibration import METHODS, SetCalibration, rank_of
 from topk_platform.training.setup import dataset_of
 from topk_platform.trust import Trust
@@ -42,7 +42,8 @@ def calibrated_network(saved: SavedModel, trust: Trust) -> tuple[str, str]:
     aside = _set_aside(dataset)
     file = f"the network of trial {saved.trial.key}"
     classifier = assembled(Config.of(saved), load(saved.content), file, trust)
-    calibration = calibrate(_scores(classifier, aside), aside.labels, dataset.class_counts, saved.trial.key)
+    prevalences = prevalences_of(dataset.class_counts)
+    calibration = calibrate(_scores(classifier, aside), aside.labels, prevalences, saved.trial.key)
     return calibration.to_json(), _section(classifier, dataset, calibration)
 
 

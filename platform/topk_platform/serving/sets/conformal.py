@@ -11,7 +11,7 @@ from topk_platform.errors import UserError
 from topk_platform.metrics import log_probabilities
 from topk_platform.serving.sets.set_calibration import METHODS, SetCalibration, rank_of
 
-__all__ = ["calibrate", "nonconformity", "sets", "temperature_of"]
+__all__ = ["calibrate", "nonconformity", "prevalences_of", "sets", "temperature_of"]
 
 _TUNING = 4  # one sample in four decides the temperature and RAPS' values, the others decide the thresholds
 _PENALTIES = (0.001, 0.01, 0.1, 0.2, 0.5)  # RAPS' penalties that the paper's code tries
@@ -102,7 +102,21 @@ def _with_best_at(values: Tensor, least: float) -> Tensor:
     return values.masked_fill(values == values.amin(1, keepdim=True), least)
 
 
-def calibrate(scores: Tensor, labels: Tensor, counts: Tensor, key: str) -> SetCalibration:
+def prevalences_of(counts: Tensor) -> Tensor:
+    """Return the share of each class, float64 ``(L,)``; a class without samples counts as having one.
+
+    Args:
+        counts: The number of samples of each class, ``(L,)``.
+
+    Example:
+        >>> prevalences_of(torch.tensor([6, 3, 0])).tolist()
+        [0.6, 0.3, 0.1]
+    """
+    counts = counts.double().clamp(min=1)
+    return counts / counts.sum()
+
+
+def calibrate(scores: Tensor, labels: Tensor, prevalences: Tensor, key: str) -> SetCalibration:
     """Return the calibration of a network, from samples that selected neither the network nor its values.
 
     One sample in four, drawn with a fixed seed, decides the temperature and RAPS' values. The others decide the
@@ -111,7 +125,7 @@ def calibrate(scores: Tensor, labels: Tensor, counts: Tensor, key: str) -> SetCa
     Args:
         scores: The network's scores of these samples, ``(n, L)``.
         labels: Their classes, int64 ``(n,)``.
-        counts: The number of training samples of each class, ``(L,)``; a class without samples counts as having one.
+        prevalences: The share of each class in the training set, float64 ``(L,)``, see :func:`prevalences_of`.
         key: The key of the network's trial.
 
     Raises:
@@ -123,7 +137,6 @@ def calibrate(scores: Tensor, labels: Tensor, counts: Tensor, key: str) -> SetCa
     temperature = temperature_of(scores[tuning], labels[tuning])
     logs = log_probabilities(scores.double() / temperature)
     rank, penalty = _tuned(logs[tuning], labels[tuning])
-    prevalences = counts.double().clamp(min=1) / counts.double().clamp(min=1).sum()
     options = {"rank": rank, "penalty": penalty, "prevalences": prevalences}
     return SetCalibration(
         key,

@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from topk_platform import Arm, Loss, Model, Recipe, Regime, Study, UserError, export_model, load_model
 from topk_platform.cli import main
 from topk_platform.data import Dataset, load
 from topk_platform.records import Ledger, Store
+from topk_platform.serving.sets.conformal import calibrate, prevalences_of
 from topk_platform.serving.sets.set_calibration import METHODS
 
 Train = Callable[[Study, Path], None]
@@ -165,6 +168,22 @@ def test_files_and_lists_calibrate_as_tensors_do(exported: tuple[Path, Study, Pa
     by_tensor = model.calibrated(inputs, labels).calibration
     assert model.calibrated(str(tmp_path), labels.tolist()).calibration == by_tensor
     assert model.calibrated(sorted(tmp_path.iterdir()), labels.numpy()).calibration == by_tensor
+
+
+def test_a_calibrated_network_keeps_its_training_shares(exported: tuple[Path, Study, Path]) -> None:
+    """With method "prevalence", recalibration on your own samples gives the sets of a calibration with these shares."""
+    model, data = load_model(exported[0]), the_data()
+    shares = tuple(count / 55 for count in range(1, 11))
+    assert model.calibration is not None
+    skewed = replace(model, calibration=replace(model.calibration, prevalences=shares))
+    again = skewed.calibrated(data.validation.tensor, data.validation.labels)
+    assert again.calibration is not None and again.calibration.prevalences == shares
+    scores = model.scores(data.validation.tensor)
+    key, method = model.calibration.key, "prevalence"
+    expected = calibrate(scores, data.validation.labels, prevalences_of(torch.arange(1, 11)), key)
+    own = replace(model, calibration=expected)
+    assert again.sets(data.test.tensor, 0.9, method) == own.sets(data.test.tensor, 0.9, method)
+    assert again.sets(data.test.tensor, 0.9, method) != again.sets(data.test.tensor, 0.9, "threshold")
 
 
 def test_a_calibration_of_another_network_is_refused(

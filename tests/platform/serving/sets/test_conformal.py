@@ -14,10 +14,17 @@ from scipy.stats import betabinom
 
 from topk_platform import UserError
 from topk_platform.metrics import log_probabilities
-from topk_platform.serving.sets.conformal import calibrate, nonconformity, sets, temperature_of
+from topk_platform.serving.sets.conformal import (
+    calibrate,
+    nonconformity,
+    prevalences_of,
+    sets,
+    temperature_of,
+)
 from topk_platform.serving.sets.set_calibration import METHODS, SetCalibration, rank_of
 
 CLASSES = 6
+EQUAL = torch.full((CLASSES,), 1 / CLASSES, dtype=torch.float64)
 
 
 def drawn(samples: int, seed: int, sharpness: float = 1.0) -> tuple[torch.Tensor, torch.Tensor]:
@@ -94,7 +101,7 @@ def slow_sets(
 @pytest.mark.parametrize("method", METHODS)
 def test_sets_are_those_of_the_oracle(method: str) -> None:
     scores, labels = drawn(400, 0, sharpness=3)
-    calibration = calibrate(scores, labels, torch.arange(1, CLASSES + 1), "key")
+    calibration = calibrate(scores, labels, prevalences_of(torch.arange(1, CLASSES + 1)), "key")
     assert SetCalibration.from_json(calibration.to_json()) == calibration
     others, _ = drawn(200, 1, sharpness=3)
     for coverage in (0.5, 0.9, 0.99):
@@ -116,7 +123,7 @@ def test_fresh_samples_are_covered_as_often_as_exchangeability_says(method: str)
     for draw in range(draws):
         scores, labels = drawn(4 * samples // 3 + fresh, 10 + draw, sharpness=2)
         known = len(labels) - fresh
-        calibration = calibrate(scores[:known], labels[:known], torch.full((CLASSES,), 5), "key")
+        calibration = calibrate(scores[:known], labels[:known], EQUAL, "key")
         assert calibration.samples == samples
         inside, _ = sets(scores[known:], calibration, coverage, method)
         covered.append(int(inside.gather(1, labels[known:, None]).sum()))
@@ -156,7 +163,7 @@ def test_prevalences_bring_the_coverage_of_classes_together() -> None:
     labels = counts.double().div(counts.sum()).multinomial(20_000, replacement=True, generator=generator)
     features = torch.randn(len(labels), CLASSES, generator=generator) + 1.5 * torch.eye(CLASSES)[labels]
     scores = 1.5 * features + counts.double().log()  # Bayes' own
-    calibration = calibrate(scores[:10_000], labels[:10_000], counts, "key")
+    calibration = calibrate(scores[:10_000], labels[:10_000], prevalences_of(counts), "key")
     means = {}
     for method in ("threshold", "prevalence"):
         inside, _ = sets(scores[10_000:], calibration, 0.9, method)
@@ -168,7 +175,7 @@ def test_prevalences_bring_the_coverage_of_classes_together() -> None:
 
 def test_too_few_samples_name_the_largest_coverage() -> None:
     scores, labels = drawn(25, 4)
-    calibration = calibrate(scores, labels, torch.ones(CLASSES), "key")
+    calibration = calibrate(scores, labels, EQUAL, "key")
     assert (calibration.tuned, calibration.samples) == (6, 19)
     assert calibration.threshold(0.95) == max(calibration.nonconformity["threshold"])
     with pytest.raises(
@@ -181,12 +188,12 @@ def test_too_few_samples_name_the_largest_coverage() -> None:
 def test_a_coverage_is_a_fraction(coverage: float) -> None:
     scores, labels = drawn(40, 5)
     with pytest.raises(UserError, match=r"coverage must be in \(0, 1\), such as 0.95, got"):
-        calibrate(scores, labels, torch.ones(CLASSES), "key").threshold(coverage)
+        calibrate(scores, labels, EQUAL, "key").threshold(coverage)
 
 
 def test_scores_that_are_not_finite_give_no_set() -> None:
     scores, labels = drawn(40, 6)
-    calibration = calibrate(scores, labels, torch.ones(CLASSES), "key")
+    calibration = calibrate(scores, labels, EQUAL, "key")
     scores[3, 1] = math.nan
     with pytest.raises(UserError, match="must be finite, and those of input 3 are not"):
         sets(scores, calibration, 0.9, "aps")
