@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 __all__ = ["TensorboardTracker"]
 
 _FILES = "events.out.tfevents.*"
-_RESULTS = "results"
+# Arms have folders beside these; no regime has a space in its name.
+_TABLES = "results of study"
+_ARMS = "results of arms"
 _HIDDEN = re.compile(r"\.[0-9a-f]{32}\.tmp")
 _FAILED = ("diverged", "failed")
 
@@ -94,14 +96,14 @@ class TensorboardTracker(Tracker):
         """Write the arms' results, one run each, and the tables as texts."""
         if not result.files or _results(self._root) == result.digest:
             return
-        for old in self._root.glob(f"{_RESULTS}*"):
+        for old in self._root.glob("results of *"):
             shutil.rmtree(old)
         for arm in result.arms.values():
-            with self._writing(self._root / f"{_RESULTS} of arms" / arm.name, "arm") as writer:
+            with self._writing(self._root / _ARMS / arm.name, "arm") as writer:
                 for metric, value in arm.metrics.items():
                     writer.add_scalar(metric, value, 0)
                 writer.add_text("arm", arm.note)
-        with self._writing(self._root / _RESULTS, result.digest) as writer:
+        with self._writing(self._root / _TABLES, result.digest) as writer:
             for name, text in result.files.items():
                 if name.endswith(".md"):
                     writer.add_text(name, text)
@@ -134,7 +136,7 @@ def _runs(folder: Path) -> dict[str, Path]:
 
 def _results(folder: Path) -> str:
     """Return the digest of the tables that were written last; empty if none were."""
-    return next((path.name.rpartition(".")[2] for path in (folder / _RESULTS).glob(_FILES)), "")
+    return next((path.name.rpartition(".")[2] for path in (folder / _TABLES).glob(_FILES)), "")
 
 
 def _add_parameters(
