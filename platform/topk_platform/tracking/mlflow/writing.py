@@ -23,8 +23,6 @@ from topk_platform.tracking.trials import milliseconds
 __all__ = ["Experiment", "make_database"]
 
 _RUN_STATUS = {"completed": "FINISHED", "pruned": "KILLED", "diverged": "FAILED", "failed": "FAILED"}
-_METRICS_A_BATCH = 1000
-_PARAMS_A_BATCH = 100
 _PARENT = "mlflow.parentRunId"
 _DRAWN = "topk.drawn"  # the tag with the digest of the tables from which the report and plots were drawn
 
@@ -133,11 +131,9 @@ class Experiment:
         self._trials[trial.key] = run.info.run_id
 
     def _write_values(self, run_id: str, trial: TrackedTrial) -> None:
-        metrics = [*_metrics(trial)]
         params = [Param(name, str(value)) for name, value in trial.parameters.items()]
-        for start in range(0, max(len(metrics), len(params), 1), _METRICS_A_BATCH):
-            batch = params[:_PARAMS_A_BATCH] if start == 0 else ()
-            self._client.log_batch(run_id, metrics=metrics[start : start + _METRICS_A_BATCH], params=batch)
+        # MLflow's client splits what is more than a server takes at once.
+        self._client.log_batch(run_id, metrics=[*_metrics(trial)], params=params)
 
     def _write_artifacts(self, run_id: str, trial: TrackedTrial) -> None:
         config = json.dumps(json.loads(trial.config), indent=1)

@@ -20,7 +20,7 @@ from typing import Any
 
 import mlflow
 import pytest
-from feeds import fill, start_feed
+from feeds import copy_database, fill, start_feed
 from mlflow import MlflowClient
 from packaging.version import Version
 
@@ -28,9 +28,18 @@ from topk_platform import Study, UserError
 from topk_platform.records import Ledger, Store, artifact_name
 from topk_platform.records.artifacts.files import write_artifact
 from topk_platform.specs import TrialRecord, digest
-from topk_platform.tracking import TrackedStudy, TrackedTrial, check_tracking, sync, tracking_uri
+from topk_platform.tracking import (
+    ArmResult,
+    StudyResult,
+    TrackedStudy,
+    TrackedTrial,
+    check_tracking,
+    sync,
+    tracking_uri,
+)
 from topk_platform.tracking.mlflow import answering
 from topk_platform.tracking.mlflow.tracker import MlflowTracker
+from topk_platform.tracking.trials import read_trials
 
 Make = Callable[..., TrialRecord]
 
@@ -69,6 +78,27 @@ def test_a_network_is_logged_under_a_name_that_mlflow_takes_unless_it_is_damaged
         return
     (model,) = run.outputs.model_outputs
     assert MlflowClient(tracking_uri(tmp_path)).get_logged_model(model.model_id).name == "tau-0_1-0-1"
+
+
+def test_more_values_than_mlflow_takes_at_once_are_all_written(
+    tmp_path: Path, study: Study, record: Make
+) -> None:
+    """MLflow takes 100 parameters in one request, and 1,000 values in all."""
+    ledger = Ledger.open(Store.open(tmp_path), "s")
+    with ledger.writing(study) as writer:
+        writer.put(record(study, 0, seed=1))
+    (trial,) = read_trials(ledger, set(ledger.keys()))
+    parameters = {f"p{number}": number for number in range(250)}
+    metrics = {f"m{number}": float(number) for number in range(1200)}
+    copy_database(tracking_uri(tmp_path))
+    tracker = MlflowTracker()
+    assert not list(tracker.begin(TrackedStudy("s", ledger.identity, tmp_path)))
+    tracker.trial_ended(dataclasses.replace(trial, parameters=parameters, metrics=metrics))
+    arm = ArmResult({name: str(value) for name, value in parameters.items()}, metrics, "", trial.dataset)
+    tracker.study_ended(StudyResult({"table.md": "# one"}, "d", {trial.arm_id: arm}))
+    written = [run.data for run in runs(tmp_path) if run.data.tags.get("topk.parent") != "study"]
+    assert [len(data.params) for data in written] == [250, 250]
+    assert all(data.metrics.items() >= metrics.items() for data in written)
 
 
 def test_mlflow_holds_what_the_ledger_holds_once(tmp_path: Path, study: Study, record: Make) -> None:
