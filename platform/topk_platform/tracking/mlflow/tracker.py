@@ -24,8 +24,10 @@ _DEFAULTS = {
 class MlflowTracker(Tracker):
     """A tracker that writes a study to MLflow: an experiment, a parent run per arm, a child run per trial.
 
-    The experiment has the study's name and, as a tag, the ledger's identity. If two studies on a server have the same
-    name, the second experiment's name also has a part of its identity, and neither study changes the other's runs. The
+    The experiment has the study's name and, as a tag, the ledger's identity, by which later runs find it. If two
+    studies on a server have the same name, the second experiment's name also has a part of its identity, and neither
+    study changes the other's runs. If somebody deletes the experiment, the next run fills a new one of such a name,
+    because MLflow keeps the name of a deleted experiment. The
     tag ``topk.key`` identifies a trial's run, which is complete when its status is no longer running. A run that was
     cut off by a kill is deleted and written again, so nothing appears twice. The tag ``topk.group`` is the
     configuration without the seed.

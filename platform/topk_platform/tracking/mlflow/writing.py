@@ -6,6 +6,7 @@ import json
 import time
 import uuid
 from collections.abc import Collection, Iterator, Mapping
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ __all__ = ["Experiment", "make_database"]
 
 _RUN_STATUS = {"completed": "FINISHED", "pruned": "KILLED", "diverged": "FAILED", "failed": "FAILED"}
 _PARENT = "mlflow.parentRunId"
+_LEDGER = "topk.ledger"
 _DRAWN = "topk.drawn"  # the tag with the digest of the tables from which the report and plots were drawn
 
 
@@ -56,18 +58,22 @@ class Experiment:
         yield from filter(None, map(self._note, self._runs()))
 
     def _find_experiment(self) -> str:
-        study, identity = self._study.name, self._study.identity
-        for name in (study, f"{study} ({identity[:8]})"):
-            experiment = self._client.get_experiment_by_name(name)
-            if experiment is None:
-                return self._new_experiment(name, identity)
-            if experiment.tags.get("topk.ledger") == identity:
-                return str(experiment.experiment_id)
-        raise RuntimeError(f"experiment {name!r} belongs to another ledger")
+        """Return the id of the ledger's experiment, which may have been renamed; make one if there is none."""
+        identity = self._study.identity
+        own = self._client.search_experiments(
+            filter_string=f"tags.`{_LEDGER}` = '{identity}'", order_by=["creation_time ASC"], max_results=1
+        )
+        return str(own[0].experiment_id) if own else self._new_experiment(self._free_name(), identity)
+
+    def _free_name(self) -> str:
+        """Return the first name that no experiment has, not even a deleted one."""
+        study, short = self._study.name, self._study.identity[:8]
+        names = chain((study, f"{study} ({short})"), (f"{study} ({short}, {n})" for n in count(2)))
+        return next(name for name in names if self._client.get_experiment_by_name(name) is None)
 
     def _new_experiment(self, name: str, identity: str) -> str:
         # With this kind, MLflow's page of the experiment shows metrics first, not traces.
-        tags = {"mlflow.experimentKind": "custom_model_development", "topk.ledger": identity}
+        tags = {"mlflow.experimentKind": "custom_model_development", _LEDGER: identity}
         location = None if self._artifacts.folder is None else f"mlflow-artifacts:/{identity}"
         return str(self._client.create_experiment(name, location, tags=tags))
 

@@ -317,6 +317,27 @@ def test_mlflow_that_was_down_for_a_while_has_everything_in_the_end(
     ]
 
 
+def test_a_deleted_experiment_is_left_alone_and_a_new_one_is_filled(
+    tmp_path: Path, study: Study, record: Make
+) -> None:
+    """A renamed one is still the study's. MLflow keeps the names of deleted experiments."""
+    copy_database(tracking_uri(tmp_path))
+    ledger, client = Ledger.open(Store.open(tmp_path), "s"), MlflowClient(tracking_uri(tmp_path))
+    with ledger.writing(study) as writer:
+        writer.put(record(study, 0))
+    short = ledger.identity[:8]
+    for name in ("s", f"s ({short})", f"s ({short}, 2)"):
+        for table in ("# one", "# two"):
+            fill(start_feed(tmp_path, ledger), {"table.md": table})
+            (own,) = (e for e in client.search_experiments() if e.name != "Default")
+            assert own.name in {name, "mine"}
+            assert len(client.search_runs([own.experiment_id])) == 3  # an arm, its trial, and the study
+            if own.name == name:
+                client.rename_experiment(own.experiment_id, "mine")
+        client.rename_experiment(own.experiment_id, name)
+        client.delete_experiment(own.experiment_id)
+
+
 @pytest.mark.slow
 def test_studies_of_one_name_on_one_server_never_touch_each_other(
     tmp_path: Path, study: Study, record: Make
