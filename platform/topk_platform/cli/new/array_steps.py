@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,16 +17,33 @@ Array = npt.NDArray[Any]
 _CHANNELS = (1, 3, 4)
 _SMALL = 4  # a larger dimension is an image's height or width, not its number of channels
 
-# The conversions of an array, in the code of NumPy and of torch.
+
+class _Step(NamedTuple):
+    """A conversion of an array.
+
+    Attributes:
+        code: The code for the study file, of NumPy and of torch.
+        apply: The same as a function.
+    """
+
+    code: tuple[str, str]
+    apply: Callable[[Array], Array]
+
+
 STEPS = {
-    "channels first": (".transpose(0, 3, 1, 2)", ".permute(0, 3, 1, 2)"),
-    "one channel": ("[:, None]", "[:, None]"),
-    "bytes": (".astype(np.uint8)", ".to(torch.uint8)"),
-    "black and white": (".astype(np.uint8) * 255", ".to(torch.uint8) * 255"),
-    "real": (".astype(np.float32)", ".float()"),
-    "whole": (".astype(np.int64)", ".long()"),
-    "column": ("[:, 0]", "[:, 0]"),
+    "channels first": _Step(
+        (".transpose(0, 3, 1, 2)", ".permute(0, 3, 1, 2)"), lambda a: a.transpose(0, 3, 1, 2)
+    ),
+    "one channel": _Step(("[:, None]", "[:, None]"), lambda a: a[:, None]),
+    "bytes": _Step((".astype(np.uint8)", ".to(torch.uint8)"), lambda a: a.astype(np.uint8)),
+    "black and white": _Step(
+        (".astype(np.uint8) * 255", ".to(torch.uint8) * 255"), lambda a: a.astype(np.uint8) * np.uint8(255)
+    ),
+    "real": _Step((".astype(np.float32)", ".float()"), lambda a: a.astype(np.float32)),
+    "whole": _Step((".astype(np.int64)", ".long()"), lambda a: a.astype(np.int64)),
+    "column": _Step(("[:, 0]", "[:, 0]"), lambda a: a[:, 0]),
 }
+"""The conversions, by name."""
 
 
 def steps_of(name: Any, inputs: Array) -> tuple[str, ...]:
@@ -66,15 +83,6 @@ def converted(array: Array, steps: Sequence[str]) -> Array:
         array: The array.
         steps: The names of the steps, in order.
     """
-    done = {
-        "channels first": lambda a: a.transpose(0, 3, 1, 2),
-        "one channel": lambda a: a[:, None],
-        "bytes": lambda a: a.astype(np.uint8),
-        "black and white": lambda a: a.astype(np.uint8) * np.uint8(255),
-        "real": lambda a: a.astype(np.float32),
-        "whole": lambda a: a.astype(np.int64),
-        "column": lambda a: a[:, 0],
-    }
     for step in steps:
-        array = done[step](array)
+        array = STEPS[step].apply(array)
     return array

@@ -255,7 +255,7 @@ def _dataset(file: Path, parts: Mapping[str, _Part], changed: Mapping[str, tuple
     pairs = {}
     for name, part in parts.items():
         texts = [
-            f"arrays[{in_code(array)}]{''.join(STEPS[step][dialect] for step in steps)}"
+            f"arrays[{in_code(array)}]{''.join(STEPS[step].code[dialect] for step in steps)}"
             for array, steps in zip(part.names, changed[name], strict=True)
         ]
         pairs[name] = f"({', '.join(texts)})"
