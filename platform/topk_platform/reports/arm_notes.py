@@ -16,7 +16,7 @@ __all__ = ["arms_to_json"]
 
 
 def arms_to_json(table: Table, histories: Mapping[str, ArmHistory]) -> str:
-    """Return JSON with each arm's chosen configuration, test metrics, data, and a note in Markdown, by arm identity.
+    """Return JSON with each arm's name, chosen configuration, test metrics, data and a Markdown note, by arm identity.
 
     Args:
         table: The study's table with all its arms.
@@ -43,6 +43,7 @@ def _arm_data(table: Table, arm: Arm, key: tuple[str, str]) -> dict[str, Any]:
         if (cell := table.cells.get((*key, metric))) is not None and cell.value is not None
     }
     return {
+        "name": arm.name,
         "parameters": {name: str(value) for name, value in described(arm).items()} | _common(rows),
         "metrics": {
             name: value for metric, e in estimates.items() for name, value in _numbers(metric, e).items()

@@ -184,6 +184,10 @@ _TRIALS = (
 
 def _result(text: str) -> StudyResult:
     arm = ArmResult(
-        {"margin": "0.5"}, {"test.top3.mean": 0.25, "test.top3.n": 2.0}, "**clean/mlp/ldam**", _DATA
+        "clean/mlp/ldam",
+        {"margin": "0.5"},
+        {"test.top3.mean": 0.25, "test.top3.n": 2.0},
+        "**clean/mlp/ldam**",
+        _DATA,
     )
     return StudyResult({"table.md": text}, f"d{text}", {"a1": arm})

@@ -134,21 +134,18 @@ class ArmResult(NamedTuple):
     """The results of an arm.
 
     Attributes:
+        name: The arm's name, ``regime/model/loss``.
         parameters: The confirmed configuration.
         metrics: For each test metric, the mean, the half-width of its 95 % interval, and the number of seeds.
         note: The same for people, in Markdown.
         dataset: The arm's data.
     """
 
+    name: str
     parameters: Mapping[str, str]
     metrics: Mapping[str, float]
     note: str
     dataset: Dataset
-
-    @property
-    def name(self) -> str:
-        """The arm's name, which is in bold at the start of the note."""
-        return self.note.partition("**")[2].partition("**")[0]
 
 
 class Graph(NamedTuple):

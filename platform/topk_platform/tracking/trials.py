@@ -205,12 +205,15 @@ def study_result(files: Mapping[str, str], extras: Callable[[], Extras] | None =
         files: The text files of its ``tables`` folder, by name.
         extras: A function that makes the report, the plots and graphs; it is called once for all trackers.
     """
-    arms = {arm_id: _arm_result(values) for arm_id, values in json.loads(files.get(ARMS, "{}")).items()}
+    arms = {
+        arm_id: _arm_result(arm_id, values) for arm_id, values in json.loads(files.get(ARMS, "{}")).items()
+    }
     return StudyResult(files, digest(files), arms, None if extras is None else _Once(extras))
 
 
-def _arm_result(values: Mapping[str, Any]) -> ArmResult:
-    return ArmResult(**{**values, "dataset": Dataset(**values["dataset"])})
+def _arm_result(arm_id: str, values: Mapping[str, Any]) -> ArmResult:
+    # In tables of earlier versions arms have no names.
+    return ArmResult(**{"name": arm_id, **values, "dataset": Dataset(**values["dataset"])})
 
 
 class _Once:

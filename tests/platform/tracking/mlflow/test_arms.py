@@ -26,6 +26,7 @@ from topk_platform.results.table_building import build_table
 from topk_platform.specs import Inputs, TrialRecord
 from topk_platform.tracking import Extras, Graph, sync, tracking_uri
 from topk_platform.tracking.mlflow.tracker import MlflowTracker
+from topk_platform.tracking.trials import ARMS, study_result
 
 Make = Callable[..., TrialRecord]
 
@@ -71,6 +72,19 @@ def test_an_arms_run_says_what_it_came_to(tmp_path: Path, study: Study, record: 
         if run.data.tags.get("topk.parent") != "study":
             (data,) = run.inputs.dataset_inputs
             assert (data.dataset.name, data.dataset.digest) == ("digits", "f")
+
+
+def test_an_arms_results_have_its_name(tmp_path: Path, study: Study, record: Make) -> None:
+    """Tables of earlier versions have none; such an arm has its identity as name."""
+    ledger = Ledger.open(Store.open(tmp_path), "s")
+    with ledger.writing(study) as writer:
+        for seed in range(3):
+            writer.put(record(study, 0, seed=seed))
+    arms = json.loads(arms_of(study, ledger))
+    ((arm_id, arm),) = arms.items()
+    assert study_result({ARMS: json.dumps(arms)}).arms[arm_id].name == "r/mlp/cross_entropy"
+    del arm["name"]
+    assert study_result({ARMS: json.dumps(arms)}).arms[arm_id].name == arm_id
 
 
 def test_an_arm_that_chose_otherwise_has_a_new_run_with_its_trials(

@@ -94,7 +94,8 @@ def test_more_values_than_mlflow_takes_at_once_are_all_written(
     tracker = MlflowTracker()
     assert not list(tracker.begin(TrackedStudy("s", ledger.identity, tmp_path)))
     tracker.trial_ended(dataclasses.replace(trial, parameters=parameters, metrics=metrics))
-    arm = ArmResult({name: str(value) for name, value in parameters.items()}, metrics, "", trial.dataset)
+    texts = {name: str(value) for name, value in parameters.items()}
+    arm = ArmResult(trial.arm, texts, metrics, "", trial.dataset)
     tracker.study_ended(StudyResult({"table.md": "# one"}, "d", {trial.arm_id: arm}))
     written = [run.data for run in runs(tmp_path) if run.data.tags.get("topk.parent") != "study"]
     assert [len(data.params) for data in written] == [250, 250]
