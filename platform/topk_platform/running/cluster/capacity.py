@@ -63,22 +63,17 @@ def slots(study: Study, workers: int | None, *, may_grow: bool, patience: Patien
     hint = "; if the cluster can add nodes, give --workers: then it is asked to add one"
 
     def fit() -> int:
-        if not (holds := fitting(needs)):
+        if not (holds := _fitting(needs)):
             lacking = f"a trial of {study.name} needs {needs} on one node, and the nodes have {_described()}"
             raise NotYetError(lacking + (hint if may_grow and workers is None else ""))
         return holds
 
-    if not may_grow or fitting(needs):
+    if not may_grow or _fitting(needs):
         holds = fit()
     else:
         with _requested(needs) if grows else nullcontext():
             holds = (patience or Patience()).until(fit, _GROW_SECONDS if grows else COMING_SECONDS)
     return workers or holds
-
-
-def fitting(needs: Mapping[str, float]) -> int:
-    """Return how many trials the running nodes can hold at once; a trial never spans two nodes."""
-    return sum(_holds(node, needs) for node in _nodes())
 
 
 def nodes_for(needs: Mapping[str, float]) -> list[dict[str, Any]]:
@@ -92,6 +87,11 @@ def cluster_size() -> str:
     counts = {"node": len(_nodes()), **{name: resources.get(name, 0.0) for name in ("CPU", "GPU")}}
     parts = [f"{n:g} {name}{'' if n == 1 else 's'}" for name, n in counts.items() if n or name == "CPU"]
     return f"{ray.get_runtime_context().gcs_address}: {', '.join(parts)}"
+
+
+def _fitting(needs: Mapping[str, float]) -> int:
+    """Return how many trials the running nodes can hold at once; a trial never spans two nodes."""
+    return sum(_holds(node, needs) for node in _nodes())
 
 
 def _holds(node: Mapping[str, Any], needs: Mapping[str, float]) -> int:

@@ -17,6 +17,7 @@ from topk_platform.records import (
 )
 from topk_platform.records.artifacts.files import Kind
 from topk_platform.specs import Study
+from topk_platform.specs.checks import first_few
 
 __all__ = ["incomplete", "trained_again", "used", "without"]
 
@@ -73,9 +74,6 @@ def trained_again(files: Sequence[Unsound]) -> str:
     count = len({file.key for file in files})
     if not count:
         return ""
-    names = [file.name for file in files[:_NAMED]]
-    more = f" and {len(files) - _NAMED} more" if len(files) > _NAMED else ""
     who = "1 confirmation is" if count == 1 else f"{count} confirmations are"
-    return (
-        f"{who} trained again: {', '.join(names)}{more} {'is' if len(files) == 1 else 'are'} gone or damaged"
-    )
+    names = first_few([file.name for file in files], _NAMED)
+    return f"{who} trained again: {names} {'is' if len(files) == 1 else 'are'} gone or damaged"

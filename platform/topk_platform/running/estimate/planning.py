@@ -19,6 +19,7 @@ from topk_platform.running.driver.incomplete import incomplete, without
 from topk_platform.running.machine.resources import local_workers
 from topk_platform.running.preflight.changes import Outdated, outdated
 from topk_platform.specs import Study, digest
+from topk_platform.specs.checks import first_few
 from topk_platform.specs.fields import check_call
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ class Plan:
                 kinds[arm.protocol.ensemble, chosen].append(arm.name)
         return [
             f"With stacks of {size}, the sampler chooses only {chosen} of the {each} trials of a search by earlier "
-            f"results, less than half: take smaller stacks, or more trials ({_shown(names)})"
+            f"results, less than half: take smaller stacks, or more trials ({first_few(names, 1)})"
             for (size, chosen), names in kinds.items()
         ]
 
@@ -120,10 +121,6 @@ class Plan:
                 ``Study.gpus`` of a GPU, or a whole GPU if that is ``"auto"``.
         """
         return self.seconds / 3600 * price * (self.study.gpu_share if self.study.device == "cuda" else 1)
-
-
-def _shown(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
 
 
 def plan(

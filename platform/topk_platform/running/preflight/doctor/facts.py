@@ -110,7 +110,7 @@ def examine(question: Question) -> Facts:
     gpus = attempt("gpus", lambda: gpus_here(question.gpus), none)
     return Facts(
         host=platform.node(),
-        system=f"{platform.platform()}",
+        system=platform.platform(),
         python=platform.python_version(),
         packages={name: _version(name) for name in question.packages},
         environment=attempt("environment", lambda: _environment(question.device, gpus), {}),
