@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
 
 from topk_platform.errors import UserError
 from topk_platform.specs import Study
@@ -27,7 +28,9 @@ def local_workers(study: Study) -> int:
 
 
 def available_memory(root: Path = Path("/")) -> int:
-    """Return how many bytes of memory new processes can have on this machine, or in this container.
+    """Return how many bytes of memory new processes can have on this machine, within the limits that bind this process.
+
+    Limits are those of containers, jobs of SLURM and slices of systemd, by control groups of version 2.
 
     Args:
         root: The folder that contains ``proc`` and ``sys``.
@@ -40,10 +43,27 @@ def available_memory(root: Path = Path("/")) -> int:
     except OSError as error:
         raise UserError("this system does not report its memory: give --memory") from error
     free = 1024 * int(fields["MemAvailable"].split()[0])
-    group = root / "sys/fs/cgroup"
+    return max(min([free, *_left_in_groups(root)]), 0)
+
+
+def _left_in_groups(root: Path) -> Iterator[int]:
+    """Yield the memory that each limit on this process leaves, which is that of its control group or of one above."""
+    top = root / "sys/fs/cgroup"
+    own = PurePosixPath(_own_group(root))
+    for group in (own, *own.parents):
+        files = top / group.relative_to("/")
+        try:
+            most, used = (int((files / name).read_text()) for name in ("memory.max", "memory.current"))
+            kept = dict(line.split() for line in (files / "memory.stat").read_text().splitlines())
+        except (OSError, ValueError):  # not visible in this container, or without a limit ("max")
+            continue
+        yield most - used + int(kept["inactive_file"])
+
+
+def _own_group(root: Path) -> str:
+    """Return the path of this process's control group of version 2; the topmost one if there is none."""
     try:
-        most, used = (int((group / name).read_text()) for name in ("memory.max", "memory.current"))
-        kept = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
-    except (OSError, ValueError):  # no container, or one without a limit ("max")
-        return free
-    return max(min(free, most - used + int(kept["inactive_file"])), 0)
+        lines = (root / "proc/self/cgroup").read_text().splitlines()
+    except OSError:  # a system without control groups
+        return "/"
+    return next((line.removeprefix("0::") for line in lines if line.startswith("0::")), "/")

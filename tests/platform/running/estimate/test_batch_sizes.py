@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Self
 
 import pytest
@@ -26,7 +25,6 @@ from topk_platform.errors import UserError
 from topk_platform.running.estimate import fitting
 from topk_platform.running.estimate.batch_sizes import ArmProbe
 from topk_platform.running.estimate.fitting import probe
-from topk_platform.running.machine.resources import available_memory
 from topk_platform.specs import Trial
 from topk_platform.training.probing import StepError
 
@@ -188,21 +186,3 @@ def test_memory_is_given_or_shared_by_trials_at_once(
         assert made[0].memory == memory
     with pytest.raises(UserError, match="memory must be above 0 GiB, got -1"):
         probe(Study("s", [arm()]), memory=-1)
-
-
-def test_available_memory_is_the_machines_or_the_containers(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="does not report its memory: give --memory"):
-        available_memory(tmp_path)
-    group = tmp_path / "sys/fs/cgroup"
-    for folder in (tmp_path / "proc", group):
-        folder.mkdir(parents=True)
-    (tmp_path / "proc/meminfo").write_text(
-        "MemTotal:       9000 kB\nMemAvailable:   5000 kB\nHugePages_Total:  0\n"
-    )
-    assert available_memory(tmp_path) == 5000 * 1024
-    (group / "memory.current").write_text("3000000\n")
-    (group / "memory.stat").write_text("anon 1000000\ninactive_file 500000\n")
-    for most, result in (("max", 5000 * 1024), ("4000000", 1500000), ("90000000", 5000 * 1024), ("100", 0)):
-        (group / "memory.max").write_text(f"{most}\n")
-        assert available_memory(tmp_path) == result
-    assert available_memory() > 2**20
