@@ -208,16 +208,6 @@ class Conductor:
             return
         self._fault(run, run.stalled or LostProcessError(reason))
 
-    def abandon(self, why: str) -> None:
-        """Note that no process is left and none can be started; the next run continues the trials."""
-        for tune_id, run in self._runs.items():
-            self.budget.end(tune_id, ended=False)
-            self.starts.remove(tune_id)
-            for trial in run.trials:
-                self.board.release(trial)
-        self._runs.clear()
-        self.faults.ended = why
-
     def _fault(self, run: Assignment, fault: FaultError) -> None:
         """Let trials that a fault stopped start again after a pause, or leave them open."""
         text = f"{fault.kind}: {fault}"

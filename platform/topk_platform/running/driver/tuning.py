@@ -80,7 +80,7 @@ def tune_trials(
     try:
         _tune(study, conductor, slots, scratch, line or Lifeline())
     except LostRayError as error:
-        conductor.abandon(str(error))
+        conductor.faults.ended = str(error)  # the next run continues the trials
     if conductor.broken is not None:
         raise conductor.broken
     if conductor.refusal:

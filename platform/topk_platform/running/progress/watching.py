@@ -35,11 +35,12 @@ class _Arm:
         self.board = board
         self.counts = Counts(board.arm, board.searched.values(), board.confirmed.values())
 
-    def state(self, durations: Durations) -> ArmState:
-        workers = max(1, math.ceil(len(self.board.running) / self.board.arm.protocol.ensemble))
+    def state(self, durations: Durations, *, over: bool) -> ArmState:
+        running = 0 if over else len(self.board.running)
+        workers = max(1, math.ceil(running / self.board.arm.protocol.ensemble))
         return dataclasses.replace(
             ArmState.of(self.board.arm, self.counts, self.board.left + self.board.along),
-            running=len(self.board.running),
+            running=running,
             lost=len(self.board.open),
             seconds=self.board.trainings * durations.of(self.board.arm_id) / workers,
         )
@@ -66,6 +67,7 @@ class Watch:
         self._arms = {arm_id: _Arm(arm) for arm_id, arm in board.arms.items()}
         self._workers = self._slots = 0
         self._gpus, self._share = 0.0, 1.0
+        self._over = False
         self._samples: dict[str, tuple[float, GpuSample]] = {}
         self._under_way: dict[str, TrialState] = {}
         self._events: deque[tuple[datetime, Event, bool]] = deque(maxlen=_EVENTS)
@@ -103,16 +105,16 @@ class Watch:
 
     def arm(self, arm_id: str) -> ArmState:
         """Return an arm's progress, by its identity."""
-        return self._arms[arm_id].state(self._durations)
+        return self._arms[arm_id].state(self._durations, over=self._over)
 
     def close(self) -> None:
-        """Take note that nothing runs any more."""
-        self._workers = 0
+        """Take note that nothing runs any more, even if the board says so because the run was cut short."""
+        self._workers, self._over = 0, True
         self._under_way.clear()
 
     def state(self) -> StudyState:
         """Return the study's progress."""
-        states = tuple(arm.state(self._durations) for arm in self._arms.values())
+        states = tuple(arm.state(self._durations, over=self._over) for arm in self._arms.values())
         return StudyState(
             study=self.study,
             arms=states,

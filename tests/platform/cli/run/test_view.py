@@ -28,6 +28,7 @@ from topk_platform.records import (
     Store,
     StudyState,
     Tally,
+    live_state,
     note_plan,
     note_state,
     read_state,
@@ -169,9 +170,9 @@ def test_status_reads_what_the_view_shows(tmp_path: Path) -> None:
     with Noting(drive.ledger.store, drive.watch):
         for fate in ("failed", "completed", "completed"):
             drive.step(fate)
-    (trial,) = drive.board.next_trials()
-    drive.notify(Event("started", (trial,), workers=1))
-    live = drive.watch.state()
+        (trial,) = drive.board.next_trials()
+        drive.notify(Event("started", (trial,), workers=1))
+        live = drive.watch.state()
     note_state(drive.ledger.store, live)
     read = read_state(Recorded.read(drive.ledger))
     assert [(a.arm, a.tally, a.left, a.metric, a.best, a.values, a.trend) for a in read.arms] == [
@@ -182,6 +183,20 @@ def test_status_reads_what_the_view_shows(tmp_path: Path) -> None:
     with drive.ledger.writing(STUDY):  # somebody drives it
         assert read_state(Recorded.read(drive.ledger)).running == 1
         assert read_state(Recorded.read(drive.ledger)).events == live.events
+
+
+def test_nothing_runs_once_a_run_that_was_cut_short_is_over(tmp_path: Path) -> None:
+    """Its driver still writes tables; on the board are trials that ran or waited to be tried again."""
+    drive = Drive(View(console_of(80)), tmp_path)
+    with drive.ledger.writing(STUDY):
+        with Noting(drive.ledger.store, drive.watch):
+            trials = drive.board.next_trials()
+            drive.notify(Event("started", trials, workers=1))
+            drive.notify(Event("again", trials, why="process lost: killed"))
+            assert drive.watch.state().running == 1
+        live = live_state(drive.ledger.store)
+    assert live is not None
+    assert (live.running, live.workers, live.left) == (0, 0, 12)
 
 
 GPU_STUDY = replace(STUDY, device="cuda", gpus=0.5)
