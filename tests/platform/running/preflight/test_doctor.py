@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ray.exceptions import GetTimeoutError
 
 from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid
 from topk_platform.cli import main
@@ -22,12 +23,13 @@ from topk_platform.running.preflight.doctor import (
     CheckResult,
     Diagnosis,
     Node,
+    asking,
     checks,
     diagnose,
     shared_store,
 )
 from topk_platform.running.preflight.doctor.diagnosis import _Asked, _of_nodes
-from topk_platform.running.preflight.doctor.facts import ABSENT, Facts, Question, examine
+from topk_platform.running.preflight.doctor.facts import ABSENT, Facts, Question, examine, now
 from topk_platform.running.preflight.doctor.gpus import Gpu, gpus_here, mps_runs
 from topk_platform.running.preflight.doctor.results import merged
 from topk_platform.running.preflight.doctor.shared_store import check_replies, check_store, token
@@ -56,6 +58,7 @@ SOUND = Facts(
     free={"temporary files": 50 * GIB},
 )
 NODE = Node("10.0.0.2", SOUND)
+NODE_OF_RAY = {"NodeID": "4f2a1c00", "NodeManagerAddress": "10.0.0.2", "Resources": {}}
 WANTED = {"torch": ">=2.10", "optuna": ">=5.0,<5.1", "rich": ">=14"}
 
 
@@ -276,10 +279,11 @@ def test_disks_have_room(free: int, state: str, result: str) -> None:
     [
         (0.0, "good", "within 2 s of the driver's"),
         (60.0, "warning", "60 s behind the driver's"),
+        (None, "warning", "the node was too busy to be asked for its time"),
         (-600.0, "wrong", "600 s ahead of the driver's"),
     ],
 )
-def test_clocks_agree(behind: float, state: str, result: str) -> None:
+def test_clocks_agree(behind: float | None, state: str, result: str) -> None:
     assert state_and_text(only(checks.check_clock(replace(NODE, behind=behind)))) == (state, result)
 
 
@@ -302,6 +306,27 @@ def test_what_several_nodes_have_in_common_is_one_line() -> None:
         ["a", "b"],
         ["a"],
     ]
+
+
+@pytest.fixture
+def late_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cluster of a node that answers the questions, but not the one for its time."""
+    raised = {"time": GetTimeoutError("Get timed out: some object(s) not ready.")}
+
+    def get(answer: Any, timeout: float | None = None) -> Any:
+        if answer in raised:
+            raise raised[answer]
+        return answer
+
+    monkeypatch.setattr(asking.ray, "nodes", lambda: [{**NODE_OF_RAY, "Alive": True}])
+    monkeypatch.setattr(asking.ray, "wait", lambda asked, **_: (asked, []))
+    monkeypatch.setattr(asking.ray, "get", get)
+    monkeypatch.setattr(asking, "_on", lambda _node, function, *_: "time" if function is now else "facts")
+
+
+def test_a_node_that_is_late_only_with_its_time_keeps_its_other_answers(late_clock: None) -> None:
+    (node,) = asking.ask_nodes(Question([]), 60.0)
+    assert (node.facts, node.problem, node.behind) == ("facts", "", None)
 
 
 # The store
@@ -382,7 +407,7 @@ def test_no_gpu_is_looked_for_where_none_is_reported(tmp_path: Path, monkeypatch
 def test_gpus_are_those_that_torch_can_use_with_the_drivers_version(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program(tmp_path, "nvidia-smi", "echo 'NVIDIA H200, 143771, 512, 570.86.10, Disabled'")
+    program(tmp_path, "nvidia-smi", "echo '0, 570.86.10'")
     answer = json.dumps([{"name": "H200", "memory": 2, "free": 1, "environment": BITS}])
     program(tmp_path, "python", f"[ -z \"${{CUDA_VISIBLE_DEVICES+x}}\" ] && echo '{answer}'")
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
@@ -391,11 +416,27 @@ def test_gpus_are_those_that_torch_can_use_with_the_drivers_version(
     assert gpus_here(0) == [Gpu("H200", 2, 1, "570.86.10", BITS)]
 
 
+def test_a_gpu_whose_memory_the_driver_does_not_know_is_looked_at_by_torch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A GPU that shares the processor's memory: every field but its number, name and driver is ``[N/A]``."""
+    known = "index) echo -n 0;; name) echo -n GB10;; driver_version) echo -n 580.95.05;; *) echo -n '[N/A]';;"
+    each = f"echo -n \"$sep\"; sep=', '; case $field in {known} esac"
+    rows = f"sep=; IFS=,; for field in ${{1#*=}}; do {each}; done; echo"
+    program(tmp_path, "nvidia-smi", rows)
+    answer = json.dumps([{"name": "GB10", "memory": 2, "free": 1, "environment": BITS}])
+    program(tmp_path, "python", f"echo '{answer}'")
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert gpus_here(0) == [Gpu("GB10", 2, 1, "580.95.05", BITS)]
+
+
 def test_each_slice_of_mig_is_looked_at_by_a_process_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listing = "GPU 0: H100 (UUID: GPU-1)\n  MIG 1g.10gb Device 0: (UUID: MIG-a)\n  MIG 1g.10gb Device 1: (UUID: MIG-b)"
-    row = "NVIDIA H100, 81559, 512, 570.86.10, Enabled"
+    row = "0, 570.86.10"
     program(tmp_path, "nvidia-smi", f"if [ $1 = -L ]; then echo '{listing}'; else echo '{row}'; fi")
     answer = '[{"name": "\'$CUDA_VISIBLE_DEVICES\'", "memory": 2, "free": 1, "environment": {}}]'
     program(tmp_path, "python", f"echo '{answer}'")

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import ray
-from ray.exceptions import RayError
+from ray.exceptions import GetTimeoutError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from topk_platform.errors import reason
@@ -80,10 +80,13 @@ def _node(name: str, node: Mapping[str, Any], answer: Any, patience: float) -> N
         return Node(name, None, lines[-1], gpus)
 
 
-def _behind(node: Mapping[str, Any]) -> float:
-    """Return the least number of seconds by which a node's clock is behind, however long the answer took."""
+def _behind(node: Mapping[str, Any]) -> float | None:
+    """Return the least number of seconds by which a node's clock is behind; None if the node answers too late."""
     before = time.time()
-    there = ray.get(_on(node, now), timeout=_CLOCK_SECONDS)
+    try:
+        there = ray.get(_on(node, now), timeout=_CLOCK_SECONDS)
+    except GetTimeoutError:  # a busy node, whose other answers are as good as before
+        return None
     return seconds_behind(before, there, time.time())
 
 

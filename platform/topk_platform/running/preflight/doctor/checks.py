@@ -233,6 +233,11 @@ def check_token(node: Node, facts: Facts) -> Iterator[CheckResult]:
 
 def check_clock(node: Node) -> Iterator[CheckResult]:
     """Check that the clock agrees with the driver's within a few seconds."""
+    if node.behind is None:
+        yield node.warning(
+            "clock", "the node was too busy to be asked for its time", "ask again when it is less busy"
+        )
+        return
     if abs(node.behind) <= _SECONDS_OFF:
         yield node.good("clock", "within 2 s of the driver's")
         return

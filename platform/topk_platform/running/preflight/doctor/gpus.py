@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
 import shutil
@@ -15,11 +13,10 @@ from typing import Any
 
 from topk_platform.running.machine.devices import slices_here
 
-__all__ = ["Gpu", "drivers_gpus", "gpus_here", "mps_runs"]
+__all__ = ["Gpu", "drivers_version", "gpus_here", "mps_runs"]
 
 _SECONDS = 60
-_ASKED = "name,memory.total,memory.used,driver_version,mig.mode.current"
-_MIB = 2**20
+_ASKED = "index,driver_version"  # both are known for every GPU; its memory is not, if it shares that of the processor
 # This runs in a process of its own: a broken driver may hang, and Ray hides GPUs from processes that asked for none.
 _LOOK = """
 import json, torch
@@ -63,37 +60,27 @@ def gpus_here(promised: float) -> list[Gpu]:
     Raises:
         OSError: if there should be GPUs and torch can use none; the message says why.
     """
-    listed = drivers_gpus(_ask_driver())
-    if not (listed or promised):
+    version = drivers_version(_ask_driver())
+    if not (version or promised):
         return []
-    version = listed[0].driver if listed else ""
     return [Gpu(**one, driver=version) for one in _ask_torch()]
 
 
-def drivers_gpus(text: str) -> list[Gpu]:
-    r"""Return the GPUs in the output of ``nvidia-smi --query-gpu``.
+def drivers_version(text: str) -> str:
+    r"""Return the driver's version from the output of ``nvidia-smi --query-gpu``; empty if no GPU is listed.
 
     Example:
-        >>> drivers_gpus("NVIDIA H200, 143771, 512, 570.86.10, Disabled\n")[0].free // 2**20
-        143259
+        >>> drivers_version("0, 570.86.10\n1, 570.86.10\n"), drivers_version("No devices were found\n")
+        ('570.86.10', '')
     """
-    rows = csv.reader(io.StringIO(text), skipinitialspace=True)
-    return [
-        Gpu(
-            f"{name}{' (MIG)' if mig == 'Enabled' else ''}",
-            int(total) * _MIB,
-            (int(total) - int(used)) * _MIB,
-            driver,
-        )
-        for name, total, used, driver, mig in (row for row in rows if len(row) == len(_ASKED.split(",")))
-    ]
+    return text.partition("\n")[0].partition(", ")[2]
 
 
 def _ask_driver() -> str:
     program = shutil.which("nvidia-smi")
     if program is None:
         return ""
-    command = [program, f"--query-gpu={_ASKED}", "--format=csv,noheader,nounits"]
+    command = [program, f"--query-gpu={_ASKED}", "--format=csv,noheader"]
     done = _run(command, dict(os.environ))
     if done.returncode:
         raise OSError(f"nvidia-smi says: {_last(done.stdout + done.stderr)}")

@@ -25,7 +25,7 @@ class Node:
         facts: Its answers; None if it did not answer.
         problem: Why it did not answer.
         gpus: How many GPUs Ray counts there.
-        behind: By how many seconds its clock is behind the driver's; negative if ahead.
+        behind: By how many seconds its clock is behind the driver's; negative if ahead; None if it is not known.
         lost: Whether it left the cluster while it was asked.
     """
 
@@ -33,7 +33,7 @@ class Node:
     facts: Facts | None
     problem: str = ""
     gpus: float = 0.0
-    behind: float = 0.0
+    behind: float | None = 0.0
     lost: bool = False
 
     def good(self, check: str, finding: str) -> CheckResult:
