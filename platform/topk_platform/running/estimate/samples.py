@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from torch import Generator
-
-from topk_platform.data import Dataset, apply_conditions, set_aside, shot_words
+from topk_platform.data import Dataset, apply_conditions, shot_words
 from topk_platform.data.noise import Tracked, wrong_share
 from topk_platform.identity import Identity
 from topk_platform.records import DataNote, Samples, Store, note_data, read_data
-from topk_platform.running.preflight.training_splits import streams, trained_on
+from topk_platform.running.preflight.training_splits import calibrated, streams, trained_on
 from topk_platform.specs import Arm, Regime, Study, digest
 
 __all__ = ["Samples", "note_samples", "samples_of"]
@@ -58,10 +56,9 @@ def _hash(study: Study, arm: Arm, identities: Mapping[str, Identity]) -> str:
 
 
 def _samples(study: Study, regime: Regime) -> tuple[Samples, tuple[str, ...]]:
-    data, calibration = trained_on(study, regime, conditions=False), study.calibration
+    data = trained_on(study, regime, conditions=False)
     data = data.with_train(Tracked.of(data.train))
-    data = apply_conditions(data, regime.conditions, streams(study))
-    data = set_aside(data, calibration, Generator().manual_seed(0)) if calibration else data
+    data = calibrated(study, apply_conditions(data, regime.conditions, streams(study)))
     samples = Samples(
         regime.name,
         len(data.train),

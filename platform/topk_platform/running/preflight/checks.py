@@ -7,20 +7,19 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
 from topk_platform.code_version import code_versions, references
-from topk_platform.data import Dataset, Images, Source, check_source, download, from_tensors, set_aside
+from topk_platform.data import Dataset, Images, Source, check_source, download, from_tensors
 from topk_platform.errors import UserError
 from topk_platform.identity import Identity, with_origins
 from topk_platform.loss_catalogue import LOSS_CATALOGUE
 from topk_platform.models import build_model, check_model
 from topk_platform.protocol import check_sampler
-from topk_platform.references import is_reference
 from topk_platform.running.preflight.reading import load_regime
 from topk_platform.running.preflight.rehearsal import Rehearsal
-from topk_platform.running.preflight.training_splits import check_group_metrics, fewest_counts, trained_on
-from topk_platform.specs import Arm, Model, Regime, Scalar, Setting, Study, measure_of, reaching
+from topk_platform.running.preflight.training_splits import Draws
+from topk_platform.specs import Arm, Model, Scalar, Setting, Study, measure_of, reaching
 from topk_platform.specs.arms.recipe import replaced
 from topk_platform.training import check_additions, check_ensemble, check_loss
 
@@ -49,13 +48,13 @@ def check_study(
         MissingDataError: if a dataset is not on disk.
         UserError: naming an unknown dataset, model, loss or parameter, with similar names; inputs that are not
             finite; a dataset function that gives different data when called twice; a K that is not below the number
-            of classes; a value of the space that the loss or the recipe refuses; an error in an arm's first training
-            step.
+            of classes; a seed whose data cannot be drawn or split; a value of the space that the loss or the recipe
+            refuses; an error in an arm's first training step.
     """
     if downloads:
         for regime in {arm.regime.dataset: arm.regime for arm in study.arms}.values():
             download(regime)
-    identities, rehearse, sound, counted = {}, Rehearsal(), set(), _Counted(study)
+    identities, rehearse, sound, draws = {}, Rehearsal(), set(), Draws(study)
     codes = code_versions(study)
     for arm in study.arms:
         dataset, arm_id = load_regime(arm.regime), study.arm_id(arm)
@@ -65,40 +64,13 @@ def check_study(
         if (same := repr((arm.regime.dataset, sorted(arm.regime.options.items())))) not in sound:
             check_source(arm.regime, dataset)
             sound.add(same)
-        counts = counted.of(arm)
+        counts = draws.class_counts(arm)
         check_sampler(arm, study.trials)
         _check_metrics(study, arm, dataset)
+        draws.check_group_metrics(arm)
         _check_arm(arm, dataset, counts)
         rehearse(arm, dataset, counts)
     return with_origins(study, identities)
-
-
-class _Counted:
-    """Counts the training samples of each class in a study's regimes, after their conditions; each regime once."""
-
-    def __init__(self, study: Study) -> None:
-        self._study = study
-        self._counts: dict[tuple[str, bool], Tensor] = {}
-
-    def of(self, arm: Arm) -> Tensor:
-        """Return the counts with which the search's loss is built; for a user's loss, the fewest over all seeds.
-
-        Raises:
-            UserError: if groups cannot be kept whole, or nothing can be set aside for calibration.
-        """
-        own = is_reference(arm.loss.name)
-        if (arm.regime.name, own) not in self._counts:
-            try:
-                self._counts[arm.regime.name, own] = self._count(arm.regime, own=own)
-            except UserError as error:
-                raise UserError(f"arm {arm.name}: {error}") from error
-        return self._counts[arm.regime.name, own]
-
-    def _count(self, regime: Regime, *, own: bool) -> Tensor:
-        data = trained_on(self._study, regime)
-        if self._study.calibration:
-            set_aside(data, self._study.calibration, Generator().manual_seed(0))
-        return fewest_counts(self._study, regime) if own else data.class_counts
 
 
 def _check_metrics(study: Study, arm: Arm, dataset: Source) -> None:
@@ -113,7 +85,6 @@ def _check_metrics(study: Study, arm: Arm, dataset: Source) -> None:
                 f"study {study.name}: the K of {name} must be at most the number of classes ({dataset.classes} in "
                 f"arm {arm.name})"
             )
-    check_group_metrics(study, arm)
 
 
 def _check_arm(arm: Arm, dataset: Source, class_counts: Tensor) -> None:

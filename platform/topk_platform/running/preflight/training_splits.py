@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Generator, Tensor
 
-from topk_platform.data import Dataset, apply_conditions, load, shot_words, shots
+from topk_platform.data import Dataset, Population, apply_conditions, load, set_aside, shot_words, shots
 from topk_platform.errors import UserError
-from topk_platform.specs import Arm, Regime, Study
+from topk_platform.references import is_reference
+from topk_platform.specs import Arm, Regime, Study, TrainFraction
 from topk_platform.specs.checks import first_few
 from topk_platform.specs.metric_names import GROUPS, accuracy_k
 from topk_platform.streams import stream_seed
 
-__all__ = ["check_group_metrics", "fewest_counts", "notes_on_data", "streams", "trained_on"]
+__all__ = ["Draws", "calibrated", "notes_on_data", "streams", "trained_on"]
 
 
 def streams(study: Study, seed: int = 0) -> Callable[[str], Generator]:
@@ -42,34 +44,95 @@ def trained_on(study: Study, regime: Regime, seed: int = 0, *, conditions: bool 
     return apply_conditions(load(regime), regime.conditions if conditions else (), streams(study, seed))
 
 
-def fewest_counts(study: Study, regime: Regime) -> Tensor:
-    """Return the fewest training samples that each class has in any seed of a study, int64 ``(classes,)``."""
-    counts = [trained_on(study, regime, seed).class_counts for seed in range(study.seeds + 1)]
-    return torch.stack(counts).amin(0)
+def calibrated(study: Study, data: Dataset) -> Dataset:
+    """Return data of a seed with the calibration samples set aside, if the study has any, as its trials do.
+
+    Raises:
+        UserError: if a class has too few validation samples or groups.
+    """
+    part = study.calibration
+    return set_aside(data, part, streams(study)("calibration")) if part else data
 
 
-def check_group_metrics(study: Study, arm: Arm) -> None:
-    """Raise ``UserError`` if an arm selects by the accuracy of a group of classes that is empty in some seed."""
-    metrics = [
-        name
-        for name in dict.fromkeys((*arm.objectives, *arm.recipe.keep))
-        if name.partition("_")[0] in GROUPS
-    ]
-    for seed in range(study.seeds + 1) if metrics else ():
-        data = trained_on(study, arm.regime, seed)
-        groups = shots(data.class_counts)
-        several = sum(bool(mask.any()) for mask in groups.values()) > 1
+@dataclass(frozen=True)
+class _Draw:
+    """What a seed trains and selects with.
+
+    Args:
+        class_counts: Training samples of each class, int64 ``(classes,)``.
+        validated: Which classes have a validation sample, bool ``(classes,)``.
+    """
+
+    class_counts: Tensor
+    validated: Tensor
+
+
+class Draws:
+    """The training and validation splits of a study's seeds, in numbers; each regime is drawn once with each seed.
+
+    Confirmations are drawn if an arm depends on them, or if they may fail although the search's draw does not.
+    """
+
+    def __init__(self, study: Study) -> None:
+        self._study = study
+        self._drawn: dict[str, list[_Draw]] = {}
+
+    def class_counts(self, arm: Arm) -> Tensor:
+        """Return the counts with which the search's loss is built; for a user's loss, the fewest over all seeds.
+
+        Raises:
+            UserError: if groups cannot be kept whole, or nothing can be set aside for calibration.
+        """
+        own = is_reference(arm.loss.name)
+        counts = [
+            draw.class_counts for draw in self._of(arm, every=own or _may_fail(self._study, arm.regime))
+        ]
+        return torch.stack(counts).amin(0) if own else counts[0]
+
+    def check_group_metrics(self, arm: Arm) -> None:
+        """Raise ``UserError`` if an arm selects by the accuracy of a group of classes that is empty in some seed."""
+        used = dict.fromkeys((*arm.objectives, *arm.recipe.keep))
+        metrics = [name for name in used if name.partition("_")[0] in GROUPS]
+        for seed, draw in enumerate(self._of(arm, every=True) if metrics else ()):
+            groups = shots(draw.class_counts)
+            several = sum(bool(mask.any()) for mask in groups.values()) > 1
+            for metric in metrics:
+                if not several or not (groups[metric.partition("_")[0]] & draw.validated).any():
+                    raise _empty_group(arm, metric, draw.class_counts, seed)
+
+    def _of(self, arm: Arm, *, every: bool) -> Sequence[_Draw]:
+        """Return the draws of an arm's regime, in the order of seeds: of every seed, or at least that of the search."""
+        drawn = self._drawn.setdefault(arm.regime.name, [])
+        for seed in range(len(drawn), 1 + self._study.seeds * every):
+            try:
+                drawn.append(self._draw(arm.regime, seed))
+            except UserError as error:
+                which = f"with seed {seed}: " if seed else ""
+                raise UserError(f"arm {arm.name}: {which}{error}") from error
+        return drawn
+
+    def _draw(self, regime: Regime, seed: int) -> _Draw:
+        data = trained_on(self._study, regime, seed)
+        if not seed or _is_drawn(regime):  # otherwise all seeds share the validation split
+            data = calibrated(self._study, data)
         validated = torch.bincount(data.validation.labels, minlength=data.classes) > 0
-        for metric in metrics:
-            if not several or not (groups[metric.partition("_")[0]] & validated).any():
-                raise _empty_group(arm, metric, data, seed)
+        return _Draw(data.class_counts, validated)
 
 
-def _empty_group(arm: Arm, metric: str, data: Dataset, seed: int) -> UserError:
-    counts = data.class_counts
+def _may_fail(study: Study, regime: Regime) -> bool:
+    """Return whether chance decides if the platform can split a seed's data; other draws would only cost time."""
+    by_groups = any(isinstance(one, TrainFraction) and one.whole_groups for one in regime.conditions)
+    return by_groups or (study.calibration > 0 and _is_drawn(regime))
+
+
+def _is_drawn(regime: Regime) -> bool:
+    return isinstance(load(regime), Population)
+
+
+def _empty_group(arm: Arm, metric: str, counts: Tensor, seed: int) -> UserError:
     return UserError(
         f"arm {arm.name}: metric {metric} needs classes of that group in the training and the validation split, and "
-        f"classes of another group; the {data.classes} classes have {int(counts.min())} to {int(counts.max())} "
+        f"classes of another group; the {len(counts)} classes have {int(counts.min())} to {int(counts.max())} "
         f"training samples with seed {seed}: {shot_words(counts)}. Take macro_top{accuracy_k(metric)}, the mean over "
         "all classes"
     )

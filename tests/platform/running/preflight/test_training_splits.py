@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import torch
 
-from topk_platform import LabelNoise, Loss, Model, Recipe, Regime, Study, UserError, grid, run
+from topk_platform import LabelNoise, Loss, Model, Recipe, Regime, Study, TrainFraction, UserError, grid, run
 from topk_platform.cli import main
+from topk_platform.data import Dataset
 from topk_platform.records import Ledger, Store, read_history
 from topk_platform.running.driver.boards import make_board
 from topk_platform.running.estimate.samples import samples_of
+from topk_platform.running.preflight import training_splits
 from topk_platform.running.preflight.checks import check_study
 from topk_platform.running.preflight.doctor import diagnose
-from topk_platform.running.preflight.training_splits import notes_on_data, trained_on
+from topk_platform.running.preflight.training_splits import Draws, calibrated, notes_on_data, trained_on
 from topk_platform.specs import Trial
 from topk_platform.training import finish, run_trials
 from topk_platform.training.setup import dataset_of
@@ -34,6 +37,18 @@ def data(classes=900, lacking=0):
     train = torch.cat([torch.full((3 + label % 4,), label) for label in range(classes)])
     names = [f"emoji {label}" for label in range(classes)]
     return from_tensors(part(train), part(torch.arange(lacking, classes)), part(torch.arange(classes)), names=names)
+
+def families():  # each tenth family alone has samples of class 0
+    family = torch.arange(40)
+    label = torch.where(family % 10 == 0, 0, 1 + family % 2)
+    part = lambda groups: (torch.zeros(40, 12), label, groups)
+    return from_tensors(part(family), part(family), part(family), whole_groups=False)
+
+def drawn(generator, least=1):  # for each seed another number of validation samples of class 0
+    few = int(torch.randint(least, 12, (1,), generator=generator))
+    validation = torch.cat([torch.zeros(few), torch.arange(8) % 2 + 1]).long()
+    whole = torch.arange(12) % 3
+    return from_tensors(*((torch.zeros(len(labels), 12), labels) for labels in (whole, validation, whole)))
 
 def picky(class_counts): return topk_losses.BalancedSoftmax(class_counts)
 def patient(class_counts): return topk_losses.BalancedSoftmax(class_counts.clamp(min=1))
@@ -155,3 +170,84 @@ def test_the_classes_that_validation_lacks_are_named_and_trained(tmp_path: Path)
     (record,) = finish(run_trials([trial]))
     assert record.status == "completed", record.reason
     assert record.validation["macro_top1"] == record.validation["top1"]  # of the only class in validation
+
+
+def sampled(regime: Regime, seeds: int, metric: str = "", calibration: float = 0.0) -> Study:
+    losses = [Loss("cross_entropy"), Loss("focal")]
+    arms = grid([regime], [Model("linear")], losses, k=1, recipe=Recipe(1), metric=metric)
+    show = ("top1", "size95") if calibration else ("top1",)
+    return Study("s", arms, topk=(1,), seeds=seeds, calibration=calibration, show=show)
+
+
+def first_failing(study: Study) -> int:
+    """Return the first seed whose trials cannot draw their data, as the trials themselves draw it."""
+
+    def fails(seed: int) -> bool:
+        try:
+            calibrated(study, trained_on(study, study.arms[0].regime, seed))
+        except UserError:
+            return True
+        return False
+
+    return next(seed for seed in range(100) if fails(seed))
+
+
+@pytest.mark.parametrize(
+    ("regime", "calibration", "why"),
+    [
+        (
+            Regime("r", "emoji_lab:families", (TrainFraction(0.5, whole_groups=True),)),
+            0.0,
+            "leaves 1 classes without a training image",
+        ),
+        (Regime("r", "emoji_lab:drawn"), 0.5, "calibration = 0.5 cannot be set aside"),
+    ],
+)
+def test_a_confirmation_whose_data_cannot_be_drawn_is_refused_before_the_start(
+    regime: Regime, calibration: float, why: str
+) -> None:
+    seed = first_failing(sampled(regime, 1, calibration=calibration))
+    assert seed > 1
+    check_study(sampled(regime, seed - 1, calibration=calibration))
+    with pytest.raises(UserError, match=rf"arm r/linear/cross_entropy: with seed {seed}: .*{why}"):
+        check_study(sampled(regime, seed, calibration=calibration))
+
+
+def test_samples_are_set_aside_as_trials_set_them_aside(tmp_path: Path) -> None:
+    study = sampled(Regime("r", "emoji_lab:families"), 1, calibration=0.5)
+    aside = calibrated(study, trained_on(study, study.arms[0].regime)).calibration
+    (trial, _) = next_trials(study, tmp_path)
+    theirs = dataset_of(trial).calibration
+    assert aside is not None and theirs is not None
+    assert aside.groups is not None and theirs.groups is not None
+    assert torch.equal(aside.groups, theirs.groups)
+
+
+@pytest.mark.parametrize(
+    ("regime", "metric", "calibration", "draws"),
+    [
+        (Regime("r", "emoji_lab:data"), "", 0.0, 1),
+        (Regime("r", "emoji_lab:data", (LabelNoise(0.5),)), "", 0.0, 1),
+        (Regime("r", "emoji_lab:families"), "", 0.5, 1),
+        (Regime("r", "emoji_lab:drawn"), "", 0.0, 1),
+        (Regime("r", "emoji_lab:drawn", options={"least": 3}), "", 0.5, 1 + 2),
+        (Regime("r", "digits"), "many_top1", 0.0, 1 + 2),
+    ],
+)
+def test_arms_share_the_draws_of_their_regime_and_draw_no_more_than_they_need(
+    regime: Regime, metric: str, calibration: float, draws: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seeds: list[int] = []
+
+    def counted(study: Study, of: Regime, seed: int = 0, **options: bool) -> Dataset:
+        seeds.append(seed)
+        return trained_on(study, of, seed, **options)
+
+    monkeypatch.setattr(training_splits, "trained_on", counted)
+    study = sampled(regime, 2, metric, calibration)
+    checked = Draws(study)
+    for arm in study.arms:
+        checked.class_counts(arm)
+        with suppress(UserError):
+            checked.check_group_metrics(arm)
+    assert seeds == list(range(draws))
