@@ -1,7 +1,7 @@
 """The canonical text of a piece of source: equal for equal programs, on every version of Python.
 
 It contains no comments, formatting, docstrings or annotations, and no code that only type checkers read. In our own
-modules it contains no error messages either.
+modules it contains no texts of errors and warnings either.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ __all__ = [
 _BODIES = frozenset({"body", "orelse", "finalbody"})
 # `ctx` follows from a name's position.
 _SKIPPED = frozenset({"ctx", "type_comment", "kind", "returns", "annotation"})
+_MESSAGES = {"check": 1, "warnings.warn": 0}  # the position of the message in a call of each
 _MARKS = ("ClassVar", "InitVar", "KW_ONLY")  # annotations that change how a dataclass treats a field
 
 
@@ -93,9 +94,10 @@ class _Usual(ast.NodeTransformer):
 
 
 def without_messages(tree: ast.Module) -> ast.Module:
-    r"""Return a module with empty strings in place of error messages, because no result depends on messages.
+    r"""Return a module with empty strings in place of the texts of errors and warnings, because no result depends on them.
 
-    Use it only for code that reads no messages, such as ours. The other arguments of an error stay.
+    Use it only for code that reads no messages, such as ours. The texts are those of ``raise`` and ``assert``, and the
+    messages of our function ``check`` and of ``warnings.warn``. The other arguments stay.
 
     Example:
         >>> text = "assert k, 'no k'\nif k < 1:\n    raise ValueError(f'k must be at least 1, got {k}', k)"
@@ -103,6 +105,8 @@ def without_messages(tree: ast.Module) -> ast.Module:
         assert k
         if k < 1:
             raise ValueError('', k)
+        >>> print(ast.unparse(without_messages(ast.parse("check(k > 0, f'k must be positive, got {k}')"))))
+        check(k > 0, '')
     """
     _WithoutMessages().visit(tree)
     return tree
@@ -111,12 +115,22 @@ def without_messages(tree: ast.Module) -> ast.Module:
 class _WithoutMessages(ast.NodeTransformer):
     def visit_Raise(self, node: ast.Raise) -> ast.AST:
         if isinstance(node.exc, ast.Call):
-            node.exc.args = [ast.Constant("") if _is_text(value) else value for value in node.exc.args]
+            node.exc.args = [_without_text(value) for value in node.exc.args]
+        return node
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        at = _MESSAGES.get(ast.unparse(node.func), len(node.args))
+        node.args[at : at + 1] = [_without_text(value) for value in node.args[at : at + 1]]
         return node
 
     def visit_Assert(self, node: ast.Assert) -> ast.AST:
         node.msg = None
         return node
+
+
+def _without_text(value: ast.expr) -> ast.expr:
+    return ast.Constant("") if _is_text(value) else value
 
 
 def _is_text(node: ast.expr) -> bool:

@@ -95,6 +95,13 @@ EDITS = [
         NONE,
     ),
     Edit(
+        "the message of a check",
+        "topk_platform.data.dataset",
+        'f"inputs and labels must be equal in number, got',
+        'f"inputs and labels must be as many, got',
+        NONE,
+    ),
+    Edit(
         "the rule of an error",
         "topk_losses._core.checks",
         "if not isinstance(target, Tensor):",

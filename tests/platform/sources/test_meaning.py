@@ -139,6 +139,9 @@ def check(value, least):
     assert value is not None, 'no value'
     if value < least:
         raise Refused(f'value must be at least {least}, got {value!r}' + hint(value), value)
+    checks.check(name + '.csv', 'kept')
+    check(value < 9, f'value must be below 9, got {value}' + more(value))
+    warnings.warn(f'value {value} is small', Small, stacklevel=2)
 """
 
 
@@ -153,9 +156,12 @@ def version(text: str, module: str) -> str:
         ("must be at least", "may not be below"),
         (" + hint(value)", ""),
         ("{value!r}", "{value}"),
+        ("must be below", "may not reach"),
+        (" + more(value)", ""),
+        ("is small", "is little"),
     ],
 )
-def test_messages_of_our_errors_do_not_count_and_those_of_others_do(old: str, new: str) -> None:
+def test_messages_of_our_errors_and_warnings_do_not_count_and_those_of_others_do(old: str, new: str) -> None:
     edited = RAISING.replace(old, new)
     assert edited != RAISING
     assert version(edited, "topk_losses.m") == version(RAISING, "topk_losses.m")
@@ -170,9 +176,15 @@ def test_messages_of_our_errors_do_not_count_and_those_of_others_do(old: str, ne
         (", value)", ", least)"),
         ("is not None", "is None"),
         ("{value!r}", "{(least := value)}"),
+        ("value < 9", "value <= 9"),
+        ("{value}'", "{(least := value)}'"),
+        ("'kept'", "'given'"),
+        (".csv", ".txt"),
+        ("Small", "UserWarning"),
+        ("stacklevel=2", "stacklevel=1"),
     ],
 )
-def test_what_else_an_error_does_counts(old: str, new: str) -> None:
+def test_what_else_an_error_or_a_warning_does_counts(old: str, new: str) -> None:
     edited = RAISING.replace(old, new)
     assert edited != RAISING
     assert version(edited, "topk_losses.m") != version(RAISING, "topk_losses.m")
