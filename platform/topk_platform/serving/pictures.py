@@ -184,7 +184,7 @@ def _covering(
     if channels not in _MODES:
         raise UserError(f"an image has {', '.join(map(str, _MODES))} channels, the network takes {channels}")
     if isinstance(given, Image.Image):
-        picture = appearance(given.copy(), _MODES[channels])
+        picture = appearance(given, _MODES[channels])
     else:
         with Image.open(given) as image:
             picture = appearance(image, _MODES[channels])

@@ -94,7 +94,7 @@ class _Usual(ast.NodeTransformer):
 
 
 def without_messages(tree: ast.Module) -> ast.Module:
-    r"""Return a module with empty strings in place of the texts of errors and warnings, because no result depends on them.
+    r"""Return a module with empty texts of errors and warnings, because no result depends on them.
 
     Use it only for code that reads no messages, such as ours. The texts are those of ``raise`` and ``assert``, and the
     messages of our function ``check`` and of ``warnings.warn``. The other arguments stay.

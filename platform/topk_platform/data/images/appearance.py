@@ -44,9 +44,10 @@ def appearance(image: Image.Image, mode: str = "RGB") -> Image.Image:
     """
     from PIL import Image, ImageOps  # noqa: PLC0415 - comes with torchvision
 
+    deep = _has_16_bits(image)
     if _orientation(image) in _TURNED:
-        ImageOps.exif_transpose(image, in_place=True)
-    if image.mode.startswith("I;16"):
+        image = ImageOps.exif_transpose(image)
+    if deep:
         image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
     if image.has_transparency_data and mode != "RGBA":
         white = Image.new("RGBA", image.size, "white")
@@ -57,6 +58,11 @@ def appearance(image: Image.Image, mode: str = "RGB") -> Image.Image:
 def is_on_its_side(image: Image.Image) -> bool:
     """Return whether an opened image, not yet read, is stored with width and height exchanged."""
     return _orientation(image) in _ON_ITS_SIDE
+
+
+def _has_16_bits(image: Image.Image) -> bool:
+    # Pillow opens a PGM of 16 bits in its mode of 32 bits, and scales its values to 16.
+    return image.mode.startswith("I;16") or (image.mode == "I" and image.format == "PPM")
 
 
 def _orientation(image: Image.Image) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from PIL import Image, ImageOps
 from PIL.ExifTags import Base
 
 from topk_platform.data.images.appearance import appearance, is_on_its_side
-from topk_platform.data.images.decoding import scaled
+from topk_platform.data.images.decoding import scaled, square
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -90,9 +91,48 @@ def test_what_is_transparent_is_white(tmp_path: Path) -> None:
     assert shown(tmp_path / "grey.png", "L").tolist() == [[255, 9]]
 
 
-@pytest.mark.parametrize("ending", ["png", "tif"])
-def test_of_sixteen_bits_the_upper_eight_are_kept(tmp_path: Path, ending: str) -> None:
-    deep = np.array([[0, 255, 256, 32768, 65535]], dtype=np.uint16)
-    Image.fromarray(deep).save(tmp_path / f"a.{ending}")
-    assert shown(tmp_path / f"a.{ending}", "L").tolist() == [[0, 0, 1, 128, 255]]
-    assert shown(tmp_path / f"a.{ending}").tolist() == [[[value] * 3 for value in (0, 0, 1, 128, 255)]]
+DEEP = np.array([[0, 255, 256], [32768, 65534, 65535]], dtype=np.uint16)
+UPPER = [[0, 0, 1], [128, 255, 255]]
+
+
+def big_endian_tiff() -> bytes:
+    """A TIFF with the upper byte of each value first, which Pillow reads and does not write."""
+    shorts = {258: 16, 259: 1, 262: 1, 277: 1}
+    longs = {256: 3, 257: 2, 273: 8, 278: 2, 279: DEEP.nbytes}
+    entries = {tag: struct.pack(">HHIHH", tag, 3, 1, value, 0) for tag, value in shorts.items()}
+    entries |= {tag: struct.pack(">HHII", tag, 4, 1, value) for tag, value in longs.items()}
+    table = struct.pack(">H", len(entries)) + b"".join(entries[tag] for tag in sorted(entries)) + bytes(4)
+    return struct.pack(">2sHI", b"MM", 42, 8 + DEEP.nbytes) + DEEP.astype(">u2").tobytes() + table
+
+
+def deep_image(path: Path) -> Path:
+    """Write ``DEEP`` in the form that the file's name says."""
+    if path.name == "big.tif":
+        path.write_bytes(big_endian_tiff())
+    elif path.name == "text.pgm":
+        path.write_text("P2\n3 2\n65535\n" + " ".join(map(str, DEEP.flatten())))
+    else:
+        Image.fromarray(DEEP).save(path)
+    return path
+
+
+@pytest.mark.parametrize("name", ["a.png", "a.tif", "big.tif", "a.pgm", "text.pgm"])
+def test_of_sixteen_bits_the_upper_eight_are_kept(tmp_path: Path, name: str) -> None:
+    path = deep_image(tmp_path / name)
+    assert shown(path, "L").tolist() == UPPER
+    assert shown(path).tolist() == np.repeat(np.array(UPPER)[..., None], 3, 2).tolist()
+    assert square(path, 0).tolist() == [UPPER] * 3
+
+
+def test_a_pgm_of_fewer_bits_than_sixteen_is_scaled(tmp_path: Path) -> None:
+    (tmp_path / "a.pgm").write_bytes(b"P5\n3 1\n4095\n" + np.array([0, 2048, 4095], dtype=">u2").tobytes())
+    assert shown(tmp_path / "a.pgm", "L").tolist() == [[0, 128, 255]]
+
+
+def test_a_turned_image_of_sixteen_bits_is_turned_back_and_the_given_one_stays(tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[Base.Orientation] = 6
+    Image.fromarray(DEEP).save(tmp_path / "a.png", exif=exif)
+    with Image.open(tmp_path / "a.png") as image:
+        assert np.asarray(appearance(image, "L")).tolist() == np.rot90(UPPER, -1).tolist()
+        assert (image.mode, image.size) == ("I;16", (3, 2))
