@@ -101,12 +101,13 @@ def load_backbone(name: str, pixels: int, weights: str = "") -> Backbone:
             returns a ``torch.nn.Module`` from normalised images ``(n, 3, pixels, pixels)`` to features ``(n, d)``.
         pixels: The side of the square to which images are scaled.
         weights: The file of the weights, a state dict, in the data folder. Empty for the package's own weights: timm
-            downloads them once, torchvision's must already be on this machine. A function of your own loads its weights
-            itself, so ``weights`` has no effect on it.
+            downloads them once, torchvision's must already be on this machine. It must be empty for a function of your
+            own, which loads its weights itself.
 
     Raises:
         MissingDataError: if a package or the weights are not on this machine.
-        UserError: if there is no such backbone, the weights do not fit it, or ``pixels`` is below 1.
+        UserError: if there is no such backbone, the weights do not fit it, the network has no linear layer to leave
+            out, ``pixels`` is below 1, or ``weights`` goes with a function of your own.
     """
     return _made(name, pixels, weights)
 
@@ -125,6 +126,10 @@ def _made(name: str, pixels: int, weights: str | None) -> Backbone:
     if pixels < 1:
         raise UserError(f"pixels must be at least 1, got {pixels!r}")
     if is_reference(name):
+        if weights:
+            raise UserError(
+                f"weights must be empty for {name}, which loads its weights itself, got {weights!r}"
+            )
         return Backbone(_own(name), pixels)
     source, _, architecture = name.partition("/")
     if source not in BACKBONES or (source in ("timm", "torchvision")) != bool(architecture):
@@ -194,10 +199,10 @@ def _torchvision(architecture: str, weights: str | None, pixels: int) -> Backbon
 
     if architecture not in models.list_models(module=models):
         raise unknown_name("torchvision model", architecture, models.list_models(module=models))
-    network: nn.Module = models.get_model(architecture, weights=None)
+    network = _without_last(models.get_model(architecture, weights=None))
     if weights is not None:
         _fill(network, _torchvisions_file(architecture, weights))
-    return Backbone(_without_last(network), pixels)
+    return Backbone(network, pixels)
 
 
 def _torchvisions_file(architecture: str, weights: str) -> Path:
@@ -214,8 +219,13 @@ def _torchvisions_file(architecture: str, weights: str) -> Path:
 
 def _without_last(network: nn.Module) -> nn.Module:
     """Replace the last linear layer by the identity, so that its inputs are the features."""
-    name = [name for name, module in network.named_modules() if isinstance(module, nn.Linear)][-1]
-    parent, _, child = name.rpartition(".")
+    names = [name for name, module in network.named_modules() if isinstance(module, nn.Linear)]
+    if not names:
+        raise UserError(
+            "backbone must have a last linear layer, whose inputs are the features, "
+            f"got {type(network).__name__} without"
+        )
+    parent, _, child = names[-1].rpartition(".")
     setattr(network.get_submodule(parent), child, nn.Identity())
     return network
 

@@ -187,6 +187,16 @@ def test_unknown_backbones_are_refused_with_the_known_ones(name: str, message: s
         load_backbone(name, 32)
 
 
+def test_weights_for_a_backbone_of_ones_own_are_refused() -> None:
+    with pytest.raises(UserError, match=r"weights must be empty for lab:backbone, .* got 'mine\.pth'"):
+        load_backbone("lab:backbone", 32, "mine.pth")
+
+
+def test_a_network_without_a_linear_layer_is_refused() -> None:
+    with pytest.raises(UserError, match=r"backbone must have a last linear layer, .* got SqueezeNet without"):
+        load_backbone("torchvision/squeezenet1_1", 32)
+
+
 def test_missing_weights_are_named(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     monkeypatch.setenv("TORCH_HOME", str(folder))
     with pytest.raises(
