@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Generator, Tensor
@@ -15,14 +16,11 @@ from topk_platform.data.arrays import to_inputs, to_labels
 from topk_platform.data.dataset import GROUPS, Dataset, Split
 from topk_platform.data.folder import data_folder
 from topk_platform.data.images.decoding import UnreadableImageError, square
-from topk_platform.data.images.listing import ENDINGS, is_image
+from topk_platform.data.images.listing import ENDINGS, class_folders, is_image
 from topk_platform.data.splits.grouping import check_apart, group_numbers, grouped_files, split_whole_groups
 from topk_platform.data.splits.splitting import stratified
 from topk_platform.errors import MissingDataError
 from topk_platform.specs.checks import check, first_few
-
-if TYPE_CHECKING:
-    from torchvision.datasets import ImageFolder
 
 __all__ = ["HELD_OUT", "assembled", "from_tensors", "image_folder", "split_folders"]
 
@@ -174,9 +172,9 @@ def image_folder(
 
     If the folder contains the folders ``train``, ``val`` (or ``validation``, ``valid``) and ``test``, these are the
     splits. The classes are those of ``train``. A class may have no image in ``val`` or ``test``; the split's macro
-    accuracies then leave the class out, and ``topk plan`` names it. If a split has no folder, it is a fixed fraction of
-    each class's training images. Without a folder ``train`` all images are split this way. Classes are numbered in the
-    order of their names.
+    accuracies then leave the class out, and ``topk plan`` names it. Hidden folders and files are left out. If a split
+    has no folder, it is a fixed fraction of each class's training images. Without a folder ``train`` all images are
+    split this way. Classes are numbered in the order of their names.
 
     Args:
         folder: The folder's path in the data folder. An absolute path works too, but it is part of the arms' identity,
@@ -248,7 +246,7 @@ def split_folders(root: Path) -> dict[str, Path]:
 class _ImageList:
     """Paths of images and their labels."""
 
-    def __init__(self, classes: list[str], samples: Iterable[tuple[str, int]]) -> None:
+    def __init__(self, classes: list[str], samples: Sequence[tuple[str, int]]) -> None:
         self.classes = classes
         self.paths = [path for path, _ in samples]
         self.labels = torch.tensor([label for _, label in samples])
@@ -256,30 +254,32 @@ class _ImageList:
     @classmethod
     def of_training(cls, folder: Path) -> _ImageList:
         """Return the images of the training split, or of all splits; each class must have at least one."""
-        images = _in_folders(folder)
-        counts = Counter(label for _, label in images.samples)
-        empty = [name for label, name in enumerate(images.classes) if not counts[label]]
+        classes, samples = _in_folders(folder)
+        check(
+            bool(classes),
+            f"dataset image_folder: {folder} must hold a folder of images per class, got no folder",
+        )
+        counts = Counter(label for _, label in samples)
+        empty = [name for label, name in enumerate(classes) if not counts[label]]
         check(
             not empty,
             f"dataset image_folder: each folder of {folder} is a class and must hold images for training "
             f"({', '.join(ENDINGS)}), but these hold none: {first_few(empty)}. Classes without images are allowed in "
             "val and test alone",
         )
-        return cls(images.classes, images.samples)
+        return cls(classes, samples)
 
     def held_out(self, folder: Path) -> _ImageList:
         """Return the images of another split with the classes of this one; a class may have no image."""
-        images = _in_folders(folder)
-        unknown = sorted(set(images.classes) - set(self.classes))
+        classes, samples = _in_folders(folder)
+        unknown = sorted(set(classes) - set(self.classes))
         check(
             not unknown,
             f"dataset image_folder: {folder} must have no class that training lacks, got {first_few(unknown)}",
         )
-        check(bool(images.samples), f"dataset image_folder: {folder} must hold images, got none")
+        check(bool(samples), f"dataset image_folder: {folder} must hold images, got none")
         numbers = {name: label for label, name in enumerate(self.classes)}
-        return _ImageList(
-            self.classes, [(path, numbers[images.classes[label]]) for path, label in images.samples]
-        )
+        return _ImageList(self.classes, [(path, numbers[classes[label]]) for path, label in samples])
 
     def read(self, size: int) -> tuple[Tensor, Tensor]:
         """Return the images, uint8 ``(n, 3, size, size)``, and their labels."""
@@ -302,7 +302,13 @@ class _ImageList:
         return images, self.labels
 
 
-def _in_folders(folder: Path) -> ImageFolder:
-    from torchvision.datasets import ImageFolder  # noqa: PLC0415 - takes a second to import
+def _in_folders(folder: Path) -> tuple[list[str], list[tuple[str, int]]]:
+    classes = class_folders(folder)
+    return classes, [(path, label) for label, name in enumerate(classes) for path in _below(folder / name)]
 
-    return ImageFolder(folder, is_valid_file=lambda path: is_image(Path(path).name), allow_empty=True)
+
+def _below(folder: Path) -> Iterator[str]:
+    """Yield the images of a class, also those in folders of its folder, in torchvision's order."""
+    for inner, _, names in sorted(os.walk(folder, followlinks=True)):
+        if all(part[0] != "." for part in Path(inner).relative_to(folder).parts):
+            yield from (os.path.join(inner, name) for name in sorted(names) if is_image(name))

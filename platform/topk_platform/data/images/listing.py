@@ -25,6 +25,7 @@ from topk_platform.specs.checks import first_few
 __all__ = [
     "ENDINGS",
     "FileList",
+    "class_folders",
     "from_file",
     "from_folders",
     "held_out_folders",
@@ -79,7 +80,7 @@ def from_folders(root: Path, part: str) -> FileList:
         UserError: if there is no class, or a class has no images.
     """
     top = root / part
-    classes = sorted(entry.name for entry in os.scandir(top) if entry.is_dir() and entry.name[0] != ".")
+    classes = class_folders(top)
     stamp = _stamp(f"{name} {(top / name).stat().st_mtime_ns}" for name in classes)
 
     def make() -> FileList:
@@ -113,7 +114,7 @@ def held_out_folders(root: Path, part: str, classes: Sequence[str]) -> FileList:
         UserError: if there is a folder of another class, or no image at all.
     """
     top = root / part
-    folders = sorted(entry.name for entry in os.scandir(top) if entry.is_dir() and entry.name[0] != ".")
+    folders = class_folders(top)
     unknown = sorted(set(folders) - set(classes))
     if unknown:
         raise UserError(f"{top} must have no class that training lacks, got {first_few(unknown)}")
@@ -132,6 +133,11 @@ def held_out_folders(root: Path, part: str, classes: Sequence[str]) -> FileList:
         return _file_list(root, samples, list(classes), stamp)
 
     return _cached(f"held out {part}", root, stamp, make)
+
+
+def class_folders(folder: Path) -> list[str]:
+    """Return the names of a folder's classes in order. A hidden folder is no class, such as ``.ipynb_checkpoints``."""
+    return sorted(entry.name for entry in os.scandir(folder) if entry.is_dir() and entry.name[0] != ".")
 
 
 def is_image(name: str) -> bool:

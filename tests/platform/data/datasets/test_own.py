@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -11,6 +12,7 @@ import pandas as pd
 import pytest
 import torch
 from PIL import Image
+from torchvision.datasets import ImageFolder
 
 from topk_platform import LongTail, Model, Regime, UserError
 from topk_platform.data import (
@@ -24,6 +26,7 @@ from topk_platform.data import (
     image_folder,
     load,
 )
+from topk_platform.data.images.decoding import square
 from topk_platform.data.splits.splitting import stratified
 from topk_platform.errors import MissingDataError
 from topk_platform.testing import RegimeContract
@@ -81,6 +84,34 @@ def test_hidden_files_are_no_images(folder: Path) -> None:
     assert after == before
 
 
+def test_hidden_folders_are_no_classes_and_hold_no_images(folder: Path) -> None:
+    draw(folder / "train")
+    draw(folder / "val")
+    before = [read("mine").fingerprint for read in READERS]
+    for hidden in ("train/.ipynb_checkpoints", "val/.ipynb_checkpoints", "train/a/.ipynb_checkpoints"):
+        (folder / hidden).mkdir()
+    shutil.copy(folder / "train" / "a" / "0.png", folder / "train" / "a" / ".ipynb_checkpoints")
+    assert [read("mine").fingerprint for read in READERS] == before
+
+
+def test_images_and_their_order_are_torchvisions(folder: Path) -> None:
+    """Also of images in folders of a class's folder."""
+    draw(folder / "train", count=3)
+    draw(folder / "test", count=1)
+    for name in ("z", "b", "b-1", "b/c"):
+        (folder / "train" / "a" / name).mkdir()
+        shutil.copy(folder / "train" / "b" / "0.png", folder / "train" / "a" / name / "B.PNG")
+        shutil.copy(folder / "train" / "c" / "1.png", folder / "train" / "a" / name / "a.png")
+    mine = image_folder("mine", size=8, validation=0.01)
+    expected = ImageFolder(folder / "train")
+    pixels = [square(path, 8) for path, _ in expected.samples]
+    kept = stratified(torch.tensor(expected.targets), (0.01,), torch.Generator().manual_seed(0), mine.names)[
+        0
+    ]
+    assert torch.equal(mine.train.tensor, torch.stack([pixels[row] for row in kept]))
+    assert torch.equal(mine.train.labels, torch.tensor(expected.targets)[kept])
+
+
 @pytest.mark.parametrize("name", ["val", "valid", "validation"])
 def test_folders_are_the_splits(folder: Path, name: str) -> None:
     for split, count in (("train", 6), (name, 2), ("test", 3)):
@@ -134,7 +165,7 @@ def test_missing_and_broken_images_are_one_clear_error(folder: Path) -> None:
     with pytest.raises(MissingDataError, match=f"there is no folder {folder}.*--data DIR"):
         image_folder("mine")
     folder.mkdir()
-    with pytest.raises(UserError, match="cannot be read"):
+    with pytest.raises(UserError, match="mine must hold a folder of images per class, got no folder"):
         load(Regime("r", "image_folder", options={"folder": "mine"}))
     draw(folder / "train", "abc")
     draw(folder / "test", "abd")
