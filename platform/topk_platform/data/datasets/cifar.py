@@ -16,6 +16,7 @@ from topk_platform.data.dataset import Dataset, Split
 from topk_platform.data.datasets.own import image_folder
 from topk_platform.data.datasets.parquet import read_parquet_splits
 from topk_platform.data.folder import data_folder
+from topk_platform.data.images.listing import is_image
 from topk_platform.data.splits.splitting import stratified
 from topk_platform.errors import MissingDataError, UserError
 from topk_platform.specs.checks import first_few
@@ -70,7 +71,7 @@ def cifar100() -> Dataset:
 
     Raises:
         MissingDataError: if none of these forms is in the data folder.
-        UserError: if a checksum does not match, or the images are of other classes or another size.
+        UserError: if a checksum does not match, or the images are JPEGs, of other classes or of another size.
 
     Source:
         A. Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009.
@@ -78,7 +79,7 @@ def cifar100() -> Dataset:
     folder = data_folder()
     if (folder / "cifar-100-python").is_dir() or not (folder / _FOLDER).is_dir():
         return read_cifar100(folder)
-    if any((folder / _FOLDER / "train").glob("*/*.png")):
+    if any(is_image(path.name) for path in (folder / _FOLDER / "train").glob("*/*")):
         return _from_folders(folder / _FOLDER)
     return _from_parquet(folder / _FOLDER)
 
@@ -131,6 +132,11 @@ def _from_folders(folder: Path) -> Dataset:
     if not (folder / "test").is_dir():
         raise MissingDataError(
             f"dataset cifar100: {folder} must hold the folders train and test, got no test"
+        )
+    lossy = sorted(path.name for path in folder.glob("*/*/*") if path.suffix.lower() in (".jpg", ".jpeg"))
+    if lossy:
+        raise UserError(
+            f"dataset cifar100: the images in {folder} must be lossless, such as PNGs, got {first_few(lossy)}"
         )
     data = image_folder(str(folder), _SIDE)
     names = data.names or ()

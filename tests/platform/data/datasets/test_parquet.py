@@ -73,11 +73,12 @@ def same_forms(tmp_path: Path, small: Any, monkeypatch: pytest.MonkeyPatch) -> d
         known = {"fine_label": tuple(names), "coarse_label": tuple(groups)}
         write(tmp_path / "hub/cifar100/data" / f"{part}-00000-of-00001.parquet", columns, known)
         for row, (image, label) in enumerate(zip(images, fine, strict=True)):
-            file = tmp_path / "folders/cifar100" / part / names[label] / f"{row}.png"
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_bytes(png(image))
+            for ending in ("png", "bmp"):
+                file = tmp_path / ending / "cifar100" / part / names[label] / f"{row}.{ending}"
+                file.parent.mkdir(parents=True, exist_ok=True)
+                Image.fromarray(image).save(file)
     forms = {"pickles": read_cifar100(small.folder, small.reader)}
-    for form in ("hub", "folders"):
+    for form in ("hub", "png", "bmp"):
         with data_at(tmp_path / form):
             forms[form] = cifar100()
     return forms
@@ -89,6 +90,15 @@ def test_every_form_of_cifar100_is_the_same_dataset(
     forms = same_forms(tmp_path, small_cifar(), monkeypatch)
     assert {data.fingerprint for data in forms.values()} == {forms["pickles"].fingerprint}
     assert {data.names for data in forms.values()} == {forms["pickles"].names}
+
+
+def test_cifar100_refuses_lossy_images(tmp_path: Path) -> None:
+    for part in ("train", "test"):
+        file = tmp_path / "cifar100" / part / "apple" / "0.JPG"
+        file.parent.mkdir(parents=True)
+        Image.fromarray(pictures(1, 32)[0]).save(file, "jpeg")
+    with data_at(tmp_path), pytest.raises(UserError, match=r"must be lossless, such as PNGs, got 0\.JPG"):
+        cifar100()
 
 
 def test_cifar100_refuses_other_classes(tmp_path: Path) -> None:
