@@ -7,6 +7,7 @@ import os
 import shutil
 import struct
 import uuid
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
@@ -97,7 +98,8 @@ def scaled(path: Path, resize: int) -> Pixels:
     The image is as a viewer shows it: see :func:`~topk_platform.data.images.appearance.appearance`.
 
     If ``TOPK_CACHE`` names a folder, the pixels are stored there, and any process reads them from there the next time.
-    Nothing more is stored once less than a twentieth of that disk is free.
+    Nothing more is stored once less than a twentieth of that disk is free. If the folder cannot be written to, a
+    warning says so.
 
     Args:
         path: The image, in any format that Pillow reads.
@@ -114,7 +116,7 @@ def scaled(path: Path, resize: int) -> Pixels:
     pixels = _read_cached(cached)
     if pixels is None:
         pixels = _decoded(path, resize)
-        _write_cached(cached, pixels)
+        _write_cached(folder, cached, pixels)
     return pixels
 
 
@@ -199,19 +201,33 @@ def _read_cached(path: Path) -> Pixels | None:
         size = path.stat().st_size
         with path.open("rb") as file:
             height, width = _HEADER.unpack(file.read(_HEADER.size))
-    except (FileNotFoundError, struct.error):
+        if size != _HEADER.size + 3 * height * width:  # a crash may leave half a file
+            return None
+        pixels: Pixels = np.memmap(path, np.uint8, "r", _HEADER.size, (height, width, 3))
+    except (OSError, struct.error):
         return None
-    if size != _HEADER.size + 3 * height * width:  # a crash may leave half a file
-        return None
-    pixels: Pixels = np.memmap(path, np.uint8, "r", _HEADER.size, (height, width, 3))
     return pixels
 
 
-def _write_cached(path: Path, pixels: Pixels) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    disk = shutil.disk_usage(path.parent)
-    if disk.free - pixels.nbytes < _FREE_FRACTION * disk.total:
-        return
+def _write_cached(folder: Path, path: Path, pixels: Pixels) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        disk = shutil.disk_usage(path.parent)
+        if disk.free - pixels.nbytes >= _FREE_FRACTION * disk.total:
+            _write(path, pixels)
+    except OSError as error:  # its strerror lacks the image's name, so that Python shows the warning once
+        warnings.warn(
+            f"scaled images cannot be kept in {folder}, so each is decoded whenever it is needed: {error.strerror}. "
+            "Name another folder with TOPK_CACHE",
+            stacklevel=2,
+        )
+
+
+def _write(path: Path, pixels: Pixels) -> None:
     part = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
-    part.write_bytes(_HEADER.pack(*pixels.shape[:2]) + pixels.tobytes())
-    part.replace(path)  # atomic, even if other processes write the same file
+    try:
+        part.write_bytes(_HEADER.pack(*pixels.shape[:2]) + pixels.tobytes())
+        part.replace(path)  # atomic, even if other processes write the same file
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import os
 import shutil
 import threading
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -128,6 +130,33 @@ def test_kept_pixels_leave_others_room(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(decoding.shutil, "disk_usage", lambda path: full)
     assert scaled(tmp_path / "a.jpg", 16).shape == (16, 21, 3)
     assert not [result for result in (tmp_path / "cache").rglob("*") if result.is_file()]
+
+
+def half_written(path: Path, content: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(content[: len(content) // 2])
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+
+@pytest.mark.parametrize("reason", ["full", "a file is in the way"])
+def test_pixels_that_cannot_be_kept_are_one_warning_and_leave_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: str
+) -> None:
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("TOPK_CACHE", str(cache))
+    if reason == "full":
+        monkeypatch.setattr(Path, "write_bytes", half_written)
+    else:
+        cache.touch()
+    for name in ("a.jpg", "b.jpg"):
+        picture(tmp_path / name, (40, 30), kind="JPEG")
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("default")
+        for name in ("a.jpg", "b.jpg", "a.jpg"):
+            assert scaled(tmp_path / name, 16).shape == (16, 21, 3)
+    (message,) = [str(warning.message) for warning in warned]
+    assert f"cannot be kept in {cache / 'pixels'}, " in message and message.endswith("TOPK_CACHE")
+    assert not [result for result in cache.rglob("*") if result.is_file()]
 
 
 def test_lists_are_made_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
