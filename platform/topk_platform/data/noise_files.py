@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from topk_platform.data.arrays import to_labels
 from topk_platform.data.dataset import Dataset, Split
 from topk_platform.errors import MissingDataError, UserError
 from topk_platform.specs.checks import check, first_few
@@ -83,9 +84,10 @@ def _numbers(path: Path, rows: Sequence[Sequence[str]]) -> list[list[float]]:
 
 
 def _checked(path: Path, matrix: Tensor) -> Tensor:
+    odd = matrix[~(matrix.isfinite() & (matrix >= 0))].tolist()
     check(
-        bool(matrix.isfinite().all() and (matrix >= 0).all()),
-        f"{path} must hold finite numbers of at least 0, got {float(matrix.min())}",
+        not odd,
+        f"{path} must hold finite numbers of at least 0, got {first_few([str(entry) for entry in odd])}",
     )
     sums = matrix.sum(1)
     counts = bool((matrix == matrix.round()).all())
@@ -129,10 +131,11 @@ def write_labels(path: Path, split: Split, labels: Sequence[int]) -> None:
         labels: The label of each sample.
 
     Raises:
-        UserError: if there is not one label per sample.
+        UserError: if there is not one whole number per sample.
     """
     check(len(labels) == len(split), f"labels must be one per sample ({len(split)}), got {len(labels)}")
-    np.savez_compressed(path, sample=np.array(sample_keys(split)), label=np.asarray(labels, dtype=np.int64))
+    numbers = to_labels("labels", labels).cpu().numpy()
+    np.savez_compressed(path, sample=np.array(sample_keys(split)), label=numbers)
 
 
 def read_labels(path: Path, dataset: Dataset) -> Tensor:

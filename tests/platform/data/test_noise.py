@@ -117,6 +117,7 @@ def three_classes(labels: torch.Tensor) -> Dataset:
         ("1,2\n3,4\n", "a row and a column for each of the 3 classes, got rows of 2, 2 numbers in 2 rows"),
         ("1,2,3\n3,4\n1,1,1\n", "got rows of 3, 2, 3 numbers in 3 rows"),
         ("1,2,3\n3,-4,5\n1,1,1\n", "finite numbers of at least 0, got -4.0"),
+        ("1,2,3\n3,inf,-5\n1,1,1\n", "finite numbers of at least 0, got inf, -5.0"),
         ("1,2,3\n3,nan,5\n1,1,1\n", "finite numbers of at least 0, got nan"),
         ("1,2,3\n3,x,5\n1,1,1\n", "must hold numbers, got 'x'"),
         ("1,2,3\n0,0,0\n1,1,1\n", "got 0 in row 2"),
@@ -208,6 +209,13 @@ def test_a_files_labels_find_their_samples_in_any_order(folder: Path) -> None:
     assert torch.equal(noisy, expected)
     thinned = conditioned(data, PerClass(20), NoisyLabels("labels.npz"))
     assert 0 < (thinned.train.labels != conditioned(data, PerClass(20)).train.labels).sum() < 200
+
+
+@pytest.mark.parametrize("labels", [[0.7, 1.0], np.array([1.0, 2.0])])
+def test_labels_that_are_no_whole_numbers_are_not_written(labels: Any, folder: Path) -> None:
+    with pytest.raises(UserError, match=r"labels must be whole numbers of shape \(n,\), got float"):
+        write_labels(folder / "labels.npz", digits().train.take(torch.arange(2)), labels)
+    assert not (folder / "labels.npz").exists()
 
 
 def test_labels_in_order_are_those_of_all_training_samples(folder: Path) -> None:
