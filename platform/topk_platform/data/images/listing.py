@@ -325,5 +325,9 @@ def _write(file: Path, files: FileList) -> None:
         "classes": np.array(files.classes),
         "stamp": np.array(files.stamp),
     }
-    np.savez(part, **arrays)
-    part.replace(file)
+    try:
+        np.savez(part, **arrays)
+        part.replace(file)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise

@@ -186,6 +186,15 @@ def test_a_list_that_cannot_be_kept_is_made_anew(folder: Path, monkeypatch: pyte
         assert len(from_folders(folder / "inaturalist", "train"))
 
 
+def test_a_list_for_which_the_disk_has_no_room_leaves_nothing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing.np, "savez", lambda path, **arrays: half_written(path, bytes(9)))
+    with pytest.warns(UserWarning, match=r"every process makes the list .*TOPK_CACHE"):
+        assert len(from_folders(folder / "inaturalist", "train"))
+    assert not list((folder / ".topk" / "lists").iterdir())
+
+
 def test_batches_are_the_same_whatever_the_number_of_threads(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
