@@ -394,7 +394,7 @@ def test_what_is_left_of_diverged_seeds_is_neither_best_nor_better(status: str) 
     assert result.difference is not None and result.difference.excludes_zero  # on the four that are left
     assert (result.best, result.mark) == (False, "")
     assert broken.cells["cross_entropy", *key[1:]].best
-    assert "▲" not in to_markdown(broken).replace("nor ▲", "").replace("▲▼", "")
+    assert "▲" not in to_markdown(broken).replace("or ▲", "").replace("▲▼", "")
 
 
 def test_what_was_searched_once_is_never_marked() -> None:
@@ -526,6 +526,6 @@ def test_a_group_accuracy_without_values_says_why() -> None:
                 if metric.startswith(("many_", "medium_", "few_")):
                     row[f"test.{metric}"] = None
     table = build_table(study, rows)
-    why = "few_top3 has no value in clean, noisy: accuracies of many-, medium- and few-shot classes"
+    why = "few_top3 has no value in clean, noisy: the accuracy of many-, medium- or few-shot classes"
     assert why in to_markdown(table, ["few_top3"])
     assert "has no value" not in to_markdown(table)

@@ -145,7 +145,7 @@ def test_what_is_right_passes(lab: str) -> None:
         ),
         (
             {"data": "whole"},
-            r"called with a int64 tensor of shape .*take inputs.float\(\).* raised RuntimeError",
+            r"called with a int64 tensor of shape .*inputs.float\(\) makes it real.* raised RuntimeError",
         ),
         (
             {"data": "unseeded"},

@@ -24,6 +24,7 @@ from topk_platform.specs import Trial, TrialRecord
 from topk_platform.training import Heartbeat, finish, run, run_trials
 from topk_platform.training.process import faults
 from topk_platform.training.process.faults import machinery_fault
+from topk_platform.training.session import Session
 from topk_platform.training.trials import group, keeping
 from topk_platform.training.trials.pace import FIRST_SECONDS, Pace
 
@@ -218,7 +219,7 @@ def test_a_trial_out_of_memory_failed_alone_and_is_tried_again_beside_a_neighbou
 ) -> None:
     monkeypatch.setattr(faults, "_held_by_others", lambda: 38 * 2**30 if neighbour else 2**29)
     monkeypatch.setattr(group.Group, "device", "cuda")
-    monkeypatch.setattr(run.Session, "prepare", raising(out_of_memory()))
+    monkeypatch.setattr(Session, "prepare", raising(out_of_memory()))
     training = run_trials([make_trial()])
     if neighbour:
         with pytest.raises(SharedMemoryError, match=r"other processes held 38.0 GiB"):
