@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ _Arm = TypeVar("_Arm", bound=Hashable)
 
 _ZERO = 1e-9
 _ALONE = 1e-9  # a column is not used for the weight if an arm's means differ by less between searches
-_CLOSE = 1e-9  # relative, where an iteration ends
+_CLOSE = 1e-8  # relative, where an iteration ends
 _ROUNDS = 200
 _TURNS = 8
 
@@ -62,10 +62,10 @@ def pooled(
     """Return the luck of each arm's searches, estimated from all arms.
 
     In a column with M arms and R searches, the means ``y_ar`` are split into the arm, the search's seeds, which all
-    arms share, and the rest. The mean square of the rest has ``(M - 1)(R - 1)`` degrees of freedom. How far arms differ
-    in their luck is estimated over all columns from the spread of the logarithms of the arms' own mean squares, beyond
-    what chance explains. It is taken at the upper end of its standard error, so that a small table borrows less. The
-    arms of columns with a single arm are left out.
+    arms share, and the rest. The pool's variance is the most likely scale of the arms' mean squares of the rest, so
+    that one arm with far more luck than the others hardly moves it. How far arms differ in their luck is estimated over
+    all columns from the spread of the logarithms of these mean squares, beyond what chance explains. It is taken at the
+    upper end of its standard error, so that a small table borrows less. Columns with a single arm are left out.
 
     Args:
         columns: The means of each arm's searches, by column and arm; all arms of a column have equally many, two or
@@ -74,92 +74,74 @@ def pooled(
     Source:
         Smyth, Linear Models and Empirical Bayes Methods for Assessing Differential Expression, 2004, section 6.2.
     """
-    tables = {name: np.array(list(arms.values()), float) for name, arms in columns.items()}
-    tables = {name: table for name, table in tables.items() if len(table) > 1 and table.shape[1] > 1}
-    weight = _weight(list(tables.values()))
+    shapes: dict[tuple[int, int], dict[_Column, list[Sequence[float]]]] = {}
+    for name, arms in columns.items():
+        rows = list(arms.values())
+        if len(rows) > 1 and len(rows[0]) > 1:
+            shapes.setdefault((len(rows), len(rows[0])), {})[name] = rows
+    stacks = [np.array(list(tables.values()), float) for tables in shapes.values()]
+    weight = _weight(stacks)
     result: dict[_Arm, Luck] = {}
-    for name, table in tables.items():
-        level, beside = _priors(table, weight)
-        result |= {arm: Luck(name, level, beside) for arm in columns[name]}
+    for names, stack in zip(shapes.values(), stacks, strict=True):
+        for name, (level, beside) in zip(names, _priors(stack, weight), strict=True):
+            result |= {arm: Luck(name, level, beside) for arm in columns[name]}
     return result
 
 
-@dataclass(frozen=True)
-class _Split:
-    """A column's means of searches, split into the arm, what a search's seeds add to all arms, and the rest.
+class _Split(NamedTuple):
+    """Means of searches of T columns of one shape, split into the arm, what all arms share, and the rest.
 
     Args:
-        common: What the seeds of each search add to all arms.
-        squares: By arm the mean square of the rest, an unbiased estimate of its variance.
-        freedom: The degrees of freedom of each mean square.
+        common: What the seeds of each search add to all arms, ``(T, R)``.
+        squares: The mean square of each arm's rest, an unbiased estimate of its variance, ``(T, M)``.
+        usual: The variance around which the arms' own variances lie, ``(T,)``.
     """
 
     common: Numbers
     squares: Numbers
-    freedom: int
-
-    @classmethod
-    def of(cls, table: Numbers, weight: float) -> _Split:
-        """Split a table ``(M, R)``, arms with less luck weighing more in what all arms share.
-
-        With weights that sum to 1, an arm's own part of ``common`` is its weight ``w_a``. If weights are inverse to
-        variances, the sum of squares of the rest is therefore ``(R - 1) (1 - w_a) σ_a²`` in expectation.
-        """
-        arms, searches = table.shape
-        centred = table - table.mean(1, keepdims=True)
-        shares = np.full(arms, 1 / arms)
-        for _ in range(_ROUNDS):
-            common = shares @ centred
-            squares = ((centred - common) ** 2).sum(1) / ((searches - 1) * (1 - shares))
-            result, before = cls(common, squares, searches - 1), shares
-            precision = result.shares(weight)
-            shares = precision / precision.sum()
-            if np.abs(shares - before).max() < _CLOSE:
-                break
-        return result
-
-    def usual(self, weight: float) -> float:
-        """Return the variance around which the arms' own variances lie.
-
-        If the pool is worth d₀ degrees of freedom and a mean square d, ``s_a² / s₀²`` follows Fisher's F with (d, d₀)
-        degrees of freedom. The most likely s₀² is the mean of ``v_a s_a²`` with ``v_a = (d + d₀) / (d s_a² / s₀² +
-        d₀)``. All v_a are 1 if arms do not differ in their luck. An arm with far more luck than others adds little.
-        """
-        usual = float(self.squares.mean())
-        if math.isinf(weight) or not weight or not usual:
-            return usual
-        for _ in range(_ROUNDS):
-            parts = (self.freedom + weight) / (self.freedom * self.squares / usual + weight)
-            before, usual = usual, float((parts * self.squares).mean())
-            if abs(usual - before) <= _CLOSE * before:
-                break
-        return usual
-
-    def shares(self, weight: float) -> Numbers:
-        """Return by arm the inverse of its moderated variance, times a constant."""
-        usual = self.usual(weight)
-        if math.isinf(weight) or not weight or not usual:
-            return np.ones_like(self.squares)
-        result: Numbers = (self.freedom + weight) / (self.freedom * self.squares / usual + weight)
-        return result
+    usual: Numbers
 
 
-def _priors(table: Numbers, weight: float) -> tuple[Prior, Prior]:
-    arms, searches = table.shape
-    split = _Split.of(table, weight)
-    rest = split.usual(weight)
+def _split(tables: Numbers, weight: float) -> _Split:
+    """Split tables ``(T, M, R)``, arms with less luck weighing more in what all arms share.
+
+    With weights ``w_a`` that sum to 1 and are inverse to the arms' variances, the sum of squares of the rest is
+    ``(R - 1) (1 - w_a) σ_a²`` in expectation. If the pool is worth d₀ degrees of freedom and a mean square d, ``s_a² /
+    s₀²`` follows Fisher's F with (d, d₀) degrees of freedom. The most likely s₀², ``usual``, is the mean of ``v_a
+    s_a²`` with ``v_a = (d + d₀) / (d s_a² / s₀² + d₀)``. All weights are equal if arms do not differ in their luck. An
+    arm with far more luck than others adds little to both.
+    """
+    own = tables.shape[2] - 1
+    centred = tables - tables.mean(2, keepdims=True)
+    parts = np.ones(tables.shape[:2])
+    for _ in range(_ROUNDS):
+        shares = parts / parts.sum(1, keepdims=True)
+        common = (shares[:, :, None] * centred).sum(1)
+        squares = ((centred - common[:, None]) ** 2).sum(2) / (own * (1 - shares))
+        usual = (parts * squares).mean(1)
+        if math.isinf(weight) or not weight:
+            break
+        scale = np.where(usual > 0, usual, 1)[:, None]
+        before, parts = parts, (own + weight) / (own * squares / scale + weight)
+        if np.abs(parts - before).max() < _CLOSE:
+            break
+    return _Split(common, squares, usual)
+
+
+def _priors(tables: Numbers, weight: float) -> Iterator[tuple[Prior, Prior]]:
+    _, arms, searches = tables.shape
+    split = _split(tables, weight)
     # The information on the scale of Fisher's F, beside that on the scale of a chi square.
     known = 1.0 if math.isinf(weight) or not weight else weight / (weight + searches + 1)
     freedom = max((arms - 1) * (searches - 1) * known, 1.0)
-    parts = np.array([float(split.common.var(ddof=1)), (arms - 1) * rest / arms])
-    whole = float(parts.sum())
-    satterthwaite = (
-        whole**2 / float((parts**2 / np.array([searches - 1, freedom])).sum()) if whole else freedom
-    )
-    return Prior(whole, satterthwaite, weight), Prior(rest, freedom, weight)
+    for common, usual in zip(split.common, split.usual.tolist(), strict=True):
+        parts = np.array([float(common.var(ddof=1)), (arms - 1) * usual / arms])
+        whole = float(parts.sum())
+        squares = float((parts**2 / np.array([searches - 1, freedom])).sum())
+        yield Prior(whole, whole**2 / squares if whole else freedom, weight), Prior(usual, freedom, weight)
 
 
-def _weight(tables: Sequence[Numbers]) -> float:
+def _weight(stacks: Sequence[Numbers]) -> float:
     """Return how many degrees of freedom the pool is worth: infinite where arms do not differ in their luck.
 
     An arm with far more luck than others adds to what seems common to all, and hides how much they differ. The split
@@ -167,19 +149,24 @@ def _weight(tables: Sequence[Numbers]) -> float:
     """
     weight = math.inf
     for _ in range(_TURNS):
-        weight = min(weight, _spread([_Split.of(table, weight).squares for table in tables], tables))
+        before = weight
+        weight = min(before, _spread([_split(tables, before).squares for tables in stacks], stacks))
+        if weight >= before * (1 - _CLOSE):
+            break
     return weight
 
 
-def _spread(squares: Sequence[Numbers], tables: Sequence[Numbers]) -> float:
+def _spread(squares: Sequence[Numbers], stacks: Sequence[Numbers]) -> float:
+    """Return the weight that the spread of the mean squares' logarithms shows, beyond what chance explains."""
     within, count, chance = 0.0, 0, 0.0
-    for of_arms, table in zip(squares, tables, strict=True):
-        arms, own = len(table), table.shape[1] - 1
-        if arms < 3 or of_arms.min() * own <= _ALONE**2:
+    for of_arms, tables in zip(squares, stacks, strict=True):
+        arms, own = tables.shape[1], tables.shape[2] - 1
+        if arms < 3:
             continue
-        within += float(np.log(of_arms).var(ddof=1)) * (arms - 1)
-        chance += _trigamma(own / 2) * (arms - 1)
-        count += arms - 1
+        known = of_arms[of_arms.min(1) * own > _ALONE**2]
+        within += float(np.log(known).var(1, ddof=1).sum()) * (arms - 1)
+        chance += _trigamma(own / 2) * (arms - 1) * len(known)
+        count += (arms - 1) * len(known)
     if not count:
         return 0.0
     expected = chance / count

@@ -193,7 +193,7 @@ def by_turns(table: np.ndarray, weight: float) -> tuple[float, np.ndarray]:
     searches, d = table.shape[1], table.shape[1] - 1
     centred = [row - row.mean() for row in table]
     shares = [1 / len(table)] * len(table)
-    for _ in range(300):
+    for _ in range(80):
         common = sum(share * row for share, row in zip(shares, centred, strict=True))
         squares = [
             sum((row - common) ** 2) / (d * (1 - share)) for share, row in zip(shares, centred, strict=True)
