@@ -1,11 +1,12 @@
-"""How well the shipped findings foretell one another: comparisons that two studies of letters made alike.
+"""How well findings of one search foretell one another: comparisons that two studies of letters made alike.
 
     python benchmarks/replicates.py
 
 Two arms are the same if data, conditions, network, loss, search space, recipe and K are. Each study searched them anew,
-with a sampler seeded otherwise, so that a pair of such comparisons shows the luck of the search. Three judgements:
+once with a sampler seeded otherwise, so that a pair of such comparisons shows the luck of the search. Three judgements:
 
-- ``as printed``: the intervals and marks of the version that wrote the files, in which the search has no luck;
+- ``as printed``: intervals of seeds and images, and marks by Holm's correction over a study's differences in a metric,
+  as if the search had no luck;
 - ``one search``: the same intervals, and no marks, which is today's rule for what was searched once;
 - ``with luck``: the variance of one search's difference is added, as the *other* regimes' replicates estimate it.
 
@@ -14,7 +15,6 @@ Then all studies' searches are taken together as repeated ones, with intervals a
 
 from __future__ import annotations
 
-import gzip
 import itertools
 import json
 import math
@@ -28,7 +28,7 @@ import topk_studies
 from topk_platform.results.findings import Findings
 from topk_platform.results.statistics import Estimate, critical, holm, interval, pooled, prior_of
 from topk_platform.results.statistics.tests import p_of
-from topk_platform.results.table import row_and_column
+from topk_platform.results.table import Table, row_and_column
 from topk_platform.specs import Arm
 from topk_platform.specs.codec import canonical_json
 
@@ -74,16 +74,15 @@ def regime(arm: Arm) -> str:
 
 
 def comparisons() -> Iterator[Found]:
-    """Yield the comparisons of all shipped findings in which both arms were searched."""
+    """Yield the comparisons of all shipped findings in which both arms were searched, once each."""
     for file in sorted(FOLDER.glob("*.json.gz")):
-        content = json.loads(gzip.decompress(file.read_bytes()))
-        marks = {(c["row"], c["column"], c["metric"]): c["mark"] for c in content["cells"] if "mark" in c}
         table = Findings.read(file).table
         study = table.study
         base = {(a.regime.name, a.model.label): a for a in study.arms if a.loss.label == study.baseline}
+        marks = marked(table)
         for arm in study.arms:
             other = base.get((arm.regime.name, arm.model.label))
-            if other in (None, arm) or not (arm.is_searched and other.is_searched):
+            if other in (None, arm) or not (searched_once(arm) and searched_once(other)):
                 continue
             ours, theirs = (row_and_column(study, table.across, a) for a in (arm, other))
             cells = {}
@@ -94,6 +93,23 @@ def comparisons() -> Iterator[Found]:
                     cells[name] = cell.difference, mark, cell.value.mean, beside.value.mean
             loss = canonical_json((arm.loss.name, arm.loss.fixed, arm.loss.space))
             yield Found(study.name, regime(arm), loss, cells)
+
+
+def searched_once(arm: Arm) -> bool:
+    """Return whether one search chose an arm's values."""
+    return arm.is_searched and arm.repeats.count == 1
+
+
+def marked(table: Table) -> dict[tuple[str, str, str], str]:
+    """Return marks as if searches had no luck: differences significant after Holm's correction in their metric."""
+    result: dict[tuple[str, str, str], str] = {}
+    for metric in {key[2] for key in table.cells}:
+        tested = {k: c.difference for k, c in table.cells.items() if k[2] == metric and c.difference}
+        corrected = holm({key: e.p for key, e in tested.items() if not math.isnan(e.p)})
+        result |= {
+            key: "better" if tested[key].mean > 0 else "worse" for key, p in corrected.items() if p < 0.05
+        }
+    return result
 
 
 def alike(result: Sequence[Found]) -> list[list[Found]]:
