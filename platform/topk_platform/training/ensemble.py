@@ -222,7 +222,9 @@ class Ensemble:
             ``(members, 1 + measures)``: 1 if all scores are finite, else 0, followed by the measures.
         """
         splits = [dataset.validation for dataset in self.datasets]
-        shared = all(split.inputs is splits[0].inputs for split in splits)
+        # Each member's normalisation comes from its own training images.
+        alike = len({how and (how.mean, how.std) for how in self.normalisations}) == 1
+        shared = alike and all(split.inputs is splits[0].inputs for split in splits)
         inputs = (
             self._prepared(splits[0].tensor, 0)
             if shared

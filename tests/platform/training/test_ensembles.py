@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from topk_platform import Arm, Int, LongTail, Loss, Model, Protocol, Recipe, Regime, Study, UserError
+from topk_platform import Arm, Int, LongTail, Loss, Model, PerClass, Protocol, Recipe, Regime, Study, UserError
 from topk_platform.running.preflight.checks import check_study
 from topk_platform.specs import Trial, TrialRecord
 from topk_platform.training import finish, run_trials
@@ -44,6 +44,10 @@ def dropping(shape: tuple[int, ...], classes: int, head: str = "linear") -> nn.M
 CASES: dict[str, dict[str, Any]] = {
     "mlp": {},
     "through vmap": {"model": Model(f"{__name__}:bent")},
+    "images of each seed's own mean and deviation": {
+        "regime": Regime("few", "kanji", (PerClass(1),), options={"classes": 6}),
+        "measures": ("nll",),
+    },
     "cosine head": {"loss": "ldam", "head": "cosine"},
     "own draws": {"loss": "noised_topk_hinge"},
     "own margins": {"loss": "ldam", "regime": Regime("tail", "digits", (LongTail(5),))},
