@@ -255,7 +255,7 @@ class Ensemble:
     def network(self, member: int, weights: dict[str, Tensor]) -> nn.Module:
         """Return a separate network with these weights."""
         network = initialised(self.trials[member], self.datasets[member]).to(self.trials[member].device)
-        network.load_state_dict(weights)
+        network.load_state_dict(weights, strict=False)  # a weight that layers share has one of its names
         return network
 
     def inputs(self, member: int) -> Inputs:

@@ -53,6 +53,8 @@ def _chain(network: nn.Module) -> list[tuple[str, nn.Module]] | None:
     if type(network) is not nn.Sequential:
         return None
     layers = list(network.named_children())
+    if len(layers) < len(network):  # a module that occurs twice is listed once
+        return None
     # An elementwise layer that works in place would overwrite the samples, or values that a gradient needs.
     known = all(
         type(layer) in (nn.Linear, nn.Flatten)

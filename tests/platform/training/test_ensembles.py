@@ -33,6 +33,12 @@ def bent(shape: tuple[int, ...], classes: int, head: str = "linear") -> nn.Modul
     return Bent(classes)
 
 
+def repeating(shape: tuple[int, ...], classes: int, head: str = "linear") -> nn.Module:
+    """One activation and one layer occur twice; a walk over distinct modules meets them once."""
+    act, inner = nn.Tanh(), nn.Linear(16, 16)
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 16), act, inner, act, inner, nn.Linear(16, classes))
+
+
 def normalised(shape: tuple[int, ...], classes: int, head: str = "linear") -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.BatchNorm1d(8), nn.Linear(8, classes))
 
@@ -44,6 +50,7 @@ def dropping(shape: tuple[int, ...], classes: int, head: str = "linear") -> nn.M
 CASES: dict[str, dict[str, Any]] = {
     "mlp": {},
     "through vmap": {"model": Model(f"{__name__}:bent")},
+    "one module twice": {"model": Model(f"{__name__}:repeating")},
     "images of each seed's own mean and deviation": {
         "regime": Regime("few", "kanji", (PerClass(1),), options={"classes": 6}),
         "measures": ("nll",),
