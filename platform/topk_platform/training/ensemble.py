@@ -189,8 +189,8 @@ class Ensemble:
             scores.register_hook(self._note_density)  # type: ignore[no-untyped-call]
         losses = self._losses(scores, target)
         for weights in self.stacked.values():
-            if self.views:
-                weights.grad.zero_()  # type: ignore[union-attr] # in place, for the members' views of it
+            if self.views and weights.grad is not None:  # frozen weights have none
+                weights.grad.zero_()  # in place, for the members' views of it
             else:
                 weights.grad = None
         losses.sum().backward()  # type: ignore[no-untyped-call]

@@ -101,22 +101,23 @@ def _mapped(network: nn.Module, stacked: Mapping[str, Tensor]) -> Forward:
 
 
 def stack(networks: Sequence[nn.Module], device: str) -> dict[str, Tensor]:
-    """Return the networks' parameters by name, ``(members, ...)``, on the device."""
+    """Return the networks' parameters by name, ``(members, ...)``, on the device; frozen ones stay frozen."""
     parameters = [dict(network.named_parameters()) for network in networks]
     return {
-        name: torch.stack([p[name].detach() for p in parameters]).to(device).requires_grad_()
-        for name in parameters[0]
+        name: torch.stack([p[name].detach() for p in parameters]).to(device).requires_grad_(first.requires_grad)
+        for name, first in parameters[0].items()
     }
 
 
 def stacked_optimizer(recipes: Sequence[Recipe], stacked: dict[str, Tensor]) -> torch.optim.Optimizer:
     """Return an optimiser: with one group if all members have the same recipe, else with a group for each member."""
+    trained = [weights for weights in stacked.values() if weights.requires_grad]
     if all(recipe == recipes[0] for recipe in recipes):
-        return make_optimizer(recipes[0], stacked.values())
-    for weights in stacked.values():
+        return make_optimizer(recipes[0], trained)
+    for weights in trained:
         weights.grad = torch.zeros_like(weights)
     single = [
-        make_optimizer(recipe, [_view(weights, member) for weights in stacked.values()])
+        make_optimizer(recipe, [_view(weights, member) for weights in trained])
         for member, recipe in enumerate(recipes)
     ]
     merged = single[0]

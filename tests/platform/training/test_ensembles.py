@@ -39,6 +39,12 @@ def repeating(shape: tuple[int, ...], classes: int, head: str = "linear") -> nn.
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 16), act, inner, act, inner, nn.Linear(16, classes))
 
 
+def frozen(shape: tuple[int, ...], classes: int, head: str = "linear") -> nn.Module:
+    network = nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, classes))
+    network[1].requires_grad_(requires_grad=False)
+    return network
+
+
 def normalised(shape: tuple[int, ...], classes: int, head: str = "linear") -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.BatchNorm1d(8), nn.Linear(8, classes))
 
@@ -51,6 +57,7 @@ CASES: dict[str, dict[str, Any]] = {
     "mlp": {},
     "through vmap": {"model": Model(f"{__name__}:bent")},
     "one module twice": {"model": Model(f"{__name__}:repeating")},
+    "a frozen layer": {"model": Model(f"{__name__}:frozen")},
     "images of each seed's own mean and deviation": {
         "regime": Regime("few", "kanji", (PerClass(1),), options={"classes": 6}),
         "measures": ("nll",),
