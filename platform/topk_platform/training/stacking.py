@@ -104,7 +104,9 @@ def stack(networks: Sequence[nn.Module], device: str) -> dict[str, Tensor]:
     """Return the networks' parameters by name, ``(members, ...)``, on the device; frozen ones stay frozen."""
     parameters = [dict(network.named_parameters()) for network in networks]
     return {
-        name: torch.stack([p[name].detach() for p in parameters]).to(device).requires_grad_(first.requires_grad)
+        name: torch.stack([p[name].detach() for p in parameters])
+        .to(device)
+        .requires_grad_(first.requires_grad)
         for name, first in parameters[0].items()
     }
 

@@ -8,7 +8,19 @@ import pytest
 import torch
 from torch import nn
 
-from topk_platform import Arm, Int, LongTail, Loss, Model, PerClass, Protocol, Recipe, Regime, Study, UserError
+from topk_platform import (
+    Arm,
+    Int,
+    LongTail,
+    Loss,
+    Model,
+    PerClass,
+    Protocol,
+    Recipe,
+    Regime,
+    Study,
+    UserError,
+)
 from topk_platform.running.preflight.checks import check_study
 from topk_platform.specs import Trial, TrialRecord
 from topk_platform.training import finish, run_trials
