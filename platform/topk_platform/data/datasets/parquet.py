@@ -49,7 +49,8 @@ def parquet_images(
         image: The column of the images: a struct of ``bytes`` and ``path``, the bytes of an image file, or arrays
             ``(height, width)`` or ``(height, width, 3)``. By default the only column of one of these types.
         label: The column of the labels: whole numbers from 0 on, or strings. By default the only column that the
-            file's metadata call a ``ClassLabel``, or else the column ``label``.
+            file's metadata call a ``ClassLabel``, or else the column ``label``. If the metadata name the classes, the
+            names count, and files may number them in different orders.
         size: Images are scaled so that their shorter side has this many pixels, and cropped to the square in the
             middle. With 0 they are kept as they are, and must all have the same size.
         validation: The fraction of each class for validation, if no file is for validation.
@@ -57,7 +58,8 @@ def parquet_images(
 
     Raises:
         MissingDataError: if there is no such file or folder, or the folder has no Parquet file.
-        UserError: if a column is missing or ambiguous, an image cannot be read, or the images differ in size.
+        UserError: if a column is missing or ambiguous, an image cannot be read or has no label, the images differ in
+            size, or a split has classes that training lacks.
     """
     check(size >= 0, f"size must be at least 0 pixels, got {size!r}")
     parts = read_parquet_splits(data_folder() / files, image, label, size)
@@ -75,19 +77,29 @@ class ParquetImages:
         images: uint8 ``(n, 3, height, width)``.
         labels: The label of each image: its class's number, or its name.
         names: The classes' names in the order of their numbers, or None if the files do not hold them.
-        columns: The other columns of whole numbers, each ``(n,)``.
     """
 
     images: Tensor
     labels: Sequence[int | str]
     names: tuple[str, ...] | None
-    columns: Mapping[str, Tensor]
 
     def numbered(self, names: Sequence[str] | None) -> Tensor:
-        """Return the labels as class numbers, int64 ``(n,)``."""
+        """Return the labels as class numbers, int64 ``(n,)``.
+
+        Args:
+            names: The names of all classes in the order of their numbers, or None if the labels are numbers.
+
+        Raises:
+            UserError: if a label is not among the names.
+        """
         if all(isinstance(label, int) for label in self.labels):
             return torch.tensor(self.labels, dtype=torch.int64)
         number = {name: row for row, name in enumerate(names or ())}
+        unknown = sorted({str(label) for label in self.labels} - set(number))
+        check(
+            not unknown,
+            f"labels must be classes that the first file of training names, got {first_few(unknown)}",
+        )
         return torch.tensor([number[str(label)] for label in self.labels], dtype=torch.int64)
 
 
@@ -108,8 +120,7 @@ def _read_all(paths: Sequence[Path], image: str, label: str, size: int) -> Parqu
     names = parts[0].names
     if names is None and labels and isinstance(labels[0], str):
         names = tuple(sorted(set(map(str, labels))))
-    columns = {name: torch.cat([part.columns[name] for part in parts]) for name in parts[0].columns}
-    return ParquetImages(torch.cat([part.images for part in parts]), labels, names, columns)
+    return ParquetImages(torch.cat([part.images for part in parts]), labels, names)
 
 
 def _files(root: Path) -> dict[str, list[Path]]:
@@ -161,15 +172,25 @@ def _read(path: Path, image: str, label: str, size: int) -> ParquetImages:
     label = label or _label_column(schema, features, path)
     for column in (image, label):
         check(column in schema.names, f"{path} has no column {column!r}, only {schema.names}")
-    numbers = [n for n in schema.names if n not in (image, label) and _is_whole(schema.field(n).type)]
-    batches = list(file.iter_batches(_ROWS, columns=[image, label, *numbers]))
+    batches = list(file.iter_batches(_ROWS, columns=[image, label]))
     images = [_decode(batch.column(image), path, at * _ROWS, size) for at, batch in enumerate(batches)]
-    return ParquetImages(
-        _stacked(images, path),
-        [value for batch in batches for value in batch.column(label).to_pylist()],
-        tuple(names) if (names := features.get(label, {}).get("names")) else None,
-        {n: torch.tensor([v for b in batches for v in b.column(n).to_pylist()]) for n in numbers},
-    )
+    labels = [value for batch in batches for value in batch.column(label).to_pylist()]
+    names = features.get(label, {}).get("names")
+    return ParquetImages(_stacked(images, path), _named(labels, names, path), tuple(names) if names else None)
+
+
+def _named(
+    labels: Sequence[int | str | None], names: Sequence[str] | None, path: Path
+) -> Sequence[int | str]:
+    """Return the labels as names if the file names its numbers: other files may number the classes anew."""
+    given = [label for label in labels if label is not None]
+    empty = len(labels) - len(given)
+    check(not empty, f"{path} must hold a label for each image, got none for {empty} of {len(labels)}")
+    if not names:
+        return given
+    odd = [str(label) for label in given if isinstance(label, int) and not 0 <= label < len(names)]
+    check(not odd, f"{path}: labels must lie in [0, {len(names)}), got {first_few(odd)}")
+    return [names[label] if isinstance(label, int) else label for label in given]
 
 
 def _features(schema: pyarrow.Schema) -> dict[str, dict[str, Any]]:
@@ -205,12 +226,6 @@ def _label_column(schema: pyarrow.Schema, features: Mapping[str, Mapping[str, An
         f"{path} must have one column of labels, got {names} of {schema.names}: name it with label",
     )
     return names[0]
-
-
-def _is_whole(kind: pyarrow.DataType) -> bool:
-    from pyarrow import types  # noqa: PLC0415
-
-    return bool(types.is_integer(kind))
 
 
 def _decode(column: pyarrow.Array, path: Path, first: int, size: int) -> list[Tensor]:

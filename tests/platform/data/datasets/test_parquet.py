@@ -155,6 +155,46 @@ def test_images_of_several_sizes_are_cut_to_one(tmp_path: Path) -> None:
         read(tmp_path)
 
 
+def test_classes_are_matched_by_name_where_files_number_them_in_other_ways(tmp_path: Path) -> None:
+    images = pictures(30)
+    rows = {"train-0": (CLASSES, [0, 1, 2] * 4), "train-1": (("dog", "bird"), [0, 1] * 6)}
+    rows["test"] = ("bird", "dog"), [0, 1] * 3
+    for part, (names, labels) in rows.items():
+        columns = {"image": structs(images[: len(labels)]), "label": labels}
+        write(tmp_path / "birds" / f"{part}.parquet", columns, {"label": names})
+    data = read(tmp_path)
+    assert data.names == CLASSES
+    assert data.test.labels.tolist() == [0, 2] * 3
+    counts = data.class_counts + torch.bincount(data.validation.labels, minlength=3)
+    assert counts.tolist() == [10, 4, 10]
+
+
+def test_other_columns_do_not_matter(tmp_path: Path) -> None:
+    for part, other in enumerate(
+        ({"age": [None, 1] * 15}, {"id": pa.array([2**64 - 1] * 30, pa.uint64())}, {})
+    ):
+        columns = {"image": structs(pictures(30, seed=part)), "label": [0, 1, 2] * 10, **other}
+        write(tmp_path / "birds" / f"train-{part}.parquet", columns)
+    data = read(tmp_path)
+    assert sum(map(len, data.splits.values())) == 90
+
+
+@pytest.mark.parametrize(
+    ("labels", "names", "message"),
+    [
+        ([0, None, 1] * 4, None, "must hold a label for each image, got none for 4 of 12"),
+        ([0, 1, -1] * 4, CLASSES, r"labels must lie in \[0, 3\), got -1"),
+    ],
+)
+def test_images_without_a_class_are_refused(
+    tmp_path: Path, labels: list[int | None], names: tuple[str, ...] | None, message: str
+) -> None:
+    known = None if names is None else {"label": names}
+    write(tmp_path / "birds/train.parquet", {"image": structs(pictures(12)), "label": labels}, known)
+    with pytest.raises(UserError, match=message):
+        read(tmp_path)
+
+
 def broken(images: np.ndarray) -> pa.Array:
     rows = structs(images).to_pylist()
     rows[4]["bytes"] = rows[4]["bytes"][:40]
