@@ -71,8 +71,9 @@ def image_files(
     """Return the images of ``folder / class / image``, of any number and size; each is read when it is needed.
 
     Splits and classes are those of :func:`topk_platform.data.image_folder`: folders ``train``, ``val`` and ``test`` if
-    they exist, otherwise fractions of training. iNaturalist 2021 can be read this way: rename its ``val`` to ``test``,
-    because its own test labels are not public and ``val`` is usually scored.
+    they exist, otherwise fractions of training. But images must not be in folders of a class's folder. iNaturalist 2021
+    can be read this way: rename its ``val`` to ``test``, because its own test labels are not public and ``val`` is
+    usually scored.
 
     Args:
         folder: The folder's path in the data folder. An absolute path works too, but it is part of the arms' identity,
@@ -89,9 +90,9 @@ def image_files(
 
     Raises:
         MissingDataError: if there is no such folder or no such CSV file of groups.
-        UserError: if a class has no training images, a folder beside ``train`` is not named after a split, the group
-            of an image is not known, a class has too few images or groups to be split, or two splits share a group that
-            must be whole.
+        UserError: if a class has no training images or has images in folders of its folder, a folder beside ``train``
+            is not named after a split, the group of an image is not known, a class has too few images or groups to be
+            split, or two splits share a group that must be whole.
     """
     root = data_folder() / folder
     if not root.is_dir():

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from topk_platform.data.arrays import to_inputs, to_labels
 from topk_platform.data.dataset import GROUPS, Dataset, Split
 from topk_platform.data.folder import data_folder
 from topk_platform.data.images.decoding import UnreadableImageError, square
-from topk_platform.data.images.listing import ENDINGS, class_folders, is_image
+from topk_platform.data.images.listing import ENDINGS, class_folders, images_below
 from topk_platform.data.splits.grouping import check_apart, group_numbers, grouped_files, split_whole_groups
 from topk_platform.data.splits.splitting import stratified
 from topk_platform.errors import MissingDataError
@@ -170,11 +169,12 @@ def image_folder(
 ) -> Dataset:
     """Return the images of ``folder / class / image``, in torchvision's ``ImageFolder`` layout.
 
-    If the folder contains the folders ``train``, ``val`` (or ``validation``, ``valid``) and ``test``, these are the
-    splits. The classes are those of ``train``. A class may have no image in ``val`` or ``test``; the split's macro
-    accuracies then leave the class out, and ``topk plan`` names it. Hidden folders and files are left out. If a split
-    has no folder, it is a fixed fraction of each class's training images. Without a folder ``train`` all images are
-    split this way. Classes are numbered in the order of their names.
+    Images in folders of a class's folder are images of the class, too. If the folder contains the folders ``train``,
+    ``val`` (or ``validation``, ``valid``) and ``test``, these are the splits. The classes are those of ``train``. A
+    class may have no image in ``val`` or ``test``; the split's macro accuracies then leave the class out, and ``topk
+    plan`` names it. Hidden folders and files are left out. If a split has no folder, it is a fixed fraction of each
+    class's training images. Without a folder ``train`` all images are split this way. Classes are numbered in the order
+    of their names.
 
     Args:
         folder: The folder's path in the data folder. An absolute path works too, but it is part of the arms' identity,
@@ -304,11 +304,6 @@ class _ImageList:
 
 def _in_folders(folder: Path) -> tuple[list[str], list[tuple[str, int]]]:
     classes = class_folders(folder)
-    return classes, [(path, label) for label, name in enumerate(classes) for path in _below(folder / name)]
-
-
-def _below(folder: Path) -> Iterator[str]:
-    """Yield the images of a class, also those in folders of its folder, in torchvision's order."""
-    for inner, _, names in sorted(os.walk(folder, followlinks=True)):
-        if all(part[0] != "." for part in Path(inner).relative_to(folder).parts):
-            yield from (os.path.join(inner, name) for name in sorted(names) if is_image(name))
+    return classes, [
+        (path, label) for label, name in enumerate(classes) for path in images_below(folder / name)
+    ]

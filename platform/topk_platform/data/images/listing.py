@@ -7,7 +7,7 @@ import os
 import uuid
 import warnings
 import zipfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from torch import Tensor
 from topk_platform.data.folder import cache_folder
 from topk_platform.data.images.decoding import UnreadableImageError, pool, scaled
 from topk_platform.errors import MissingDataError, UserError
-from topk_platform.specs.checks import first_few
+from topk_platform.specs.checks import check, first_few
 
 __all__ = [
     "ENDINGS",
@@ -29,6 +29,7 @@ __all__ = [
     "from_file",
     "from_folders",
     "held_out_folders",
+    "images_below",
     "is_image",
     "parse_lines",
     "readable",
@@ -77,7 +78,7 @@ def from_folders(root: Path, part: str) -> FileList:
         part: The folder in ``root``; ``"."`` for ``root`` itself.
 
     Raises:
-        UserError: if there is no class, or a class has no images.
+        UserError: if there is no class, a class has no images, or a class's folder has images in folders of its own.
     """
     top = root / part
     classes = class_folders(top)
@@ -111,7 +112,8 @@ def held_out_folders(root: Path, part: str, classes: Sequence[str]) -> FileList:
         classes: The classes' names, in the order of the labels.
 
     Raises:
-        UserError: if there is a folder of another class, or no image at all.
+        UserError: if there is a folder of another class, no image at all, or a class's folder has images in folders of
+            its own.
     """
     top = root / part
     folders = class_folders(top)
@@ -150,8 +152,23 @@ def is_image(name: str) -> bool:
     return name.lower().endswith(ENDINGS) and name[0] != "."
 
 
+def images_below(folder: Path) -> Iterator[str]:
+    """Yield the images of a class, also those in folders of its folder, in torchvision's order."""
+    for inner, _, names in sorted(os.walk(folder, followlinks=True)):
+        if all(part[0] != "." for part in Path(inner).relative_to(folder).parts):
+            yield from (os.path.join(inner, name) for name in sorted(names) if is_image(name))
+
+
 def _images(folder: Path) -> list[tuple[str, int]]:
-    return sorted((entry.name, entry.stat().st_size) for entry in os.scandir(folder) if is_image(entry.name))
+    entries = list(os.scandir(folder))
+    folders = [entry for entry in entries if entry.is_dir() and entry.name[0] != "."]
+    nested = sorted(entry.name for entry in folders if next(images_below(Path(entry.path)), None))
+    check(
+        not nested,  # the date of the class's folder, by which lists are kept, does not show their changes
+        f"{folder} must hold its images itself, got images in its folders {first_few(nested)}: move them up, or take "
+        "image_folder",
+    )
+    return sorted((e.name, e.stat().st_size) for e in entries if is_image(e.name) and not e.is_dir())
 
 
 def from_file(

@@ -230,6 +230,21 @@ def test_a_class_without_a_training_image_is_refused(folder: Path, read: Callabl
         read("mine")
 
 
+def test_images_in_folders_of_a_class_are_read_or_refused(folder: Path) -> None:
+    draw(folder / "train", "ab")
+    draw(folder / "test", "ab")
+    before = [len(read("mine").train) for read in READERS]
+    (folder / "train" / "a" / ".hidden").mkdir()
+    (folder / "train" / "a" / "empty").mkdir()
+    assert [len(read("mine").train) for read in READERS] == before
+    draw(folder / "train" / "a", ["2024"])
+    assert len(READERS[0]("mine").train) > before[0]
+    with pytest.raises(
+        UserError, match=r"train/a must hold its images itself, got images in its folders 2024: "
+    ):
+        READERS[1]("mine")
+
+
 @pytest.mark.parametrize("read", READERS, ids=["image_folder", "image_files"])
 def test_a_folder_beside_train_that_is_no_split_is_named(
     folder: Path, read: Callable[[str], Dataset]
