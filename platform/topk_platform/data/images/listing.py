@@ -327,6 +327,7 @@ def _read(file: Path, root: Path, stamp: str) -> FileList | None:
         OSError,
         ValueError,
         KeyError,
+        EOFError,  # an empty file, which a machine that loses its power may leave
         zipfile.BadZipFile,
     ):  # the list is missing or incomplete and must be made again
         return None

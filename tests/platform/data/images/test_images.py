@@ -174,8 +174,9 @@ def test_lists_are_made_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
     shutil.copy(location, location.with_name("another.jpg"))
     assert len(from_folders(root, "train")) == len(made) + 1
     (kept,) = (folder / ".topk" / "lists").iterdir()
-    kept.write_bytes(b"spoilt")
-    assert len(from_folders(root, "train")) == len(made) + 1
+    for spoilt in (b"spoilt", b"", kept.read_bytes()[:200]):
+        kept.write_bytes(spoilt)
+        assert len(from_folders(root, "train")) == len(made) + 1
 
 
 def test_a_list_that_cannot_be_kept_is_made_anew(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
