@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -180,7 +182,14 @@ def _arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
             arrays = {name: file[name] for name in ("label", "sample") if name in file}
     except FileNotFoundError as error:
         raise MissingDataError(f"the file of labels {path} does not exist") from error
-    except (OSError, ValueError, EOFError) as error:
+    except (
+        OSError,
+        ValueError,
+        TypeError,
+        EOFError,
+        BadZipFile,
+        zlib.error,
+    ) as error:  # also for an .npy file
         raise UserError(f"{path} cannot be read as an .npz file of arrays: {error}") from error
     check("label" in arrays, f"{path} must hold an array 'label', and 'sample' where it is not in order")
     return arrays

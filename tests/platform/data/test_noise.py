@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -263,8 +264,27 @@ def test_another_file_of_the_same_name_is_other_data(folder: Path) -> None:
     assert load(regime).train.inputs is load(Regime("r", "digits")).train.inputs  # type: ignore[union-attr]
 
 
-def test_a_file_that_is_no_archive_is_refused(folder: Path) -> None:
-    (folder / "labels.npz").write_bytes(b"none")
+def archive(damaged: slice, by: bytes) -> bytes:
+    file = io.BytesIO()
+    np.savez_compressed(file, label=digits().train.labels.numpy())
+    content = bytearray(file.getvalue())
+    content[damaged] = by
+    return bytes(content)
+
+
+def array() -> bytes:
+    file = io.BytesIO()
+    np.save(file, digits().train.labels.numpy())
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"none", b"", array(), archive(slice(100, None), b""), archive(slice(60, 160), bytes([255]) * 100)],
+    ids=["text", "empty", "npy", "cut off", "spoilt"],
+)
+def test_a_file_that_is_no_archive_is_refused(content: bytes, folder: Path) -> None:
+    (folder / "labels.npz").write_bytes(content)
     with pytest.raises(UserError, match=r"cannot be read as an \.npz file"):
         conditioned(digits(), NoisyLabels("labels.npz"))
 
