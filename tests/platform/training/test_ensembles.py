@@ -65,6 +65,17 @@ def dropping(shape: tuple[int, ...], classes: int, head: str = "linear") -> nn.M
     return nn.Sequential(nn.Flatten(), nn.Dropout(0.1), nn.Linear(64, classes))
 
 
+class Noise(nn.Module):
+    """Its numbers are random, as the views are that the model feature_head takes in training."""
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return inputs + 0.1 * torch.randn_like(inputs)
+
+
+def drawing(shape: tuple[int, ...], classes: int, head: str = "linear") -> nn.Module:
+    return nn.Sequential(nn.Flatten(), Noise(), nn.Linear(64, classes))
+
+
 CASES: dict[str, dict[str, Any]] = {
     "mlp": {},
     "through vmap": {"model": Model(f"{__name__}:bent")},
@@ -159,6 +170,12 @@ def test_a_member_that_diverges_or_is_pruned_leaves_the_others_alone(make_trial:
     [
         (f"{__name__}:normalised", {}, Recipe(1), "neither buffers"),
         (f"{__name__}:dropping", {}, Recipe(1), "nor dropout"),
+        (
+            f"{__name__}:drawing",
+            {},
+            Recipe(1),
+            r"stack of networks \(Protocol\(ensemble=1\) trains each alone\)",
+        ),
         ("mlp", {"batch_size": Int(1, 2)}, Recipe(1), "one batch_size"),
     ],
 )

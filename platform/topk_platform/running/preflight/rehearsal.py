@@ -19,6 +19,7 @@ from topk_platform.specs import Arm, numbers
 from topk_platform.training.loss_table import LOSSES
 from topk_platform.training.losses import BoundLoss, build_loss
 from topk_platform.training.process.state import restored_process
+from topk_platform.training.stacking import stack, stacked_forward
 
 __all__ = ["Rehearsal"]
 
@@ -38,7 +39,8 @@ class Rehearsal:
 
     def __call__(self, arm: Arm, dataset: Source, class_counts: Tensor) -> None:
         """Raise ``UserError``, naming the arm and the line of its code, unless a step of the arm works."""
-        same = repr((arm.regime.dataset, arm.regime.options, arm.model, arm.loss.head))
+        together = arm.protocol.ensemble > 1
+        same = repr((arm.regime.dataset, arm.regime.options, arm.model, arm.loss.head, together))
         if same in self._scores and not is_reference(arm.loss.name):
             return
         inputs, labels = _few(dataset)
@@ -85,7 +87,17 @@ def _scores(arm: Arm, inputs: Tensor, dataset: Source) -> Tensor:
         raise UserError(f"{who} must give scores that depend on its parameters, got none that does")
     with as_user_error(f"{who}, differentiated,"):
         scores.sum().backward()  # type: ignore[no-untyped-call]
+    if arm.protocol.ensemble > 1:
+        _check_stack(who, network, inputs)
     return scores.detach().float()
+
+
+def _check_stack(who: str, network: nn.Module, inputs: Tensor) -> None:
+    """Raise ``UserError`` if a network cannot be one of a stack, for instance because it draws random numbers."""
+    with as_user_error(
+        f"{who}, in an ensemble's stack of networks (Protocol(ensemble=1) trains each alone),"
+    ):
+        stacked_forward(network, stack([network], "cpu"))(inputs[None].clone(), False)
 
 
 def _check_loss(arm: Arm, scores: Tensor, labels: Tensor, class_counts: Tensor) -> None:
