@@ -9,6 +9,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
+import pyarrow as pa
+
 from topk_platform.code_version import code_versions
 from topk_platform.identity import Identity, with_origins
 from topk_platform.protocol import Ended, Slot
@@ -179,8 +181,9 @@ class StudyRows:
         version = ledger.version
         searched = ledger.read("trials", (*_SEARCHED, *metrics), where="phase = 'search'")
         confirmed = ledger.read("trials", without=("config",), where="phase = 'confirm'")
-        epochs = ledger.read("epochs", ["key", "epoch", *metrics]) if self._curves else None
-        curves = {} if epochs is None else {metric: Curves(epochs, metric) for metric in metrics}
+        epochs = ledger.read("epochs", ["key", "epoch", *metrics]) if self._curves else pa.table({})
+        # A ledger lacks the column of a metric that the study did not have in any earlier run.
+        curves = {metric: Curves(epochs, metric) for metric in metrics if metric in epochs.column_names}
         return _Read(version, RowViews(searched), RowViews(confirmed), curves)
 
     def refresh(self) -> None:

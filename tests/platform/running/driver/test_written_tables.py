@@ -38,7 +38,7 @@ class TroubleError(Exception):
 def score(trials: Sequence[Trial], store: Store) -> Iterator[TrialRecord]:
     """Return made-up results of trials, which differ between seeds alone."""
     for trial in trials:
-        metrics = dict.fromkeys(STUDY.metrics, 0.5 + trial.seed / 100)
+        metrics = dict.fromkeys((*STUDY.metrics, trial.arm.metric), 0.5 + trial.seed / 100)
         epochs = (EpochRecord(1, 1.0, metrics, 0.5, 0.1),)
         record = TrialRecord(
             trial, "completed", validation=metrics, test=metrics if trial.seed else None, epochs=epochs
@@ -97,6 +97,16 @@ def test_a_larger_budget_for_once_does_not_change_what_the_files_are_of(tmp_path
     before = (tmp_path / "s" / "tables" / "table.csv").read_bytes()
     assert run(STUDY, store=tmp_path, seeds=5).table.study.seeds == 5
     assert (tmp_path / "s" / "tables" / "table.csv").read_bytes() == before
+
+
+def test_a_study_that_selects_by_a_new_metric_trains_anew_in_the_same_store(tmp_path: Path) -> None:
+    """The ledger has no column of that metric before the new run has written a trial."""
+    run(STUDY, store=tmp_path, only="a/*")
+    arms = [dataclasses.replace(arm, k=2) for arm in STUDY.arms]
+    changed = dataclasses.replace(STUDY, arms=arms, topk=(1, 2, 3))
+    assert plan(changed, store=tmp_path, only="a/*").left == STUDY.size // 2
+    assert run(changed, store=tmp_path, only="a/*").ran == STUDY.size // 2
+    assert run(changed, store=tmp_path, only="a/*").ran == 0
 
 
 def test_the_sink_gets_the_tables_and_what_draws_them_by_default(
