@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import tempfile
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 import pyarrow as pa
@@ -22,13 +22,16 @@ _EPOCHS, _TRIALS = "tables/epochs.parquet", "tables/trials.parquet"
 _CONTENT = b"topk.content"
 
 
-def is_current(ledger: Ledger, counting: Collection[str]) -> bool:
-    """Return whether a whole snapshot was written of the ledger as it is now and of exactly these counting trials.
+def is_current(ledger: Ledger, counting: Collection[str], others: Iterable[str] = ()) -> bool:
+    """Return whether a whole snapshot is there of the ledger as it is now and of exactly these counting trials.
 
     Args:
         ledger: The ledger.
         counting: The keys of the trials that count.
+        others: Further files that belong to the snapshot, by their paths in the study's folder.
     """
+    if not all(map(ledger.store.exists, (_EPOCHS, *others))):
+        return False
     try:
         metadata = pq.ParquetFile(io.BytesIO(ledger.store.read(_TRIALS))).schema_arrow.metadata
     except (OSError, pa.ArrowException):  # missing or damaged
@@ -46,7 +49,7 @@ def _digest(ledger: Ledger, counting: Collection[str]) -> bytes:
 def write_snapshot(ledger: Ledger, counting: Collection[str]) -> None:
     """Write ``tables/epochs.parquet``, then ``tables/trials.parquet``.
 
-    :func:`is_current` reads the second file alone, so what belongs to a snapshot must be written before it.
+    :func:`is_current` reads the second file alone, so the other files of a snapshot must be written before it.
 
     The first has a row per trial and epoch. The second has a row per trial and seed, and a column ``param.NAME`` for
     each parameter. Its column ``counts`` says whether a row counts in the table of the study as it is defined now: its

@@ -19,6 +19,7 @@ from topk_platform.results.table import Table
 from topk_platform.specs import Study
 
 __all__ = [
+    "CLASSES",
     "CLASS_FORMATS",
     "EXPLAINED",
     "HEADER",
@@ -28,6 +29,9 @@ __all__ = [
     "classes_to_files",
     "classes_to_rows",
 ]
+
+CLASSES = "classes.parquet"
+"""The name of the file with the results by class, in a study's ``tables`` folder."""
 
 HEADER = ("class", "loss", "images", "top-1, %", "top-K, %", "most often taken for")
 """The columns of a table that people read."""
@@ -106,14 +110,13 @@ def _values(result: ClassResult) -> tuple[object, ...]:
 
 
 def classes_to_files(table: Table, results: Iterable[ClassResult]) -> dict[str, bytes]:
-    """Return the file ``classes.parquet`` of a study's ``tables`` folder by its name; empty if no ranks were kept.
+    """Return the file ``classes.parquet`` of a study's ``tables`` folder by its name; without ranks it has no rows.
 
     Args:
         table: The table.
         results: The results.
     """
-    rows = classes_to_rows(table, results)
-    return {"classes.parquet": parquet(arrow_table(_columns(table), rows))} if rows else {}
+    return {CLASSES: parquet(arrow_table(_columns(table), classes_to_rows(table, results)))}
 
 
 def _to_csv(table: Table, results: Sequence[ClassResult]) -> str:

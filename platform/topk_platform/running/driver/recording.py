@@ -21,7 +21,7 @@ from topk_platform.records import (
 )
 from topk_platform.reports import to_files
 from topk_platform.reports.arm_notes import arms_to_json
-from topk_platform.reports.tables.classes import classes_to_files
+from topk_platform.reports.tables.classes import CLASSES, classes_to_files
 from topk_platform.results import build_table
 from topk_platform.results.by_class import class_results
 from topk_platform.specs import Study, TrialRecord
@@ -124,7 +124,7 @@ class Recorder:
             store.write(f"tables/{name}", content)
         results = results_of(whole, histories).values()
         counting = {row["key"] for arm in results for row in arm.counting()}
-        if not is_current(self.ledger, counting):
+        if not is_current(self.ledger, counting, [f"tables/{CLASSES}"]):
             for name, content in classes_to_files(table, class_results(table, store, ranks)).items():
                 store.write(f"tables/{name}", content)
             write_snapshot(self.ledger, counting)  # last, because is_current reads it

@@ -214,6 +214,27 @@ def test_files_that_a_run_could_not_write_are_written_by_the_next_though_nothing
     assert sizes(tmp_path / "cut") == sizes(tmp_path / "whole")
 
 
+@pytest.mark.parametrize("name", ["classes", "epochs"])
+def test_a_file_that_is_gone_is_written_by_the_next_run_though_nothing_runs(
+    name: str, tmp_path: Path
+) -> None:
+    run(STUDY, store=tmp_path)
+    before = sizes(tmp_path)
+    (tmp_path / "s" / "tables" / f"{name}.parquet").unlink()
+    assert run(STUDY, store=tmp_path).ran == 0
+    assert sizes(tmp_path) == before
+
+
+def test_results_by_class_go_when_no_confirmation_counts_any_more(tmp_path: Path) -> None:
+    run(STUDY, store=tmp_path)
+    assert sizes(tmp_path)["classes"] > 0
+    longer = dataclasses.replace(
+        STUDY, arms=[dataclasses.replace(arm, recipe=Recipe(2)) for arm in STUDY.arms]
+    )
+    assert run(longer, store=tmp_path, max_trials=1).ran == 1
+    assert sizes(tmp_path)["classes"] == 0
+
+
 def test_a_run_in_which_nothing_has_changed_writes_no_snapshot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
