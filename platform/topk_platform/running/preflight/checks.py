@@ -19,7 +19,7 @@ from topk_platform.protocol import check_sampler
 from topk_platform.running.preflight.reading import load_regime
 from topk_platform.running.preflight.rehearsal import Rehearsal
 from topk_platform.running.preflight.training_splits import Draws
-from topk_platform.specs import Arm, Model, Scalar, Setting, Study, measure_of, reaching
+from topk_platform.specs import Arm, Model, Scalar, Setting, Study, images_of, measure_of, reaching
 from topk_platform.specs.arms.recipe import replaced
 from topk_platform.training import check_additions, check_ensemble, check_loss
 
@@ -52,7 +52,7 @@ def check_study(
             refuses; an error in an arm's first training step.
     """
     if downloads:
-        for regime in {arm.regime.dataset: arm.regime for arm in study.arms}.values():
+        for regime in {images_of(arm.regime): arm.regime for arm in study.arms}.values():
             download(regime)
     identities, rehearse, sound, draws = {}, Rehearsal(), set(), Draws(study)
     codes = code_versions(study)

@@ -21,6 +21,7 @@ from topk_platform import LabelNoise, LongTail, Model, Regime, TrainFraction, Us
 from topk_platform.data import DATASETS, Split, apply_conditions, cifar100, data_at, data_folder, load
 from topk_platform.data.datasets import cifar as module
 from topk_platform.data.datasets.cifar import download_cifar100, read_cifar100
+from topk_platform.data.loading import DOWNLOADS
 from topk_platform.errors import MissingDataError
 from topk_platform.testing import RegimeContract
 
@@ -202,6 +203,21 @@ def test_a_study_downloads_when_asked_to_and_only_then(
         checked[study.arm_id(arm)].dataset_fingerprint
         == read_cifar100(tmp_path / "data", archive).fingerprint
     )
+
+
+def test_the_images_of_all_features_are_downloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regimes of features share one dataset, whatever images they are of."""
+    from topk_platform import Arm, Loss, Model, Recipe, Study
+    from topk_platform.running.preflight.checks import check_study
+
+    fetched: list[str] = []
+    regimes = [Regime(of, "image_features", options={"of": of}) for of in ("cifar100", "imagenet")]
+    arms = [Arm(one, Model("linear"), Loss("cross_entropy"), 5, Recipe(epochs=1)) for one in regimes]
+    for of in ("cifar100", "imagenet"):
+        monkeypatch.setitem(DOWNLOADS, of, lambda _folder, of=of: fetched.append(of))
+    with data_at(tmp_path), pytest.raises(MissingDataError):
+        check_study(Study("s", arms), downloads=True)
+    assert fetched == ["cifar100", "imagenet"]
 
 
 class TestCifar(RegimeContract):
