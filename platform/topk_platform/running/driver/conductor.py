@@ -69,10 +69,14 @@ class Conductor:
     @property
     def done(self) -> bool:
         """Whether no trial may start any more: all have ended or stay open, the budget is used up, or an error came."""
-        stopped = bool(self.refusal) or self.broken is not None
-        if stopped or self.board.ended or self.budget.over:
+        if self._ends or self.board.ended:
             return True
         return not self._waiting and (self.board.stuck or self.board.held(self.budget.allows))
+
+    @property
+    def _ends(self) -> bool:
+        """Whether the run ends although trials could start: the time is used up, or an error came."""
+        return bool(self.refusal) or self.broken is not None or self.budget.over
 
     @property
     def deserted(self) -> bool:
@@ -255,14 +259,27 @@ class Conductor:
             run.stalled = StalledError(
                 f"its process showed no progress for {self._now - run.last_message:.0f} s"
             )
+        if self._ends:
+            self._call_off()
         return silent + (self._cut() if self.budget.over else [])
 
-    def _withdraw(self, tune_id: str) -> None:
-        """Take a trial from a worker that does not start."""
+    def _call_off(self) -> None:
+        """Take back all trials whose workers have not started, because the run ends and must not wait for them."""
+        for tune_id in [tune_id for tune_id, run in self._runs.items() if not run.watched]:
+            for trial in self._taken_back(tune_id).trials:
+                self.board.release(trial)
+
+    def _taken_back(self, tune_id: str) -> Assignment:
+        """Take a trial from a worker that has not started, and return the assignment."""
         run = self._runs.pop(tune_id)
         self.budget.end(tune_id, ended=False)
         self.starts.remove(tune_id)
         self._withdrawn.add(tune_id)
+        return run
+
+    def _withdraw(self, tune_id: str) -> None:
+        """Give up waiting for a worker that does not start. Its trial is tried again."""
+        run = self._taken_back(tune_id)
         hours = self.starts.limit / 3600
         self._fault(
             run,

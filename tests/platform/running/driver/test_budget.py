@@ -154,6 +154,25 @@ def test_trials_that_run_when_the_time_is_up_are_cut_off_without_a_fault() -> No
     assert driver.board.next_trials() == (trial,)  # goes on from its checkpoint, in the next run
 
 
+@pytest.mark.parametrize("cause", ["the time is up", "a refusal"])
+def test_a_run_that_ends_does_not_wait_for_workers_that_have_not_started(cause: str) -> None:
+    """On a cluster that others fill, they might not start for days."""
+    driver = Driver(a_study(), Limits(hours=1), 2, 60)
+    conductor, waits = driver.conductor, "waits"
+    assert conductor.start("trains") is not None and conductor.start(waits) is not None
+    conductor.watch("trains")
+    if cause == "a refusal":
+        conductor.receive("trains", {"ended": True, "refused": "other code"})
+    driver.now = 5.0 if cause == "a refusal" else 3602.0
+    assert conductor.stalled() == (["trains"] if cause == "the time is up" else [])
+    conductor.lose("trains", "killed")
+    assert conductor.done and conductor.deserted
+    assert not conductor.watch(waits)  # it starts in the last moment, and is ended
+    conductor.lose(waits, "killed")
+    assert conductor.faults.open == [] and driver.board.again == 0 and conductor.wait is None
+    assert not any(arm.running for arm in driver.board.arms.values())
+
+
 def test_a_trial_that_is_tried_again_counts_once() -> None:
     driver = Driver(a_study(arms=1), Limits(trials=1), 1, 60)
     assert driver.conductor.start("a") is not None
