@@ -54,7 +54,7 @@ class Limits:
 class _Running:
     arm_id: str
     trials: int
-    since: float
+    since: float = math.inf  # until its worker has started
 
 
 class Budget:
@@ -125,7 +125,7 @@ class Budget:
         }
 
     def _lasted(self, run: _Running) -> float:
-        return self._clock() - run.since
+        return max(0.0, self._clock() - run.since)
 
     def pace(self, arm_id: str) -> float:
         """Return the expected time of an arm's trial, for the order of arms; equal for all if nothing is known."""
@@ -140,8 +140,12 @@ class Budget:
             self.durations.guess(trial_seconds(unknown))
 
     def begin(self, key: str, arm_id: str, trials: int) -> None:
-        """Note that trials of an arm start, under the name ``key``."""
-        self._running[key] = _Running(arm_id, trials, self._clock())
+        """Note that trials of an arm are given to a worker, under the name ``key``."""
+        self._running[key] = _Running(arm_id, trials)
+
+    def run(self, key: str) -> None:
+        """Note that their worker has started; from now on it takes a GPU."""
+        self._running[key].since = self._clock()
 
     def learn(self, record: TrialRecord) -> None:
         """Note how long an ended trial took, unless it broke off."""

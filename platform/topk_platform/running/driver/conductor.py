@@ -131,6 +131,7 @@ class Conductor:
         self.starts.remove(tune_id)
         run = self._runs[tune_id]
         run.watched, run.last_message = True, self._now
+        self.budget.run(tune_id)
         return True
 
     def follow(self, tune_id: str) -> dict[str, Any] | None:

@@ -121,6 +121,18 @@ def test_gpu_hours_are_summed_over_all_workers(workers: int, seconds: int, limit
     assert driver.board.left == 0 or spent + seconds * gpus > 3600 * limit - 1e-6
 
 
+def test_a_worker_takes_no_gpu_while_it_waits_for_its_start() -> None:
+    driver = Driver(a_study(), Limits(gpu_hours=1), 1, 60)
+    assert driver.conductor.start("t") is not None
+    driver.now = 24 * 3600.0
+    assert driver.conductor.stalled() == [] and not driver.conductor.done
+    driver.conductor.watch("t")
+    driver.now += 3599.0
+    assert not driver.conductor.done
+    driver.now += 2.0
+    assert driver.conductor.done and driver.budget.held == {"max_gpu_hours 1"}
+
+
 @given(workers=st.integers(1, 5), most=st.integers(2, 20), ensemble=st.integers(1, 2))
 def test_no_more_trials_start_than_may(workers: int, most: int, ensemble: int) -> None:
     driver = Driver(a_study(ensemble=ensemble), Limits(trials=most), workers, 60)
