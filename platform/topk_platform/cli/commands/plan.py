@@ -21,7 +21,7 @@ from topk_platform.protocol import ArmProgress
 from topk_platform.running.estimate.batch_sizes import Probe, arms_to_probe
 from topk_platform.running.estimate.planning import Plan
 from topk_platform.running.estimate.planning import plan as plan_study
-from topk_platform.running.machine.resources import local_cpus
+from topk_platform.running.machine.resources import fitting, local_cpus
 from topk_platform.running.preflight.changes import avoidable
 from topk_platform.specs import Study
 from topk_platform.specs.checks import plural
@@ -264,7 +264,7 @@ def _feeds(plan: Plan) -> str:
 
 def _workers(study: Study, count: int) -> str:
     text = plural(count, "worker")
-    gpus = math.ceil(count * study.gpu_share)
+    gpus = math.ceil(count / fitting(1, study.gpu_share))
     return text if study.device == "cpu" else f"{text} ({gpus} GPU{'s' if gpus > 1 else ''})"
 
 

@@ -12,6 +12,7 @@ from ray.autoscaler.sdk import request_resources
 from ray.exceptions import NodeDiedError, TaskUnschedulableError
 
 from topk_platform.running.cluster.patience import COMING_SECONDS, NotYetError, Patience
+from topk_platform.running.machine.resources import fitting
 from topk_platform.specs import Study
 
 __all__ = ["LOST", "cluster_size", "nodes_for", "slots", "trial_resources"]
@@ -95,7 +96,7 @@ def _fitting(needs: Mapping[str, float]) -> int:
 
 
 def _holds(node: Mapping[str, Any], needs: Mapping[str, float]) -> int:
-    return min(int(node["Resources"].get(name, 0) / amount + 1e-9) for name, amount in needs.items())
+    return min(fitting(node["Resources"].get(name, 0), amount) for name, amount in needs.items())
 
 
 def _nodes() -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from topk_platform.errors import UserError
 from topk_platform.specs import Study
 
-__all__ = ["available_memory", "local_cpus", "local_workers"]
+__all__ = ["available_memory", "fitting", "local_cpus", "local_workers"]
 
 
 def local_cpus() -> int:
@@ -19,12 +19,28 @@ def local_cpus() -> int:
 
 def local_workers(study: Study) -> int:
     """Return how many trials of a study run here at once by default; at least 1."""
-    trials = local_cpus() / study.threads
+    trials = fitting(local_cpus(), study.threads)
     if study.device == "cuda":
         from topk_platform.running.machine.devices import gpu_count  # noqa: PLC0415 - torch, a second or two
 
-        trials = min(trials, gpu_count() / study.gpu_share)
-    return max(1, int(trials + 1e-9))
+        trials = min(trials, fitting(gpu_count(), study.gpu_share))
+    return max(1, trials)
+
+
+def fitting(there: float, amount: float) -> int:
+    """Return how many times an amount of a resource can be taken. A part of a unit never spans two units.
+
+    Args:
+        there: How many units there are, such as GPUs.
+        amount: How many units are taken at a time, or which part of one.
+
+    Example:
+        >>> fitting(8, 3), fitting(2, 0.25), fitting(2, 0.6)
+        (2, 8, 2)
+    """
+    if amount >= 1:
+        return int(there / amount + 1e-9)
+    return int(there) * int(1 / amount + 1e-9) + int(there % 1 / amount + 1e-9)
 
 
 def available_memory(root: Path = Path("/")) -> int:

@@ -139,6 +139,7 @@ def test_slices_are_counted_as_gpus_though_a_process_sees_one_of_them(
     assert gpu_count() == 3
     monkeypatch.setattr("topk_platform.running.machine.resources.local_cpus", lambda: 64)
     assert local_workers(a_study(device="cuda", gpus=0.5)) == 6
+    assert local_workers(a_study(device="cuda", gpus=0.6)) == 3  # no trial spans two GPUs
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", SLICES[0])
     assert gpu_count() == 1
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
