@@ -152,9 +152,20 @@ class Lease:
         while not self._released.wait(self._seconds / 3):
             # While the store is down, the lease may expire, and another process may take it.
             with suppress(StoreError):
-                if not self._next():
+                if not self._next() and not self._is_own():
                     self.lost = f"another process has taken over: {_newest(self._store)[1]}"
                     return
+
+    def _is_own(self) -> bool:
+        """Return whether the newest lease is that of this process, and note its number.
+
+        That is so if a store has created the file of a renewal, but its answer was lost.
+        """
+        number, holder = _newest(self._store)
+        if holder is None or replace(holder, seen="") != self._holder:
+            return False
+        self._number = number
+        return True
 
 
 def check_undriven(store: Store) -> None:

@@ -7,6 +7,8 @@ import json
 import os
 import subprocess
 import sys
+import threading
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -89,10 +91,31 @@ def test_a_process_elsewhere_that_renews_holds_it(store: Store, monkeypatch: pyt
         pytest.fail("two")
 
 
+def test_a_renewal_that_is_reported_as_failed_though_it_was_made_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as one whose answer was lost on its way from an object store."""
+    original, calls, renewed = Store.create, count(1), threading.Event()
+
+    def create(self: Store, name: str, data: bytes) -> bool:
+        created = original(self, name, data)
+        if (call := next(calls)) == 2:
+            raise StoreError("the connection was closed")
+        if call > 4:
+            renewed.set()
+        return created
+
+    monkeypatch.setattr(Store, "create", create)
+    with Lease(Store.open(tmp_path), seconds=0.03) as lease:
+        assert renewed.wait(10) and not lease.lost
+    assert driven(Store.open(tmp_path)) == "nobody drives it"
+
+
 @pytest.mark.slow
 def test_one_that_was_taken_away_says_so(store: Store) -> None:
+    other = json.dumps(dataclasses.asdict(dataclasses.replace(Holder.me(), pid=1))).encode()
     with Lease(store, seconds=0.03) as lease:
         for number in range(1, 400):  # whichever number is next, it is another's
-            store.create(f"lease/{number:012d}.json", json.dumps(dataclasses.asdict(Holder.me())).encode())
+            store.create(f"lease/{number:012d}.json", other)
         lease._renewing.join(60)
         assert "another process has taken over: process" in lease.lost
