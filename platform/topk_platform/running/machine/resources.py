@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 from topk_platform.errors import UserError
@@ -11,10 +12,27 @@ from topk_platform.specs import Study
 
 __all__ = ["available_memory", "fitting", "local_cpus", "local_workers"]
 
+_ROOT = Path("/")
 
-def local_cpus() -> int:
-    """Return how many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+def local_cpus(root: Path = _ROOT) -> int:
+    """Return how many cores this process may use: those that it is bound to, or fewer if its processor time is limited.
+
+    Limits are those of containers and of slices of systemd, by control groups of version 2.
+
+    Args:
+        root: The folder that contains ``proc`` and ``sys``.
+    """
+    bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min([bound, *_cores_of_groups(root)]))
+
+
+def _cores_of_groups(root: Path) -> Iterator[int]:
+    """Yield the whole cores whose time each limit on this process allows."""
+    for files in _groups(root):
+        with suppress(OSError, ValueError):  # not visible in this container, or without a limit ("max")
+            time, period = map(int, (files / "cpu.max").read_text().split())
+            yield time // period
 
 
 def local_workers(study: Study) -> int:
@@ -43,7 +61,7 @@ def fitting(there: float, amount: float) -> int:
     return int(there) * int(1 / amount + 1e-9) + int(there % 1 / amount + 1e-9)
 
 
-def available_memory(root: Path = Path("/")) -> int:
+def available_memory(root: Path = _ROOT) -> int:
     """Return how many bytes of memory new processes can have on this machine, within the limits that bind this process.
 
     Limits are those of containers, jobs of SLURM and slices of systemd, by control groups of version 2.
@@ -64,16 +82,20 @@ def available_memory(root: Path = Path("/")) -> int:
 
 def _left_in_groups(root: Path) -> Iterator[int]:
     """Yield the memory that each limit on this process leaves, which is that of its control group or of one above."""
-    top = root / "sys/fs/cgroup"
-    own = PurePosixPath(_own_group(root))
-    for group in (own, *own.parents):
-        files = top / group.relative_to("/")
+    for files in _groups(root):
         try:
             most, used = (int((files / name).read_text()) for name in ("memory.max", "memory.current"))
             kept = dict(line.split() for line in (files / "memory.stat").read_text().splitlines())
         except (OSError, ValueError):  # not visible in this container, or without a limit ("max")
             continue
         yield most - used + int(kept["inactive_file"])
+
+
+def _groups(root: Path) -> Iterator[Path]:
+    """Yield the folders of this process's control group and of all groups above it."""
+    own = PurePosixPath(_own_group(root))
+    for group in (own, *own.parents):
+        yield root / "sys/fs/cgroup" / group.relative_to("/")
 
 
 def _own_group(root: Path) -> str:

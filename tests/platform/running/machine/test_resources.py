@@ -1,13 +1,14 @@
-"""How much memory there is, in made-up folders of a system."""
+"""How much memory and how many cores there are, in made-up folders of a system."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from topk_platform.errors import UserError
-from topk_platform.running.machine.resources import available_memory
+from topk_platform.running.machine.resources import available_memory, local_cpus
 
 FREE = 5000 * 1024
 
@@ -33,6 +34,28 @@ def limit(system: Path, group: str, most: str, used: int = 3_000_000, inactive: 
 def test_a_system_that_does_not_report_its_memory_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="does not report its memory: give --memory"):
         available_memory(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("job", "step", "cores"),
+    [
+        ("max 100000", "max 100000", 64),
+        ("400000 100000", "max 100000", 4),
+        ("400000 100000", "250000 100000", 2),
+        ("50000 100000", "max 100000", 1),  # a part of a core runs one trial
+        ("9900000 100000", "max 100000", 64),
+    ],
+)
+def test_a_containers_processor_time_limits_the_cores(
+    job: str, step: str, cores: int, system: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _process: range(64))
+    assert local_cpus(system) == 64
+    (system / "proc/self/cgroup").write_text("0::/job/step\n")
+    (system / "sys/fs/cgroup/job/step").mkdir(parents=True)
+    (system / "sys/fs/cgroup/job/cpu.max").write_text(f"{job}\n")
+    (system / "sys/fs/cgroup/job/step/cpu.max").write_text(f"{step}\n")
+    assert local_cpus(system) == cores
 
 
 def test_this_machine_has_memory() -> None:
