@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 
 from topk_platform.results.comparisons import Compared
-from topk_platform.results.statistics import Covers, Estimate, holm, p_of, t_quantile
+from topk_platform.results.statistics import Covers, Estimate, Precision, critical, holm, p_of
+from topk_platform.results.statistics.tests import Part
 from topk_platform.specs.metric_names import accuracy_k
 
 __all__ = ["Luck", "Pooled", "judged", "luck_of", "pooled"]
@@ -96,8 +97,9 @@ def pooled(comparisons: Iterable[Compared], luck: Mapping[int, Luck]) -> list[Po
     """Return one pooled comparison for each group of equal comparisons.
 
     The mean is that of the studies. The variance is the mean of the studies' variances, because the images' part is the
-    same in all of them, plus the variance of the luck of a search divided by the number of studies. Both terms contain
-    the luck of the seeds, so the interval is slightly too wide.
+    same in all of them, plus the variance of the luck of a search divided by the number of studies. The first and the
+    last contain the luck of the seeds, so the interval is slightly too wide. Each part of the variance keeps its own
+    Student quantile (:func:`~.statistics.critical`).
 
     Args:
         comparisons: Comparisons.
@@ -153,19 +155,23 @@ def _together(parts: Sequence[Compared], luck: Luck | None) -> Estimate:
     covers: Covers = (
         "searches, seeds and images" if all("images" in e.covers for e in estimates) else "searches and seeds"
     )
-    if (once and luck is None) or any(e.n < 2 for e in estimates):
+    if (once and luck is None) or any(e.precision is None for e in estimates):
         return Estimate(mean, math.nan, seeds, covers=covers)
-    freedom = [_freedom(part) for part in parts]
-    own = fmean((e.half_width / t_quantile(free)) ** 2 for e, free in zip(estimates, freedom, strict=True))
-    search = 0.0 if luck is None else luck.deviation**2 * len(once) / len(parts) ** 2
-    variance = own + search
-    squares = own**2 / sum(freedom) + (search**2 / luck.freedom if luck else 0.0)
-    degrees = variance**2 / squares if squares else float(sum(freedom))  # 0 if no study shows any spread
-    half = t_quantile(degrees) * math.sqrt(variance)
-    p = p_of(mean, [(variance, degrees)])
-    return Estimate(mean, half, seeds, mean - half, mean + half, p, covers)
+    variances = _variances([e.precision for e in estimates if e.precision is not None])
+    if once and luck is not None:
+        variances.append((luck.deviation**2 * len(once) / len(parts) ** 2, luck.freedom))
+    half = critical(variances) * math.sqrt(sum(variance for variance, _ in variances))
+    return Estimate(mean, half, seeds, mean - half, mean + half, p_of(mean, variances), covers)
 
 
-def _freedom(part: Compared) -> int:
-    """Return the least degrees of freedom of a comparison's own interval: those of its seeds, or of its searches."""
-    return max(1, (part.searches if _repeated(part) else part.ahead.n) - 1)
+def _variances(studies: Sequence[Precision]) -> list[Part]:
+    """Return the mean of the studies' variances: the seeds' part and the images' part, with their degrees of freedom.
+
+    Each study estimates the seeds' part anew, so that its degrees of freedom add up. The images are the same in all
+    studies, so that more studies do not show more of them.
+    """
+    seeds, images = zip(*(precision.parts() for precision in studies), strict=True)
+    return [
+        (fmean(variance for variance, _ in seeds), sum(freedom for _, freedom in seeds)),
+        (fmean(variance for variance, _ in images), min(freedom for _, freedom in images)),
+    ]

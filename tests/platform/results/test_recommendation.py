@@ -332,8 +332,8 @@ def test_the_luck_of_a_search_is_what_shows_between_studies_of_the_same_comparis
     assert ldam.searches == 3 and ldam.name == "s0: r/mlp/ldam and 2 more"
     assert ldam.ahead.mean == pytest.approx(np.mean(groups["ldam"]) / 100)
     own, search = np.var(JITTER, ddof=1) / 5, squares / 3 / 1e4 / 3
-    degrees = (own + search) ** 2 / (own**2 / 12 + search**2 / 3)
-    assert ldam.ahead.half_width == pytest.approx(stats.t.ppf(0.975, degrees) * math.sqrt(own + search))
+    reach = [part * stats.t.ppf(0.975, freedom) ** 2 for part, freedom in ((own, 12), (search, 3))]
+    assert ldam.ahead.half_width == pytest.approx(math.sqrt(sum(reach)))
     assert ldam.ahead.covers == "searches, seeds and images"
     # Less luck at a larger K: that of a smaller one stands in, never the other way round.
     at = {k: recommended(replace(ASKED, k=k), [*made, once(1, "k", metric=f"top{k}", what=replace(ASKED, k=k))])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -10,6 +12,7 @@ from topk_platform.records import Tally
 from topk_platform.results import Cell, estimate
 from topk_platform.results.comparisons import Compared, Situation
 from topk_platform.results.replicates import Pooled, judged, luck_of, pooled
+from topk_platform.results.statistics import Estimate, Precision, critical, p_of
 
 LEVEL, ROUNDED = [0.25, 0.25, 0.25], [0.91 - 0.81, 0.92 - 0.82, 0.9 - 0.8]
 
@@ -41,3 +44,35 @@ def test_differences_that_are_all_equal_show_no_spread_and_are_not_marked(equal:
 def test_differences_with_a_spread_are_marked() -> None:
     assert together([0.25, 0.26, 0.24], [0.25, 0.26, 0.24]).mark == "better"
     assert together([-0.25, -0.26, -0.24], [-0.25, -0.26, -0.24]).mark == "worse"
+
+
+def repeated(study: str, by_seeds: float, by_images: float, searches: int) -> Compared:
+    """A comparison of arms that were searched several times."""
+    precision = Precision(by_seeds, by_images, searches, 500, 499)
+    half = precision.critical() * precision.error()
+    p = p_of(0.02, precision.parts())
+    ahead = Estimate(0.02, half, 10, 0.02 - half, 0.02 + half, p, "searches, seeds and images", precision)
+    one = compared(study, LEVEL)
+    return replace(one, cell=replace(one.cell, difference=ahead), searches=searches)
+
+
+@pytest.mark.parametrize("searches", [2, 3, 5])
+def test_studies_that_share_their_images_are_no_surer_of_them(searches: int) -> None:
+    seeds, images = 0.002**2, 0.01**2
+    parts = [repeated(study, seeds, images, searches) for study in ("a", "b")]
+    (both,) = pooled(parts, {})
+    variances = [(seeds, 2 * (searches - 1.0)), (images, 499.0)]
+    assert both.ahead.half_width == pytest.approx(critical(variances) * math.sqrt(seeds + images))
+    assert both.ahead.half_width > 1.96 * math.sqrt(images)
+    assert both.ahead.p == pytest.approx(p_of(0.02, variances))
+
+
+def test_the_luck_of_a_search_is_added_to_the_whole_variance_of_a_study() -> None:
+    seeds, images = 0.002**2, 0.01**2
+    one = repeated("a", seeds, images, 3)
+    ahead = replace(one.ahead, covers="seeds and images, one search")
+    luck = luck_of(compared(f"s{i}", [value] * 3) for i, value in enumerate((0.25, 0.27)))
+    (alone,) = pooled([replace(one, cell=replace(one.cell, difference=ahead))], luck)
+    variances = [(seeds, 2.0), (images, 499.0), (luck[5].deviation ** 2, 1.0)]
+    whole = sum(variance for variance, _ in variances)
+    assert alone.ahead.half_width == pytest.approx(critical(variances) * math.sqrt(whole))
