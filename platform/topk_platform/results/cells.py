@@ -43,6 +43,7 @@ class Cell:
         stopped: Whether it dropped out of a race (:class:`~topk_platform.specs.Racing`), so that it has fewer seeds.
         improvement: The probability that one of its runs beats a run of the baseline, with independent seeds.
         p_holm: The difference's p-value, Holm-corrected; None where nothing is tested.
+        tests: How many differences of its family ``p_holm`` is corrected for; 0 where nothing is tested.
         metric: Its metric, which decides the unit shown; empty for an accuracy.
         primary: Whether its arm was selected by its metric. The other metrics are secondary.
         detectable: The minimal detectable effect: the size of a true difference that has a chance of 80 % to be marked.
@@ -63,6 +64,7 @@ class Cell:
     mark: Mark = ""
     differences: Mapping[int, float] = field(default_factory=dict)
     p_holm: float | None = None
+    tests: int = 0
     improvement: float | None = None
     stopped: bool = False
     metric: str = ""
@@ -150,6 +152,7 @@ def _judged(
         key: replace(
             cell,
             p_holm=corrected.get(key),
+            tests=len(corrected) if key in corrected else 0,
             mark=_mark(cell, theirs[key], corrected.get(key, 1.0)),
             p_equivalent=alike.get(key),
             equivalent=alike.get(key, 1.0) < _ALPHA,

@@ -182,8 +182,11 @@ class Table:
 
     @property
     def tests(self) -> int:
-        """The number of tested differences of the primary family; the family's marks are corrected for it."""
-        return sum(cell.primary and cell.p_holm is not None for cell in self.cells.values())
+        """The number of tested differences of the primary family, of which a part of a table shows only some.
+
+        The family's marks are corrected for it. It is 0 if none of the cells that are shown is tested.
+        """
+        return max((cell.tests for cell in self.cells.values() if cell.primary), default=0)
 
     @property
     def once(self) -> bool:

@@ -489,6 +489,20 @@ def test_a_part_of_the_arms_has_the_numbers_and_marks_of_the_whole() -> None:
     assert not part.cells["smooth_topk_svm", "noisy", "top3"].best
 
 
+def test_the_legend_of_a_part_counts_the_differences_that_its_marks_are_corrected_for() -> None:
+    study = dataclasses.replace(a_study(losses=FIXED), seeds=5)
+    values = {
+        "cross_entropy": [0.9, 0.92, 0.94, 0.95, 0.96],
+        "smooth_topk_svm": [0.5, 0.51, 0.52, 0.53, 0.55],
+    }
+    histories = {
+        study.arm_id(arm): history(study, arm, values[arm.loss.label], chosen=0) for arm in study.arms
+    }
+    part = build_table(study, histories, study.only("noisy/*").arms)
+    assert part.tests == build_table(study, histories).tests == 2
+    assert "Holm's correction for the 2 differences" in part.to_markdown()
+
+
 def test_seeds_are_reported_one_by_one() -> None:
     table = with_ends({"smooth_topk_svm": {2: "diverged"}})
     rows = to_seeds(table).to_pylist()
