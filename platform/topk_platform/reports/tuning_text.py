@@ -66,7 +66,7 @@ def _parameters(arm: ArmTuning) -> _Rows:
 
 def _edges(arm: ArmTuning) -> _Rows:
     return [
-        (arm.arm, f"{search + 1}", edge.parameter, f"{edge.value:.3g}", edge.searched, edge.proposed)
+        (arm.arm, f"{search + 1}", edge.parameter, rounded(edge.value), edge.searched, edge.proposed)
         for search, edge in arm.edges
     ]
 

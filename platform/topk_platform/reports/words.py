@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from topk_platform.results.statistics import Estimate
 from topk_platform.specs import Scalar
+from topk_platform.specs.checks import rounded
 from topk_platform.specs.metric_names import GROUPS, digits_of, measure_of, scale_of, unit_of
 from topk_platform.specs.study.smoke import SMOKE
 from topk_platform.specs.study.study_fields import StudyFields
@@ -29,8 +30,6 @@ __all__ = [
 ]
 
 _LEVEL = 0.05  # the level of the table's marks
-
-_WHOLE = 999.5  # from here on, three digits would be written as a power of ten
 
 _LONG = re.compile(r"(?<![\w.])\d+\.\d{5,}(?:e[+-]?\d+)?(?![\w.])")
 
@@ -142,18 +141,6 @@ def command(name: str, study: StudyFields, *arguments: str) -> str:
 def settings(values: Mapping[str, Scalar]) -> str:
     """Return a configuration in one line."""
     return ", ".join(f"{name} {rounded(value)}" for name, value in values.items())
-
-
-def rounded(value: object) -> str:
-    """Return a value as text. A float is rounded to three digits, or to a whole number if that has more digits.
-
-    Example:
-        >>> rounded(0.04520469449210724), rounded(1240.5), rounded(12), rounded("adam")
-        ('0.0452', '1240', '12', 'adam')
-    """
-    if not isinstance(value, float):
-        return f"{value}"
-    return f"{value:.3g}" if abs(value) < _WHOLE else f"{value:.0f}"
 
 
 def rounded_in(text: str) -> str:

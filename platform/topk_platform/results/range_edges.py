@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from topk_platform.loss_catalogue import LOSS_CATALOGUE, LossEntry
 from topk_platform.specs import Choice, Dimension, Float, Int, Loss, Scalar
+from topk_platform.specs.checks import rounded
 
 __all__ = ["Edge", "edges"]
 
@@ -39,7 +40,7 @@ class Edge:
     @property
     def in_words(self) -> str:
         """The value with both ranges, in words."""
-        return f"{self.parameter} = {self.value:.3g} (searched {self.searched}; try {self.proposed})"
+        return f"{self.parameter} = {rounded(self.value)} (searched {self.searched}; try {self.proposed})"
 
 
 def edges(loss: Loss, values: Mapping[str, Scalar]) -> tuple[Edge, ...]:
@@ -47,7 +48,7 @@ def edges(loss: Loss, values: Mapping[str, Scalar]) -> tuple[Edge, ...]:
 
     The range to try next reaches a third of the old one further at that end. A bound that a parameter cannot pass does
     not count, such as one noise sample, or the end of a linear range at 0 or 1. A ``Choice`` of three numbers or more
-    has ends; other options have none.
+    has ends; other options have none. A whole number is proposed where all numbers are whole.
 
     Args:
         loss: The loss, with its search space.
@@ -129,17 +130,17 @@ def _halfway(dimension: Float | Int, end: float, limit: float) -> float:
 
 
 def _of_options(name: str, dimension: Choice, value: float, limits: tuple[float, float]) -> Edge | None:
-    numbers = sorted(
-        {float(v) for v in dimension.options if isinstance(v, int | float) and not isinstance(v, bool)}
-    )
+    numbers = sorted({v for v in dimension.options if isinstance(v, int | float) and not isinstance(v, bool)})
     if len(numbers) < _LEAST or value not in (numbers[0], numbers[-1]):
         return None
     ends = numbers[:2] if value == numbers[0] else numbers[:-3:-1]
     beyond = ends[0] ** 2 / ends[1] if min(ends) > 0 else 2 * ends[0] - ends[1]
-    if not limits[0] <= beyond <= limits[1]:
+    if all(isinstance(number, int) for number in numbers):
+        beyond = round(beyond)
+    if not limits[0] <= beyond <= limits[1] or (min(ends) > 0 and beyond <= 0):
         return None
-    return Edge(name, value, _words(numbers[0], numbers[-1]), f"{beyond:.3g} as well")
+    return Edge(name, value, _words(numbers[0], numbers[-1]), f"{rounded(beyond)} as well")
 
 
 def _words(low: float, high: float) -> str:
-    return f"{low:.3g} to {high:.3g}"
+    return f"{rounded(low)} to {rounded(high)}"

@@ -1,4 +1,4 @@
-"""Checks that specs have in common."""
+"""Checks and words that specs have in common."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from pathlib import Path
 
 from topk_platform.errors import UserError
 
-__all__ = ["absolute", "check", "check_name", "check_place", "first_few", "plural"]
+__all__ = ["absolute", "check", "check_name", "check_place", "first_few", "plural", "rounded"]
 
+_WHOLE = 999.5  # from here on, three digits would be written as a power of ten
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 
 
@@ -58,6 +59,18 @@ def plural(count: int, noun: str) -> str:
         ('1 trial', '1,200 trials')
     """
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def rounded(value: object) -> str:
+    """Return a value as text. A float is rounded to three digits, or to a whole number if that has more digits.
+
+    Example:
+        >>> rounded(0.04520469449210724), rounded(1240.5), rounded(12), rounded("adam")
+        ('0.0452', '1240', '12', 'adam')
+    """
+    if not isinstance(value, float):
+        return f"{value}"
+    return f"{value:.3g}" if abs(value) < _WHOLE else f"{value:.0f}"
 
 
 def absolute(path: str | Path) -> Path:

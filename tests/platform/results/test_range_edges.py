@@ -42,6 +42,12 @@ RATE, SHARE = Float(0.001, 1, log=True), Float(0, 10)
         (Choice((32, 64, 128)), 128, "32 to 128; try 256 as well"),
         (Choice((None, 4, 2, 1)), 4, "1 to 4; try 8 as well"),
         (Choice((32, 64, 128)), 64, ""),
+        (Choice((1, 2, 4)), 1, ""),  # half of 1 is no whole number above 0
+        (Choice((3, 5, 9)), 9, "3 to 9; try 16 as well"),
+        (Choice((10, 11, 12)), 10, "10 to 12; try 9 as well"),
+        (Choice((1.0, 2.0, 4.0)), 1.0, "1 to 4; try 0.5 as well"),
+        (Choice((1000, 1100, 1240)), 1240, "1000 to 1240; try 1398 as well"),
+        (Float(10, 1240), 1235.7, "10 to 1240; try 10 to 1650"),
         (Choice((32, 64)), 64, ""),
         (Choice(("linear", "cosine", "constant")), "cosine", ""),
         (Choice((None, 1, 2, 4)), None, ""),
@@ -50,6 +56,10 @@ RATE, SHARE = Float(0.001, 1, log=True), Float(0, 10)
 def test_ends_are_on_the_scale_that_is_searched(dimension: Dimension, value: Scalar, ranges: str) -> None:
     lines = proposals("x", dimension, value)
     assert [line.partition("searched ")[2].rstrip(")") for line in lines] == ([ranges] if ranges else [])
+
+
+def test_a_chosen_value_is_written_without_a_power_of_ten() -> None:
+    assert proposals("x", Int(10, 1240), 1240)[0].startswith("x = 1240 (")
 
 
 def test_what_cannot_be_passed_is_no_end() -> None:
