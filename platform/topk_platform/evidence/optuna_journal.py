@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import warnings
 from pathlib import Path
 
@@ -43,9 +44,12 @@ def export_optuna(study: Study, to: str | Path, *, store: str | Path = "runs") -
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     histories = read(study, store, needed=True, curves=True).histories
     searched = [history for history in histories.values() if history.arm.is_searched]
-    with writing(path):
-        storage = JournalStorage(JournalFileBackend(str(path)))
-        return Written((path,), sum(_add(storage, study.name, history) for history in searched))
+    with writing(path), tempfile.TemporaryDirectory(prefix=".", suffix=".tmp", dir=path.parent) as folder:
+        part = Path(folder) / path.name  # if it breaks off, nothing is left that a second try would refuse
+        storage = JournalStorage(JournalFileBackend(str(part)))
+        trials = sum(_add(storage, study.name, history) for history in searched)
+        part.replace(path)
+    return Written((path,), trials)
 
 
 def _add(storage: JournalStorage, study: str, history: ArmHistory) -> int:

@@ -18,6 +18,7 @@ from optuna.trial import TrialState
 from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study, UserError
 from topk_platform.cli import main
 from topk_platform.code_version import code_versions
+from topk_platform.evidence import optuna_journal
 from topk_platform.evidence.optuna_journal import export_optuna
 from topk_platform.evidence.tidy import export_csv
 from topk_platform.identity import Identity
@@ -107,6 +108,25 @@ def test_optuna_opens_every_arm_as_a_study(study: Study, store: Path, tmp_path: 
     assert seen == len(rows) == written.trials
     with pytest.raises(UserError, match="--to must be a new file"):
         export_optuna(study, tmp_path / "j", store=store)
+
+
+def test_an_export_that_breaks_off_leaves_nothing_behind(
+    study: Study, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add, calls = optuna_journal._add, iter([None, OSError(28, "No space left on device")])
+
+    def full(*arguments: object) -> int:
+        if (error := next(calls)) is not None:
+            raise error
+        return add(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(optuna_journal, "_add", full)
+    with pytest.raises(UserError, match="No space left"):
+        export_optuna(study, tmp_path / "j", store=store)
+    monkeypatch.setattr(optuna_journal, "_add", add)
+    assert list(tmp_path.iterdir()) == []
+    assert export_optuna(study, tmp_path / "j", store=store).trials == 8
+    assert [path.name for path in tmp_path.iterdir()] == ["j"]
 
 
 def test_the_csv_has_every_number_of_the_ledger_once(study: Study, store: Path, tmp_path: Path) -> None:
