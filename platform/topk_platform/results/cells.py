@@ -21,6 +21,7 @@ CellKey = tuple[str, str, str]
 Mark = Literal["", "better", "worse"]
 
 _ALPHA = 0.05
+_DIGITS = 12  # means that differ only by rounding are equal
 
 
 @dataclass(frozen=True)
@@ -203,7 +204,7 @@ def tested(cells: Mapping[CellKey, Cell]) -> dict[str, tuple[int, str]]:
 
 def _with_best(cells: Mapping[CellKey, Cell]) -> dict[CellKey, Cell]:
     sound = {
-        key: -cell.value.mean if less_is_better(key[2]) else cell.value.mean
+        key: round(-cell.value.mean if less_is_better(key[2]) else cell.value.mean, _DIGITS)
         for key, cell in cells.items()
         if cell.value is not None and not cell.confirmed.lost and not cell.stopped
     }

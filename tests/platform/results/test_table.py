@@ -489,6 +489,17 @@ def test_a_part_of_the_arms_has_the_numbers_and_marks_of_the_whole() -> None:
     assert not part.cells["smooth_topk_svm", "noisy", "top3"].best
 
 
+def test_means_that_differ_only_by_rounding_are_all_best() -> None:
+    study = dataclasses.replace(a_study(losses=FIXED), seeds=3).only("clean/*")
+    values = {"cross_entropy": [0.91, 0.77, 0.83], "smooth_topk_svm": [0.91, 0.83, 0.77]}
+    histories = {
+        study.arm_id(arm): history(study, arm, values[arm.loss.label], chosen=0) for arm in study.arms
+    }
+    table = build_table(study, histories)
+    assert len({cell.value.mean for cell in table.cells.values() if cell.value}) == 2
+    assert all(cell.best for cell in table.cells.values())
+
+
 def test_the_legend_of_a_part_counts_the_differences_that_its_marks_are_corrected_for() -> None:
     study = dataclasses.replace(a_study(losses=FIXED), seeds=5)
     values = {

@@ -15,6 +15,7 @@ FEWEST_REGIMES = 5
 FEWEST_LOSSES = 3
 """A ranking needs at least this many of both."""
 _ALPHA = 0.05
+_DIGITS = 12  # values that differ only by rounding are equal
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ def ranking(values: Mapping[str, Sequence[float]]) -> Ranking | None:
         >>> {name: round(rank, 2) for name, rank in result.mean_ranks.items()}, result.alike
         ({'a': 1.0, 'b': 2.17, 'c': 2.83}, (('a', 'b'), ('b', 'c')))
     """
-    table = np.array(list(values.values()), float)
+    table = np.round(np.array(list(values.values()), float), _DIGITS)
     losses, regimes = table.shape if table.ndim == 2 else (len(values), 0)
     if losses < FEWEST_LOSSES or regimes < FEWEST_REGIMES:
         return None

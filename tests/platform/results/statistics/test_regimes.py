@@ -57,6 +57,14 @@ def test_no_probability_is_said_to_be_zero(last: float, text: str) -> None:
     assert text in ranked(table, "top1")  # type: ignore[arg-type]
 
 
+def test_values_that_differ_only_by_rounding_share_their_rank() -> None:
+    low, high = (sum(values) / 3 for values in ((0.91, 0.77, 0.83), (0.91, 0.83, 0.77)))
+    assert low != high
+    result = ranking({"a": [high] * 6, "b": [low] * 6, "c": [low] * 6})
+    assert result is not None and result.p == 1
+    assert set(result.mean_ranks.values()) == {2.0}
+
+
 def test_too_few_regimes_or_losses_are_not_ranked() -> None:
     assert ranking({"a": [1.0] * 9, "b": [2.0] * 9}) is None
     assert ranking({name: [1.0, 2.0, 3.0, 4.0] for name in "abc"}) is None
