@@ -45,7 +45,7 @@ class Findings:
 
     @property
     def metrics(self) -> frozenset[str]:
-        """The metrics kept: those shown in tables, and every arm's top-K accuracy."""
+        """The metrics kept: those shown in tables, every arm's top-K accuracy, and those that select."""
         return metrics_kept(self.study)
 
     def to_bytes(self) -> bytes:

@@ -41,8 +41,12 @@ _PARTS = ("by_seeds", "by_images", "rows", "images", "groups", "borrowed")
 
 
 def metrics_kept(study: Study) -> frozenset[str]:
-    """Return the metrics that a file of findings has: those shown in tables, and every arm's top-K accuracy."""
-    return frozenset((*study.show, *(f"top{arm.k}" for arm in study.arms)))
+    """Return the metrics that a file of findings has: those shown in tables, and every arm's top-K and selecting ones.
+
+    Holm's correction in the metric of the search is for the differences of all arms, whether tables show it or not.
+    """
+    of_arms = (metric for arm in study.arms for metric in (f"top{arm.k}", *arm.objectives))
+    return frozenset((*study.show, *of_arms))
 
 
 def findings_data(table: Table, situations: Situations, made: Mapping[str, Any]) -> dict[str, Any]:

@@ -27,10 +27,14 @@ from topk_platform import (
 from topk_platform import table as table_of
 from topk_platform.cli import main
 from topk_platform.evidence import findings
+from topk_platform.records import Tally
 from topk_platform.reports import plots
 from topk_platform.reports.plots import NothingToPlotError
+from topk_platform.results import Cell, Table, estimate
+from topk_platform.results.cells import marked
 from topk_platform.results.findings import Findings
 from topk_platform.results.recommendation import Recommendation
+from topk_platform.results.table import row_and_column
 from topk_studies import STUDIES, evidence
 
 SHIPPED_BYTES = 200_000  # of a study: a hundred times less than its ledger
@@ -78,6 +82,29 @@ def test_a_file_says_what_the_store_says(store: Path, file: Path) -> None:
         and result.made["note"] == "made up"
         and set(result.made["datasets"]) == {"few", "noise"}
     )
+
+
+def test_marks_are_corrected_for_arms_that_select_by_a_metric_that_is_not_shown(tmp_path: Path) -> None:
+    made = {"models": [Model("linear")], "losses": [Loss("cross_entropy"), Loss("ldam")], "k": 3}
+    arms = [
+        *grid([Regime("a", "digits")], recipe=Recipe(1), **made),
+        *grid([Regime("b", "digits")], recipe=Recipe(1), metric="macro_top3", **made),
+    ]
+    study, cells = Study("two", arms, topk=(1, 3), show=("top3",)), {}
+    for arm in arms:
+        key, ahead = row_and_column(study, "regime", arm), None
+        if arm.loss.label != "cross_entropy":
+            ahead = estimate([0.01, 0.02, 0.03, 0.05])
+        for metric in ("top3", "macro_top3"):
+            cell = Cell(estimate([0.5, 0.6]), ahead, metric=metric, primary=metric == arm.metric)
+            cells[(*key, metric)] = cell, Tally()
+    table = Table(study, ("cross_entropy", "ldam"), ("a", "b"), marked(cells), {})
+    origin = {"trials": 0, "code_versions": (), "environments": (), "datasets": {}, "package": "", "note": ""}
+    (tmp_path / "two.gz").write_bytes(Findings(table, {}, origin).to_bytes())
+    kept = Findings.read(tmp_path / "two.gz").table
+    assert kept.tests == table.tests == 2
+    key = ("ldam", "a", "top3")
+    assert kept.cells[key].p_holm == table.cells[key].p_holm
 
 
 def test_a_study_that_was_searched_shows_all_its_trials(
