@@ -49,7 +49,7 @@ def topk(data: Plotted) -> Figure:
     bands = {
         key: _band([topk_curve(r, len(ks)) for r in runs.values()], (0.0, 1.0)) for key, runs in kept.items()
     }
-    made, axes = _panels(data, bands, ks, 1, _MARKED_KS if len(ks) > _LONG else ())
+    made, axes = _panels(data, bands, dict.fromkeys(bands, ks), 1, _MARKED_KS if len(ks) > _LONG else ())
     for ax in axes:
         if len(ks) > _LONG:
             ax.set_xscale("log")
@@ -82,7 +82,7 @@ def _band(curves: Sequence[Sequence[float] | npt.NDArray[np.float64]], within: t
 def _panels(
     data: Plotted,
     bands: Mapping[tuple[str, str], _Band],
-    xs: Sequence[float],
+    xs: Mapping[tuple[str, str], Sequence[float]],
     start: int,
     marked: Sequence[float] = (),
 ) -> tuple[Figure, list[Axes]]:
@@ -91,7 +91,7 @@ def _panels(
     Args:
         data: The data.
         bands: Each arm's line and band, by row and column.
-        xs: The horizontal positions of the points; a line with fewer points has the first of them.
+        xs: The horizontal positions of each arm's points, by row and column.
         start: The left end of the horizontal axis.
         marked: The positions that have a marker; by default, about eight markers are evenly spaced.
     """
@@ -99,7 +99,7 @@ def _panels(
     made, axes = panels(columns, 2.2, sharey=True)
     axes_of = dict(zip(columns, axes, strict=True))
     for (row, column), band in bands.items():
-        _curve(axes_of[column], data.line_look(row, column), row, xs[: len(band[0])], band, marked)
+        _curve(axes_of[column], data.line_look(row, column), row, xs[row, column], band, marked)
     for ax in axes:
         ax.set_xlim(left=start)
     return made, axes
@@ -125,10 +125,10 @@ def training(data: Plotted) -> Figure:
     if not curves:
         raise NothingToPlotError("no epoch of a confirmed run is recorded")
     bands = {arm_key: _band(result[1], (0.0, 1.0)) for arm_key, result in curves.items()}
-    longest = max((result[0] for result in curves.values()), key=len)
-    if len(longest) < 2:
+    epochs = {arm_key: result[0] for arm_key, result in curves.items()}
+    if max(map(len, epochs.values())) < 2:
         raise NothingToPlotError("the confirmed runs were validated after only one epoch")
-    made, axes = _panels(data, bands, longest, min(longest))
+    made, axes = _panels(data, bands, epochs, min(map(min, epochs.values())))
     for ax in axes:
         ax.set_xlabel("epoch")
         _whole(ax)
