@@ -44,7 +44,13 @@ def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
         | --- | --- |
         | clean | 5 |
     """
-    return "\n".join("| " + " | ".join(line) + " |" for line in (header, ["---"] * len(header), *rows))
+    lines = ([_in_cell(text) for text in line] for line in (header, ["---"] * len(header), *rows))
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _in_cell(text: str) -> str:
+    """Return a text, such as the name of a class, without what would end its cell or its row."""
+    return " ".join(text.splitlines()).replace("|", r"\|")
 
 
 def as_text(shown: RenderableType) -> str:
