@@ -20,6 +20,12 @@ __all__ = [
 ]
 
 _BODIES = frozenset({"body", "orelse", "finalbody"})
+_IMPORTS = (ast.Import, ast.ImportFrom)
+# The bodies of these statements always run. The others are branches, in which it matters what is imported where.
+_PLAIN = (
+    *(ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef),
+    *(ast.With, ast.AsyncWith),
+)
 # `ctx` follows from a name's position.
 _SKIPPED = frozenset({"ctx", "type_comment", "kind", "returns", "annotation"})
 _MESSAGES = {"check": 1, "warnings.warn": 0}  # the position of the message in a call of each
@@ -61,13 +67,15 @@ def runs_as_script(node: ast.AST) -> bool:
     return named and any(isinstance(side, ast.Constant) and side.value == "__main__" for side in sides)
 
 
-def meant(body: Iterable[ast.stmt], keep: frozenset[str] = frozenset()) -> Iterator[ast.stmt]:
-    """Yield the statements of a body that do something, except imports."""
+def meant(
+    body: Iterable[ast.stmt], keep: frozenset[str] = frozenset(), imports: bool = False
+) -> Iterator[ast.stmt]:
+    """Yield the statements of a body that do something; those that import something only with ``imports``."""
     for statement in body:
         if for_types_alone(statement) or runs_as_script(statement):
             assert isinstance(statement, ast.If)  # noqa: S101 - for the type checker
-            yield from meant(statement.orelse, keep)
-        elif not _is_idle(statement, keep):
+            yield from meant(statement.orelse, keep, imports)
+        elif not _is_idle(statement, keep, imports):
             yield statement
 
 
@@ -144,11 +152,11 @@ def _is_text(node: ast.expr) -> bool:
     return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
 
 
-def _is_idle(statement: ast.stmt, keep: frozenset[str]) -> bool:
+def _is_idle(statement: ast.stmt, keep: frozenset[str], imports: bool) -> bool:
     # Imports count where their names are used, by the definitions that the names lead to.
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
         return not ("docstrings" in keep and isinstance(statement.value.value, str))
-    return isinstance(statement, (ast.Pass, ast.Import, ast.ImportFrom))
+    return isinstance(statement, ast.Pass) or (isinstance(statement, _IMPORTS) and not imports)
 
 
 def _parts(node: ast.AST, keep: frozenset[str], *, of_class: bool) -> Iterator[str]:
@@ -162,7 +170,11 @@ def _parts(node: ast.AST, keep: frozenset[str], *, of_class: bool) -> Iterator[s
             yield f"{name}={_text(value)},"
         elif name not in _SKIPPED and value is not None and value != []:
             yield f"{name}="
-            yield from _value(name, value, keep, of_class=isinstance(node, ast.ClassDef))
+            yield from (
+                _body(node, value, keep)
+                if name in _BODIES and isinstance(value, list)
+                else _value(value, keep)
+            )
             yield ","
     yield ")"
 
@@ -176,28 +188,28 @@ def _text(annotation: ast.AST) -> str:
     return "".join(_parts(annotation, frozenset(), of_class=False))
 
 
-def _value(name: str, value: object, keep: frozenset[str], *, of_class: bool) -> Iterator[str]:
+def _body(node: ast.AST, body: list[ast.stmt], keep: frozenset[str]) -> Iterator[str]:
+    yield "["
+    is_branch = not isinstance(node, _PLAIN) and not for_types_alone(node)
+    for item in meant(body, keep, imports=is_branch):
+        text = "".join(_parts(item, keep, of_class=isinstance(node, ast.ClassDef)))
+        if text:  # a name that is only annotated has none
+            yield f"{text},"
+    yield "]"
+
+
+def _value(value: object, keep: frozenset[str]) -> Iterator[str]:
     if isinstance(value, ast.AST):
         yield from _parts(value, keep, of_class=False)
     elif isinstance(value, list):
         yield "["
-        statements = meant(value, keep) if name in _BODIES else value
-        for item in statements:
-            text = "".join(_of_class(item, keep) if of_class else _value("", item, keep, of_class=False))
-            if text:  # a name that is only annotated has none
-                yield f"{text},"
+        for item in value:
+            yield from (*_value(item, keep), ",")
         yield "]"
     elif isinstance(value, int) and not isinstance(value, bool):
         yield hex(value)  # Python limits the length of decimals
     else:
         yield f"{type(value).__name__}:{value!r}"
-
-
-def _of_class(item: object, keep: frozenset[str]) -> Iterator[str]:
-    if isinstance(item, ast.AST):
-        yield from _parts(item, keep, of_class=True)
-    else:
-        yield repr(item)
 
 
 def _annotated(node: ast.AnnAssign, keep: frozenset[str], *, of_class: bool) -> Iterator[str]:

@@ -215,8 +215,8 @@ class _Reading:
                 for name in ("body", "orelse", "finalbody"):
                     if not isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
                         self._bind_imports(getattr(statement, name, ()), into)
-                for handler in getattr(statement, "handlers", ()):
-                    self._bind_imports(handler.body, into)
+                for part in (*getattr(statement, "handlers", ()), *getattr(statement, "cases", ())):
+                    self._bind_imports(part.body, into)
 
     def _bind_import(self, node: ast.Import | ast.ImportFrom, into: dict[str, list[str]]) -> None:
         for name, target in imported(node, self._source.package):
@@ -258,7 +258,7 @@ def _key(key: ast.expr | None) -> str:
 
 
 def _names(statement: ast.stmt) -> Iterator[str]:
-    """Yield the names that a statement binds in its module, except by imports."""
+    """Yield the names that a statement binds in its module; a statement that is an import itself is left out."""
     if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         yield statement.name
         return
@@ -269,6 +269,8 @@ def _names(statement: ast.stmt) -> Iterator[str]:
         node = waiting.pop()
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             yield node.name
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):  # the statement decides whether the import runs
+            yield from (name for name, _ in imported(node, "") if name != "*")
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node.id
         elif not isinstance(node, (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):

@@ -88,9 +88,9 @@ class _Visitor(ast.NodeVisitor):
     def __init__(self, package: str, annotations: bool) -> None:
         self.uses = Uses()
         self._package, self._annotations = package, annotations
-        self._scopes: list[
-            dict[str, str]
-        ] = []  # the own names of each enclosing function, each with the target of its import or an empty text
+        # The own names of each enclosing function, each with the targets of its imports.
+        self._scopes: list[dict[str, set[str]]] = []
+        self._in_class = False
 
     def visit_If(self, node: ast.If) -> None:
         if for_types_alone(node) or runs_as_script(node):
@@ -121,26 +121,45 @@ class _Visitor(ast.NodeVisitor):
         if scope is None:
             if read or self._scopes:  # a function may set a name of its module
                 self.uses.chains.add(".".join((name, *rest)))
-        elif scope[name]:
-            self.uses.chains.add(_chain(scope[name], rest))
+        else:
+            self.uses.chains.update(_chain(target, rest) for target in scope[name])
 
     def visit_Call(self, node: ast.Call) -> None:
         named = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         texts = [_text(argument) for argument in node.args]
         if named == "getattr" and len(texts) > 1:
             self.uses.attributes.add(texts[1] or ANY)
-        if named == "import_module" and texts:
-            self.uses.chains.add(f"={texts[0]}:")
-            self.uses.blind |= not texts[0] or texts[0].startswith(".")
+        if named in ("import_module", "__import__"):
+            self._note_module([*texts, *(_text(k.value) for k in node.keywords if k.arg == "name")])
         self.generic_visit(node)
+
+    def _note_module(self, texts: list[str]) -> None:
+        name = texts[0] if texts else ""
+        bare = name.lstrip(".")
+        self.uses.chains.add(f"={absolute(bare, len(name) - len(bare), self._package)}:")
+        self.uses.blind |= bare == "" or bare != name
 
     def visit_Import(self, node: ast.Import) -> None:
         for alias in node.names:
             self.uses.chains.add(f"~{alias.name}")
+        self._note_outer(node)
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
         base = absolute(node.module or "", node.level, self._package)
         self.uses.chains.add(f"~{base}")
+        self._note_outer(node)
+
+    def _note_outer(self, node: ast.Import | ast.ImportFrom) -> None:
+        """Note what a function imports for its whole module, or a class as its attribute."""
+        if self._scopes or self._in_class:
+            bound = [(name, target) for name, target in imported(node, self._package) if name != "*"]
+            outer = (target for name, target in bound if not any(name in scope for scope in self._scopes))
+            self.uses.chains.update(_chain(target, ()) for target in outer)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        before, self._in_class = self._in_class, True
+        self.generic_visit(node)
+        self._in_class = before
 
     def visit_arg(self, node: ast.arg) -> None:
         self._visit_annotation(node.annotation)
@@ -173,7 +192,10 @@ class _Visitor(ast.NodeVisitor):
     def _visit_comprehension(self, node: ast.AST) -> None:
         generators: list[ast.comprehension] = node.generators  # type: ignore[attr-defined]
         targets = [name for one in generators for name in _stored(one.target)]
-        self._scopes.append(dict.fromkeys(targets, ""))
+        self.visit(
+            generators[0].iter
+        )  # it is evaluated outside, where a target's name may mean something else
+        self._scopes.append({name: set() for name in targets})
         self.generic_visit(node)
         self._scopes.pop()
 
@@ -203,18 +225,20 @@ def _stored(node: ast.AST) -> Iterator[str]:
 
 def _locals(
     function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, body: Iterable[ast.AST], package: str
-) -> dict[str, str]:
-    """Return a function's own names, each with the target of its import; the target of other names is empty."""
-    names = dict.fromkeys((argument.arg for argument in _arguments(function)), "")
+) -> dict[str, set[str]]:
+    """Return a function's own names, each with the targets of all its imports; other names have none."""
+    names: dict[str, set[str]] = {argument.arg: set() for argument in _arguments(function)}
     outer: set[str] = set()
     for node in _inside(body):
         if isinstance(node, (ast.Global, ast.Nonlocal)):
             outer.update(node.names)
         elif isinstance(node, (ast.Import, ast.ImportFrom)):
-            names.update(imported(node, package))
+            for name, target in imported(node, package):
+                names.setdefault(name, set()).add(target)
         else:
-            names.update(dict.fromkeys(_bound(node), ""))
-    return {name: target for name, target in names.items() if name not in outer}
+            for name in _bound(node):
+                names.setdefault(name, set())
+    return {name: targets for name, targets in names.items() if name not in outer}
 
 
 def _inside(body: Iterable[ast.AST]) -> Iterator[ast.AST]:

@@ -1,0 +1,62 @@
+"""Which names of a module a piece of its code uses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+FAST_OR_SLOW = "if FAST:\n    from edited_lab.fast import f\nelse:\n    from edited_lab.slow import f\n"
+SWITCH = "        from .fast import f\n    else:\n        from .slow import f\n"
+LATE = f"def loss():\n    if FAST:\n{SWITCH}    return f()\n"
+SOURCES = {
+    "fast": "def f(): return 1\n",
+    "slow": "def f(): return 2\n",
+    "branches": f"FAST = True\n{FAST_OR_SLOW}def loss(): return f()\n",
+    "matches": "match 7:\n    case 7: from .fast import f\n    case _: from .slow import f\ndef loss(): return f()\n",
+    "late": f"FAST = True\n{LATE}",
+    "none": "def loss():\n    f = None\n    if 7:\n        from .fast import f\n    return f()\n",
+    "shared": "def load():\n    global f\n    from .fast import f\ndef loss():\n    load()\n    return f()\n",
+    "inside": "class Holder:\n    from .fast import f\ndef loss(): return Holder.f()\n",
+    "by_name": "import importlib\ndef loss(): return importlib.import_module(name='edited_lab.fast').f()\n",
+    "relative": "import importlib\ndef loss(): return importlib.import_module('.fast', __package__).f()\n",
+    "built_in": "def loss(): return __import__('edited_lab.fast').fast.f()\n",
+    "listed": "f = [1, 9]\ndef loss(): return sum([f for f in f])\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("module", "old", "new"),
+    [
+        ("branches", "FAST = True", "FAST = False"),
+        ("branches", "return 2", "return 3"),
+        ("branches", FAST_OR_SLOW, FAST_OR_SLOW.replace("if FAST", "if not FAST")),
+        ("matches", "case 7", "case 8"),
+        ("matches", "return 1", "return 3"),
+        ("late", "FAST = True", "FAST = False"),
+        ("late", "return 1", "return 3"),
+        ("late", "return 2", "return 3"),
+        (
+            "late",
+            "from .fast import f\n    else:\n        from .slow",
+            "from .slow import f\n    else:\n        from .fast",
+        ),
+        *(
+            (name, "return 1", "return 3")
+            for name in ("none", "shared", "inside", "by_name", "relative", "built_in")
+        ),
+        ("listed", "[1, 9]", "[1, 8]"),
+    ],
+)
+def test_what_is_imported_counts_however_it_is_imported(
+    starts_anew: Callable[..., bool], module: str, old: str, new: str
+) -> None:
+    files = {name: SOURCES[name] for name in ("fast", "slow")}
+    assert starts_anew({**files, "main": SOURCES[module]}, old, new)
+
+
+def test_a_module_that_no_branch_imports_does_not_count(starts_anew: Callable[..., bool]) -> None:
+    main = SOURCES["late"].replace(".slow", ".fast")
+    assert not starts_anew(
+        {"fast": SOURCES["fast"], "slow": SOURCES["slow"], "main": main}, "return 2", "return 3"
+    )
