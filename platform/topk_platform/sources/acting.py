@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from topk_platform.sources.finding import is_ours, top_of
 
-__all__ = ["Acts", "acts_of"]
+__all__ = ["CHANGING", "Acts", "acts_of"]
 
 # Functions and packages of libraries that return a value and change nothing else.
 _CALM = (
@@ -37,6 +37,13 @@ _RESTLESS = (
 )
 # Built-in functions that may change something.
 _ACTING = frozenset({"exec", "eval", "setattr", "delattr", "open", "__import__"})
+CHANGING = frozenset(
+    {
+        *("add", "append", "appendleft", "clear", "discard", "extend", "extendleft", "insert", "pop"),
+        *("popitem", "register", "remove", "reverse", "setdefault", "sort", "update", "__setitem__"),
+    }
+)
+"""Methods that change the object that they belong to."""
 
 
 @dataclass
@@ -63,7 +70,7 @@ def acts_of(nodes: Iterable[ast.AST], imports: Mapping[str, Sequence[str]], *, o
     """
     result = Acts()
     for node in nodes:
-        _look(node, imports, result, frozenset(), on_import, top=on_import)
+        _look(node, imports, result, {}, on_import, top=on_import)
     return result
 
 
@@ -71,18 +78,18 @@ def _look(
     node: ast.AST,
     imports: Mapping[str, Sequence[str]],
     result: Acts,
-    local: frozenset[str],
+    local: Mapping[str, bool],
     on_import: bool,
     top: bool = False,
 ) -> None:
     children: Iterable[ast.AST] = ast.iter_child_nodes(node)
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-        local = local if on_import else local | _own_names(node)
+        local = local if on_import else {**local, **_own_names(node)}
         for decorator in getattr(node, "decorator_list", ()):
             _called(decorator, imports, result, local)
         children = [node.args, *getattr(node, "decorator_list", ())] if on_import else children
     elif isinstance(node, _COMPREHENSION):
-        local = local | _own_names(node)
+        local = {**local, **_own_names(node)}
     elif isinstance(node, ast.ClassDef):
         result.acts |= any(k.arg != "metaclass" or ast.unparse(k.value) != "ABCMeta" for k in node.keywords)
         for decorator in node.decorator_list:
@@ -90,7 +97,7 @@ def _look(
     elif isinstance(node, ast.Call):
         _called(node.func, imports, result, local)
     elif isinstance(node, (ast.Attribute, ast.Subscript)) and not isinstance(node.ctx, ast.Load):
-        result.acts |= _root(node) not in local
+        result.acts |= local.get(_root(node), True)
     elif isinstance(node, (ast.Delete, ast.Global)) or (top and isinstance(node, _LOUD)):
         result.acts = True
     top = top and isinstance(node, (ast.If, ast.Try, ast.ExceptHandler))
@@ -112,9 +119,14 @@ _LOUD = (
 )
 
 
-def _own_names(function: ast.AST) -> frozenset[str]:
-    names = {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    return frozenset(names | {n.arg for n in ast.walk(function) if isinstance(n, ast.arg)})
+def _own_names(function: ast.AST) -> dict[str, bool]:
+    """Return a function's own names, each with whether it is an argument, whose value the caller may keep."""
+    stored = (n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+    arguments = (n.arg for n in ast.walk(function) if isinstance(n, ast.arg))
+    names = {**dict.fromkeys(stored, False), **dict.fromkeys(arguments, True)}
+    if isinstance(function, ast.FunctionDef) and function.name == "__init__":
+        names |= {one.arg: False for one in function.args.args[:1]}  # the object is new
+    return names
 
 
 def _root(node: ast.AST) -> str:
@@ -123,9 +135,12 @@ def _root(node: ast.AST) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def _called(node: ast.AST, imports: Mapping[str, Sequence[str]], result: Acts, local: frozenset[str]) -> None:
+def _called(
+    node: ast.AST, imports: Mapping[str, Sequence[str]], result: Acts, local: Mapping[str, bool]
+) -> None:
     root = _root(node)
     if not root or root in local:  # a method of a value, such as "".join, or a call of an argument
+        result.acts |= local.get(root, False) and isinstance(node, ast.Attribute) and node.attr in CHANGING
         return
     if root in imports:
         for target in imports[root]:

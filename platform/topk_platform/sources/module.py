@@ -35,6 +35,9 @@ _READERS = {
 }
 
 
+_NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
 @dataclass(frozen=True)
 class Definition:
     """The definition of a name of a module.
@@ -47,6 +50,7 @@ class Definition:
         acts: Whether importing or calling it may change something outside of it.
         calls: The names that it calls when it is imported or called; the called code may act too.
         bases: The bases of a class.
+        is_value: Whether it is a value, neither a function nor a class.
     """
 
     digest: str
@@ -56,6 +60,7 @@ class Definition:
     acts: bool = False
     calls: tuple[str, ...] = ()
     bases: tuple[str, ...] = ()
+    is_value: bool = False
 
 
 @dataclass(frozen=True)
@@ -180,6 +185,7 @@ class _Reading:
             acts=acts.acts,
             calls=tuple(sorted(acts.calls)),
             bases=tuple(sorted(uses_of(bases, self._source.package).chains)),
+            is_value=not any(isinstance(n, _NAMED) for n in nodes),
         )
 
     def _inside(self, name: str, statement: ast.stmt) -> dict[str, Definition]:
@@ -213,7 +219,7 @@ class _Reading:
                 self._bind_imports(statement.orelse, into)
             elif not runs_as_script(statement):
                 for name in ("body", "orelse", "finalbody"):
-                    if not isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                    if not isinstance(statement, _NAMED):
                         self._bind_imports(getattr(statement, name, ()), into)
                 for part in (*getattr(statement, "handlers", ()), *getattr(statement, "cases", ())):
                     self._bind_imports(part.body, into)
@@ -259,7 +265,7 @@ def _key(key: ast.expr | None) -> str:
 
 def _names(statement: ast.stmt) -> Iterator[str]:
     """Yield the names that a statement binds in its module; a statement that is an import itself is left out."""
-    if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+    if isinstance(statement, _NAMED):
         yield statement.name
         return
     if isinstance(statement, ast.AnnAssign) and statement.value is None:
@@ -267,7 +273,7 @@ def _names(statement: ast.stmt) -> Iterator[str]:
     waiting: list[ast.AST] = [statement]
     while waiting:
         node = waiting.pop()
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        if isinstance(node, _NAMED):
             yield node.name
         elif isinstance(node, (ast.Import, ast.ImportFrom)):  # the statement decides whether the import runs
             yield from (name for name, _ in imported(node, "") if name != "*")

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 
+from topk_platform.sources.acting import CHANGING
 from topk_platform.sources.finding import is_ours
 from topk_platform.sources.module import Definition, Module
 from topk_platform.sources.resolving import WHOLE, Node, Resolver
@@ -157,6 +158,7 @@ class Program(Resolver):
         return not targets or any(
             isinstance(target, str)
             or (definition := self._definition(target)) is None
+            or _may_change(definition, chain)
             or self._acts(target.module, definition, seen | {(module, chain)})
             for target in targets
         )
@@ -205,6 +207,12 @@ class Program(Resolver):
             (str(node), self._definition(node)) for node in sorted(nodes) if node not in self._tables
         )
         return {name: definition.digest for name, definition in definitions if definition is not None}
+
+
+def _may_change(called: Definition, chain: str) -> bool:
+    """Return whether a call of a method may change the object that has it, such as a table that lists functions."""
+    _, *names = chain.split(".")
+    return bool(names) and (names[-1] in CHANGING or (called.is_value and bool(called.calls)))
 
 
 def _without_module(chain: str) -> str:

@@ -1,0 +1,67 @@
+"""Which code that runs on import may do more than bind names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+TABLE = """
+class Table:
+    def __init__(self):
+        self.items = {}
+    def named(self, name):
+        def enter(function):
+            self.items[name] = function
+            return function
+        return enter
+    @classmethod
+    def shared(cls, function):
+        cls.kept[0] = function
+        return function
+    kept = {}
+"""
+HELPERS = """
+def append(function):
+    LISTED.append(function)
+    return function
+def into(table):
+    def enter(function):
+        table[function.__name__] = function
+        return function
+    return enter
+def first(listed):
+    listed.append(KERNEL)
+def enter(function):
+    TABLE.named("kernel")(function)
+    return function
+"""
+KERNEL = "def kernel(): return 1\n"
+
+
+@pytest.mark.parametrize(
+    "main",
+    [
+        f"@append\n{KERNEL}def loss(): return LISTED[0]()\n",
+        f"@into(NAMED)\n{KERNEL}def loss(): return NAMED['kernel']()\n",
+        f"@TABLE.named('kernel')\n{KERNEL}def loss(): return TABLE.items['kernel']()\n",
+        f"@Table.shared\n{KERNEL}def loss(): return Table.kept[0]()\n",
+        f"@enter\n{KERNEL}def loss(): return TABLE.items['kernel']()\n",
+        f"{KERNEL}_ = NAMED.setdefault('kernel', kernel)\ndef loss(): return NAMED['kernel']()\n",
+        f"{KERNEL}KERNEL = kernel\n_ = first(LISTED)\ndef loss(): return LISTED[0]()\n",
+        "@dispatched.register\ndef _(x: int): return 1\ndef loss(): return dispatched(3)\n",
+    ],
+)
+def test_what_enters_itself_into_a_table_counts(starts_anew: Callable[..., bool], main: str) -> None:
+    values = "LISTED, NAMED, TABLE = [], {}, Table()\n"
+    dispatched = "from functools import singledispatch\n@singledispatch\ndef dispatched(x): return 0\n"
+    assert starts_anew({"main": TABLE + HELPERS + values + dispatched + main}, "return 1", "return 3")
+
+
+def test_what_changes_nothing_else_does_not_count(starts_anew: Callable[..., bool]) -> None:
+    calm = (
+        "class Rule:\n    def __init__(self, rate): self.rate = rate\n"
+        "def doubled(values): return [2 * value for value in values]\n"
+        "RULE, SIZES = Rule(9), doubled([9])\nWORDS = 'a 9'.split()\nMORE = WORDS.copy()\n"
+    )
+    assert not starts_anew({"main": f"{calm}def loss(): return 1\n"}, "9", "8")
