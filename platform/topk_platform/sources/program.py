@@ -198,8 +198,21 @@ class Program(Resolver):
 
     def version(self, nodes: Iterable[Node]) -> str:
         """Return a hash of definitions; it does not depend on the modules that they are in."""
-        meanings = sorted({self.meaning(node) for node in nodes})
-        return hashlib.sha256("".join(meanings).encode()).hexdigest()[:12]
+        meanings: set[str] = set()
+        orders: dict[str, list[Node]] = {}
+        for node in nodes:
+            if node.name.startswith("<") and not is_ours(node.module):
+                orders.setdefault(node.module, []).append(node)
+            else:
+                meanings.add(self.meaning(node))
+        meanings |= {self._in_order(statements) for statements in orders.values()}
+        return hashlib.sha256("".join(sorted(meanings)).encode()).hexdigest()[:12]
+
+    def _in_order(self, statements: Iterable[Node]) -> str:
+        """Return the meanings of a module's statements in their order, which may matter, as may how often one runs."""
+        return "".join(
+            self.meaning(node) for node in sorted(statements, key=lambda node: int(node.name[1:-1]))
+        )
 
     def digests(self, nodes: Iterable[Node]) -> dict[str, str]:
         """Return the hash of each definition's own code, by its full name."""

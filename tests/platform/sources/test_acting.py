@@ -65,3 +65,21 @@ def test_what_changes_nothing_else_does_not_count(starts_anew: Callable[..., boo
         "RULE, SIZES = Rule(9), doubled([9])\nWORDS = 'a 9'.split()\nMORE = WORDS.copy()\n"
     )
     assert not starts_anew({"main": f"{calm}def loss(): return 1\n"}, "9", "8")
+
+
+SEEDED = "random.seed(0)\nDRAWN = random.random()\n"
+
+
+@pytest.mark.parametrize(
+    ("statements", "edited"),
+    [
+        ("LISTED.append(1)\n", "LISTED.append(1)\nLISTED.append(1)\n"),
+        ("LISTED.append(1)\nLISTED.append(2)\n", "LISTED.append(2)\nLISTED.append(1)\n"),
+        (SEEDED, "DRAWN = random.random()\nrandom.seed(0)\n"),
+    ],
+)
+def test_the_order_of_statements_that_act_counts_and_how_often_each_runs(
+    starts_anew: Callable[..., bool], statements: str, edited: str
+) -> None:
+    main = f"import random\nLISTED = []\n{statements}def loss(): return sum(LISTED), DRAWN\n"
+    assert starts_anew({"main": main}, statements, edited)
