@@ -28,7 +28,7 @@ _READERS = {
     "annotations": frozenset(
         {
             *("__annotations__", "get_type_hints", "get_annotations", "pydantic", "beartype", "typeguard"),
-            *("jaxtyping", "singledispatch", "script"),
+            *("jaxtyping", "singledispatch", "singledispatchmethod", "@register", "script"),
         }
     ),
     "docstrings": frozenset({"__doc__", "getdoc"}),
@@ -256,7 +256,12 @@ def _kept(tree: ast.Module) -> frozenset[str]:
             words.update(alias.name for alias in node.names)
         elif isinstance(node, ast.Import):
             words.update(part for alias in node.names for part in alias.name.split("."))
+        words.update(f"@{decorator.attr}" for decorator in _decorators(node))
     return frozenset(kind for kind, readers in _READERS.items() if words & readers)
+
+
+def _decorators(node: ast.AST) -> Iterator[ast.Attribute]:
+    yield from (one for one in getattr(node, "decorator_list", ()) if isinstance(one, ast.Attribute))
 
 
 def _key(key: ast.expr | None) -> str:

@@ -46,6 +46,9 @@ class Program(Resolver):
         """Yield the names of a module; imported modules are included only if the module is a package."""
         for own in filter(str.isidentifier, module.definitions):
             yield own, (Node(name, own),)
+        for star in module.stars:
+            if self.module(star) is not None:
+                yield f"*{star}", (Node(star, WHOLE),)
         for own in module.imports:
             targets = self._resolved(name, own)
             if module.is_package or not any(isinstance(t, Node) and t.name == WHOLE for t in targets):

@@ -113,7 +113,8 @@ class Resolver:
             yield Node(module, name)
         targets = known.imports.get(name, ())
         if not targets and name not in known.definitions:
-            stars = [star for star in known.stars if self._binds(star, name)]
+            # A name may come from any library that is imported with `*`.
+            stars = [star for star in known.stars if self._binds(star, name) or self.module(star) is None]
             targets = tuple(f"{star}:{name}" for star in stars)
         if not targets and "__getattr__" in known.definitions:
             targets = known.lazy.get(name, ())

@@ -60,3 +60,31 @@ def test_a_module_that_no_branch_imports_does_not_count(starts_anew: Callable[..
     assert not starts_anew(
         {"fast": SOURCES["fast"], "slow": SOURCES["slow"], "main": main}, "return 2", "return 3"
     )
+
+
+@pytest.mark.parametrize(
+    ("main", "old", "new"),
+    [
+        ("from math import *\ndef loss(): return sqrt(4)\n", "math", "cmath"),
+        ("from edited_lab import whole\ndef loss(): return getattr(whole, 'f')()\n", "return 1", "return 3"),
+    ],
+)
+def test_what_is_imported_with_a_star_counts(
+    starts_anew: Callable[..., bool], main: str, old: str, new: str
+) -> None:
+    files = {"fast": SOURCES["fast"], "whole": "from edited_lab.fast import *\n"}
+    assert starts_anew({**files, "main": main}, old, new)
+
+
+@pytest.mark.parametrize(
+    "main",
+    [
+        "from functools import singledispatchmethod\nclass A:\n    @singledispatchmethod\n"
+        "    def f(self, x): return 0\n    @f.register\n    def _(self, x: int): return 1\n"
+        "def loss(): return A().f(3)\n",
+        "from edited_lab.base import f\n@f.register\ndef _(x: int): return 1\ndef loss(): return f(3)\n",
+    ],
+)
+def test_the_annotations_that_choose_a_function_count(starts_anew: Callable[..., bool], main: str) -> None:
+    base = "from functools import singledispatch\n@singledispatch\ndef f(x): return 0\n"
+    assert starts_anew({"base": base, "main": main}, "x: int", "x: str")
