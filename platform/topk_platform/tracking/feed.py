@@ -128,7 +128,10 @@ class Feed(threading.Thread):
                 return
             self._closing.wait(self._pauses[min(failures, len(self._pauses) - 1)])
             failures += 1
-            item = None if item is None else self._result or _NOTHING  # a trial is filled in from the ledger
+            if isinstance(item, TrackedTrial):
+                item = _NOTHING  # it is filled in from the ledger
+            if item is not None:
+                item = self._result or item
 
     def _failed(self, error: Exception) -> None:
         if self.error is None:
