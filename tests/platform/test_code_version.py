@@ -182,6 +182,15 @@ def test_a_name_that_only_begins_like_ours_is_the_users(lab: Path) -> None:
     assert user_modules(an_arm("topk_losses.functional:focal")) == {}
 
 
+def test_a_module_is_followed_though_the_standard_library_has_its_name(lab: Path) -> None:
+    """The user's folder comes first on the path, so `this:loss` is the user's loss."""
+    (lab / "this.py").write_text("def loss(): return 1\n")
+    assert set(user_modules(an_arm("this:loss"))) == {"this"}
+    before = code_version(an_arm("this:loss"))
+    change(lab / "this.py")
+    assert code_version(an_arm("this:loss")) != before
+
+
 def test_an_installed_package_counts_whole_and_only_where_the_arm_refers_to_it(
     lab: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import pkgutil
-import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -52,10 +51,11 @@ def is_ours(name: str) -> bool:
 
 def is_followed(top: str) -> bool:
     """Return whether a top-level name is one of our packages or a user's module that exists and is not installed."""
-    if is_ours(top) or top in sys.stdlib_module_names:
-        return is_ours(top)
+    if is_ours(top):
+        return True
     spec = _top_spec(top)
-    folders = [] if spec is None else [*(spec.submodule_search_locations or ()), *filter(None, [spec.origin])]
+    origin = [spec.origin] if spec is not None and spec.has_location else []  # built-in modules have no file
+    folders = [] if spec is None else [*(spec.submodule_search_locations or ()), *filter(None, origin)]
     return bool(folders) and not is_installed(Path(folders[0]))
 
 
