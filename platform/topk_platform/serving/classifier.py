@@ -233,6 +233,7 @@ def _class_numbers(labels: Sequence[int] | npt.NDArray[Any] | Tensor, inputs: in
         )
     if numbers.is_floating_point() or numbers.is_complex() or numbers.dtype == torch.bool:
         raise UserError(f"labels must be whole numbers, got {numbers.dtype}")
+    numbers = numbers.to(torch.int64)  # torch finds no least number of uint16
     if numbers.min() < 0 or numbers.max() >= classes:
         raise UserError(f"labels must be in [0, {classes}), got {int(numbers.min())} to {int(numbers.max())}")
-    return numbers.to(torch.int64)
+    return numbers

@@ -146,6 +146,8 @@ def test_a_network_without_calibration_names_the_remedies(
         model.predict_sets(["x.npy"])
     own = model.calibrated(data.validation.tensor, data.validation.labels)
     assert own.calibration is not None and own.calibration.samples == 270
+    small = data.validation.labels.numpy().astype(np.uint16)
+    assert model.calibrated(data.validation.tensor, small).calibration == own.calibration
     assert np.mean([len(row) for row in own.sets(data.test.tensor, 0.9)]) < 3
     with pytest.raises(UserError, match=r"labels must be in \[0, 10\), got 0 to 10"):
         model.calibrated(data.test.tensor[:2], data.test.labels[:2].new_tensor([0, 10]))
