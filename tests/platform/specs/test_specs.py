@@ -224,6 +224,14 @@ def a_trial(**changes: object) -> Trial:
         (lambda: Study("s", []), "at least one arm"),
         (lambda: Study("s", [an_arm(), an_arm()], topk=(3,)), "two arms"),
         (
+            lambda: Study("s", [an_arm(model=Model("lab:net", {"type": "wide"}))], topk=(3,)),
+            "called 'type'.*net",
+        ),
+        (
+            lambda: Study("s", [an_arm(regime=Regime("r", "lab:data", options={"type": 1}))], topk=(3,)),
+            "'type'",
+        ),
+        (
             lambda: Study("s", [an_arm()], topk=(1, 5)),
             r"topk must contain 3, which is the k of arm noisy/.*, got \(1, 5\): take topk=\(1, 3, 5\)",
         ),

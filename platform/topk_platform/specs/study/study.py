@@ -26,6 +26,7 @@ from topk_platform.specs.study.study_checks import (
     check_measures,
     check_metrics,
     check_origins,
+    check_parameters,
     check_scoring,
     check_searches,
     with_equal_searches,
@@ -113,6 +114,7 @@ class Study(StudyFields):
         twice = sorted(name for name, count in Counter(names).items() if count > 1)
         check(not twice, f"study {self.name}: two arms are called {twice}; give one of them a label")
         check_gpus(self)
+        check_parameters(self)
         self._check_baseline()
         self._complete_metrics()
         check_published(self.name, self.published, self.arms, self.selecting)

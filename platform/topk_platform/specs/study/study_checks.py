@@ -15,6 +15,7 @@ __all__ = [
     "check_measures",
     "check_metrics",
     "check_origins",
+    "check_parameters",
     "check_scoring",
     "check_searches",
     "with_equal_searches",
@@ -54,6 +55,17 @@ def check_metrics(study: StudyFields, shown: Iterable[str], selecting: Sequence[
             metric in study.selecting,
             f"study {study.name}: metric {metric!r} cannot select, because smaller values are better: show it, and "
             f"select by one of {list(study.selecting)}",
+        )
+
+
+def check_parameters(study: StudyFields) -> None:
+    """Raise ``UserError`` if a parameter is called ``type``: in records, this name says of which class an object is."""
+    for arm in study.arms:
+        names = {*arm.regime.options, *arm.model.options, *arm.loss.space, *arm.loss.fixed}
+        check(
+            "type" not in names,
+            f"study {study.name}: parameters of a dataset, a model and a loss must not be called 'type', which records "
+            f"need, got {sorted(names)} in arm {arm.name}: wrap it in a function with another parameter",
         )
 
 
