@@ -90,8 +90,8 @@ def code_version(arm: Arm) -> str:
     another loss, or the study in the file of a user's loss. Code that runs when a module is imported counts if it may
     change something.
 
-    If the arm refers to an installed package, all Python files of this package count. Studies, tables, searches and this
-    module do not count, because they change no trial's result. A sampler that an arm refers to counts, because it
+    If the arm refers to an installed package, all Python files of this package count. Studies, tables, searches and
+    this module do not count, because they change no trial's result. A sampler that an arm refers to counts, because it
     chooses the values of trials.
     """
     return Code().version(arm)
