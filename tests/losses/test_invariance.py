@@ -212,6 +212,24 @@ def test_nan_and_infinity_spoil_a_row_of_soft_targets(name, backend):
         assert_only_that_row_is_spoilt(name, backend, scores, soft, row, column, value)
 
 
+@every_loss_and_draws
+@every_backend
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("masked", [1])
+def test_masked_classes_spoil_no_gradient_of_ignored_samples_and_soft_targets(name, backend, dtype, masked):
+    """An ignored sample stands for class 0 inside, and soft targets ask for every class, at whatever score."""
+    scores, target = some_batch(6, dtype)
+    leaf = scores.masked_fill(torch.arange(6) < masked, -torch.inf).requires_grad_()
+    soft = (torch.arange(6) >= masked).to(dtype).expand(5, 6) / (6 - masked)
+    targets = [target.masked_fill(target < masked, -100)]
+    targets += [] if name == "smooth_topk_svm" else [soft]  # labels alone
+    for some in targets:
+        with use_backend(backend):
+            losses = EVERY[name](leaf, some, 3)
+            assert losses.isfinite().all()
+            assert torch.autograd.grad(losses.sum(), leaf)[0].isfinite().all()
+
+
 @needs_numba
 @every_loss
 @given(

@@ -70,9 +70,10 @@ def active_passive(rows: Tensor, labels: Tensor, alpha: float, beta: float, pass
 
 
 def _normalised(log_p: Tensor, own: Tensor) -> Tensor:
-    """``log p_y / Σ_j log p_j``; 0 where a single class is left."""
+    """``log p_y / Σ_j log p_j``; 0 where a single class is left, and for a masked label, whose loss is set later."""
     total = log_p.masked_fill(log_p.detach() == -torch.inf, 0).sum(1, keepdim=True)
-    return own / total.masked_fill(total == 0, 1)
+    # The total would get a gradient of 0 · inf from a masked label that counts for nothing.
+    return own.masked_fill(own.detach() == -torch.inf, 0) / total.masked_fill(total == 0, 1)
 
 
 def _negative(log_p: Tensor, own: Tensor) -> Tensor:

@@ -70,6 +70,8 @@ class PlainSoftTopK(RuleOfLabels[Any]):
         own = x.gather(1, labels)
         losses = self._losses(own, now, scores.dtype)
         slopes = (self._form.hazard(own) if self.by_log else self._form.density(own)) / self.tau
+        # A masked label's is beyond float32; an infinite one times the gradient 0 of an ignored sample would be NaN.
+        slopes = slopes.clamp(max=torch.finfo(scores.dtype).max)
         if self._form.by_middle:
             shares = torch.zeros_like(scores).scatter(1, now.places[:, self.k - 1 : self.k + 1], 0.5)
         else:

@@ -55,8 +55,10 @@ class PlainUnion(RuleOfLabels[Any]):
         if not self.transition:
             return grouped
         union = (log_union.detach() if self.detach_weight else log_union).exp()
-        # Where S is 1 and the label is masked, 0 · inf makes this NaN; the reduction sets that loss to +inf.
-        return (1 - union) * -log_q.gather(1, labels) + union * grouped
+        own = log_q.gather(1, labels)
+        # S would get a gradient of 0 · inf from a masked label that counts for nothing; the reduction sets its loss.
+        masked = own.detach() == -torch.inf
+        return (1 - union) * -own.masked_fill(masked, 0) + union * grouped.masked_fill(masked, 0)
 
     def forward(self, scores: Tensor, labels: Tensor, *, with_gradient: bool) -> tuple[Tensor, Kept]:  # noqa: ARG002
         """The losses, and what the gradient needs."""

@@ -304,3 +304,11 @@ def test_shapes_precisions_and_vmap(shape, sample):
 def test_bad_arguments_are_named(arguments, message):
     with pytest.raises(ValueError, match=message):
         soft_topk(*arguments)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_an_ignored_sample_whose_class_0_is_masked_has_no_gradient(dtype, plain_torch):
+    """Inside it stands for class 0, where the Gaussian shape's slope is beyond float32."""
+    scores = torch.tensor([[-torch.inf, 1.0, 0.0, 2.0]], dtype=dtype, requires_grad=True)
+    soft_topk_loss(scores, torch.tensor([-100]), 2, shape="gaussian", reduction="sum").backward()
+    assert scores.grad.abs().max() == 0
