@@ -215,7 +215,7 @@ def test_nan_and_infinity_spoil_a_row_of_soft_targets(name, backend):
 @every_loss_and_draws
 @every_backend
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("masked", [1])
+@pytest.mark.parametrize("masked", [1, 4])
 def test_masked_classes_spoil_no_gradient_of_ignored_samples_and_soft_targets(name, backend, dtype, masked):
     """An ignored sample stands for class 0 inside, and soft targets ask for every class, at whatever score."""
     scores, target = some_batch(6, dtype)

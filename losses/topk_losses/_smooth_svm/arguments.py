@@ -82,7 +82,8 @@ def rows_argument(
     if result is None:
         result = _split_rows(scores.scatter(1, labels, -torch.inf), problem)
     argument, slope = result
-    own = own.masked_fill(own == torch.inf, torch.nan)
+    # A masked label's loss is set elsewhere. An infinite argument would give an ignored sample 0 · inf.
+    own = own.masked_fill(own == torch.inf, torch.nan).masked_fill(own == -torch.inf, 0)
     return torch.sub(argument, own, alpha=problem.scale) + margin / problem.tau, slope
 
 
