@@ -102,7 +102,7 @@ class PlainSmoothHinge(Rule[Any]):
         """The gradient: ``x_j`` for the other classes, ``-Σ x`` for the label, ``Σ x`` for the margin."""
         x = kept.x * gradient.unsqueeze(1)
         total = x.sum(1)
-        by_score = x.new_zeros(scores.shape).scatter_(1, kept.places, x) if kept.places.numel() else x
+        by_score = x.new_zeros(scores.shape).scatter_(1, kept.places, x) if kept.places.ndim == 2 else x
         return by_score.scatter_(1, labels, -total.unsqueeze(1)), total
 
     def _of_others(self, others: Tensor, own: Tensor, margin: float | Tensor) -> tuple[Tensor, Tensor]:

@@ -3,7 +3,17 @@
 import pytest
 import torch
 
-from topk_losses.functional import cross_entropy, reduce_rows, topk_hinge
+from topk_losses import use_backend
+from topk_losses.functional import (
+    cross_entropy,
+    reduce_rows,
+    smooth_topk_hinge,
+    smooth_topk_svm,
+    soft_topk_loss,
+    topk_entropy,
+    topk_hinge,
+    topk_transition,
+)
 
 
 def test_mean_over_ignored_rows_only_is_nan_as_in_torch():
@@ -18,6 +28,17 @@ def test_empty_batch():
         assert loss(scores, target).isnan()
         assert loss(scores, target, reduction="sum") == 0
         assert loss(scores, target, reduction="none").shape == (0,)
+
+
+@pytest.mark.parametrize("classes", [3, 200])
+@pytest.mark.parametrize("backend", ["auto", "torch"])
+def test_empty_batch_has_an_empty_gradient(backend, classes):
+    """As a worker has that got no sample; each rule has a backward pass of its own."""
+    scores, target = torch.zeros(0, classes, requires_grad=True), torch.zeros(0, dtype=torch.int64)
+    for loss in (smooth_topk_hinge, smooth_topk_svm, soft_topk_loss, topk_entropy, topk_transition):
+        with use_backend(backend):
+            (slope,) = torch.autograd.grad(loss(scores, target, 2, reduction="sum"), scores)
+        assert slope.shape == scores.shape
 
 
 def test_ignored_label_may_be_a_class():
