@@ -225,6 +225,7 @@ def check_labels(target: Tensor, shape: torch.Size, classes: int, ignore_index: 
         )
     if not (values_are_readable(target) and target.numel()):
         return False
+    target = target.to(torch.int64)  # torch has no bounds of uint16, and takes -1 for 255 beside uint8
     least, most = (bound.item() for bound in torch.aminmax(target))
     if least < 0 or most >= classes:
         _check_out_of_range(target, classes, ignore_index)

@@ -46,3 +46,14 @@ def test_labels_from_one_on_are_refused_with_the_remedy(labels, hinted):
     with pytest.raises(ValueError, match=r"got [34]") as error:
         check_labels(torch.tensor(labels), torch.Size((len(labels), 3)), 3, -100)
     assert str(error.value).endswith("take target - 1") == hinted
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.uint16, torch.uint32, torch.uint64, torch.int8])
+def test_labels_may_have_any_integer_dtype(dtype):
+    shape, ignore_index = torch.Size((3, 100)), -1
+    assert check_labels(torch.tensor([0, 99, 1], dtype=dtype), shape, 100, ignore_index)
+    with pytest.raises(ValueError, match=r"target must be in \[0, 99\] .* got 100"):
+        check_labels(torch.tensor([0, 100, 1], dtype=dtype), shape, 100, ignore_index)
+    if dtype == torch.uint8:  # 255 and -1 have the same bits
+        with pytest.raises(ValueError, match=r"target must be in \[0, 99\] .* got 255"):
+            check_labels(torch.tensor([0, 255, 1], dtype=dtype), shape, 100, ignore_index)
