@@ -12,6 +12,7 @@ __all__ = [
     "check_counts",
     "check_dimension",
     "check_exponent",
+    "check_index",
     "check_k",
     "check_labels",
     "check_losses",
@@ -230,6 +231,21 @@ def check_labels(target: Tensor, shape: torch.Size, classes: int, ignore_index: 
     if least < 0 or most >= classes:
         _check_out_of_range(target, classes, ignore_index)
     return ignore_index is None or not least <= ignore_index <= most
+
+
+def check_index(index: Tensor | None, shape: torch.Size, rows: int) -> Tensor:
+    """Return the rows of a memory, if they have the target's shape and are in ``[0, rows)``."""
+    if not isinstance(index, Tensor) or index.shape != shape:
+        kind = "nothing" if index is None else type(index).__name__
+        got = tuple(index.shape) if isinstance(index, Tensor) else kind
+        raise ValueError(f"index must be a tensor of the target's shape {tuple(shape)}, got {got}")
+    if index.dtype not in (torch.int64, torch.int32):  # torch takes other dtypes for masks, or not at all
+        raise ValueError(f"index must be int64 or int32, got {index.dtype}")
+    if values_are_readable(index) and index.numel():
+        least, most = (bound.item() for bound in torch.aminmax(index))
+        if least < 0 or most >= rows:
+            raise ValueError(f"index must be in [0, {rows - 1}], got {least if least < 0 else most}")
+    return index
 
 
 def check_target(target: Tensor) -> None:

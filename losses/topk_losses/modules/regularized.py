@@ -10,10 +10,12 @@ from torch import Tensor
 from topk_losses import functional
 from topk_losses._core.checks import (
     check_dimension,
+    check_index,
     check_not_negative,
     check_positive,
     check_scores,
     check_share,
+    check_target,
 )
 from topk_losses._core.shapes import computing, softmax
 from topk_losses.modules._base import Loss
@@ -127,7 +129,8 @@ class EarlyLearning(Loss):
 
     Raises:
         ValueError: for the arguments that :func:`~topk_losses.functional.early_learning` rejects, β outside ``[0, 1)``,
-            and an index that is missing in training mode, has another shape than the target or is out of range.
+            and an index that is missing in training mode, has another shape than the target, is no int64 or int32, or
+            is out of range (on the CPU).
 
     Example:
         >>> import torch
@@ -172,9 +175,8 @@ class EarlyLearning(Loss):
         """
         if index is None and not self.training:
             return functional.cross_entropy(scores, target, **self._shared)
-        if index is None or index.shape != target.shape:
-            got = "nothing" if index is None else tuple(index.shape)
-            raise ValueError(f"index must have the target's shape {tuple(target.shape)}, got {got}")
+        check_target(target)
+        index = check_index(index, target.shape, len(self.memory))
         expected = (index.shape[0], self.memory.shape[1])
         if scores.shape != expected:
             raise ValueError(f"scores must have the shape (N, L), here {expected}, got {tuple(scores.shape)}")
@@ -182,8 +184,10 @@ class EarlyLearning(Loss):
         known = self.memory[index]
         if self.training:
             known = self._updated(known, scores.detach())
+        loss = functional.early_learning(scores, target, known, strength=self.strength, **self._shared)
+        if self.training:  # after the loss, so that a call that is refused leaves nothing behind
             self.memory[index] = known
-        return functional.early_learning(scores, target, known, strength=self.strength, **self._shared)
+        return loss
 
     def _updated(self, known: Tensor, scores: Tensor) -> Tensor:
         predictions = softmax(computing(scores)).to(known.dtype)

@@ -77,6 +77,14 @@ def test_a_prediction_that_is_not_finite_is_not_remembered():
     assert values.isnan() and loss.memory[0].abs().max() == 0 and loss.memory[1].sum() > 0
 
 
+def test_a_call_that_is_refused_leaves_nothing_behind():
+    scores, _, _ = given()
+    loss = EarlyLearning(samples=6, classes=5)
+    with pytest.raises(ValueError, match=r"target must be in \[0, 4\]"):
+        loss(scores, torch.full((6,), 5), index=torch.arange(6))
+    assert loss.memory.abs().max() == 0
+
+
 def test_evaluation_remembers_nothing_and_knows_cross_entropy():
     scores, target, _ = given()
     loss = EarlyLearning(samples=6, classes=5)
@@ -106,9 +114,19 @@ def test_its_state_goes_on_bit_for_bit():
     [
         (
             lambda s, y, _: EarlyLearning(6, 5)(s, y),
-            r"index must have the target's shape \(6,\), got nothing",
+            r"index must be a tensor of the target's shape \(6,\), got nothing",
         ),
         (lambda s, y, _: EarlyLearning(6, 5)(s, y, torch.arange(5)), r"index must .* \(6,\), got \(5,\)"),
+        (lambda s, y, _: EarlyLearning(6, 5)(s, y, list(range(6))), r"index must be a tensor .*, got list"),
+        (
+            lambda s, y, _: EarlyLearning(6, 5)(s, y, torch.arange(6) - 1),
+            r"index must be in \[0, 5\], got -1",
+        ),
+        (lambda s, y, _: EarlyLearning(6, 5)(s, y, torch.arange(6) + 1), r"index must be in \[0, 5\], got 6"),
+        (
+            lambda s, y, _: EarlyLearning(6, 5)(s, y, torch.arange(6) >= 0),
+            "index must be int64 .* torch.bool",
+        ),
         (lambda *_: EarlyLearning(0, 5), "samples must be an int of at least 1, got 0"),
         (lambda *_: EarlyLearning(6, 5, beta=1.0), "beta must be below 1, got 1.0"),
         (lambda *_: EarlyLearning(6, 5, strength=-1.0), "strength must be at least 0, got -1.0"),
