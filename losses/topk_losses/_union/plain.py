@@ -67,6 +67,8 @@ class PlainUnion(RuleOfLabels[Any]):
         best_q = q.gather(1, places)
         # log q_y from the largest score, whose q never underflows.
         log_q = (scores.gather(1, labels) - best[:, :1] + best_q[:, :1].log()).squeeze(1)
+        # That of a masked label is finite, because 0 times it is its share of the loss or of the gradient.
+        log_q = log_q.clamp(min=torch.finfo(log_q.dtype).min)
         log_union = best_q.sum(1).log_().clamp_(max=0)
         inside = (places == labels).any(1)
         union = log_union.exp()
@@ -83,8 +85,8 @@ class PlainUnion(RuleOfLabels[Any]):
         if self.detach_weight:
             all_classes, the_best = torch.ones_like(union), torch.full_like(union, -1.0)
         else:
-            # dS / ds_j = q_j ([j among the K best] - S). The clamp keeps the gradient of a masked label 0, not NaN.
-            the_best = log_q.clamp(min=torch.finfo(log_q.dtype).min) - log_union - 1
+            # dS / ds_j = q_j ([j among the K best] - S)
+            the_best = log_q - log_union - 1
             all_classes = 1 - union - the_best * union
         return torch.stack(
             [

@@ -107,3 +107,15 @@ def test_transforms_of_torch_func(sample):
         slope = torch.func.grad(lambda s, y, loss=loss: loss(s, y, 2))
         expected = torch.stack([slope(s, y) for s, y in zip(models, labels, strict=True)])
         torch.testing.assert_close(torch.func.vmap(slope)(models, labels), expected)
+
+
+@pytest.mark.parametrize("detach_weight", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_an_ignored_sample_with_no_class_after_the_k_best_has_no_gradient(dtype, detach_weight, plain_torch):
+    """S is 1, class 0 stands for its label, and 0 times the infinite log q would be NaN."""
+    scores = torch.full((1, 6), -torch.inf, dtype=dtype)
+    scores[0, 5] = 0.7
+    scores.requires_grad_()
+    ignored = torch.tensor([-100])
+    topk_transition(scores, ignored, 3, detach_weight, reduction="sum").backward()
+    assert scores.grad.abs().max() == 0
