@@ -10,6 +10,7 @@ from torch import Tensor
 
 from topk_losses._core.checks import check_k, check_labels, check_reduction, check_scores
 from topk_losses._core.shapes import computing
+from topk_losses._rows.invalid import with_nan_where_invalid
 
 __all__ = ["cardinality_costs", "cardinality_loss"]
 
@@ -38,7 +39,8 @@ def cardinality_costs(
         growth: ``"log"`` or ``"linear"``, how the cost of a set grows with its size.
 
     Returns:
-        ``(N, len(cardinalities))``, float64 for float64 scores, else float32; without a gradient.
+        ``(N, len(cardinalities))``, float64 for float64 scores, else float32; without a gradient. NaN for a row that
+        contains NaN or +inf.
 
     Raises:
         ValueError: for wrong shapes and dtypes, labels out of range, cardinalities that are not ascending or not in
@@ -53,14 +55,23 @@ def cardinality_costs(
         tensor([[1., 0., 0.]])
     """
     check_scores(scores)
-    check_labels(labels, scores.shape, scores.shape[1], ignore_index=0)
+    _check_labels(scores, labels)
     _check_choices(cardinalities, scores.shape[1], penalty, growth)
     rows = computing(scores.detach())
     own = rows.gather(1, labels.long()[:, None])
     greater, tied = (rows > own).sum(1, keepdim=True), (rows == own).sum(1, keepdim=True)
     sizes = torch.tensor(cardinalities, dtype=rows.dtype, device=rows.device)
     missed = 1 - ((sizes - greater) / tied).clamp(0, 1)
+    missed = with_nan_where_invalid(missed, rows.amax(1, keepdim=True))
     return (missed + penalty * _grown(sizes, growth)) / (1 + penalty)
+
+
+def _check_labels(scores: Tensor, labels: Tensor) -> None:
+    if scores.ndim != 2:
+        raise ValueError(f"scores must have the shape (N, L), got {tuple(scores.shape)}")
+    if labels.is_floating_point():
+        raise ValueError(f"labels must hold integers, got {labels.dtype}")
+    check_labels(labels, scores.shape, scores.shape[1], ignore_index=None)
 
 
 def _grown(sizes: Tensor, growth: str) -> Tensor:

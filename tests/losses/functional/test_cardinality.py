@@ -94,7 +94,9 @@ def test_the_minimiser_chooses_the_cheapest():
         ({"cardinalities": (1, 9)}, r"k must be in \[1, 5\]"),
         ({"penalty": -0.1}, "penalty must be at least 0"),
         ({"growth": "square"}, "growth must be one of"),
-        ({"labels": torch.tensor([5])}, "target"),
+        ({"labels": torch.tensor([5])}, r"target must be in \[0, 4\], got 5"),
+        ({"labels": torch.tensor([1.7])}, "labels must hold integers, got torch.float32"),
+        ({"scores": torch.zeros(1, 5, 2)}, r"scores must have the shape \(N, L\)"),
         ({"scores": torch.zeros(1, 5, dtype=torch.long)}, "scores must be a floating-point tensor"),
     ],
 )
@@ -104,3 +106,12 @@ def test_wrong_arguments_are_named(changes, why):
         cardinality_costs(**{**given_, **changes})
     with pytest.raises(ValueError, match=r"costs must have the shape \(N, C\)"):
         cardinality_loss(torch.zeros(1, 3), torch.zeros(1, 2))
+
+
+@pytest.mark.parametrize("odd", [math.nan, math.inf])
+@pytest.mark.parametrize("label", [1, 2])
+def test_a_row_with_nan_or_infinity_has_no_cost(odd, label):
+    """NaN compares as no greater and no equal score, so that every k would hit."""
+    scores = torch.tensor([[3.0, odd, 1.0, 0.0], [3.0, 2.0, 1.0, 0.0]])
+    costs = cardinality_costs(scores, torch.tensor([label, label]), KS, penalty=0.1)
+    assert costs[0].isnan().all() and costs[1].isfinite().all()
