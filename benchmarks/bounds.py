@@ -87,7 +87,7 @@ LOSSES = ("noised_topk_hinge", "noised_topk_hinge_exact", "lapsum_topk_loss", "s
 def minima(case: Case, options: argparse.Namespace) -> list[float]:
     """Of cross-entropy, the loss and the parts, which take turns; in seconds."""
     scores, target = sample(case, options.batch)
-    loss = build(case, SimpleNamespace(tau=1.0, samples=SAMPLES))  # type: ignore[arg-type]
+    loss = build(case, SimpleNamespace(tau=1.0, samples=SAMPLES, batch=options.batch))  # type: ignore[arg-type]
     base = torch.nn.functional.cross_entropy
     calls: list[Callable[[], object]] = [
         lambda: step(base, scores, target),
