@@ -84,6 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         threads, _, backend = given.measure.partition(",")
         print(json.dumps(_measured("cpu", given.only, int(threads), backend)))
         return 0
+    _check_known(given.only)
     if given.renew:
         kept = {name: values for name, values in _read().items() if not _wanted(name, given.only)}
         _write(kept | _renewed(given.only))
@@ -129,6 +130,12 @@ def _moved(
                 f"{name}: {quantity} was {was.value:.6g}, is {now:.6g}: moved by {now - was.value:+.2g}, "
                 + (f"where {allowed:.2g} is allowed")
             )
+
+
+def _check_known(globs: Sequence[str]) -> None:
+    names = {*_read(), *(case.name for case in cases("cpu"))}
+    if unknown := [glob for glob in globs if not any(fnmatchcase(name, glob) for name in names)]:
+        raise SystemExit(f"--only must match the names of trials, such as clean/cross_entropy, got {unknown}")
 
 
 def _wanted(name: str, globs: Sequence[str]) -> bool:
