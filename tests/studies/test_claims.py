@@ -6,6 +6,7 @@ import pytest
 
 from topk_platform import Claim, Contrast, Study
 from topk_studies import STUDIES
+from topk_studies.published import read_rows
 
 STUDIES_WITH_CLAIMS = [study for make in STUDIES.values() if (study := make()).claims]
 
@@ -45,6 +46,12 @@ def test_most_claims_of_tables_stand_on_printed_numbers() -> None:
     assert {name: (sum(result), len(result)) for name, result in counts.items() if not all(result)} == {
         "sawada2020_cifar100": (39, 55)  # Figure 6 and the candidates are not in its tables
     }
+
+
+def test_the_claim_on_candidates_holds_of_the_papers_numbers() -> None:
+    (claim,) = [c for c in STUDIES["sawada2020_cifar100"]().claims if c.name == "fewer-candidates"]
+    numbers = {row.loss: row.value for row in read_rows() if row.metric == "candidates_for_99pct"}
+    assert holds(claim, numbers["cross_entropy"] - numbers["topk_transition"])
 
 
 def test_stand_ins_say_that_they_are() -> None:
