@@ -54,6 +54,14 @@ def test_the_claim_on_candidates_holds_of_the_papers_numbers() -> None:
     assert holds(claim, numbers["cross_entropy"] - numbers["topk_transition"])
 
 
+@pytest.mark.parametrize("name", ["berrada2018_noise", "photos_noise", "photos_pixels"])
+def test_claims_on_noise_are_about_every_level_of_it(name: str) -> None:
+    study = STUDIES[name]()
+    (claim,) = [c for c in study.claims if c.name == "svm-beats-cross-entropy-with-noise"]
+    levels = [arm.regime.name for arm in study.arms if arm.regime.name.startswith("noise-")]
+    assert {arm.partition("/")[0] for arm in claim.arms} == {*levels} - {levels[0]}
+
+
 def test_stand_ins_say_that_they_are() -> None:
     for study in STUDIES_WITH_CLAIMS:
         asks_a_paper = study.name.startswith(("letters", "photos")) and study.name not in (
