@@ -14,16 +14,21 @@ network=${2:-0.0.0.0/0}
 port=${RAY_PORT:-6379}
 base=${RAY_BASE_PORT:-20000}
 
-nft list table inet topk_ray >/dev/null 2>&1 && nft delete table inet topk_ray
-[ "$address" = --open ] && exit 0
 case $address in
+--open)
+    printf 'table inet topk_ray\ndelete table inet topk_ray\n' | nft -f - # whether there is one or not
+    exit
+    ;;
 '' | *[!0-9.]*)
     echo "close-ports.sh: the first argument must be an IPv4 address of this machine, or --open, got '$address'" >&2
     exit 2
     ;;
 esac
 
+# One transaction: a rule that nft refuses leaves the ports as they were, and they are open at no moment between.
 nft -f - <<RULES
+table inet topk_ray
+delete table inet topk_ray
 table inet topk_ray {
     chain input {
         type filter hook input priority 0; policy accept;

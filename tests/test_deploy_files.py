@@ -465,6 +465,42 @@ def test_a_worker_warns_of_a_token_that_others_can_read(
     assert (f"chmod 600 {tmp_path}/.ray/auth_token" in done.stderr) == warned
 
 
+@pytest.fixture
+def close_ports(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """A function that runs close-ports.sh with an nft that notes what it is asked, and ends with the code REFUSES."""
+    nft = tmp_path / "nft"
+    nft.write_text(f'#!/bin/sh\n{{ echo "nft $*"; cat; }} >>{tmp_path}/asked\nexit "${{REFUSES:-0}}"\n')
+    nft.chmod(0o755)
+
+    def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", **variables}
+        command = ["sh", DEPLOY / "close-ports.sh", *arguments]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, input="")
+
+    return run
+
+
+@pytest.mark.parametrize("arguments", [(), ("head",), ("::1", "10.0.0.0/24")])
+def test_ports_stay_closed_where_the_script_refuses_its_arguments(
+    close_ports: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    done = close_ports(*arguments)
+    assert done.returncode == 2 and "must be an IPv4 address" in done.stderr
+    assert not (tmp_path / "asked").exists()
+
+
+def test_ports_are_closed_anew_in_one_transaction(
+    close_ports: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    """So that a rule that nft refuses, as of a mistyped network, leaves those from before."""
+    assert close_ports("10.0.0.1", "10.0.0.0/24").returncode == 0
+    assert close_ports("10.0.0.1", "10.0.0.0/99", REFUSES="1").returncode == 1
+    assert close_ports("--open").returncode == 0 and close_ports("--open", REFUSES="1").returncode == 1
+    asked = (tmp_path / "asked").read_text()
+    assert re.findall(r"^nft.*", asked, flags=re.MULTILINE) == ["nft -f -"] * 4
+    assert asked.count("table inet topk_ray\ndelete table inet topk_ray\n") == 4
+
+
 def test_every_file_is_reported_in_the_docs() -> None:
     pages = "".join(page.read_text() for page in (ROOT / "docs").glob("*.md"))
     ours = [file.name for file in DEPLOY.iterdir() if not fnmatch(file.name, "*.dockerignore")]

@@ -52,5 +52,9 @@ def test_rays_ports_are_closed_but_on_one_address(tmp_path: Path) -> None:
         assert [reached(OTHER, port) for port in (6379, 20005, 8000)] == [False, False, True]
         host.run([SCRIPT, host.address, "192.0.2.0/24"])  # this process is in another network
         assert not reached(host.address, 6379)
+        for refused in ([], ["head"], [host.address, f"{subnet}9"]):  # the ports stay as they are
+            with pytest.raises(RuntimeError):
+                host.run([SCRIPT, *refused])
+            assert not reached(host.address, 6379)
         host.run([SCRIPT, "--open"])
         assert reached(OTHER, 20005)
