@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from topk_platform import Arm, Claim, Contrast, LabelNoise, Loss, Model, PerClass, Regime, Study
+from topk_platform import Arm, Claim, Contrast, LabelNoise, Loss, Model, PerClass, Recipe, Regime, Study
 from topk_platform.recipes import BERRADA2018_CIFAR100, BERRADA2018_IMAGENET, BERRADA2018_IMAGENET_SVM
 from topk_studies.claims import gaps, level, mean_of
 from topk_studies.published import Row, composed, loss_of, rows_of
@@ -22,6 +22,7 @@ __all__ = [
     "noise_claims",
     "noisy_cifar100",
     "temperature_claims",
+    "without_temperature",
 ]
 
 _PAPER = "berrada2018"
@@ -71,26 +72,42 @@ def berrada2018_noise() -> Study:
 
 
 def _temperature_arm(row: Row) -> Arm:
-    tau = row.parameters["tau"]
+    tau, recipe = row.parameters["tau"], BERRADA2018_CIFAR100
     label = f"tau-{tau:g}"
-    loss = loss_of(row, label) if tau else _without_temperature(label)
+    loss, how = (loss_of(row, label), recipe) if tau else without_temperature(label, recipe, _K)
     model = Model("densenet", {"depth": 40, "growth": 12}, label=row.model)
-    return Arm(Regime("clean", "cifar100"), model, loss, _K, BERRADA2018_CIFAR100)
+    return Arm(Regime("clean", "cifar100"), model, loss, _K, how)
 
 
-def _without_temperature(label: str) -> Loss:
-    # As τ → 0 the loss tends to (1 + s_[K]/K - s_y/K)_+, a K-th of the top-K hinge with margin K. SGD takes the same
-    # steps with K times the loss and the decay, at a K-th of the rate.
-    rate, decay = BERRADA2018_CIFAR100.learning_rate / _K, BERRADA2018_CIFAR100.weight_decay * _K
-    fixed = {"margin": float(_K), "learning_rate": rate, "weight_decay": decay}
-    return Loss("topk_hinge", fixed=fixed, label=label)
+def without_temperature(label: str, recipe: Recipe, k: int) -> tuple[Loss, Recipe]:
+    """Return the loss that the smooth top-K SVM tends to as τ → 0, and the recipe that trains it in the same steps.
+
+    The limit is (1 + s_[K]/K - s_y/K)_+, a K-th of the top-K hinge with margin K. SGD takes the same steps with K times
+    the loss, the decay and the norm at which gradients are clipped, at a K-th of the rate.
+
+    Args:
+        label: The loss's label.
+        recipe: The recipe of the smooth top-K SVM.
+        k: K.
+
+    Example:
+        >>> without_temperature("tau-0", BERRADA2018_CIFAR100, 5)[0].fixed
+        {'margin': 5.0, 'learning_rate': 0.02, 'weight_decay': 0.0005}
+    """
+    fixed = {
+        "margin": float(k),
+        "learning_rate": recipe.learning_rate / k,
+        "weight_decay": recipe.weight_decay * k,
+    }
+    clipped = None if recipe.clip_norm is None else k * recipe.clip_norm
+    return Loss("topk_hinge", fixed=fixed, label=label), replace(recipe, clip_norm=clipped)
 
 
 def berrada2018_temperature() -> Study:
     """Return the study of Table 6: the smooth top-5 SVM at τ = 0, 0.001, ..., 100 on CIFAR-100, DenseNet 40-12.
 
-    τ = 0 is the top-K hinge. Three seeds, where the paper had one; the paper also reports training accuracies, which
-    are not measured here.
+    τ = 0 is the limit, a fifth of the top-5 hinge with margin 5. Three seeds, where the paper had one; the paper also
+    reports training accuracies, which are not measured here.
 
     Example:
         >>> [arm.loss.label for arm in berrada2018_temperature().arms]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from topk_platform import (
+    Arm,
     Claim,
     LabelNoise,
     LongTail,
@@ -20,7 +21,7 @@ from topk_platform import (
     TrainFraction,
     grid,
 )
-from topk_studies.berrada2018 import fraction_claims, temperature_claims
+from topk_studies.berrada2018 import fraction_claims, temperature_claims, without_temperature
 from topk_studies.claims import gaps, stand_ins
 from topk_studies.garcin2022 import epsilon_claims, samples_claims
 from topk_studies.letters import MLP, K, recipe
@@ -52,10 +53,11 @@ def _study(
     baseline: str | None = None,
     show: tuple[str, ...] = ("top1", "top5"),
     claims: Iterable[Claim] = (),
+    first: Iterable[Arm] = (),
 ) -> Study:
     return Study(
         name=name,
-        arms=grid(regimes, [MLP], losses, k=K, recipe=recipe(_EPOCHS), protocol=_PROTOCOL),
+        arms=(*first, *grid(regimes, [MLP], losses, k=K, recipe=recipe(_EPOCHS), protocol=_PROTOCOL)),
         topk=_TOPK,
         seeds=_SEEDS,
         baseline=baseline,
@@ -68,8 +70,8 @@ def _study(
 def letters_temperature() -> Study:
     """Return the stand-in for berrada2018's Table 6 and Figure 2: τ from 0 to 100 of the smooth top-5 SVM.
 
-    τ = 0 is the top-5 hinge. The share of the gradient's non-zero entries, their Figure 2, is recorded for every
-    epoch as ``gradient_density``.
+    τ = 0 is the limit, a fifth of the top-5 hinge with margin 5. The share of the gradient's non-zero entries, their
+    Figure 2, is recorded for every epoch as ``gradient_density``.
 
     Example:
         >>> [arm.loss.label for arm in letters_temperature().arms]
@@ -79,10 +81,11 @@ def letters_temperature() -> Study:
         Loss("smooth_topk_svm", fixed={"tau": tau}, label=f"tau-{tau:g}")
         for tau in (0.001, 0.01, 0.1, 1.0, 10.0, 100.0)
     ]
-    losses = [Loss("topk_hinge", label="tau-0"), *smooth]
+    limit, how = without_temperature("tau-0", recipe(_EPOCHS), K)
+    sharp = Arm(_CLEAN, MLP, limit, K, how, protocol=_PROTOCOL)
     question = "berrada2018 5.1, τ from 0 to 100"
     claims = temperature_claims(f"clean/{MLP.label}")
-    return _study("letters_temperature", question, [_CLEAN], losses, "tau-1", claims=claims)
+    return _study("letters_temperature", question, [_CLEAN], smooth, "tau-1", claims=claims, first=[sharp])
 
 
 def letters_epsilon() -> Study:
