@@ -90,7 +90,10 @@ RULES_OF_MANY_MODULES = {
         "test_recommended.py": "the recommendations that are shipped",
         "test_spaces.py": "the spaces of all studies",
     },
-    "benchmarks": {"test_gpu_command.py": "`make gpu`"},
+    "benchmarks": {
+        "test_gpu_command.py": "`make gpu`",
+        "test_timings.py": "the benchmarks that time losses",
+    },
 }
 
 # Folders of more files than a reader takes in, whose files are alike or one family.
