@@ -125,6 +125,12 @@ def _thinned(dataset: Dataset, counts: Tensor, generator: Generator, whole_group
 
 
 def _long_tail(dataset: Dataset, condition: LongTail, generator: Generator) -> Dataset:
+    empty = (dataset.class_counts == 0).nonzero()[:, 0].tolist()
+    if empty:  # the largest class has as many samples as the smallest has now
+        raise UserError(
+            f"LongTail({condition.ratio:g}) needs a training sample of each class, got none of: "
+            f"{first_few([str(label) for label in empty])}"
+        )
     return _thinned(dataset, long_tail_counts(dataset.class_counts, condition.ratio), generator)
 
 

@@ -93,7 +93,10 @@ def confused_labels(labels: Tensor, matrix: Tensor, probability: float, generato
     """
     reached = matrix.cumsum(1)
     draw = torch.rand(len(labels), generator=generator, dtype=torch.float64) * reached[labels, -1]
-    drawn = (reached[labels] <= draw[:, None]).sum(1)
+    drawn = torch.empty_like(labels)
+    for label in range(len(matrix)):  # class by class: all samples' rows at once would be (n, classes)
+        rows = labels == label
+        drawn[rows] = torch.searchsorted(reached[label], draw[rows], right=True)
     replaced = torch.rand(len(labels), generator=generator, dtype=torch.float64) < probability
     return torch.where(replaced, drawn, labels)
 

@@ -110,6 +110,16 @@ def test_long_tail_keeps_the_stated_counts_and_true_pairs() -> None:
     assert len(set(kept)) == len(kept)
 
 
+def test_a_long_tail_of_a_class_without_a_sample_is_refused() -> None:
+    """The smallest class decides how many samples the largest keeps: all would keep one."""
+    data = digits()
+    data = data.with_train(data.train.take((data.train.labels != 3).nonzero()[:, 0]))
+    with pytest.raises(
+        UserError, match=r"LongTail\(20\) needs a training sample of each class, got none of: 3"
+    ):
+        apply_conditions(data, [LongTail(20)], lambda role: generator(1))
+
+
 @given(st.lists(st.integers(1, 500), min_size=2, max_size=20), st.floats(1, 1000))
 def test_long_tail_counts_fall_and_never_exceed_what_is_there(counts: list[int], ratio: float) -> None:
     wanted = long_tail_counts(torch.tensor(counts), ratio).tolist()
