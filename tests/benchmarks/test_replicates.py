@@ -21,6 +21,7 @@ def replicates() -> Iterator[ModuleType]:
     sys.path.remove(str(ROOT / "benchmarks"))
 
 
+@pytest.mark.slow
 def test_the_page_has_what_is_printed(replicates: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     replicates.main()
     printed = capsys.readouterr().out

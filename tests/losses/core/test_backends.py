@@ -116,6 +116,7 @@ def test_a_function_can_be_decorated():
     assert gate.wanted() == "auto"
 
 
+@pytest.mark.slow
 @needs_numba
 @pytest.mark.parametrize(
     ("loss", "operations"),
@@ -231,6 +232,7 @@ def test_soft_targets_of_losses_that_do_not_mind_take_the_kernels_for_rows():
     assert choice.operation == "largest"
 
 
+@pytest.mark.slow
 @needs_numba
 def test_the_exact_expectation_is_explained():
     scores, target = batch(10)

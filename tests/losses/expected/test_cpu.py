@@ -91,6 +91,7 @@ def test_value_and_gradient_are_those_of_all_classes(k):
         assert_is_that_of_all_classes(row, k)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [1e-3, 0.2, 10.0])
 def test_units_do_not_matter(epsilon):
     for row in (shapes(6)["spread"], shapes(6)["close"]):

@@ -25,6 +25,7 @@ def test_every_command_on_one_study_has_it() -> None:
     assert having == COMMANDS.keys() - WITHOUT
 
 
+@pytest.mark.slow
 def test_what_a_smoke_run_left_is_found(
     tmp_path: Path,
     train_study: Callable[..., None],

@@ -141,6 +141,7 @@ def test_the_named_batch_fits_and_twice_as_much_does_not(rings: Callable[..., Tr
         assert fresh.fits(2 * result[1], parts=4)
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_did_not_fit(rings: Callable[..., Trial]) -> None:
     with CpuAttempts(rings("Fatal"), 2**31) as attempts:
         assert [attempts.fits(size) for size in (8, 9, 8)] == [True, False, True]

@@ -82,6 +82,7 @@ def test_a_hangup_says_how_to_go_on_where_somebody_reads_it(tmp_path: Path) -> N
     assert err == b"Interrupted before anything began; the same command goes on from here.\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("host", "warned"),
     [

@@ -208,6 +208,7 @@ def by_turns(table: np.ndarray, weight: float) -> tuple[float, np.ndarray]:
     return scale, common[:searches]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("searches", "odd"), [(3, 1.0), (3, 8.0), (5, 30.0)])
 def test_the_pools_variance_is_the_most_likely_scale(searches: int, odd: float) -> None:
     rng = np.random.default_rng(6)

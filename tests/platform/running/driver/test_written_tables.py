@@ -190,6 +190,7 @@ def sizes(store: Path) -> dict[str, int]:
     return {name: pq.read_metadata(store / "s" / "tables" / f"{name}.parquet").num_rows for name in names}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seeds", "missing"), [(None, "classes.parquet"), (None, "epochs.parquet"), (5, "table.csv")]
 )

@@ -187,6 +187,7 @@ def test_a_report_that_cannot_be_drawn_is_reported_and_drawn_later(
     assert len(runs(tmp_path)) == 3  # an arm, its trial, and the study
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     torch.__version__.startswith("2.10."), reason="crashes where a thread has exported and another loads"
 )

@@ -219,6 +219,7 @@ class Server(BaseHTTPRequestHandler):
     def log_message(self, *_: object) -> None: ...
 
 
+@pytest.mark.slow
 def test_a_server_or_a_database_that_answers_is_good(tmp_path: Path) -> None:
     with HTTPServer(("127.0.0.1", 0), Server) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -281,6 +282,7 @@ def test_mlflow_being_down_stops_nothing_and_is_reported(
     assert sum("topk.key" in run.data.tags for run in runs(tmp_path)) == 1
 
 
+@pytest.mark.slow
 def test_mlflow_that_was_down_for_a_while_has_everything_in_the_end(
     tmp_path: Path,
     study: Study,
