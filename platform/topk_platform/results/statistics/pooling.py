@@ -117,7 +117,8 @@ def _split(tables: Numbers, weight: float) -> _Split:
     for _ in range(_ROUNDS):
         shares = parts / parts.sum(1, keepdims=True)
         common = (shares[:, :, None] * centred).sum(1)
-        squares = ((centred - common[:, None]) ** 2).sum(2) / (own * (1 - shares))
+        # An arm without any luck beside others with much makes up all of what is common.
+        squares = ((centred - common[:, None]) ** 2).sum(2) / (own * np.maximum(1 - shares, _CLOSE))
         usual = (parts * squares).mean(1)
         if math.isinf(weight) or not weight:
             break
@@ -222,8 +223,10 @@ def moderated(variance: float, freedom: float, prior: Prior) -> tuple[float, flo
 
     The pool has the variance ``s₀²``, worth ``d₀`` degrees of freedom; the arm has its own variance ``s²`` with d. The
     result is ``(d₀ s₀² + d s²) / (d₀ + d)``, but never less than s²: an arm that shows more luck than others keeps it.
-    The result's degrees of freedom ν follow from ``1/ν = 1/(d₀ + d) + ω²/f``. Here ``ω = d₀ / (d₀ + d)`` is the pool's
-    share, and f are the degrees of freedom of ``s₀²``, which is itself an estimate.
+    The result's degrees of freedom ν follow from ``1/ν = 1/max(d₀, d) + ω²/f``, but ν is at least d. Here ``ω = d₀ /
+    (d₀ + d)`` is the pool's share, and f are the degrees of freedom of ``s₀²``, which is itself an estimate. Smyth's
+    ``d₀ + d`` in place of the maximum gives too many false marks where losses differ much in their luck and it is not
+    normal.
 
     Example:
         >>> moderated(0.25, 2, Prior(1.0, 12, math.inf)), moderated(0.25, 2, Prior(1.0, 12, 0.0))
@@ -233,4 +236,4 @@ def moderated(variance: float, freedom: float, prior: Prior) -> tuple[float, flo
     """
     share = 1.0 if math.isinf(prior.weight) else prior.weight / (prior.weight + freedom)
     result = max(share * prior.variance + (1 - share) * variance, variance)
-    return result, 1 / ((1 - share) / freedom + share**2 / prior.freedom)
+    return result, max(1 / (1 / max(freedom, prior.weight) + share**2 / prior.freedom), freedom)

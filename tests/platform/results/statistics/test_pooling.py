@@ -17,6 +17,7 @@ from topk_platform.results.confirmed_runs import Runs
 from topk_platform.results.contrasts import combined
 from topk_platform.results.statistics import (
     Precision,
+    Prior,
     critical,
     image_part,
     interval,
@@ -257,6 +258,34 @@ def test_one_column_of_few_arms_borrows_little_and_none_borrows_nothing() -> Non
     pair = pooled({"c": {"a": [0.1, 0.2, 0.4], "b": [0.3, 0.1, 0.2]}})
     assert pair["a"].beside.weight == 0  # two arms do not show how arms differ
     assert moderated(4.0, 2, pair["a"].beside) == (4.0, 2.0)
+
+
+@pytest.mark.filterwarnings("error")
+@given(
+    st.lists(st.sampled_from([0.0, 1e-12, 1e-3, 1.0, 1e6]), min_size=2, max_size=7),
+    st.integers(2, 5),
+    st.integers(0, 99),
+)
+def test_every_table_has_a_pool_of_finite_numbers(scales: list[float], searches: int, seed: int) -> None:
+    """Also where an arm has no luck at all."""
+    rng = np.random.default_rng(seed)
+    columns = {
+        c: {(c, a): (scale * rng.standard_normal(searches)).tolist() for a, scale in enumerate(scales)}
+        for c in range(3)
+    }
+    for luck in pooled(columns).values():
+        for prior in (luck.level, luck.beside):
+            assert math.isfinite(prior.variance) and prior.variance >= 0
+            assert math.isfinite(prior.freedom) and prior.freedom > 0 and prior.weight >= 0
+
+
+@given(st.floats(0, 10), st.integers(1, 9), st.floats(0, 10), st.floats(1, 200), st.floats(0, 1e6))
+def test_the_pool_never_lowers_a_variance_and_never_adds_more_freedom_than_it_is_worth(
+    own: float, freedom: int, variance: float, of_pool: float, weight: float
+) -> None:
+    result, degrees = moderated(own, freedom, Prior(variance, of_pool, weight))
+    assert result >= own
+    assert freedom <= degrees <= max(freedom, weight) * (1 + 1e-9)
 
 
 def runs(values: list[float], searches: int, luck: object = None, blocks: int = 0) -> Runs:
