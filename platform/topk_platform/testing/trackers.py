@@ -29,7 +29,7 @@ _MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class TrackerContract(ABC):
-    """Tests of a tracker; subclass it in a test file, and define :meth:`tracker` and :meth:`shown`.
+    """Tests of a tracker; subclass it in a test file, and define ``tracker`` and ``shown``.
 
     Example:
         >>> class TestMine(TrackerContract):  # doctest: +SKIP
