@@ -144,6 +144,7 @@ def test_a_trial_that_was_cut_off_in_its_middle_goes_on_from_there(stormy: Storm
     assert stormy.steps == reference.steps + 2 * len(stormy.cuts)
 
 
+@pytest.mark.slow
 def test_an_interrupt_while_ray_starts_leaves_nothing(lab: Any, until: Until, tmp_path: Path) -> None:
     store = tmp_path / "store"
     process = lab.start("run", "lab:plain", "--store", store)

@@ -91,6 +91,7 @@ study = Study("large", [
 """
 
 
+@pytest.mark.slow
 def test_grown_on_one_worker_it_holds_what_it_holds_at_once_on_two(
     shared: Any, reference: Any, rows: Rows, tmp_path: Path
 ) -> None:

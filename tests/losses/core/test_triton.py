@@ -170,6 +170,7 @@ def test_noised_kernels_compile(k, classes, draws, scores, capability, fresh_cac
     assert max(forward.metadata.shared, backward.metadata.shared) <= LEAST_SHARED
 
 
+@pytest.mark.slow
 def test_tensors_on_the_cpu_load_no_triton():
     code = (
         "import sys, torch; before = set(sys.modules); from topk_losses import functional as f; "

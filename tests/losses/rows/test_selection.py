@@ -129,6 +129,7 @@ def results(loss, scores, target, *args, **options):
     return losses.detach().double(), slope.double()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LOSSES)
 @pytest.mark.parametrize("k", [1, 2, 5, 20])
 def test_losses_as_in_float64(name, k):

@@ -331,6 +331,7 @@ def test_a_name_that_looks_like_a_number_stays_a_name(table: Table) -> None:
     assert {row["loss"] for row in to_rows(dataclasses.replace(table, cells=cells))} == {"1e3"}
 
 
+@pytest.mark.slow
 def test_of_a_study_that_still_runs_there_is_what_there_is(tmp_path: Path) -> None:
     write(a_study(), tmp_path, stop=30)
     page = report_of(a_study(), store=tmp_path)

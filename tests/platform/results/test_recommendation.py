@@ -252,6 +252,7 @@ study = Study("known", arms, topk=(1, 3), trials=3, seeds=3)
 """
 
 
+@pytest.mark.slow
 def test_a_store_is_asked(
     train_study: Callable[[Study, Path], None],
     tmp_path: Path,

@@ -50,6 +50,7 @@ def arms_of(study: Study, ledger: Ledger) -> str:
     return arms_to_json(build_table(study, histories), histories)
 
 
+@pytest.mark.slow
 def test_an_arms_run_says_what_it_came_to(tmp_path: Path, study: Study, record: Make) -> None:
     ledger = Ledger.open(Store.open(tmp_path), "s")
     values = {1: 0.5, 2: 0.75}
