@@ -117,7 +117,7 @@ def _split(tables: Numbers, weight: float) -> _Split:
     for _ in range(_ROUNDS):
         shares = parts / parts.sum(1, keepdims=True)
         common = (shares[:, :, None] * centred).sum(1)
-        # An arm without any luck beside others with much makes up all of what is common.
+        # If one arm has no luck and the others have much, its share is 1.
         squares = ((centred - common[:, None]) ** 2).sum(2) / (own * np.maximum(1 - shares, _CLOSE))
         usual = (parts * squares).mean(1)
         if math.isinf(weight) or not weight:
