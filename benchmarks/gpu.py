@@ -28,6 +28,7 @@ from typing import NoReturn
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("losses", "platform", "studies")
 KERNELS = "tests/losses/kernels"
+MEMORY = ("tests/platform/running/cluster/test_gpu_share.py", "tests/platform/training/test_probing.py")
 LONGEST = 400  # lines of a step's output in the report
 GRACE = 5.0  # seconds that a step has to end in good order
 MINUTES = 9.0
@@ -85,10 +86,10 @@ def has(*modules: str) -> bool:
     return all(importlib.util.find_spec(module) is not None for module in modules)
 
 
-def pytest_command(*arguments: str) -> tuple[str, ...]:
+def pytest_command(*arguments: str, processes: int = 8) -> tuple[str, ...]:
     """Tests, with no plugin needed: the project's own options would ask for some."""
     plain = ("-o", "addopts=--import-mode=importlib --strict-markers", "-q", "-ra", "-p", "no:cacheprovider")
-    several = ("-n", str(min(4, os.cpu_count() or 1))) if has("xdist") else ()
+    several = ("-n", str(min(processes, os.cpu_count() or 1))) if processes > 1 and has("xdist") else ()
     return (sys.executable, "-m", "pytest", *plain, *several, "--durations=10", *arguments)
 
 
@@ -128,8 +129,13 @@ def _tests(device: str) -> list[Step]:
         environment={"TRITON_INTERPRET": "1"} if interpreted else {},
         skipped="" if has("triton") else "Triton is not installed",
     )
-    others = pytest_command("-m", "gpu", *marked_files())
-    return [kernels, Step("tests", "All other tests marked gpu", others, 2, 40)]
+    others = pytest_command("-m", "gpu", *(name for name in marked_files() if name not in MEMORY))
+    alone = pytest_command("-m", "gpu", *MEMORY, processes=1)
+    return [
+        kernels,
+        Step("tests", "All other tests marked gpu that share it", others, 2, 40),
+        Step("memory", "Tests of the GPU's memory, with no process beside them", alone, 1, 40),
+    ]
 
 
 def _studies(device: str, scratch: Path) -> list[Step]:

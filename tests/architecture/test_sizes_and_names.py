@@ -112,7 +112,6 @@ MOST_FILES = 15
 
 # Functions of more than 60 lines of code; none is added.
 LONG_FUNCTIONS = {
-    "losses/topk_losses/_noised/cuda_kernels.py:noised_forward": "a GPU kernel",
     "losses/topk_losses/_noised/lanes_kernels.py:draw": "a CPU kernel",
     "losses/topk_losses/_smooth_svm/cuda_kernels.py:smooth_forward": "a GPU kernel",
     "platform/topk_platform/cli/new/new.py:new": "a command and the help of its options",

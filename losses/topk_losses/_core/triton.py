@@ -26,6 +26,7 @@ __all__ = [
     "launch",
     "launch_options",
     "refusal",
+    "warps_of",
     "with_rows",
 ]
 
@@ -132,20 +133,38 @@ def block_of(classes: int) -> int:
     return max(16, 1 << (classes - 1).bit_length())
 
 
-def launch_options(block: int) -> dict[str, int | bool]:
-    """The number of warps per row, 4 to 32 with 16 scores per thread in between, and fused multiply-adds.
+def warps_of(block: int, scores_per_thread: int = 128) -> int:
+    """The number of warps per row, 4 to 32, with so many scores per thread in between.
+
+    Warps that share a row wait for each other, so few with many scores each are fast: on an H200, rows of 10,000
+    scores took the smooth top-K SVM 300 µs with 4 warps and 371 µs with 32.
+    """
+    return min(max(block // (32 * scores_per_thread), 4), 32)
+
+
+def launch_options(block: int, warps: int | None = None) -> dict[str, int | bool]:
+    """The number of warps, and fused multiply-adds.
 
     Fused multiply-adds are set explicitly because Triton's default has changed between versions.
     """
-    return {"num_warps": min(max(block // 512, 4), 32), "enable_fp_fusion": True}
+    return {"num_warps": warps or warps_of(block), "enable_fp_fusion": True}
 
 
-def launch(kernel: Any, rows: Tensor, *arguments: Any, block: int, **constants: Any) -> None:
-    """Run a kernel with one program for each of the rows ``(N, ...)``."""
+def launch(
+    kernel: Any,
+    rows: Tensor,
+    *arguments: Any,
+    block: int,
+    parts: int = 1,
+    warps: int | None = None,
+    **constants: Any,
+) -> None:
+    """Run a kernel with one program, or with several ``parts``, for each of the rows ``(N, ...)``."""
     if rows.shape[0]:
         # Triton launches on the current device, which may differ from that of the rows.
         with torch.cuda.device(rows.device) if rows.is_cuda else nullcontext():
-            kernel[rows.shape[:1]](*arguments, BLOCK=block, **constants, **launch_options(block))
+            grid = (rows.shape[0], parts)
+            kernel[grid](*arguments, BLOCK=block, **constants, **launch_options(block, warps))
 
 
 def with_rows(scores: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,8 +15,7 @@ __all__ = ["MOST_DRAWS", "MOST_K", "TritonNoisedHinge", "refusal"]
 
 MOST_K = 31  # the k largest of a draw stay in registers
 MOST_DRAWS = 128  # the draws of a row stay in registers
-DRAWS_AT_ONCE = 16
-CHUNK = 64  # classes that noise is drawn for at once; larger chunks leave registers for fewer programs
+CHUNK = 128  # classes that a warp draws noise for at once
 LEAST_CAPACITY = 256  # up to this many candidates, or a sixteenth of the classes, are listed in memory
 GROUPS = 256
 
@@ -37,9 +36,22 @@ def refusal(
     )
 
 
+class Drawn(NamedTuple):
+    """The draws of rows."""
+
+    numbers: Tensor
+    """How many classes noise was drawn for; -1 minus this in rows with NaN or +inf ``(N,)``."""
+    centres: Tensor
+    """The largest scores ``(N,)``."""
+    largest: Tensor
+    """The (K+1)-th largest noisy score of each draw, minus the row's largest score ``(N, B)``."""
+    places: Tensor
+    """Its class, -1 for none ``(N, B)``."""
+
+
 @dataclass(frozen=True)
 class TritonNoisedHinge(DrawnHinge):
-    """The noised top-K hinge with K, ε and B, in two kernels.
+    """The noised top-K hinge with K, ε and B, in four kernels.
 
     Attributes:
         least_capacity: Candidates are listed in memory if there are at most this many, or at most a sixteenth of the
@@ -63,57 +75,85 @@ class TritonNoisedHinge(DrawnHinge):
         with_gradient: bool,  # noqa: ARG002
     ) -> tuple[Tensor, KeptDraws]:
         """The losses, and the draws; each seed is used for an equal share of the rows."""
-        scores = triton.with_rows(scores)
-        rows, labels = scores.shape[0], labels.contiguous()
+        scores, labels = triton.with_rows(scores), labels.contiguous()
+        rows = scores.shape[0]
         losses, active = (torch.empty(rows, dtype=torch.float32, device=scores.device) for _ in range(2))
-        places = torch.empty(rows, self.samples, dtype=torch.int32, device=scores.device)
-        share = rows // len(seeds)
-        for i in range(len(seeds)):
-            part = slice(i * share, (i + 1) * share)
-            own = margin[part] if isinstance(margin, Tensor) else margin
-            self._draw(scores[part], labels[part], own, seeds[i:], losses[part], active[part], places[part])
-        return losses, KeptDraws(active, places)
-
-    def _draw(
-        self,
-        scores: Tensor,
-        labels: Tensor,
-        margin: float | Tensor,
-        seeds: Tensor,
-        losses: Tensor,
-        active: Tensor,
-        places: Tensor,
-    ) -> None:
-        """Write the results of the rows that use the first of the seeds."""
-        rows, classes = scores.shape
-        block = triton.block_of(classes)
-        capacity = min(block, max(self.least_capacity, block // 16))
+        drawn = self._draw(scores, seeds)
         triton.launch(
-            _kernels().noised_forward,
+            _kernels().noised_losses,
             scores,
             scores,
             labels,
             margin.contiguous() if isinstance(margin, Tensor) else losses,
-            seeds,
+            drawn.numbers,
+            drawn.centres,
+            drawn.largest,
             losses,
             active,
-            places,
-            torch.empty(rows, capacity, dtype=torch.int32, device=scores.device),
             scores.stride(0),
-            classes,
+            scores.shape[1],
             self.ignore_index,
-            float(self.epsilon),
             0.0 if isinstance(margin, Tensor) else float(margin),
             self.samples,
             PER_ROW=isinstance(margin, Tensor),
+            block=self._lanes,
+            warps=1,
+        )
+        return losses, KeptDraws(active, drawn.places)
+
+    def _candidates(self, scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The classes that can count, their numbers and the largest scores."""
+        rows, classes = scores.shape
+        block = triton.block_of(classes)
+        capacity = min(block, max(self.least_capacity, block // 16))
+        kept = torch.empty(rows, capacity, dtype=torch.int32, device=scores.device)
+        numbers = torch.empty(rows, dtype=torch.int32, device=scores.device)
+        centres = torch.empty(rows, dtype=torch.float32, device=scores.device)
+        triton.launch(
+            _kernels().noised_candidates,
+            scores,
+            scores,
+            kept,
+            numbers,
+            centres,
+            scores.stride(0),
+            classes,
+            float(self.epsilon),
             K=self.k,
-            SLOTS=1 << self.k.bit_length(),
-            DRAWS=min(self._lanes, DRAWS_AT_ONCE),
             CAPACITY=capacity,
             GROUPS=min(GROUPS, block),
-            CHUNK=CHUNK,
             block=block,
         )
+        return kept, numbers, centres
+
+    def _draw(self, scores: Tensor, seeds: Tensor) -> Drawn:
+        """The draws; each seed is used for an equal share of the rows."""
+        kept, numbers, centres = self._candidates(scores)
+        rows = scores.shape[0]
+        largest = torch.empty(rows, self.samples, dtype=torch.float32, device=scores.device)
+        places = torch.empty(rows, self.samples, dtype=torch.int32, device=scores.device)
+        triton.launch(
+            _kernels().noised_draws,
+            scores,
+            scores,
+            kept,
+            numbers,
+            centres,
+            seeds,
+            largest,
+            places,
+            scores.stride(0),
+            rows // len(seeds),
+            float(self.epsilon),
+            self.samples,
+            K=self.k,
+            SLOTS=1 << self.k.bit_length(),
+            CAPACITY=kept.shape[1],
+            block=CHUNK,
+            parts=-(-self.samples // 4),
+            warps=1,
+        )
+        return Drawn(numbers, centres, largest, places)
 
     def backward(
         self, gradient: Tensor, scores: Tensor, labels: Tensor, kept: KeptDraws

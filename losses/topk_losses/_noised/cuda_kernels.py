@@ -1,4 +1,8 @@
-r"""Triton kernels of the noised top-K hinge: one program per row, which generates the noise where it is used.
+r"""Triton kernels of the noised top-K hinge, which generate the noise where it is used.
+
+The forward pass has three steps: one program per row finds the classes that can count, one warp per row and group of
+four draws draws for them, and one program per row adds up. A warp of its own exchanges values without barriers; with
+a row's 32 warps together, waiting at barriers took nine tenths of the time.
 
 Noise: the Philox generator with ten rounds, the seed as key and (class, row, group of four draws) as counter, gives
 four 32-bit words. The Box-Muller transform turns them into four Gaussians, one for each of the four draws. So the noise
@@ -10,7 +14,7 @@ total variation.
 Candidates: let t be a lower bound of the (K+1)-th largest score. In every draw K + 1 noisy scores are at least
 ``t - ε R``, so a class below ``t - 2 ε R`` is never the (K+1)-th largest, *whatever the noise*, and leaving it out does
 not change any result. t is the (K+1)-th largest of the maxima of groups of classes. If few classes are left, their
-indices are first listed in memory. Then noise is drawn for one chunk of classes at a time, for several draws at once.
+indices are listed in memory. Noise is drawn for one chunk of classes at a time.
 
 The K + 1 largest noisy scores of each draw so far are kept in registers. The largest of a chunk replaces the smallest
 of them as long as it is larger in any draw; after the first chunk this is rare.
@@ -19,7 +23,7 @@ of them as long as it is larger in any draw; after the first chunk this is rare.
 import triton
 import triton.language as tl
 
-__all__ = ["noise", "noised_backward", "noised_forward"]
+__all__ = ["noise", "noised_backward", "noised_candidates", "noised_draws", "noised_losses"]
 
 
 @triton.jit
@@ -30,21 +34,40 @@ def _normals(seed, row, classes, quads):
     one, two, three, four = tl.philox(
         seed, first, nothing + row.to(tl.uint32), nothing + quads.to(tl.uint32), nothing
     )
-    far, angle = _polar(one, two)
-    far_too, angle_too = _polar(three, four)
-    cosines = tl.join(far * tl.cos(angle), far_too * tl.cos(angle_too))
-    sines = tl.join(far * tl.sin(angle), far_too * tl.sin(angle_too))
+    far, far_too = _radius(one), _radius(three)
+    cosine, sine = _turned(two)
+    cosine_too, sine_too = _turned(four)
+    cosines = tl.join(far * cosine, far_too * cosine_too)
+    sines = tl.join(far * sine, far_too * sine_too)
     return tl.reshape(tl.join(cosines, sines), [first.shape[0], 4 * first.shape[1]])
 
 
 @triton.jit
-def _polar(one, two):
-    """Radius and angle of two Gaussians from two 32-bit words."""
+def _radius(word):
+    """The distance of two Gaussians from the origin, from a 32-bit word."""
     unit: tl.constexpr = 2.3283064365386963e-10  # 2^-32
-    turn: tl.constexpr = 1.4629180792671596e-09  # 2 π 2^-32
-    squared = -2 * tl.log((one.to(tl.float32) + 0.5) * unit)
+    squared = -2 * tl.log((word.to(tl.float32) + 0.5) * unit)
     # A fast logarithm may have the wrong sign just below 1.
-    return tl.sqrt(tl.maximum(squared, 0.0)), two.to(tl.float32) * turn
+    return tl.sqrt(tl.maximum(squared, 0.0))
+
+
+@triton.jit
+def _turned(word):
+    """Cosine and sine of the angle 2 π word / 2^32, to 1e-7.
+
+    The two highest bits choose a quarter of the circle exactly, and Cephes' polynomials do the rest. The library's
+    functions also reduce large angles, which costs twice as much and does not occur here.
+    """
+    turn: tl.constexpr = 1.4629180792671596e-09  # 2 π 2^-32
+    quarter = ((word >> 29) + 1) >> 1  # the nearest multiple of π/2
+    angle = (word - (quarter << 30)).to(tl.int32, bitcast=True).to(tl.float32) * turn
+    square = angle * angle
+    sine = ((-1.9515295891e-4 * square + 8.3321608736e-3) * square - 1.6666654611e-1) * square * angle + angle
+    cosine = ((2.443315711809948e-5 * square - 1.388731625493765e-3) * square + 4.166664568298827e-2) * square
+    cosine = (cosine - 0.5) * square + 1
+    odd = (quarter & 1) == 1
+    first, second = tl.where(odd, sine, cosine), tl.where(odd, cosine, sine)
+    return tl.where(((quarter + 1) & 2) == 2, -first, first), tl.where((quarter & 2) == 2, -second, second)
 
 
 @triton.jit
@@ -72,14 +95,14 @@ def _lower_bound(entries, K: tl.constexpr, GROUPS: tl.constexpr, BLOCK: tl.const
 
 
 @triton.jit
-def _insert(best, best_class, noisy, classes, SLOTS: tl.constexpr, CHUNK: tl.constexpr):
-    """Update the K + 1 largest ``(SLOTS, DRAWS)`` and their classes with the noisy scores ``(CHUNK, DRAWS)``."""
+def _insert(best, best_class, noisy, classes, SLOTS: tl.constexpr, BLOCK: tl.constexpr):
+    """Update the K + 1 largest ``(SLOTS, 4)`` and their classes with the noisy scores ``(BLOCK, 4)``."""
     slot = tl.expand_dims(tl.arange(0, SLOTS), 1)
-    entry = tl.expand_dims(tl.arange(0, CHUNK), 1)
+    entry = tl.expand_dims(tl.arange(0, BLOCK), 1)
     least = tl.min(best, 0)
     most = tl.max(noisy, 0)
     while tl.max((most > least).to(tl.int32), 0) > 0:
-        where = tl.min(tl.where(noisy == tl.expand_dims(most, 0), entry, CHUNK), 0)
+        where = tl.min(tl.where(noisy == tl.expand_dims(most, 0), entry, BLOCK), 0)
         chosen = entry == tl.expand_dims(where, 0)
         its_class = tl.sum(tl.where(chosen, classes, 0), 0)
         out = tl.min(tl.where(best == tl.expand_dims(least, 0), slot, SLOTS), 0)
@@ -93,79 +116,23 @@ def _insert(best, best_class, noisy, classes, SLOTS: tl.constexpr, CHUNK: tl.con
 
 
 @triton.jit
-def _draw(
-    scores,
-    centre,
-    kept,
-    few,
-    number,
-    seed,
-    row,
-    quads,
-    epsilon,
-    K: tl.constexpr,
-    SLOTS: tl.constexpr,
-    DRAWS: tl.constexpr,
-    CHUNK: tl.constexpr,
-):
-    """The (K+1)-th largest noisy score of each draw ``(DRAWS,)``, minus the centre, and its class.
-
-    The classes are the first ``number``, or with ``few`` those listed in ``kept``.
-    """
-    slot = tl.expand_dims(tl.arange(0, SLOTS), 1)
-    # Slots beyond K + 1 hold +inf, so that they are never replaced.
-    best = tl.where(slot <= K, -float("inf"), float("inf")) + tl.zeros([SLOTS, DRAWS], tl.float32)
-    best_class = tl.full([SLOTS, DRAWS], -1, tl.int32)
-    for first in range(0, number, CHUNK):
-        index = first + tl.arange(0, CHUNK)
-        inside = index < number
-        if few:
-            index = tl.load(kept + index, mask=inside, other=0)
-        values = tl.load(scores + index, mask=inside, other=-float("inf")).to(tl.float32) - centre
-        index = tl.expand_dims(index, 1)
-        noisy = tl.expand_dims(values, 1) + epsilon * _normals(seed, row, index, quads)
-        best, best_class = _insert(best, best_class, noisy, index, SLOTS, CHUNK)
-    least = tl.min(best, 0)
-    return least, tl.max(tl.where(best == tl.expand_dims(least, 0), best_class, -1), 0)
-
-
-@triton.jit
-def noised_forward(
+def noised_candidates(
     scores,  # (N, L), any floating-point dtype; rows are `stride` apart
-    labels,  # (N,) int64
-    margins,  # (N,) float32; unused if not PER_ROW
-    seeds,  # (1,) int64
-    losses,  # (N,) float32
-    active,  # (N,) float32: the derivative of the hinge function, 0 or 1
-    places,  # (N, B) int32: the class that was the (K+1)-th largest, -1 for none
-    kept,  # (N, CAPACITY) int32: scratch
+    kept,  # (N, CAPACITY) int32: the classes that can count, if they are at most CAPACITY
+    numbers,  # (N,) int32: how many classes to draw for; -1 minus this if the row has NaN or +inf
+    centres,  # (N,) float32: the largest score
     stride,
     classes,
-    ignored,
     epsilon,
-    margin,
-    draws,
-    PER_ROW: tl.constexpr,
     K: tl.constexpr,
-    SLOTS: tl.constexpr,
-    DRAWS: tl.constexpr,
     CAPACITY: tl.constexpr,
     GROUPS: tl.constexpr,
-    CHUNK: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Write the losses, and for each draw the class that gets the gradient."""
+    """Write which classes of a row can be among the K + 1 largest of a draw."""
     row = tl.program_id(0).to(tl.int64)
-    scores += row * stride
-    places += row * draws
-    kept += row * CAPACITY
-    label = tl.load(labels + row)
-    seed = tl.load(seeds)
-    if PER_ROW:
-        margin = tl.load(margins + row)
     entry = tl.arange(0, BLOCK)
-    entries = tl.load(scores + entry, mask=entry < classes, other=-float("inf")).to(tl.float32)
-    own = tl.load(scores + label, mask=(label >= 0) & (label < classes), other=float("nan")).to(tl.float32)
+    entries = tl.load(scores + row * stride + entry, mask=entry < classes, other=-float("inf")).to(tl.float32)
     finite = entries < float("inf")  # true for -inf, false for NaN
     broken = tl.min(finite.to(tl.int32), 0) == 0
     entries = tl.where(finite, entries, -float("inf"))
@@ -176,24 +143,92 @@ def noised_forward(
     lowest = _lower_bound(entries, K, GROUPS, BLOCK) - 2 * 6.7638 * epsilon
     wanted = (entries >= lowest) & (entries > -float("inf"))
     number = tl.sum(wanted.to(tl.int32), 0)
-    few = number <= CAPACITY
-    if few:
-        tl.store(kept + tl.cumsum(wanted.to(tl.int32), 0) - 1, entry, mask=wanted)
-        tl.debug_barrier()  # threads load what others have stored
+    if number <= CAPACITY:
+        tl.store(kept + row * CAPACITY + tl.cumsum(wanted.to(tl.int32), 0) - 1, entry, mask=wanted)
     else:
         number = classes
-    lane = tl.arange(0, DRAWS)
-    total = tl.zeros([DRAWS], tl.float32)
-    for start in range(0, draws, DRAWS):
-        quads = tl.expand_dims(tl.arange(0, DRAWS // 4), 0) + start // 4
-        largest, its_class = _draw(
-            scores, centre, kept, few, number, seed, row, quads, epsilon, K, SLOTS, DRAWS, CHUNK
+    tl.store(numbers + row, tl.where(broken, -1 - number, number))
+    tl.store(centres + row, centre)
+
+
+@triton.jit(do_not_specialize=["share"])  # else it is compiled again for the trial launch's single row
+def noised_draws(
+    scores,
+    kept,
+    numbers,
+    centres,
+    seeds,  # (M,) int64, each for `share` rows
+    largest,  # (N, B) float32: the (K+1)-th largest noisy score of each draw, minus the centre
+    places,  # (N, B) int32: its class, -1 for none
+    stride,
+    share,
+    epsilon,
+    draws,
+    K: tl.constexpr,
+    SLOTS: tl.constexpr,
+    CAPACITY: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Write the (K+1)-th largest noisy score of four draws of a row; the classes are taken in chunks of BLOCK."""
+    row = tl.program_id(0).to(tl.int64)
+    quad = tl.program_id(1)
+    number = tl.load(numbers + row)
+    number = tl.where(number < 0, -1 - number, number)
+    few = number <= CAPACITY
+    centre = tl.load(centres + row)
+    seed = tl.load(seeds + row // share)
+    quads = tl.full([1, 1], 0, tl.int32) + quad
+    slot = tl.expand_dims(tl.arange(0, SLOTS), 1)
+    # Slots beyond K + 1 hold +inf, so that they are never replaced.
+    best = tl.where(slot <= K, -float("inf"), float("inf")) + tl.zeros([SLOTS, 4], tl.float32)
+    best_class = tl.full([SLOTS, 4], -1, tl.int32)
+    for first in range(0, number, BLOCK):
+        index = first + tl.arange(0, BLOCK)
+        inside = index < number
+        if few:
+            index = tl.load(kept + row * CAPACITY + index, mask=inside, other=0)
+        values = tl.load(scores + row * stride + index, mask=inside, other=-float("inf")).to(tl.float32)
+        index = tl.expand_dims(index, 1)
+        noise = epsilon * _normals(seed, row % share, index, quads)
+        best, best_class = _insert(
+            best, best_class, tl.expand_dims(values - centre, 1) + noise, index, SLOTS, BLOCK
         )
-        inside = lane + start < draws
-        total += tl.where(inside, largest, 0.0)
-        tl.store(places + start + lane, its_class, mask=inside)
-    argument = margin + tl.sum(total, 0) / draws - (own - centre)
-    argument = tl.where(broken, float("nan"), argument)
+    least = tl.min(best, 0)
+    its_class = tl.max(tl.where(best == tl.expand_dims(least, 0), best_class, -1), 0)
+    lane = 4 * quad + tl.arange(0, 4)
+    tl.store(largest + row * draws + lane, least, mask=lane < draws)
+    tl.store(places + row * draws + lane, its_class, mask=lane < draws)
+
+
+@triton.jit
+def noised_losses(
+    scores,
+    labels,  # (N,) int64
+    margins,  # (N,) float32; unused if not PER_ROW
+    numbers,
+    centres,
+    largest,
+    losses,  # (N,) float32
+    active,  # (N,) float32: the derivative of the hinge function, 0 or 1
+    stride,
+    classes,
+    ignored,
+    margin,
+    draws,
+    PER_ROW: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Write the loss of a row from its draws."""
+    row = tl.program_id(0).to(tl.int64)
+    label = tl.load(labels + row)
+    known = (label >= 0) & (label < classes)
+    own = tl.load(scores + row * stride + label, mask=known, other=float("nan")).to(tl.float32)
+    if PER_ROW:
+        margin = tl.load(margins + row)
+    lane = tl.arange(0, BLOCK)
+    total = tl.sum(tl.load(largest + row * draws + lane, mask=lane < draws, other=0.0), 0)
+    argument = margin + total / draws - (own - tl.load(centres + row))
+    argument = tl.where(tl.load(numbers + row) < 0, float("nan"), argument)
     masked = own == -float("inf")
     counted = label != ignored
     # A masked target costs +inf whatever the other scores are. Masked and ignored rows have no gradient. NaN stays NaN.

@@ -118,7 +118,7 @@ def _take_out(values, exponent, K: tl.constexpr, M: tl.constexpr):
 
 
 @triton.jit
-def _recursion(logs, count, K: tl.constexpr, M: tl.constexpr):
+def _recursion(values, reference, scale, count, K: tl.constexpr, M: tl.constexpr):
     """``Ê_m`` of the values taken out, the ratios and steps of each, and ``Π_{m < l <= K} e_K / e_l`` for m = K … 0."""
     column = tl.arange(0, M)
     step = tl.where(column < count, 1.0, 0.0).to(tl.float64)  # Ê_0 before each value
@@ -129,14 +129,16 @@ def _recursion(logs, count, K: tl.constexpr, M: tl.constexpr):
     steps = ()
     upto = ()
     for m in tl.static_range(1, K + 1):
-        own = tl.sum(tl.where(column == m - 1, logs, 0.0), 0)
-        factor = tl.where((column >= m - 1) & (column < count), tl.exp(tl.minimum(logs - own, 0.0)), 0.0)
+        own = tl.sum(tl.where(column == m - 1, values, 0.0), 0)
+        # Subtracted before scaling, so that the difference of equal values is 0 with fused multiply-adds, too.
+        factor = tl.exp(tl.minimum((values - own) * scale, 0.0))
+        factor = tl.where((column >= m - 1) & (column < count), factor, 0.0)
         step = factor * before
         before = tl.cumsum(step, 0) - step
         totals = totals + (tl.sum(step, 0),)
         factors = factors + (factor,)
         steps = steps + (step,)
-        upto = upto + (own,)
+        upto = upto + ((own - reference) * scale,)
     weight = one
     weighing = (one,)
     for back in tl.static_range(1, K + 1):
@@ -160,8 +162,9 @@ def _split(values, scale, coefficients, leading, SLOPE: tl.constexpr, K: tl.cons
     exponent = (scale * LOG2E).to(tl.float32)
     taken, count, reference, weights, copies, copied = _take_out(values, exponent, K, M)
     rest = _newton(_power_sums(weights, copies, copied, K), K)
-    logs = (taken.to(tl.float64) - reference.to(tl.float64)) * scale
-    totals, factors, steps, weighing = _recursion(logs, count, K, M)
+    totals, factors, steps, weighing = _recursion(
+        taken.to(tl.float64), reference.to(tl.float64), scale, count, K, M
+    )
     polynomials = ()
     for q in tl.static_range(0, K + 1):
         total = rest[0] * 0

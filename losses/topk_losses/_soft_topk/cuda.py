@@ -14,6 +14,7 @@ from topk_losses._soft_topk.shapes import CODES
 __all__ = ["TritonSoftTopK", "refusal"]
 
 KEPT = 7  # numbers kept per row
+SCORES_PER_THREAD = 32  # the search for the threshold computes more than it waits
 
 
 class Kept(NamedTuple):
@@ -57,13 +58,14 @@ class TritonSoftTopK(PlainSoftTopK):
             *self._form.bracket(self.k, classes),
             SHAPE=CODES[self.shape],
             LOG=self.by_log,
-            block=triton.block_of(classes),
+            **_shared_out(classes),
         )
         return losses, Kept(kept)
 
     def backward(self, gradient: Tensor, scores: Tensor, labels: Tensor, kept: Any) -> tuple[Tensor]:
         """The gradient with respect to the scores; they are read once more."""
         scores = triton.with_rows(scores)
+        classes = scores.shape[1]
         out = torch.empty_like(scores, memory_format=torch.contiguous_format)
         triton.launch(
             _kernels().soft_backward,
@@ -75,10 +77,10 @@ class TritonSoftTopK(PlainSoftTopK):
             out,
             scores.stride(0),
             gradient.stride(0),
-            scores.shape[1],
+            classes,
             1 / self.tau,
             SHAPE=CODES[self.shape],
-            block=triton.block_of(scores.shape[1]),
+            **_shared_out(classes),
         )
         return (out,)
 
@@ -93,6 +95,12 @@ class TritonSoftTopK(PlainSoftTopK):
         losses, kept = self.forward(scores, labels, with_gradient=with_gradient)
         if with_gradient:
             self.backward(losses.mean().expand(len(scores)), scores, labels, kept)
+
+
+def _shared_out(classes: int) -> dict[str, int]:
+    """The size of a row, and the warps that share it."""
+    block = triton.block_of(classes)
+    return {"block": block, "warps": triton.warps_of(block, SCORES_PER_THREAD)}
 
 
 def _kernels() -> Any:

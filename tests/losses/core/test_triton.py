@@ -11,6 +11,7 @@ import torch
 from topk_losses import functional
 from topk_losses._core import triton
 from topk_losses._noised.cuda import CHUNK, GROUPS, LEAST_CAPACITY
+from topk_losses._soft_topk.cuda import SCORES_PER_THREAD
 from topk_losses._soft_topk.shapes import CODES
 
 FOLDER = Path(__file__).parents[1] / "kernels"
@@ -39,14 +40,14 @@ def test_in_the_interpreter(files, which):
     assert nothing_slow or " passed" in run.stdout
 
 
-def compile_kernel(kernel, types, capability, **constants):
+def compile_kernel(kernel, types, capability, warps=None, **constants):
     """The machine code of a kernel for a device of that capability, which need not be there."""
     from triton import compile as compile_source
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
     signature = {name: "constexpr" if name in constants else types[name] for name in kernel.arg_names}
-    options = triton.launch_options(constants["BLOCK"])
+    options = triton.launch_options(constants["BLOCK"], warps)
     source = ASTSource(kernel, signature, constants)
     return compile_source(source, target=GPUTarget("cuda", capability, 32), options=options)
 
@@ -78,9 +79,10 @@ NOISED = {
     **COMMON,
     "seeds": "*i64",
     "active": "*fp32",
-    "places": "*i32",
-    "kept": "*i32",
-    "draws": "i32",
+    "centres": "*fp32",
+    "largest": "*fp32",
+    **dict.fromkeys(("places", "kept", "numbers"), "*i32"),
+    **dict.fromkeys(("share", "draws"), "i32"),
     "epsilon": "fp32",
     "margin": "fp32",
 }
@@ -130,7 +132,8 @@ def test_soft_topk_kernels_compile(shape, by_log, classes, capability, fresh_cac
     from topk_losses._soft_topk import cuda_kernels
 
     types = {**SOFT, "scores": "*fp32", "out": "*fp32"}
-    sizes = {"SHAPE": CODES[shape], "BLOCK": triton.block_of(classes)}
+    block = triton.block_of(classes)
+    sizes = {"SHAPE": CODES[shape], "BLOCK": block, "warps": triton.warps_of(block, SCORES_PER_THREAD)}
     forward = compile_kernel(cuda_kernels.soft_forward, types, capability, LOG=by_log, **sizes)
     backward = compile_kernel(cuda_kernels.soft_backward, types, capability, **sizes)
     assert max(forward.metadata.shared, backward.metadata.shared) <= LEAST_SHARED
@@ -138,36 +141,31 @@ def test_soft_topk_kernels_compile(shape, by_log, classes, capability, fresh_cac
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("k", "classes", "draws", "scores", "capability"),
+    ("k", "classes", "scores", "capability"),
     [
-        (1, 100, 4, "*fp16", 90),
-        pytest.param(5, 1000, 16, "*fp32", 90, marks=pytest.mark.slow),
-        pytest.param(5, 10_000, 8, "*bf16", 90, marks=pytest.mark.slow),
-        (31, 2**15, 16, "*bf16", 80),
+        (1, 100, "*fp16", 90),
+        pytest.param(5, 1000, "*fp32", 90, marks=pytest.mark.slow),
+        pytest.param(5, 10_000, "*bf16", 90, marks=pytest.mark.slow),
+        (31, 2**15, "*bf16", 80),
     ],
 )
-def test_noised_kernels_compile(k, classes, draws, scores, capability, fresh_cache):
+def test_noised_kernels_compile(k, classes, scores, capability, fresh_cache):
     from topk_losses._noised import cuda_kernels
 
     types = {**NOISED, "scores": scores, "out": scores}
     block = triton.block_of(classes)
-    forward = compile_kernel(
-        cuda_kernels.noised_forward,
-        types,
-        capability,
-        PER_ROW=scores == "*bf16",
-        K=k,
-        SLOTS=1 << k.bit_length(),
-        DRAWS=draws,
-        CAPACITY=min(block, max(LEAST_CAPACITY, block // 16)),
-        GROUPS=min(GROUPS, block),
-        CHUNK=CHUNK,
-        BLOCK=block,
+    sizes = {"K": k, "CAPACITY": min(block, max(LEAST_CAPACITY, block // 16))}
+
+    def compiled(name, **constants):
+        return compile_kernel(getattr(cuda_kernels, name), types, capability, **constants)
+
+    kernels = (
+        compiled("noised_candidates", **sizes, GROUPS=min(GROUPS, block), BLOCK=block),
+        compiled("noised_draws", **sizes, SLOTS=1 << k.bit_length(), BLOCK=CHUNK, warps=1),
+        compiled("noised_losses", PER_ROW=scores == "*bf16", BLOCK=128, warps=1),
+        compiled("noised_backward", DRAWS=128, BLOCK=min(block, 4096)),
     )
-    backward = compile_kernel(
-        cuda_kernels.noised_backward, types, capability, DRAWS=128, BLOCK=min(block, 4096)
-    )
-    assert max(forward.metadata.shared, backward.metadata.shared) <= LEAST_SHARED
+    assert max(kernel.metadata.shared for kernel in kernels) <= LEAST_SHARED
 
 
 @pytest.mark.slow

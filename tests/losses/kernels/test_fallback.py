@@ -12,7 +12,7 @@ from topk_losses._core import triton
 
 KERNELS = {
     "smooth_topk_svm": ("smooth_forward", "smooth_backward"),
-    "noised_topk_hinge": ("noised_forward", "noised_backward"),
+    "noised_topk_hinge": ("noised_candidates", "noised_draws", "noised_losses", "noised_backward"),
     "soft_topk_loss": ("soft_forward", "soft_backward"),
 }
 EACH = [(loss, kernel) for loss, kernels in KERNELS.items() for kernel in kernels]

@@ -102,6 +102,32 @@ def test_a_generator_makes_it_reproducible(noised, batch, generator):
     assert noised(scores, target, 5) == one
 
 
+def philox(counter, seed):
+    """Philox4x32 with ten rounds, in Python's integers: four words from a counter of four."""
+    one, two, three, four = counter
+    low, high = seed % 2**32, seed >> 32
+    for _ in range(10):
+        first, second = 0xD2511F53 * one, 0xCD9E8D57 * three
+        one, two = (second >> 32) ^ two ^ low, second % 2**32
+        three, four = (first >> 32) ^ four ^ high, first % 2**32
+        low, high = (low + 0x9E3779B9) % 2**32, (high + 0xBB67AE85) % 2**32
+    return one, two, three, four
+
+
+def test_the_noise_is_box_mullers_of_philox(draws, generator, device):
+    """Word by word, from the documented counters: class, row and group of four draws."""
+    noise = draws(generator(3), 8, 3, 40).double().cpu()
+    seed = torch.randint(2**63 - 1, (1,), generator=generator(3), device=device).item()
+    for row, entry, group in ((0, 0, 0), (0, 1, 1), (1, 7, 0), (2, 39, 1), (2, 12, 0)):
+        words = philox((entry, row, group, 0), seed)
+        expected = []
+        for far, angle in (words[:2], words[2:]):
+            radius, turn = math.sqrt(-2 * math.log((far + 0.5) / 2**32)), 2 * math.pi * angle / 2**32
+            expected += [radius * math.cos(turn), radius * math.sin(turn)]
+        ours = noise[4 * group : 4 * group + 4, row, entry].tolist()
+        assert ours == pytest.approx(expected, abs=2e-6)
+
+
 def test_the_noise_is_normal_and_independent(draws, generator):
     """Moments, tails and correlations within 5 standard errors; the distribution by Kolmogorov-Smirnov (1e-6)."""
     noise = draws(generator(0), 16, 64, 32).double().cpu().reshape(16, -1)
