@@ -89,6 +89,8 @@ def has(*modules: str) -> bool:
 def pytest_command(*arguments: str, processes: int = 8) -> tuple[str, ...]:
     """Tests, with no plugin needed: the project's own options would ask for some."""
     plain = ("-o", "addopts=--import-mode=importlib --strict-markers", "-q", "-ra", "-p", "no:cacheprovider")
+    # Where pytest-benchmark is installed, each process warns that it is off beside xdist.
+    plain = (*plain, "-p", "no:benchmark")
     several = ("-n", str(min(processes, os.cpu_count() or 1))) if processes > 1 and has("xdist") else ()
     return (sys.executable, "-m", "pytest", *plain, *several, "--durations=10", *arguments)
 
@@ -151,11 +153,17 @@ def _studies(device: str, scratch: Path) -> list[Step]:
         "study",
         "The same study with Ray",
         (*topk, "run", f"gpu_study:on_{device}", "--store", str(scratch / "store")),
-        1.5,
+        3,
         folder="benchmarks",
         skipped=f"{', '.join(missing)} missing" if missing else "",
     )
-    return [alone, whole]
+    moved = Step(
+        "regression",
+        "Small trials of every loss beside the stored results of a CPU",
+        script("regression", f"--device {device}"),
+        2,
+    )
+    return [alone, whole, moved]
 
 
 def _timings(device: str) -> list[Step]:
