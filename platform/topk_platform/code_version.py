@@ -23,7 +23,7 @@ from topk_platform.sources import (
     keep,
     top_of,
 )
-from topk_platform.specs import Arm, OptunaSampler, Study
+from topk_platform.specs import FEATURES, Arm, OptunaSampler, Study
 
 __all__ = [
     "Code",
@@ -34,6 +34,7 @@ __all__ = [
     "code_version",
     "code_versions",
     "loaded_version",
+    "named",
     "platform_version",
     "references",
     "user_modules",
@@ -235,11 +236,22 @@ def user_modules(arm: Arm) -> dict[str, Path]:
 
 
 def references(arm: Arm) -> tuple[str, ...]:
-    """Return the references, ``package.module:attribute``, of an arm: its data, model, loss and sampler."""
-    names = [arm.regime.dataset, arm.model.name, arm.loss.name]
+    """Return the references, ``package.module:attribute``, of an arm, see :func:`named`."""
+    return tuple(filter(is_reference, named(arm).values()))
+
+
+def named(arm: Arm) -> dict[str, str]:
+    """Return the names of an arm's data, model, loss and sampler, by kind; some may be references.
+
+    The data of features are a dataset of images and a backbone.
+    """
+    names = {"dataset": arm.regime.dataset, "model": arm.model.name, "loss": arm.loss.name}
+    if arm.regime.dataset == FEATURES:
+        options = {"dataset of images": "of", "backbone": "backbone"}
+        names |= {k: str(arm.regime.options[o]) for k, o in options.items() if o in arm.regime.options}
     if arm.is_searched and isinstance(arm.protocol.sampler, OptunaSampler):
-        names.append(arm.protocol.sampler.reference)
-    return tuple(filter(is_reference, names))
+        names["sampler"] = arm.protocol.sampler.reference
+    return names
 
 
 def _referenced(arm: Arm) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from topk_platform.code_version import references, user_modules
+from topk_platform.code_version import named, references, user_modules
 from topk_platform.errors import UserError
 from topk_platform.references import is_reference
 from topk_platform.specs import STANDINS, Arm, Study
@@ -77,8 +77,8 @@ class Trust:
         :func:`~topk_platform.code_version.user_modules`. Nothing is imported to find them. Modules that do not exist
         are included as well, because importing them gives a better error than a refusal.
         """
-        named = {name.partition(":")[0] for name in references(arm)}
-        nowhere = (name for name in named if not _is_somewhere(name.partition(".")[0]))
+        modules = {name.partition(":")[0] for name in references(arm)}
+        nowhere = (name for name in modules if not _is_somewhere(name.partition(".")[0]))
         return replace(self, modules=(*self.modules, *user_modules(arm), *nowhere))
 
     def check(self, file: object, names: Mapping[str, str]) -> None:
@@ -97,9 +97,8 @@ class Trust:
                 )
 
     def check_arm(self, file: object, arm: Arm) -> None:
-        """Raise ``UserError`` if the data, the network or the loss of an arm is not trusted."""
-        names = {"dataset": arm.regime.dataset, "model": arm.model.name, "loss": arm.loss.name}
-        self.check(file, names)
+        """Raise ``UserError`` if the data, the network, the loss or the sampler of an arm is not trusted."""
+        self.check(file, named(arm))
 
     def _holds(self, name: str) -> bool:
         module = name.partition(":")[0]

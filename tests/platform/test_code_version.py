@@ -202,6 +202,8 @@ def test_an_installed_package_counts_whole_and_only_where_the_arm_refers_to_it(
     )
     monkeypatch.syspath_prepend(str(folder))
     assert set(user_modules(an_arm("mine:loss"))) == {"mine"}
+    features = Regime("r", "image_features", options={"of": "mine:loss", "backbone": "bought:loss"})
+    assert set(user_modules(replace(an_arm("focal"), regime=features))) == {"mine"}
     assert user_modules(an_arm("bought:loss")) == {}
     before = code_version(an_arm("bought:loss")), code_version(an_arm("mine:loss"))
     (folder / "bought" / "inside.py").write_text("")  # as another release has it, in another process

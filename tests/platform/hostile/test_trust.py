@@ -11,9 +11,24 @@ import hostile
 import pytest
 from forks import Commands
 
-from topk_platform import Arm, Loss, Model, Recipe, Regime, Study, UserError, export_model, load_model
+from topk_platform import (
+    TPE,
+    Arm,
+    Float,
+    Loss,
+    Model,
+    OptunaSampler,
+    Protocol,
+    Recipe,
+    Regime,
+    Study,
+    UserError,
+    export_model,
+    load_model,
+)
 from topk_platform.serving.flavor import _load_pyfunc
 from topk_platform.serving.pt2 import write_pt2
+from topk_platform.specs import Sampler, Scalar
 from topk_platform.trust import Trust
 
 EXAMPLES = Path(__file__).parents[3] / "docs" / "examples"
@@ -120,6 +135,29 @@ def test_a_record_of_a_store_names_files_of_ones_own_and_no_installed_code(
         else:
             with pytest.raises(UserError, match="trial: its loss is"):
                 trust.check_arm("trial", arm)
+
+
+@pytest.mark.parametrize(
+    ("options", "sampler", "why"),
+    [
+        (
+            {"of": "subprocess:run", "args": "true", "shell": True},
+            TPE(),
+            "dataset of images is 'subprocess:run'",
+        ),
+        ({"of": "letters", "backbone": "os:getcwd"}, TPE(), "backbone is 'os:getcwd'"),
+        ({"of": "letters"}, OptunaSampler("os:getcwd"), "sampler is 'os:getcwd'"),
+    ],
+)
+def test_what_features_are_computed_from_and_samplers_are_trusted_too(
+    options: dict[str, Scalar], sampler: Sampler, why: str
+) -> None:
+    regime = Regime("r", "image_features", options=options)
+    loss = Loss("cross_entropy", {"learning_rate": Float(0.1, 1)}, {"learning_rate": 0.1})
+    arm = Arm(regime, Model("mlp"), loss, 2, Recipe(1), protocol=Protocol(sampler))
+    with pytest.raises(UserError, match=f"trial: its {why}"):
+        Trust().check_arm("trial", arm)
+    Trust.of_study(Study("s", [arm], topk=(2,))).check_arm("trial", arm)
 
 
 def test_a_smoke_runs_stand_ins_are_ours() -> None:
