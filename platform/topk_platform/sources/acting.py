@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from topk_platform.sources.finding import is_ours, top_of
@@ -98,6 +98,8 @@ def _look(
         _called(node.func, imports, result, local)
     elif isinstance(node, (ast.Attribute, ast.Subscript)) and not isinstance(node.ctx, ast.Load):
         result.acts |= local.get(_root(node), True)
+    elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+        result.acts |= local.get(node.target.id, node.target.id in imports)  # `+=` and `|=` change a table
     elif isinstance(node, (ast.Delete, ast.Global)) or (top and isinstance(node, _LOUD)):
         result.acts = True
     top = top and isinstance(node, (ast.If, ast.Try, ast.ExceptHandler))
@@ -106,6 +108,7 @@ def _look(
 
 
 _COMPREHENSION = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_OLD = (ast.Name, ast.Attribute, ast.Subscript, ast.Call, ast.IfExp, ast.BoolOp, ast.NamedExpr, ast.Await)
 _LOUD = (
     ast.For,
     ast.AsyncFor,
@@ -120,13 +123,26 @@ _LOUD = (
 
 
 def _own_names(function: ast.AST) -> dict[str, bool]:
-    """Return a function's own names, each with whether it is an argument, whose value the caller may keep."""
-    stored = (n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
-    arguments = (n.arg for n in ast.walk(function) if isinstance(n, ast.arg))
-    names = {**dict.fromkeys(stored, False), **dict.fromkeys(arguments, True)}
+    """Return a function's own names, each with whether others may keep its value, such as that of an argument."""
+    parts = list(ast.walk(function))
+    new = {id(name) for part in parts for name in _new(part)}
+    stored = [n for n in parts if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+    shared = {n.id for n in stored if id(n) not in new} | {n.arg for n in parts if isinstance(n, ast.arg)}
+    names = {**dict.fromkeys((n.id for n in stored), False), **dict.fromkeys(shared, True)}
     if isinstance(function, ast.FunctionDef) and function.name == "__init__":
         names |= {one.arg: False for one in function.args.args[:1]}  # the object is new
     return names
+
+
+def _new(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the names to which a statement gives a new object; ``a = TABLE`` and ``a = get()`` may give an old one."""
+    if isinstance(node, (ast.Assign, ast.AnnAssign)):
+        value = node.value
+        built = value.func if isinstance(value, ast.Call) else None
+        if not isinstance(value, _OLD) or (isinstance(built, ast.Name) and hasattr(builtins, built.id)):
+            yield from node.targets if isinstance(node, ast.Assign) else [node.target]
+    elif isinstance(node, ast.AugAssign):
+        yield node.target
 
 
 def _root(node: ast.AST) -> str:

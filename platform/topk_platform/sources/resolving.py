@@ -112,10 +112,11 @@ class Resolver:
         if name in known.definitions:
             yield Node(module, name)
         targets = known.imports.get(name, ())
-        if not targets and name not in known.definitions:
+        missing = not targets and name not in known.definitions
+        if missing or not is_ours(module):  # in users' modules, an import with `*` may also replace a name
             # A name may come from any library that is imported with `*`.
-            stars = [star for star in known.stars if self._binds(star, name) or self.module(star) is None]
-            targets = tuple(f"{star}:{name}" for star in stars)
+            stars = [s for s in known.stars if self._binds(s, name) or (missing and self.module(s) is None)]
+            targets = (*targets, *(f"{star}:{name}" for star in stars))
         if not targets and "__getattr__" in known.definitions:
             targets = known.lazy.get(name, ())
         for target in targets:
@@ -137,12 +138,13 @@ class Resolver:
         else:
             yield ".".join((module, *names))
 
-    def _binds(self, module: str, name: str) -> bool:
+    def _binds(self, module: str, name: str, seen: frozenset[str] = frozenset()) -> bool:
         known = self.module(module)
-        if known is None:
+        if known is None or module in seen:  # modules may import one another with `*`
             return False
         lazy = known.lazy if "__getattr__" in known.definitions else {}
-        return name in known.names or name in lazy or any(self._binds(star, name) for star in known.stars)
+        seen |= {module}
+        return name in known.names or name in lazy or any(self._binds(s, name, seen) for s in known.stars)
 
     def _is_package(self, name: str) -> bool:
         return not is_ours(name) and self._is_followed(name) and is_namespace(name)

@@ -62,6 +62,8 @@ def test_what_changes_nothing_else_does_not_count(starts_anew: Callable[..., boo
     calm = (
         "class Rule:\n    def __init__(self, rate): self.rate = rate\n"
         "def doubled(values): return [2 * value for value in values]\n"
+        "def listed(values):\n    own, total = list(values), 0\n    more = []\n    more += own\n"
+        "    more.append(9)\n    return more\nLISTED = listed([9])\n"
         "RULE, SIZES = Rule(9), doubled([9])\nWORDS = 'a 9'.split()\nMORE = WORDS.copy()\n"
     )
     assert not starts_anew({"main": f"{calm}def loss(): return 1\n"}, "9", "8")
@@ -83,3 +85,23 @@ def test_the_order_of_statements_that_act_counts_and_how_often_each_runs(
 ) -> None:
     main = f"import random\nLISTED = []\n{statements}def loss(): return sum(LISTED), DRAWN\n"
     assert starts_anew({"main": main}, statements, edited)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "LISTED += [kernel]\n",
+        "def enter(table):\n    table += [kernel]\n_ = enter(LISTED)\n",
+        "def enter():\n    table = LISTED\n    table.append(kernel)\n_ = enter()\n",
+        "def enter():\n    for table in [LISTED]:\n        table.append(kernel)\n_ = enter()\n",
+    ],
+)
+def test_what_enters_itself_into_the_table_of_another_module_counts(
+    starts_anew: Callable[..., bool], statement: str
+) -> None:
+    sources = {
+        "main": "import edited_lab.plugin\nfrom edited_lab.table import first\ndef loss(): return first()\n",
+        "table": "LISTED = []\ndef first(): return LISTED[0]()\n",
+        "plugin": f"from edited_lab.table import LISTED\n{KERNEL}{statement}",
+    }
+    assert starts_anew(sources, "return 1", "return 3")

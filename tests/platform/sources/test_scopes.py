@@ -76,6 +76,22 @@ def test_what_is_imported_with_a_star_counts(
     assert starts_anew({**files, "main": main}, old, new)
 
 
+@pytest.mark.parametrize("own", ["def f(): return 0\n", "from edited_lab.slow import f\n"])
+def test_a_star_may_replace_a_name_of_the_module(starts_anew: Callable[..., bool], own: str) -> None:
+    main = f"{own}try:\n    from .fast import *\nexcept ImportError:\n    pass\ndef loss(): return f()\n"
+    files = {name: SOURCES[name] for name in ("fast", "slow")}
+    assert starts_anew({**files, "main": main}, "return 1", "return 3")
+
+
+def test_modules_may_import_one_another_with_a_star(starts_anew: Callable[..., bool]) -> None:
+    files = {
+        "main": "from edited_lab.one import *\ndef loss(): return abs(f())\n",
+        "one": "from edited_lab.two import *\n",
+        "two": "from edited_lab.one import *\ndef f(): return 1\n",
+    }
+    assert starts_anew(files, "return 1", "return 3")
+
+
 @pytest.mark.parametrize(
     "main",
     [
