@@ -10,7 +10,7 @@ from topk_platform.identity import Identity
 from topk_platform.protocol.arm_progress import ArmProgress
 from topk_platform.protocol.lane import Slot
 from topk_platform.protocol.search.pruning import Stopping, stopping_values
-from topk_platform.specs import Loss, NoPruning, Scalar, Study, Trial
+from topk_platform.specs import Loss, NoPruning, Scalar, Study, Trial, active
 
 if TYPE_CHECKING:
     from topk_platform.protocol.search.suggest import Searcher
@@ -99,12 +99,14 @@ class Proposer:
     def _loss(self, search: int) -> Loss:
         """Return the loss with a search's first values: those that the origin's search chose, as far as they fit.
 
-        Values fit if the space has the dimension and holds them. If no trial of the origin's search was completed,
-        the first values stay as they are.
+        Values fit if the space has the dimension and holds them. A dimension that becomes active by them, and has a
+        value in neither, takes its smallest value or its first option. If no trial of the origin's search was
+        completed, the first values stay as they are.
         """
         loss, chosen = self._arm.loss, () if self._origin is None else self._origin.lanes[search].chosen
         if not chosen:
             return loss
         values = {name: chosen[0].values[name] for name in loss.space if name in chosen[0].values}
         fitting = {name: value for name, value in values.items() if loss.space[name].holds(value)}
-        return replace(loss, first={**loss.first, **fitting})
+        ends = {name: dimension.ends[0] for name, dimension in loss.space.items()}
+        return replace(loss, first=active(loss.space, {**ends, **loss.first, **fitting}))

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from topk_platform import (
     TPE,
     Arm,
+    Choice,
     Float,
     Loss,
     Model,
@@ -42,7 +43,7 @@ from topk_platform.records.table.schema import trial_row
 from topk_platform.reports import to_csv, to_files, to_markdown
 from topk_platform.results import build_table
 from topk_platform.running.driver.boards import make_board
-from topk_platform.specs import EpochRecord, Status, Trial, TrialRecord
+from topk_platform.specs import EpochRecord, Scalar, Status, Trial, TrialRecord
 
 SPACE = {"tau": Float(0.01, 10, log=True), "learning_rate": Float(0.001, 1, log=True)}
 LOSS = Loss("smooth_topk_svm", SPACE, {"tau": 1.0, "learning_rate": 0.1})
@@ -464,6 +465,30 @@ def test_a_search_starts_from_another_ones_best_as_far_as_its_space_holds_it() -
         kept = rate_of_it if rate["learning_rate"].holds(rate_of_it) else 0.3
         assert mine[SPAN * search].trial.values == {"learning_rate": kept, "weight_decay": 0.5}
         assert min(order[r.trial.key] for r in own) > max(order[r.trial.key] for r in others)
+
+
+@pytest.mark.parametrize(
+    ("best", "own", "first"),
+    [
+        (None, {"samples": 10, "epsilon": 0.5}, {"samples": None}),
+        (10, {"samples": None}, {"samples": 10, "epsilon": 0.25}),
+    ],
+)
+def test_a_start_has_a_value_for_each_dimension_that_is_active_with_it(
+    best: int | None, own: dict[str, Scalar], first: dict[str, Scalar]
+) -> None:
+    samples = Choice((None, 10))
+    space = {"samples": samples, "epsilon": Float(0.25, 1, when={"samples": (10,)})}
+    arms = [
+        Arm(Regime(name, "digits"), Model("mlp"), loss, 3, Recipe(4), protocol=Protocol(start_from="r0/*/*"))
+        for name, loss in (
+            ("r0", Loss("noised_topk_hinge", {"samples": samples}, {"samples": best})),
+            ("r1", Loss("noised_topk_hinge", space, own)),
+        )
+    ]
+    board = board_of(Study("s", arms, topk=(3,), trials=1, seeds=1))
+    ended = end_all(board, lambda trial: Ended(trial.number, trial.values, "completed", {4: 0.5}))
+    assert [t.values for t in ended if t.phase == "search"] == [{"samples": best}, first]
 
 
 def test_what_an_arm_starts_from_is_part_of_its_identity() -> None:

@@ -64,11 +64,12 @@ class Protocol:
             identity: more searches only add trials.
         start_from: The arm of the same study, ``regime/model/loss``, from whose best configuration the search starts:
             once the other arm's search has ended, the first trial takes its best values for the dimensions that both
-            have, in place of the first values. A ``*`` stands for the arm's own: ``"balanced/*/*"`` is the same model
-            and loss in the regime ``balanced``; the arms of ``balanced`` itself are not affected. The other arm and
-            the number of trials of each of its searches become part of this arm's identity, because they decide what
-            was chosen. So with another budget, this search starts from scratch. Each repeated search starts from the
-            corresponding search of the other arm.
+            have, in place of the first values. A dimension that is active only with the best values, and has none of
+            its own, takes its smallest value or its first option. A ``*`` stands for the arm's own: ``"balanced/*/*"``
+            is the same model and loss in the regime ``balanced``; the arms of ``balanced`` itself are not affected. The
+            other arm and the number of trials of each of its searches become part of this arm's identity, because they
+            decide what was chosen. So with another budget, this search starts from scratch. Each repeated search starts
+            from the corresponding search of the other arm.
     """
 
     sampler: Sampler = field(default_factory=TPE)
@@ -273,9 +274,9 @@ def grid(
         ['clean/mlp/cross_entropy', 'clean/mlp/smooth_topk_svm']
 
     Raises:
-        UserError: if regimes, models or losses are not a list; also as :class:`Arm` raises.
+        UserError: if regimes, models, losses or metrics are not a list; also as :class:`Arm` raises.
     """
-    for name, parts in (("regimes", regimes), ("models", models), ("losses", losses)):
+    for name, parts in (("regimes", regimes), ("models", models), ("losses", losses), ("metrics", metrics)):
         check(
             isinstance(parts, Iterable) and not isinstance(parts, str),
             f"{name} must be a list, got {parts!r}",
