@@ -15,7 +15,8 @@ from topk_platform.specs.arms.noise import ConfusionNoise, NoisyLabels
 from topk_platform.specs.arms.recipe import Recipe
 from topk_platform.specs.arms.regime import Regime
 from topk_platform.specs.metric_names import GROUPS, measure_of
-from topk_platform.specs.search.space import Choice, Scalar
+from topk_platform.specs.search.sampler import Grid, Random, Sampler
+from topk_platform.specs.search.space import Choice, Dimension, Int, Scalar
 from topk_platform.specs.study.study_fields import StudyFields
 
 __all__ = [
@@ -102,8 +103,9 @@ def smoke_study(study: S) -> S:
 def smoke_arm(arm: Arm, classes: int) -> Arm:
     """Return an arm that takes seconds: two epochs, untrained weights, and a stand-in for a large dataset.
 
-    With a stand-in, batches have at most 16 samples. A stand-in may have no many-, medium- or few-shot classes, so an
-    accuracy over such a group is replaced by the macro accuracy over all classes.
+    Two trials cannot hold a grid, so they are drawn at random instead. A second stage, which may be searched, has one
+    epoch. With a stand-in, batches have at most 16 samples. A stand-in may have no many-, medium- or few-shot classes,
+    so an accuracy over such a group is replaced by the macro accuracy over all classes.
 
     Args:
         arm: The arm.
@@ -116,13 +118,19 @@ def smoke_arm(arm: Arm, classes: int) -> Arm:
         ('topk_platform.testing.smoke_datasets:imagenet', 8, 2, 16)
     """
     recipe = _short(arm.recipe)
-    small = replace(arm, model=_untrained(arm.model), recipe=recipe)
+    small = replace(
+        arm,
+        model=_untrained(arm.model),
+        recipe=recipe,
+        loss=_among(arm.loss, "after_epochs", (_EPOCHS - 1,)),
+        protocol=replace(arm.protocol, sampler=_of_few_trials(arm.protocol.sampler)),
+    )
     if images_of(arm.regime) not in STANDINS:
         return small
     return replace(
         small,
         regime=_stood_in(arm.regime, arm.model, classes),
-        loss=_of_small_batches(arm.loss),
+        loss=_among(small.loss, "batch_size", (_BATCH // 2, _BATCH)),
         recipe=_in_small_batches(recipe),
         metric=_over_all(arm.metric),
         metrics=tuple(dict.fromkeys(map(_over_all, arm.metrics))),
@@ -134,6 +142,10 @@ def _short(recipe: Recipe) -> Recipe:
     if isinstance(after, RetrainedClassifier):
         after = replace(after, epochs=min(after.epochs, epochs - 1))
     return replace(recipe, epochs=epochs, after=after)
+
+
+def _of_few_trials(sampler: Sampler) -> Sampler:
+    return Random() if isinstance(sampler, Grid) else sampler
 
 
 def _untrained(model: Model) -> Model:
@@ -180,18 +192,23 @@ def _in_small_batches(recipe: Recipe) -> Recipe:
     )
 
 
-def _of_small_batches(loss: Loss) -> Loss:
-    if "batch_size" in loss.fixed:
-        size = loss.fixed["batch_size"]
-        return replace(
-            loss, fixed={**loss.fixed, "batch_size": min(size, _BATCH) if isinstance(size, int) else size}
-        )
-    others_wait = any("batch_size" in dimension.when for dimension in loss.space.values())
-    if "batch_size" in loss.space and not others_wait:
-        small = Choice((_BATCH // 2, _BATCH), loss.space["batch_size"].when)
-        first = {**loss.first, **({"batch_size": _BATCH} if "batch_size" in loss.first else {})}
-        return replace(loss, space={**loss.space, "batch_size": small}, first=first)
-    return loss
+def _among(loss: Loss, name: str, numbers: tuple[int, ...]) -> Loss:
+    """Return a loss that fixes or searches a field of the recipe among a few rising whole numbers only."""
+    if name in loss.fixed:
+        value = loss.fixed[name]
+        small = min(value, numbers[-1]) if isinstance(value, int) else value
+        return replace(loss, fixed={**loss.fixed, name: small})
+    others_wait = any(name in dimension.when for dimension in loss.space.values())
+    if name not in loss.space or others_wait:
+        return loss
+    first = {**loss.first, **({name: numbers[-1]} if name in loss.first else {})}
+    return replace(loss, space={**loss.space, name: _narrow(loss.space[name], numbers)}, first=first)
+
+
+def _narrow(dimension: Dimension, numbers: tuple[int, ...]) -> Dimension:
+    if isinstance(dimension, Int) and len(numbers) > 1:  # CmaEs needs numbers, not a choice
+        return Int(numbers[0], numbers[-1], when=dimension.when)
+    return Choice(numbers, dimension.when)
 
 
 def _over_all(metric: str) -> str:
