@@ -128,6 +128,12 @@ def test_nothing_is_stopped_without_a_rule_or_before_there_are_enough() -> None:
         assert stopping_values(pruner, RECIPE, past) == Stopping()
 
 
+def test_rungs_that_are_whole_epochs_but_for_rounding_are_these_epochs() -> None:
+    assert rung_epochs((0.07, 0.14, 0.55), Recipe(100)) == [7, 14, 55]
+    assert rung_epochs(rungs_of(SuccessiveHalving(0.1, factor=3)), Recipe(10)) == [1, 3, 9]
+    assert rung_epochs((1e-12,), Recipe(10)) == [1]
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
