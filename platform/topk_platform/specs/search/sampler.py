@@ -105,7 +105,7 @@ class Grid:
             if name not in space:
                 raise unknown_name("dimension in Grid.points", name, space)
         values = {name: self._values(name, dimension) for name, dimension in space.items()}
-        points = [dict(first)]
+        points = [active(space, first)]
         points += [
             active(space, dict(zip(values, taken, strict=True)))
             for taken in itertools.product(*values.values())

@@ -272,6 +272,8 @@ def test_a_grid_takes_every_combination_once_the_papers_first() -> None:
         [0.01, 0.01 * 10**0.5, 0.1, 0.1 * 10**0.5, 1.0]
     )
     assert len(grid_of(Grid({"rate": 2, "samples": (2,), "head": ("a",)}), space, first)) == 1 + 2
+    in_another_order = dict(reversed(first.items()))
+    assert grid_of(Grid(5), space, in_another_order) == result
 
 
 def test_of_a_grid_what_is_not_active_makes_no_points() -> None:
