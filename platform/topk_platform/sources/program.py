@@ -99,8 +99,8 @@ class Program(Resolver):
             module = self.module(node.module)
             for name in module.definitions if module is not None else ():
                 owner, _, method = name.partition(".")
-                dunder = method.startswith("__") and method not in _UNUSED
-                if owner == node.name and method and (method in named or dunder or unknown):
+                unnamed = (unknown or method.startswith("__")) and method not in _UNUSED
+                if owner == node.name and method and (method in named or unnamed):
                     yield Node(node.module, name)
 
     def _attributes(self, nodes: Iterable[Node]) -> set[str]:

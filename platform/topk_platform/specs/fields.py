@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
@@ -58,9 +58,11 @@ Part = Annotated[float, Rule("in (0, 1]", lambda value: 0 < value <= 1)]
 
 
 def check_fields(spec: Any) -> None:
-    """Check a frozen dataclass against its annotations; fields annotated as sequences become tuples.
+    """Check a frozen dataclass against its annotations; sequences become tuples, and mappings copies.
 
-    Nothing else changes. Whole numbers given for real ones stay whole, because another type gives another hash.
+    So the spec does not change if the caller changes a list or a dictionary later. Sets are refused, because their
+    order may differ in every process. Whole numbers given for real ones stay whole, because another type gives another
+    hash.
 
     Raises:
         UserError: if a value has the wrong type or breaks a rule, naming the field, the rule and the value.
@@ -77,10 +79,17 @@ def check_fields(spec: Any) -> None:
     kind: Any = type(spec)
     for name, annotation in _annotations(kind).items():
         value = getattr(spec, name)
-        if _is_sequence(annotation) and isinstance(value, Iterable) and not isinstance(value, (str, Mapping)):
-            value = tuple(value)
-            object.__setattr__(spec, name, value)
-        _check(f"{kind.__name__}.{name}", value, annotation)
+        copied = _copied(value, annotation)
+        if copied is not value:
+            object.__setattr__(spec, name, copied)
+        _check(f"{kind.__name__}.{name}", copied, annotation)
+
+
+def _copied(value: Any, annotation: Any) -> Any:
+    if get_origin(annotation) is Mapping:
+        return dict(value) if isinstance(value, Mapping) else value
+    ordered = isinstance(value, Iterable) and not isinstance(value, (str, Mapping, set, frozenset))
+    return tuple(value) if _is_sequence(annotation) and ordered else value
 
 
 def check_call(function: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
@@ -163,7 +172,8 @@ def _check_union(field: str, value: Any, annotation: Any) -> None:
 def _fits(value: Any, kind: Any) -> bool:
     """Return whether a value is of a plain type. An int also counts as a float; a bool counts as neither."""
     if kind is float:
-        return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+        real = isinstance(value, (int, float)) and not isinstance(value, bool)
+        return real and abs(value) <= sys.float_info.max  # also false for NaN
     if kind is int:
         return isinstance(value, int) and not isinstance(value, bool)
     return isinstance(value, kind)

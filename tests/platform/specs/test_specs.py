@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
 from collections.abc import Callable
+from types import MappingProxyType
 
 import pytest
 from hypothesis import given
@@ -19,6 +21,7 @@ from topk_platform import (
     Loss,
     Model,
     Numerics,
+    OptunaSampler,
     Protocol,
     Published,
     Quantile,
@@ -30,7 +33,7 @@ from topk_platform import (
     grid,
 )
 from topk_platform.code_version import code_version
-from topk_platform.specs import EpochRecord, Trial, TrialRecord
+from topk_platform.specs import EpochRecord, Scalar, Trial, TrialRecord
 from topk_platform.specs.codec import canonical_json, decode, digest, encode
 
 
@@ -232,6 +235,19 @@ def a_trial(**changes: object) -> Trial:
             "'type'",
         ),
         (
+            lambda: Study("s", [an_arm(protocol=Protocol(OptunaSampler("a:b", {"type": 1})))], topk=(3,)),
+            "a sampler must not be called 'type'",
+        ),
+        (lambda: Choice({"adam", "sgd"}), r"Choice.options must be a sequence, .*, got \{"),  # type: ignore[arg-type]
+        (
+            lambda: Recipe(1, learning_rate=10**400),
+            "Recipe.learning_rate must be a finite number, got 1000",
+        ),
+        (
+            lambda: grid([], [], [], k=1, recipe=Recipe(1), metrics="top1"),
+            "metrics must be a list, got 'top1'",
+        ),
+        (
             lambda: Study("s", [an_arm()], topk=(1, 5)),
             r"topk must contain 3, which is the k of arm noisy/.*, got \(1, 5\): take topk=\(1, 3, 5\)",
         ),
@@ -274,6 +290,22 @@ def test_whole_and_real_first_values_are_one_value() -> None:
     space = {"tau": Float(0.1, 10)}
     one, other = Loss("smooth_topk_svm", space, {"tau": 1}), Loss("smooth_topk_svm", space, {"tau": 1.0})
     assert digest(one) == digest(other)
+
+
+def test_an_option_may_be_given_by_an_equal_value_but_is_itself_what_trials_get() -> None:
+    for value in (1.0, True):
+        assert repr(Loss("x", {"samples": Choice((1, 2))}, {"samples": value}).first) == "{'samples': 1}"
+
+
+def test_a_spec_does_not_change_with_what_it_was_made_of() -> None:
+    options: dict[str, Scalar] = {}
+    regimes = [Regime(f"r{scale}", "lab:data", options=options | {"scale": scale}) for scale in (1, 2)]
+    for scale in (1, 2):
+        options["scale"] = scale
+        regimes.append(Regime(f"r{scale}", "lab:data", options=options))
+    assert regimes[:2] == regimes[2:]
+    read_only = Model("mlp", MappingProxyType({"width": 8}))
+    assert copy.deepcopy(read_only) == Model("mlp", {"width": 8})
 
 
 def test_a_trial_survives_json() -> None:

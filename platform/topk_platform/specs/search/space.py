@@ -140,8 +140,8 @@ class Choice:
         return value in self.options
 
     def canonical(self, value: Scalar) -> Scalar:
-        """Return ``value`` unchanged."""
-        return value
+        """Return the option that equals ``value``, such as 1 for 1.0: a trial's values are the options themselves."""
+        return next((option for option in self.options if option == value), value)
 
 
 Dimension = Float | Int | Choice

@@ -8,6 +8,7 @@ from topk_platform.errors import UserError
 from topk_platform.specs.arms.arm import Arm
 from topk_platform.specs.checks import check
 from topk_platform.specs.metric_names import accuracy_k, measure_of
+from topk_platform.specs.search.sampler import OptunaSampler
 from topk_platform.specs.study.study_fields import StudyFields
 
 __all__ = [
@@ -61,11 +62,13 @@ def check_metrics(study: StudyFields, shown: Iterable[str], selecting: Sequence[
 def check_parameters(study: StudyFields) -> None:
     """Raise ``UserError`` if a parameter is called ``type``: in records, this name says of which class an object is."""
     for arm in study.arms:
+        sampler = arm.protocol.sampler
         names = {*arm.regime.options, *arm.model.options, *arm.loss.space, *arm.loss.fixed}
+        names |= sampler.options.keys() if isinstance(sampler, OptunaSampler) else set()
         check(
             "type" not in names,
-            f"study {study.name}: parameters of a dataset, a model and a loss must not be called 'type', which records "
-            f"need, got {sorted(names)} in arm {arm.name}: wrap it in a function with another parameter",
+            f"study {study.name}: parameters of a dataset, a model, a loss and a sampler must not be called 'type', "
+            f"which records need, got {sorted(names)} in arm {arm.name}: wrap it in a function with another parameter",
         )
 
 
