@@ -252,6 +252,10 @@ def a_trial(**changes: object) -> Trial:
             r"topk must contain 3, which is the k of arm noisy/.*, got \(1, 5\): take topk=\(1, 3, 5\)",
         ),
         (lambda: Study("s", [an_arm()], topk=(3,), trials=0), "trials"),
+        (
+            lambda: Study("s", [an_arm()], topk=(3,), targets=(0.9, 0.99, 0.99)),
+            "targets must differ in the six digits of their metrics",
+        ),
         (lambda: Study("s", [an_arm()], topk=(3,), seeds=0), "seeds"),
         (
             lambda: Study("s", [an_arm()], topk=(3,), device="mps"),
@@ -443,6 +447,10 @@ def test_grid_is_the_product() -> None:
     )
     assert [arm.name for arm in arms] == ["a/mlp/ldam", "a/wide/ldam", "b/mlp/ldam", "b/wide/ldam"]
     assert arms[0].metric == "top2"
+
+
+def test_a_metric_is_shown_once() -> None:
+    assert Study("s", [an_arm()], topk=(1, 3), show=("top3", "top1", "top3")).show == ("top3", "top1")
 
 
 def test_several_globs_keep_the_arms_that_any_of_them_names_in_the_studys_order() -> None:

@@ -29,6 +29,7 @@ from topk_platform.specs.study.study_checks import (
     check_parameters,
     check_scoring,
     check_searches,
+    check_targets,
     with_equal_searches,
 )
 from topk_platform.specs.study.study_fields import StudyFields
@@ -113,6 +114,7 @@ class Study(StudyFields):
         names = [arm.name for arm in self.arms]
         twice = sorted(name for name, count in Counter(names).items() if count > 1)
         check(not twice, f"study {self.name}: two arms are called {twice}; give one of them a label")
+        check_targets(self)
         check_gpus(self)
         check_parameters(self)
         self._check_baseline()
@@ -145,7 +147,7 @@ class Study(StudyFields):
         """Add the metrics that are shown by default, and measure those that are shown, kept or select."""
         selected = dict.fromkeys(metric for arm in self.arms for metric in arm.objectives)
         kept = dict.fromkeys(metric for arm in self.arms for metric in arm.recipe.keep)
-        shown = tuple(self.show) or tuple(dict.fromkeys((*selected, *self.accuracies[:1])))
+        shown = tuple(dict.fromkeys(self.show or (*selected, *self.accuracies[:1])))
         object.__setattr__(self, "show", shown)
         check_measures(self.name, self.measures)
         named = (*self.measures, *selected, *kept, *shown)

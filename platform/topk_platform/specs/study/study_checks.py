@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from topk_platform.errors import UserError
 from topk_platform.specs.arms.arm import Arm
 from topk_platform.specs.checks import check
-from topk_platform.specs.metric_names import accuracy_k, measure_of
+from topk_platform.specs.metric_names import accuracy_k, candidate_names, measure_of
 from topk_platform.specs.search.sampler import OptunaSampler
 from topk_platform.specs.study.study_fields import StudyFields
 
@@ -19,6 +19,7 @@ __all__ = [
     "check_parameters",
     "check_scoring",
     "check_searches",
+    "check_targets",
     "with_equal_searches",
 ]
 
@@ -57,6 +58,15 @@ def check_metrics(study: StudyFields, shown: Iterable[str], selecting: Sequence[
             f"study {study.name}: metric {metric!r} cannot select, because smaller values are better: show it, and "
             f"select by one of {list(study.selecting)}",
         )
+
+
+def check_targets(study: StudyFields) -> None:
+    """Raise ``UserError`` if two targets have the same metric, such as ``candidates99``, which is a column."""
+    names = candidate_names(study.targets)
+    check(
+        len(set(names)) == len(names),
+        f"study {study.name}: targets must differ in the six digits of their metrics, got {study.targets}",
+    )
 
 
 def check_parameters(study: StudyFields) -> None:
