@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from topk_platform.cli.codes import MEANINGS, Exit
-from topk_platform.cli.consoles import say
+from topk_platform.cli.consoles import escape_unknown_characters, say
 from topk_platform.cli.group import CommandGroup
 from topk_platform.cli.studies import find_modules_here
 from topk_platform.errors import UserError, is_of_users_code, location_of, masked, reason
@@ -58,6 +58,7 @@ def main() -> None:
     :class:`~topk_platform.cli.codes.Exit`.
     """
     find_modules_here()
+    escape_unknown_characters()
     arguments = [argument for argument in sys.argv[1:] if argument != _DEBUG]
     debug = len(arguments) < len(sys.argv) - 1
     try:
@@ -85,6 +86,6 @@ def _traceback(error: Exception) -> str:
 
 def _kept(error: Exception) -> str:
     """Write an error's traceback into a file, so that it is kept after a long run; return the file's name."""
-    with tempfile.NamedTemporaryFile("w", prefix="topk-error-", suffix=".txt", delete=False) as file:
-        file.write(_traceback(error))
+    with tempfile.NamedTemporaryFile(prefix="topk-error-", suffix=".txt", delete=False) as file:
+        file.write(_traceback(error).encode(errors="backslashreplace"))
     return file.name

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import math
 import re
+import sys
 from collections.abc import Iterable, Mapping
 from datetime import date
 from pathlib import Path
@@ -22,6 +24,7 @@ from topk_platform.terminal import PlainConsole, printable
 __all__ = [
     "check_suffix",
     "duration",
+    "escape_unknown_characters",
     "make_console",
     "plain",
     "print_json",
@@ -34,6 +37,13 @@ __all__ = [
 # Characters that JSON may contain unescaped but that a terminal obeys; they are escaped like other control characters.
 _STEERING = re.compile(r"[\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _PIPE_WIDTH = 100_000  # lines are cut or folded at the terminal's width; a pipe or a file has none
+
+
+def escape_unknown_characters() -> None:
+    r"""Let stdout and stderr write characters that their encoding lacks as escapes such as ``\u2026``."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def make_console(*, stderr: bool = False) -> Console:
@@ -121,7 +131,8 @@ def print_json(value: Any, *, lines: bool = False) -> None:
         value: A value that :func:`plain` takes.
         lines: Whether to print it on one line.
     """
-    text = json.dumps(plain(value), indent=None if lines else 1, ensure_ascii=False)
+    unicode = "utf" in (getattr(sys.stdout, "encoding", None) or "").lower()  # otherwise JSON's own escapes are needed
+    text = json.dumps(plain(value), indent=None if lines else 1, ensure_ascii=not unicode)
     typer.echo(_STEERING.sub(lambda match: f"\\u{ord(match.group()):04x}", text))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import io
 import json
 import re
 import signal
@@ -18,6 +19,7 @@ from typer.testing import CliRunner
 
 from topk_platform.cli import app, main
 from topk_platform.cli.codes import MEANINGS, Exit
+from topk_platform.cli.consoles import escape_unknown_characters, make_console, print_json
 from topk_platform.cli.group import COMMANDS as LISTED
 from topk_platform.cli.group import load_command
 from topk_platform.cli.run.interrupting import Course, interrupts_reported
@@ -156,6 +158,42 @@ def test_an_unexpected_error_is_a_line_and_its_traceback_is_kept(
     code, _, err = topk("list", "--debug")
     assert code == Exit.UNEXPECTED
     assert "known_studies()" in err and "is in" not in err.splitlines()[-1]
+
+
+def test_the_traceback_of_an_error_about_a_file_with_any_name_is_kept(
+    topk: Topk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken() -> None:
+        raise RuntimeError("cannot read bad\udcff.png")  # the name of a file that is not in UTF-8
+
+    monkeypatch.setattr("topk_platform.cli.commands.listing.known_studies", broken)
+    code, _, err = topk("list")
+    assert (code, len(err.splitlines())) == (Exit.BAD_INPUT, 1)
+    file = Path(err.rpartition(" is in ")[2].strip())
+    assert r"RuntimeError: cannot read bad\udcff.png" in file.read_text()
+    file.unlink()
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_characters_that_the_terminal_lacks_are_escaped(
+    encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(written, encoding))
+    escape_unknown_characters()
+    make_console().print("95 % ≥ 1 …")
+    print_json({"name": "é ≥"}, lines=True)
+    sys.stdout.flush()
+    shown, data = written.getvalue().decode(encoding).splitlines()
+    assert shown == r"95 % \u2265 1 \u2026"
+    assert json.loads(data) == {"name": "é ≥"}
+
+
+def test_every_command_escapes_characters_that_the_terminal_lacks(
+    topk: Topk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(io.BytesIO(), "ascii"))
+    assert topk("run", "--help")[0] == Exit.DONE  # rich shortens it by …
 
 
 def test_the_codes_are_reported_in_the_help_and_in_the_documentation() -> None:
