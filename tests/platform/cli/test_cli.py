@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from driven import replace_ray, run_in_process
@@ -304,6 +305,23 @@ def test_one_damaged_study_hides_no_other(
     assert [line.partition(": ledger.json")[0] for line in err.splitlines()] == [
         f"topk: store 'runs/{name}'" for name in "ac"
     ]
+
+
+def test_without_a_terminal_status_prints_each_state_below_the_last(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "runs" / "b").mkdir(parents=True)
+    (tmp_path / "runs" / "b" / "ledger.json").write_text('{"study": "b", "schema_version": 2}')
+    printed: list[str] = []
+
+    def sleep(_seconds: float) -> None:
+        printed.append(capsys.readouterr().out)
+        if len(printed) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("topk_platform.cli.commands.status.time", SimpleNamespace(sleep=sleep))
+    topk(monkeypatch, capsys, "status", "--watch")
+    assert ["b: 0 trials ended" in text for text in printed] == [True, True]
 
 
 def test_list_shows_the_studies(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -152,9 +153,11 @@ def _title(recorded: Recorded) -> str:
 
 def _watch(console: Console, store: str, study: str | None) -> None:
     """Show the studies of a store until interrupted; without a terminal, each state is printed below the last."""
-    with Live(console=console, auto_refresh=False, screen=console.is_terminal) as live:
+    live = Live(console=console, auto_refresh=False, screen=True) if console.is_terminal else None
+    show = console.print if live is None else partial(live.update, refresh=True)
+    with live or nullcontext():
         for shown in _seen(console, store, study):
-            live.update(shown, refresh=True)
+            show(shown)
             time.sleep(_WATCH_SECONDS)
 
 
