@@ -15,6 +15,7 @@ from topk_platform.errors import UserError
 from topk_platform.records import Row
 from topk_platform.results.from_store import read
 from topk_platform.specs import Study
+from topk_platform.specs.checks import check
 
 __all__ = ["Written", "export_csv", "writing"]
 
@@ -76,6 +77,8 @@ def export_csv(study: Study, to: str | Path, *, store: str | Path = "runs") -> W
     Raises:
         UserError: if the store has no results of the study, or a file cannot be written.
     """
+    path = Path(to)
+    check(bool(path.name), f"--to must be a file, got {str(to)!r}")
     held = read(study, store, needed=True)
     counting = {row["key"] for history in held.histories.values() for row in history.rows()}
     rows = [row for row in held.ledger.rows(without=("config",)) if row["key"] in counting]
@@ -84,7 +87,6 @@ def export_csv(study: Study, to: str | Path, *, store: str | Path = "runs") -> W
     parameters = sorted({name for values in chosen.values() for name in values})
     metrics = [f"{split}.{metric}" for split in ("validation", "test") for metric in study.metrics]
     columns = [*_FACTS, *(f"param.{name}" for name in parameters)]
-    path = Path(to)
     codebook = path.with_suffix(".codebook.csv")
     _write(path, _csv(columns, _tidy(study.name, rows, chosen, parameters, metrics)))
     _write(codebook, _csv(("column", "meaning"), _meanings(parameters)))
@@ -127,7 +129,7 @@ def _csv(columns: Iterable[str], rows: Iterable[tuple[Any, ...]]) -> str:
 
 def _write(path: Path, text: str) -> None:
     with writing(path):
-        path.write_text(text)
+        path.write_text(text, encoding="utf-8")
 
 
 @contextmanager

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -198,3 +200,25 @@ def test_a_file_that_cannot_be_written_is_reported(
         folder.mkdir()
         with pytest.raises(UserError, match="--to"):
             call(study, folder / name, store=store)
+
+
+@pytest.mark.parametrize("to", [".", ""])
+def test_a_csv_file_must_have_a_name(study: Study, store: Path, to: str) -> None:
+    with pytest.raises(UserError, match=f"--to must be a file, got '{to}'"):
+        export_csv(study, to, store=store)
+
+
+def test_what_is_written_is_utf_8_in_any_locale(tmp_path: Path) -> None:
+    """The page says that it is UTF-8, and a table that is read elsewhere should not depend on the writer's locale."""
+    code = r"""if True:
+        import sys
+        from pathlib import Path
+        from topk_platform.evidence.tidy import _write
+        from topk_platform.reports.page import Page
+        Page("5 \u00b1 1").write(Path(sys.argv[1], "page.html"))
+        _write(Path(sys.argv[1], "table.csv"), "\u00fcber")
+    """
+    locale = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, env={**os.environ, **locale})
+    assert (tmp_path / "page.html").read_text(encoding="utf-8") == "5 ± 1"
+    assert (tmp_path / "table.csv").read_text(encoding="utf-8") == "über"

@@ -41,7 +41,7 @@ class Page(str):
             >>> Page("<p>none</p>").write(tempfile.mkdtemp() + "/page.html").name
             'page.html'
         """
-        Path(path).write_text(self)
+        Path(path).write_text(self, encoding="utf-8")
         return Path(path)
 
     def _repr_html_(self) -> str:
