@@ -71,7 +71,7 @@ class Conductor:
         """Whether no trial may start any more: all have ended or stay open, the budget is used up, or an error came."""
         if self._ends or self.board.ended:
             return True
-        return not self._waiting and (self.board.stuck or self.board.held(self.budget.allows))
+        return not self._waiting and (self.board.stuck or self.board.held(self._may_start))
 
     @property
     def _ends(self) -> bool:
@@ -99,7 +99,7 @@ class Conductor:
         if self.done:
             return None
         self._release_due()
-        trials = self.board.next_trials(self.budget.allows, self.budget.pace)
+        trials = self.board.next_trials(self._may_start, self.budget.pace)
         if not trials:
             return None
         self._runs[tune_id] = Assignment(trials)
@@ -112,6 +112,11 @@ class Conductor:
             "data": str(data_folder()),
             **asdict(self.orders),
         }
+
+    def _may_start(self, arm_id: str, trials: int) -> bool:
+        """Return whether so many trials of an arm may start, besides those that a fault stopped after their start."""
+        stopped = sum(len(waiting) for _, waiting in self._waiting) + len(self.faults.open)
+        return self.budget.allows(arm_id, stopped + trials)
 
     @property
     def _busy(self) -> int:

@@ -195,6 +195,19 @@ def test_a_trial_that_is_tried_again_counts_once() -> None:
     assert driver.conductor.start("c") is None and driver.conductor.done
 
 
+def test_a_trial_that_waits_or_stays_open_has_started() -> None:
+    driver = Driver(a_study(arms=2), Limits(trials=1), 1, 60)
+    for pause in PAUSES:
+        assert driver.conductor.start(f"before {pause}") is not None
+        driver.conductor.lose(f"before {pause}", "the node died")
+        assert driver.conductor.start("other") is None and not driver.conductor.done
+        driver.now += pause
+    assert driver.conductor.start("last") is not None
+    driver.conductor.lose("last", "the node died")
+    assert len(driver.conductor.faults.open) == 1
+    assert driver.conductor.start("other") is None and driver.conductor.done
+
+
 @pytest.mark.parametrize(
     ("limits", "message"),
     [
