@@ -131,7 +131,9 @@ def print_json(value: Any, *, lines: bool = False) -> None:
         value: A value that :func:`plain` takes.
         lines: Whether to print it on one line.
     """
-    unicode = "utf" in (getattr(sys.stdout, "encoding", None) or "").lower()  # otherwise JSON's own escapes are needed
+    unicode = (
+        "utf" in (getattr(sys.stdout, "encoding", None) or "").lower()
+    )  # otherwise JSON's own escapes are needed
     text = json.dumps(plain(value), indent=None if lines else 1, ensure_ascii=not unicode)
     typer.echo(_STEERING.sub(lambda match: f"\\u{ord(match.group()):04x}", text))
 

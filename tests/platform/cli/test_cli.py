@@ -307,6 +307,23 @@ def test_one_damaged_study_hides_no_other(
     ]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ("findings --plot map --to m.svg", "name it"),
+        ("findings --transpose", "name it"),
+        ("findings letters --plot map --json", "--plot excludes --json"),
+        ("findings letters --plot map --metric top1 --metric top5", "takes one --metric"),
+        ("plot digits search --interactive --metric top1", "--metric and --by are not for --interactive"),
+    ],
+)
+def test_an_option_that_would_do_nothing_is_refused(
+    arguments: str, why: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = topk(monkeypatch, capsys, *arguments.split())
+    assert (code, out) == (2, "") and why in err and len(err.splitlines()) == 1
+
+
 def test_without_a_terminal_status_prints_each_state_below_the_last(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -47,9 +47,16 @@ def findings(
     check_format(output, *TABLE_FORMATS, json=json)
     if to is not None and (not plot or to.suffix not in _SUFFIXES):
         raise UserError(f"--to is for --plot and must end in {or_of(_SUFFIXES)}, got {str(to)!r}")
+    many = len(metric or ())
     if name is None:
+        if plot or many or transpose or output != "rich":
+            raise UserError(
+                "--plot, --metric, --transpose and --format are for the findings of a study: name it"
+            )
         _list(json=json)
         return
+    if plot and (json or transpose or output != "rich" or many > 1):
+        raise UserError("--plot excludes --json, --format and --transpose, and takes one --metric")
     shown = _named(name)
     if plot:
         _plot(shown, plot, to, (metric or [""])[0])

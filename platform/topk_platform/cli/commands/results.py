@@ -125,7 +125,7 @@ def plot(
     requested = requested_study(study, smoke, store=store, searches=searches)
     if interactive:
         path = to or Path(f"{requested.name}-{kind}.html")
-        _check_interactive(kind, path)
+        _check_interactive(kind, path, bool(metric or by))
         interactive_search = function_of("plots.interactive:interactive_search")
         _write(path, interactive_search(requested, store=store, trials=trials, only=only).encode())
         return
@@ -138,9 +138,11 @@ def plot(
     _write(path, plots.written(figure, path.suffix[1:]))
 
 
-def _check_interactive(kind: str, path: Path) -> None:
+def _check_interactive(kind: str, path: Path, more: bool) -> None:
     if kind != "search":
         raise UserError(f"--interactive is for the plot search, got {kind!r}")
+    if more:
+        raise UserError("--metric and --by are not for --interactive: it shows the selection metric")
     check_suffix(path, [".html"], "with --interactive")
 
 
