@@ -14,7 +14,7 @@ from mlflow.entities import DatasetInput, InputTag, Metric, Param
 from topk_platform.specs import digest
 from topk_platform.tracking.tracker import ArmResult, Dataset
 
-__all__ = ["NOTE", "log_data", "write_arm"]
+__all__ = ["NOTE", "log_data", "replace_arm", "write_arm"]
 
 NOTE = "mlflow.note.content"
 _WRITTEN = "topk.written"
@@ -39,8 +39,7 @@ def write_arm(client: MlflowClient, run_id: str, arm: ArmResult) -> str:
     if not fresh and run.data.params != arm.parameters:
         run_id, fresh = _made_anew(client, run), True
     _log(client, run_id, arm.parameters if fresh else {}, arm.metrics)
-    if fresh:
-        log_data(client, run_id, arm.dataset)
+    log_data(client, run_id, arm.dataset)
     client.set_tag(run_id, NOTE, arm.note)
     client.set_tag(run_id, _WRITTEN, written)
     return run_id
@@ -59,19 +58,31 @@ def _log(
 
 def _made_anew(client: MlflowClient, run: Any) -> str:
     kept = {name: value for name, value in run.data.tags.items() if name not in (NOTE, _WRITTEN)}
-    made = client.create_run(run.info.experiment_id, run_name=run.info.run_name, tags=kept).info.run_id
-    where = f"tags.`{_PARENT}` = '{run.info.run_id}'"
+    made = str(client.create_run(run.info.experiment_id, run_name=run.info.run_name, tags=kept).info.run_id)
+    client.set_terminated(made)
+    replace_arm(client, run.info.experiment_id, run.info.run_id, made)
+    return made
+
+
+def replace_arm(client: MlflowClient, experiment: str, run_id: str, by: str) -> None:
+    """Move the runs of an arm's trials from one run of the arm to another, and delete the first one.
+
+    Args:
+        client: A client of the tracking server.
+        experiment: The experiment's id.
+        run_id: The run that is deleted.
+        by: The run that replaces it.
+    """
+    where = f"tags.`{_PARENT}` = '{run_id}'"
     token: str | None = None
     children = []
     while token is None or token:
-        page = client.search_runs([run.info.experiment_id], where, max_results=1000, page_token=token)
+        page = client.search_runs([experiment], where, max_results=1000, page_token=token)
         children += [child.info.run_id for child in page]
         token = page.token or ""
     for child in children:
-        client.set_tag(child, _PARENT, made)
-    client.delete_run(run.info.run_id)
-    client.set_terminated(made)
-    return str(made)
+        client.set_tag(child, _PARENT, by)
+    client.delete_run(run_id)
 
 
 def log_data(client: MlflowClient, run_id: str, dataset: Dataset) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator
 
+from topk_platform.errors import UserError
 from topk_platform.tracking.mlflow.answering import check_tracking
 from topk_platform.tracking.tracker import StudyResult, TrackedStudy, TrackedTrial, Tracker
 
@@ -42,9 +43,14 @@ class MlflowTracker(Tracker):
         self._location = location
 
     def check(self, study: TrackedStudy) -> None:
-        """Raise ``UserError`` unless MLflow answers; a database in the store needs no answer."""
+        """Raise ``UserError`` unless MLflow answers; a database in the store needs no answer, but a sound path."""
         if self._location is not None or study.folder is None:
             check_tracking(self._location)
+        elif "?" in str(study.folder):
+            raise UserError(
+                f"store {str(study.folder)!r} cannot hold MLflow's database, because an address of sqlite ends at the "
+                "'?': choose another --store, give --mlflow URI, or take --track none"
+            )
 
     def begin(self, study: TrackedStudy) -> Iterator[str]:
         """Open or create the experiment; yield the keys of the trials whose runs are complete."""

@@ -14,7 +14,7 @@ from mlflow import MlflowClient
 from mlflow.entities import Metric, Param
 
 from topk_platform.records.artifacts.files import artifact_name
-from topk_platform.tracking.mlflow.arms import NOTE, log_data, write_arm
+from topk_platform.tracking.mlflow.arms import NOTE, log_data, replace_arm, write_arm
 from topk_platform.tracking.mlflow.artifacts import Artifacts
 from topk_platform.tracking.mlflow.database import SQLITE, silence, tracking_uri
 from topk_platform.tracking.mlflow.models import forget_models, log_graphs, log_model
@@ -55,7 +55,14 @@ class Experiment:
 
     def complete(self) -> Iterator[str]:
         """Yield the keys of the trials whose runs are complete; delete the runs that a kill left incomplete."""
-        yield from filter(None, map(self._note, self._runs()))
+        left: list[Any] = []
+        for run in self._runs():
+            if not self._is_whole(run):
+                left.append(run)
+            elif key := run.data.tags.get("topk.key"):
+                yield key
+        for run in left:  # only now, because a page of runs begins at a position, which a deletion moves
+            self._clear(run.data.tags.get("topk.parent"), run.info.run_id)
 
     def _find_experiment(self) -> str:
         """Return the id of the ledger's experiment, which may have been renamed; make one if there is none."""
@@ -85,21 +92,24 @@ class Experiment:
             yield from page
             token = page.token or ""
 
-    def _note(self, run: Any) -> str | None:
-        """Remember a run; return the key of its trial if it is complete, and delete it if it was cut off."""
-        tags = run.data.tags
+    def _is_whole(self, run: Any) -> bool:
+        """Remember a run; return False if a kill cut it off, or left it beside the newer run of the same arm."""
+        tags, run_id = run.data.tags, run.info.run_id
         if "topk.parent" in tags:
-            self._parents[tags["topk.parent"]] = run.info.run_id
             self._tables = tags.get("topk.tables", self._tables)
             self._drawn = tags.get(_DRAWN, self._drawn)
-            return None
-        key: str | None = tags.get("topk.key")
-        if key is not None and run.info.status == "RUNNING":
-            self._delete(run.info.run_id)
-            return None
-        if key is not None:
-            self._trials[key] = run.info.run_id
-        return key
+            return self._parents.setdefault(tags["topk.parent"], run_id) == run_id
+        if "topk.key" in tags and run.info.status == "RUNNING":
+            return False
+        if "topk.key" in tags:
+            self._trials[tags["topk.key"]] = run_id
+        return True
+
+    def _clear(self, arm: str | None, run_id: str) -> None:
+        if arm is None:
+            self._delete(run_id)
+        else:
+            replace_arm(self._client, self._id, run_id, self._parents[arm])
 
     def remove(self, keys: Collection[str]) -> None:
         """Delete the runs of trials, and the models that they logged; MLflow keeps deleted runs in its bin."""
@@ -207,9 +217,10 @@ def _metrics(trial: TrackedTrial) -> Iterator[Metric]:
 
 def make_database(uri: str) -> None:
     """Create a sqlite database in one step, because MLflow cannot use one that a kill left incomplete."""
-    path = Path(uri.removeprefix(SQLITE))
+    name, mark, options = uri.removeprefix(SQLITE).partition("?")
+    path = Path(name)
     if not uri.startswith(SQLITE) or path.exists():
         return
     hidden = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
-    MlflowClient(tracking_uri=f"{SQLITE}{hidden}")
+    MlflowClient(tracking_uri=f"{SQLITE}{hidden}{mark}{options}")
     hidden.rename(path)

@@ -24,7 +24,7 @@ from topk_platform.reports.arm_notes import arms_to_json
 from topk_platform.results.statistics import estimate
 from topk_platform.results.table_building import build_table
 from topk_platform.specs import Inputs, TrialRecord
-from topk_platform.tracking import Extras, Graph, sync, tracking_uri
+from topk_platform.tracking import Extras, Graph, TrackedStudy, sync, tracking_uri
 from topk_platform.tracking.mlflow.tracker import MlflowTracker
 from topk_platform.tracking.trials import ARMS, study_result
 
@@ -108,6 +108,38 @@ def test_an_arm_that_chose_otherwise_has_a_new_run_with_its_trials(
     children = [run for run in runs(tmp_path) if "topk.key" in run.data.tags]
     assert {run.data.tags["mlflow.parentRunId"] for run in children} == {after.info.run_id}
     assert len(children) == 3
+
+
+@pytest.mark.parametrize("cut_off_at", ["log_inputs", "set_tag", "delete_run"])
+def test_a_kill_leaves_no_arm_twice_and_none_without_its_data(
+    cut_off_at: str, tmp_path: Path, study: Study, record: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each call is made while an arm's run is replaced by one with another configuration."""
+    ledger = Ledger.open(Store.open(tmp_path), "s")
+    with ledger.writing(study) as writer:
+        for seed in range(3):
+            writer.put(record(study, 0, seed=seed))
+    content = json.loads(arms_of(study, ledger))
+    written(tmp_path, ledger, json.dumps(content))
+    (arm_id,) = content
+    content[arm_id]["parameters"] = {"learning_rate": "0.5"}
+    tables = {"arms.json": json.dumps(content), "table.md": "# s"}
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    tracker = MlflowTracker()
+    list(tracker.begin(TrackedStudy("s", ledger.identity, tmp_path)))
+    with monkeypatch.context() as patch:
+        patch.setattr(MlflowClient, cut_off_at, killed)
+        with pytest.raises(KeyboardInterrupt):
+            tracker.study_ended(study_result(tables))
+    fill(start_feed(tmp_path, ledger), tables)
+    after = parent(tmp_path)
+    assert after.data.params == {"learning_rate": "0.5"} and after.info.status == "FINISHED"
+    assert [one.dataset.name for one in after.inputs.dataset_inputs] == ["digits"]
+    children = [run for run in runs(tmp_path) if "topk.key" in run.data.tags]
+    assert [run.data.tags["mlflow.parentRunId"] for run in children] == [after.info.run_id] * 3
 
 
 def study_run(folder: Path) -> Any:

@@ -102,6 +102,43 @@ def test_more_values_than_mlflow_takes_at_once_are_all_written(
     assert all(data.metrics.items() >= metrics.items() for data in written)
 
 
+def test_no_trial_is_listed_less_because_another_was_cut_off(
+    tmp_path: Path, study: Study, record: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server gives runs page by page; here a page has two."""
+    ledger = Ledger.open(Store.open(tmp_path), "s")
+    with ledger.writing(study) as writer:
+        for number in range(5):
+            writer.put(record(study, number))
+    assert start_feed(tmp_path, ledger).close() is None
+    client = MlflowClient(tracking_uri(tmp_path))
+    cut_off = next(run for run in runs(tmp_path) if "topk.key" in run.data.tags)  # on the first page
+    client.update_run(cut_off.info.run_id, status="RUNNING")
+    search = MlflowClient.search_runs
+
+    def two(*given: Any, **more: Any) -> Any:
+        return search(*given, **{**more, "max_results": 2})
+
+    monkeypatch.setattr(MlflowClient, "search_runs", two)
+    listed = list(MlflowTracker().begin(TrackedStudy("s", ledger.identity, tmp_path)))
+    assert sorted([*listed, cut_off.data.tags["topk.key"]]) == ledger.keys()
+
+
+def test_a_database_may_have_options(tmp_path: Path) -> None:
+    copy_database(f"sqlite:///{tmp_path / 'mlflow.db'}")
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}?timeout=60"
+    check_tracking(uri)
+    assert not list(MlflowTracker(uri).begin(TrackedStudy("s", "1" * 32)))
+    assert [path.name for path in tmp_path.iterdir()] == ["mlflow.db"]
+
+
+def test_a_store_whose_path_an_address_of_sqlite_cannot_hold_is_refused_at_once(tmp_path: Path) -> None:
+    study = TrackedStudy("s", "1" * 32, tmp_path / "what?")
+    with pytest.raises(UserError, match=r"what\?' cannot hold MLflow's database, .* --track none"):
+        MlflowTracker().check(study)
+    MlflowTracker().check(TrackedStudy("s", "1" * 32, tmp_path))
+
+
 def test_mlflow_holds_what_the_ledger_holds_once(tmp_path: Path, study: Study, record: Make) -> None:
     ledger = Ledger.open(Store.open(tmp_path), "s")
     with ledger.writing(study) as writer:
