@@ -133,7 +133,7 @@ class Classifier:
         Raises:
             UserError: if a file cannot be read, the network does not take such an input, or k is not in [1, L].
         """
-        return self._each(given, lambda inputs: self.candidates(inputs, k))
+        return self._each(given, lambda inputs, _: self.candidates(inputs, k))
 
     def sets(self, inputs: Tensor, coverage: float = 0.95, method: str = METHODS[0]) -> list[list[Candidate]]:
         """Return a set of classes for each input, the most probable class first.
@@ -151,8 +151,11 @@ class Classifier:
             UserError: if the network is not calibrated, the coverage is not in (0, 1) or needs more calibration
                 samples, or the method is unknown, and as for :meth:`scores`.
         """
+        return self._sets(inputs, coverage, method, 0)
+
+    def _sets(self, inputs: Tensor, coverage: float, method: str, first: int) -> list[list[Candidate]]:
         calibration = needed_calibration(self.calibration)
-        inside, probabilities = sets(self.scores(inputs), calibration, coverage, method)
+        inside, probabilities = sets(self.scores(inputs), calibration, coverage, method, first)
         return [
             [
                 Candidate(label, self.config.inputs.name(label), float(row[label]))
@@ -179,7 +182,7 @@ class Classifier:
             UserError: if a file cannot be read, and as for :meth:`sets`.
         """
         needed_calibration(self.calibration).threshold(coverage, method)  # before any file is read
-        return self._each(given, lambda inputs: self.sets(inputs, coverage, method))
+        return self._each(given, lambda inputs, first: self._sets(inputs, coverage, method, first))
 
     def calibrated(
         self, given: Given | Sequence[Given], labels: Sequence[int] | npt.NDArray[Any] | Tensor
@@ -210,10 +213,13 @@ class Classifier:
         return replace(self, calibration=calibrate(scores, known, prevalences, self.config.key))
 
     def _each(
-        self, given: Given | Sequence[Given], predict: Callable[[Tensor], list[list[Candidate]]]
+        self, given: Given | Sequence[Given], predict: Callable[[Tensor, int], list[list[Candidate]]]
     ) -> list[list[Candidate]]:
-        items = listed(given, self.config.inputs)
-        return [row for inputs in self._parts(items) for row in predict(inputs)]
+        """Return the rows of all inputs; ``predict`` also takes the number of the first input of a part."""
+        items, rows = listed(given, self.config.inputs), list[list[Candidate]]()
+        for inputs in self._parts(items):
+            rows += predict(inputs, len(rows))
+        return rows
 
     def _parts(self, items: Sequence[Given]) -> Iterator[Tensor]:
         """Read inputs part by part, so that a folder of any size fits into the memory."""

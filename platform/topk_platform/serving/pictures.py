@@ -38,8 +38,8 @@ def listed(given: Given | Sequence[Given], inputs: Inputs) -> list[Given]:
 
     Args:
         given: One input or several. A folder stands for all images in it and in its subfolders, in the order of their
-            paths; for a network that takes numbers, for all ``.npy`` files. An array or a tensor with more dimensions
-            than one input is a batch.
+            paths; for a network that takes numbers, for all ``.npy`` files. Hidden files and folders are left out. An
+            array or a tensor with more dimensions than one input is a batch.
         inputs: The network's inputs.
 
     Raises:
@@ -65,6 +65,7 @@ def _files(folder: Path, inputs: Inputs) -> list[Given]:
         for parent, _, names in os.walk(folder, followlinks=True)
         for name in names
         if (is_image(name) if of_images else name.endswith(_NUMBERS))
+        and not any(part[0] == "." for part in (*Path(parent).relative_to(folder).parts, name))
     )
     if not files:
         endings = ", ".join(ENDINGS) if of_images else _NUMBERS
@@ -111,7 +112,10 @@ def _numbers(given: Given, inputs: Inputs) -> Tensor:
 
 
 def _array(given: npt.NDArray[Any] | Tensor) -> npt.NDArray[Any]:
-    return given.detach().cpu().numpy() if isinstance(given, Tensor) else given
+    if not isinstance(given, Tensor):
+        return given
+    numbers = given.detach().cpu()
+    return (numbers.float() if numbers.dtype == torch.bfloat16 else numbers).numpy()  # NumPy lacks bfloat16
 
 
 def _loaded(path: Path) -> npt.NDArray[Any]:
@@ -157,7 +161,7 @@ def _picture(pixels: npt.NDArray[Any], inputs: Inputs) -> Image.Image:
 
 def _scaled(picture: Image.Image, name: str, resize: int) -> npt.NDArray[np.uint8]:
     """Return a Pillow image, scaled as :func:`~topk_platform.data.images.decoding.scaled` scales a file's image."""
-    shown = appearance(picture.copy())  # a copy, because the function may rotate its argument
+    shown = appearance(picture)
     short = min(shown.size)
     size = max(resize * shown.width // short, 1), max(resize * shown.height // short, 1)
     check_pixels(Path(name), size)

@@ -50,6 +50,24 @@ def test_an_image_gives_the_same_inputs_however_it_is_given(photos: Path, takes:
     assert len(listed(paths[0], takes)) == len(listed(images[0], takes)) == len(listed(arrays[0], takes)) == 1
 
 
+@pytest.mark.parametrize("name", ["a.pgm", "a.png", "turned.tif", "turned.png"])
+@pytest.mark.parametrize("takes", [IN_MEMORY, IN_FILES, GREY])
+def test_an_image_that_is_deep_or_on_its_side_is_read_as_its_file_is(
+    tmp_path: Path, name: str, takes: Inputs
+) -> None:
+    draw, exif, path = np.random.default_rng(0), Image.Exif(), tmp_path / name
+    if name.startswith("turned"):
+        exif[0x0112] = 6
+        Image.fromarray(draw.integers(0, 256, (13, 21, 3), dtype=np.uint8)).save(path, exif=exif)
+    else:
+        Image.fromarray(draw.integers(0, 2**16, (13, 21), dtype=np.uint16)).save(path)
+    expected = read_inputs([path], takes)
+    assert 90 < expected.float().mean() < 165
+    with Image.open(path) as image:
+        for _ in range(2):  # not yet read, and read
+            assert torch.equal(read_inputs([image], takes), expected)
+
+
 def test_an_image_of_pillows_stays_as_it_was() -> None:
     image = Image.new("RGB", (4, 2))
     image.getexif()[0x0112] = 6  # lies on its side
@@ -62,7 +80,8 @@ def test_numbers_are_arrays_tensors_files_and_folders(tmp_path: Path) -> None:
     rows = np.arange(10.0).reshape(2, 5)
     for number, row in enumerate(rows):
         np.save(tmp_path / f"{number}.npy", row)
-    for given in (rows, torch.from_numpy(rows), list(rows), rows.astype(int), tmp_path):
+    tensor = torch.from_numpy(rows)
+    for given in (rows, tensor, tensor.bfloat16(), list(rows), rows.astype(int), tmp_path):
         taken = read_inputs(listed(given, NUMBERS), NUMBERS)
         assert taken.dtype == torch.float32 and np.array_equal(taken, rows)
     assert np.array_equal(read_inputs(listed(rows[0], NUMBERS), NUMBERS), rows[:1])
@@ -94,6 +113,17 @@ def test_numbers_are_arrays_tensors_files_and_folders(tmp_path: Path) -> None:
 def test_what_else_is_given_is_named(given: Given, takes: Inputs, why: str) -> None:
     with pytest.raises(UserError, match=why):
         read_inputs(listed(given, takes), takes)
+
+
+@pytest.mark.parametrize("takes", [IN_MEMORY, NUMBERS])
+def test_hidden_files_and_folders_are_left_out(tmp_path: Path, takes: Inputs) -> None:
+    """As in a folder of training images: a macOS archive has ``._a``, a notebook leaves ``.ipynb_checkpoints``."""
+    ending, folder = ("png" if takes is IN_MEMORY else "npy"), tmp_path / ".cache" / "own"
+    for name in ("a", "._a", ".ipynb_checkpoints/a-checkpoint", "more/b"):
+        path = folder / f"{name}.{ending}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"")
+    assert listed(folder, takes) == [folder / f"a.{ending}", folder / "more" / f"b.{ending}"]
 
 
 def test_a_folder_without_files_for_the_network_is_named(photos: Path) -> None:

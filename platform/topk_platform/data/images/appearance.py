@@ -56,8 +56,11 @@ def appearance(image: Image.Image, mode: str = "RGB") -> Image.Image:
 
 
 def is_on_its_side(image: Image.Image) -> bool:
-    """Return whether an opened image, not yet read, is stored with width and height exchanged."""
-    return _orientation(image) in _ON_ITS_SIDE
+    """Return whether an opened image, not yet read, has the width and height of what a viewer shows exchanged.
+
+    Pillow gives a TIFF the size of what a viewer shows as soon as it is opened.
+    """
+    return image.format != "TIFF" and _orientation(image) in _ON_ITS_SIDE
 
 
 def _has_16_bits(image: Image.Image) -> bool:

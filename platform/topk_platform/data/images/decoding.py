@@ -30,7 +30,7 @@ Pixels = NDArray[np.uint8]
 
 _VARIABLE = "TOPK_DECODERS"
 _HEADER = struct.Struct("<II")  # height, width
-_DECODING_VERSION = "shown-2"  # part of the cache's file names; change it whenever the decoding changes
+_DECODING_VERSION = "shown-3"  # part of the cache's file names; change it whenever the decoding changes
 _FREE_FRACTION = 0.05  # the fraction of the disk that kept pixels leave free
 
 

@@ -175,7 +175,9 @@ def _tuned(logs: Tensor, labels: Tensor) -> tuple[int, float]:
     return rank, min(_PENALTIES, key=size)
 
 
-def sets(scores: Tensor, calibration: SetCalibration, coverage: float, method: str) -> tuple[Tensor, Tensor]:
+def sets(
+    scores: Tensor, calibration: SetCalibration, coverage: float, method: str, first: int = 0
+) -> tuple[Tensor, Tensor]:
     """Return which classes are in each sample's set, and all classes' calibrated probabilities.
 
     A set holds the classes whose nonconformity is at most the threshold. The class with the smallest nonconformity is
@@ -186,6 +188,7 @@ def sets(scores: Tensor, calibration: SetCalibration, coverage: float, method: s
         calibration: The network's calibration.
         coverage: The requested coverage, in ``(0, 1)``.
         method: One of :data:`~topk_platform.serving.sets.set_calibration.METHODS`.
+        first: The number of the first sample among all inputs, for messages.
 
     Returns:
         bool ``(n, L)`` and float64 ``(n, L)``.
@@ -194,7 +197,7 @@ def sets(scores: Tensor, calibration: SetCalibration, coverage: float, method: s
         UserError: as for :meth:`SetCalibration.threshold`, or if a score is not finite.
     """
     threshold = calibration.threshold(coverage, method)
-    _check_finite(scores)
+    _check_finite(scores, first)
     logs = log_probabilities(scores.double() / calibration.temperature)
     values = nonconformity(
         logs,
@@ -206,7 +209,7 @@ def sets(scores: Tensor, calibration: SetCalibration, coverage: float, method: s
     return values <= threshold, logs.exp()
 
 
-def _check_finite(scores: Tensor) -> None:
+def _check_finite(scores: Tensor, first: int = 0) -> None:
     if not scores.isfinite().all():
-        first = int((~scores.isfinite()).any(1).nonzero()[0])
-        raise UserError(f"the network's scores must be finite, and those of input {first} are not")
+        number = first + int((~scores.isfinite()).any(1).nonzero()[0])
+        raise UserError(f"the network's scores must be finite, and those of input {number} are not")

@@ -47,7 +47,7 @@ def rank_of(coverage: float, samples: int) -> int:
         >>> rank_of(0.95, 99), rank_of(0.9, 9)
         (95, 9)
     """
-    return math.ceil((samples + 1) * coverage - 1e-9)  # 100 * 0.95 may be slightly above 95
+    return max(1, math.ceil((samples + 1) * coverage - 1e-9))  # 100 * 0.95 may be slightly above 95
 
 
 @dataclass(frozen=True)

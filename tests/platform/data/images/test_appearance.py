@@ -52,8 +52,12 @@ def test_a_photo_stands_as_the_camera_was_held(tmp_path: Path, ending: str, orie
     exif[Base.Orientation] = orientation
     Image.fromarray(PLAIN).save(path, exif=exif, **({"lossless": True} if ending == "webp" else {}))
     with Image.open(path) as image:
-        assert is_on_its_side(image) == (orientation >= 5)
+        assert is_on_its_side(image) == (image.size[::-1] != SHOWN[orientation].shape[:2])
     assert np.array_equal(shown(path), SHOWN[orientation])
+    small = Image.fromarray(SHOWN[orientation]).resize(
+        (2, 3) if orientation < 5 else (3, 2), Image.Resampling.BILINEAR
+    )
+    assert np.array_equal(scaled(path, 2), np.asarray(small))
 
 
 @pytest.mark.parametrize("orientation", SHOWN)

@@ -172,6 +172,16 @@ def test_files_and_lists_calibrate_as_tensors_do(exported: tuple[Path, Study, Pa
     assert model.calibrated(sorted(tmp_path.iterdir()), labels.numpy()).calibration == by_tensor
 
 
+def test_an_input_without_finite_scores_is_named_by_its_number_among_all(
+    exported: tuple[Path, Study, Path],
+) -> None:
+    model, inputs = load_model(exported[0]), the_data().validation.tensor[:70].clone()
+    inputs[67] = float("nan")
+    for given in (inputs, list(inputs)):
+        with pytest.raises(UserError, match="those of input 67 are not"):
+            model.predict_sets(given, 0.9)
+
+
 def test_a_calibrated_network_keeps_its_training_shares(exported: tuple[Path, Study, Path]) -> None:
     """With method "prevalence", recalibration on your own samples gives the sets of a calibration with these shares."""
     model, data = load_model(exported[0]), the_data()

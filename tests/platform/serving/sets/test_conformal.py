@@ -184,6 +184,13 @@ def test_too_few_samples_name_the_largest_coverage() -> None:
         calibration.threshold(0.96)
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_the_least_coverage_gives_the_least_sets(method: str) -> None:
+    scores, labels = drawn(40, 5)
+    calibration = calibrate(scores, labels, EQUAL, "key")
+    assert calibration.threshold(1e-12, method) == min(calibration.nonconformity[method])
+
+
 @pytest.mark.parametrize("coverage", [0, 1, 95, -0.5, math.nan, True, "0.9"])
 def test_a_coverage_is_a_fraction(coverage: float) -> None:
     scores, labels = drawn(40, 5)
