@@ -170,11 +170,18 @@ def _configured(saved: SavedModel, data: str | Path | None) -> tuple[Config, dic
 
 
 def _check_folder(to: Path) -> None:
-    """Raise ``UserError`` if a folder holds anything other than an earlier export."""
-    if to.exists() and (not to.is_dir() or any(to.iterdir())) and not (to / CONFIG).is_file():
+    """Raise ``UserError`` if a folder holds anything other than an earlier export.
+
+    Other programs also keep networks in a ``config.json`` and a ``model.safetensors``, such as Hugging Face's.
+    """
+    if not to.exists() or (to.is_dir() and not any(to.iterdir())):
+        return
+    try:
+        Config.read(to)
+    except UserError as error:
         raise UserError(
             f"--to must be a new or empty folder, or the folder of an earlier export, got {str(to)!r}"
-        )
+        ) from error
 
 
 def _write(to: Path, saved: SavedModel, row: Row, config: Config, more: Mapping[str, bytes]) -> Exported:

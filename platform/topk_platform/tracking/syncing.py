@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from topk_platform.errors import StoreError, UserError
 from topk_platform.records.ledger.ledger import Ledger
 from topk_platform.records.notes.undone import Undone
+from topk_platform.records.storage.checked_json import damaged
 from topk_platform.records.storage.store import Store
 from topk_platform.tracking.tracker import Extras
 from topk_platform.tracking.trackers import Track, Tracking
+from topk_platform.tracking.trials import ARMS, study_result
 
 __all__ = ["sync"]
+
+_BEHIND = re.compile(r"(?:^|; )([^:;]+) is behind: ")
+"""The trackers that a :class:`~topk_platform.tracking.TrackingError` names."""
 
 
 def sync(
@@ -41,7 +48,7 @@ def sync(
         The names of the trackers.
 
     Raises:
-        UserError: if the store holds nothing of the study, or a tracker cannot be written.
+        UserError: if the store holds nothing of the study, its tables are damaged, or a tracker cannot be written.
     """
     opened = Store.open(store)
     ledger = Ledger.open(opened, study)
@@ -51,10 +58,31 @@ def sync(
         opened, track or "mlflow", mlflow_uri=mlflow_uri, search=track_search, networks=track_networks
     )
     tracking.check(opened, study)
+    tables = _tables(ledger.store)
     feeds = tracking.open(opened, ledger)
-    names = [name for name in ledger.store.names("tables") if not name.endswith(".parquet")]
-    feeds.put_files({name: ledger.store.read(f"tables/{name}").decode() for name in names}, extras)
+    feeds.put_files(tables, extras)
     if (error := feeds.close()) is not None:
         raise UserError(f"not everything could be written: {error}") from error
-    replace(Undone.read(ledger.store), tracking="").note(ledger.store)
-    return [tracker.title for tracker in tracking.trackers]
+    titles = [tracker.title for tracker in tracking.trackers]
+    undone = Undone.read(ledger.store)
+    if {*_BEHIND.findall(undone.tracking)} <= {*titles}:
+        replace(undone, tracking="").note(ledger.store)
+    return titles
+
+
+def _tables(store: Store) -> dict[str, str]:
+    """Return the text files in a study's folder of tables, by name.
+
+    Raises:
+        DamagedError: if the file of the arms' results is damaged.
+    """
+    texts, names = {}, [name for name in store.names("tables") if not name.endswith(".parquet")]
+    for name in names:
+        with suppress(UnicodeDecodeError):  # somebody's own file, such as a picture
+            texts[name] = store.read(f"tables/{name}").decode()
+    try:
+        if ARMS in names:
+            study_result({ARMS: texts[ARMS]})
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise damaged(store, f"tables/{ARMS}", "the next `topk run` makes it again") from error
+    return texts

@@ -284,6 +284,15 @@ def wrong_folder(folder: Path, study: Study, to: Path) -> None:
     export_model(study, study.arms[0].name, folder, store=folder / "runs")
 
 
+def wrong_network(folder: Path, study: Study, to: Path) -> None:
+    (to / "config.json").write_text('{"model_type": "bert"}')  # as Hugging Face's programs write
+    (to / "model.safetensors").write_text("weights of years")
+    try:
+        export_model(study, study.arms[0].name, to, store=folder / "runs")
+    finally:
+        assert (to / "model.safetensors").read_text() == "weights of years"
+
+
 def wrong_store(folder: Path, study: Study, to: Path) -> None:
     export_model(study, study.arms[0].name, to, store=to)
 
@@ -310,6 +319,7 @@ def wrong_weights(folder: Path, study: Study, to: Path) -> None:
         (wrong_arm, "unknown arm of study s 'r/linear/cross_entrop': did you mean 'r/linear/cross_entropy'"),
         (wrong_seed, r"seed must be one of the confirmed seeds \[1, 2\]"),
         (wrong_folder, "--to must be a new or empty folder"),
+        (wrong_network, "--to must be a new or empty folder"),
         (wrong_store, "holds nothing of study 's'"),
         (wrong_package, "must be a folder of `topk export --arm`"),
         (wrong_k, r"k must be in \[1, 10\]"),

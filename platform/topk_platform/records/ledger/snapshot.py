@@ -36,7 +36,8 @@ def is_current(ledger: Ledger, counting: Collection[str], others: Iterable[str] 
         metadata = pq.ParquetFile(io.BytesIO(ledger.store.read(_TRIALS))).schema_arrow.metadata
     except (OSError, pa.ArrowException):  # missing or damaged
         return False
-    return bool(metadata.get(_CONTENT) == _digest(ledger, counting))
+    # Another program may have written the file again, without metadata.
+    return bool(metadata and metadata.get(_CONTENT) == _digest(ledger, counting))
 
 
 def _digest(ledger: Ledger, counting: Collection[str]) -> bytes:

@@ -93,16 +93,15 @@ class Experiment:
             token = page.token or ""
 
     def _is_whole(self, run: Any) -> bool:
-        """Remember a run; return False if a kill cut it off, or left it beside the newer run of the same arm."""
+        """Remember a run; return False if a kill cut it off, or a newer run of the same arm or trial is there."""
         tags, run_id = run.data.tags, run.info.run_id
         if "topk.parent" in tags:
             self._tables = tags.get("topk.tables", self._tables)
             self._drawn = tags.get(_DRAWN, self._drawn)
             return self._parents.setdefault(tags["topk.parent"], run_id) == run_id
-        if "topk.key" in tags and run.info.status == "RUNNING":
-            return False
         if "topk.key" in tags:
-            self._trials[tags["topk.key"]] = run_id
+            is_cut_off = run.info.status == "RUNNING"
+            return not is_cut_off and self._trials.setdefault(tags["topk.key"], run_id) == run_id
         return True
 
     def _clear(self, arm: str | None, run_id: str) -> None:

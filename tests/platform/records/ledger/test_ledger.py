@@ -25,6 +25,7 @@ from topk_platform.records import (
     results_of,
     write_snapshot,
 )
+from topk_platform.records.ledger.snapshot import is_current
 from topk_platform.records.table import delta
 from topk_platform.specs import Trial, TrialRecord
 
@@ -70,6 +71,18 @@ def test_plain_tools_read_the_snapshot(tmp_path: Path, study: Study, record: Mak
     assert row["started"].timestamp() >= 1000
     assert json.loads(row["versions"]) == {"torch": "x"}
     assert trials.schema.metadata[b"topk.schema_version"] == b"2"
+
+
+def test_a_snapshot_that_another_program_wrote_again_is_not_current(
+    tmp_path: Path, study: Study, record: Make
+) -> None:
+    ledger = fill(tmp_path, study, [record(study, 0)])
+    write_snapshot(ledger, ())
+    assert is_current(ledger, ()) and not is_current(ledger, ledger.keys())
+    file = tmp_path / "s" / "tables" / "trials.parquet"
+    duckdb.sql(f"copy (select * from '{file}') to '{file}.new' (format parquet)")
+    Path(f"{file}.new").replace(file)
+    assert not is_current(ledger, ())
 
 
 def test_a_row_comes_back_as_it_was(tmp_path: Path, study: Study, record: Make) -> None:

@@ -124,6 +124,26 @@ def test_no_trial_is_listed_less_because_another_was_cut_off(
     assert sorted([*listed, cut_off.data.tags["topk.key"]]) == ledger.keys()
 
 
+def test_a_trial_that_two_processes_wrote_is_there_once_in_the_end(
+    tmp_path: Path, study: Study, record: Make
+) -> None:
+    """`topk sync` may fill MLflow while a run does so."""
+    ledger = Ledger.open(Store.open(tmp_path), "s")
+    with ledger.writing(study) as writer:
+        writer.put(record(study, 0))
+    copy_database(tracking_uri(tmp_path))
+    trackers = MlflowTracker(), MlflowTracker()
+    for tracker in trackers:
+        assert not list(tracker.begin(TrackedStudy("s", ledger.identity, tmp_path)))
+    for tracker in trackers:
+        tracker.trial_ended(next(read_trials(ledger, set(ledger.keys()))))
+    assert len([run for run in runs(tmp_path) if "topk.key" in run.data.tags]) == 2
+    assert start_feed(tmp_path, ledger).close() is None
+    (child,) = (run for run in runs(tmp_path) if "topk.key" in run.data.tags)
+    (arm,) = (run for run in runs(tmp_path) if "topk.parent" in run.data.tags)
+    assert child.data.tags["mlflow.parentRunId"] == arm.info.run_id
+
+
 def test_a_database_may_have_options(tmp_path: Path) -> None:
     copy_database(f"sqlite:///{tmp_path / 'mlflow.db'}")
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}?timeout=60"
