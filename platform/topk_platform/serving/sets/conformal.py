@@ -95,7 +95,9 @@ def nonconformity(
     below = torch.nn.functional.pad(ascending.cumsum(1), (1, 0)).gather(1, smaller)
     ranks = (masses.shape[1] - smaller).double()
     excess = penalty * (ranks - rank).clamp(min=0) if method == "raps" else 0.0
-    return _with_best_at(excess - below, -1.0)
+    # Not by the values, which are all 0 if all but one of the probabilities are 0 in float64.
+    best = logs == logs.amax(1, keepdim=True)
+    return (excess - below).masked_fill(best, -1.0)
 
 
 def _with_best_at(values: Tensor, least: float) -> Tensor:

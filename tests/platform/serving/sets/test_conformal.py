@@ -99,6 +99,16 @@ def slow_sets(
 
 
 @pytest.mark.parametrize("method", METHODS)
+def test_a_network_that_was_right_on_all_tuning_samples_gives_sets_of_one_class(method: str) -> None:
+    """Its temperature is the least, so that the probabilities of all other classes are 0 in float64."""
+    scores, labels = 5 * torch.eye(4).repeat(10, 1), torch.arange(40) % 4
+    calibration = calibrate(scores, labels, prevalences_of(torch.ones(4)), "key")
+    inside, probabilities = sets(scores, calibration, 0.9, method)
+    assert calibration.temperature == pytest.approx(1e-3) and set(probabilities.flatten().tolist()) == {0, 1}
+    assert torch.equal(inside, scores > 0)
+
+
+@pytest.mark.parametrize("method", METHODS)
 def test_sets_are_those_of_the_oracle(method: str) -> None:
     scores, labels = drawn(400, 0, sharpness=3)
     calibration = calibrate(scores, labels, prevalences_of(torch.arange(1, CLASSES + 1)), "key")
