@@ -204,14 +204,23 @@ class Experiment:
 
 
 def _metrics(trial: TrackedTrial) -> Iterator[Metric]:
+    """Yield the values by epoch, then the results, which MLflow shows and sorts by.
+
+    MLflow takes the last value for a metric's result. If the weights of an earlier epoch were kept, the result is
+    another value than that of the last epoch, and follows it.
+    """
+    drawn: dict[str, Metric] = {}
     for point in trial.curve:
         for name, value in point.values.items():
-            yield Metric(name, value, point.milliseconds, point.epoch)
-    drawn = {name for point in trial.curve for name in point.values}
+            drawn[name] = Metric(name, value, point.milliseconds, point.epoch)
+            yield drawn[name]
     ended = milliseconds(trial.ended) or int(1000 * time.time())
     for name, value in trial.metrics.items():
-        if name not in drawn:
+        last = drawn.get(name)
+        if last is None:
             yield Metric(name, value, ended, 0)
+        elif last.value != value:
+            yield Metric(name, value, max(ended, last.timestamp + 1), last.step)
 
 
 def make_database(uri: str) -> None:

@@ -159,6 +159,21 @@ def test_a_store_whose_path_an_address_of_sqlite_cannot_hold_is_refused_at_once(
     MlflowTracker().check(TrackedStudy("s", "1" * 32, tmp_path))
 
 
+@pytest.mark.parametrize("kept", [0.75, 0.25])
+def test_a_run_has_the_validation_of_the_weights_that_were_kept(
+    kept: float, tmp_path: Path, study: Study, record: Make
+) -> None:
+    """`Recipe(keep=...)` keeps those of an epoch that may not be the last one, whose value is 0.5 here."""
+    ledger = Ledger.open(Store.open(tmp_path), "s")
+    with ledger.writing(study) as writer:
+        writer.put(dataclasses.replace(record(study, 0), validation=dict.fromkeys(study.metrics, kept)))
+    assert start_feed(tmp_path, ledger).close() is None
+    (run,) = (run for run in runs(tmp_path) if "topk.key" in run.data.tags)
+    assert run.data.metrics["validation.top3"] == kept
+    history = MlflowClient(tracking_uri(tmp_path)).get_metric_history(run.info.run_id, "validation.top3")
+    assert sorted((one.step, one.value) for one in history) == sorted([(1, 0.5), (2, 0.5), (2, kept)])
+
+
 def test_mlflow_holds_what_the_ledger_holds_once(tmp_path: Path, study: Study, record: Make) -> None:
     ledger = Ledger.open(Store.open(tmp_path), "s")
     with ledger.writing(study) as writer:
