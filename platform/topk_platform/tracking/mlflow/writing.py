@@ -94,7 +94,7 @@ class Experiment:
 
     def _is_whole(self, run: Any) -> bool:
         """Remember a run; return False if a kill cut it off, or a newer run of the same arm or trial is there."""
-        tags, run_id = run.data.tags, run.info.run_id
+        tags, run_id = run.data.tags, str(run.info.run_id)
         if "topk.parent" in tags:
             self._tables = tags.get("topk.tables", self._tables)
             self._drawn = tags.get(_DRAWN, self._drawn)
