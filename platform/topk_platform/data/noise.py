@@ -129,7 +129,9 @@ def instance_labels(
         towards[:, label] = -torch.inf
         likely[rows] = flip[rows, None] * towards.softmax(1)
     likely[torch.arange(len(labels)), labels] = 1 - flip
-    return confused_labels(torch.arange(len(labels)), likely, 1.0, generator)
+    reached = likely.cumsum(1)
+    draw = torch.rand(len(labels), generator=generator, dtype=torch.float64) * reached[:, -1]
+    return torch.searchsorted(reached, draw[:, None], right=True)[:, 0]
 
 
 def _truncated_normal(mean: float, count: int, generator: Generator) -> Tensor:

@@ -164,6 +164,18 @@ def test_part_dependent_labels_follow_the_softmax_of_their_projection() -> None:
     assert stats.chisquare(counts, expected * count).pvalue > 1e-4
 
 
+def test_part_dependent_labels_are_drawn_at_once_and_not_sample_by_sample(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One search for each sample among all samples would take minutes with a million of them."""
+    calls, search = [], torch.searchsorted
+    monkeypatch.setattr(torch, "searchsorted", lambda *a, **k: calls.append(a) or search(*a, **k))
+    noisy = instance_labels(
+        torch.randn(500, 3, generator=generator()).double(), torch.arange(500) % 4, 4, 0.3, generator()
+    )
+    assert len(noisy) == 500 and len(calls) == 1
+
+
 def test_the_most_confused_are_those_of_a_regression_by_autograd() -> None:
     data = digits().train
     features, labels = data.tensor.flatten(1).double(), data.labels
