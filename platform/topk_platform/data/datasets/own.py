@@ -21,7 +21,7 @@ from topk_platform.data.splits.splitting import stratified
 from topk_platform.errors import MissingDataError
 from topk_platform.specs.checks import check, first_few
 
-__all__ = ["HELD_OUT", "assembled", "from_tensors", "image_folder", "split_folders"]
+__all__ = ["HELD_OUT", "assembled", "check_numbered", "from_tensors", "image_folder", "split_folders"]
 
 _SPLIT_SEED = 0
 _WITH_GROUPS = 3  # a split is (inputs, labels) or (inputs, labels, groups)
@@ -71,7 +71,7 @@ def from_tensors(
     splits = {
         name: _split(name, pair) for name, pair in ({"train": train} | given).items() if name not in fractions
     }
-    _check_numbered(torch.cat([split.labels for split in splits.values()]))
+    check_numbered(torch.cat([split.labels for split in splits.values()]))
     named = {
         name: pair[2]
         for name, pair in ({"train": train} | given).items()
@@ -81,7 +81,7 @@ def from_tensors(
     return assembled(splits, fractions, superclasses, names, groups, whole_groups)
 
 
-def _check_numbered(labels: Tensor) -> None:
+def check_numbered(labels: Tensor) -> None:
     """Raise ``UserError`` unless labels number classes from 0: at least every second number must occur."""
     present = torch.unique(labels)
     check(len(present) > 0, "inputs and labels must hold at least one sample, got none")

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from topk_platform.data.dataset import Dataset, Split
-from topk_platform.data.datasets.own import HELD_OUT, assembled
+from topk_platform.data.datasets.own import HELD_OUT, assembled, check_numbered
 from topk_platform.data.folder import data_folder
 from topk_platform.data.images.decoding import UnreadableImageError, pool, square
-from topk_platform.errors import MissingDataError, UserError
+from topk_platform.errors import MissingDataError, UserError, reason
 from topk_platform.specs.checks import check, first_few
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["ParquetImages", "parquet_images", "read_parquet_splits"]
 
 _SPLITS = {"train": "train", **{name: split for split, names in HELD_OUT.items() for name in names}}
+_CHANNELS = (2, 3, 4)  # grey with transparency, colour, and colour with transparency
 _ROWS = 2048  # rows of a file that are decoded at once
 
 
@@ -58,13 +60,15 @@ def parquet_images(
 
     Raises:
         MissingDataError: if there is no such file or folder, or the folder has no Parquet file.
-        UserError: if a column is missing or ambiguous, an image cannot be read or has no label, the images differ in
-            size, or a split has classes that training lacks.
+        UserError: if a column is missing or ambiguous, an image cannot be read or has no label, labels without names do
+            not number the classes from 0 on, the images differ in size, or a split has classes that training lacks.
     """
     check(size >= 0, f"size must be at least 0 pixels, got {size!r}")
     parts = read_parquet_splits(data_folder() / files, image, label, size)
     names = _names({split: part.names for split, part in parts.items()})
     splits = {split: Split(part.images, part.numbered(names)) for split, part in parts.items()}
+    if names is None:
+        check_numbered(torch.cat([split.labels for split in splits.values()]))
     given = {"validation": validation, "test": test}
     return assembled(splits, {n: f for n, f in given.items() if n not in splits}, names=names)
 
@@ -165,7 +169,10 @@ def _names(known: Mapping[str, tuple[str, ...] | None]) -> tuple[str, ...] | Non
 def _read(path: Path, image: str, label: str, size: int) -> ParquetImages:
     from pyarrow import parquet  # noqa: PLC0415 - training without the platform does not need it
 
-    file = parquet.ParquetFile(path)
+    try:
+        file = parquet.ParquetFile(path)
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} cannot be read: {reason(error)}") from error
     schema = file.schema_arrow
     features = _features(schema)
     image = image or _image_column(schema, path)
@@ -186,6 +193,8 @@ def _named(
     given = [label for label in labels if label is not None]
     empty = len(labels) - len(given)
     check(not empty, f"{path} must hold a label for each image, got none for {empty} of {len(labels)}")
+    other = [str(label) for label in given if not isinstance(label, int | str)]
+    check(not other, f"{path}: labels must be whole numbers or strings, got {first_few(other)}")
     if not names:
         return given
     odd = [str(label) for label in given if isinstance(label, int) and not 0 <= label < len(names)]
@@ -194,10 +203,10 @@ def _named(
 
 
 def _features(schema: pyarrow.Schema) -> dict[str, dict[str, Any]]:
-    """Return the ``datasets`` package's description of each column; empty if another program wrote the file."""
-    noted = (schema.metadata or {}).get(b"huggingface")
-    features: dict[str, dict[str, Any]] = json.loads(noted)["info"]["features"] if noted else {}
-    return features
+    """Return the ``datasets`` package's description of each column; a list's is a list, and is left out."""
+    noted = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
+    features = noted.get("info", {}).get("features") or {}
+    return {name: kind for name, kind in features.items() if isinstance(kind, dict)}
 
 
 def _image_column(schema: pyarrow.Schema, path: Path) -> str:
@@ -246,21 +255,40 @@ def _decode(column: pyarrow.Array, path: Path, first: int, size: int) -> list[Te
 def _image(value: Any, folder: Path, size: int) -> Tensor:
     """Return an image from bytes, from a struct of ``bytes`` and ``path``, or from nested lists of its pixels."""
     if isinstance(value, dict):
-        value = value["bytes"] if value["bytes"] is not None else _bytes(folder / str(value["path"]))
+        value = value["bytes"] if value["bytes"] is not None else _bytes(folder, value.get("path"))
     if value is None:
         raise UnreadableImageError("it is empty")
     if isinstance(value, bytes):
         return square(io.BytesIO(value), size)
     from PIL import Image  # noqa: PLC0415 - comes with torchvision
 
-    return square(Image.fromarray(np.asarray(value, dtype=np.uint8)), size)
+    return square(Image.fromarray(_pixels(value)), size)
 
 
-def _bytes(path: Path) -> bytes:
+def _pixels(value: Any) -> NDArray[np.uint8]:
+    """Return nested lists of pixels as an array; other numbers than bytes would become other pixels."""
     try:
-        return path.read_bytes()
+        array = np.asarray(value)
+    except ValueError as error:
+        raise UnreadableImageError("its rows differ in length") from error
+    image = array.size > 0 and (array.ndim == 2 or (array.ndim == 3 and array.shape[2] in _CHANNELS))
+    with np.errstate(invalid="ignore"):
+        pixels = array.astype(np.uint8) if image and array.dtype.kind in "biuf" else None
+    if pixels is None or not np.array_equal(pixels, array):
+        raise UnreadableImageError(
+            "it must be whole numbers from 0 to 255, (height, width) or (height, width, 3), got "
+            f"{array.dtype} {array.shape}"
+        )
+    return pixels
+
+
+def _bytes(folder: Path, name: str | None) -> bytes:
+    if name is None:
+        raise UnreadableImageError("it is empty")
+    try:
+        return (folder / name).read_bytes()
     except OSError as error:
-        raise UnreadableImageError(f"{path}: {error}") from error
+        raise UnreadableImageError(f"{folder / name}: {error}") from error
 
 
 def _stacked(parts: Sequence[list[Tensor]], path: Path) -> Tensor:

@@ -184,14 +184,52 @@ def test_other_columns_do_not_matter(tmp_path: Path) -> None:
     [
         ([0, None, 1] * 4, None, "must hold a label for each image, got none for 4 of 12"),
         ([0, 1, -1] * 4, CLASSES, r"labels must lie in \[0, 3\), got -1"),
+        ([1, 2, 3] * 4, None, "labels must number the classes from 0 on.* from 1 to 3: take labels - 1"),
+        ([-1, 0, 1] * 4, None, "labels must number the classes from 0 on.* from -1 to 1"),
+        ([0, 1, 100_000] * 4, None, "labels must number the classes from 0 on.* from 0 to 100000"),
+        ([0.5, 1.0, 2.0] * 4, None, "labels must be whole numbers or strings, got 0.5, 1.0"),
     ],
 )
 def test_images_without_a_class_are_refused(
-    tmp_path: Path, labels: list[int | None], names: tuple[str, ...] | None, message: str
+    tmp_path: Path, labels: list[float | None], names: tuple[str, ...] | None, message: str
 ) -> None:
     known = None if names is None else {"label": names}
     write(tmp_path / "birds/train.parquet", {"image": structs(pictures(12)), "label": labels}, known)
     with pytest.raises(UserError, match=message):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("picture", "message"),
+    [
+        (np.full((8, 8), 0.5), "whole numbers from 0 to 255, .* got float64"),
+        (np.full((8, 8), 256), "whole numbers from 0 to 255, .* got int64"),
+        (np.full((3, 8, 8), 7), r"\(height, width\) or \(height, width, 3\), got int64 \(3, 8, 8\)"),
+        (np.full(64, 7), r"\(height, width\) or \(height, width, 3\), got int64 \(64,\)"),
+        (np.array([[1, None]]), "whole numbers from 0 to 255, .* got object"),
+        ([[1, 2], [3]], "its rows differ in length"),
+    ],
+)
+def test_arrays_that_are_no_pixels_are_refused(tmp_path: Path, picture: Any, message: str) -> None:
+    rows = [picture if isinstance(picture, list) else picture.tolist()] * 12
+    write(tmp_path / "birds/train.parquet", {"image": rows, "label": [0, 1, 2] * 4})
+    with pytest.raises(UserError, match=f"12 images cannot be read: row 0: .*{message}"):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize("features", [{}, {"info": {"features": {"box": [{"dtype": "int32"}]}}}])
+def test_a_description_of_lists_or_of_nothing_is_no_error(tmp_path: Path, features: dict[str, Any]) -> None:
+    """The description of a list of numbers, such as of boxes, is a list itself."""
+    table = pa.table({"image": structs(pictures(30)), "label": [0, 1, 2] * 10, "box": [[1, 2]] * 30})
+    noted = table.replace_schema_metadata({b"huggingface": json.dumps(features).encode()})
+    parquet.write_table(noted, tmp_path / "birds.parquet")
+    assert read(tmp_path, "birds.parquet", image="image").classes == 3
+
+
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    write(tmp_path / "birds/train-0.parquet", {"image": structs(pictures(30)), "label": [0, 1, 2] * 10})
+    (tmp_path / "birds/train-1.parquet").write_bytes(b"cut")
+    with pytest.raises(UserError, match=r"birds/train-1\.parquet cannot be read: "):
         read(tmp_path)
 
 
