@@ -45,6 +45,8 @@ def _example(source: Source) -> Dataset:
 
 
 def _check_finite(name: str, dataset: Dataset) -> None:
+    if 0 in dataset.shape:
+        raise UserError(f"dataset {name}: inputs must hold numbers, got samples of shape {dataset.shape}")
     for split, part in dataset.splits.items():
         if isinstance(part.inputs, Images) or not part.inputs.is_floating_point():
             continue

@@ -49,6 +49,7 @@ def noisy_labels(labels: Tensor, superclasses: Tensor, probability: float, gener
         probability: In ``[0, 1]``.
         generator: The source of randomness.
     """
+    superclasses = torch.unique(superclasses, return_inverse=True)[1]  # numbered from 0 without gaps
     order = torch.argsort(superclasses, stable=True)
     sizes = torch.bincount(superclasses)
     first = torch.cumsum(sizes, 0) - sizes

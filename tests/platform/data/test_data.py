@@ -59,6 +59,15 @@ def test_label_noise_stays_in_the_superclass(probability: float, seed: int) -> N
     assert torch.equal(superclasses[noisy], superclasses[labels])
 
 
+def test_superclasses_may_have_any_numbers() -> None:
+    labels = torch.arange(4).repeat(50)
+    plain, other = (
+        noisy_labels(labels, torch.tensor(of), 0.5, generator())
+        for of in ([0, 0, 1, 1], [-3, -3, 2**60, 2**60])
+    )
+    assert torch.equal(plain, other)
+
+
 def test_label_noise_has_the_stated_distribution() -> None:
     """Of labels replaced with probability p by one of five, 1 - 4p/5 stay; the others are equally likely."""
     n, p = 200_000, 0.4

@@ -172,9 +172,9 @@ def image_folder(
     Images in folders of a class's folder are images of the class, too. If the folder contains the folders ``train``,
     ``val`` (or ``validation``, ``valid``) and ``test``, these are the splits. The classes are those of ``train``. A
     class may have no image in ``val`` or ``test``; the split's macro accuracies then leave the class out, and ``topk
-    plan`` names it. Hidden folders and files are left out. If a split has no folder, it is a fixed fraction of each
-    class's training images. Without a folder ``train`` all images are split this way. Classes are numbered in the order
-    of their names.
+    plan`` names it. Hidden folders and files are left out, and links to a folder around them. If a split has no folder,
+    it is a fixed fraction of each class's training images. Without a folder ``train`` all images are split this way.
+    Classes are numbered in the order of their names.
 
     Args:
         folder: The folder's path in the data folder. An absolute path works too, but it is part of the arms' identity,

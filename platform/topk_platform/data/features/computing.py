@@ -46,8 +46,9 @@ def features_of(dataset: Dataset, backbone: Backbone, name: str = "dataset", vie
         views: V, the number of views of each training image.
 
     Raises:
-        UserError: if the inputs are not colour images, the backbone does not return finite features ``(n, d)``,
-            ``views`` is below 1, the GPU has too little free memory, or the features cannot be written.
+        UserError: if the inputs are not colour images, the backbone does not return finite features ``(n, d)`` in
+            float16's range, ``views`` is below 1, the GPU has too little free memory, or the features cannot be
+            written.
     """
     check(views >= 1, f"views must be at least 1, got {views!r}")
     if dataset.train.inputs.dtype != torch.uint8 or dataset.shape[0] != 3:
@@ -67,6 +68,7 @@ def features_of(dataset: Dataset, backbone: Backbone, name: str = "dataset", vie
         train=replace(dataset.train, inputs=inputs["train"]),
         validation=replace(dataset.validation, inputs=inputs["validation"]),
         test=replace(dataset.test, inputs=inputs["test"]),
+        names=dataset.class_names or None,  # of images in files, the names are those of their folders
     )
 
 
@@ -178,12 +180,13 @@ def _square(images: Tensor, generator: Generator) -> Tensor:
 
 
 def _features(backbone: Backbone, images: Tensor) -> Tensor:
-    features: Tensor = backbone(images)
+    features: Tensor = backbone(images).half()
     if features.ndim != 2 or len(features) != len(images) or not bool(features.isfinite().all()):
         raise UserError(
-            f"a backbone must return finite features (n, d) of n = {len(images)} images, got {tuple(features.shape)}"
+            f"a backbone must return features (n, d) of n = {len(images)} images, finite and within ±65,504, got "
+            f"{tuple(features.shape)}"
         )
-    return features.half().cpu().clone()
+    return features.cpu().clone()
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from torch import Tensor
 from topk_platform.data.folder import pixel_folder
 from topk_platform.data.images.appearance import appearance, is_on_its_side
 from topk_platform.errors import UserError
+from topk_platform.specs.checks import check
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -74,7 +75,8 @@ def square(source: str | Path | BinaryIO | Image.Image, size: int) -> Tensor:
             returned as it is, uint8 ``(3, height, width)``.
 
     Raises:
-        UnreadableImageError: if the image cannot be read to its end.
+        UnreadableImageError: if the image cannot be read to its end, or is so narrow that it has too many pixels when
+            it is scaled.
     """
     from PIL import Image  # noqa: PLC0415 - comes with torchvision
     from torchvision.transforms.v2 import functional  # noqa: PLC0415
@@ -83,6 +85,8 @@ def square(source: str | Path | BinaryIO | Image.Image, size: int) -> Tensor:
         with source if isinstance(source, Image.Image) else Image.open(source) as image:
             shown = appearance(image)
             if size:
+                too_many = _too_many(_size(shown.size, size))
+                check(not too_many, too_many)
                 shown = functional.center_crop(functional.resize(shown, [size]), [size, size])
     # Pillow's readers raise each of these for files that are cut off or hold something else.
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
@@ -148,14 +152,18 @@ def check_pixels(path: Path, size: tuple[int, int]) -> None:
         path: The image, for the message.
         size: The width and height of the scaled image.
     """
+    if text := _too_many(size):
+        raise UnreadableImageError(f"image {path} cannot be read: {text}")
+
+
+def _too_many(size: tuple[int, int]) -> str:
+    """Return what is wrong with a scaled image of this width and height; empty if it has few enough pixels."""
     from PIL import Image  # noqa: PLC0415 - comes with torchvision
 
     most = 2 * (Image.MAX_IMAGE_PIXELS or size[0] * size[1])
-    if size[0] * size[1] > most:
-        raise UnreadableImageError(
-            f"image {path} cannot be read: it is so narrow that it has {size[0]} × {size[1]} pixels when it is scaled, "
-            f"more than {most}"
-        )
+    if size[0] * size[1] <= most:
+        return ""
+    return f"it is so narrow that it has {size[0]} × {size[1]} pixels when it is scaled, more than {most}"
 
 
 def _size(size: tuple[int, int], resize: int) -> tuple[int, int]:

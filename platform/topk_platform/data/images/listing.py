@@ -154,9 +154,20 @@ def is_image(name: str) -> bool:
 
 def images_below(folder: Path) -> Iterator[str]:
     """Yield the images of a class, also those in folders of its folder, in torchvision's order."""
-    for inner, _, names in sorted(os.walk(folder, followlinks=True)):
-        if all(part[0] != "." for part in Path(inner).relative_to(folder).parts):
-            yield from (os.path.join(inner, name) for name in sorted(names) if is_image(name))
+    for inner, names in sorted(_folders_below(folder)):
+        yield from (os.path.join(inner, name) for name in sorted(names) if is_image(name))
+
+
+def _folders_below(folder: Path) -> Iterator[tuple[str, list[str]]]:
+    """Yield a folder and those in it, each with its files, but no hidden ones and no links to a folder around them."""
+    for inner, folders, names in os.walk(folder, followlinks=True):
+        real = Path(os.path.realpath(inner))
+        folders[:] = [
+            name
+            for name in folders
+            if name[0] != "." and not real.is_relative_to(os.path.realpath(os.path.join(inner, name)))
+        ]
+        yield inner, names
 
 
 def _images(folder: Path) -> list[tuple[str, int]]:

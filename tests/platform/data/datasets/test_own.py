@@ -94,6 +94,24 @@ def test_hidden_folders_are_no_classes_and_hold_no_images(folder: Path) -> None:
     assert [read("mine").fingerprint for read in READERS] == before
 
 
+def test_a_link_to_a_folder_around_it_is_not_followed(folder: Path) -> None:
+    """It would give the class its own images again, or those of other classes."""
+    draw(folder)
+    before = image_folder("mine", size=8).fingerprint
+    (folder / "a" / "again").symlink_to(".")
+    (folder / "b" / "all").symlink_to("..")
+    assert image_folder("mine", size=8).fingerprint == before
+
+
+def test_an_image_that_is_too_large_when_it_is_scaled_is_named(folder: Path) -> None:
+    draw(folder)
+    Image.new("RGB", (1, 60_000)).save(folder / "a" / "narrow.png")
+    with pytest.raises(
+        UserError, match=r"1 of 31 images cannot be read: .*narrow\.png: it is so narrow that"
+    ):
+        image_folder("mine", size=64)
+
+
 def test_images_and_their_order_are_torchvisions(folder: Path) -> None:
     """Also of images in folders of a class's folder."""
     draw(folder / "train", count=3)

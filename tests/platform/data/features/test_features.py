@@ -14,7 +14,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 from topk_platform import Regime, UserError
-from topk_platform.data import Dataset, data_at, from_tensors, load
+from topk_platform.data import Dataset, data_at, from_tensors, image_files, load
 from topk_platform.data.features.backbones import Backbone, load_backbone
 from topk_platform.data.features.computing import features_of
 from topk_platform.errors import MissingDataError
@@ -128,8 +128,18 @@ def test_a_network_that_gives_no_features_and_data_that_are_no_images_are_refuse
     numbers = from_tensors((torch.randn(60, 3, 8, 8), torch.arange(60) % 3))
     with pytest.raises(UserError, match=r"takes uint8 images \(n, 3, height, width\), got torch.float32"):
         features_of(numbers, Backbone(Counting(), 8))
-    with pytest.raises(UserError, match="must return finite features"):
-        features_of(photos(), Backbone(Counting(float("nan")), 8))
+    for weight in (float("nan"), 1e6):  # 1e6 is finite, but not in float16
+        with pytest.raises(UserError, match=r"must return features .* finite and within"):
+            features_of(photos(), Backbone(Counting(weight), 8))
+
+
+def test_features_of_images_in_files_keep_the_names_of_their_folders(folder: Path) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (2, 5, 8, 8, 3), dtype=np.uint8)
+    for name, images in zip(("owl", "wren"), pixels, strict=True):
+        (folder / "birds" / name).mkdir(parents=True)
+        for number, image in enumerate(images):
+            Image.fromarray(image).save(folder / "birds" / name / f"{number}.png")
+    assert features_of(image_files("birds", 8, 8), Backbone(Counting(), 8)).class_names == ("owl", "wren")
 
 
 def test_views_are_squares_of_each_training_image_and_the_first_is_the_whole() -> None:

@@ -38,6 +38,7 @@ def data(kind="right"):
     if kind == "pixels": inputs = PICTURES.flatten(1)
     if kind == "shapes": return from_tensors(both, (inputs[:, :3], labels), both)
     if kind == "empty": return from_tensors(both, (inputs[:0], labels[:0]), both)
+    if kind == "numberless": inputs = inputs[:, :0]
     if kind == "from 1": labels = labels + 1
     if kind == "negative": labels = labels - 1
     if kind == "gaps": labels = labels * 1000
@@ -174,6 +175,7 @@ def test_what_is_right_passes(lab: str) -> None:
             r"the inputs of all splits must be of one .*'validation': 'torch.float32 \(3,\)'",
         ),
         ({"data": "empty"}, "data: the validation split must hold at least one sample"),
+        ({"data": "numberless"}, r"data: inputs must hold numbers, got samples of shape \(0,\)"),
         ({"data": "from 1"}, "got 6 different labels from 1 to 6: take labels - 1"),
         (
             {"dataset": "pair"},
