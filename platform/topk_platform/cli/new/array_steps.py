@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,22 +46,24 @@ STEPS = {
 """The conversions, by name."""
 
 
-def steps_of(name: Any, inputs: Array) -> tuple[str, ...]:
+def steps_of(splits: Mapping[Any, Array]) -> tuple[str, ...]:
     """Return the steps that convert inputs to what the platform takes: uint8 images, channels first, or real numbers.
 
     Args:
-        name: The name of the inputs in their file.
-        inputs: The inputs.
+        splits: The inputs of all splits, by their names in their file, training first.
 
     Raises:
-        UserError: if the inputs are not numbers, or there are none.
+        UserError: if the inputs are not numbers, or a split has none.
     """
+    for name, array in splits.items():
+        if array.dtype.kind not in "biuf" or not array.size:
+            raise UserError(
+                f"--from: inputs {name!r} must be numbers, got {array.dtype} of shape {array.shape}"
+            )
+    inputs = next(iter(splits.values()))
     kind, images = inputs.dtype.kind, inputs.ndim in (3, 4)
-    if kind not in "biuf" or not inputs.size:
-        raise UserError(
-            f"--from: inputs {name!r} must be numbers, got {inputs.dtype} of shape {inputs.shape}"
-        )
-    of_bytes = images and (kind == "b" or (kind in "iu" and inputs.min() >= 0 and inputs.max() <= 255))
+    bytes_ = kind in "iu" and all(array.min() >= 0 and array.max() <= 255 for array in splits.values())
+    of_bytes = images and (kind == "b" or bytes_)
     steps = []
     if inputs.ndim == 4 and inputs.shape[3] in _CHANNELS and min(inputs.shape[1:3]) > _SMALL:
         steps.append("channels first")

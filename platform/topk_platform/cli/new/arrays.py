@@ -90,7 +90,7 @@ def array_code(file: Path, groups: str) -> DataCode:
         )
     arrays = (_npz if file.suffix == ".npz" else _pt)(file)
     parts = _splits(file, arrays, groups)
-    steps = steps_of(parts["train"].inputs, arrays[parts["train"].inputs])
+    steps = steps_of({part.inputs: arrays[part.inputs] for part in parts.values()})
     changed = {name: _changes(arrays, part, steps) for name, part in parts.items()}
     labels = _check(arrays, parts, changed)
     classes = 1 + max(int(numbers.max()) for numbers in labels.values())
@@ -132,7 +132,13 @@ def _pt(file: Path) -> Mapping[Any, Array]:
         raise UserError(
             f"--from must hold a dictionary or a pair of tensors, got {type(content).__name__} in {file}"
         )
-    return {name: np.asarray(value) for name, value in named.items() if isinstance(value, torch.Tensor)}
+    tensors = {name: value.detach() for name, value in named.items() if isinstance(value, torch.Tensor)}
+    try:
+        return {
+            name: np.asarray(t.float() if t.dtype == torch.bfloat16 else t) for name, t in tensors.items()
+        }
+    except (TypeError, RuntimeError) as error:  # sparse, or of a type that NumPy lacks
+        raise UserError(f"--from {str(file)!r} cannot be read: {reason(error)}") from error
 
 
 # The roles of the arrays

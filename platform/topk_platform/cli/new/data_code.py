@@ -52,5 +52,8 @@ class DataCode:
 
 
 def in_code(value: Any) -> str:
-    """Return a text or a number as Python's code, in double quotes as the rest of the file."""
-    return json.dumps(value)
+    """Return a text or a number as Python's code, in double quotes as the rest of the file.
+
+    JSON's escapes of letters are not used: JSON writes an emoji as two, which Python takes for two letters.
+    """
+    return json.dumps(value, ensure_ascii=False)

@@ -148,9 +148,11 @@ def _text(
 ) -> str:
     """Return the content of a study's file."""
     return _FILE.format(
-        title=f"{name}: which loss finds the right one among {guesses} of {data.classes} classes, {data.title}.",
+        title=_in_docstring(
+            f"{name}: which loss finds the right one among {guesses} of {data.classes} classes, {data.title}."
+        ),
         name=name,
-        folder=_quoted(data.folder),
+        folder=_in_docstring(_quoted(data.folder)),
         imports=_imports(data, model),
         function=_functions(data, model),
         regime=data.regime(name),
@@ -230,10 +232,18 @@ def _quoted(path: Path) -> str:
     return shlex.quote(str(path))
 
 
+def _in_docstring(text: str) -> str:
+    return text.replace("\\", r"\\").replace('"""', r"\"\"\"")
+
+
 def _write(file: Path, text: str) -> None:
     try:
-        with file.open("x", encoding="utf-8") as out:  # never overwrites a file
-            out.write(text)
+        content = text.encode()
+    except UnicodeEncodeError as error:
+        raise UserError("--from must have a path and names in UTF-8: rename the folder or file") from error
+    try:
+        with file.open("xb") as out:  # never overwrites a file
+            out.write(content)
     except FileExistsError as error:
         raise UserError(f"{file} exists already: choose another name") from error
     except OSError as error:

@@ -124,6 +124,10 @@ def test_groups_of_split_arrays_and_a_test_split_alone(new: New, tmp_path: Path)
             "inputs of all splits must be of one type and shape, got x_test int64 (4,), x_train int64 (5,)",
         ),
         ({"x_train": TABLE, "y_train": LABELS, "x_test": TABLE}, "got x_test (48, 5) int64 for test in"),
+        (
+            {"x_train": TABLE / 2, "y_train": LABELS, "x_test": TABLE[:0] / 2, "y_test": LABELS[:0]},
+            "inputs 'x_test' must be numbers, got float64 of shape (0, 5)",
+        ),
     ],
 )
 def test_what_is_not_taken_is_refused_with_the_remedy(
@@ -133,6 +137,27 @@ def test_what_is_not_taken_is_refused_with_the_remedy(
     code, _, err = new("mine", "--from", "table.npz")
     assert (code, len(err.splitlines())) == (2, 1) and message in err
     assert not (tmp_path / "mine.py").exists()
+
+
+def test_numbers_that_only_a_later_split_has_are_kept(new: New, tmp_path: Path) -> None:
+    """The training images alone would fit into bytes, in which 256 would become 0."""
+    arrays = {"x_train": GREY, "y_train": LABELS, "x_test": GREY + 100, "y_test": LABELS}
+    data, _, _ = made(new, tmp_path, "wider_test", ".npz", **arrays)
+    assert np.array_equal(data.test.tensor.numpy(), GREY + 100)
+
+
+def test_tensors_that_numpy_does_not_take_are_converted_or_refused(new: New, tmp_path: Path) -> None:
+    inputs, labels = torch.from_numpy(TABLE).bfloat16(), torch.from_numpy(LABELS)
+    torch.save({"x": inputs.clone().requires_grad_(), "y": labels}, tmp_path / "half.pt")
+    torch.save({"x": inputs.to_sparse(), "y": labels}, tmp_path / "sparse.pt")
+    code, _, err = new("of_half", "--from", "half.pt")
+    assert code == 0, err
+    with data_at(tmp_path):
+        data = read(load_study("of_half:study").arms[0].regime)
+    assert isinstance(data, Dataset)
+    assert np.array_equal(images(data), in_order(inputs.float().numpy()))
+    code, _, err = new("of_sparse", "--from", "sparse.pt")
+    assert code == 2 and "cannot be read: can't convert Sparse layout tensor" in err
 
 
 def test_images_of_0_to_255_in_real_numbers_and_black_ones_are_warned_of(new: New, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -307,6 +308,27 @@ def test_what_cannot_be_is_a_line_and_nothing_is_written(
     code, out, err = new(*arguments)
     assert (code, out, len(err.splitlines())) == (2, "", 1)
     assert message in err
+    assert files_in(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("study", "name"), [("of_letters", "\U0001f426"), ("of_slashes", "a\\new\\user"), ("of_quotes", '"""')]
+)
+def test_a_folder_of_any_name_is_read(new: New, birds: Path, study: str, name: str) -> None:
+    folder = birds.rename(birds.with_name(name))
+    code, _, err = new(study, "--from", str(folder))
+    assert code == 0, err
+    with data_at(folder.parent):
+        assert read(load_study(f"{study}:study").arms[0].regime).classes == 3
+
+
+def test_a_name_that_is_no_text_is_a_line_and_nothing_is_written(
+    new: New, birds: Path, tmp_path: Path
+) -> None:
+    folder = birds.rename(birds.with_name(os.fsdecode(b"caf\xe9")))
+    before = files_in(tmp_path)
+    code, _, err = new("mine", "--from", str(folder))
+    assert (code, len(err.splitlines())) == (2, 1) and "--from must have a path and names in UTF-8" in err
     assert files_in(tmp_path) == before
 
 
