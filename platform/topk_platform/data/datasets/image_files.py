@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from topk_platform.data.images.in_files import Images
 from topk_platform.data.images.listing import FileList, from_folders, held_out_folders, readable
 from topk_platform.data.splits.grouping import grouped_files
 from topk_platform.errors import MissingDataError
-from topk_platform.specs.checks import check
+from topk_platform.specs.checks import check, first_few
 
 __all__ = ["Reading", "check_classes", "image_files"]
 
@@ -106,11 +106,23 @@ def image_files(
     others = {name: part for name, part in parts.items() if name != "train"}
     lists = {"train": training} | {n: held_out_folders(root, p, training.classes) for n, p in others.items()}
     splits = {name: how.split(files, name) for name, files in lists.items()}
+    _check_each_class(root, training.classes, splits["train"])
     if groups:
         splits = grouped_files(splits, _paths(splits), parts, root, groups)
     given = {"validation": validation, "test": test}
     fractions = {name: fraction for name, fraction in given.items() if name not in lists}
     return assembled(splits, fractions, groups=called, whole_groups=whole_groups)
+
+
+def _check_each_class(root: Path, classes: Sequence[str], train: Split) -> None:
+    """Raise ``UserError`` if a class has no training image; those that cannot be read may have been left out."""
+    counts = torch.bincount(train.labels, minlength=len(classes)).tolist()
+    empty = [name for name, count in zip(classes, counts, strict=True) if not count]
+    check(
+        not empty,
+        f"dataset image_files: each class of {root} must have a training image that can be read, got none of "
+        f"{first_few(empty)}",
+    )
 
 
 def _paths(splits: Mapping[str, Split]) -> dict[str, list[str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import errno
 import os
+import re
 import shutil
 import threading
 import warnings
@@ -291,6 +292,22 @@ def test_unreadable_images_are_counted_named_and_left_out(
     monkeypatch.setattr(listing, "scaled", refuse)  # images are read to their end once, not by every process
     with pytest.warns(UserWarning, match="left out"):
         assert image_files("inaturalist", 12, 16, unreadable="skip").fingerprint == left.fingerprint
+
+
+@pytest.mark.parametrize("spoiled", [(-1,), (0,), (0, 1, 2, 3)])
+def test_a_class_whose_training_images_are_all_unreadable_is_refused(
+    folder: Path, spoiled: tuple[int, ...]
+) -> None:
+    """Without its last class the data would have a class less."""
+    classes = sorted(path for path in (folder / "inaturalist" / "train").iterdir() if path.is_dir())
+    for picture in (picture for number in spoiled for picture in classes[number].iterdir()):
+        picture.write_bytes(b"no picture")
+    named = re.escape(", ".join(classes[number].name for number in spoiled))
+    with (
+        pytest.warns(UserWarning, match="left out"),
+        pytest.raises(UserError, match=f"a training image that can be read, got none of {named}"),
+    ):
+        image_files("inaturalist", 12, 16, unreadable="skip")
 
 
 def test_the_fingerprint_is_of_the_list(
