@@ -39,6 +39,7 @@ __all__ = [
     "digits",
     "download",
     "feature_arguments",
+    "forget_datasets",
     "image_features",
     "image_files",
     "image_folder",
@@ -145,6 +146,11 @@ def download(regime: Regime) -> None:
     """
     if (images := images_of(regime)) in DOWNLOADS:
         DOWNLOADS[images](data_folder())
+
+
+def forget_datasets() -> None:
+    """Let :func:`load` read all datasets again: their files may have changed since this process read them."""
+    _load.cache_clear()
 
 
 def load(regime: Regime) -> Source:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from topk_platform.code_version import code_versions, references
-from topk_platform.data import Dataset, Images, Source, check_source, download, from_tensors
+from topk_platform.data import Dataset, Images, Source, check_source, download, forget_datasets, from_tensors
 from topk_platform.errors import UserError
 from topk_platform.identity import Identity, with_origins
 from topk_platform.loss_catalogue import LOSS_CATALOGUE
@@ -35,6 +35,8 @@ def check_study(
 ) -> dict[str, Identity]:
     """Check a study; return each arm's code and data, or raise the first error found.
 
+    The data are read again, because they may have changed since an earlier run in this process, as in a notebook.
+
     Args:
         study: The study.
         downloads: Whether to download the datasets that are not on disk.
@@ -51,6 +53,7 @@ def check_study(
             of classes; a seed whose data cannot be drawn or split; a value of the space that the loss or the recipe
             refuses; an error in an arm's first training step.
     """
+    forget_datasets()
     if downloads:
         for regime in {images_of(arm.regime): arm.regime for arm in study.arms}.values():
             download(regime)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from topk_platform import Choice, Float, Int, Loss, Model, Recipe, Regime, Study, UserError, grid
 from topk_platform.data import from_tensors, load
@@ -325,6 +326,23 @@ def test_labels_may_leave_some_classes_out() -> None:
     assert from_tensors((torch.zeros(40, 1), labels)).classes == 6
     with pytest.raises(UserError, match="at least one sample"):
         from_tensors((torch.zeros(0, 1), torch.zeros(0, dtype=torch.int64)))
+
+
+def test_data_that_changed_since_an_earlier_check_in_this_process_are_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a notebook, whose second run would take the results of other data for those of the present ones."""
+    monkeypatch.setenv("TOPK_DATA", str(tmp_path))
+    for row in range(40):
+        (tmp_path / f"birds/{row % 2}").mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.full((8, 8, 3), row, np.uint8)).save(tmp_path / f"birds/{row % 2}/{row}.png")
+    regime = Regime("r", "image_folder", options={"folder": "birds", "size": 8})
+    arms = grid([regime], [Model("linear")], [Loss("cross_entropy")], k=1, recipe=Recipe(1))
+    birds = Study("s", arms, topk=(1,), trials=1, seeds=1)
+    (before,), (again,) = (check_study(birds).values() for _ in range(2))
+    (tmp_path / "birds/0/0.png").unlink()
+    (after,) = check_study(birds).values()
+    assert before.dataset_fingerprint == again.dataset_fingerprint != after.dataset_fingerprint
 
 
 def test_of_an_arm_that_is_finished_only_the_data_are_looked_at(lab: str) -> None:
