@@ -149,13 +149,13 @@ class NumbaExpected(Rule[Any]):
     def plain(self, scores: Tensor, labels: Tensor) -> Tensor:
         """The values in torch."""
         below = below_largest(scores, self.k, self.epsilon)
-        return below - scores.gather(1, labels).squeeze(1) if self.labelled else below
+        return below - scores.gather(1, labels).squeeze(1).double() if self.labelled else below
 
     def forward(self, scores: Tensor, labels: Tensor, *, with_gradient: bool) -> tuple[Tensor, Any]:
         """The values, and what the gradient needs."""
         shift, kept = self._expectations(scores, with_gradient and scores.requires_grad)
         own = scores.gather(1, labels).squeeze(1) if self.labelled else self.levels.largest
-        return (self.levels.centre - own + self.epsilon * shift).to(scores.dtype), kept
+        return self.levels.centre - own + self.epsilon * shift, kept
 
     def _expectations(self, scores: Tensor, with_slope: bool) -> tuple[Tensor, Kept]:
         """The expectations relative to the centres, in units of ε, float64 ``(N,)``, and the classes' probabilities."""
@@ -185,7 +185,8 @@ class NumbaExpected(Rule[Any]):
     def backward(self, gradient: Tensor, scores: Tensor, labels: Tensor, kept: Any) -> tuple[Tensor]:
         """The gradient: each row's probabilities times that of its value, minus this at the label."""
         slope = torch.zeros_like(scores, memory_format=torch.contiguous_format)
-        arrays = [*_arrays(*kept), numba.array(gradient.to(scores.dtype)), slope.numpy()]
+        gradient = gradient.to(scores.dtype)
+        arrays = [*_arrays(*kept), numba.array(gradient), slope.numpy()]
         numba.in_parts(lambda *part: _kernels().scatter(*arrays, *part), len(scores), AT_LEAST)
         return (slope.scatter_add_(1, labels, -gradient.unsqueeze(1)) if self.labelled else slope,)
 

@@ -137,13 +137,28 @@ def _buffers(classes: int, swept: int, k: int, cells: int) -> Buffers:
 
 
 @inner
-def _candidates(s: Doubles, centre: float, epsilon: float, depth: float, x: Doubles, names: Names) -> None:
+def _candidates(s: Doubles, centre: float, epsilon: float, depth: float, x: Doubles, names: Names) -> int:
     low, total = centre - epsilon * depth, 0
     for c in range(len(s)):
         if s[c] >= low and total < len(names):
             x[total] = (s[c] - centre) / epsilon
             names[total] = c
             total += 1
+    return total
+
+
+@inner
+def _kth_far_above(s: Doubles, names: Names, buffers: Buffers, best: Doubles) -> bool:
+    """Whether the k-th largest candidate is far above the centre; if so, write the k largest scores, descending."""
+    far, own = 0, buffers.points[: len(names)]
+    for i in range(len(names)):
+        far += 1 if buffers.x[i] > TOP else 0
+    if far < len(best):
+        return False
+    for i in range(len(names)):
+        own[i] = s[names[i]]
+    _best(own, own, best)
+    return True
 
 
 @inner
@@ -181,18 +196,24 @@ def expectations(
     first: int,
     last: int,
 ) -> None:
-    """Write the expected k-th largest relative to the centre in units of ε, and the candidates' probabilities."""
+    """Write the expected k-th largest relative to the centre in units of ε, and the candidates' probabilities.
+
+    A centre that is far below the k-th largest score is replaced by it.
+    """
     widest = max(1, counts[first:last].max())
     swept = widest if widest <= rules.crowded else max(rules.crowded, LEADING * k + LEADING_SPARE)
     cells = int((rules.depth + TOP) / rules.cell) + 1
     buffers = _buffers(widest, swept, k, cells)
-    moments = np.empty((cells, len(inverse)))
+    moments, best = np.empty((cells, len(inverse))), np.empty(k)
     for row in range(first, last):
-        total, position = counts[row], offsets[row]
-        _candidates(
-            scores[row], centre[row], epsilon, rules.depth, buffers.x, names[position : position + total]
-        )
-        total = _kept(total, rivals[row], depths, buffers.x, names[position : position + total])
+        total, position, near = counts[row], offsets[row], rivals[row]
+        own_names = names[position : position + total]
+        _candidates(scores[row], centre[row], epsilon, rules.depth, buffers.x, own_names)
+        if _kth_far_above(scores[row], own_names, buffers, best):
+            # Nodes start at the centre, so it becomes the k-th largest score itself.
+            centre[row], near = best[k - 1], float(k)
+            total = _candidates(scores[row], centre[row], epsilon, rules.depth, buffers.x, own_names)
+        total = _kept(total, near, depths, buffers.x, own_names)
         counts[row] = total
         if total > rules.crowded:
             bound = first_above(total, k, rules, buffers)

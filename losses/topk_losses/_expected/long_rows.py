@@ -48,10 +48,8 @@ class LongRows(Rule[Any]):
     def forward(self, scores: Tensor, labels: Tensor, *, with_gradient: bool) -> tuple[Tensor, Any]:  # noqa: ARG002
         """The values, and what the gradient needs."""
         ranked = rank_mean(scores, self.groups, self.k, self.epsilon, with_gradient)
-        offset = self.groups.centre.double() - self.groups.largest.double()
-        return (offset + self.epsilon * ranked.shift).to(scores.dtype), Kept(
-            ranked.classes, ranked.probabilities
-        )
+        offset = ranked.hard.double() - self.groups.largest.double()
+        return offset + self.epsilon * ranked.shift, Kept(ranked.classes, ranked.probabilities)
 
     def backward(self, gradient: Tensor, scores: Tensor, labels: Tensor, kept: Any) -> tuple[Tensor]:  # noqa: ARG002
         """The gradient: each row's probabilities times that of its value."""

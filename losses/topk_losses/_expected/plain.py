@@ -22,18 +22,18 @@ COMPILED_BUDGET = 1 << 24  # the same in a compiled graph, which unrolls every p
 
 
 def below_largest(scores: Tensor, k: int, epsilon: float) -> Tensor:
-    """The expectation minus the largest score, which is treated as a constant: ``(N, L)`` to ``(N,)``."""
+    """The expectation minus the largest score, which is treated as a constant: ``(N, L)`` to ``(N,)``, float64."""
     top = scores.topk(k, dim=1).values
     valid = (top[:, :1].detach() < torch.inf) & (top[:, -1:].detach() > -torch.inf)
     largest, hard = top[:, 0].detach(), top[:, -1]
     masked = hard.detach() == -torch.inf
     if epsilon == 0:
-        return torch.where(masked, hard.detach(), hard - largest)
+        return torch.where(masked, hard.detach(), hard.double() - largest)
     centre = hard.detach().double()
     # Classes 40 ε away from the k-th score are certainly below or above the whole window.
     distances = ((scores.double() - centre.unsqueeze(1)) / epsilon).clamp(-40, 40).masked_fill(~valid, 0)
     shift = centre - largest + epsilon * _rank_mean(distances, k)
-    return torch.where(valid.squeeze(1), shift, hard.detach()).to(scores.dtype)
+    return torch.where(valid.squeeze(1), shift, hard.detach())
 
 
 def _rank_mean(rows: Tensor, k: int) -> Tensor:

@@ -85,8 +85,10 @@ SINGLE = Rule(1e-8, 28, 1e-4, 6.0, torch.float32, torch.float32, 1e-12)
 class RankMean(NamedTuple):
     """The expected k-th largest."""
 
+    hard: Tensor
+    """The k-th largest score itself ``(N,)``."""
     shift: Tensor
-    """Its value relative to the row's centre, in units of ε ``(N,)``, float64."""
+    """The expectation relative to it, in units of ε ``(N,)``, float64."""
     classes: Tensor
     """The classes that can be the k-th largest ``(M, N)``; padded with any class."""
     probabilities: Tensor
@@ -97,7 +99,7 @@ def rank_mean(scores: Tensor, groups: Groups, k: int, epsilon: float, with_slope
     """The expected k-th largest of ``N(s_i, ε²)`` for scores ``(N, L)``, given their groups with finite centres."""
     rule = MIXED if scores.dtype == torch.float32 else DOUBLE
     reach = math.sqrt(2) * _quantile(rule.tail / (k * scores.shape[1]))
-    x, classes = _candidates(groups, epsilon, reach)
+    x, classes, hard = _candidates(groups, k, epsilon, reach)
     if rule is MIXED and len(x) <= MOST_IN_FLOAT32:
         rule = SINGLE
     shift = torch.empty(len(scores), dtype=torch.float64)
@@ -107,7 +109,7 @@ def rank_mean(scores: Tensor, groups: Groups, k: int, epsilon: float, with_slope
     for first in range(0, len(scores), rows):
         part = slice(first, first + rows)
         shift[part], probabilities[:, part] = _row_means(x[:, part], k, rule, with_slope)
-    return RankMean(shift, classes, probabilities)
+    return RankMean(hard, shift, classes, probabilities)
 
 
 def _row_means(x: Tensor, k: int, rule: Rule, with_slope: bool) -> tuple[Tensor, Tensor]:
@@ -139,8 +141,11 @@ def _swept_classes(classes: int, k: int) -> int:
     return LEADING * k if crowded else classes
 
 
-def _candidates(groups: Groups, epsilon: float, reach: float) -> tuple[Tensor, Tensor]:
-    """Scores relative to the centre in units of ε, descending, padded with -inf; and classes, ``(M, N)`` each."""
+def _candidates(groups: Groups, k: int, epsilon: float, reach: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Scores relative to the k-th largest in units of ε, descending, and classes, ``(M, N)`` each; the k-th ``(N,)``.
+
+    Scores are padded with -inf. The groups' centre may be so far below that no float64 tells nodes around it apart.
+    """
     rows, classes, scores = above(groups, groups.centre - epsilon * reach)
     counts = torch.bincount(rows, minlength=len(groups.centre))
     table = scores.new_full((len(counts), int(counts.max())), -torch.inf)
@@ -149,8 +154,9 @@ def _candidates(groups: Groups, epsilon: float, reach: float) -> tuple[Tensor, T
     table.view(-1).scatter_(0, cell, scores)
     names.view(-1).scatter_(0, cell, classes)
     table, order = table.sort(dim=1, descending=True)
-    x = table.t().to(torch.float64, memory_format=torch.contiguous_format).sub_(groups.centre).div_(epsilon)
-    return x, names.gather(1, order).t()
+    hard = table[:, k - 1].clone()  # x may share the table's memory
+    x = table.t().to(torch.float64, memory_format=torch.contiguous_format).sub_(hard).div_(epsilon)
+    return x, names.gather(1, order).t(), hard
 
 
 class Grid:

@@ -21,10 +21,10 @@ SHORTEST = 64  # rows with fewer classes than this, or than 8 k, are computed by
 
 
 def expected_below_largest(scores: Tensor, k: int, epsilon: float) -> Tensor:
-    """The expectation minus the largest score, which is treated as a constant: ``(N, L)`` to ``(N,)``.
+    """The expectation minus the largest score, which is treated as a constant: ``(N, L)`` to ``(N,)``, float64.
 
-    This difference stays accurate when all scores have a large common offset. For rows with NaN or +inf the result is
-    undefined.
+    This difference stays accurate when all scores have a large common offset, and being float64 also when the largest
+    score is far above the others. For rows with NaN or +inf the result is undefined.
     """
     if _backend(scores, k, epsilon) == "numba":
         return _compiled(scores, None, k, epsilon)
@@ -41,9 +41,9 @@ def expected_below_largest(scores: Tensor, k: int, epsilon: float) -> Tensor:
 def expected_above(scores: Tensor, labels: Tensor, k: int, epsilon: float) -> Tensor:
     """The expectation minus the scores of labels ``(N, C)``: ``(N, C)``; undefined for rows with NaN or +inf."""
     if labels.shape[1] == 1 and _backend(scores, k, epsilon) == "numba":
-        return _compiled(scores, labels, k, epsilon).unsqueeze(1)
-    own = scores.gather(1, labels) - scores.detach().amax(1, keepdim=True)
-    return expected_below_largest(scores, k, epsilon).unsqueeze(1) - own
+        return _compiled(scores, labels, k, epsilon).unsqueeze(1).to(scores.dtype)
+    own = scores.gather(1, labels).double() - scores.detach().amax(1, keepdim=True)
+    return (expected_below_largest(scores, k, epsilon).unsqueeze(1) - own).to(scores.dtype)
 
 
 def _backend(scores: Tensor, k: int, epsilon: float) -> str:
@@ -78,7 +78,7 @@ def _apart(
     epsilon: float,
 ) -> Tensor:
     """A function's results for the usual rows, and :func:`_plain`'s for those with NaN, +inf or too few classes."""
-    result = scores.new_empty(len(scores))
+    result = scores.new_empty(len(scores), dtype=torch.float64)
     for chosen, one in ((usual, function), (~usual, _plain)):
         rows = chosen.nonzero().squeeze(1)
         if len(rows):
@@ -91,7 +91,7 @@ def _plain(scores: Tensor, labels: Tensor | None, k: int, epsilon: float) -> Ten
     below = below_largest(scores, k, epsilon)
     if labels is None:
         return below
-    return below - (scores.gather(1, labels) - scores.detach().amax(1, keepdim=True)).squeeze(1)
+    return below - (scores.gather(1, labels).double() - scores.detach().amax(1, keepdim=True)).squeeze(1)
 
 
 def _no_labels(scores: Tensor) -> Tensor:

@@ -94,7 +94,6 @@ def _in_full(
     noise: Tensor | None,
     generator: Generators,
 ) -> Draws:
-    # Relative to the largest score, so that the noise is not rounded away beside large scores.
     if epsilon == 0:
         classes = scores.topk(k).indices[:, -1:]
         return Draws(classes, torch.zeros_like(scores[:, 0]))
@@ -103,7 +102,9 @@ def _in_full(
         noise = (drawn[0] if len(drawn) == 1 else torch.cat(drawn, 1)).mul_(epsilon)
     else:
         noise = epsilon * noise.detach().to(scores.dtype)
-    noisy = scores - scores.amax(1, keepdim=True) + noise
+    # Relative to the k-th largest score, so that the noise is not rounded away beside large scores.
+    hard = scores.topk(k).values[:, -1:]
+    noisy = scores - hard.masked_fill(hard == -torch.inf, 0) + noise
     places = _kth_places(noisy, k) if _side_by_side(scores, k, len(noise)) else noisy.topk(k).indices[..., -1]
     return Draws(places.t(), noise.gather(2, places.unsqueeze(2)).squeeze(2).mean(0))
 

@@ -30,11 +30,13 @@ def noised_losses(
     given = None if noise is None else torch.stack([class_last(draw) for draw in noise.unbind(0)])
 
     def losses(rows: Tensor, labels: Tensor) -> Tensor:
-        # Relative to the largest score, so that the noise is not rounded away beside large scores.
         largest = rows.detach().amax(1, keepdim=True)
         draws = noised_draws(rows, k + 1, epsilon, samples, given, generator)
+        # Relative to a (K+1)-th largest score, so that the noise is not rounded away beside large scores.
+        near = rows.detach().gather(1, draws.classes[:, :1])
+        near = torch.where(near == -torch.inf, largest, near)
         # One gather for both, since the gradient of each gather is a tensor of the scores' size.
-        picked = rows.gather(1, torch.cat([draws.classes, labels], 1)) - largest
+        picked = rows.gather(1, torch.cat([draws.classes, labels], 1)) - near
         kth, own = picked.tensor_split([draws.classes.shape[1]], 1)
         top = (kth.mean(1) + draws.noise).unsqueeze(1)
         return with_nan_where_invalid(top - own + per_label(margin, labels, rows), largest).relu()

@@ -64,4 +64,5 @@ def expected_topk(scores: Tensor, k: int, epsilon: float) -> Tensor:
     largest = rows.detach().amax(1)
     exact = epsilon == 0
     mean = rows.topk(k).values[:, -1] if exact else largest + expected_below_largest(rows, k, epsilon)
+    mean = mean.to(values.dtype)
     return mean.masked_fill(~(largest < torch.inf), torch.nan).reshape(values.shape[:-1])

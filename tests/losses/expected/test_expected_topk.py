@@ -9,7 +9,7 @@ from scipy import integrate, stats
 
 from topk_losses import use_backend
 from topk_losses._core import numba
-from topk_losses.functional import expected_topk
+from topk_losses.functional import expected_topk, noised_topk_hinge
 from topk_losses.testing import oracles
 
 
@@ -117,6 +117,34 @@ def test_limit_without_noise(sample):
     for k in range(1, 7):
         torch.testing.assert_close(expected_topk(scores, k, 0.0), exact[:, k - 1], rtol=0, atol=0)
         torch.testing.assert_close(expected_topk(scores, k, 1e-6), exact[:, k - 1], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("size", [1e6, 1e16, 1e30])
+@pytest.mark.parametrize(("k", "classes"), [(6, 200), (31, 300)])
+def test_scores_far_apart_are_sorted(k, classes, size, sample):
+    """In some of these rows several of the k best are in one group, whose maximum alone is looked at first."""
+    rows = (size * sample(40, classes)[0]).requires_grad_()
+    hard = rows.detach().topk(k)
+    value = expected_topk(rows, k, 0.2)
+    value.sum().backward()
+    torch.testing.assert_close(value, hard.values[:, -1], rtol=1e-12, atol=0)
+    assert rows.grad.argmax(1).tolist() == hard.indices[:, -1].tolist()
+    torch.testing.assert_close(rows.grad.amax(1), torch.ones(40, dtype=torch.float64), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("classes", [7, 70])
+def test_a_class_far_above_the_others_takes_no_precision(classes, rounding, sample):
+    rows = sample(4, classes)[0].float()
+    rows[:, 2] = 1e6
+    target = torch.zeros(4, dtype=torch.int64)
+    near = rows.double().clamp(max=50)
+    expected = expected_topk(near, 3, 0.2)
+    # For float32 scores the kernels' expectation is exact to 1e-6 ε.
+    bound = 2e-7 + rounding(expected.abs().max().item())
+    torch.testing.assert_close(expected_topk(rows, 3, 0.2).double(), expected, rtol=0, atol=bound)
+    losses = [noised_topk_hinge(s, target, 2, 0.2, None, 9.0, reduction="none").double() for s in (rows, near)]
+    bound = 2e-7 + rounding(losses[1].max().item())
+    torch.testing.assert_close(*losses, rtol=0, atol=bound)
 
 
 def test_constant_added_to_a_row(sample):

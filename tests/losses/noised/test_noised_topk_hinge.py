@@ -31,6 +31,18 @@ def test_loss_and_gradient_are_those_of_the_definition(k, sample):
     torch.testing.assert_close(leaves[0].grad, leaves[1].grad, rtol=1e-10, atol=1e-10)
 
 
+def test_a_class_far_above_the_others_takes_no_precision(sample):
+    scores, target = sample(20, 6)
+    scores, target = scores.float(), target.masked_fill(target == 2, 0)
+    scores[:, 2] = 1e8
+    noise = torch.randn(5, 20, 6, generator=torch.Generator().manual_seed(1))
+    losses = [
+        functional.noised_topk_hinge(s, target, 2, 0.8, noise=noise, margin=9.0, reduction="none")
+        for s in (scores, scores.double().clamp(max=50))
+    ]
+    torch.testing.assert_close(losses[0].double(), losses[1], rtol=0, atol=1e-5)
+
+
 def test_worked_example_of_the_paper():
     """Garcin et al. 2022, section 3.2: the second largest is 2.4667, here the loss's K + 1 = 2."""
     scores = torch.tensor([[2.4, 2.6, 2.3, 0.5]], dtype=torch.float64, requires_grad=True)
