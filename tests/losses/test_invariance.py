@@ -230,6 +230,24 @@ def test_masked_classes_spoil_no_gradient_of_ignored_samples_and_soft_targets(na
             assert torch.autograd.grad(losses.sum(), leaf)[0].isfinite().all()
 
 
+@every_loss_and_draws
+@every_backend
+def test_ignored_samples_without_a_class_have_no_gradient(name, backend):
+    """Their gradient is 0, and those of the others are what they are without them."""
+    scores, target = some_batch(6)
+    leaf = scores.requires_grad_()
+    masked = leaf.index_fill(0, torch.tensor([1, 3]), -torch.inf)
+    ignored = target.index_fill(0, torch.tensor([1, 3]), -100)
+    with use_backend(backend):
+        losses = EVERY[name](masked, ignored, 3)
+        slopes = torch.autograd.grad(losses.sum(), masked)[0]
+        rest = torch.autograd.grad(EVERY[name](leaf, ignored, 3).sum(), leaf)[0]
+    assert (losses[[1, 3]] == 0).all()
+    assert (slopes[[1, 3]] == 0).all()
+    if "draws" not in name:
+        torch.testing.assert_close(slopes, rest)
+
+
 @needs_numba
 @every_loss
 @given(

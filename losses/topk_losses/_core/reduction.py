@@ -22,6 +22,7 @@ from topk_losses._core.checks import (
     check_scores,
     check_soft,
     check_target,
+    values_are_readable,
 )
 from topk_losses._core.shapes import class_last, computing, full_precision
 
@@ -123,7 +124,8 @@ def _of_labels(
     if complete:
         losses = losses_of(rows, labels)
     else:
-        labels = labels if ignored is None else labels.masked_fill(ignored, 0)
+        if ignored is not None:
+            rows, labels = _without_empty(rows, ignored), labels.masked_fill(ignored, 0)
         losses = _masked_targets_cost_infinity(losses_of(rows, labels), rows, labels)
         losses = losses if ignored is None else losses.masked_fill(ignored, 0)
     if how.weight is None and how.reduction == "mean":
@@ -137,6 +139,20 @@ def _of_labels(
     else:
         losses = losses * shares
     return losses.sum() / shares.sum() if how.reduction == "mean" else _finished(losses, scores, how)
+
+
+def _without_empty(rows: Tensor, ignored: Tensor) -> Tensor:
+    """Rows in which ignored samples without an unmasked class have scores of 0; their gradient would be NaN.
+
+    Where values cannot be read, this would cost every call a copy of the scores: such rows stay as they are.
+    """
+    if not values_are_readable(rows):
+        return rows
+    scores = rows.detach()
+    empty = ignored & (scores[:, :1] == -torch.inf)
+    if not empty.any():
+        return rows
+    return rows.masked_fill(empty & (scores.amax(1, keepdim=True) == -torch.inf), 0)
 
 
 def _masked_targets_cost_infinity(losses: Tensor, rows: Tensor, labels: Tensor) -> Tensor:

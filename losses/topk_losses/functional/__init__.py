@@ -11,7 +11,8 @@ All losses of samples have this in common; conformal training is a loss of whole
   the mean divides by the number of samples, as in torch. The smooth top-K SVM, early-learning
   regularisation and conformal training take no probabilities.
 - A score of -inf masks a class: the loss is that of a row without this class, and the class gets no gradient. A
-  masked target costs +inf. Where fewer than K other classes are left, a top-K loss is 0.
+  masked target costs +inf. Where fewer than K other classes are left, a top-K loss is 0. An ignored sample may have
+  no class left; on the CPU in eager mode its gradient is 0, elsewhere it may be NaN, as in torch.
 - A row that contains NaN or +inf (half precision overflows to +inf) has a loss and a gradient of NaN, so that a
   gradient scaler notices it. Other rows are not affected.
 - float64 scores are computed in float64, all others in float32, under autocast too. The loss has the dtype of the
