@@ -69,8 +69,9 @@ def cardinality_costs(
 def _check_labels(scores: Tensor, labels: Tensor) -> None:
     if scores.ndim != 2:
         raise ValueError(f"scores must have the shape (N, L), got {tuple(scores.shape)}")
-    if labels.is_floating_point():
-        raise ValueError(f"labels must hold integers, got {labels.dtype}")
+    if not isinstance(labels, Tensor) or labels.is_floating_point():
+        kind = labels.dtype if isinstance(labels, Tensor) else type(labels).__name__
+        raise ValueError(f"labels must be a tensor of integers, got {kind}")
     check_labels(labels, scores.shape, scores.shape[1], ignore_index=None)
 
 
@@ -118,7 +119,8 @@ def cardinality_loss(selection: Tensor, costs: Tensor, reduction: str = "mean") 
         tensor(2.1269)
     """
     check_reduction(reduction)
-    check_scores(selection)
+    check_scores(selection, "selection")
+    check_scores(costs, "costs")
     if selection.ndim != 2 or costs.shape != selection.shape:
         raise ValueError(
             f"costs must have the shape (N, C) of the selection, got {tuple(costs.shape)} and {tuple(selection.shape)}"

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from topk_losses._core.checks import check_not_negative, check_positive, check_scores, check_share
+from topk_losses._core.checks import (
+    check_not_negative,
+    check_positive,
+    check_scores,
+    check_share,
+    check_target,
+)
 from topk_losses._core.reduction import Reduction, reduce_loss, takes_single_rows
 from topk_losses._rules import robust
 from topk_losses._rules.early_learning import regularized
@@ -155,11 +161,13 @@ def early_learning(
         tensor(-1.3317)
     """
     check_scores(scores)
+    check_target(target)
+    check_scores(memory, "memory")
     check_not_negative("strength", strength)
-    if scores.ndim != 2 or memory.shape != scores.shape or not memory.is_floating_point():
+    if scores.ndim != 2 or memory.shape != scores.shape:
         raise ValueError(
-            "scores and memory must both have the shape (N, L), memory floating point, got "
-            f"{tuple(scores.shape)} and {tuple(memory.shape)} of {memory.dtype}"
+            "scores and memory must both have the shape (N, L), got "
+            f"{tuple(scores.shape)} and {tuple(memory.shape)}"
         )
     known = memory.detach()
 

@@ -176,11 +176,11 @@ class EarlyLearning(Loss):
         if index is None and not self.training:
             return functional.cross_entropy(scores, target, **self._shared)
         check_target(target)
-        index = check_index(index, target.shape, len(self.memory))
-        expected = (index.shape[0], self.memory.shape[1])
-        if scores.shape != expected:
-            raise ValueError(f"scores must have the shape (N, L), here {expected}, got {tuple(scores.shape)}")
         check_scores(scores)
+        index = check_index(index, target.shape, len(self.memory))
+        expected = (index.numel(), self.memory.shape[1])
+        if index.ndim != 1 or scores.shape != expected:
+            raise ValueError(f"scores must have the shape (N, L), here {expected}, got {tuple(scores.shape)}")
         known = self.memory[index]
         if self.training:
             known = self._updated(known, scores.detach())

@@ -142,7 +142,9 @@ def test_a_class_far_above_the_others_takes_no_precision(classes, rounding, samp
     # For float32 scores the kernels' expectation is exact to 1e-6 ε.
     bound = 2e-7 + rounding(expected.abs().max().item())
     torch.testing.assert_close(expected_topk(rows, 3, 0.2).double(), expected, rtol=0, atol=bound)
-    losses = [noised_topk_hinge(s, target, 2, 0.2, None, 9.0, reduction="none").double() for s in (rows, near)]
+    losses = [
+        noised_topk_hinge(s, target, 2, 0.2, None, 9.0, reduction="none").double() for s in (rows, near)
+    ]
     bound = 2e-7 + rounding(losses[1].max().item())
     torch.testing.assert_close(*losses, rtol=0, atol=bound)
 

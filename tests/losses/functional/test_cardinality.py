@@ -95,7 +95,8 @@ def test_the_minimiser_chooses_the_cheapest():
         ({"penalty": -0.1}, "penalty must be at least 0"),
         ({"growth": "square"}, "growth must be one of"),
         ({"labels": torch.tensor([5])}, r"target must be in \[0, 4\], got 5"),
-        ({"labels": torch.tensor([1.7])}, "labels must hold integers, got torch.float32"),
+        ({"labels": torch.tensor([1.7])}, "labels must be a tensor of integers, got torch.float32"),
+        ({"labels": [1]}, "labels must be a tensor of integers, got list"),
         ({"scores": torch.zeros(1, 5, 2)}, r"scores must have the shape \(N, L\)"),
         ({"scores": torch.zeros(1, 5, dtype=torch.long)}, "scores must be a floating-point tensor"),
     ],
@@ -106,6 +107,8 @@ def test_wrong_arguments_are_named(changes, why):
         cardinality_costs(**{**given_, **changes})
     with pytest.raises(ValueError, match=r"costs must have the shape \(N, C\)"):
         cardinality_loss(torch.zeros(1, 3), torch.zeros(1, 2))
+    with pytest.raises(ValueError, match="costs must be a floating-point tensor, got list"):
+        cardinality_loss(torch.zeros(1, 2), [[0.0, 1.0]])
 
 
 @pytest.mark.parametrize("odd", [math.nan, math.inf])

@@ -135,6 +135,19 @@ def test_its_state_goes_on_bit_for_bit():
             r"memory must both .* \(6, 5\) and \(6, 4\)",
         ),
         (lambda s, _, t: functional.early_learning(s, t, t), "target"),
+        (lambda s, _, t: functional.early_learning(s, [0], t), "target must be a tensor, got list"),
+        (
+            lambda s, y, _: functional.early_learning(s, y, [0.0]),
+            "memory must be a floating-point tensor, got list",
+        ),
+        (
+            lambda s, y, _: EarlyLearning(6, 5)(s[0], y[0], torch.tensor(0)),
+            r"scores must have the shape .* got \(5,\)",
+        ),
+        (
+            lambda s, *_: EarlyLearning(6, 5)(s.tolist(), torch.tensor([0]), torch.tensor([0])),
+            "scores must be a floating-point tensor, got list",
+        ),
     ],
 )
 def test_bad_arguments_are_named(call, message):
