@@ -52,8 +52,9 @@ def warm_up(
         >>> warm_up(TopKTransition(k=3), classes=100)
     """
     check_dimension("classes", classes)
-    kernels = [loss_of(K) for loss_of in COMPILED]
-    noised = [NoisedTopKHinge(K), NoisedTopKHinge(K, samples=None)]
+    k = max(1, min(K, classes - 1))
+    kernels = [loss_of(k) for loss_of in COMPILED]
+    noised = [NoisedTopKHinge(k), NoisedTopKHinge(k, samples=None)]
     target = torch.zeros(2, dtype=torch.int64, device=device)
     for loss in losses or (*kernels, *noised):
         scores = torch.zeros(2, classes, dtype=dtype, device=device, requires_grad=True)

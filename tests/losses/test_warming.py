@@ -35,3 +35,8 @@ def test_nothing_is_left_to_compile_neither_forward_nor_backward(tmp_path, monke
 def test_bad_arguments_are_named():
     with pytest.raises(ValueError, match="classes must be an int of at least 1, got 0"):
         warm_up(classes=0)
+
+
+@pytest.mark.parametrize("classes", [2, 5])
+def test_few_classes_are_enough(classes, plain_torch):
+    warm_up(classes=classes)
