@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from topk_platform import Arm, Int, LabelNoise, LongTail, Loss, Model, Recipe, Regime, Study, grid
-from topk_platform.specs import Dimension, Scalar
-from topk_studies import searched_losses as ranges
-from topk_studies.searched_losses import Firsts, searched
+from topk_platform import Arm, LabelNoise, LongTail, Loss, Model, Recipe, Regime, Study, grid
+from topk_studies.searched_losses import Firsts, drawn, searched
 
 __all__ = ["digits"]
 
@@ -13,20 +11,12 @@ _RECIPE = Recipe(
     epochs=40, warmup=2, clip_norm=1.0
 )  # without warm-up and clipping, all ReLUs die at the start in some seeds of the hinges
 _AT = Firsts()
-_SAMPLES = Int(1, 100, log=True)
 
 
 def _balanced() -> list[Loss]:
-    noise: dict[str, tuple[Dimension, Scalar]] = {"epsilon": (ranges.EPSILON, 0.2), "samples": (_SAMPLES, 10)}
-    return [
-        searched("cross_entropy", _AT, {"temperature": (ranges.TEMPERATURE, 1.0)}),
-        searched("smooth_topk_svm", _AT, {"tau": (ranges.TAU, 1.0)}),
-        searched("calibrated_topk_hinge", _AT, {"margin": (ranges.MARGIN, 1.0)}),
-        searched("noised_topk_hinge", _AT, noise),
-        searched("generalized_cross_entropy", _AT, {"gamma": (ranges.GAMMA, 0.7)}),
-        searched("soft_topk_loss", _AT, {"tau": (ranges.TAU, 1.0)}),
-        searched("autkc", _AT),
-    ]
+    names = ("cross_entropy", "smooth_topk_svm", "calibrated_topk_hinge")
+    others = ("generalized_cross_entropy", "soft_topk_loss", "autkc")
+    return [*(searched(name, _AT) for name in names), drawn(_AT), *(searched(name, _AT) for name in others)]
 
 
 def _arms() -> tuple[Arm, ...]:
@@ -38,7 +28,7 @@ def _arms() -> tuple[Arm, ...]:
         long_tail,
     ]
     losses = _balanced()
-    uneven = [loss for loss in ranges.uneven(_AT) if loss.name != "focal"]
+    uneven = [searched(name, _AT) for name in ("ldam", "noised_imbalanced_topk_hinge")]
     models, recipe = [Model("mlp", {"hidden": 128})], _RECIPE
     return grid(regimes, models, losses, k=3, recipe=recipe) + grid(
         [long_tail], models, uneven, k=3, recipe=recipe

@@ -15,7 +15,6 @@ from topk_platform import (
     Contrast,
     LabelNoise,
     LongTail,
-    Loss,
     Model,
     PerClass,
     Protocol,
@@ -24,7 +23,6 @@ from topk_platform import (
     Study,
     grid,
 )
-from topk_platform.loss_catalogue import LOSS_CATALOGUE
 from topk_platform.specs import Condition
 from topk_studies.claims import gaps
 from topk_studies.searched_losses import Firsts, searched
@@ -58,7 +56,6 @@ _UNEVEN = ("balanced_softmax", "ldam", "noised_imbalanced_topk_hinge")
 _NUMBERS = (62, 1006, 2965)
 """Classes, as many as the letters have and up to all characters."""
 _FEW = ("cross_entropy", "smooth_topk_svm", "noised_topk_hinge")
-_ON_COSINES = ("ldam", "noised_imbalanced_topk_hinge")
 
 
 def kanji_quick() -> Study:
@@ -156,13 +153,6 @@ def _regime(name: str, *conditions: Condition, classes: int = _CLASSES) -> Regim
     return Regime(name, "kanji", conditions, options={"classes": classes})
 
 
-def _loss(name: str) -> Loss:
-    own = dict(LOSS_CATALOGUE[name].searched)
-    loss = searched(name, _AT, own, head="cosine" if name in _ON_COSINES else "linear")
-    # As in the other studies, no loss searches more than two dimensions more than cross-entropy.
-    return replace(loss, fixed={"samples": 5, "scale": 50.0}) if name == _UNEVEN[-1] else loss
-
-
 def _arms(
     regime: Regime,
     losses: Iterable[str],
@@ -179,7 +169,8 @@ def _arms(
         clip_norm=1.0,
         evaluate_every=max(epochs // 2, 1),
     )
-    return grid([regime], [MLP], map(_loss, losses), k=k, recipe=recipe, protocol=_SEARCHES, metric=metric)
+    made = [searched(name, _AT) for name in losses]
+    return grid([regime], [MLP], made, k=k, recipe=recipe, protocol=_SEARCHES, metric=metric)
 
 
 def _study(

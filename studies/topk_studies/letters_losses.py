@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from topk_platform import Int, Loss
-from topk_platform.specs import Dimension, Scalar
-from topk_studies import searched_losses as ranges
-from topk_studies.searched_losses import Firsts, searched
+from topk_platform import Loss
+from topk_studies import searched_losses
+from topk_studies.searched_losses import Firsts, drawn, searched
 
-__all__ = ["SAMPLES", "as_published", "balanced", "cross_entropy", "others", "uneven"]
+__all__ = ["SAMPLES", "as_published", "balanced", "others", "uneven"]
 
 SAMPLES = 10
 """Sample count B of the noised hinge where it is not searched: garcin2022's."""
@@ -22,21 +21,11 @@ def as_published(loss: Loss) -> Loss:
     """Return a searched loss with its first values, the papers', fixed, labelled ``NAME-papers``.
 
     Example:
-        >>> as_published(cross_entropy()).label, as_published(cross_entropy()).fixed["weight_decay"]
+        >>> as_published(balanced()[0]).label, as_published(balanced()[0]).fixed["weight_decay"]
         ('cross_entropy-papers', 0.0001)
     """
     fixed = {**loss.fixed, **loss.first}
     return replace(loss, space={}, first={}, fixed=fixed, label=f"{loss.label}{_PUBLISHED}")
-
-
-def cross_entropy() -> Loss:
-    """Return cross-entropy, which searches its temperature besides what all losses search.
-
-    Example:
-        >>> sorted(cross_entropy().space)
-        ['learning_rate', 'temperature', 'weight_decay']
-    """
-    return searched("cross_entropy", _AT, {"temperature": (ranges.TEMPERATURE, 1.0)})
 
 
 def balanced() -> list[Loss]:
@@ -48,18 +37,8 @@ def balanced() -> list[Loss]:
         >>> [loss.name for loss in balanced()][1:4]
         ['smooth_topk_svm', 'noised_topk_hinge', 'calibrated_topk_hinge']
     """
-    noise: dict[str, tuple[Dimension, Scalar]] = {
-        "epsilon": (ranges.EPSILON, 0.2),
-        "samples": (Int(1, 100, log=True), SAMPLES),
-    }
-    return [
-        cross_entropy(),
-        searched("smooth_topk_svm", _AT, {"tau": (ranges.TAU, 1.0)}),
-        searched("noised_topk_hinge", _AT, noise),
-        searched("calibrated_topk_hinge", _AT, {"margin": (ranges.MARGIN, 1.0)}),
-        searched("topk_transition", _AT, {}),
-        searched("topk_grouping", _AT, {}),
-    ]
+    noised = drawn(_AT)
+    return [noised if loss.name == noised.name else loss for loss in searched_losses.balanced(_AT)]
 
 
 def others() -> list[Loss]:
@@ -72,11 +51,7 @@ def others() -> list[Loss]:
         >>> [loss.name for loss in others()]
         ['generalized_cross_entropy', 'soft_topk_loss', 'autkc']
     """
-    return [
-        searched("generalized_cross_entropy", _AT, {"gamma": (ranges.GAMMA, 0.7)}),
-        searched("soft_topk_loss", _AT, {"tau": (ranges.TAU, 1.0)}),
-        searched("autkc", _AT, {}),
-    ]
+    return [searched(name, _AT) for name in ("generalized_cross_entropy", "soft_topk_loss", "autkc")]
 
 
 def uneven() -> list[Loss]:
@@ -89,19 +64,4 @@ def uneven() -> list[Loss]:
         >>> {loss.name: loss.head for loss in uneven()}["ldam"]
         'cosine'
     """
-    margin = ranges.MAX_MARGIN
-    noised = searched(
-        "noised_imbalanced_topk_hinge",
-        _AT,
-        {"epsilon": (ranges.IMBALANCED_EPSILON, 0.01), "max_margin": (margin, 0.2)},
-        head="cosine",
-    )
-    ldam: dict[str, tuple[Dimension, Scalar]] = {
-        "max_margin": (margin, 0.5),
-        "scale": (ranges.SCALE, 30.0),
-    }
-    return [
-        searched("focal", _AT, {"gamma": (ranges.FOCUS, 2.0)}),
-        searched("ldam", _AT, ldam, head="cosine"),
-        replace(noised, fixed={"samples": 5, "scale": 50.0}),
-    ]
+    return searched_losses.uneven(_AT)

@@ -6,11 +6,10 @@ from dataclasses import replace
 from functools import partial
 
 from topk_platform import Arm, Claim, LabelNoise, LongTail, Loss, PerClass, Regime, Study, grid
-from topk_platform.loss_catalogue import LOSS_CATALOGUE
 from topk_platform.specs import EMA, Condition
 from topk_studies.claims import gaps, level
 from topk_studies.letters import MLP, SHOW, TOGETHER, TOPK, K, recipe
-from topk_studies.letters_losses import balanced, cross_entropy, others, uneven
+from topk_studies.letters_losses import balanced, others, uneven
 from topk_studies.searched_losses import Firsts, searched
 
 __all__ = ["letters_searches"]
@@ -82,14 +81,10 @@ def _regimes() -> list[tuple[Regime, int]]:
 
 
 def _losses(regime: Regime) -> list[Loss]:
-    further = [loss for loss in balanced()[1:] + others() if loss.name not in _LEFT_OUT]
-    smoothed = searched("label_smoothing", Firsts(), LOSS_CATALOGUE["label_smoothing"].searched)
-    tail = [*uneven(), _balanced_softmax()] if regime.name == "long-tail" else []
-    return [cross_entropy(), smoothed, *further, *tail]
-
-
-def _balanced_softmax() -> Loss:
-    return searched("balanced_softmax", Firsts(), LOSS_CATALOGUE["balanced_softmax"].searched)
+    entropy, *rest = balanced()
+    further = [loss for loss in rest + others() if loss.name not in _LEFT_OUT]
+    tail = [*uneven(), searched("balanced_softmax", Firsts())] if regime.name == "long-tail" else []
+    return [entropy, searched("label_smoothing", Firsts()), *further, *tail]
 
 
 def _arms(regime: Regime, epochs: int) -> list[Arm]:

@@ -11,7 +11,6 @@ package, ``pip install 'topk-studies[photos]'``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from topk_platform import (
     Arm,
@@ -21,7 +20,6 @@ from topk_platform import (
     Contrast,
     LabelNoise,
     LongTail,
-    Loss,
     Model,
     Numerics,
     PerClass,
@@ -32,7 +30,6 @@ from topk_platform import (
     TrainFraction,
     grid,
 )
-from topk_platform.loss_catalogue import LOSS_CATALOGUE
 from topk_platform.specs import Condition, Scalar
 from topk_studies.berrada2018 import fraction_claims, noise_claims
 from topk_studies.claims import gaps, stand_ins
@@ -106,7 +103,6 @@ _UNEVEN = (
     "noised_topk_hinge",
     "noised_imbalanced_topk_hinge",
 )
-_ON_COSINES = ("ldam", "noised_imbalanced_topk_hinge")
 
 
 def photos_noise() -> Study:
@@ -209,7 +205,7 @@ def photos_pixels() -> Study:
         augmentation=Augmentation(crop=4, flip=True),
         numerics=Numerics(bfloat16=True, channels_last=True),  # 2.4 times as fast on such a core
     )
-    losses = map(_loss, ("cross_entropy", "smooth_topk_svm", "noised_topk_hinge"))
+    losses = [searched(name, _AT) for name in ("cross_entropy", "smooth_topk_svm", "noised_topk_hinge")]
     return Study(
         name="photos_pixels",
         arms=grid(regimes, [RESNET], losses, k=K, recipe=recipe, protocol=_SEARCHES),
@@ -227,33 +223,15 @@ def _regime(name: str, *conditions: Condition) -> Regime:
     return Regime(name, "image_features", conditions, options=PHOTOS)
 
 
-def _loss(name: str) -> Loss:
-    loss = searched(
-        name,
-        _AT,
-        dict(LOSS_CATALOGUE[name].searched),
-        head="cosine" if name in _ON_COSINES else "linear",
-    )
-    # As in the other studies, no loss searches more than two dimensions more than cross-entropy.
-    return replace(loss, fixed={"samples": 5, "scale": 50.0}) if name == _UNEVEN[-1] else loss
-
-
 def _arms(
     regimes: Iterable[tuple[Regime, int]], heads: Sequence[Model], losses: Sequence[str], metric: str = ""
 ) -> tuple[Arm, ...]:
     """Return all arms of regimes, each with its number of epochs."""
+    made = [searched(name, _AT) for name in losses]
     return tuple(
         arm
         for regime, epochs in regimes
-        for arm in grid(
-            [regime],
-            heads,
-            map(_loss, losses),
-            k=K,
-            recipe=_recipe(epochs),
-            protocol=_SEARCHES,
-            metric=metric,
-        )
+        for arm in grid([regime], heads, made, k=K, recipe=_recipe(epochs), protocol=_SEARCHES, metric=metric)
     )
 
 
