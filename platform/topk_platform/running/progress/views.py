@@ -8,7 +8,6 @@ import threading
 import time
 import warnings
 from contextlib import AbstractContextManager, nullcontext
-from types import TracebackType
 from typing import Any, Self
 
 from rich.console import Console, Group, RenderableType
@@ -50,10 +49,8 @@ class View:
         self._shower.__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._shower.__exit__(kind, error, trace)
+    def __exit__(self, *error: Any) -> None:
+        self._shower.__exit__(*error)
 
     def __call__(self, watch: Watch, event: Event) -> None:
         """Take note of an event."""
@@ -187,10 +184,8 @@ class NotebookView(ForPeople):
         self._handle = display(_Progress("starting Ray"), display_id=True)
         return super().__enter__()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        super().__exit__(kind, error, trace)
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
         self._draw()
 
     def drawn(self) -> _Progress:

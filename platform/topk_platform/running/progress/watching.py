@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from types import TracebackType
 from typing import Self
 
 from topk_platform.errors import StoreError
@@ -220,10 +219,8 @@ class Noting:
         self._repeating.__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._repeating.__exit__(kind, error, trace)
+    def __exit__(self, *_: object) -> None:
+        self._repeating.__exit__()
         self._watch.close()
         self._note()
 
