@@ -14,7 +14,7 @@ import pytest
 
 from topk_platform import Arm, Model, Study
 from topk_platform.data import load
-from topk_platform.results import paired_difference
+from topk_platform.results import estimate
 from topk_platform.specs import Trial
 from topk_platform.training import finish, run_trials
 from topk_studies import ring_capacity, ring_modes, ring_overlap
@@ -73,7 +73,7 @@ def advantage(study: Study, setting: str) -> tuple[float, bool]:
     """The transition loss's top-2 accuracy over cross-entropy's, in points; whether its 95 % interval excludes 0."""
     arms = {arm.name: arm for arm in study.arms}
     ours, theirs = (top2(arms[f"{setting}/{loss}"]) for loss in ("topk_transition", "cross_entropy"))
-    result = paired_difference(ours, theirs)
+    result = estimate([ours[seed] - theirs[seed] for seed in sorted(ours)])
     assert result is not None and result.n == 10
     return 100 * result.mean, result.excludes_zero
 

@@ -16,7 +16,7 @@ from topk_platform import Arm, Float, Loss, Model, Published, Recipe, Regime, St
 from topk_platform.records import ArmHistory, Tally
 from topk_platform.reports import to_csv, to_files, to_markdown, to_parquet, to_rich, to_seeds
 from topk_platform.reports.words import metric_title
-from topk_platform.results import Cell, Table, build_table, estimate, paired_difference
+from topk_platform.results import Cell, Table, build_table, estimate
 from topk_platform.results.cells import marked
 from topk_platform.specs import Trial
 
@@ -99,17 +99,6 @@ def test_intervals_are_students() -> None:
     assert single is not None and math.isnan(single.half_width) and not single.excludes_zero
 
 
-def test_differences_are_paired_by_seed() -> None:
-    outcome = paired_difference({1: 0.9, 2: 0.8, 4: 0.1}, {1: 0.85, 2: 0.75, 3: 0.9})
-    assert outcome is not None
-    assert (outcome.n, outcome.mean, outcome.half_width) == (
-        2,
-        pytest.approx(0.05),
-        pytest.approx(0, abs=1e-12),
-    )
-    assert paired_difference({1: 0.9}, {2: 0.8}) is None
-
-
 @pytest.mark.parametrize(
     ("ours", "sure"),
     [
@@ -128,7 +117,7 @@ def test_an_interval_without_a_spread_is_not_believed(ours: list[float], sure: b
 
 
 def test_where_differences_are_equal_but_for_rounding_no_effect_is_detectable() -> None:
-    difference = paired_difference({1: 0.91, 2: 0.92, 3: 0.9}, {1: 0.81, 2: 0.82, 3: 0.8})
+    difference = estimate([0.91 - 0.81, 0.92 - 0.82, 0.9 - 0.8])
     assert difference is not None and not difference.has_spread and difference.half_width > 0
     (cell,) = marked({("a", "b", "top1"): (Cell(None, difference), Tally(3))}).values()
     assert cell.detectable is None and cell.mark == ""

@@ -1,14 +1,7 @@
 """The statistics of tables: intervals and what they cover, tests with their correction, power, rankings."""
 
 from topk_platform.results.statistics.images import ImagePart, accuracies, image_part
-from topk_platform.results.statistics.intervals import (
-    Covers,
-    Estimate,
-    estimate,
-    interval,
-    paired_difference,
-    t_quantile,
-)
+from topk_platform.results.statistics.intervals import Covers, Estimate, estimate, interval
 from topk_platform.results.statistics.pooling import Luck, Prior, moderated, pooled, prior_of
 from topk_platform.results.statistics.power import Precision
 from topk_platform.results.statistics.regimes import Ranking, improvement, ranking
@@ -31,10 +24,8 @@ __all__ = [
     "interval",
     "moderated",
     "p_of",
-    "paired_difference",
     "pooled",
     "prior_of",
     "ranking",
-    "t_quantile",
     "wilcoxon",
 ]

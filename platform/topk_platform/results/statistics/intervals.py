@@ -13,7 +13,7 @@ import numpy as np
 from topk_platform.results.statistics.images import ImagePart
 from topk_platform.results.statistics.pooling import Prior, moderated
 from topk_platform.results.statistics.power import Precision
-from topk_platform.results.statistics.tests import Part, p_of, t_quantile
+from topk_platform.results.statistics.tests import Part, p_of
 from topk_platform.specs import Repeats
 
 __all__ = [
@@ -23,10 +23,7 @@ __all__ = [
     "estimate",
     "interval",
     "means_of_searches",
-    "paired",
-    "paired_difference",
     "search_of",
-    "t_quantile",
 ]
 
 _ENOUGH = 3
@@ -122,21 +119,6 @@ def estimate(values: Sequence[float]) -> Estimate | None:
         (0.92, 0.0497, 3)
     """
     return interval(dict(enumerate(values, 1)))
-
-
-def paired(ours: Mapping[int, float], theirs: Mapping[int, float]) -> dict[int, float]:
-    """Return ours minus theirs for the seeds that both have."""
-    return {seed: ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())}
-
-
-def paired_difference(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Estimate | None:
-    """Return the mean of ours minus theirs over the seeds that both have, with its t-interval.
-
-    Example:
-        >>> paired_difference({1: 0.9, 2: 0.8, 3: 0.7}, {1: 0.8, 2: 0.7}).n
-        2
-    """
-    return interval(paired(ours, theirs))
 
 
 def interval(
