@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, overload
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -17,7 +17,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _CODES: dict[pa.DataType, Literal["i", "q", "d"]] = {pa.int32(): "i", pa.int64(): "q", pa.float64(): "d"}
 
 
-class RowViews(Sequence[Row]):
+class RowViews:
     """The rows of a table. A column is converted to Python values when one of its values is first used.
 
     This saves time because most values are never used: a table over a million trials uses a third of the
@@ -28,8 +28,8 @@ class RowViews(Sequence[Row]):
 
     Example:
         >>> rows = RowViews(pa.table({"key": ["a", "b"], "number": [0, 1]}))
-        >>> rows[1]["key"], rows.column("number")
-        ('b', [0, 1])
+        >>> [row["key"] for row in rows], rows.column("number")
+        (['a', 'b'], [0, 1])
     """
 
     def __init__(self, table: pa.Table) -> None:
@@ -40,22 +40,8 @@ class RowViews(Sequence[Row]):
         """Return a column's values; an empty list if the table is empty, because it may then have no columns."""
         return self._columns[name] if self._count else []
 
-    def __len__(self) -> int:
-        return self._count
-
-    @overload
-    def __getitem__(self, index: int) -> Row: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Row]: ...
-    def __getitem__(self, index: int | slice) -> Row | Sequence[Row]:
-        indices = range(self._count)[index]
-        if isinstance(indices, range):
-            return [_View(self._columns, one) for one in indices]
-        return _View(self._columns, indices)
-
     def __iter__(self) -> Iterator[Row]:
-        columns = self._columns
-        return (_View(columns, index) for index in range(self._count))
+        return (_View(self._columns, index) for index in range(self._count))
 
 
 class _Columns(dict[str, list[Any]]):
