@@ -38,14 +38,12 @@ class Salvage:
         missing: The files that are missing.
         rows: All sound rows; those of trials that are not complete are left out.
         lost: How many trials with sound rows are left out because some of their epochs are missing.
-        identity: The ledger's identity, as far as it is known.
     """
 
     damaged: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     rows: pa.Table = field(default_factory=lambda: pa.table({}))
     lost: int = 0
-    identity: str = ""
 
     @property
     def is_sound(self) -> bool:
@@ -79,7 +77,6 @@ def salvage(store: Store, folder: str, *, summed: bool) -> Salvage:
     """
     salvaged = Salvage()
     sums = _sums(store, folder, salvaged, summed)
-    salvaged.identity = sums.identity if sums else ""
     live = _live(store, folder, sums, salvaged)
     tables = list(_read(store, folder, live, salvaged))
     if tables:

@@ -21,7 +21,7 @@ from topk_platform.records.table.logs import AFTER
 from topk_platform.records.table.mark import FOLDER
 from topk_platform.records.table.opened import Opened, address, exists, one_line_errors
 
-__all__ = ["TakenOverError", "Writing", "create", "one_line_errors", "table"]
+__all__ = ["TakenOverError", "Writing", "create", "one_line_errors"]
 
 _DRIVER = "driver"
 _CONFIGURATION = {
@@ -39,15 +39,6 @@ _KEPT_HOURS = 1  # old parts are kept this long, for readers that began before a
 
 class TakenOverError(StoreError):
     """Another process drives the study now, so this process must not write to it."""
-
-
-def table(store: Store) -> DeltaTable:
-    """Return the table of a study's folder as it is now.
-
-    Raises:
-        StoreError: if it cannot be read.
-    """
-    return Opened.of(store).table
 
 
 def create(store: Store, folder: str, schema: pa.Schema) -> None:

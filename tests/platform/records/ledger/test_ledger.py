@@ -27,6 +27,7 @@ from topk_platform.records import (
 )
 from topk_platform.records.ledger.snapshot import is_current
 from topk_platform.records.table import delta
+from topk_platform.records.table.opened import Opened
 from topk_platform.specs import Trial, TrialRecord
 
 Make = Callable[..., TrialRecord]
@@ -124,7 +125,7 @@ def test_many_commits_are_compacted_while_it_is_written(tmp_path: Path, study: S
         for number in range(70):  # one after the other, so that each is a commit
             table.append(ledger_rows([record(study, number)], table))
             table.compact()
-        assert len(delta.table(ledger.store).file_uris()) < 20
+        assert len(Opened.of(ledger.store).table.file_uris()) < 20
     assert len(ledger.keys()) == 70
     assert len(ledger.read("epochs")) == 140
 
