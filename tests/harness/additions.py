@@ -211,13 +211,10 @@ class BruteForce:
             (
                 "Pruner = NoPruning",
                 '''@dataclass(frozen=True)
-class AtLeast:
+class AtLeast(Checked):
     """Stop a search trial whose metric is below a value after the first epoch."""
 
     value: Share = 0.5
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
 
 ''',

@@ -15,7 +15,7 @@ from topk_platform.records import SavedModel
 from topk_platform.specs import Inputs, Model
 from topk_platform.specs.checks import check
 from topk_platform.specs.codec import encode
-from topk_platform.specs.fields import Count, check_fields, one_of
+from topk_platform.specs.fields import Checked, Count, check_fields, one_of
 
 __all__ = [
     "BACKBONE",
@@ -44,7 +44,7 @@ _FOLDER = "a folder of `topk export --arm`"
 
 
 @dataclass(frozen=True)
-class Frozen:
+class Frozen(Checked):
     """The frozen backbone in front of an exported head.
 
     Args:
@@ -61,9 +61,6 @@ class Frozen:
     pixels: Count
     shape: tuple[Count, ...]
     sha256: str
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 from topk_platform.errors import UserError
 
 __all__ = [
+    "Checked",
     "Count",
     "NonNegative",
     "Part",
@@ -90,6 +91,13 @@ def _copied(value: Any, annotation: Any) -> Any:
         return dict(value) if isinstance(value, Mapping) else value
     ordered = isinstance(value, Iterable) and not isinstance(value, (str, Mapping, set, frozenset))
     return tuple(value) if _is_sequence(annotation) and ordered else value
+
+
+class Checked:
+    """A spec whose fields are checked against their annotations when it is made."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 def check_call(function: Callable[..., Any], arguments: Mapping[str, Any]) -> None:

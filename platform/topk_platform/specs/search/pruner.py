@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, get_args
 
-from topk_platform.specs.fields import Count, NonNegative, Rule, Share, check_fields
+from topk_platform.specs.fields import Checked, Count, NonNegative, Rule, Share
 
 __all__ = ["NoPruning", "Patient", "Quantile", "SuccessiveHalving"]
 
@@ -21,7 +21,7 @@ class NoPruning:
 
 
 @dataclass(frozen=True)
-class Quantile:
+class Quantile(Checked):
     """Stop a search trial that is behind its arm's earlier trials.
 
     At each rung, a trial is stopped if its validation metric is below the given quantile of the values that the earlier
@@ -37,12 +37,9 @@ class Quantile:
     quantile: Share = 0.5
     startup: Count = 4
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-
 
 @dataclass(frozen=True)
-class SuccessiveHalving:
+class SuccessiveHalving(Checked):
     """Let only the best part of an arm's trials past each rung (Jamieson and Talwalkar 2016; Li et al. 2020).
 
     The rungs are ``first``, ``first · factor``, ``first · factor²``, ... of the epochs. A trial passes a rung if it
@@ -59,12 +56,9 @@ class SuccessiveHalving:
     factor: Annotated[int, Rule("at least 2", lambda value: value >= 2)] = 2
     startup: Count = 4
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-
 
 @dataclass(frozen=True)
-class Patient:
+class Patient(Checked):
     """Spare a trial that another rule would stop, as long as its own metric still improves.
 
     At a rung the trial is stopped only if the best of its last ``patience + 1`` validations is more than
@@ -80,9 +74,6 @@ class Patient:
     pruner: Quantile | SuccessiveHalving = field(default_factory=Quantile)
     patience: Count = 2
     tolerance: NonNegative = 0.0
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
 
 Pruner = NoPruning | Quantile | SuccessiveHalving | Patient

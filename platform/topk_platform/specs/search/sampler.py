@@ -19,7 +19,7 @@ from typing import Annotated, ClassVar, get_args
 
 from topk_platform.errors import unknown_name
 from topk_platform.specs.checks import check
-from topk_platform.specs.fields import Count, Rule, Whole, check_fields, one_of
+from topk_platform.specs.fields import Checked, Count, Rule, Whole, check_fields, one_of
 from topk_platform.specs.search.active import active
 from topk_platform.specs.search.space import Choice, Dimension, Int, Scalar
 
@@ -29,17 +29,20 @@ _Several = Annotated[int, Rule("at least 2", lambda value: value >= 2)]
 _Reference = Annotated[str, Rule("package.module:attribute", lambda value: ":" in value)]
 
 
-@dataclass(frozen=True)
-class Random:
-    """Random search: every trial is drawn independently of all others."""
-
-    random: ClassVar[float] = math.inf
+class _Usual(Checked):
     most_objectives: ClassVar[int | None] = None
     packages: ClassVar[tuple[str, ...]] = ("optuna",)
 
 
 @dataclass(frozen=True)
-class QMC:
+class Random(_Usual):
+    """Random search: every trial is drawn independently of all others."""
+
+    random: ClassVar[float] = math.inf
+
+
+@dataclass(frozen=True)
+class QMC(_Usual):
     """A sequence that fills the space more evenly than draws at random; trial n takes its n-th point.
 
     Dimensions that are not always active are drawn at random.
@@ -52,15 +55,11 @@ class QMC:
     kind: Annotated[str, one_of("sobol", "halton")] = "sobol"
     scramble: bool = True
     random: ClassVar[float] = 0
-    most_objectives: ClassVar[int | None] = None
     packages: ClassVar[tuple[str, ...]] = ("optuna", "scipy")
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
 
 @dataclass(frozen=True)
-class Grid:
+class Grid(_Usual):
     """Every combination of some values of each dimension; the first trial's values come first.
 
     If the budget has more trials than the grid has points, the remaining trials are drawn at random.
@@ -79,8 +78,6 @@ class Grid:
 
     points: _Several | Mapping[str, Count | Sequence[Scalar]]
     random: ClassVar[float] = math.inf
-    most_objectives: ClassVar[int | None] = None
-    packages: ClassVar[tuple[str, ...]] = ("optuna",)
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -141,7 +138,7 @@ def _spread(low: float, high: float, log: bool, count: int, whole: bool) -> tupl
 
 
 @dataclass(frozen=True)
-class TPE:
+class TPE(_Usual):
     """A tree of Parzen estimators (Bergstra et al. 2011) over all dimensions together, after random draws.
 
     Dimensions that are not always active are modelled in groups of those that are active together.
@@ -155,15 +152,10 @@ class TPE:
     random: Whole = 5
     multivariate: bool = True
     candidates: Count = 24
-    most_objectives: ClassVar[int | None] = None
-    packages: ClassVar[tuple[str, ...]] = ("optuna",)
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
 
 @dataclass(frozen=True)
-class CmaEs:
+class CmaEs(_Usual):
     """Covariance matrix adaptation (Hansen and Ostermeier 2001) over ``Float`` and ``Int``, after random draws.
 
     A ``Choice``, and dimensions that are not always active, are drawn at random. A generation learns from its completed
@@ -181,12 +173,9 @@ class CmaEs:
     most_objectives: ClassVar[int | None] = 1
     packages: ClassVar[tuple[str, ...]] = ("optuna", "cmaes")
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-
 
 @dataclass(frozen=True)
-class GP:
+class GP(_Usual):
     """Bayesian optimisation with a Gaussian process and expected improvement, after random draws.
 
     Trials that run at the same time are kept apart from each other. Dimensions that are not always active are drawn at
@@ -197,19 +186,15 @@ class GP:
     """
 
     random: Whole = 5
-    most_objectives: ClassVar[int | None] = None
     packages: ClassVar[tuple[str, ...]] = (
         "optuna",
         "scipy",
         "greenlet",
     )  # with another version of greenlet, the search differs
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-
 
 @dataclass(frozen=True)
-class NSGAII:
+class NSGAII(_Usual):
     """A genetic algorithm with elites (Deb et al. 2002).
 
     Args:
@@ -222,15 +207,10 @@ class NSGAII:
     crossover: Annotated[float, Rule("in [0, 1]", lambda value: 0 <= value <= 1)] = 0.9
     mutation: Annotated[float, Rule("in [0, 1]", lambda value: 0 <= value <= 1)] | None = None
     random: ClassVar[float] = 0
-    most_objectives: ClassVar[int | None] = None
-    packages: ClassVar[tuple[str, ...]] = ("optuna",)
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
 
 @dataclass(frozen=True)
-class OptunaSampler:
+class OptunaSampler(_Usual):
     """Any sampler of Optuna, of OptunaHub, or of your own.
 
     The sampler is made again for each trial, and the earlier trials are replayed in their order. So the attributes that
@@ -251,11 +231,6 @@ class OptunaSampler:
     reference: _Reference
     options: Mapping[str, Scalar] = field(default_factory=dict)
     random: Whole = 0
-    most_objectives: ClassVar[int | None] = None
-    packages: ClassVar[tuple[str, ...]] = ("optuna",)
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
 
 Sampler = Random | QMC | Grid | TPE | CmaEs | GP | NSGAII | OptunaSampler
