@@ -9,16 +9,13 @@ from typing import Any
 
 import pytest
 import torch
+from image_archives import write_inaturalist
 
 from topk_platform import Arm, Augmentation, Loss, Model, PerClass, Protocol, Recipe, Regime, Study, UserError
 from topk_platform.data import load
 from topk_platform.data.images.decoding import scaled
 from topk_platform.specs import Trial, TrialRecord
-from topk_platform.testing.standins import (
-    write_imagenet_lt,
-    write_inaturalist,
-    write_plantnet300k,
-)
+from topk_platform.testing.standins import write_imagenet_lt, write_plantnet300k
 from topk_platform.training import finish, run_trials
 from topk_platform.training.session import Session
 from topk_platform.training.steps.batches import Normalisation

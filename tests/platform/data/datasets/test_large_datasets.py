@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
+from image_archives import archive_imagenet, write_inaturalist
 from torchvision.datasets import ImageFolder
 from torchvision.datasets import imagenet as torchvision_imagenet
 
@@ -29,10 +30,8 @@ from topk_platform.data.loading import DOWNLOADS, download
 from topk_platform.errors import MissingDataError
 from topk_platform.testing import RegimeContract
 from topk_platform.testing.standins import (
-    archive_imagenet,
     write_imagenet,
     write_imagenet_lt,
-    write_inaturalist,
     write_inaturalist_lists,
     write_plantnet300k,
 )

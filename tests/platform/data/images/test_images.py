@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from image_archives import write_inaturalist
 from PIL import Image
 from torchvision.transforms.v2 import functional
 
@@ -23,7 +24,6 @@ from topk_platform.data import Images, Split, apply_conditions, image_files, ima
 from topk_platform.data.images import decoding, listing
 from topk_platform.data.images.decoding import UnreadableImageError, crop, scaled
 from topk_platform.data.images.listing import FileList, from_folders
-from topk_platform.testing.standins import write_inaturalist
 
 
 @pytest.fixture
