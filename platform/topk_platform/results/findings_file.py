@@ -14,13 +14,11 @@ from topk_platform.results.cells import Cell, marked
 from topk_platform.results.comparisons import Situation, Situations
 from topk_platform.results.findings_schema import (
     CellData,
-    ChoiceData,
     EstimateData,
     MadeData,
     PrecisionData,
     RunsData,
     TableData,
-    TallyData,
     part_of,
 )
 from topk_platform.results.statistics import Estimate, Precision
@@ -133,7 +131,9 @@ def findings_of(data: Mapping[str, Any]) -> tuple[Table, Situations, dict[str, A
         rows=tuple(dict.fromkeys(row for row, _ in arms)),
         columns=tuple(dict.fromkeys(column for _, column in arms)),
         cells=_judged_anew(study, arms, data["cells"]),
-        choices={_named(one): tuple(map(_choice, one["chosen"])) for one in data["choices"]},
+        choices={
+            _named(one): tuple(part_of(ChosenValues, c) for c in one["chosen"]) for one in data["choices"]
+        },
         across=whole.across,
         confirmations=confirmed,
         left=whole.left,
@@ -156,7 +156,7 @@ def _judged_anew(
 ) -> dict[tuple[str, str, str], Cell]:
     """Return cells with marks by the present rules, whichever version wrote the file."""
     baselines = {(a.regime.name, a.model.label): a for a in arms.values() if a.loss.label == study.baseline}
-    confirmed = {(_named(one), one["metric"]): _tally(one["confirmed"]) for one in data}
+    confirmed = {(_named(one), one["metric"]): part_of(Tally, one["confirmed"]) for one in data}
     keys = {arm.name: key for key, arm in arms.items()}
     result: dict[tuple[str, str, str], tuple[Cell, Tally]] = {}
     for one in data:
@@ -182,22 +182,14 @@ def _cell(saved: Mapping[str, Any], study: Study, arm: Arm, baseline: Arm | None
         **{name: getattr(data, name) for name in _COPIED},
         published=study.published_of(arm, data.metric),
         differences=differences,
-        confirmed=_tally(saved["confirmed"]),
-        searched=_tally(saved["searched"]),
+        confirmed=part_of(Tally, saved["confirmed"]),
+        searched=part_of(Tally, saved["searched"]),
         primary=data.metric in arm.objectives,
     )
 
 
 def _once(arm: Arm) -> bool:
     return arm.is_searched and arm.repeats.count == 1
-
-
-def _tally(data: Mapping[str, Any]) -> Tally:
-    return Tally(**asdict(part_of(TallyData, data)))
-
-
-def _choice(data: Mapping[str, Any]) -> ChosenValues:
-    return ChosenValues(**asdict(part_of(ChoiceData, data)))
 
 
 def _estimate(saved: Mapping[str, Any] | None, once: bool) -> Estimate | None:

@@ -8,18 +8,16 @@ from dataclasses import dataclass, fields
 from typing import Annotated, Any, TypeVar, get_args
 
 from topk_platform.results.statistics.intervals import Covers
-from topk_platform.specs import Scalar, Status
+from topk_platform.specs import Status
 from topk_platform.specs.fields import Count, Rule, Share, Whole, check_fields, one_of
 
 __all__ = [
     "CellData",
-    "ChoiceData",
     "EstimateData",
     "MadeData",
     "PrecisionData",
     "RunsData",
     "TableData",
-    "TallyData",
     "part_of",
 ]
 
@@ -66,16 +64,6 @@ class MadeData:
 
 
 @dataclass(frozen=True)
-class TallyData:
-    """How runs ended."""
-
-    completed: Whole
-    pruned: Whole
-    diverged: Whole
-    failed: Whole
-
-
-@dataclass(frozen=True)
 class EstimateData:
     """An estimate, in which None stands for NaN."""
 
@@ -108,17 +96,6 @@ class CellData:
     improvement: Share | None
     metric: str
     differences: Mapping[str, float]
-
-
-@dataclass(frozen=True)
-class ChoiceData:
-    """The configuration that a search chose."""
-
-    values: Mapping[str, Scalar]
-    validation: float
-    trials: Whole
-    stopped: Whole
-    search: Whole
 
 
 _RUN = Rule("a status and a key", lambda run: len(run) == 2 and run[0] in get_args(Status))

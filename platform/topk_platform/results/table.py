@@ -13,6 +13,7 @@ from topk_platform.results.machine_kinds import Unlike
 from topk_platform.results.range_edges import Edge, edges
 from topk_platform.results.statistics import Ranking, ranking
 from topk_platform.specs import Arm, Phase, Scalar, Study, less_is_better
+from topk_platform.specs.fields import Whole
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -36,9 +37,9 @@ class ChosenValues:
 
     values: Mapping[str, Scalar]
     validation: float
-    trials: int
-    stopped: int
-    search: int = 0
+    trials: Whole
+    stopped: Whole
+    search: Whole = 0
 
 
 @dataclass(frozen=True)

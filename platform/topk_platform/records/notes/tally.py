@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from topk_platform.specs.fields import Whole
+
 __all__ = ["Tally"]
 
 
@@ -18,10 +20,10 @@ class Tally:
         Tally(completed=1, pruned=0, diverged=2, failed=0)
     """
 
-    completed: int = 0
-    pruned: int = 0
-    diverged: int = 0
-    failed: int = 0
+    completed: Whole = 0
+    pruned: Whole = 0
+    diverged: Whole = 0
+    failed: Whole = 0
 
     @classmethod
     def of(cls, statuses: Iterable[str]) -> Tally:
