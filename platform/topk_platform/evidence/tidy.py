@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,6 +11,7 @@ from typing import Any
 
 from topk_platform.errors import UserError
 from topk_platform.records import Row
+from topk_platform.reports.plain_text import rows_to_csv
 from topk_platform.results.from_store import read
 from topk_platform.specs import Study
 from topk_platform.specs.checks import check
@@ -88,43 +87,28 @@ def export_csv(study: Study, to: str | Path, *, store: str | Path = "runs") -> W
     metrics = [f"{split}.{metric}" for split in ("validation", "test") for metric in study.metrics]
     columns = [*_FACTS, *(f"param.{name}" for name in parameters)]
     codebook = path.with_suffix(".codebook.csv")
-    _write(path, _csv(columns, _tidy(study.name, rows, chosen, parameters, metrics)))
-    _write(codebook, _csv(("column", "meaning"), _meanings(parameters)))
+    _write(path, rows_to_csv(columns, _tidy(study.name, rows, chosen, metrics)))
+    _write(codebook, rows_to_csv(("column", "meaning"), _meanings(parameters)))
     return Written((path, codebook), len(rows))
 
 
 def _tidy(
-    study: str,
-    rows: Iterable[Row],
-    chosen: Mapping[str, Mapping[str, Any]],
-    parameters: list[str],
-    metrics: list[str],
-) -> Iterable[tuple[Any, ...]]:
+    study: str, rows: Iterable[Row], chosen: Mapping[str, Mapping[str, Any]], metrics: list[str]
+) -> Iterator[dict[str, Any]]:
     for row in rows:
-        values = tuple(chosen[row["key"]].get(name) for name in parameters)
+        values = {f"param.{name}": value for name, value in chosen[row["key"]].items()}
         for name in metrics:
             split, _, metric = name.partition(".")
             if split == "test" and row["phase"] == "search":
                 continue
-            fact = {**row, "study": study, "metric": metric, "split": split, "value": row.get(name)}
-            yield (*(fact.get(column) for column in _FACTS), *values)
+            fact = {"study": study, "metric": metric, "split": split, "value": row.get(name)}
+            yield {**row, **values, **fact}
 
 
-def _meanings(parameters: Iterable[str]) -> Iterable[tuple[str, str]]:
-    yield from _FACTS.items()
-    for name in parameters:
-        yield (
-            f"param.{name}",
-            f"the value of {name}, chosen or fixed; empty if the loss has no such parameter",
-        )
-
-
-def _csv(columns: Iterable[str], rows: Iterable[tuple[Any, ...]]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(rows)
-    return text.getvalue()
+def _meanings(parameters: Iterable[str]) -> Iterator[dict[str, str]]:
+    own = "the value of {}, chosen or fixed; empty if the loss has no such parameter"
+    for column, meaning in {**_FACTS, **{f"param.{name}": own.format(name) for name in parameters}}.items():
+        yield {"column": column, "meaning": meaning}
 
 
 def _write(path: Path, text: str) -> None:

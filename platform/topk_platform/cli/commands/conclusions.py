@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from topk_platform.cli import options
-from topk_platform.cli.consoles import make_console, print_json, print_rows, say
+from topk_platform.cli.consoles import print_json, print_rows, say, show
 from topk_platform.cli.options import check_format
 from topk_platform.cli.studies import requested_study
 from topk_platform.errors import UserError
@@ -34,10 +34,8 @@ def _shown(
     """Print the rows as JSON, or the result of the requested format's function."""
     if json:
         print_rows(rows())
-    elif output == "rich":
-        make_console().print(formats["rich"]())
     else:
-        say(str(formats[output]()), nl=False)
+        show(output, formats[output]())
 
 
 def claims(

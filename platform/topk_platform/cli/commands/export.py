@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,6 +16,7 @@ from topk_platform.cli.studies import requested_study
 from topk_platform.errors import UserError
 from topk_platform.evidence import findings
 from topk_platform.evidence.tidy import Written, export_csv
+from topk_platform.reports.plain_text import rows_to_csv
 from topk_platform.serving.package import Config
 from topk_platform.serving.sets.set_calibration import METHODS, SetCalibration, needed_calibration
 from topk_platform.specs import Study
@@ -219,25 +218,19 @@ def _text(images: Sequence[str], candidates: Sequence[Sequence[serving.Candidate
 
 
 def _csv(images: Sequence[str], candidates: Sequence[Sequence[serving.Candidate]]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(("image", "rank", "label", "name", "probability"))
-    for image, row in zip(images, candidates, strict=True):
-        for rank, one in enumerate(row, 1):
-            writer.writerow((image, rank, one.label, one.name, one.probability))
-    return text.getvalue()
+    rows = (
+        {"image": image, "rank": rank, **vars(one)}
+        for image, row in zip(images, candidates, strict=True)
+        for rank, one in enumerate(row, 1)
+    )
+    return rows_to_csv(("image", "rank", "label", "name", "probability"), rows)
 
 
 def _data(
     images: Sequence[str], candidates: Sequence[Sequence[serving.Candidate]], kind: str
 ) -> list[dict[str, Any]]:
-    return [
-        {
-            "image": image,
-            kind: [{"label": c.label, "name": c.name, "probability": c.probability} for c in row],
-        }
-        for image, row in zip(images, candidates, strict=True)
-    ]
+    pairs = zip(images, candidates, strict=True)
+    return [{"image": image, kind: [vars(candidate) for candidate in row]} for image, row in pairs]
 
 
 _FORMATS = {"text": _text, "csv": _csv}
