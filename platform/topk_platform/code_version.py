@@ -231,7 +231,8 @@ def user_modules(arm: Arm) -> dict[str, Path]:
     library, of installed packages and of ``topk_losses``, ``topk_platform`` and ``topk_studies`` are left out. So are
     missing modules, and modules that are imported by a computed name. Nothing is imported to find the files.
     """
-    sources = map(find_source, Program().imported(_referenced(arm)))
+    modules = sorted({name.partition(":")[0] for name in references(arm)})
+    sources = map(find_source, Program().imported(modules))
     return {source.name: source.path for source in sources if source is not None}
 
 
@@ -252,10 +253,6 @@ def named(arm: Arm) -> dict[str, str]:
     if arm.is_searched and isinstance(arm.protocol.sampler, OptunaSampler):
         names["sampler"] = arm.protocol.sampler.reference
     return names
-
-
-def _referenced(arm: Arm) -> tuple[str, ...]:
-    return tuple(sorted({name.partition(":")[0] for name in references(arm)}))
 
 
 def _own_roots() -> list[Path]:

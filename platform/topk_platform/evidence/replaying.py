@@ -166,7 +166,8 @@ def _ensemble(trial: Trial, store: str | Path) -> list[Trial]:
         return [trial]
     rows = Ledger.open(Store.open(store), trial.study).rows()
     others = (Trial.from_json(row["config"]) for row in rows)
-    members = {_member_number(other): other for other in others if _ensemble_of(other) == _ensemble_of(trial)}
+    alike = (other for other in others if _ensemble_of(other) == _ensemble_of(trial))
+    members = {other.number if other.phase == "search" else other.seed: other for other in alike}
     missing = sorted(set(trial.together) - members.keys())
     if missing:
         raise UserError(
@@ -178,10 +179,6 @@ def _ensemble(trial: Trial, store: str | Path) -> list[Trial]:
 def _ensemble_of(trial: Trial) -> tuple[object, ...]:
     number = trial.number if trial.phase == "confirm" else None
     return trial.arm_id, trial.phase, number, trial.together, trial.code_version, trial.dataset_fingerprint
-
-
-def _member_number(trial: Trial) -> int:
-    return trial.number if trial.phase == "search" else trial.seed
 
 
 def _differing(row: Row, record: TrialRecord) -> dict[str, tuple[Any, Any]]:

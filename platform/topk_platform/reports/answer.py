@@ -151,12 +151,8 @@ def _by_column(table: Table, tested: Mapping[tuple[str, str], Cell], mark: str) 
     for column in table.columns:
         marked = [(row, cell) for (row, c), cell in tested.items() if c == column and cell.mark == mark]
         if marked:
-            result[column] = sorted(marked, key=lambda item: -abs(_mean(item[1])))
+            result[column] = sorted(marked, key=lambda item: -abs(_ahead(item[1]).mean))
     return result
-
-
-def _mean(cell: Cell) -> float:
-    return _ahead(cell).mean
 
 
 def _ahead(cell: Cell) -> Estimate:
@@ -184,7 +180,7 @@ def _better(table: Table, metric: str, better: _ByColumn, columns: Sequence[str]
 
 def _in_words(table: Table, marked: _ByColumn) -> str:
     """Return the marked losses in words: the leader of each column, and at most three columns."""
-    largest = sorted(marked, key=lambda column: -abs(_mean(marked[column][0][1])))
+    largest = sorted(marked, key=lambda column: -abs(_ahead(marked[column][0][1]).mean))
     parts = [_leader(column, marked[column]) for column in largest[:_NAMED]]
     others = len(marked) - len(parts)
     return "; ".join(parts) + (f"; and losses in {others} more {_plural(table, others)}" if others else "")

@@ -230,15 +230,11 @@ def _compute(facts: Facts) -> str:
     part = f", each on {_part(facts.study)}" if facts.study.device == "cuda" else ""
     return (
         f"{markdown_table(('phase', 'trainings', 'hours in all', 'seconds each'), rows)}\n\n"
-        f"Hours of training on {facts.study.device}{part}, with {_threads(facts.study.threads)}; of these, "
+        f"Hours of training on {facts.study.device}{part}, with {plural(facts.study.threads, 'thread')}; of these, "
         f"{besides / 3600:.2f} hours went into trainings that the tables do not count. "
         f"{sum(facts.table.outdated.values())} recorded trials were made with other code, other data or on other "
         "machines."
     )
-
-
-def _threads(count: int) -> str:
-    return plural(count, "thread")
 
 
 def _part(study: Study) -> str:

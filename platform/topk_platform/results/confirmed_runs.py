@@ -107,15 +107,12 @@ def runs_of_all(study: Study, results: Mapping[str, ArmResults]) -> dict[str, Ru
     """
     by_arm = {arm_id: runs_of(arm) for arm_id, arm in results.items()}
     arms = {arm_id: arm.arm for arm_id, arm in results.items()}
-    luck = {metric: _luck(arms, by_arm, metric) for metric in study.tabled} if _repeated(by_arm) else {}
+    repeated = any(runs.searches > 1 for runs in by_arm.values())
+    luck = {metric: _luck(arms, by_arm, metric) for metric in study.tabled if repeated}
     return {
         arm_id: replace(runs, luck={metric: of[arm_id] for metric, of in luck.items() if arm_id in of})
         for arm_id, runs in by_arm.items()
     }
-
-
-def _repeated(runs: Mapping[str, Runs]) -> bool:
-    return any(of_arm.searches > 1 for of_arm in runs.values())
 
 
 def _luck(arms: Mapping[str, Arm], runs: Mapping[str, Runs], metric: str) -> dict[str, Luck]:

@@ -72,12 +72,8 @@ def tracked_trial(row: Row, epochs: Sequence[Row], store: Store, *, networks: bo
         ),
         config=row["config"],
         code_version=row["code_version"],
-        network=partial(_network, store, row) if network else _no_network,
+        network=partial(_network, store, row) if network else lambda: None,
     )
-
-
-def _no_network() -> None:
-    return None
 
 
 def _network(store: Store, row: Row) -> bytes | None:

@@ -130,7 +130,7 @@ class WandbTracker(Tracker):
 
     def study_ended(self, result: StudyResult) -> None:
         """Write a run with the arms' results as a table."""
-        key = _results_key(self._study, result)
+        key = f"{_RESULTS}{digest([self._study.identity, result.digest])}"  # used like a trial's key
         if not result.files or key in self._runs:
             return
         import wandb  # noqa: PLC0415 - as above
@@ -204,8 +204,3 @@ def _offline_runs(folder: Path) -> dict[str, Path]:
     """Return the folders of the complete offline runs, by the keys of their trials."""
     runs = ((_OFFLINE.fullmatch(path.name), path) for path in folder.glob("offline-run-*"))
     return {match[1]: path for match, path in runs if match is not None}
-
-
-def _results_key(study: TrackedStudy, result: StudyResult) -> str:
-    """Return the key of the run with the study's results, which is used like a trial's key."""
-    return f"{_RESULTS}{digest([study.identity, result.digest])}"

@@ -117,6 +117,7 @@ def content_of(held: Held, tuning: Tuning) -> Content:
     """
     study, table = held.study, held.table
     striking, listed = table_notes.striking(table), _listed(table)
+    regimes = dict.fromkeys(arm.regime.name for arm in study.arms)
     return Content(
         study=study,
         table=table,
@@ -130,12 +131,8 @@ def content_of(held: Held, tuning: Tuning) -> Content:
         keys=list(_keys(listed)),
         classes=class_parts(study, class_results(listed, held.ledger.store, held.ranks), _CLASS_ROWS),
         unlisted=_unlisted(listed, table),
-        sizes=_sizes([held.data[name].samples for name in _regimes(study) if name in held.data]),
+        sizes=_sizes([held.data[name].samples for name in regimes if name in held.data]),
     )
-
-
-def _regimes(study: Study) -> Iterable[str]:
-    return dict.fromkeys(arm.regime.name for arm in study.arms)
 
 
 def _sizes(samples: Sequence[Samples]) -> str:

@@ -92,7 +92,7 @@ def groups_of(shares: _Array, alike: float = _ALIKE) -> list[list[int]]:
     """
     if len(shares) < 2:
         return [list(range(len(shares)))]
-    distance = 1 - np.minimum(_likeness(shares), 1)
+    distance = 1 - np.minimum(np.asarray((shares + shares.T) / 2, float), 1)
     np.fill_diagonal(distance, 0)
     tree = hierarchy.linkage(squareform(distance, checks=False), "average", optimal_ordering=True)
     result = hierarchy.fcluster(tree, 1 - alike + 1e-9, "distance")
@@ -100,10 +100,6 @@ def groups_of(shares: _Array, alike: float = _ALIKE) -> list[list[int]]:
     for position in hierarchy.leaves_list(tree).tolist():
         groups.setdefault(int(result[position]), []).append(position)
     return list(groups.values())
-
-
-def _likeness(shares: _Array) -> _Array:
-    return np.asarray((shares + shares.T) / 2, float)
 
 
 def confusion(data: Plotted) -> Figure:
@@ -137,7 +133,7 @@ def _pairs(data: Plotted, arm: _Confused) -> Figure:
     from topk_platform.reports.plots.look_alikes import RunGuesses, draw_pairs  # noqa: PLC0415 - imports torch, which only images need
 
     row = next(
-        row for row in _completed(data, arm.key) if read_guesses(data.held.ledger.store, row) is not None
+        row for row in data.completed(arm.key) if read_guesses(data.held.ledger.store, row) is not None
     )
     guesses, ranks = read_guesses(data.held.ledger.store, row), data.held.ranks([row])[row["key"]]
     assert guesses is not None  # noqa: S101 - for the type checker
@@ -187,7 +183,7 @@ def _first_regime(data: Plotted) -> list[tuple[str, str]]:
 
 def _confused(data: Plotted, arm_key: tuple[str, str]) -> _Confused | None:
     store = data.held.ledger.store
-    completed = {row["key"]: row for row in _completed(data, arm_key)}
+    completed = {row["key"]: row for row in data.completed(arm_key)}
     ranks = data.held.ranks([*completed.values()])
     kept = {key: read_guesses(store, row) for key, row in completed.items() if key in ranks}
     runs = {key: guesses for key, guesses in kept.items() if guesses is not None}
@@ -196,9 +192,8 @@ def _confused(data: Plotted, arm_key: tuple[str, str]) -> _Confused | None:
     arm = data.arms[arm_key]
     seen = max(max(int(run.classes.max()), int(ranks[key].label.max())) for key, run in runs.items())
     names = _names(data, arm, [completed[key] for key in runs], 1 + seen)
-    total = sum(
-        (sharing(ranks[key].label, run.classes, len(names)) for key, run in runs.items()), _none(len(names))
-    )
+    none = sparse.csr_array((len(names), len(names)), dtype=float)
+    total = sum((sharing(ranks[key].label, run.classes, len(names)) for key, run in runs.items()), none)
     return _Confused(
         arm.name, f"K = {arm.k}, n = {len(runs)} seeds", sparse.csr_array(total / len(runs)), names, arm_key
     )
@@ -210,14 +205,6 @@ def _names(data: Plotted, arm: Arm, rows: Sequence[Row], least: int) -> Sequence
     names = class_names(data.held.ledger.store, note, rows)
     count = max(len(names), least, note.samples.classes if note is not None else 0)
     return [*names, *map(str, range(len(names), count))]
-
-
-def _completed(data: Plotted, arm_key: tuple[str, str]) -> list[Row]:
-    return [row for row in data.table.confirmations[arm_key].values() if row["status"] == "completed"]
-
-
-def _none(classes: int) -> sparse.csr_array:
-    return sparse.csr_array((classes, classes), dtype=float)
 
 
 def _chosen(shares: sparse.csr_array) -> npt.NDArray[np.int64]:

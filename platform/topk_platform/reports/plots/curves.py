@@ -41,7 +41,7 @@ def topk_curve(ranks: Ranks, most: int) -> npt.NDArray[np.float64]:
 
 def topk(data: Plotted) -> Figure:
     """Draw the test top-k accuracy over k, up to the number of classes or 100; bands are t-intervals over seeds."""
-    kept = {key: result for key in data.arms if (result := _ranks(data, key))}
+    kept = {key: result for key in data.arms if (result := data.held.ranks(data.completed(key)))}
     if not kept:
         raise NothingToPlotError("no confirmed run has kept the ranks of its test images")
     most = min(_MOST, max(int(r.label.max(initial=0)) for runs in kept.values() for r in runs.values()))
@@ -62,11 +62,6 @@ def topk(data: Plotted) -> Figure:
     name_vertical(axes, "test top-k accuracy, %")
     legend(made, axes)
     return made
-
-
-def _ranks(data: Plotted, key: tuple[str, str]) -> Mapping[str, Ranks]:
-    rows = data.table.confirmations.get(key, {}).values()
-    return data.held.ranks([row for row in rows if row["status"] == "completed"])
 
 
 def _band(curves: Sequence[Sequence[float] | npt.NDArray[np.float64]], within: tuple[float, float]) -> _Band:
@@ -141,8 +136,7 @@ def _epochs(data: Plotted, key: tuple[str, str]) -> tuple[list[int], list[list[f
     """Return the epochs after which all confirmed runs of an arm were validated, and each run's accuracies there."""
     arm = data.arms[key]
     known = data.history(arm).curves
-    rows = data.table.confirmations.get(key, {}).values()
-    curves = [known[row["key"]] for row in rows if row["status"] == "completed" and known.get(row["key"])]
+    curves = [known[row["key"]] for row in data.completed(key) if known.get(row["key"])]
     epochs = sorted(set.intersection(*(set(curve) for curve in curves))) if curves else []
     return (epochs, [[curve[e] for e in epochs] for curve in curves]) if epochs else None
 

@@ -55,7 +55,8 @@ def pixels_of(data: Dataset, images: Iterable[int]) -> dict[int, Pixels]:
     needed = sorted(set(images))
     split = data.test.take(torch.tensor(needed))
     inputs = torch.cat([part.cpu() for part in split.in_order()]).float()
-    low, high = (0.0, 255.0) if data.test.inputs.dtype == torch.uint8 else _ends(inputs)
+    of_bytes = data.test.inputs.dtype == torch.uint8
+    low, high = (0.0, 255.0) if of_bytes else (inputs.min().item(), inputs.max().item())
     inputs = ((inputs - low) / max(high - low, 1e-9)).clamp(0, 1)
     side = min(inputs.shape[2:])
     if side > _PIXELS:
@@ -64,11 +65,6 @@ def pixels_of(data: Dataset, images: Iterable[int]) -> dict[int, Pixels]:
     else:  # a viewer that enlarges a small image would blur it
         inputs = interpolate(inputs, scale_factor=-(-_PIXELS // side), mode="nearest")
     return dict(zip(needed, inputs.permute(0, 2, 3, 1).double().numpy(), strict=True))
-
-
-def _ends(inputs: npt.ArrayLike) -> tuple[float, float]:
-    numbers = np.asarray(inputs)
-    return float(numbers.min()), float(numbers.max())
 
 
 def tile(ax: Axes, pixels: Pixels | None, x: float, y: float, name: str, *, framed: bool = False) -> None:

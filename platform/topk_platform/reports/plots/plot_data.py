@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from topk_platform.errors import UserError
-from topk_platform.records import ArmHistory
+from topk_platform.records import ArmHistory, Row
 from topk_platform.reports.plots.style import OTHERS, Look, looks
 from topk_platform.results.from_store import Held
 from topk_platform.results.table import Table, row_and_column
@@ -90,6 +90,11 @@ class Plotted:
         """
         drawn = {column for _, column in keys}
         return [column for column in self.table.columns if column in drawn]
+
+    def completed(self, key: tuple[str, str]) -> list[Row]:
+        """Return the rows of an arm's completed confirmations."""
+        rows = self.table.confirmations.get(key, {}).values()
+        return [row for row in rows if row["status"] == "completed"]
 
     def history(self, arm: Arm) -> ArmHistory:
         """Return an arm's history."""

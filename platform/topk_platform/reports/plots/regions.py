@@ -122,9 +122,7 @@ def _lane(data: Plotted, key: tuple[str, str], arm: Arm) -> _Lane | None:
     """Return the guesses of an arm's networks over all completed seeds with a kept network; None if there are none."""
     angles = torch.deg2rad(torch.from_numpy(_ANGLES))
     points = torch.stack([angles.cos(), angles.sin()], 1).float()
-    rows = data.table.confirmations.get(key, {}).values()
-    completed = [row for row in rows if row["status"] == "completed"]
-    networks = filter(None, (_kept_network(data.held.ledger.store, row) for row in completed))
+    networks = filter(None, (_kept_network(data.held.ledger.store, row) for row in data.completed(key)))
     result = [_among(network(points).numpy(), (1, arm.k)) for network in networks]
     if not result:
         return None

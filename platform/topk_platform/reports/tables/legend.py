@@ -34,8 +34,8 @@ def legend(table: Table) -> str:
         "Test accuracy: the mean over seeds ± half the width of its 95 % interval; the best mean of a column is "
         f"marked. {covered(table)}"
     )
-    if any(map(less_is_better, table.study.show)):
-        fewer = ", ".join(dict.fromkeys(map(_less, filter(less_is_better, table.study.show))))
+    if less := list(filter(less_is_better, table.study.show)):
+        fewer = ", ".join(dict.fromkeys(ERRORS.get(metric, "sets") for metric in less))
         text += f" Of {fewer} less is better: the smallest mean is marked, and {UP} marks smaller ones."
     if table.study.baseline is None:
         return text
@@ -62,10 +62,6 @@ def _cells(table: Table, metrics: Sequence[str]) -> Mapping[CellKey, Cell]:
     """Return the cells of some metrics in a table's rows. A table that is a model's part has all models' cells."""
     rows = set(table.rows)
     return {key: cell for key, cell in table.cells.items() if key[0] in rows and key[2] in metrics}
-
-
-def _less(metric: str) -> str:
-    return ERRORS.get(metric, "sets")
 
 
 def _equivalence(table: Table) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -144,7 +144,7 @@ def _check_additions(arm: Arm, dataset: Source) -> None:
 def _check_space(arm: Arm, class_counts: Tensor) -> None:
     """Build the recipe and the loss from the first values, then with each dimension at each end of its range."""
     first = _check_values(arm, arm.loss.first, class_counts)
-    for name, value in _ends(arm):
+    for name, value in [(name, end) for name, part in arm.loss.space.items() for end in part.ends]:
         values = reaching(arm.loss.space, arm.loss.first, name, value)
         try:
             _check_values(arm, values, class_counts, first)
@@ -152,12 +152,6 @@ def _check_space(arm: Arm, class_counts: Tensor) -> None:
             changed = {n: v for n, v in values.items() if n not in arm.loss.first or v != arm.loss.first[n]}
             held = ", ".join(f"{n} = {v!r}" for n, v in changed.items())
             raise UserError(f"{error}; the space holds {held}") from error
-
-
-def _ends(arm: Arm) -> Iterator[tuple[str, Scalar]]:
-    for name, dimension in arm.loss.space.items():
-        for value in dimension.ends:
-            yield name, value
 
 
 def _check_values(
