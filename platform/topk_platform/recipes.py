@@ -105,16 +105,8 @@ SAWADA2020_CIFAR100_CUTOUT = Recipe(
 )
 """sawada2020 V with Cutout 8×8: test top-1 by the best validation top-1, top-5 by the best top-5."""
 
-SAWADA2020_CIFAR100_MIXUP = Recipe(
-    epochs=200,
-    batch_size=128,
-    learning_rate=0.1,
-    weight_decay=5e-4,
-    schedule="milestones",
-    milestones=(60, 120, 160),
-    decay=0.2,
-    augmentation=Augmentation(crop=4, flip=True, mix="mixup"),
-    keep=("top1", "top5"),
+SAWADA2020_CIFAR100_MIXUP = replace(
+    SAWADA2020_CIFAR100_CUTOUT, augmentation=Augmentation(crop=4, flip=True, mix="mixup")
 )
 """sawada2020 V with Mixup."""
 

@@ -34,6 +34,7 @@ class Lane:
 
     Attributes:
         chosen: The configurations to confirm, the main one first; none until the search has ended.
+        confirming: Whether the search has ended.
     """
 
     arm: Arm
@@ -53,7 +54,7 @@ class Lane:
         self._own = self._repeats.own(self.index, self.trials)
         self._shares = self._length > 0 and self._first not in self._own
         self._free = FreeSlots((0, number) for number in self._own if number not in self.searched)
-        self._unsearched, self._unconfirmed, self._confirming = len(self._free), 0, False
+        self._unsearched, self._unconfirmed, self.confirming = len(self._free), 0, False
         self._until = self._last = self.seeds
         # The last number that was looked at, and how many trials its suggestion needs.
         self._asked, self._needed = -1, 0
@@ -72,7 +73,7 @@ class Lane:
     @property
     def left(self) -> int:
         """How many of its own trials have not ended, including running and open ones."""
-        if self._confirming:
+        if self.confirming:
             return self._unconfirmed
         return self._unsearched + self._to_confirm
 
@@ -84,11 +85,6 @@ class Lane:
         _, number, seed = slot
         return self._repeats.rank_of(seed), number
 
-    @property
-    def confirming(self) -> bool:
-        """Whether the search has ended."""
-        return self._confirming
-
     def limit(self, until: int, last: int) -> None:
         """Let only seeds with a rank up to ``until`` start now, and never any with a rank above ``last``."""
         self._until = until
@@ -96,7 +92,7 @@ class Lane:
             return
         self._last = last
         self._limit()
-        if self._confirming:
+        if self.confirming:
             self._free.keep(lambda turn: turn[0] <= last)
             self._unconfirmed = len(self.missing())
 
@@ -143,18 +139,18 @@ class Lane:
         """Update the state of the search after a trial has ended. At its end, choose the configurations to confirm."""
         while self._repeats.number_at(self.index, self._whole) in self.searched:
             self._whole += 1
-        if not self.searching and not self._confirming:
+        if not self.searching and not self.confirming:
             self._confirm()
 
     def _confirm(self) -> None:
-        self._confirming, self.chosen = True, self._choice()
+        self.confirming, self.chosen = True, self._choice()
         self._free = FreeSlots(sorted(map(self._turn, self.missing())))
         self._unconfirmed = len(self._free)
 
     @property
     def chosen_by_now(self) -> tuple[Ended, ...]:
         """The configurations that would be confirmed if the search ended now; empty if no trial has completed."""
-        return self.chosen if self._confirming else self._choice()
+        return self.chosen if self.confirming else self._choice()
 
     def _choice(self) -> tuple[Ended, ...]:
         ended = (self.searched[n] for n in self.numbers if n in self.searched)
@@ -177,7 +173,7 @@ class Lane:
         Trials that train together take one worker. The next block may start while as many earlier blocks are running
         as the width allows.
         """
-        return 0 if self._confirming else min(self._blocks(self._unsearched), self._at_once)
+        return 0 if self.confirming else min(self._blocks(self._unsearched), self._at_once)
 
     @property
     def _at_once(self) -> int:
@@ -193,7 +189,7 @@ class Lane:
     @property
     def confirm_workers(self) -> int:
         """The maximum number of workers that the rest of the confirmations can keep busy at once."""
-        if not self._confirming:
+        if not self.confirming:
             seeds = [seed for seed in self._seeds if self._repeats.rank_of(seed) <= self._until]
             return math.ceil(len(seeds) / self.arm.protocol.ensemble) * self.points
         left = [slot for slot in self.missing() if self._turn(slot)[0] <= self._until]
@@ -202,18 +198,18 @@ class Lane:
     @property
     def search_rounds(self) -> int:
         """How many search trainings must run in sequence until all trials that have not started have ended."""
-        if self._confirming:
+        if self.confirming:
             return 0
         return math.ceil(self._blocks(len(self._free)) / self._at_once)
 
     @property
     def confirm_rounds(self) -> int:
         """How many confirmations must run in sequence: at most one, because they wait only for the search."""
-        return int((len(self._free) if self._confirming else self._to_confirm) > 0)
+        return int((len(self._free) if self.confirming else self._to_confirm) > 0)
 
     def missing(self) -> list[Slot]:
         """Return the slots that have not ended: search trials until the search has ended, then confirmations."""
-        if not self._confirming:
+        if not self.confirming:
             return [("search", number, 0) for number in self._own if number not in self.searched]
         slots: list[Slot] = [("confirm", e.number, seed) for seed in self._seeds for e in self.chosen]
         return [slot for slot in slots if slot not in self.confirmed]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from topk_platform.reports.checklist_answers import ANSWERS, Facts
+from topk_platform.reports.checklist_answers import ANSWERS
 from topk_platform.results.from_store import Held, read
 from topk_platform.specs import Study
 from topk_platform.specs.fields import check_call
@@ -77,6 +77,5 @@ def checklist(
 
 def checklist_of(held: Held) -> Checklist:
     """Return the checklist of a study's results in a store."""
-    facts = Facts(held)
-    answers = (Item(question, answer(facts)) for question, answer in ANSWERS.items())
+    answers = (Item(question, answer(held)) for question, answer in ANSWERS.items())
     return Checklist(held.study.name, tuple(answers))

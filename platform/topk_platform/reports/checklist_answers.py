@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from topk_platform.records import Row, Tally
 from topk_platform.reports.plain_text import markdown_table
@@ -13,46 +12,24 @@ from topk_platform.reports.tables.legend import counted, covered
 from topk_platform.reports.tables.notes import once, without_ranks
 from topk_platform.reports.words import rounded, rounded_in, settings
 from topk_platform.results.from_store import Held
-from topk_platform.results.table import Table
 from topk_platform.specs import Choice, Dimension, Study
 from topk_platform.specs.checks import plural
 
-__all__ = ["ANSWERS", "Facts"]
+__all__ = ["ANSWERS"]
 
 
-@dataclass(frozen=True)
-class Facts:
-    """The facts from which the answers are written.
-
-    Args:
-        held: The study's results.
-    """
-
-    held: Held
-
-    @property
-    def table(self) -> Table:
-        """The table of all arms."""
-        return self.held.table
-
-    @property
-    def study(self) -> Study:
-        """The study."""
-        return self.held.study
-
-    @property
-    def counting(self) -> list[Row]:
-        """The ledger's rows that count in the table."""
-        return [row for arm in self.held.results.values() for row in arm.counting()]
+def _counting(held: Held) -> list[Row]:
+    """Return the rows of all trials that count."""
+    return [row for arm in held.results.values() for row in arm.counting()]
 
 
-def _data(facts: Facts) -> str:
+def _data(held: Held) -> str:
     prints = {
         history.arm.regime.name: row["dataset_fingerprint"]
-        for history in facts.held.histories.values()
+        for history in held.histories.values()
         for row in history.rows()
     }
-    seen = {arm.regime.name: arm.regime for arm in facts.study.arms}
+    seen = {arm.regime.name: arm.regime for arm in held.study.arms}
     return markdown_table(
         ("regime", "dataset", "conditions on the training split", *_SPLITS, "fingerprint"),
         [
@@ -60,7 +37,7 @@ def _data(facts: Facts) -> str:
                 name,
                 " ".join([regime.dataset, *(f"{k}={v}" for k, v in regime.options.items())]),
                 ", ".join(rounded_in(repr(condition)) for condition in regime.conditions) or "none",
-                *_sizes(facts, name),
+                *_sizes(held, name),
                 prints.get(name, ""),
             )
             for name, regime in seen.items()
@@ -74,14 +51,14 @@ _SPLITS = (
 )
 
 
-def _sizes(facts: Facts, regime: str) -> Sequence[str]:
+def _sizes(held: Held, regime: str) -> Sequence[str]:
     """Return the numbers of samples of a regime.
 
     If no run has recorded them, only the number of test images is given, if the ranks show it.
     """
-    note = facts.held.data.get(regime)
+    note = held.data.get(regime)
     if note is None:
-        tested = facts.table.tested.get(regime) if regime not in facts.table.units else None
+        tested = held.table.tested.get(regime) if regime not in held.table.units else None
         return *["–"] * 5, "–" if tested is None else f"{tested:,}"
     one = note.samples
     groups = f" of {one.groups}" if one.groups else ""
@@ -96,16 +73,16 @@ def _sizes(facts: Facts, regime: str) -> Sequence[str]:
     )
 
 
-def _models(facts: Facts) -> str:
-    models = {arm.model.label: arm.model for arm in facts.study.arms}
+def _models(held: Held) -> str:
+    models = {arm.model.label: arm.model for arm in held.study.arms}
     return "\n".join(
         rounded_in(f"- {label}: {model.name} {dict(model.options) or ''}".rstrip())
         for label, model in models.items()
     )
 
 
-def _recipes(facts: Facts) -> str:
-    lines = Counter(rounded_in(repr(arm.recipe)) for arm in facts.study.arms)
+def _recipes(held: Held) -> str:
+    lines = Counter(rounded_in(repr(arm.recipe)) for arm in held.study.arms)
     return "\n".join(f"- {text} ({count} arms)" for text, count in lines.items())
 
 
@@ -115,15 +92,15 @@ def _range(dimension: Dimension) -> str:
     return f"{rounded(dimension.low)} to {rounded(dimension.high)}{', logarithmic' if dimension.log else ''}"
 
 
-def _spaces(facts: Facts) -> str:
+def _spaces(held: Held) -> str:
     rows = dict.fromkeys(
         (arm.loss.label, name, _range(dimension), rounded(arm.loss.first[name]))
-        for arm in facts.study.arms
+        for arm in held.study.arms
         for name, dimension in arm.loss.space.items()
     )
     fixed = dict.fromkeys(
         (arm.loss.label, name, "fixed", rounded(value))
-        for arm in facts.study.arms
+        for arm in held.study.arms
         for name, value in arm.loss.fixed.items()
     )
     if not rows and not fixed:
@@ -131,18 +108,16 @@ def _spaces(facts: Facts) -> str:
     return markdown_table(("loss", "parameter", "range", "first value"), [*rows, *fixed])
 
 
-def _search(facts: Facts) -> str:
-    arms = [arm for arm in facts.study.arms if arm.is_searched]
+def _search(held: Held) -> str:
+    arms = [arm for arm in held.study.arms if arm.is_searched]
     if not arms:
         return "Nothing was searched: the study gives every arm one configuration."
     parts = Counter(rounded_in(repr(arm.protocol)) for arm in arms)
-    ended = Tally.of(row["status"] for row in facts.counting if row["phase"] == "search")
-    searches = facts.study.searches
-    times = (
-        "once" if searches == 1 else f"{searches} times, with {facts.study.trials // searches} trials each"
-    )
+    ended = Tally.of(row["status"] for row in _counting(held) if row["phase"] == "search")
+    searches = held.study.searches
+    times = "once" if searches == 1 else f"{searches} times, with {held.study.trials // searches} trials each"
     lines = [
-        f"Every arm that searches has the same budget of {facts.study.trials} trials; each was searched {times}.",
+        f"Every arm that searches has the same budget of {held.study.trials} trials; each was searched {times}.",
         f"{ended.ended} search trials have ended: {ended.completed} completed, {ended.pruned} stopped early, "
         f"{ended.diverged} diverged, {ended.failed} failed.",
         *(f"{text} ({count} arms)." for text, count in parts.items()),
@@ -150,9 +125,9 @@ def _search(facts: Facts) -> str:
     return "\n".join(f"- {line}" for line in lines)
 
 
-def _selection(facts: Facts) -> str:
-    metrics = sorted({arm.metric for arm in facts.study.arms})
-    kept = sorted({metric for arm in facts.study.arms for metric in arm.recipe.keep})
+def _selection(held: Held) -> str:
+    metrics = sorted({arm.metric for arm in held.study.arms})
+    kept = sorted({metric for arm in held.study.arms for metric in arm.recipe.keep})
     weights = (
         f"The tested weights are those of the epoch with the best validation {', '.join(kept)}."
         if kept
@@ -164,7 +139,7 @@ def _selection(facts: Facts) -> str:
     )
 
 
-def _best(facts: Facts) -> str:
+def _best(held: Held) -> str:
     rows = [
         (
             row,
@@ -172,49 +147,49 @@ def _best(facts: Facts) -> str:
             settings(choice.values),
             f"{100 * choice.validation:.2f}",
         )
-        for (row, column), choices in facts.table.choices.items()
+        for (row, column), choices in held.table.choices.items()
         for choice in choices
     ]
     return (
-        markdown_table(("loss", facts.table.across, "chosen", "validation, %"), rows)
+        markdown_table(("loss", held.table.across, "chosen", "validation, %"), rows)
         if rows
         else "Nothing was searched."
     )
 
 
-def _seeds(facts: Facts) -> str:
-    result = facts.table.confirmed
+def _seeds(held: Held) -> str:
+    result = held.table.confirmed
     return (
-        f"{facts.study.seeds} fresh seeds per arm, the same in all arms; root of all random streams: "
-        f"{facts.study.seed}. {result.ended} confirmations have ended, {result.completed} completed, {result.diverged} "
+        f"{held.study.seeds} fresh seeds per arm, the same in all arms; root of all random streams: "
+        f"{held.study.seed}. {result.ended} confirmations have ended, {result.completed} completed, {result.diverged} "
         f"diverged, {result.failed} failed. A seed decides label noise, initial weights, batches, augmentation and the "
         "loss's noise."
     )
 
 
-def _bars(facts: Facts) -> str:
-    parts = ("95 % intervals.", covered(facts.table), without_ranks(facts.table), _tests(facts))
+def _bars(held: Held) -> str:
+    parts = ("95 % intervals.", covered(held.table), without_ranks(held.table), _tests(held))
     return " ".join(filter(None, parts))
 
 
-def _tests(facts: Facts) -> str:
-    if facts.study.baseline is None:
+def _tests(held: Held) -> str:
+    if held.study.baseline is None:
         return "No differences are tested."
-    paired = f"Differences to {facts.study.baseline} are paired by seed, and by image where the interval covers images"
-    if not facts.table.tests:
-        return f"{paired}. {once(facts.table) or 'None is tested yet.'}"
+    paired = f"Differences to {held.study.baseline} are paired by seed, and by image where the interval covers images"
+    if not held.table.tests:
+        return f"{paired}. {once(held.table) or 'None is tested yet.'}"
     marks = (
-        f"{paired}; marks are Holm-corrected over the {counted(facts.table)} in the metric of the search (every other "
+        f"{paired}; marks are Holm-corrected over the {counted(held.table)} in the metric of the search (every other "
         "metric is a secondary family), two-sided, at 0.05."
     )
-    return " ".join(filter(None, (marks, once(facts.table))))
+    return " ".join(filter(None, (marks, once(held.table))))
 
 
-def _compute(facts: Facts) -> str:
-    counted = {row["key"] for row in facts.counting}
+def _compute(held: Held) -> str:
+    counted = {row["key"] for row in _counting(held)}
     seconds: dict[str, list[float]] = {}
     besides = 0.0
-    for history in facts.held.histories.values():
+    for history in held.histories.values():
         for row in history.rows():
             share = (
                 row["train_seconds"] / history.arm.protocol.ensemble
@@ -227,12 +202,12 @@ def _compute(facts: Facts) -> str:
     ]
     if not rows:
         return "No training has ended."
-    part = f", each on {_part(facts.study)}" if facts.study.device == "cuda" else ""
+    part = f", each on {_part(held.study)}" if held.study.device == "cuda" else ""
     return (
         f"{markdown_table(('phase', 'trainings', 'hours in all', 'seconds each'), rows)}\n\n"
-        f"Hours of training on {facts.study.device}{part}, with {plural(facts.study.threads, 'thread')}; of these, "
+        f"Hours of training on {held.study.device}{part}, with {plural(held.study.threads, 'thread')}; of these, "
         f"{besides / 3600:.2f} hours went into trainings that the tables do not count. "
-        f"{sum(facts.table.outdated.values())} recorded trials were made with other code, other data or on other "
+        f"{sum(held.table.outdated.values())} recorded trials were made with other code, other data or on other "
         "machines."
     )
 
@@ -243,24 +218,24 @@ def _part(study: Study) -> str:
     return f"{study.gpu_share:g} of a GPU"
 
 
-def _versions(facts: Facts) -> str:
-    held = [json.loads(row["versions"] or "{}") for row in facts.counting]
-    names = sorted({name for versions in held for name in versions})
+def _versions(held: Held) -> str:
+    noted = [json.loads(row["versions"] or "{}") for row in _counting(held)]
+    names = sorted({name for versions in noted for name in versions})
     lines = []
     for name in names:
-        counts = Counter(str(versions[name]) for versions in held if name in versions)
+        counts = Counter(str(versions[name]) for versions in noted if name in versions)
         lines.append(
             f"- {name}: {', '.join(f'{value} ({count} trials)' for value, count in counts.most_common())}"
         )
-    codes = Counter(row["code_version"] for row in facts.counting)
+    codes = Counter(row["code_version"] for row in _counting(held))
     lines += [f"- code version: {', '.join(codes)}"] if codes else []
     return "\n".join(lines)
 
 
-def _failures(facts: Facts) -> str:
+def _failures(held: Held) -> str:
     ended = Counter(
         (arm.arm.name, row["status"])
-        for arm in facts.held.results.values()
+        for arm in held.results.values()
         for row in arm.counting()
         if row["status"] in ("diverged", "failed")
     )
@@ -271,16 +246,16 @@ def _failures(facts: Facts) -> str:
     )
 
 
-def _published(facts: Facts) -> str:
-    sources = dict.fromkeys(number.source for number in facts.study.published)
+def _published(held: Held) -> str:
+    sources = dict.fromkeys(number.source for number in held.study.published)
     return f"Numbers from {'; '.join(sources)} are shown beside ours." if sources else "None."
 
 
-def _nothing(_facts: Facts) -> str:
+def _nothing(_held: Held) -> str:
     return ""
 
 
-ANSWERS: dict[str, Callable[[Facts], str]] = {
+ANSWERS: dict[str, Callable[[Held], str]] = {
     "Which data were used, and how were they changed?": _data,
     "Which models were trained?": _models,
     "How were they trained?": _recipes,

@@ -9,14 +9,13 @@ import torch
 from safetensors.torch import load
 from torch import Tensor
 
-from topk_platform.data import Dataset, Split, data_at
+from topk_platform.data import data_at
 from topk_platform.errors import UserError
 from topk_platform.metrics import topk_credit
 from topk_platform.records import Row, SavedModel, read_model
 from topk_platform.results.cardinality import CardinalityPoint, write_points
 from topk_platform.results.confirmed_runs import runs_of_all
 from topk_platform.results.from_store import Held, read
-from topk_platform.serving.classifier import Classifier
 from topk_platform.serving.loading import assembled
 from topk_platform.serving.package import Config
 from topk_platform.serving.selecting import train_selectors
@@ -90,13 +89,13 @@ def _of_network(
 ) -> Iterator[CardinalityPoint]:
     dataset = dataset_of(saved.trial)
     network = assembled(Config.of(saved), load(saved.content), f"the network of trial {row['key']}", trust)
-    known = _selecting_split(dataset)
+    known = dataset.validation if dataset.calibration is None else dataset.calibration
     with restored_process():
         torch.set_num_threads(1)  # more threads make such small networks slower
         selectors = train_selectors(
-            _scores(network, known), known.labels, penalties, growth, seed=row["seed"]
+            network.scores_of(known), known.labels, penalties, growth, seed=row["seed"]
         )
-    scores, labels = _scores(network, dataset.test), dataset.test.labels
+    scores, labels = network.scores_of(dataset.test), dataset.test.labels
 
     def point(kind: str, value: float, sizes: Tensor) -> CardinalityPoint:
         distinct = sorted(set(sizes.tolist()))
@@ -113,11 +112,3 @@ def _of_network(
             yield point("fixed", k, torch.full_like(labels, k))
     for penalty, sizes in zip(penalties, selectors.chosen(scores), strict=True):
         yield point("selected", penalty, sizes)
-
-
-def _selecting_split(dataset: Dataset) -> Split:
-    return dataset.validation if dataset.calibration is None else dataset.calibration
-
-
-def _scores(network: Classifier, split: Split) -> Tensor:
-    return torch.cat([network.scores(part) for part in split.in_order()])

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from topk_losses.operators import inclusion_probabilities
+from topk_platform.data import Split
 from topk_platform.errors import UserError
 from topk_platform.serving.package import Config
 from topk_platform.serving.pictures import Given, listed, read_inputs
@@ -96,6 +97,10 @@ class Classifier:
                 f"got {inputs.dtype} of shape {tuple(inputs.shape)}"
             )
         return torch.cat([self.module(part) for part in torch.split(inputs, _AT_ONCE)])
+
+    def scores_of(self, split: Split) -> Tensor:
+        """Return the scores of all samples of a split."""
+        return torch.cat([self.scores(part) for part in split.in_order()])
 
     def candidates(self, inputs: Tensor, k: int | None = None) -> list[list[Candidate]]:
         """Return the K candidates for each input, the most probable first.

@@ -31,6 +31,9 @@ class Patience:
         clock: A monotonic clock, in seconds.
         sleep: Sleeps for a number of seconds.
 
+    Attributes:
+        seconds: The longest wait that the user gave; None if the user gave none.
+
     Raises:
         UserError: for a time below 0.
 
@@ -54,12 +57,7 @@ class Patience:
     ) -> None:
         if seconds is not None and not seconds >= 0:
             raise UserError(f"wait must be at least 0 seconds, got {seconds}")
-        self._seconds, self._report, self._clock, self._sleep = seconds, report, clock, sleep
-
-    @property
-    def seconds(self) -> float | None:
-        """The longest wait that the user gave; None if the user gave none."""
-        return self._seconds
+        self.seconds, self._report, self._clock, self._sleep = seconds, report, clock, sleep
 
     def until(self, ask: Callable[[], T], otherwise: float = COMING_SECONDS) -> T:
         """Return what ``ask`` returns as soon as it raises no ``NotYetError``.
@@ -71,7 +69,7 @@ class Patience:
         Raises:
             ClusterError: in one line, once the time has passed; other errors of ``ask`` at once.
         """
-        seconds = otherwise if self._seconds is None else self._seconds
+        seconds = otherwise if self.seconds is None else self.seconds
         end, last = self._clock() + seconds, ""
         while True:
             try:

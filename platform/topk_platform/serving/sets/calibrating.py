@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import torch
 from safetensors.torch import load
-from torch import Tensor
 
 from topk_platform.data import Dataset, Split
 from topk_platform.errors import UserError
@@ -43,7 +42,7 @@ def calibrated_network(saved: SavedModel, trust: Trust) -> tuple[str, str]:
     file = f"the network of trial {saved.trial.key}"
     classifier = assembled(Config.of(saved), load(saved.content), file, trust)
     prevalences = prevalences_of(dataset.class_counts)
-    calibration = calibrate(_scores(classifier, aside), aside.labels, prevalences, saved.trial.key)
+    calibration = calibrate(classifier.scores_of(aside), aside.labels, prevalences, saved.trial.key)
     return calibration.to_json(), _section(classifier, dataset, calibration)
 
 
@@ -51,10 +50,6 @@ def _set_aside(dataset: Dataset) -> Split:
     if dataset.calibration is None:
         raise UserError("the study must set calibration samples aside, Study(calibration=0.5), got none")
     return dataset.calibration
-
-
-def _scores(classifier: Classifier, split: Split) -> Tensor:
-    return torch.cat([classifier.scores(part) for part in split.in_order()])
 
 
 def _section(classifier: Classifier, dataset: Dataset, calibration: SetCalibration) -> str:
@@ -87,7 +82,7 @@ def _caution(dataset: Dataset) -> str:
 
 def _table(classifier: Classifier, dataset: Dataset, calibration: SetCalibration) -> Iterator[str]:
     """Yield the lines of a table: the coverage of the test set, and the sizes of its sets."""
-    scores, labels = _scores(classifier, dataset.test), dataset.test.labels
+    scores, labels = classifier.scores_of(dataset.test), dataset.test.labels
     yield f"On the {len(labels)} test samples:\n"
     yield "| method | requested | covered | mean over classes | classes in a set | largest set |"
     yield "|---|---|---|---|---|---|"
