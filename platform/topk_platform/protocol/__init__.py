@@ -6,9 +6,9 @@ from topk_platform.protocol.board import Board
 from topk_platform.protocol.correlations import early_correlations, spearman
 from topk_platform.protocol.counts import Counts
 from topk_platform.protocol.durations import Durations
-from topk_platform.protocol.ended import Ended, best, chosen
+from topk_platform.protocol.ended import Ended
 from topk_platform.protocol.lane import Slot
-from topk_platform.protocol.order import Pace, alike
+from topk_platform.protocol.order import Pace
 from topk_platform.protocol.search.pruning import Stopping, stopping_values
 from topk_platform.protocol.search.samplers import check_packages, check_sampler, informed
 from topk_platform.protocol.standings import hold_races
@@ -23,11 +23,8 @@ __all__ = [
     "Pace",
     "Slot",
     "Stopping",
-    "alike",
-    "best",
     "check_packages",
     "check_sampler",
-    "chosen",
     "early_correlations",
     "hold_races",
     "informed",

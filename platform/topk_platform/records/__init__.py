@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from topk_platform.records.ledger.snapshot import is_current, write_snapshot
     from topk_platform.records.ledger.writer import Writer
     from topk_platform.records.notes.data import DataNote, Samples, note_data, read_data
-    from topk_platform.records.notes.planned import note_plan, read_plan
+    from topk_platform.records.notes.planned import note_plan
     from topk_platform.records.notes.states import (
         ArmState,
         GpuUse,
@@ -104,7 +104,6 @@ __all__ = [
     "read_guesses",
     "read_history",
     "read_model",
-    "read_plan",
     "read_ranks",
     "read_state",
     "repair",

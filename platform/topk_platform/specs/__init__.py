@@ -9,9 +9,8 @@ from topk_platform.specs.arms.conditions import CONDITIONS, Condition, Noise, st
 from topk_platform.specs.arms.loss import Loss
 from topk_platform.specs.arms.recipe import SEARCHABLE, Augmentation, Numerics, Recipe
 from topk_platform.specs.arms.regime import Regime
-from topk_platform.specs.arms.schedule import SHAPES, Parameter, Schedule
+from topk_platform.specs.arms.schedule import Parameter, Schedule
 from topk_platform.specs.arms.setting import Setting, numbers
-from topk_platform.specs.checks import check_name
 from topk_platform.specs.codec import canonical_json, digest
 from topk_platform.specs.inputs import Inputs
 from topk_platform.specs.metric_names import (
@@ -48,7 +47,6 @@ __all__ = [
     "FEATURES",
     "GROUPS",
     "SEARCHABLE",
-    "SHAPES",
     "STANDINS",
     "Arm",
     "Augmentation",
@@ -87,7 +85,6 @@ __all__ = [
     "active",
     "candidate_names",
     "canonical_json",
-    "check_name",
     "coverage_names",
     "digest",
     "digits_of",
