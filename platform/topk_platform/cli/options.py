@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Annotated
+from functools import partial
+from typing import Annotated, Any
 
 import typer
 
@@ -36,6 +38,7 @@ __all__ = [
     "check_format",
     "nonblank",
     "recorded_name",
+    "under",
 ]
 
 
@@ -60,8 +63,13 @@ def recorded_name(study: str, smoke: bool) -> str:
     return f"{study}{SMOKE}" if smoke and not study.endswith(SMOKE) else study
 
 
-_SIZE, _LOCATIONS, _OUTPUT = "Which part of the study", "Where things are", "Output"
-_TRACKING = "Trackers"
+def under(heading: str) -> Callable[..., Any]:
+    """Return ``typer.Option`` for options that the help lists under a heading."""
+    return partial(typer.Option, rich_help_panel=heading)
+
+
+_size, _location, _output = under("Which part of the study"), under("Where things are"), under("Output")
+_tracker = under("Trackers")
 
 
 def _begins(incomplete: str) -> list[str]:
@@ -80,116 +88,74 @@ Study = Annotated[
 Recorded = Annotated[
     str, typer.Argument(help="The study's name, as `topk status` shows it, or MODULE:ATTRIBUTE.")
 ]
-Trials = Annotated[
-    int | None,
-    typer.Option("--trials", help="Search trials per arm, over all its searches.", rich_help_panel=_SIZE),
-]
-Seeds = Annotated[
-    int | None,
-    typer.Option("--seeds", help="Fresh seeds per arm, over all its searches.", rich_help_panel=_SIZE),
-]
+Trials = Annotated[int | None, _size("--trials", help="Search trials per arm, over all its searches.")]
+Seeds = Annotated[int | None, _size("--seeds", help="Fresh seeds per arm, over all its searches.")]
 Searches = Annotated[
     int | None,
-    typer.Option(
+    _size(
         "--searches",
         help="How often each arm is searched. Only missing searches run: recorded trials count as the first one. Each "
         "search has as many trials and seeds as before, unless --trials and --seeds give the totals over all searches.",
-        rich_help_panel=_SIZE,
     ),
 ]
 Only = Annotated[
     list[str] | None,
-    typer.Option(
-        "--only",
-        help="Only the arms that match this glob, regime/model/loss; may be given several times.",
-        rich_help_panel=_SIZE,
+    _size(
+        "--only", help="Only the arms that match this glob, regime/model/loss; may be given several times."
     ),
 ]
 Smoke = Annotated[
     bool,
-    typer.Option(
+    _size(
         "--smoke",
         help="A small version of the study that takes seconds and needs no large data, GPU or pretrained weights. Its "
         "results have a name of their own.",
-        rich_help_panel=_SIZE,
     ),
 ]
-Store = Annotated[
-    str,
-    typer.Option(
-        "--store", help="Folder or URI of the results.", callback=nonblank, rich_help_panel=_LOCATIONS
-    ),
-]
+Store = Annotated[str, _location("--store", help="Folder or URI of the results.", callback=nonblank)]
 Data = Annotated[
     str | None,
-    typer.Option(
-        "--data",
-        help="Folder of datasets; TOPK_DATA or data/ by default.",
-        callback=nonblank,
-        rich_help_panel=_LOCATIONS,
-    ),
+    _location("--data", help="Folder of datasets; TOPK_DATA or data/ by default.", callback=nonblank),
 ]
 Download = Annotated[
-    bool,
-    typer.Option(
-        "--download",
-        help="Download missing datasets into the folder of datasets.",
-        rich_help_panel=_LOCATIONS,
-    ),
+    bool, _location("--download", help="Download missing datasets into the folder of datasets.")
 ]
 Mlflow = Annotated[
     str | None,
-    typer.Option(
-        "--mlflow",
-        help="MLflow's tracking URI; sqlite in the store by default.",
-        callback=nonblank,
-        rich_help_panel=_LOCATIONS,
-    ),
+    _location("--mlflow", help="MLflow's tracking URI; sqlite in the store by default.", callback=nonblank),
 ]
 Track = Annotated[
     list[str] | None,
-    typer.Option(
+    _tracker(
         "--track",
         metavar="NAME[=LOCATION]",
         help="A tracker to fill: mlflow (the default), tensorboard, wandb, or another that is installed; may be given "
         "several times. none: no tracker.",
-        rich_help_panel=_TRACKING,
     ),
 ]
 TrackSearch = Annotated[
     str,
-    typer.Option(
+    _tracker(
         "--track-search",
         help="Which search trials trackers show: all, best or none. Arms and confirmations are always shown.",
-        rich_help_panel=_TRACKING,
     ),
 ]
 TrackNetworks = Annotated[
-    bool,
-    typer.Option(
-        "--track-networks/--no-track-networks",
-        help="Whether MLflow gets the confirmed networks.",
-        rich_help_panel=_TRACKING,
-    ),
+    bool, _tracker("--track-networks/--no-track-networks", help="Whether MLflow gets the confirmed networks.")
 ]
 Trust = Annotated[
     list[str] | None,
-    typer.Option(
+    under("Care")(
         "--trust",
         metavar="MODULE",
         help="A module whose code the file may name, such as my_lab, with its submodules; may be given several "
         "times. Code of this package needs no trust.",
-        rich_help_panel="Care",
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.", rich_help_panel=_OUTPUT)]
+Json = Annotated[bool, _output("--json", help="Print JSON, for programs.")]
 To = Annotated[str, typer.Option("--to", help="Where to write it.", callback=nonblank)]
-TableFormat = Annotated[str, typer.Option("--format", help="rich, md or csv.", rich_help_panel=_OUTPUT)]
+TableFormat = Annotated[str, _output("--format", help="rich, md or csv.")]
 Metrics = Annotated[
     list[str] | None,
-    typer.Option(
-        "--metric",
-        help="A metric, such as top5 or macro_top3; may be given several times.",
-        rich_help_panel=_OUTPUT,
-    ),
+    _output("--metric", help="A metric, such as top5 or macro_top3; may be given several times."),
 ]

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from topk_platform.cli import options
 from topk_platform.cli.consoles import make_console, print_json
-from topk_platform.cli.options import nonblank
+from topk_platform.cli.options import nonblank, under
 from topk_platform.cli.run.interrupting import Course, interrupts_reported
 from topk_platform.cli.run.outcome import exit_code, print_problems, print_summary, summary_data
 from topk_platform.cli.run.view import make_view
@@ -22,90 +22,57 @@ from topk_platform.running.driver.summary import Summary
 
 __all__ = ["run"]
 
-_LOCATIONS, _LIMITS, _CARE, _OUTPUT = "Where things are", "How much at most", "Care", "Output"
+_location, _limit, _care, _output = map(under, ("Where things are", "How much at most", "Care", "Output"))
 
-Address = Annotated[
-    str | None,
-    typer.Option(help="A Ray cluster: host:port or auto.", callback=nonblank, rich_help_panel=_LOCATIONS),
-]
+Address = Annotated[str | None, _location(help="A Ray cluster: host:port or auto.", callback=nonblank)]
 Accelerator = Annotated[
-    str | None,
-    typer.Option(
-        help="The only kind of GPU to train on, by Ray's name: A100, L4, ...", rich_help_panel=_LOCATIONS
-    ),
+    str | None, _location(help="The only kind of GPU to train on, by Ray's name: A100, L4, ...")
 ]
 Wait = Annotated[
     float | None,
-    typer.Option(
+    _location(
         help="Seconds to wait for the cluster's head, and for a node that has room for a trial; 60 by default. A head "
-        "that exists always has 20 s to answer, and a node 120 s.",
-        rich_help_panel=_LOCATIONS,
+        "that exists always has 20 s to answer, and a node 120 s."
     ),
 ]
 Workers = Annotated[
-    int | None,
-    typer.Option(
-        help="How many trials run at once; by default as many as the cores or GPUs allow.",
-        rich_help_panel=_LIMITS,
-    ),
+    int | None, _limit(help="How many trials run at once; by default as many as the cores or GPUs allow.")
 ]
 Checkpoints = Annotated[
     float,
-    typer.Option(
+    _care(
         help="Least number of seconds between two checkpoints of a trial. A trial that is interrupted continues from "
-        "its last checkpoint.",
-        rich_help_panel=_CARE,
+        "its last checkpoint."
     ),
 ]
 RetryFailed = Annotated[
-    bool,
-    typer.Option(
-        "--retry-failed",
-        help="Run failed trials again. The new records replace the old ones.",
-        rich_help_panel=_CARE,
-    ),
+    bool, _care("--retry-failed", help="Run failed trials again. The new records replace the old ones.")
 ]
 Networks = Annotated[
     bool,
-    typer.Option(
+    _care(
         "--networks",
         help="Also repeat confirmations whose network is missing or damaged. Confirmations without ranks or guesses "
         "are always repeated.",
-        rich_help_panel=_CARE,
     ),
 ]
 Mixed = Annotated[
     bool,
-    typer.Option(
+    _care(
         "--mixed",
         help="Let machines and package versions differ: the results of all of them count, and the table says so.",
-        rich_help_panel=_CARE,
     ),
 ]
 MaxHours = Annotated[
     float | None,
-    typer.Option(
-        "--max-hours",
-        help="Hours that this run may take; the same command continues later.",
-        rich_help_panel=_LIMITS,
-    ),
+    _limit("--max-hours", help="Hours that this run may take; the same command continues later."),
 ]
 MaxGpuHours = Annotated[
-    float | None,
-    typer.Option(
-        "--max-gpu-hours",
-        help="GPU hours that this run may use, summed over all GPUs.",
-        rich_help_panel=_LIMITS,
-    ),
+    float | None, _limit("--max-gpu-hours", help="GPU hours that this run may use, summed over all GPUs.")
 ]
-MaxTrials = Annotated[
-    int | None,
-    typer.Option("--max-trials", help="How many trials may start in this run.", rich_help_panel=_LIMITS),
-]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only problems.", rich_help_panel=_OUTPUT)]
-Events = Annotated[
-    bool, typer.Option("--json", help="Print every event as a line of JSON.", rich_help_panel=_OUTPUT)
-]
+MaxTrials = Annotated[int | None, _limit("--max-trials", help="How many trials may start in this run.")]
+Quiet = Annotated[bool, _output("--quiet", "-q", help="Print only problems.")]
+Events = Annotated[bool, _output("--json", help="Print every event as a line of JSON.")]
 
 
 def run(
