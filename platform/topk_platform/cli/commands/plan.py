@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import shlex
 from collections.abc import Iterator
@@ -142,27 +141,16 @@ def _plan_data(plan: Plan, price: float | None) -> dict[str, Any]:
         }
         for arm in plan.arms
     ]
-    workers = {"search_workers": plan.search_workers, "confirm_workers": plan.confirm_workers}
-    cost = None if price is None else plan.cost(price)
-    again = [dataclasses.asdict(one) for one in plan.outdated]
-    totals = {
-        "left": plan.left,
-        "along": plan.along,
-        "seconds": plan.seconds,
-        "workers": plan.workers,
-        "elapsed": plan.elapsed,
-        **workers,
-        "cost": cost,
+    totals = ("left", "along", "seconds", "workers", "elapsed", "search_workers", "confirm_workers")
+    return {
+        "study": plan.study.name,
+        **{name: getattr(plan, name) for name in totals},
+        "cost": None if price is None else plan.cost(price),
         "load": plan.load,
         "cores": local_cpus(),
         "running": plan.running,
-    }
-    samples = [dataclasses.asdict(one) for one in plan.samples]
-    return {
-        "study": plan.study.name,
-        **totals,
-        "outdated": again,
-        "samples": samples,
+        "outdated": plan.outdated,
+        "samples": plan.samples,
         "notes": plan.notes,
         "arms": arms,
     }
@@ -174,9 +162,7 @@ def _probe_data(probed: Probe) -> dict[str, Any]:
     return {"study": probed.study.name, "device": probed.study.device, "memory": probed.memory, "arms": arms}
 
 
-def _print_plan(
-    console: Console, plan: Plan, price: float | None = None, command: str = "topk adopt"
-) -> None:
+def _print_plan(console: Console, plan: Plan, price: float | None, command: str) -> None:
     """Print a plan.
 
     Args:
@@ -202,10 +188,8 @@ def _print_plan(
         f"{cost}",
         highlight=False,
     )
-    for line in plan.crowded:
+    for line in (*plan.crowded, *(f"Trained again: {reason}" for reason in plan.outdated)):
         console.print(line, highlight=False, markup=False)
-    for reason in plan.outdated:
-        console.print(f"Trained again: {reason}", highlight=False, markup=False)
     if hint := avoidable(plan.outdated, command):
         console.print(hint, highlight=False, markup=False, soft_wrap=True)
     if plan.left:
@@ -239,11 +223,8 @@ def _expected(plan: Plan) -> str:
 
 
 def _along(plan: Plan) -> str:
-    return (
-        f" and {plan.along} more that are trained too, because ensembles are trained as a whole"
-        if plan.along
-        else ""
-    )
+    more = f" and {plan.along} more that are trained too, because ensembles are trained as a whole"
+    return more if plan.along else ""
 
 
 def _samples(plan: Plan) -> Iterator[str]:

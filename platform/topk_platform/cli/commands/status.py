@@ -61,7 +61,9 @@ def status(
     """
     if watch and json:
         raise UserError("--watch and --json exclude each other: leave one out")
-    study = _name(study, smoke)
+    if smoke and study is None:
+        raise UserError("--smoke is for one study: name it")
+    study = None if study is None else recorded_name(study, smoke)
     if watch:
         _watch(make_console(), store, study)
         return
@@ -79,15 +81,6 @@ def status(
         raise typer.Exit(Exit.BAD_INPUT)
     if not shown:
         raise UserError(_none(store, study))
-
-
-def _name(study: str | None, smoke: bool) -> str | None:
-    """Return the name of the study's folder, None for all folders."""
-    if study is None:
-        if smoke:
-            raise UserError("--smoke is for one study: name it")
-        return None
-    return recorded_name(study, smoke)
 
 
 def _none(store: str, study: str | None) -> str:
