@@ -37,11 +37,10 @@ def image_counts(folder: Path) -> dict[str, int]:
         folder: The folder of a split, with a folder for each class.
     """
     classes = sorted(entry for entry in folder.iterdir() if entry.is_dir() and entry.name[0] != ".")
-    return {entry.name: sum(map(_is_image, _names(entry))) for entry in classes}
-
-
-def _names(folder: Path) -> list[str]:
-    return [name for _, _, names in os.walk(folder, followlinks=True) for name in names]
+    walks = {entry.name: os.walk(entry, followlinks=True) for entry in classes}
+    return {
+        name: sum(_is_image(file) for *_, files in walk for file in files) for name, walk in walks.items()
+    }
 
 
 def _is_image(name: str) -> bool:

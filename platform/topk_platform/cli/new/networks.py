@@ -71,23 +71,18 @@ def network_code(network: str) -> NetworkCode:
     """
     if network.startswith(_TIMM):
         return _timm(network.removeprefix(_TIMM))
-    if network in NETWORKS:
-        return NetworkCode(f'Model("{network}")')
     if is_reference(network):
-        return _own(network)
-    from torchvision import models  # noqa: PLC0415 - torch, a second or two
+        from topk_platform.running.preflight.checks import check_network  # noqa: PLC0415 - torch, a second or two
 
-    known = models.list_models(module=models)
-    if network not in known:
-        raise unknown_name("network", network, [*NETWORKS, *known])
-    return NetworkCode(f'Model("torchvision", {{{{"architecture": "{network}"}}}})')
+        check_network(network)
+    elif network not in NETWORKS:
+        from torchvision import models  # noqa: PLC0415 - torch, a second or two
 
-
-def _own(reference: str) -> NetworkCode:
-    from topk_platform.running.preflight.checks import check_network  # noqa: PLC0415 - torch, a second or two
-
-    check_network(reference)
-    return NetworkCode(f'Model("{reference}")')
+        known = models.list_models(module=models)
+        if network not in known:
+            raise unknown_name("network", network, [*NETWORKS, *known])
+        return NetworkCode(f'Model("torchvision", {{{{"architecture": "{network}"}}}})')
+    return NetworkCode(f'Model("{network}")')
 
 
 def _timm(architecture: str) -> NetworkCode:
