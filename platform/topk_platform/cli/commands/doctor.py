@@ -12,7 +12,7 @@ from rich.text import Text
 from topk_platform.cli import options
 from topk_platform.cli.codes import Exit
 from topk_platform.cli.consoles import make_console, print_json
-from topk_platform.cli.options import nonblank
+from topk_platform.cli.options import nonblank, under
 from topk_platform.cli.studies import load_study
 from topk_platform.running.preflight.doctor import CheckResult, Diagnosis, diagnose
 
@@ -29,10 +29,9 @@ def doctor(
     store: options.Store = "runs",
     address: Annotated[
         str | None,
-        typer.Option(
+        under("Where things are")(
             help="A Ray cluster, host:port or auto, whose nodes are all checked; by default this machine alone.",
             callback=nonblank,
-            rich_help_panel="Where things are",
         ),
     ] = None,
     mlflow: options.Mlflow = None,

@@ -8,7 +8,7 @@ import typer
 
 from topk_platform.cli import options
 from topk_platform.cli.consoles import print_json, show
-from topk_platform.cli.options import check_format
+from topk_platform.cli.options import check_format, under
 from topk_platform.cli.studies import known_studies, load_study, shipped_findings
 from topk_platform.evidence.recommending import recommend as recommend_for
 from topk_platform.reports import recommendation_text
@@ -45,7 +45,7 @@ def recommend(
     ] = True,
     store: options.Store = "runs",
     data: options.Data = None,
-    output: Annotated[str, typer.Option("--format", help="rich or md.", rich_help_panel="Output")] = "rich",
+    output: Annotated[str, under("Output")("--format", help="rich or md.")] = "rich",
     json: options.Json = False,
 ) -> None:
     """Recommend a loss to start with, from studies on similar data, or say that it is not known.

@@ -16,13 +16,13 @@ from topk_platform.cli.new.data import data_code
 from topk_platform.cli.new.data_code import DataCode
 from topk_platform.cli.new.features import HEADS, PIXELS, on_features
 from topk_platform.cli.new.networks import NETWORKS, NetworkCode, network_code
-from topk_platform.cli.options import nonblank
+from topk_platform.cli.options import nonblank, under
 from topk_platform.errors import UserError, reason
 from topk_platform.specs.checks import absolute
 
 __all__ = ["new"]
 
-_PANEL = "Asked for if not given"
+_asked = under("Asked for if not given")
 
 _FILE = '''"""{title}
 
@@ -64,20 +64,18 @@ _TAIL_METRIC = """
 
 _Source = Annotated[
     str | None,
-    typer.Option(
+    _asked(
         "--from",
         help="A folder of images, CLASS/IMAGE or train/CLASS/IMAGE; an .npz or .pt file of inputs and labels; or a "
         "folder that a Hugging Face image dataset was saved to by save_to_disk.",
         callback=nonblank,
-        rich_help_panel=_PANEL,
     ),
 ]
 _Network = Annotated[
     str | None,
-    typer.Option(
+    _asked(
         help=f"{', '.join(NETWORKS)}, any of torchvision's, timm:NAME, any of timm's, "
-        "or module:function, your own.",
-        rich_help_panel=_PANEL,
+        "or module:function, your own."
     ),
 ]
 _Groups = Annotated[
@@ -95,9 +93,7 @@ def new(
     ],
     source: _Source = None,
     network: _Network = None,
-    k: Annotated[
-        int | None, typer.Option("-k", "--k", help="K, the number of guesses shown.", rich_help_panel=_PANEL)
-    ] = None,
+    k: Annotated[int | None, _asked("-k", "--k", help="K, the number of guesses shown.")] = None,
     groups: _Groups = "",
     features: Annotated[
         bool,
