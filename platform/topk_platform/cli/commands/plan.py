@@ -162,7 +162,9 @@ def _probe_data(probed: Probe) -> dict[str, Any]:
     return {"study": probed.study.name, "device": probed.study.device, "memory": probed.memory, "arms": arms}
 
 
-def _print_plan(console: Console, plan: Plan, price: float | None, command: str) -> None:
+def _print_plan(
+    console: Console, plan: Plan, price: float | None = None, command: str = "topk adopt"
+) -> None:
     """Print a plan.
 
     Args:

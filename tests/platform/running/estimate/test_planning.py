@@ -80,7 +80,7 @@ def test_a_plan_shows_the_samples_of_each_regime(tmp_path: Path, capsys: pytest.
     assert f"all, again: trained with {everything.train}, validated with {everything.validation}, " in out
     assert f"tail: trained with {tail.train}, " in out
     assert "besides the start of Ray" in out
-    assert [regime["train"] for regime in _plan_data(result, None)["samples"]] == [
+    assert [regime.train for regime in _plan_data(result, None)["samples"]] == [
         everything.train,
         everything.train,
         tail.train,
