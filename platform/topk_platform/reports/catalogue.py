@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pkgutil import resolve_name
 from typing import Any, Literal
 
@@ -45,6 +46,8 @@ class Plot:
     source: Literal["table", "store", "data", "definition"] = "table"
 
 
+_stored = partial(Plot, source="store")
+
 PLOTS: Mapping[str, Plot] = {
     "accuracy": Plot(
         "plots.results:accuracy", "Test accuracy: means over seeds; bands and bars are 95 % intervals."
@@ -63,20 +66,17 @@ PLOTS: Mapping[str, Plot] = {
         "The loss with the largest lead over the baseline in each regime; grey: all others are worse; white: none is "
         "better.",
     ),
-    "topk": Plot(
+    "topk": _stored(
         "plots.curves:topk",
         "Accuracy over all k, from the kept ranks; bands are 95 % t-intervals over seeds.",
-        "store",
     ),
-    "cardinality": Plot(
+    "cardinality": _stored(
         "plots.cardinality:cardinality",
         "Test accuracy by mean number of candidates; lines: a selector chooses 1, 2, 4 or 8; dotted: a fixed number.",
-        "store",
     ),
-    "confusion": Plot(
+    "confusion": _stored(
         "plots.confusion:confusion",
         "Which classes are among the K guesses for which; look-alikes are framed, or the worst pairs shown.",
-        "store",
     ),
     "guesses": Plot(
         "plots.guesses:guesses",
@@ -95,28 +95,23 @@ PLOTS: Mapping[str, Plot] = {
         "plots.profile:profile",
         "The share of regimes in which a loss's error is at most a multiple of the lowest error (Dolan and Moré).",
     ),
-    "regions": Plot(
+    "regions": _stored(
         "plots.regions:regions",
         "Where on the ring class 2 is guessed, by share of seeds: full, the first guess; faint, one of the K.",
-        "store",
     ),
-    "training": Plot(
+    "training": _stored(
         "plots.curves:training",
         "Validation accuracy of the confirmed runs; bands are 95 % t-intervals over seeds.",
-        "store",
     ),
-    "tuning": Plot(
+    "tuning": _stored(
         "plots.curves:tuned",
         "The best validation accuracy by number of trials; dashed: the expected best of random draws.",
-        "store",
     ),
-    "search": Plot(
-        "plots.searches:search", "Search trials by parameter: how far each is below its arm's best.", "store"
+    "search": _stored(
+        "plots.searches:search", "Search trials by parameter: how far each is below its arm's best."
     ),
-    "importance": Plot(
-        "plots.searches:importance",
-        "Which parameters make a trial one of the best tenth (PED-ANOVA).",
-        "store",
+    "importance": _stored(
+        "plots.searches:importance", "Which parameters make a trial one of the best tenth (PED-ANOVA)."
     ),
     "levels": Plot(
         "plots.levels:levels",
