@@ -23,6 +23,7 @@ Verdict = Literal["confirmed", "refuted", "undecided", "waits for data"]
 _LEVEL = 0.975  # one-sided, as a 95 % interval's end
 _EQUIVALENCE = 0.95  # the level of each of the two one-sided tests
 _LEAST_SEEDS = 3
+_POWER = 0.8
 
 
 @dataclass(frozen=True)
@@ -271,7 +272,10 @@ class _Judged:
 
     def seeds(self, effect: float) -> int | None:
         """Return how many seeds a study must plan; this depends on the variance, not on the mean."""
-        rows = self.precision.rows_for(min(self._for(effect)), level_at_plan(self._confirming))
+        gaps = self._for(effect)
+        each = 1 - (1 - _POWER) / len(gaps)  # the tests of both limits of "within" must succeed
+        rows = self.precision.rows_for(min(gaps), level_at_plan(self._confirming), each)
         if rows is None:
             return None
-        return math.ceil(rows * self.n / self.precision.rows)  # a row is a seed, or a search with its seeds
+        # A row is a seed, or a search with its seeds.
+        return max(_LEAST_SEEDS, math.ceil(rows * self.n / self.precision.rows))

@@ -91,19 +91,19 @@ class Precision:
             return 0.0
         return error * (self.critical(level) + float(special.stdtrit(self._spread(), power)))
 
-    def rows_for(self, effect: float, level: float = 0.975) -> int | None:
-        """Return how many rows give a power of 80 % for an effect of this size; None if 10,000 are too few.
+    def rows_for(self, effect: float, level: float = 0.975, power: float = _POWER) -> int | None:
+        """Return how many rows give this power for an effect of this size; None if 10,000 are too few.
 
         Example:
             >>> Precision(0.25, 0.0, 10, math.inf).rows_for(1.5), Precision(0.25, 1.0, 10, 400).rows_for(1.5)
             (11, None)
         """
-        if self.power(effect, _MOST, level) < _POWER:
+        if self.power(effect, _MOST, level) < power:
             return None
         low, high = 1, _MOST  # low rows are too few, high rows are enough
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (low, middle) if self.power(effect, middle, level) >= _POWER else (middle, high)
+            low, high = (low, middle) if self.power(effect, middle, level) >= power else (middle, high)
         return high
 
     def scaled(self, scale: float) -> Precision:
