@@ -137,7 +137,7 @@ def _image_part(values: Mapping[int, float], parts: Parts, metric: str, searches
         return None
     of_search = [search_of(seed, searches) for seed in sorted(values)] if searches > 1 else None
     part = image_part(rows, strata, weights, of_search, ranks[0].cluster)
-    return part if part.groups > 1 else None  # one group does not show how groups differ
+    return part if part.known else None
 
 
 def _means(

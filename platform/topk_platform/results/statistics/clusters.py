@@ -60,12 +60,10 @@ class Groups:
         result: Numbers = (self.weights / np.maximum(self.counts, 1))[self.strata]
         return result
 
-    @cached_property
-    def count(self) -> int:
-        """How many groups have images that count."""
-        if self.cells is None:
-            return int((self._shares > 0).sum())
-        return int((np.bincount(self.clusters, self._shares) > 0).sum())
+    @property
+    def known(self) -> bool:
+        """Whether a class that counts has images in two groups or more, and so shows how groups differ."""
+        return bool((self._left[self._shares > 0] > 0).any())
 
     @property
     def size(self) -> float:
@@ -121,13 +119,18 @@ class Groups:
     @cached_property
     def _lone(self) -> npt.NDArray[np.bool_]:
         """Whether each class counts and has all its images in one group, ``(C,)``."""
-        result = np.zeros(len(self.counts), bool)
-        result[self.strata[self._left <= 0]] = True
-        return result & (self.weights > 0)
+        return self._single & (self.weights > 0)
+
+    @cached_property
+    def _single(self) -> npt.NDArray[np.bool_]:
+        """Whether each class has images, all of them in one group, ``(C,)``."""
+        result = self.counts > 0
+        result[self.strata[self._left > 0]] = False
+        return result
 
     def _unknown(self, rows: Numbers, means: Numbers) -> Numbers:
         """Return the variance that lone classes add, estimated by the mean variance of the other classes."""
-        known = ~self._lone & (self.counts > 1)
+        known = ~self._single & (self.counts > 0)
         if not known.any():
             return np.zeros(len(rows))
         each = self._class_variances(rows - means[:, self.strata])[:, known] * self.counts[known]

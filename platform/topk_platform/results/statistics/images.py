@@ -34,14 +34,15 @@ class ImagePart:
             ``variance`` if all seeds get the same images wrong.
         size: The effective number of images, ``1 / Σ_c (W_c² / n_c)``: their number if all have the same weight.
         freedom: The degrees of freedom of ``variance``: the number of groups less 1, or fewer where they are unequal.
-        groups: How many groups of images there are.
+        known: Whether there is a class with images in two groups or more. Without one, ``variance`` is 0 because
+            nothing shows how groups differ.
     """
 
     variance: float
     single: float
     size: float
     freedom: float
-    groups: int
+    known: bool
 
     @property
     def persistence(self) -> float:
@@ -94,7 +95,7 @@ def image_part(
     between = float(drawn.variances(rows.mean(0, keepdims=True))[0])
     single = within if rows is runs and drawn is alone else float(alone.variances(runs).mean())
     errors = (within - between) / (len(rows) - 1)
-    return ImagePart(max(between - errors, 0.0), single, alone.size, drawn.freedom, drawn.count)
+    return ImagePart(max(between - errors, 0.0), single, alone.size, drawn.freedom, drawn.known)
 
 
 def credit(ranks: Ranks, k: int) -> Numbers:

@@ -15,6 +15,8 @@ from topk_platform import Study
 from topk_platform.records import ArmHistory, Ranks
 from topk_platform.reports import to_csv, to_markdown
 from topk_platform.results import Table, build_table
+from topk_platform.results.confirmed_runs import Runs
+from topk_platform.results.contrasts import combined
 from topk_platform.results.statistics import accuracies, image_part, interval
 from topk_platform.specs import Repeats
 
@@ -55,6 +57,35 @@ def test_a_class_of_one_image_has_the_spread_of_the_others() -> None:
     rows, strata = np.array([[1.0, 0, 1], [1, 0, 1]]), np.array([0, 0, 1])
     part = image_part(rows, strata, np.array([0.5, 0.5]))
     assert part.variance == pytest.approx(0.25 * 0.5 / 2 + 0.25 * 0.5 / 1)
+
+
+def test_a_class_that_does_not_count_shows_its_spread_only_if_its_images_are_of_several_groups() -> None:
+    """The third class, with weight 0 and all its images in one group, says nothing about the second."""
+    rows, strata, clusters = (
+        np.array([[1.0, 0, 1, 0, 1]] * 2),
+        np.array([0, 0, 1, 2, 2]),
+        np.array([0, 1, 2, 3, 3]),
+    )
+    part = image_part(rows, strata, np.array([0.5, 0.5, 0]), clusters=clusters)
+    assert part.variance == pytest.approx(0.25 * 0.5 / 2 + 0.25 * 0.5 / 1)
+
+
+@pytest.mark.parametrize("images", [1, 3])
+def test_classes_of_a_single_image_or_group_do_not_show_how_images_differ(images: int) -> None:
+    """Their images' part is unknown, not 0: an interval with 0 would exclude the truth in most studies."""
+    label = np.repeat(np.arange(20), images)
+    clusters = None if images == 1 else label
+    rows = np.random.default_rng(1).integers(0, 2, (4, len(label))).astype(float)
+    assert not image_part(rows, label, np.full(20, 1 / 20), clusters=clusters).known
+    ranks = {
+        s: Ranks(row.astype(int), 0 * label, label, label, "test", clusters) for s, row in enumerate(rows, 1)
+    }
+    confirmed = {
+        s: {"status": "completed", "test.macro_top1": float((one.greater < 1).mean())}
+        for s, one in ranks.items()
+    }
+    result = combined([(1, Runs(confirmed, ranks=ranks))], "macro_top1", difference=False)
+    assert result is not None and result.covers == "seeds"
 
 
 def test_without_seeds_that_differ_it_is_wilsons_interval() -> None:
