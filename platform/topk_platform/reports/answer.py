@@ -16,6 +16,7 @@ from topk_platform.specs.checks import plural
 __all__ = ["answer"]
 
 _NAMED = 3  # the most columns that a sentence names one by one
+_SEEDS = 3  # seeds that a test needs
 _FEWEST_KEPT = 2  # the least number of arms with kept first values that is worth a sentence
 
 
@@ -119,13 +120,19 @@ def _untested(table: Table, name: str, cells: Mapping[tuple[str, str], Cell]) ->
     """Return why differences were not tested."""
     whole = f"No difference in {name} to {table.study.baseline} was tested, because"
     if not (count := _differences(cells)):
-        return f"{whole} a test needs three seeds of both losses."
+        return f"{whole} {_unfit(cells)}."
     some = f"{count} difference{'s were' if count > 1 else ' was'} not tested, because"
     started = whole if count == sum(cell.difference is not None for cell in cells.values()) else some
     return (
         f"{started} a loss was searched once, and another search may choose otherwise: "
         f"`{words.command('run', table.study)} --searches 3` adds the searches that are missing."
     )
+
+
+def _unfit(cells: Mapping[tuple[str, str], Cell]) -> str:
+    if any(cell.difference is not None and cell.difference.n >= _SEEDS for cell in cells.values()):
+        return "the differences of all seeds are equal, and show no spread to judge by"
+    return "a test needs three seeds of both losses"
 
 
 def _equivalent(table: Table, tested: Mapping[tuple[str, str], Cell]) -> str:

@@ -140,7 +140,7 @@ def _unknown(recommendation: Recommendation) -> list[str]:
     ]
     if len(baselines := {one.first.baseline for one in recommendation.near}) == 1:
         lines.append(f"Until that is known, keep {baselines.pop()}, the baseline, and tune it.")
-    if any(one.p_holm is None for one in recommendation.near):
+    if any(math.isnan(one.ahead.p) for one in recommendation.near):
         lines.append(
             "Losses that were searched once decide nothing if no comparison was made twice, because it is not known "
             "how much another search would change. `topk run STUDY --searches 3` adds searches."

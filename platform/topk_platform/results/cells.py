@@ -43,7 +43,7 @@ class Cell:
         differences: The differences by seed, whose mean is ``difference``.
         stopped: Whether it dropped out of a race (:class:`~topk_platform.specs.Racing`), so that it has fewer seeds.
         improvement: The probability that one of its runs beats a run of the baseline, with independent seeds.
-        p_holm: The difference's p-value, Holm-corrected; None where nothing is tested.
+        p_holm: The difference's p-value, Holm-corrected; None where nothing is tested, as without spread.
         tests: How many differences of its family ``p_holm`` is corrected for; 0 where nothing is tested.
         metric: Its metric, which decides the unit shown; empty for an accuracy.
         primary: Whether its arm was selected by its metric. The other metrics are secondary.
@@ -120,7 +120,8 @@ def marked(cells: Mapping[CellKey, tuple[Cell, Tally]], tolerance: float = 0.0) 
     """Return a table's cells with their marks, corrected over all cells of a family, and the best of each column.
 
     The primary family is that of the cells whose arm was selected by the cell's metric. Every other metric is a
-    secondary family of its own. A difference is not tested if its arm or the baseline was searched only once.
+    secondary family of its own. A difference is not tested if its arm or the baseline was searched only once. A
+    difference without spread is not tested either, but counts in the correction.
 
     Args:
         cells: The cells by row, column and metric, each with the tally of its baseline's confirmations.
@@ -145,15 +146,16 @@ def _judged(
 ) -> dict[CellKey, Cell]:
     """Return the cells of a family with the results of their tests."""
     tests = {p: c.difference for p, c in family.items() if c.difference and not c.difference.once}
-    level = 1 - _ALPHA / 2 / len(family)
-    corrected = holm({key: result.p for key, result in tests.items()})
+    level = 1 - _ALPHA / 2 / (len(tests) or len(family))
+    holms = holm({key: result.p if result.has_spread else 1.0 for key, result in tests.items()})
+    corrected = {key: p for key, p in holms.items() if tests[key].has_spread}
     within = {p: result.within(tolerance) for p, result in tests.items() if _in_points(p[2]) and tolerance}
     alike = holm({p: 1.0 if family[p].confirmed.lost or theirs[p].lost else v for p, v in within.items()})
     return {
         key: replace(
             cell,
             p_holm=corrected.get(key),
-            tests=len(corrected) if key in corrected else 0,
+            tests=len(tests) if key in corrected else 0,
             mark=_mark(cell, theirs[key], corrected.get(key, 1.0)),
             p_equivalent=alike.get(key),
             equivalent=alike.get(key, 1.0) < _ALPHA,

@@ -41,7 +41,7 @@ class Pooled:
         ahead: How far the loss is ahead of the baseline. If the luck of the search is known, the interval contains it.
         apart: The distance to the situation asked about.
         mark: The loss's mark after the correction: ``"better"``, ``"worse"`` or empty.
-        p_holm: The corrected p-value; None if the luck of the search is not known.
+        p_holm: The corrected p-value; None if the luck of the search is not known, or if there is no spread.
     """
 
     parts: tuple[Compared, ...]
@@ -110,11 +110,11 @@ def pooled(comparisons: Iterable[Compared], luck: Mapping[int, Luck]) -> list[Po
 
 
 def judged(comparisons: Sequence[Pooled]) -> list[Pooled]:
-    """Return comparisons with marks, corrected by Holm's method for all of them."""
-    p = {i: one.ahead.p for i, one in enumerate(comparisons) if not math.isnan(one.ahead.p)}
-    corrected = holm(p)
+    """Return comparisons with marks, corrected by Holm's method for all of them; without spread there is no test."""
+    known = {i: one.ahead for i, one in enumerate(comparisons) if not math.isnan(one.ahead.p)}
+    corrected = holm({i: ahead.p if ahead.has_spread else 1.0 for i, ahead in known.items()})
     return [
-        replace(one, p_holm=corrected[i], mark=_mark(one, corrected[i])) if i in corrected else one
+        replace(one, p_holm=corrected[i], mark=_mark(one, corrected[i])) if one.ahead.has_spread else one
         for i, one in enumerate(comparisons)
     ]
 

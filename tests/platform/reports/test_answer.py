@@ -102,6 +102,14 @@ def test_both_ends_of_an_interval_are_turned_around_where_a_loss_is_behind() -> 
     assert "ldam by 10.0 [9.0, 20.0] points" in said
 
 
+def test_differences_that_are_equal_for_all_seeds_test_nothing() -> None:
+    table = a_table({})
+    level = dataclasses.replace(table.cells["ldam", "r1", "top3"], difference=estimate([0.1] * 5))
+    cells = {key: (level if cell.difference else cell, Tally(5)) for key, cell in table.cells.items()}
+    said = answer(dataclasses.replace(table, cells=marked(cells)), "top3")
+    assert "was tested, because the differences of all seeds are equal, and show no spread" in said
+
+
 def test_too_few_seeds_test_nothing() -> None:
     said = answer(a_table({("ldam", "r2"): 0.1}, seeds=2), "top3")
     assert (

@@ -39,6 +39,7 @@ def test_differences_that_are_all_equal_show_no_spread_and_are_not_marked(equal:
     result = together(equal, equal)
     assert result.ahead.mean == pytest.approx(equal[0])
     assert result.ahead.half_width == pytest.approx(0, abs=1e-12) and result.mark == ""
+    assert result.p_holm is None
 
 
 def test_differences_with_a_spread_are_marked() -> None:

@@ -121,6 +121,7 @@ def test_where_differences_are_equal_but_for_rounding_no_effect_is_detectable() 
     assert difference is not None and not difference.has_spread and difference.half_width > 0
     (cell,) = marked({("a", "b", "top1"): (Cell(None, difference), Tally(3))}).values()
     assert cell.detectable is None and cell.mark == ""
+    assert (cell.p_holm, cell.tests) == (None, 0)
 
 
 def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:

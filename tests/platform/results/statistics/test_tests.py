@@ -78,3 +78,16 @@ def test_marks_are_corrected_for_the_cells_of_a_family() -> None:
         ("a", "r", "top5"): "better",
     }
     assert several["a", "r", "top1"].p_holm == pytest.approx(4 * result.p)
+
+
+def test_the_detectable_effect_is_that_of_the_tests_that_are_made() -> None:
+    """A difference that nobody tests, because its arm was searched once, makes the other's test no stricter."""
+    result = estimate([0.02, 0.03, 0.05, 0.06])
+    assert result is not None and result.precision is not None
+    cells = {
+        (row, "r", "top1"): (Cell(result, replace(result, covers=covers)), Tally())
+        for row, covers in (("a", "seeds"), ("b", "seeds, one search"), ("c", "seeds, one search"))
+    }
+    both = marked(cells)  # type: ignore[arg-type]
+    assert both["a", "r", "top1"].tests == 1
+    assert both["a", "r", "top1"].detectable == result.precision.detectable(0.975)
