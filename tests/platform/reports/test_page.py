@@ -593,6 +593,10 @@ def test_what_is_special_in_latex_is_escaped() -> None:
         r"a \& b, 5 \% c\_d \# \$ \{x\} \textasciitilde{} \textasciicircum{} \textbackslash{} $<$"
     )
     assert escaped("-0.3, noise-0.8 [-1.2, 3.0], K-1, top-5") == "$-$0.3, noise-0.8 [$-$1.2, 3.0], K-1, top-5"
+    assert (
+        escaped("`topk run s --searches 3`, a|b, ---")
+        == r"`topk run s -{}-searches 3`, a\textbar{}b, -{}-{}-"
+    )
 
 
 def test_latex_tables_are_well_formed(table: Table) -> None:

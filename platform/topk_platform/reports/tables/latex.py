@@ -31,7 +31,9 @@ _ESCAPES = {
     ">": r"$>$",
     "×": r"$\times$",
     "·": r"$\cdot$",
+    "|": r"\textbar{}",
     "\N{NO-BREAK SPACE}": "~",
+    "\0": "{}",  # between hyphens, which would become a dash
 }
 
 
@@ -39,10 +41,11 @@ def escaped(text: str) -> str:
     r"""Return text as LaTeX source that prints it; a hyphen before a number becomes a minus, unless it is in a word.
 
     Example:
-        >>> print(escaped("top-5, %: 81.2 ± 0.4, -0.3"))
-        top-5, \%: 81.2~$\pm$~0.4, $-$0.3
+        >>> print(escaped("top-5, %: 81.2 ± 0.4, -0.3; --searches 3"))
+        top-5, \%: 81.2~$\pm$~0.4, $-$0.3; -{}-searches 3
     """
-    written = "".join(_ESCAPES.get(letter, letter) for letter in text)
+    apart = re.sub("-(?=-)", "-\0", text)
+    written = "".join(_ESCAPES.get(letter, letter) for letter in apart)
     written = re.sub(r"(?<![\w)\]}-])-(?=\d)", "$-$", written)
     return re.sub(r" \$\\pm\$ ", r"~$\\pm$~", written)
 
