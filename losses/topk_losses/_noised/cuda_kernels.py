@@ -259,7 +259,9 @@ def noised_backward(
         tl.store(out + entry, tl.zeros([BLOCK], out.dtype.element_ty), mask=entry < classes)
     if slope != 0:
         slope = slope * tl.load(gradients + row * gradient_stride)
-        label = tl.load(labels + row).to(tl.int32)
+        label = tl.load(labels + row)
+        known = (label >= 0) & (label < classes)  # others have no entry in the row; their loss is NaN
+        label = label.to(tl.int32)
         lane = tl.arange(0, DRAWS)
         ours = tl.load(places + row * draws + lane, mask=lane < draws, other=-1)
         same = (tl.expand_dims(ours, 0) == tl.expand_dims(ours, 1)).to(tl.int32)
@@ -267,4 +269,4 @@ def noised_backward(
         own = tl.sum((ours == label).to(tl.int32), 0).to(tl.float32) / draws - 1
         tl.debug_barrier()  # the zeros must be written first
         tl.store(out + ours, (share * slope).to(out.dtype.element_ty), mask=ours >= 0)
-        tl.store(out + label, (own * slope).to(out.dtype.element_ty))
+        tl.store(out + label, (own * slope).to(out.dtype.element_ty), mask=known)

@@ -64,6 +64,20 @@ def test_classes_far_below_win_at_times(device, noised, draws, generator):
     assert (gradient[0, scores[0] < 0] > 0).any()
 
 
+def test_labels_out_of_range_reach_no_other_row(device, batch):
+    """On a device labels are not checked: their losses are NaN, and other rows' gradients as without them."""
+    scores, target = batch(4, 16)
+    seed = torch.tensor([3], device=device)
+    gradients = []
+    for wrong in ([0, 5], [-1, 16]):
+        target[1::2] = torch.tensor(wrong, device=device)
+        rule = TritonNoisedHinge(2, 0.2, 4)
+        losses, kept = rule.forward(scores, target[:, None], 9.0, seed, with_gradient=True)
+        gradients.append(rule.backward(torch.ones_like(losses), scores, target[:, None], kept)[0][::2])
+    assert losses[1::2].isnan().all()
+    assert torch.equal(*gradients)
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision(dtype, noised, draws, generator, batch):
     scores, target = batch(3, 200, 1.0, dtype=dtype)
