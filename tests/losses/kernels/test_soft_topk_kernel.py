@@ -93,6 +93,19 @@ def test_the_loss_takes_the_kernels(device, batch):
     assert half.grad.isfinite().all()
 
 
+@pytest.mark.parametrize("shape", ["logistic", "laplace", "gaussian", "midpoint"])
+def test_masked_labels_have_no_gradient(shape, batch):
+    """The Gaussian's slope is beyond float32 there, and is multiplied by 0."""
+    scores, target = batch(3, 12)
+    scores[0, target[0]] = -torch.inf
+    leaf = scores.requires_grad_()
+    losses = soft_topk_loss(leaf, target, 3, 0.5, shape, "log", reduction="none")
+    (gradient,) = torch.autograd.grad(losses.sum(), leaf)
+    assert losses[0] == torch.inf
+    assert (gradient[0] == 0).all()
+    assert (gradient[1:] != 0).any(1).all()
+
+
 def test_second_derivatives_are_those_of_the_plain_operations(device, rules, batch):
     scores, target = batch(2, 9)
     result = []
