@@ -42,9 +42,9 @@ class Drawn(NamedTuple):
     numbers: Tensor
     """How many classes noise was drawn for; -1 minus this in rows with NaN or +inf ``(N,)``."""
     centres: Tensor
-    """The largest scores ``(N,)``."""
+    """The largest scores, or the (K+1)-th largest where the largest is far above ``(N,)``."""
     largest: Tensor
-    """The (K+1)-th largest noisy score of each draw, minus the row's largest score ``(N, B)``."""
+    """The (K+1)-th largest noisy score of each draw, minus the row's centre ``(N, B)``."""
     places: Tensor
     """Its class, -1 for none ``(N, B)``."""
 
@@ -102,7 +102,7 @@ class TritonNoisedHinge(DrawnHinge):
         return losses, KeptDraws(active, drawn.places)
 
     def _candidates(self, scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The classes that can count, their numbers and the largest scores."""
+        """The classes that can count, their numbers and the centres."""
         rows, classes = scores.shape
         block = triton.block_of(classes)
         capacity = min(block, max(self.least_capacity, block // 16))

@@ -25,6 +25,8 @@ import triton.language as tl
 
 __all__ = ["noise", "noised_backward", "noised_candidates", "noised_draws", "noised_losses"]
 
+FAR = tl.constexpr(1000.0)  # float32 differences of up to so many ε are right to 6e-5 ε
+
 
 @triton.jit
 def _normals(seed, row, classes, quads):
@@ -120,7 +122,7 @@ def noised_candidates(
     scores,  # (N, L), any floating-point dtype; rows are `stride` apart
     kept,  # (N, CAPACITY) int32: the classes that can count, if they are at most CAPACITY
     numbers,  # (N,) int32: how many classes to draw for; -1 minus this if the row has NaN or +inf
-    centres,  # (N,) float32: the largest score
+    centres,  # (N,) float32: what the noisy scores are relative to
     stride,
     classes,
     epsilon,
@@ -136,11 +138,16 @@ def noised_candidates(
     finite = entries < float("inf")  # true for -inf, false for NaN
     broken = tl.min(finite.to(tl.int32), 0) == 0
     entries = tl.where(finite, entries, -float("inf"))
-    # Relative to the largest score, so that the noise is not rounded away beside large scores.
+    # Relative to the largest score, so that the noise is not rounded away beside large scores. If it is far above the
+    # (K+1)-th largest, relative to that: else the noise would be rounded away beside the difference of the two.
     centre = tl.max(entries, 0)
     centre = tl.where(centre > -float("inf"), centre, 0.0)
+    bound = _lower_bound(entries, K, GROUPS, BLOCK)
+    if centre - bound > FAR * epsilon:
+        bound = _lower_bound(entries, K, BLOCK, BLOCK)
+        centre = tl.where(bound > -float("inf"), bound, centre)
     entries = entries - centre
-    lowest = _lower_bound(entries, K, GROUPS, BLOCK) - 2 * 6.7638 * epsilon
+    lowest = bound - centre - 2 * 6.7638 * epsilon
     wanted = (entries >= lowest) & (entries > -float("inf"))
     number = tl.sum(wanted.to(tl.int32), 0)
     if number <= CAPACITY:

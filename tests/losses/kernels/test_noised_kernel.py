@@ -64,6 +64,19 @@ def test_classes_far_below_win_at_times(device, noised, draws, generator):
     assert (gradient[0, scores[0] < 0] > 0).any()
 
 
+@pytest.mark.parametrize("above", [1, 2, 3])
+def test_classes_far_above_the_others_take_no_precision(above, noised, draws, generator, batch):
+    """Fewer than K + 1 of them, or just so many, within one group of classes."""
+    scores, target = batch(3, 600)
+    scores[:, 1 : 1 + 256 * above : 256] += 1e8
+    noise = draws(generator(5), 10, 3, 600)
+    losses, gradient = results(noised, scores, target, 2, 0.8, 10, 9.0, generator=generator(5))
+    keywords = {"noise": noise.double(), "margin": 9.0}
+    expected, shares = results(functional.noised_topk_hinge, scores.double(), target, 2, 0.8, 10, **keywords)
+    torch.testing.assert_close(losses.double(), expected, rtol=1e-6, atol=1e-5)
+    torch.testing.assert_close(gradient.double(), shares, rtol=0, atol=1e-6)
+
+
 def test_labels_out_of_range_reach_no_other_row(device, batch):
     """On a device labels are not checked: their losses are NaN, and other rows' gradients as without them."""
     scores, target = batch(4, 16)
