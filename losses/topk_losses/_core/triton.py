@@ -89,7 +89,8 @@ class Rehearsed(Protocol):
 def failure(kernels: Rehearsed, scores: Tensor, margin: float | Tensor) -> str | None:
     """Why the kernels cannot be compiled or launched for rows like these; tried once for each kind, on one row.
 
-    The trial comes before the call, so that a backward pass never lacks its kernel and no random numbers are wasted. A
+    The trial comes before the call, so that a backward pass never lacks its kernel and no random numbers are wasted. It
+    compiles what the call needs: kernels are not specialised for integers that vary between the calls of a kind. A
     failure is reported by a warning, once per loss.
 
     Raises:

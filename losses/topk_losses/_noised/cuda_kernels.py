@@ -158,7 +158,7 @@ def noised_candidates(
     tl.store(centres + row, centre)
 
 
-@triton.jit(do_not_specialize=["share"])  # else it is compiled again for the trial launch's single row
+@triton.jit(do_not_specialize=["share"])
 def noised_draws(
     scores,
     kept,
@@ -207,7 +207,7 @@ def noised_draws(
     tl.store(places + row * draws + lane, its_class, mask=lane < draws)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["ignored"])
 def noised_losses(
     scores,
     labels,  # (N,) int64
@@ -244,7 +244,7 @@ def noised_losses(
     tl.store(active + row, tl.where(counted & (masked == 0) & ((argument <= 0) == 0), 1.0, 0.0))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["gradient_stride"])
 def noised_backward(
     labels,
     gradients,  # (N,) float32, `gradient_stride` apart: 0 for the expanded gradient of a mean or a sum

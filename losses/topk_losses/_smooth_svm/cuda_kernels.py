@@ -181,7 +181,7 @@ def _split(values, scale, coefficients, leading, SLOPE: tl.constexpr, K: tl.cons
     return tl.log(polynomials[K] / polynomials[K - 1]), reference, count
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["ignored"])
 def smooth_forward(
     scores,  # (N, L), any floating-point dtype; rows are `stride` apart
     labels,  # (N,) int64
@@ -255,7 +255,7 @@ def smooth_forward(
         tl.store(kept + 2, count.to(tl.float32))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["gradient_stride"])
 def smooth_backward(
     scores,
     labels,

@@ -266,7 +266,7 @@ def soft_forward(
     tl.store(kept + 6, slope.to(tl.float32))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["gradient_stride"])
 def soft_backward(
     scores,
     labels,

@@ -168,6 +168,20 @@ def test_noised_kernels_compile(k, classes, scores, capability, fresh_cache):
     assert max(kernel.metadata.shared for kernel in kernels) <= LEAST_SHARED
 
 
+def test_kernels_are_not_compiled_again_after_their_trial_launch():
+    """The integers in which a trial differs from the calls: 0 and 1 and multiples of 16 are kinds of their own."""
+    pytest.importorskip("triton")
+    from topk_losses._noised import cuda_kernels as noised
+    from topk_losses._smooth_svm import cuda_kernels as smooth
+    from topk_losses._soft_topk import cuda_kernels as soft
+
+    kernels = [getattr(module, name) for module in (noised, smooth, soft) for name in module.__all__]
+    varying = {"gradient_stride", "ignored", "share"}
+    parameters = [one for kernel in kernels for one in kernel.params if one.name in varying]
+    assert {one.name for one in parameters} == varying
+    assert all(one.do_not_specialize for one in parameters)
+
+
 @pytest.mark.slow
 def test_tensors_on_the_cpu_load_no_triton():
     code = (

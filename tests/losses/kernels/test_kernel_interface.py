@@ -200,3 +200,66 @@ def test_cuda_alone(name):
     tolerance = 1e-5 if name == "smooth_topk_svm" else 0.2  # other draws
     torch.testing.assert_close(value.double(), again, rtol=tolerance, atol=1e-6)
     torch.testing.assert_close(value, compiled, rtol=tolerance, atol=1e-6)
+
+
+def compiled_kernels():
+    """How many kernels are compiled in this process."""
+    from topk_losses._noised import cuda_kernels as noised
+    from topk_losses._smooth_svm import cuda_kernels as smooth
+    from topk_losses._soft_topk import cuda_kernels as soft
+
+    kernels = [getattr(module, name) for module in (noised, smooth, soft) for name in module.__all__]
+    return sum(len(cache[0]) for kernel in kernels for cache in kernel.device_caches.values())
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("name", ["smooth_topk_svm", "noised_topk_hinge", "soft_topk_loss"])
+def test_the_trial_launch_compiles_all_that_follows(name):
+    """Neither gradients of another stride nor other ignored labels have kernels of their own."""
+    loss = getattr(functional, name)
+    target = torch.arange(64, device="cuda") % 50
+    scores = torch.randn(64, 50, device="cuda", requires_grad=True)
+    with torch.no_grad():
+        loss(scores, target, 4)
+    loss(scores[:1].detach().requires_grad_(), target[:1], 4)  # without a backward pass of its own
+    before = compiled_kernels()
+    loss(scores, target, 4).backward()
+    for ignored in (0, 1, 3):
+        losses = loss(scores, target, 4, reduction="none", ignore_index=ignored)
+        losses.backward(torch.ones_like(losses))
+        loss(scores, target, 4, reduction="sum", ignore_index=ignored).backward()
+    assert compiled_kernels() == before
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("name", ["smooth", "noised", "soft"])
+def test_more_scores_than_32_bits_count(name):
+    """The last of 70,000 rows of 2^15 classes, which share the memory of one; 5 GB of gradients, or 10."""
+    if torch.cuda.mem_get_info()[0] < 24 * 2**30:
+        pytest.skip("needs 24 GiB of free memory")
+    assert last_row_is_right(name, 70_000, 2**15, "cuda")
+
+
+def last_row_is_right(name, rows, classes, device):
+    """Whether the last of equal rows has the first one's loss and gradient; of drawn ones, what any draws lead to."""
+    from topk_losses._noised.cuda import TritonNoisedHinge
+    from topk_losses._smooth_svm.cuda import TritonSmoothSVM
+    from topk_losses._soft_topk.cuda import TritonSoftTopK
+
+    rules = {
+        "smooth": (TritonSmoothSVM(3, 1.0), 1.0),
+        "noised": (TritonNoisedHinge(3, 0.2, 4), 20.0, torch.tensor([5], device=device)),
+        "soft": (TritonSoftTopK(3, 1.0, "logistic", True),),
+    }
+    rule, *inputs = rules[name]
+    dtype = torch.float32 if name == "soft" else torch.bfloat16
+    scores = torch.linspace(2, -2, classes, device=device).to(dtype).expand(rows, classes)
+    labels = torch.full((rows, 1), 7, device=device)
+    losses, kept = rule.forward(scores, labels, *inputs, with_gradient=True)
+    gradient = rule.backward(torch.ones_like(losses), scores, labels, kept)[0]
+    first, last = gradient[0].double(), gradient[-1].double()
+    if name != "noised":
+        return torch.equal(first, last) and bool(last[7] < 0) and bool(losses[0] == losses[-1])
+    return bool(last[7] <= -0.25) and abs(last.sum().item()) < 1e-2 and losses[-1].isfinite().item()
