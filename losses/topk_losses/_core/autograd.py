@@ -42,11 +42,14 @@ class Rule(ABC, Generic[Kept]):
         complete: Whether the rule handles ignored and masked labels itself, see
             :func:`~topk_losses._core.reduction.reduce_loss`.
         narrow: Whether the rule reads half-precision scores directly; otherwise they are converted to float32 first.
+        passes_nan: Whether :meth:`backward` returns NaN for a row whose loss is NaN. Otherwise it is given NaN for it,
+            which takes a GPU three further launches.
     """
 
     keeps: ClassVar[Callable[..., Any]] = _Together
     complete: ClassVar[bool] = False
     narrow: ClassVar[bool] = False
+    passes_nan: ClassVar[bool] = False
 
     @abstractmethod
     def plain(self, scores: Tensor, labels: Tensor, *inputs: Any, **options: Any) -> Tensor:
@@ -121,9 +124,11 @@ class _Losses(torch.autograd.Function):
         if gradient is None:
             return (None,) * (4 + len(ctx.numbers))
         losses, scores, labels, *tensors = ctx.saved_tensors
-        # A row whose loss is NaN must have a gradient of NaN; many rules would return finite numbers.
-        gradient = gradient.masked_fill(losses.isnan(), torch.nan)
-        if torch.is_grad_enabled():  # the caller will differentiate this gradient
+        differentiated = torch.is_grad_enabled()  # the caller will differentiate this gradient
+        if differentiated or not ctx.rule.passes_nan:
+            # A row whose loss is NaN must have a gradient of NaN; many rules would return finite numbers.
+            gradient = gradient.masked_fill(losses.isnan(), torch.nan)
+        if differentiated:
             slopes = _Gradient.apply(ctx.rule, ctx.numbers, gradient, scores, labels, *tensors)
         else:
             slopes = _slopes(ctx.rule, ctx.numbers, gradient, scores, labels, tensors)

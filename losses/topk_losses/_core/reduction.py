@@ -119,7 +119,7 @@ def _of_labels(
     none_ignored: bool,
     complete: bool,
 ) -> Tensor:
-    needless = complete and how.weight is None and how.reduction != "mean"
+    needless = complete and how.weight is None
     ignored = None if none_ignored or needless else labels == how.ignore_index
     if complete:
         losses = losses_of(rows, labels)
@@ -129,7 +129,10 @@ def _of_labels(
         losses = _masked_targets_cost_infinity(losses_of(rows, labels), rows, labels)
         losses = losses if ignored is None else losses.masked_fill(ignored, 0)
     if how.weight is None and how.reduction == "mean":
-        return losses.mean() if ignored is None else losses.sum() / (~ignored).sum()
+        if none_ignored:
+            return losses.mean()
+        counted = labels != how.ignore_index if ignored is None else ~ignored
+        return losses.sum() / counted.sum()
     if how.weight is None:
         return _finished(losses, scores, how)
     shares = how.weight.to(losses.dtype)[labels.clamp(0, scores.shape[1] - 1) if complete else labels]

@@ -64,6 +64,7 @@ class TritonNoisedHinge(DrawnHinge):
     ignore_index: int = -100
     least_capacity: int = LEAST_CAPACITY
     narrow: ClassVar[bool] = True
+    passes_nan: ClassVar[bool] = True
 
     def forward(
         self,

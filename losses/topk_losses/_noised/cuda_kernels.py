@@ -216,7 +216,7 @@ def noised_losses(
     centres,
     largest,
     losses,  # (N,) float32
-    active,  # (N,) float32: the derivative of the hinge function, 0 or 1
+    active,  # (N,) float32: the derivative of the hinge function, 0 or 1; NaN where the loss is NaN
     stride,
     classes,
     ignored,
@@ -241,7 +241,8 @@ def noised_losses(
     # A masked target costs +inf whatever the other scores are. Masked and ignored rows have no gradient. NaN stays NaN.
     loss = tl.where(masked, float("inf"), tl.where(argument <= 0, 0.0, argument))
     tl.store(losses + row, tl.where(counted, loss, 0.0))
-    tl.store(active + row, tl.where(counted & (masked == 0) & ((argument <= 0) == 0), 1.0, 0.0))
+    derivative = tl.where(argument > 0, 1.0, tl.where(argument <= 0, 0.0, argument))
+    tl.store(active + row, tl.where(counted & (masked == 0), derivative, 0.0))
 
 
 @triton.jit(do_not_specialize=["gradient_stride"])

@@ -19,7 +19,7 @@ class KeptDraws(NamedTuple):
     """What the gradient needs."""
 
     active: Tensor
-    """1 where the loss is above 0 or NaN, else 0 ``(N,)``."""
+    """1 where the loss is above 0, 1 or NaN where it is NaN, else 0 ``(N,)``."""
     places: Tensor
     """The (K+1)-th largest class of each draw ``(N, B)``; -1 in rows without draws."""
 

@@ -24,7 +24,8 @@ def check_generators(generator: Generators, rows: int) -> None:
 def seeds_of(generator: Generators, device: torch.device) -> Tensor:
     """A seed from each generator ``(G,)``, for kernels that make their own noise."""
     sources = generator if isinstance(generator, Sequence) else [generator]
-    return torch.cat([torch.randint(2**63 - 1, (1,), generator=one, device=device) for one in sources])
+    seeds = [torch.randint(2**63 - 1, (1,), generator=one, device=device) for one in sources]
+    return seeds[0] if len(seeds) == 1 else torch.cat(seeds)
 
 
 def shares(scores: Tensor, generator: Generators) -> list[tuple[Tensor, torch.Generator | None]]:

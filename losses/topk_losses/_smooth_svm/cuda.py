@@ -49,6 +49,7 @@ class TritonSmoothSVM(Rule[Any]):
     ignore_index: int = -100
     complete: ClassVar[bool] = True
     narrow: ClassVar[bool] = True
+    passes_nan: ClassVar[bool] = True
 
     def plain(self, scores: Tensor, labels: Tensor, margin: float | Tensor) -> Tensor:
         """The losses in plain torch."""

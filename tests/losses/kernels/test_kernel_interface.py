@@ -122,6 +122,22 @@ def test_odd_rows(pair, batch, offset):
     agree(pair, scores[3:5], target[3:5], reduction="none")
 
 
+@pytest.mark.parametrize("name", ["smooth_topk_svm", "noised_topk_hinge", "soft_topk_loss"])
+def test_kernels_pass_nan_on(name, batch):
+    """The gradient of a loss of NaN is NaN without help, also at a label's own score, and by margins."""
+    scores, target = batch(3, 40)
+    scores[0, 3], scores[1, 3] = NAN, INF
+    margin = torch.ones(40, device=scores.device)
+    keywords = {} if name == "soft_topk_loss" else {"margin": margin.requires_grad_()}
+    leaves = [scores.requires_grad_(), *keywords.values()]
+    losses = getattr(functional, name)(scores, target, 3, reduction="none", **keywords)
+    gradient, *by_margin = torch.autograd.grad(losses.sum(), leaves)
+    assert losses.isnan().tolist() == [True, True, False]
+    assert gradient.isnan().any(1).tolist() == [True, True, False]
+    assert gradient[[0, 1], target[:2]].isnan().all()
+    assert all(slopes[target[:2]].isnan().all() for slopes in by_margin)
+
+
 def test_several_gradients_at_once(pair, batch):
     scores, target = batch(3, 7)
     losses = pair[0](scores.requires_grad_(), target, reduction="none")
