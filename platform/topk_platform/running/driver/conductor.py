@@ -43,6 +43,8 @@ class Conductor:
     Attributes:
         refusal: Why a worker could not run a trial as planned; empty while none has refused.
         broken: The error that kept a record from being written; None if there was none.
+        unheard: The error that ``notify`` raised, as for a closed pipe; None if there was none. Then the run ends, and
+            its trials are cut off.
         faults: The work that faults left undone after all retries.
     """
 
@@ -56,6 +58,7 @@ class Conductor:
     clock: Callable[[], float] = time.monotonic
     refusal: str = ""
     broken: Exception | None = None
+    unheard: Exception | None = None
     faults: Faults = field(default_factory=Faults)
 
     def __post_init__(self) -> None:
@@ -76,7 +79,12 @@ class Conductor:
     @property
     def _ends(self) -> bool:
         """Whether the run ends although trials could start: the time is used up, or an error came."""
-        return bool(self.refusal) or self.broken is not None or self.budget.over
+        return bool(self.refusal) or self.broken is not None or self._cuts
+
+    @property
+    def _cuts(self) -> bool:
+        """Whether running trials are cut off; they continue later from their last checkpoints."""
+        return self.unheard is not None or self.budget.over
 
     @property
     def deserted(self) -> bool:
@@ -105,7 +113,7 @@ class Conductor:
         self._runs[tune_id] = Assignment(trials)
         self.budget.begin(tune_id, trials[0].arm_id, len(trials))
         self.starts.add(tune_id, self._now)
-        self.notify(Event("started", trials, workers=self._busy))
+        self._tell(Event("started", trials, workers=self._busy))
         return {
             "trials": [trial.to_json() for trial in trials],
             "recorded": [trial.key for trial in trials if self.board.has_ended(trial)],
@@ -128,6 +136,12 @@ class Conductor:
             self._waiting.remove((due, trials))
             for trial in trials:
                 self.board.release(trial)
+
+    def _tell(self, event: Event) -> None:
+        try:
+            self.notify(event)
+        except Exception as error:  # noqa: BLE001 - raised again outside of Tune, which would hide it in its own error
+            self.unheard = self.unheard or error
 
     def watch(self, tune_id: str) -> bool:
         """Note that a worker has started; return False if it came too late and no longer has a trial."""
@@ -177,7 +191,7 @@ class Conductor:
             epoch=message.get("epoch", 0),
             curve=tuple(curve),
         )
-        self.notify(event)
+        self._tell(event)
 
     def _record(self, run: Assignment, records: Sequence[TrialRecord]) -> None:
         """Keep the records of trials that ended together, then let the trials that wait for them start."""
@@ -192,7 +206,7 @@ class Conductor:
                 self.board.end(trial, Ended.from_record(record))
                 if why := record.missing.get("network"):
                     self.faults.unsaved[trial.key] = why
-                self.notify(Event("ended", (trial,), record, workers=self._busy))
+                self._tell(Event("ended", (trial,), record, workers=self._busy))
 
     def _is_kept(self, record: TrialRecord) -> bool:
         versions = {**record.trial.environment, **record.versions, **self._versions}
@@ -214,7 +228,7 @@ class Conductor:
         if run.cut:
             for trial in run.trials:
                 self.board.release(trial)
-            self.notify(Event("cut", run.trials, workers=self._busy))
+            self._tell(Event("cut", run.trials, workers=self._busy))
             return
         self._fault(run, run.stalled or LostProcessError(reason))
 
@@ -227,7 +241,7 @@ class Conductor:
             return
         self._waiting.append((self.clock() + pause, run.trials))
         self.board.again += 1
-        self.notify(Event("again", run.trials, why=text, workers=self._busy))
+        self._tell(Event("again", run.trials, why=text, workers=self._busy))
 
     def _leave(self, run: Assignment, text: str, remedy: str) -> None:
         for trial in run.trials:
@@ -236,7 +250,7 @@ class Conductor:
                 continue
             self.board.leave(trial)
             self.faults.open.append(OpenTrial(trial.key, trial.arm.name, text, remedy))
-        self.notify(Event("open", run.trials, why=f"{text}; {remedy}", workers=self._busy))
+        self._tell(Event("open", run.trials, why=f"{text}; {remedy}", workers=self._busy))
 
     def _refuse(self, run: Assignment, reason: str) -> None:
         """Keep no record of a trial that a worker cannot run as planned, and start no further trial."""
@@ -247,7 +261,7 @@ class Conductor:
     def stalled(self) -> list[str]:
         """Return Tune's names of the trials whose processes have been silent for too long, each name once.
 
-        Once the time is used up, return all trials; they continue later from their last checkpoints.
+        Once the time is used up, or nobody takes the events any more, return all trials.
 
         Called at every turn of the driver's loop. Time is counted in turns. So if the driver itself was suspended, as
         on a closed laptop, processes whose messages are still waiting do not count as dead.
@@ -267,7 +281,7 @@ class Conductor:
             )
         if self._ends:
             self._call_off()
-        return silent + (self._cut() if self.budget.over else [])
+        return silent + (self._cut() if self._cuts else [])
 
     def _call_off(self) -> None:
         """Take back all trials whose workers have not started, because the run ends and must not wait for them."""

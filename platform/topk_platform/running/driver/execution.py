@@ -79,7 +79,9 @@ class _End:
     def of(cls, board: Board, budget: Budget, faults: Faults) -> _End:
         if faults.ended:
             return cls(partial=False, interrupted=False)
-        partial = board.left > 0 and (budget.over or board.held(budget.allows))
+        # Open trials count as started, see Conductor.
+        used_up = board.held(lambda arm_id, trials: budget.allows(arm_id, len(faults.open) + trials))
+        partial = board.left > 0 and (budget.over or used_up)
         return cls(partial, board.left > 0 and not board.stuck and not partial)
 
 

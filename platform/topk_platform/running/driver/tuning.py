@@ -69,7 +69,8 @@ def tune_trials(
     Raises:
         ChangedError: if a worker's code or data differ from those that the study was checked with; the trials that ran
             meanwhile have ended and are kept.
-        Exception: the error that ``keep`` raised, once the running trials have ended.
+        Exception: the error that ``keep`` raised, once the running trials have ended; or the error that ``notify``
+            raised, once they have been cut off.
     """
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
     limit = math.inf if study.time_limit is None else 3600 * study.time_limit
@@ -81,8 +82,8 @@ def tune_trials(
         _tune(study, conductor, slots, scratch, line or Lifeline())
     except LostRayError as error:
         conductor.faults.ended = str(error)  # the next run continues the trials
-    if conductor.broken is not None:
-        raise conductor.broken
+    if error := conductor.broken or conductor.unheard:
+        raise error
     if conductor.refusal:
         raise ChangedError(
             f"{conductor.refusal}. Ended trials are kept; once every process has the same code, data and environment, "

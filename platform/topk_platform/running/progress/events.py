@@ -18,7 +18,7 @@ EventKind = Literal["begun", "started", "ended", "again", "open", "cut", "progre
 - ``ended``: a trial ended and has a record;
 - ``again``: a fault stopped trials, which will be tried again;
 - ``open``: a fault stopped trials, which stay without a result for now;
-- ``cut``: trials were cut off because the time is used up;
+- ``cut``: trials were cut off because the time is used up, or an event could not be passed on;
 - ``progress``: a trial reported its epoch, its curve and how busy its GPU is; only the run's ``Watch`` gets this one.
 """
 

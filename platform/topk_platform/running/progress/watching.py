@@ -151,7 +151,7 @@ def _news(event: Event, leads: bool) -> str:
         return _outcome(event.record, leads)
     name = f"{_trial_name(event.trials[0])} ({event.trials[0].key})"
     if event.kind == "cut":
-        return f"{name} is cut off: the time is used up, it goes on from its checkpoint"
+        return f"{name} is cut off; the next run continues it from its checkpoint"
     return f"{name} {'is tried again' if event.kind == 'again' else 'has no result for now'}: {event.why}"
 
 

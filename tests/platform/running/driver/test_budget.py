@@ -31,6 +31,7 @@ from topk_platform.protocol.ended import Ended
 from topk_platform.running.driver.assignments import Orders
 from topk_platform.running.driver.budget import Budget, Limits
 from topk_platform.running.driver.conductor import Conductor
+from topk_platform.running.driver.execution import _End
 from topk_platform.running.driver.retries import PAUSES
 from topk_platform.running.estimate.planning import Plan
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
@@ -206,6 +207,8 @@ def test_a_trial_that_waits_or_stays_open_has_started() -> None:
     driver.conductor.lose("last", "the node died")
     assert len(driver.conductor.faults.open) == 1
     assert driver.conductor.start("other") is None and driver.conductor.done
+    end = _End.of(driver.board, driver.budget, driver.conductor.faults)
+    assert end == _End(partial=True, interrupted=False)
 
 
 @pytest.mark.parametrize(

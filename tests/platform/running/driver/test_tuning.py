@@ -10,6 +10,7 @@ from unittest.mock import Mock
 
 import pytest
 from ray.exceptions import OutOfMemoryError
+from ray.tune.error import TuneError
 
 from topk_platform import Arm, Loss, Model, Recipe, Regime, Study
 from topk_platform.errors import ChangedError
@@ -20,6 +21,7 @@ from topk_platform.running.driver.conductor import Conductor
 from topk_platform.running.driver.hooks import DesertedStopper
 from topk_platform.running.driver.retries import Faults
 from topk_platform.running.own_ray.lifeline import Lifeline, LostRayError
+from topk_platform.running.progress.events import Event
 from topk_platform.specs import Trial, TrialRecord
 
 Fit = Callable[[Conductor], None]
@@ -68,7 +70,7 @@ def refuse(conductor: Conductor) -> None:
 
 @pytest.fixture
 def tune(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Faults, list[float], Board]]:
-    def run(*fits: Fit, keep: Any = None, sleep: Any = None) -> tuple[Faults, list[float], Board]:
+    def run(*fits: Fit, keep: Any = None, notify: Any = None, sleep: Any = None) -> tuple[Faults, list[float], Board]:
         left, slept = list(fits), []
         monkeypatch.setattr(
             tuning, "_tuner", lambda _study, _searcher, _listener, stopper, *_: Tuner(left, stopper)
@@ -80,10 +82,8 @@ def tune(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple
         arm = Arm(Regime("r", "digits"), Model("mlp"), Loss("cross_entropy"), 3, Recipe(1))
         study = Study("s", [arm], topk=(1, 3), seeds=1, time_limit=1.5, start_limit=0.25)
         board = Board([ArmBoard(study, arm, Identity("c", "f"))])
-        tell = keep or (lambda _record: None)
-        result = tuning.tune_trials(
-            study, board, tell, lambda _record: None, str(tmp_path), 1, "", 30.0, line=line
-        )
+        nothing = keep or (lambda _record: None), notify or (lambda _event: None)
+        result = tuning.tune_trials(study, board, *nothing, str(tmp_path), 1, "", 30.0, line=line)
         assert not left
         return result, slept, board
 
@@ -156,3 +156,27 @@ def test_what_stopped_it_is_raised(tune: Callable[..., Any]) -> None:
         tune(refuse)
     with pytest.raises(OSError, match="No space left"):
         tune(complete, keep=full)
+
+
+def test_without_a_reader_of_its_events_a_run_cuts_its_trials_off_and_raises_the_readers_error(
+    tune: Callable[..., Any],
+) -> None:
+    """As with ``topk run --json | head``; an error that passes through Tune would come as one of Tune's."""
+
+    def run_on(conductor: Conductor) -> None:
+        try:
+            assert conductor.start("running") is not None
+        except BrokenPipeError as error:
+            raise TuneError(str(error)) from error
+        conductor.watch("running")
+        now = conductor.clock() + 2
+        conductor.clock = lambda: now
+        assert conductor.stalled() == ["running"]
+        conductor.lose("running", "killed")
+        assert conductor.done and not conductor.faults.open
+
+    def closed(_event: Event) -> None:
+        raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError):
+        tune(run_on, notify=closed)
