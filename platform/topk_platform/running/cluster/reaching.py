@@ -40,7 +40,9 @@ def _resolved(address: str) -> str:
     """Return the address; ``auto`` stands for ``RAY_ADDRESS``, or else for the one cluster on this machine."""
     if address != "auto":
         return address
-    if named := os.environ.get(_VARIABLE):
+    named = os.environ.get(_VARIABLE) or "auto"
+    if named != "auto":  # Ray takes "auto" there too
+        _check_named(named)
         return named
     heads = known_heads()
     if len(heads) > 1:  # Ray would use the one that was started last
@@ -50,9 +52,18 @@ def _resolved(address: str) -> str:
         )
     if not heads:
         raise NotYetError(
-            f"no Ray cluster answers at {address!r}: none runs on this machine, and {_VARIABLE} is not set"
+            f"no Ray cluster answers at {address!r}: none runs on this machine, and {_VARIABLE} names none"
         )
     return heads.pop()
+
+
+def _check_named(address: str) -> None:
+    try:
+        host_and_port(address)
+    except ClusterError as error:
+        raise ClusterError(
+            f"{_VARIABLE}, which --address auto takes, must be host:port or auto, got {address!r}"
+        ) from error
 
 
 def check_answers(address: str) -> None:

@@ -70,13 +70,13 @@ def available_memory(root: Path = _ROOT) -> int:
         root: The folder that contains ``proc`` and ``sys``.
 
     Raises:
-        UserError: if the system does not report its memory.
+        UserError: if the system does not report its available memory.
     """
     try:
         fields = dict(line.split(":") for line in (root / "proc/meminfo").read_text().splitlines())
-    except OSError as error:
-        raise UserError("this system does not report its memory: give --memory") from error
-    free = 1024 * int(fields["MemAvailable"].split()[0])
+        free = 1024 * int(fields["MemAvailable"].split()[0])
+    except (OSError, LookupError, ValueError) as error:  # old kernels and some containers lack the field
+        raise UserError("this system does not report its available memory: give --memory") from error
     return max(min([free, *_left_in_groups(root)]), 0)
 
 

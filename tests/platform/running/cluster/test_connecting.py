@@ -76,8 +76,21 @@ def test_auto_is_the_address_in_the_environment(nobody: str, monkeypatch: pytest
         pytest.fail("connected")
 
 
-def test_auto_without_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+@pytest.mark.parametrize("named", ["local", "ray://10.0.0.1:10001"])
+def test_another_kind_of_address_in_the_environment_is_named(
+    named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", named)
+    with (
+        pytest.raises(ClusterError, match=rf"RAY_ADDRESS, which --address auto takes, .*got '{named}'"),
+        cluster.connected(a_study(), "auto", None, AT_ONCE),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("named", ["", "auto"])
+def test_auto_without_a_cluster(named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", named)
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
     monkeypatch.setattr(services, "find_gcs_addresses", cache(set))  # whatever else runs on this machine
     with (

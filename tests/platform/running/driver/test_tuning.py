@@ -70,7 +70,9 @@ def refuse(conductor: Conductor) -> None:
 
 @pytest.fixture
 def tune(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Faults, list[float], Board]]:
-    def run(*fits: Fit, keep: Any = None, notify: Any = None, sleep: Any = None) -> tuple[Faults, list[float], Board]:
+    def run(
+        *fits: Fit, keep: Any = None, notify: Any = None, sleep: Any = None
+    ) -> tuple[Faults, list[float], Board]:
         left, slept = list(fits), []
         monkeypatch.setattr(
             tuning, "_tuner", lambda _study, _searcher, _listener, stopper, *_: Tuner(left, stopper)
