@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 import textwrap
 from collections.abc import Mapping, Sequence
 
+from topk_platform.errors import masked
 from topk_platform.results.statistics import Estimate
 from topk_platform.specs import Scalar
 from topk_platform.specs.checks import rounded
@@ -29,6 +31,7 @@ __all__ = [
     "wrapped",
 ]
 
+_STORE = "runs"  # the default of --store
 _LEVEL = 0.05  # the level of the table's marks
 
 _LONG = re.compile(r"(?<![\w.])\d+\.\d{5,}(?:e[+-]?\d+)?(?![\w.])")
@@ -123,7 +126,7 @@ def in_range(numbers: Sequence[int]) -> str:
     return few if few == many else f"{few} to {many}"
 
 
-def command(name: str, study: StudyFields, *arguments: str) -> str:
+def command(name: str, study: StudyFields, *arguments: str, store: str = "") -> str:
     """Return a command about a study as a user types it.
 
     For a smoke run, it has ``--smoke`` and the name of the study without the suffix.
@@ -132,10 +135,12 @@ def command(name: str, study: StudyFields, *arguments: str) -> str:
         name: The name of the command.
         study: The study. The command names it by its reference, or by its name if it has none.
         arguments: The arguments after the study.
+        store: Folder or URI of the results; empty for the default.
     """
     own = study.name.removesuffix(SMOKE)
     smoke = ["--smoke"] if own != study.name else []
-    return " ".join(["topk", name, study.reference or own, *arguments, *smoke])
+    where = [] if store in ("", _STORE) else ["--store", shlex.quote(masked(store))]
+    return " ".join(["topk", name, study.reference or own, *arguments, *where, *smoke])
 
 
 def settings(values: Mapping[str, Scalar]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -51,7 +52,7 @@ def table(
         _check_by_class(by, output, bool(metric) or transpose)
     requested = requested_study(study, smoke, store=store, searches=searches)
 
-    results = read_table(requested, store=store, trials=trials, seeds=seeds, only=only)
+    results = replace(read_table(requested, store=store, trials=trials, seeds=seeds, only=only), store=store)
     if (line := without_ranks(results)) and (
         json or output == "csv"
     ):  # the other formats show it below the table

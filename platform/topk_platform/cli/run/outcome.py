@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ def exit_code(summary: Summary) -> int:
 
 def print_summary(console: Console, summary: Summary, store: str) -> None:
     """Print a run's table, the folder of its results, and its problems."""
-    console.print(to_rich(summary.table))
+    console.print(to_rich(replace(summary.table, store=store)))
     console.print(
         f"{summary.done} Results: {summary.folder} (ledger, tables, models, ranks)",
         highlight=False,

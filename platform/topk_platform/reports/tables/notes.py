@@ -71,7 +71,7 @@ def once(table: Table) -> str:
     return (
         "Not tested: differences between two losses if one of them was searched once. Another search may choose other "
         "values, and an interval from one search does not cover that. "
-        f"`{command('run', table.study)} --searches 3` adds the searches that are missing."
+        f"`{command('run', table.study, '--searches', '3', store=table.store)}` adds the searches that are missing."
     )
 
 

@@ -82,8 +82,8 @@ def tune_trials(
         _tune(study, conductor, slots, scratch, line or Lifeline())
     except LostRayError as error:
         conductor.faults.ended = str(error)  # the next run continues the trials
-    if error := conductor.broken or conductor.unheard:
-        raise error
+    if stopped_by := conductor.broken or conductor.unheard:
+        raise stopped_by
     if conductor.refusal:
         raise ChangedError(
             f"{conductor.refusal}. Ended trials are kept; once every process has the same code, data and environment, "
