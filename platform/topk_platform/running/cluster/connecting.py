@@ -25,7 +25,7 @@ from topk_platform.running.own_ray.interrupts import interrupts_wait
 from topk_platform.running.own_ray.lifeline import Lifeline
 from topk_platform.running.own_ray.starting import own_ray
 from topk_platform.running.own_ray.variables import in_variables
-from topk_platform.running.ray_internals import messages_on_stderr, on_loopback
+from topk_platform.running.ray_internals import messages_on_stderr, on_loopback, own_sigterm
 from topk_platform.specs import Study
 
 __all__ = ["Connection", "connected", "joined"]
@@ -122,7 +122,7 @@ def _join(address: str, study: Study | None) -> None:
     check_answers(address)
     modules = {"py_modules": [str(path) for path in _shipped(study)], "excludes": ["__pycache__", ".git"]}
     try:
-        with interrupts_wait(), on_loopback() if is_loopback(address) else nullcontext():
+        with interrupts_wait(), own_sigterm(), on_loopback() if is_loopback(address) else nullcontext():
             ray.init(address=address, runtime_env=modules, logging_level=logging.ERROR, log_to_driver=False)
     except (OSError, RuntimeError, ValueError, RayError) as error:
         raise ClusterError(f"the Ray cluster at {address!r} cannot be used: {reason(error)}") from error

@@ -21,7 +21,7 @@ from topk_platform.running.own_ray.lifeline import GONE_CODE, Lifeline
 from topk_platform.running.own_ray.processes import descendants, end, started_with
 from topk_platform.running.own_ray.scratch import RAYS, ray_folder, scratch_folder
 from topk_platform.running.own_ray.variables import in_variables
-from topk_platform.running.ray_internals import lean, leave, on_loopback, token
+from topk_platform.running.ray_internals import lean, leave, on_loopback, own_sigterm, token
 from topk_platform.specs import Study
 
 __all__ = ["own_ray"]
@@ -59,7 +59,7 @@ def _start(study: Study, workers: int | None, folder: str) -> None:
     slices = slices_here(visible) if study.device == "cuda" else []
     devices = {"CUDA_VISIBLE_DEVICES": ",".join(slices)} if slices else {}
     ours = {**_OURS, **_token(), **devices}
-    with in_variables(ours), interrupts_wait(), on_loopback(), lean(), _sheltered():
+    with in_variables(ours), interrupts_wait(), own_sigterm(), on_loopback(), lean(), _sheltered():
         ray.init(
             _node_ip_address=_LOOPBACK,
             _temp_dir=folder,

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import signal
 import threading
+from typing import Any
 
 import pytest
+from ray._private import utils
 
+from topk_platform.running.own_ray import starting
 from topk_platform.running.own_ray.interrupts import interrupts_wait
+from topk_studies import digits
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -47,3 +51,23 @@ def test_a_thread_that_is_never_interrupted_may_use_it() -> None:
     thread.start()
     thread.join()
     assert done
+
+
+def test_a_sigterm_while_ray_starts_comes_after_it_and_is_not_rays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray's own handler would end the process with exit code 15, in the midst of the start and without a word."""
+    came: list[int] = []
+
+    def init(**_options: Any) -> None:
+        utils.set_sigterm_handler(lambda _number, _frame: pytest.fail("this is Ray's handler"))
+        signal.raise_signal(signal.SIGTERM)
+        assert not came
+
+    monkeypatch.setattr(starting.ray, "init", init)
+    monkeypatch.setattr(starting, "token", dict)
+    before = signal.signal(signal.SIGTERM, lambda number, _frame: came.append(number))
+    try:
+        starting._start(digits(), 1, "ray")
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        starting._token.cache_clear()
+    assert came == [signal.SIGTERM]
