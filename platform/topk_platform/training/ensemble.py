@@ -35,6 +35,7 @@ from topk_platform.training.steps.stepping import clip, density_of, optimizer_st
 __all__ = ["Ensemble", "check_ensemble"]
 
 _RANDOM = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
+_HOOKS = ("_backward_hooks", "_backward_pre_hooks", "_post_accumulate_grad_hooks")  # of modules and parameters
 
 
 def check_ensemble(model: nn.Module, recipe: Recipe, searched: Sequence[str]) -> None:
@@ -47,6 +48,8 @@ def check_ensemble(model: nn.Module, recipe: Recipe, searched: Sequence[str]) ->
     """
     if next(model.buffers(), None) is not None or any(isinstance(m, _RANDOM) for m in model.modules()):
         raise UserError("an ensemble's network must have neither buffers (batch normalisation) nor dropout")
+    if any(getattr(part, name, None) for part in (*model.modules(), *model.parameters()) for name in _HOOKS):
+        raise UserError("an ensemble's network must have no hooks on gradients, which a stack would not call")
     if "batch_size" in searched:
         raise UserError("an ensemble's members must have one batch_size; it cannot be searched")
     if recipe.numerics.compiled or recipe.numerics.channels_last:
@@ -226,7 +229,7 @@ class Ensemble:
         alike = len({how and (how.mean, how.std) for how in self.normalisations}) == 1
         shared = alike and all(split.inputs is splits[0].inputs for split in splits)
         inputs = (
-            self._prepared(splits[0].tensor, 0)
+            self._prepared(splits[0].tensor.clone(), 0)  # a network's first layer may work in place
             if shared
             else torch.stack([self._prepared(split.tensor, member) for member, split in enumerate(splits)])
         )

@@ -48,13 +48,20 @@ def stacked_forward(network: nn.Module, stacked: Mapping[str, Tensor]) -> Forwar
     return _mapped(network, stacked) if layers is None else _written_out(layers, stacked)
 
 
+def _aliases(network: nn.Module) -> dict[str, str]:
+    """Return the name in the stack of each of a network's parameters; layers may share one."""
+    stacked = {parameter: name for name, parameter in network.named_parameters()}
+    return {name: stacked[same] for name, same in network.named_parameters(remove_duplicate=False)}
+
+
 def _chain(network: nn.Module) -> list[tuple[str, nn.Module]] | None:
     """Return the layers with their names, if the network is a plain chain of known layers; else None."""
     if type(network) is not nn.Sequential:
         return None
     layers = list(network.named_children())
-    if len(layers) < len(network):  # a module that occurs twice is listed once
-        return None
+    parameters = _aliases(network)
+    if len(layers) < len(network) or len({*parameters.values()}) < len(parameters):
+        return None  # a module that occurs twice is listed once, as is a parameter that layers share
     # An elementwise layer that works in place would overwrite the samples, or values that a gradient needs.
     known = all(
         type(layer) in (nn.Linear, nn.Flatten)
@@ -62,7 +69,7 @@ def _chain(network: nn.Module) -> list[tuple[str, nn.Module]] | None:
         for _, layer in layers
     )
     flat = [index for index, (_, layer) in enumerate(layers) if type(layer) is nn.Flatten]
-    hooked = any(layer._forward_hooks or layer._forward_pre_hooks for _, layer in layers)
+    hooked = any(module._forward_hooks or module._forward_pre_hooks for module in network.modules())
     return layers if known and flat == [0] and not hooked else None
 
 
@@ -87,10 +94,10 @@ def _written_out(layers: list[tuple[str, nn.Module]], stacked: Mapping[str, Tens
 
 
 def _mapped(network: nn.Module, stacked: Mapping[str, Tensor]) -> Forward:
-    base = copy.deepcopy(network).to("meta")
+    base, aliases = copy.deepcopy(network).to("meta"), _aliases(network)  # whose layers share nothing any more
 
     def one(weights: dict[str, Tensor], batch: Tensor) -> Tensor:
-        scores: Tensor = functional_call(base, weights, (batch,))
+        scores: Tensor = functional_call(base, {n: weights[same] for n, same in aliases.items()}, (batch,))
         return scores
 
     def forward(inputs: Tensor, shared: bool) -> Tensor:

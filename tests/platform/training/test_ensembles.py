@@ -21,6 +21,7 @@ from topk_platform import (
     Study,
     UserError,
 )
+from topk_platform.data import load
 from topk_platform.running.preflight.checks import check_study
 from topk_platform.specs import Trial, TrialRecord
 from topk_platform.training import finish, run_trials
@@ -49,6 +50,53 @@ def repeating(shape: tuple[int, ...], classes: int, head: str = "linear") -> nn.
     """One activation and one layer occur twice; a walk over distinct modules meets them once."""
     act, inner = nn.Tanh(), nn.Linear(16, 16)
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 16), act, inner, act, inner, nn.Linear(16, classes))
+
+
+class Sharing(Bent):
+    """Two layers have one weight, and no chain of layers that are known."""
+
+    def __init__(self, classes: int) -> None:
+        super().__init__(classes)
+        self.inner, self.same = nn.Linear(16, 16), nn.Linear(16, 16)
+        self.same.weight = self.inner.weight
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return self.last(self.same(self.inner(self.hidden(inputs.flatten(1)).sin()).sin()))
+
+
+def sharing(shape: tuple[int, ...], classes: int, head: str = "linear") -> nn.Module:
+    return Sharing(classes)
+
+
+def sharing_bias(shape: tuple[int, ...], classes: int, head: str = "linear") -> nn.Module:
+    layers = nn.Linear(64, 16), nn.Tanh(), nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, classes)
+    nn.init.ones_(layers[0].bias)
+    layers[2].bias = layers[0].bias
+    return nn.Sequential(nn.Flatten(), *layers)
+
+
+def tripled(shape: tuple[int, ...], classes: int, head: str = "linear") -> nn.Module:
+    """A hook of the whole chain changes its scores."""
+    network = nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.Tanh(), nn.Linear(16, classes))
+    network.register_forward_hook(lambda _module, _inputs, scores: 3 * scores)
+    return network
+
+
+class Doubled(Bent):
+    """Its first layer works in place."""
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return super().forward(inputs.flatten(1).mul_(2))
+
+
+def doubled(shape: tuple[int, ...], classes: int, head: str = "linear") -> nn.Module:
+    return Doubled(classes)
+
+
+def hooked(shape: tuple[int, ...], classes: int, head: str = "linear") -> nn.Module:
+    network = nn.Sequential(nn.Flatten(), nn.Linear(64, classes))
+    network[1].weight.register_hook(lambda gradient: 0.1 * gradient)
+    return network
 
 
 def frozen(shape: tuple[int, ...], classes: int, head: str = "linear") -> nn.Module:
@@ -80,6 +128,9 @@ CASES: dict[str, dict[str, Any]] = {
     "mlp": {},
     "through vmap": {"model": Model(f"{__name__}:bent")},
     "one module twice": {"model": Model(f"{__name__}:repeating")},
+    "a weight that layers share": {"model": Model(f"{__name__}:sharing")},
+    "a bias that layers of a chain share": {"model": Model(f"{__name__}:sharing_bias")},
+    "a hook of the chain": {"model": Model(f"{__name__}:tripled")},
     "a frozen layer": {"model": Model(f"{__name__}:frozen")},
     "images of each seed's own mean and deviation": {
         "regime": Regime("few", "kanji", (PerClass(1),), options={"classes": 6}),
@@ -137,6 +188,14 @@ def test_weights_agree_to_five_digits(make_trial: MakeTrial, memory: Any) -> Non
             torch.testing.assert_close(together.models[key][name], value, rtol=0, atol=1e-5)
 
 
+def test_a_network_that_works_in_place_leaves_the_data_as_they_are(make_trial: MakeTrial) -> None:
+    """All trials of a process share the data, so the samples must be the same after a trial as before it."""
+    trials = [make_trial(seed=seed, model=Model(f"{__name__}:doubled"), recipe=Recipe(1)) for seed in SEEDS]
+    before = load(trials[0].arm.regime).validation.tensor.clone()
+    assert all(record.status == "completed" for record in finish(run_trials(trials)))
+    assert torch.equal(load(trials[0].arm.regime).validation.tensor, before)
+
+
 def test_members_may_differ_in_every_value_but_the_batch_size(make_trial: MakeTrial) -> None:
     values = [
         {"tau": 0.1 * 3**n, "learning_rate": 0.02 * 2**n, "momentum": 0.3 * n, "weight_decay": 1e-4 * n}
@@ -170,6 +229,7 @@ def test_a_member_that_diverges_or_is_pruned_leaves_the_others_alone(make_trial:
     [
         (f"{__name__}:normalised", {}, Recipe(1), "neither buffers"),
         (f"{__name__}:dropping", {}, Recipe(1), "nor dropout"),
+        (f"{__name__}:hooked", {}, Recipe(1), "no hooks on gradients"),
         (
             f"{__name__}:drawing",
             {},
