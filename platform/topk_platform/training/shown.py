@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,10 +12,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from topk_platform.data import Images
 from topk_platform.specs import SWA, LogitAdjustment, Recipe, Trial
 from topk_platform.training.after import AFTERS, last_layer
 from topk_platform.training.averaging import AVERAGES, Average, load_state, state_of
 from topk_platform.training.session import Session
+from topk_platform.training.setup import generator_of
 from topk_platform.training.steps.batches import prepared
 from topk_platform.training.steps.depth import drop_blocks
 from topk_platform.training.steps.optim import learning_rate
@@ -130,10 +133,25 @@ class ShownSession(Session):
         self.model.eval()
         numerics = self.recipe.numerics
         with _plain_means(self.model):
-            for part in self.dataset.train.in_order():
+            for part in self._parts():
                 if len(part) > 1:  # one sample alone may have no variance
                     with precision(self.trial.device, numerics.bfloat16):
                         self.model(prepared(part, self.normalisation, numerics.channels_last))
+
+    def _parts(self) -> Iterator[Tensor]:
+        """Return the training inputs in parts as large as in training, or a little smaller.
+
+        The plain mean over parts needs parts of equal size, up to one sample, and a random order, because data often
+        lie sorted by class. The order is always the same.
+        """
+        split, recipe = self.dataset.train, self.recipe
+        size = max(math.ceil(recipe.batch_size / recipe.accumulate), 2)
+        order = torch.randperm(len(split), generator=generator_of(self.trial, "statistics"))
+        parts = order.tensor_split(math.ceil(len(order) / size))
+        inputs = split.inputs
+        if isinstance(inputs, Images):
+            return inputs.stream(parts)
+        return (inputs[rows.to(inputs.device)] for rows in parts)
 
     @contextmanager
     def _holding(self, weights: dict[str, Tensor]) -> Iterator[None]:

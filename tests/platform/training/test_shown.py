@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -30,12 +31,14 @@ from topk_platform import (
     TauNormalised,
     UserError,
 )
+from topk_platform.data import Dataset, Split
 from topk_platform.models import build_model
 from topk_platform.specs import Trial
 from topk_platform.training import Session, finish, run_trials
 from topk_platform.training.after import AFTERS
 from topk_platform.training.learners import LEARNERS
 from topk_platform.training.retrained import RetrainedSession, balanced_rows
+from topk_platform.training.setup import generator_of
 from topk_platform.training.shown import ShownSession
 from topk_platform.training.steps.depth import drop_blocks, dropped
 
@@ -105,11 +108,44 @@ def test_a_mean_of_epochs_has_statistics_of_its_own(make_trial: MakeTrial) -> No
     mean = {n: torch.as_tensor(np.mean([end[n] for end in ends], 0)) for n in shown}
     network.load_state_dict(mean)
     assert session.normalisation is not None
-    update_bn([session.normalisation(part) for part in session.dataset.train.in_order()], network)
+    images = session.normalisation(session.dataset.train.tensor)
+    order = torch.randperm(len(images), generator=generator_of(trial, "statistics"))
+    update_bn([images[rows] for rows in order.tensor_split(math.ceil(len(images) / 32))], network)
     for name, value in network.state_dict().items():
         assert torch.allclose(shown[name].float(), value.float(), atol=1e-5), name
     total = 4 * session.epoch_steps
     assert session.rate(step=total - 1) == session.rate(step=total // 2) > 0
+
+
+def in_sorted_classes() -> Dataset:
+    """Two classes that lie far apart, one after the other, and four samples more than a network scores at once."""
+    labels = (torch.arange(4100) >= 2000).long()
+    inputs = 10.0 * labels[:, None] + torch.randn(4100, 1, generator=torch.Generator().manual_seed(0))
+    few = Split(inputs[::400], labels[::400])
+    return Dataset(Split(inputs, labels), few, few, classes=2)
+
+
+def normalised(shape: tuple[int, ...], classes: int, head: str = "linear") -> nn.Module:
+    return nn.Sequential(nn.BatchNorm1d(1), nn.Linear(1, classes))
+
+
+@pytest.mark.parametrize(("size", "accumulate"), [(1024, 1), (4094, 2), (2**20, 1), (1, 1)])
+def test_the_statistics_of_a_mean_are_those_of_all_samples(
+    size: int, accumulate: int, make_trial: MakeTrial
+) -> None:
+    """Of data that are sorted by class too, and not half those of the last few samples."""
+    trial = make_trial(
+        regime=Regime("sorted", f"{__name__}:in_sorted_classes"),
+        model=Model(f"{__name__}:normalised"),
+        recipe=Recipe(1, batch_size=66, average=SWA(0.0)),
+    )
+    session = ShownSession.prepare(trial)
+    session.train_epoch()
+    session.recipe = dataclasses.replace(session.recipe, batch_size=size, accumulate=accumulate)
+    shown, inputs = session.weights(), session.dataset.train.tensor
+    assert shown["0.running_mean"].item() == pytest.approx(inputs.mean().item(), rel=1e-3)
+    if size > 1:  # pairs have little to say about variances
+        assert shown["0.running_var"].item() == pytest.approx(inputs.var().item(), rel=0.02)
 
 
 def test_statistics_that_fail_leave_the_networks_momenta(make_trial: MakeTrial) -> None:
