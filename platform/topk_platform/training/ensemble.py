@@ -35,7 +35,11 @@ from topk_platform.training.steps.stepping import clip, density_of, optimizer_st
 __all__ = ["Ensemble", "check_ensemble"]
 
 _RANDOM = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
-_HOOKS = ("_backward_hooks", "_backward_pre_hooks", "_post_accumulate_grad_hooks")  # of modules and parameters
+_HOOKS = (
+    "_backward_hooks",
+    "_backward_pre_hooks",
+    "_post_accumulate_grad_hooks",
+)  # of modules and parameters
 
 
 def check_ensemble(model: nn.Module, recipe: Recipe, searched: Sequence[str]) -> None:

@@ -94,7 +94,10 @@ def _written_out(layers: list[tuple[str, nn.Module]], stacked: Mapping[str, Tens
 
 
 def _mapped(network: nn.Module, stacked: Mapping[str, Tensor]) -> Forward:
-    base, aliases = copy.deepcopy(network).to("meta"), _aliases(network)  # whose layers share nothing any more
+    base, aliases = (
+        copy.deepcopy(network).to("meta"),
+        _aliases(network),
+    )  # whose layers share nothing any more
 
     def one(weights: dict[str, Tensor], batch: Tensor) -> Tensor:
         scores: Tensor = functional_call(base, {n: weights[same] for n, same in aliases.items()}, (batch,))
