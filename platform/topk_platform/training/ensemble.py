@@ -35,11 +35,6 @@ from topk_platform.training.steps.stepping import clip, density_of, optimizer_st
 __all__ = ["Ensemble", "check_ensemble"]
 
 _RANDOM = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
-_HOOKS = (
-    "_backward_hooks",
-    "_backward_pre_hooks",
-    "_post_accumulate_grad_hooks",
-)  # of modules and parameters
 
 
 def check_ensemble(model: nn.Module, recipe: Recipe, searched: Sequence[str]) -> None:
@@ -52,7 +47,9 @@ def check_ensemble(model: nn.Module, recipe: Recipe, searched: Sequence[str]) ->
     """
     if next(model.buffers(), None) is not None or any(isinstance(m, _RANDOM) for m in model.modules()):
         raise UserError("an ensemble's network must have neither buffers (batch normalisation) nor dropout")
-    if any(getattr(part, name, None) for part in (*model.modules(), *model.parameters()) for name in _HOOKS):
+    if any(m._backward_hooks or m._backward_pre_hooks for m in model.modules()) or any(
+        p._backward_hooks or p._post_accumulate_grad_hooks for p in model.parameters()
+    ):
         raise UserError("an ensemble's network must have no hooks on gradients, which a stack would not call")
     if "batch_size" in searched:
         raise UserError("an ensemble's members must have one batch_size; it cannot be searched")
