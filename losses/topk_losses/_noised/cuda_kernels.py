@@ -97,6 +97,17 @@ def _lower_bound(entries, K: tl.constexpr, GROUPS: tl.constexpr, BLOCK: tl.const
 
 
 @triton.jit
+def _largest_but(entries, K: tl.constexpr):
+    """The (K+1)-th largest entry, without a copy of the entries, for which registers would be short."""
+    bound = tl.max(entries, 0)
+    reaching = tl.sum((entries == bound).to(tl.int32), 0)
+    while (reaching <= K) & (bound > -float("inf")):
+        bound = tl.max(tl.where(entries < bound, entries, -float("inf")), 0)
+        reaching += tl.sum((entries == bound).to(tl.int32), 0)
+    return bound
+
+
+@triton.jit
 def _insert(best, best_class, noisy, classes, SLOTS: tl.constexpr, BLOCK: tl.constexpr):
     """Update the K + 1 largest ``(SLOTS, 4)`` and their classes with the noisy scores ``(BLOCK, 4)``."""
     slot = tl.expand_dims(tl.arange(0, SLOTS), 1)
@@ -144,7 +155,7 @@ def noised_candidates(
     centre = tl.where(centre > -float("inf"), centre, 0.0)
     bound = _lower_bound(entries, K, GROUPS, BLOCK)
     if centre - bound > FAR * epsilon:
-        bound = _lower_bound(entries, K, BLOCK, BLOCK)
+        bound = _largest_but(entries, K)
         centre = tl.where(bound > -float("inf"), bound, centre)
     entries = entries - centre
     lowest = bound - centre - 2 * 6.7638 * epsilon

@@ -254,8 +254,9 @@ def soft_forward(
     x = (tl.maximum(own, -LARGEST).to(tl.float64) - reference.to(tl.float64)) * inverse - b
     loss, slope = _of_label(x, SHAPE, LOG)
     loss = tl.where(broken, float("nan"), tl.where(few, 0.0, loss))
-    # The slope of a masked label is larger than float32; infinity times 0 is NaN.
-    slope = tl.where(broken, float("nan"), tl.where(few, 0.0, tl.minimum(slope * inverse, LARGEST)))
+    # The slope of a masked label is larger than float32; infinity times 0 is NaN. (A minimum would drop NaN.)
+    slope = tl.where(slope * inverse > LARGEST, LARGEST, slope * inverse)
+    slope = tl.where(broken, float("nan"), tl.where(few, 0.0, slope))
     tl.store(losses + row, loss.to(tl.float32))
     tl.store(kept, kth)
     tl.store(kept + 1, reference)
