@@ -28,6 +28,7 @@ from topk_platform import (
 )
 from topk_platform import code_version as versions
 from topk_platform.cli import main
+from topk_platform.cli.commands.plan import _adopting
 from topk_platform.errors import StoreError
 from topk_platform.evidence.adopting import adopt, give_up
 from topk_platform.records import Ledger, Store, StoreKeeper, last_counted, read_history
@@ -285,14 +286,33 @@ def test_a_plan_says_what_an_upgrade_repeats_and_how_to_avoid_it(
     lab: Path, runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     edit(lab, SAME)
-    monkeypatch.setattr(sys, "argv", ["topk", "plan", "adopting_lab:study", "--only", "*/loss"])
+    monkeypatch.setattr(
+        sys, "argv", ["topk", "plan", "adopting_lab:study", "--only", "*/loss", "--data", "here"]
+    )
     monkeypatch.setenv("COLUMNS", "400")
     with pytest.raises(SystemExit):
         main()
     out = capsys.readouterr().out
     assert "Trained again: 5 recorded trials of plain/linear/loss, " in out
-    assert " h of training: the code has changed since version " in out
+    assert " s of training: the code has changed since version " in out
     assert (
-        "5 of them need not be trained: `topk adopt adopting_lab:study --only '*/loss' --replay 1` trains 1 again"
-        in out
+        "5 of them need not be trained: `topk adopt adopting_lab:study --only '*/loss' --data here --replay 1` "
+        "trains 1 again" in out
     )
+
+
+def test_a_run_says_what_it_repeats_and_the_command_that_avoids_it(
+    lab: Path, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edit(lab, SAME)
+    run_in_process(monkeypatch, lambda trials, store: finish(run_trials(trials, StoreKeeper(store))))
+    lines: list[str] = []
+    run(the_study(), store=runs, progress=lambda _, event: lines.append(event.why))
+    assert "5 of them need not be trained: `topk adopt adopted --replay 1` trains 1 again" in lines[0]
+
+
+def test_the_command_that_adopts_has_the_options_of_the_plan() -> None:
+    assert _adopting("birds:study", "other", ["all/*"], "photos", smoke=True) == (
+        "topk adopt birds:study --only 'all/*' --smoke --data photos --store other"
+    )
+    assert _adopting("birds:study", "runs", None, None, smoke=False) == "topk adopt birds:study"

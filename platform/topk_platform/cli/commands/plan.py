@@ -75,15 +75,14 @@ def plan(
     if json:
         print_json(_plan_data(planned, price))
     else:
-        _print_plan(console, planned, price, _adopting(study, store, only))
+        _print_plan(console, planned, price, _adopting(study, store, only, data, smoke))
 
 
-def _adopting(study: str, store: str, only: list[str] | None) -> str:
+def _adopting(study: str, store: str, only: list[str] | None, data: str | None, smoke: bool) -> str:
     """Return the command that adopts the results that a run would train again."""
-    where = ["--store", store] if store != "runs" else []
-    return shlex.join(
-        ["topk", "adopt", study, *(part for glob in only or () for part in ("--only", glob)), *where]
-    )
+    part = [word for glob in only or () for word in ("--only", glob)] + ["--smoke"] * smoke
+    where = (["--data", data] if data else []) + (["--store", store] if store != "runs" else [])
+    return shlex.join(["topk", "adopt", study, *part, *where])
 
 
 def probe(

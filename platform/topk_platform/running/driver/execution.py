@@ -26,6 +26,7 @@ from topk_platform.records import (
     read_all_ranks,
     set_aside,
 )
+from topk_platform.reports.words import command
 from topk_platform.results import Table, build_table
 from topk_platform.running.driver.boards import in_environment, make_board
 from topk_platform.running.driver.budget import Budget
@@ -161,7 +162,8 @@ class _Execution:
     def _begun(self, board: Board, cluster: Cluster) -> Event:
         left = [arm_id for arm_id, arm in board.arms.items() if arm.left]
         again = outdated(self.part, self.ledger, self.counted, left)
-        why = "; ".join(filter(None, (*map(str, again), avoidable(again))))
+        adopting = avoidable(again, command("adopt", self.part))
+        why = "; ".join(filter(None, (*map(str, again), adopting)))
         note_code(self.ledger.store, self.part)
         return Event(
             "begun",

@@ -13,11 +13,12 @@ from topk_platform.code_version import code_definitions, code_parts
 from topk_platform.identity import Identity
 from topk_platform.records import Ledger, Row, Store
 from topk_platform.records.table.rows import RowViews
+from topk_platform.running.progress.rows import duration
 from topk_platform.specs import Arm, Study, Trial
 from topk_platform.specs.checks import plural
 from topk_platform.specs.codec import encode
 
-__all__ = ["Outdated", "avoidable", "hours", "note_code", "outdated"]
+__all__ = ["Outdated", "avoidable", "note_code", "outdated"]
 
 _FILE = "code.json"
 _VERSIONS = 300  # the newest are kept
@@ -52,20 +53,10 @@ class Outdated:
     def __str__(self) -> str:
         arms = self.arms[0] if len(self.arms) == 1 else f"{len(self.arms)} arms"
         count = f"{plural(self.trials, 'recorded trial')} of {arms}"
-        return f"{count}, {hours(self.seconds)} of training: {self.why}"
+        return f"{count}, {duration(self.seconds)} of training: {self.why}"
 
 
-def hours(seconds: float) -> str:
-    """Return a time in hours, with two significant digits.
-
-    Example:
-        >>> hours(36), hours(5400), hours(4e6)
-        ('0.01 h', '1.5 h', '1100 h')
-    """
-    return f"{float(f'{seconds / 3600:.2g}'):g} h"
-
-
-def avoidable(reasons: Sequence[Outdated], command: str = "topk adopt") -> str:
+def avoidable(reasons: Sequence[Outdated], command: str) -> str:
     """Return the line that says how to avoid training trials again; empty if all must be trained.
 
     Args:
@@ -79,7 +70,7 @@ def avoidable(reasons: Sequence[Outdated], command: str = "topk adopt") -> str:
     again, seconds = len(arms), sum(one.seconds for one in could)
     return (
         f"{trials} of them need not be trained: `{command} --replay {again}` trains {again} again, about "
-        f"{hours(seconds / trials * again)}, and counts all {trials} if these come out the same"
+        f"{duration(seconds / trials * again)}, and counts all {trials} if these come out the same"
     )
 
 
