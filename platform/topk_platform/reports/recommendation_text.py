@@ -61,6 +61,7 @@ def _better(recommendation: Recommendation) -> list[str]:
         *_settings(first),
         f"How sure: in the nearest regime where it was compared it is {_apart(first)}. Of {len(marks)} near "
         f"comparisons of it, it is better in {marks.count('better')}{undecided}, and worse in none.",
+        *_another_k(recommendation.asked.k, first),
     ]
     if others:
         lines.append(
@@ -68,6 +69,16 @@ def _better(recommendation: Recommendation) -> list[str]:
             f"against {recommendation.loss}."
         )
     return lines
+
+
+def _another_k(asked: int, one: Pooled) -> list[str]:
+    """Return the warning that a comparison is about another K than the one asked for; empty if it is not."""
+    if one.first.situation.k == asked:
+        return []
+    return [
+        f"This is for K = {one.first.situation.k}, and you asked for K = {asked}: a loss that is ahead at one K may be "
+        f"behind at another. See {words.title_of(f'top{asked}')} in the tables of the evidence before you take it."
+    ]
 
 
 def _apart(one: Pooled) -> str:

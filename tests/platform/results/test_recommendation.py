@@ -84,6 +84,15 @@ def test_a_loss_that_is_better_where_it_is_nearest_is_recommended() -> None:
     assert text.endswith("All this was measured on data other than yours.")
 
 
+def test_a_recommendation_from_another_k_warns_of_it() -> None:
+    warning = (
+        "This is for K = 5, and you asked for K = 1: a loss that is ahead at one K may be behind at another."
+    )
+    one = recommended(replace(ASKED, k=1), [compared("ldam", 3.0)])
+    assert one.loss == "ldam" and any(line.startswith(warning) for line in sentences(one))
+    assert "you asked for" not in " ".join(sentences(recommended(ASKED, [compared("ldam", 3.0)])))
+
+
 def test_of_several_the_nearest_then_the_largest_is_named_and_not_ranked() -> None:
     nearer = compared("focal", 2.0, near_by(1.5))
     result = recommended(ASKED, [compared("ldam", 4.0, near_by(3)), nearer])
