@@ -81,6 +81,27 @@ def test_what_became_of_a_run_has_its_code(summary: Summary, code: Exit) -> None
 
 
 @pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ((), True),
+        (("--track", "mlflow", "--track", "tensorboard"), True),
+        (("--track", "none"), False),
+        (("--mlflow", "sqlite:///elsewhere.db"), False),
+    ],
+)
+def test_the_ui_is_named_where_it_shows_the_run(
+    options: tuple[str, ...], named: bool, topk: Topk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An earlier run has left MLflow's database in the store."""
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "mlflow.db").touch()
+    monkeypatch.setattr("topk_platform.cli.run.run.run_study", lambda *_, **__: a_summary())
+    monkeypatch.setattr("topk_platform.cli.run.outcome.to_rich", lambda _: "")
+    code, out, _ = topk("run", "digits", *options)
+    assert (code, "ui --store runs" in out) == (0, named)
+
+
+@pytest.mark.parametrize(
     ("number", "at_first", "code"),
     [
         ("SIGINT", signal.default_int_handler, Exit.INTERRUPTED),

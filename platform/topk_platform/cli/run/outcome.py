@@ -34,16 +34,23 @@ def exit_code(summary: Summary) -> int:
     return Exit.FAILED if summary.table.failures or summary.table.fruitless else Exit.DONE
 
 
-def print_summary(console: Console, summary: Summary, store: str) -> None:
-    """Print a run's table, the folder of its results, and its problems."""
+def print_summary(console: Console, summary: Summary, store: str, filled: str) -> None:
+    """Print a run's table, the folder of its results, the command that shows its trials, and its problems.
+
+    Args:
+        console: The console.
+        summary: The summary of the run.
+        store: The store.
+        filled: The store whose MLflow has the run; empty if it has not.
+    """
     console.print(to_rich(replace(summary.table, store=store)))
     console.print(
         f"{summary.done} Results: {summary.folder} (ledger, tables, models, ranks)",
         highlight=False,
     )
-    if summary.tracking_error is None and Path(store, "mlflow.db").is_file():
+    if filled and summary.tracking_error is None and Path(filled, "mlflow.db").is_file():
         console.print(
-            f"Look into every trial in the MLflow UI: {sys.argv[0]} ui --store {store}", highlight=False
+            f"Look into every trial in the MLflow UI: {sys.argv[0]} ui --store {filled}", highlight=False
         )
     print_problems(console, summary)
 

@@ -134,15 +134,26 @@ def run(
         wait=wait,
         waiting=_nothing if quiet else partial(typer.echo, err=True),
     )
-    raise typer.Exit(_shown(start, console, store, json=json))
+    filled = store if _in_store(mlflow, track) else ""
+    raise typer.Exit(_shown(start, console, store, filled, json=json))
+
+
+def _in_store(mlflow: str | None, track: list[str] | None) -> bool:
+    """Whether a run fills MLflow's database in the store, so that ``topk ui --store`` shows it."""
+    return mlflow is None and (not track or "mlflow" in track)
 
 
 def _nothing(_line: str) -> None:
     """Ignore a line about waiting."""
 
 
-def _shown(start: Callable[..., Summary], console: Console | None, store: str, *, json: bool) -> int:
-    """Run a study, show its progress and its summary, and return the exit code; without a console, print no table."""
+def _shown(
+    start: Callable[..., Summary], console: Console | None, store: str, filled: str, *, json: bool
+) -> int:
+    """Run a study, show its progress and its summary, and return the exit code; without a console, print no table.
+
+    ``filled`` is the store if its MLflow gets the run; empty if another one or none does.
+    """
     course = Course(json=json)
     view = make_view(console or make_console(), quiet=console is None, json=json)
     with interrupts_reported(course) as signals, view as show:
@@ -153,5 +164,5 @@ def _shown(start: Callable[..., Summary], console: Console | None, store: str, *
     elif console is None:
         print_problems(make_console(stderr=True), summary)
     else:
-        print_summary(console, summary, store)
+        print_summary(console, summary, store, filled)
     return code
