@@ -255,8 +255,7 @@ def soft_forward(
     loss, slope = _of_label(x, SHAPE, LOG)
     loss = tl.where(broken, float("nan"), tl.where(few, 0.0, loss))
     # The slope of a masked label is larger than float32; infinity times 0 is NaN. (A minimum would drop NaN.)
-    slope = tl.where(slope * inverse > LARGEST, LARGEST, slope * inverse)
-    slope = tl.where(broken, float("nan"), tl.where(few, 0.0, slope))
+    slope = tl.where(few, 0.0, tl.where(slope * inverse > LARGEST, LARGEST, slope * inverse))
     tl.store(losses + row, loss.to(tl.float32))
     tl.store(kept, kth)
     tl.store(kept + 1, reference)
@@ -264,7 +263,7 @@ def soft_forward(
     tl.store(kept + 3, tl.minimum(b, FURTHEST).to(tl.float32))
     tl.store(kept + 4, ahead.to(tl.float32))
     tl.store(kept + 5, behind.to(tl.float32))
-    tl.store(kept + 6, slope.to(tl.float32))
+    tl.store(kept + 6, tl.where(broken, float("nan"), slope).to(tl.float32))
 
 
 @triton.jit(do_not_specialize=["gradient_stride"])
