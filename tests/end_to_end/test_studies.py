@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow.dataset as ds
 import pytest
 import torch
+from image_archives import write_inaturalist
 from PIL import Image
 
 from topk_platform.records import Ledger, Store
-from topk_platform.testing.standins import write_inaturalist
 
 Rows = Callable[..., list[dict[str, Any]]]
 
