@@ -1,8 +1,8 @@
 r"""Triton kernels of the noised top-K hinge, which generate the noise where it is used.
 
 The forward pass has three steps: one program per row finds the classes that can count, one warp per row and group of
-four draws draws for them, and one program per row adds up. A warp of its own exchanges values without barriers; with
-a row's 32 warps together, waiting at barriers took nine tenths of the time.
+four draws draws for them, and one program per row adds up. A single warp exchanges values without barriers. When a
+row's 32 warps drew together, 10,000 scores that are close together took 16 times as long on an H200.
 
 Noise: the Philox generator with ten rounds, the seed as key and (class, row, group of four draws) as counter, gives
 four 32-bit words. The Box-Muller transform turns them into four Gaussians, one for each of the four draws. So the noise
@@ -84,19 +84,6 @@ def noise(seeds, out, classes, DRAWS: tl.constexpr, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def _lower_bound(entries, K: tl.constexpr, GROUPS: tl.constexpr, BLOCK: tl.constexpr):
-    """The (K+1)-th largest of the maxima of groups of entries, a lower bound of the (K+1)-th largest entry."""
-    maxima = tl.max(tl.reshape(entries, [BLOCK // GROUPS, GROUPS]), 0)
-    bound = tl.max(maxima, 0)
-    reaching = tl.sum((maxima == bound).to(tl.int32), 0)
-    while (reaching <= K) & (bound > -float("inf")):
-        maxima = tl.where(maxima >= bound, -float("inf"), maxima)
-        bound = tl.max(maxima, 0)
-        reaching += tl.sum((maxima == bound).to(tl.int32), 0)
-    return bound
-
-
-@triton.jit
 def _largest_but(entries, K: tl.constexpr):
     """The (K+1)-th largest entry, without a copy of the entries, for which registers would be short."""
     bound = tl.max(entries, 0)
@@ -105,6 +92,12 @@ def _largest_but(entries, K: tl.constexpr):
         bound = tl.max(tl.where(entries < bound, entries, -float("inf")), 0)
         reaching += tl.sum((entries == bound).to(tl.int32), 0)
     return bound
+
+
+@triton.jit
+def _lower_bound(entries, K: tl.constexpr, GROUPS: tl.constexpr, BLOCK: tl.constexpr):
+    """The (K+1)-th largest of the maxima of groups of entries, a lower bound of the (K+1)-th largest entry."""
+    return _largest_but(tl.max(tl.reshape(entries, [BLOCK // GROUPS, GROUPS]), 0), K)
 
 
 @triton.jit

@@ -78,7 +78,7 @@ def own_sigterm() -> Iterator[None]:
 
 
 def _nothing(_node: Any, **_options: Any) -> None:
-    """Start nothing."""
+    """Do nothing."""
 
 
 @contextmanager

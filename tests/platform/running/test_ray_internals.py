@@ -73,6 +73,7 @@ def test_a_ray_without_these_names_is_used_as_it_is(monkeypatch: pytest.MonkeyPa
         ray_internals.lean,
         ray_internals.on_loopback,
         ray_internals.messages_on_stderr,
+        ray_internals.own_sigterm,
         ray_internals.without_keys,
     )
     for block in blocks:

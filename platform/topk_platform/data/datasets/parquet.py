@@ -203,7 +203,7 @@ def _named(
 
 
 def _features(schema: pyarrow.Schema) -> dict[str, dict[str, Any]]:
-    """Return the ``datasets`` package's description of each column; a list's is a list, and is left out."""
+    """Return the ``datasets`` package's description of each column. Columns of lists are left out."""
     noted = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
     features = noted.get("info", {}).get("features") or {}
     return {name: kind for name, kind in features.items() if isinstance(kind, dict)}
