@@ -88,11 +88,11 @@ def has(*modules: str) -> bool:
 
 def pytest_command(*arguments: str, processes: int = 8) -> tuple[str, ...]:
     """Tests, with no plugin needed: the project's own options would ask for some."""
-    plain = ("-o", "addopts=--import-mode=importlib --strict-markers", "-q", "-ra", "-p", "no:cacheprovider")
+    plain = ("-o", "addopts=--import-mode=importlib --strict-markers", "-q", "-ra")
     # Where pytest-benchmark is installed, each process warns that it is off beside xdist.
-    plain = (*plain, "-p", "no:benchmark")
+    plugins = ("-p", "no:cacheprovider", "-p", "no:benchmark")
     several = ("-n", str(min(processes, os.cpu_count() or 1))) if processes > 1 and has("xdist") else ()
-    return (sys.executable, "-m", "pytest", *plain, *several, "--durations=10", *arguments)
+    return (sys.executable, "-m", "pytest", *plain, *plugins, *several, "--durations=10", *arguments)
 
 
 def script(name: str, arguments: str) -> tuple[str, ...]:
