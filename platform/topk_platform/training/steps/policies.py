@@ -215,8 +215,10 @@ def changed(images: Tensor, policy: RandAugment | TrivialAugment, generator: Gen
 def _each(images: Tensor, drawn: Tensor, bins: Tensor, signs: Tensor, wide: bool) -> Tensor:
     result = images.clone()
     size = (images.shape[-2], images.shape[-1])
-    for number, (name, operation) in enumerate(OPERATIONS.items()):
-        rows = (drawn == number).nonzero()[:, 0]
+    numbers = torch.arange(len(OPERATIONS), device=images.device)
+    counts = (drawn == numbers[:, None]).sum(1).tolist()  # the only wait for the device: nonzero would wait each time
+    groups = drawn.argsort(stable=True).split(counts)
+    for (name, operation), rows in zip(OPERATIONS.items(), groups, strict=True):
         if len(rows):
             strengths = _strengths(name, bins[rows], size, wide)
             strengths = strengths * signs[rows] if operation.signed else strengths
