@@ -6,6 +6,7 @@ the paper's, fixed, and nothing is searched.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from topk_platform import Arm, Claim, Contrast, LabelNoise, Loss, Model, PerClass, Recipe, Regime, Study
@@ -19,6 +20,7 @@ __all__ = [
     "berrada2018_noise",
     "berrada2018_temperature",
     "fraction_claims",
+    "map_claims",
     "noise_claims",
     "noisy_cifar100",
     "temperature_claims",
@@ -284,6 +286,32 @@ def temperature_claims(column: str) -> tuple[Claim, ...]:
             source=source,
             contrasts=[Contrast.between(arm["0.1"], arm[tau], "top5") for tau in ("10", "100")],
             tolerance=0.1,
+        ),
+    )
+
+
+def map_claims(clean: Sequence[str], noisy: str) -> tuple[Claim, ...]:
+    """Return the paper's findings on noise and on little data, asked of a map of both.
+
+    Args:
+        clean: ``regime/model`` without noise, with few and with many images.
+        noisy: ``regime/model`` with noise and many images.
+    """
+    few, many, with_noise = (gap for pair in (*clean, noisy) for gap in gaps([pair], _SVM, _CE, "top5"))
+    return (
+        Claim(
+            name="noise-helps-the-svm",
+            text="The smooth SVM is more ahead of cross-entropy in top-5 with noise than without, with all images.",
+            source="berrada2018, Table 1",
+            contrasts=[with_noise.minus(many)],
+            tolerance=0.5,
+        ),
+        Claim(
+            name="few-images-help-the-svm",
+            text="It is more ahead with few images than with many, without noise.",
+            source="berrada2018, Table 2",
+            contrasts=[few.minus(many)],
+            tolerance=0.5,
         ),
     )
 

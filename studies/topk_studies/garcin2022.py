@@ -30,6 +30,7 @@ __all__ = [
     "garcin2022_plantnet",
     "garcin2022_samples",
     "samples_claims",
+    "tail_claims",
 ]
 
 _PAPER = "garcin2022"
@@ -212,6 +213,28 @@ def _imagenet_arm(loss: Loss, k: int, recipe: Recipe) -> Arm:
 
 
 _CE, _SVM, _NOISED = "cross_entropy", "smooth_topk_svm", "noised_topk_hinge"
+
+
+def tail_claims(pair: str) -> tuple[Claim, ...]:
+    """Return the paper's findings on long tails.
+
+    Args:
+        pair: ``regime/model`` of the long tail.
+    """
+    return tuple(
+        Claim(
+            name=f"imbalanced-beats-{name}",
+            text=f"On a long tail the noised imbalanced hinge beats {words} in macro-average top-5.",
+            source="garcin2022, Table 5",
+            contrasts=gaps([pair], "noised_imbalanced_topk_hinge", loss, "macro_top5"),
+            tolerance=0.5,
+        )
+        for name, words, loss in (
+            ("cross-entropy", "cross-entropy", _CE),
+            ("ldam", "LDAM", "ldam"),
+            ("even-margins", "the noised hinge with even margins", _NOISED),
+        )
+    )
 
 
 def epsilon_claims(column: str) -> tuple[Claim, ...]:

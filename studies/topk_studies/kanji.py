@@ -24,7 +24,9 @@ from topk_platform import (
     grid,
 )
 from topk_platform.specs import Condition
-from topk_studies.claims import gaps
+from topk_studies.berrada2018 import fraction_claims, map_claims, noise_claims
+from topk_studies.claims import gaps, stand_ins
+from topk_studies.garcin2022 import tail_claims
 from topk_studies.searched_losses import Firsts, searched
 
 __all__ = ["MLP", "kanji", "kanji_classes", "kanji_map", "kanji_quick"]
@@ -53,6 +55,12 @@ _LOSSES = (
     "soft_topk_loss",
 )
 _UNEVEN = ("balanced_softmax", "ldam", "noised_imbalanced_topk_hinge")
+_COMPARABLE = (
+    "svm-beats-cross-entropy-with-noise",
+    "svm-beats-cross-entropy-in-top1-with-noise",
+    "cross-entropy-ahead-in-top1-without-noise",
+)
+"""The claims on noise that compare no noisy regime with the clean ones, which have other numbers of images."""
 _NUMBERS = (62, 1006, 2965)
 """Classes, as many as the letters have and up to all characters."""
 _FEW = ("cross_entropy", "smooth_topk_svm", "noised_topk_hinge")
@@ -92,7 +100,9 @@ def kanji() -> Study:
         ),
         *_arms(_regime("long-tail", LongTail(16)), (*_LOSSES, *_UNEVEN), 5, metric="macro_top5"),
     ]
-    return _study("kanji", arms, "few typefaces, noise or a long tail", show=("top1", "top5", "macro_top5"))
+    show = ("top1", "top5", "macro_top5")
+    study = _study("kanji", arms, "few typefaces, noise or a long tail", show=show)
+    return replace(study, claims=_papers_claims())
 
 
 def kanji_map() -> Study:
@@ -112,7 +122,9 @@ def kanji_map() -> Study:
         for arm in _arms(_regime(f"noise-{p:g}-images-{n}-k-{k}", PerClass(n), LabelNoise(p)), _FEW, n, k=k)
     ]
     show = tuple(f"top{k}" for k in _GUESSES)
-    return _study("kanji_map", arms, "noise 0 and 0.8 by 2, 5, 16 typefaces by K = 1, 5, 20", show=show)
+    study = _study("kanji_map", arms, "noise 0 and 0.8 by 2, 5, 16 typefaces by K = 1, 5, 20", show=show)
+    claims = map_claims([_pair(f"noise-0-images-{n}-k-5") for n in (2, 16)], _pair("noise-0.8-images-16-k-5"))
+    return replace(study, claims=stand_ins(*claims))
 
 
 def kanji_classes() -> Study:
@@ -190,6 +202,20 @@ def _study(
         show=show,
         description=f"kanji of free typefaces: {description}; an MLP",
     )
+
+
+def _pair(regime: str) -> str:
+    return f"{regime}/{MLP.label}"
+
+
+def _papers_claims() -> tuple[Claim, ...]:
+    """Return the papers' sentences on noise, little data and long tails, asked when the results were known."""
+    noise = noise_claims(
+        "berrada2018, Table 1", [_pair(name) for name in ("clean-16", "noise-0.4", "noise-0.8")]
+    )
+    asked = [claim for claim in noise if claim.name in _COMPARABLE]
+    parts, tail = fraction_claims([_pair("clean-2"), _pair("clean-5")], _pair("clean-16")), _pair("long-tail")
+    return stand_ins(*asked, *parts, *tail_claims(tail))
 
 
 def _classes_claims() -> tuple[Claim, ...]:

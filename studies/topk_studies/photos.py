@@ -31,8 +31,9 @@ from topk_platform import (
     grid,
 )
 from topk_platform.specs import Condition, Scalar
-from topk_studies.berrada2018 import fraction_claims, noise_claims
+from topk_studies.berrada2018 import fraction_claims, map_claims, noise_claims
 from topk_studies.claims import gaps, stand_ins
+from topk_studies.garcin2022 import tail_claims
 from topk_studies.searched_losses import Firsts, searched
 
 __all__ = [
@@ -161,7 +162,7 @@ def photos_tail() -> Study:
         _arms(regimes, [LINEAR], _UNEVEN, metric="macro_top5"),
         "imbalance 1, 10, 100; a linear head",
         show=("top5", "macro_top5", "few_top5"),
-        claims=_tail_claims(f"ratio-100/{LINEAR.label}"),
+        claims=tail_claims(f"ratio-100/{LINEAR.label}"),
     )
 
 
@@ -177,11 +178,15 @@ def photos_map() -> Study:
         for noise in (0.0, 0.4, 0.8)
         for images, epochs in _SIZES.items()
     ]
+    few, many = min(_SIZES), max(_SIZES)
     return _study(
         "photos_map",
         _arms(regimes, [LINEAR], _MAPPED),
         "noise 0, 0.4, 0.8 by 5 to 450 images a class; a linear head",
-        claims=_map_claims(),
+        claims=map_claims(
+            [f"noise-0-images-{n}/{LINEAR.label}" for n in (few, many)],
+            f"noise-0.8-images-{many}/{LINEAR.label}",
+        ),
     )
 
 
@@ -261,43 +266,3 @@ def _study(
 
 def _claim(name: str, text: str, source: str, *contrasts: Contrast) -> Claim:
     return Claim(name=name, text=text, source=source, contrasts=contrasts, tolerance=0.5)
-
-
-def _tail_claims(pair: str) -> tuple[Claim, ...]:
-    ours = "noised_imbalanced_topk_hinge"
-    return tuple(
-        _claim(
-            f"imbalanced-beats-{name}",
-            f"On a long tail the noised imbalanced hinge beats {words} in macro-average top-5.",
-            "garcin2022, Table 5",
-            *gaps([pair], ours, loss, "macro_top5"),
-        )
-        for name, words, loss in (
-            ("cross-entropy", "cross-entropy", "cross_entropy"),
-            ("ldam", "LDAM", "ldam"),
-            ("even-margins", "the noised hinge with even margins", "noised_topk_hinge"),
-        )
-    )
-
-
-def _map_claims() -> tuple[Claim, ...]:
-    few, many = min(_SIZES), max(_SIZES)
-
-    def ahead(noise: str, images: int) -> Contrast:
-        pair = f"noise-{noise}-images-{images}/{LINEAR.label}"
-        return gaps([pair], "smooth_topk_svm", "cross_entropy", "top5")[0]
-
-    return (
-        _claim(
-            "noise-helps-the-svm",
-            "The smooth SVM is more ahead of cross-entropy in top-5 with noise than without, with all images.",
-            "berrada2018, Table 1",
-            ahead("0.8", many).minus(ahead("0", many)),
-        ),
-        _claim(
-            "few-images-help-the-svm",
-            "It is more ahead with few images than with many, without noise.",
-            "berrada2018, Table 2",
-            ahead("0", few).minus(ahead("0", many)),
-        ),
-    )

@@ -64,9 +64,14 @@ def test_claims_on_noise_are_about_every_level_of_it(name: str) -> None:
 
 def test_stand_ins_say_that_they_are() -> None:
     for study in STUDIES_WITH_CLAIMS:
-        asks_a_paper = study.name.startswith(("letters", "photos")) and study.name not in (
+        own_questions = (
             "letters_memory",
             "letters_searches",
             "letters_underfit",
+            "kanji_classes",
+            "kanji_quick",
+        )
+        asks_a_paper = (
+            study.name.startswith(("letters", "photos", "kanji")) and study.name not in own_questions
         )
         assert {claim.stand_in for claim in study.claims} == {asks_a_paper}

@@ -10,6 +10,7 @@ from typing import Any
 from topk_platform.errors import UserError
 from topk_platform.evidence.recommending import situations_at
 from topk_platform.identity import environment_of
+from topk_platform.results.contrast_results import of_store
 from topk_platform.results.findings import Findings
 from topk_platform.results.from_store import Held, read
 from topk_platform.specs import Study
@@ -20,7 +21,7 @@ __all__ = ["findings"]
 def findings(
     study: Study, *, store: str | Path = "runs", data: str | Path | None = None, note: str = ""
 ) -> Findings:
-    """Return a study's findings from a store: its table and its context, without trials.
+    """Return a study's findings from a store: its table, its claims' results and its context, without trials.
 
     Args:
         study: The study.
@@ -44,7 +45,7 @@ def findings(
     situations = situations_at(study, data, left_out)
     if left_out:
         raise UserError("; ".join(f"{regime}: {why}" for regime, why in left_out.items()))
-    return Findings(table, situations, _made(held, note))
+    return Findings(table, situations, _made(held, note), of_store(held))
 
 
 def _made(held: Held, note: str) -> Mapping[str, Any]:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from topk_platform.results.confirmed_runs import Runs, runs_of_all
-from topk_platform.results.contrasts import combined
+from topk_platform.results.contrast_results import ContrastResult, of_store
 from topk_platform.results.from_store import Held, read
 from topk_platform.results.statistics import Estimate, Precision
 from topk_platform.results.statistics.repeated_looks import level_at_plan, level_now
 from topk_platform.specs import Claim, Contrast, Study, scale_of
 from topk_platform.specs.fields import check_call
 
-__all__ = ["Decision", "Evidence", "Verdict", "decide", "decided"]
+__all__ = ["Decision", "Evidence", "Verdict", "decide", "decided", "decisions_of"]
 
 Verdict = Literal["confirmed", "refuted", "undecided", "waits for data"]
 
@@ -111,31 +110,27 @@ def decide(
 
 def decided(held: Held) -> tuple[Decision, ...]:
     """Return these results' verdicts on their study's claims, see :func:`decide`."""
-    runs, once = _runs(held), _searched_once(held.study)
-    planned = held.planned or held.study.seeds
+    return decisions_of(held.study, of_store(held), held.planned)
 
-    def evidence(claim: Claim, contrast: Contrast) -> Evidence:
-        return _evidence(claim, contrast, runs, _printed(held.study, contrast), planned, once)
 
+def decisions_of(study: Study, results: Sequence[ContrastResult], planned: int = 0) -> tuple[Decision, ...]:
+    """Return the verdicts on a study's claims.
+
+    Args:
+        study: The study.
+        results: The results of all contrasts, in the claims' order.
+        planned: The number of seeds that is planned; by default the study's.
+    """
+    seeds, following = planned or study.seeds, iter(results)
     return tuple(
-        Decision(claim, tuple(evidence(claim, contrast) for contrast in claim.contrasts))
-        for claim in held.study.claims
+        Decision(
+            claim,
+            tuple(
+                _evidence(claim, one, next(following), _printed(study, one), seeds) for one in claim.contrasts
+            ),
+        )
+        for claim in study.claims
     )
-
-
-def _searched_once(study: Study) -> frozenset[str]:
-    return frozenset(arm.name for arm in study.arms if arm.is_searched and arm.repeats.count == 1)
-
-
-def _runs(held: Held) -> dict[str, Runs]:
-    requested = {name for claim in held.study.claims for name in claim.arms}
-    read_ranks = held.ranks if held.study.interval == "crossed" else None
-    runs = runs_of_all(held.study, held.results)
-    return {
-        history.arm.name: runs[arm_id].with_ranks(read_ranks)
-        for arm_id, history in held.histories.items()
-        if history.arm.name in requested
-    }
 
 
 def _printed(study: Study, contrast: Contrast) -> float | None:
@@ -151,20 +146,12 @@ def _printed(study: Study, contrast: Contrast) -> float | None:
 
 
 def _evidence(
-    claim: Claim,
-    contrast: Contrast,
-    runs: Mapping[str, Runs],
-    printed: float | None,
-    planned: int = 0,
-    once: Collection[str] = (),
+    claim: Claim, contrast: Contrast, result: ContrastResult, printed: float | None, planned: int = 0
 ) -> Evidence:
-    parts = [(weight, runs[name]) for name, weight in contrast.weights.items()]
-    estimate = combined(parts, contrast.metric)
-    why, waits = _why_not(contrast, runs, estimate, once)
-    if why or estimate is None or estimate.precision is None:
-        return Evidence(
-            contrast, estimate, "waits for data" if waits else "undecided", why=why, planned=planned
-        )
+    estimate = result.estimate
+    if result.why or estimate is None or estimate.precision is None:
+        verdict: Verdict = "waits for data" if result.waits else "undecided"
+        return Evidence(contrast, estimate, verdict, why=result.why, planned=planned)
     scale = scale_of(contrast.metric)
     precision = estimate.precision.scaled(scale)
     judged = _Judged(claim, scale * estimate.mean, precision, estimate.n, planned or estimate.n)
@@ -179,36 +166,6 @@ def _evidence(
         planned=judged.planned,
         reach=judged.reach(),
     )
-
-
-def _why_not(
-    contrast: Contrast, runs: Mapping[str, Runs], estimate: Estimate | None, once: Collection[str]
-) -> tuple[str, bool]:
-    """Return why a contrast cannot be tested, empty if it can, and whether more data would change that."""
-    names = list(contrast.weights)
-    few = estimate is None or estimate.n < _LEAST_SEEDS or estimate.precision is None
-    level = estimate is not None and not estimate.has_spread
-    reasons: list[tuple[object, str, bool]] = [
-        ([n for n in names if runs[n].confirmed.lost], "seeds were lost in {}", False),
-        ([n for n in names if not runs[n].confirmed.completed], "no seed has ended yet in {}", True),
-        (
-            [n for n in names if runs[n].without_ranks],
-            "ranks are missing in {}: `topk run` trains those confirmations again",
-            True,
-        ),
-        (few, f"fewer than {_LEAST_SEEDS} seeds", True),
-        (
-            [n for n in names if n in once],
-            "{} was searched once, and no interval covers the luck of one search",
-            False,
-        ),
-        (estimate is not None and estimate.once, "no seeds of a second search have ended yet", True),
-        (level, "all seeds are equal: there is no spread to judge by", False),
-    ]
-    for holds, why, waits in reasons:
-        if holds:
-            return why.format(", ".join(holds) if isinstance(holds, list) else ""), waits
-    return "", False
 
 
 @dataclass(frozen=True)

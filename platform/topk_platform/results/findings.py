@@ -1,20 +1,22 @@
 """A study's findings in a small file: definition, cells, chosen values, descriptions of regimes, and origin.
 
 The file holds neither trials nor ranks, so it takes kilobytes instead of megabytes. It is enough for the table, for
-plots made from a table, and for recommendations. To recompute results, use ``topk bundle``.
+plots made from a table, for the verdicts on claims, and for recommendations. To recompute results, use ``topk bundle``.
 """
 
 from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from topk_platform.elsewhere import made_by, parse_json, unzipped
 from topk_platform.results.comparisons import Compared, Situations, comparisons
+from topk_platform.results.contrast_results import ContrastResult, of_table
+from topk_platform.results.decisions import Decision, decisions_of
 from topk_platform.results.findings_file import findings_data, findings_of, metrics_kept
 from topk_platform.results.table import Table
 from topk_platform.specs import Study
@@ -32,11 +34,14 @@ class Findings:
         table: Its table; its confirmations have only status and key.
         situations: The descriptions of its regimes; missing for regimes whose data were not on disk.
         made: Its origin: ``trials``, ``code_versions``, ``environments``, ``datasets``, ``package`` and ``note``.
+        contrasts: The results of all contrasts of its claims, in the claims' order; by default those that the table
+            has, the differences to the baseline.
     """
 
     table: Table
     situations: Situations
     made: Mapping[str, Any]
+    contrasts: Sequence[ContrastResult] = ()
 
     @property
     def study(self) -> Study:
@@ -50,7 +55,7 @@ class Findings:
 
     def to_bytes(self) -> bytes:
         """Return the file, gzipped JSON; the same for the same findings."""
-        data = findings_data(self.table, self.situations, self.made)
+        data = findings_data(self.table, self.situations, self.made, self.contrasts)
         return gzip.compress(json.dumps(data, allow_nan=False, separators=(",", ":")).encode(), mtime=0)
 
     @classmethod
@@ -72,6 +77,10 @@ class Findings:
     def compared(self) -> list[Compared]:
         """Return the comparisons of every searched loss with the searched baseline, as ``topk recommend`` uses them."""
         return list(comparisons(self.table, self.situations))
+
+    def decisions(self) -> tuple[Decision, ...]:
+        """Return the verdicts on the study's claims."""
+        return decisions_of(self.study, self.contrasts or of_table(self.table))
 
     def origin(self) -> str:
         """Return the findings' origin in one line."""

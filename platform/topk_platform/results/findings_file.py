@@ -12,8 +12,10 @@ from topk_platform.elsewhere import parse_study
 from topk_platform.records import Tally
 from topk_platform.results.cells import Cell, marked
 from topk_platform.results.comparisons import Situation, Situations
+from topk_platform.results.contrast_results import ContrastResult
 from topk_platform.results.findings_schema import (
     CellData,
+    ContrastData,
     EstimateData,
     MadeData,
     PrecisionData,
@@ -47,7 +49,9 @@ def metrics_kept(study: Study) -> frozenset[str]:
     return frozenset((*study.show, *of_arms))
 
 
-def findings_data(table: Table, situations: Situations, made: Mapping[str, Any]) -> dict[str, Any]:
+def findings_data(
+    table: Table, situations: Situations, made: Mapping[str, Any], contrasts: Sequence[ContrastResult]
+) -> dict[str, Any]:
     """Return findings as JSON data; the arguments are those of :class:`~.findings.Findings`."""
     kept = metrics_kept(table.study)
     return {
@@ -67,6 +71,10 @@ def findings_data(table: Table, situations: Situations, made: Mapping[str, Any])
         "confirmations": [
             {**_cell_name(key), "runs": {seed: [row["status"], row["key"]] for seed, row in rows.items()}}
             for key, rows in table.confirmations.items()
+        ],
+        "contrasts": [
+            {"estimate": _estimate_data(one.estimate), "why": one.why, "waits": one.waits}
+            for one in contrasts
         ],
     }
 
@@ -109,8 +117,10 @@ def _precision_data(precision: Precision | None) -> dict[str, Any] | None:
     return {**parts, "images": None if math.isinf(precision.images) else precision.images}
 
 
-def findings_of(data: Mapping[str, Any]) -> tuple[Table, Situations, dict[str, Any]]:
-    """Return the table, the situations and the origin in a file's data; the types of every part are checked.
+def findings_of(
+    data: Mapping[str, Any],
+) -> tuple[Table, Situations, dict[str, Any], list[ContrastResult]]:
+    """Return the table, situations, origin and contrasts in a file's data; the types of every part are checked.
 
     Args:
         data: The file's JSON data.
@@ -144,7 +154,16 @@ def findings_of(data: Mapping[str, Any]) -> tuple[Table, Situations, dict[str, A
         set(table.choices) | set(confirmed) <= arms.keys(),
         "every row and column must belong to an arm of the study",
     )
-    return table, dict(map(_situation, data["situations"])), asdict(made)
+    contrasts = [_contrast(one) for one in data.get("contrasts", ())]
+    check(
+        len(contrasts) in (0, sum(len(claim.contrasts) for claim in study.claims)),
+        "contrasts must be those of the study's claims",
+    )
+    return table, dict(map(_situation, data["situations"])), asdict(made), contrasts
+
+
+def _contrast(saved: Mapping[str, Any]) -> ContrastResult:
+    return ContrastResult(_estimate(saved["estimate"], once=False), **asdict(part_of(ContrastData, saved)))
 
 
 def _named(data: Mapping[str, Any]) -> tuple[str, str]:

@@ -13,6 +13,7 @@ from topk_platform.specs.fields import Count, Rule, Share, Whole, check_fields, 
 
 __all__ = [
     "CellData",
+    "ContrastData",
     "EstimateData",
     "MadeData",
     "PrecisionData",
@@ -74,6 +75,14 @@ class EstimateData:
     p: Share | None
     n: Count
     covers: Annotated[str, one_of(*get_args(Covers))]
+
+
+@dataclass(frozen=True)
+class ContrastData:
+    """The result of a claim's contrast without its estimate."""
+
+    why: str
+    waits: bool
 
 
 @dataclass(frozen=True)

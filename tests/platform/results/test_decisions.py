@@ -6,7 +6,7 @@ import csv
 import dataclasses
 import io
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 import pytest
@@ -26,8 +26,10 @@ from topk_platform import (
     grid,
 )
 from topk_platform.reports.decisions_text import claims_to_csv, claims_to_markdown, contrast_text
+from topk_platform.results import contrast_results
 from topk_platform.results import decisions as deciding
 from topk_platform.results.cells import Runs
+from topk_platform.results.contrast_results import from_runs
 from topk_platform.results.decisions import Decision, Evidence
 from topk_platform.results.statistics import Precision
 from topk_platform.results.statistics.repeated_looks import level_at_plan, level_now
@@ -61,10 +63,14 @@ def runs_of(values: Sequence[float], status: Mapping[int, str] | None = None) ->
     return Runs(rows)
 
 
+def judged(wanted: Claim, runs: Mapping[str, Runs], planned: int = 0, once: Collection[str] = ()) -> Evidence:
+    return deciding._evidence(wanted, GAP, from_runs(GAP, runs, once), None, planned)
+
+
 def decided(
     wanted: Claim, ours: Sequence[float], theirs: Sequence[float], status: Mapping[int, str] | None = None
 ) -> Evidence:
-    return deciding._evidence(wanted, GAP, {OURS: runs_of(ours, status), THEIRS: runs_of(theirs)}, None)
+    return judged(wanted, {OURS: runs_of(ours, status), THEIRS: runs_of(theirs)})
 
 
 NOISE = [0.001, -0.001, 0.002, -0.002, 0.0]
@@ -230,12 +236,12 @@ def test_who_adds_the_seeds_that_are_reported_four_times_confirms_no_more_often(
 
 def _looked(values: Sequence[float]) -> Evidence:
     runs = {OURS: runs_of(values), THEIRS: runs_of([0.5] * len(values))}
-    return deciding._evidence(claim(tolerance=0.01), GAP, runs, None, planned=5)
+    return judged(claim(tolerance=0.01), runs, planned=5)
 
 
 def test_an_arm_that_was_searched_once_decides_nothing() -> None:
     runs = {OURS: runs_of(shifted(2.0)), THEIRS: runs_of([0.5] * 5)}
-    result = deciding._evidence(claim(), GAP, runs, None, once=(OURS,))
+    result = judged(claim(), runs, once=(OURS,))
     assert (result.verdict, result.why) == (
         "undecided",
         f"{OURS} was searched once, and no interval covers the luck of one search",
@@ -252,7 +258,7 @@ def test_an_arm_that_was_searched_once_decides_nothing() -> None:
             recipe=Recipe(1),
             protocol=Protocol(searches=times),
         )
-        return deciding._searched_once(Study("s", arms, topk=(1, 3), trials=4, seeds=4))
+        return contrast_results._searched_once(Study("s", arms, topk=(1, 3), trials=4, seeds=4))
 
     assert searched(1) == {OURS} and searched(2) == set()
 
@@ -266,7 +272,7 @@ def test_seeds_to_plan_where_searches_were_repeated_are_so_many_of_each() -> Non
     """Six seeds of three searches: a search more brings two seeds more."""
     ours = of_searches(3, dict(zip(Repeats(3).seeds(6), [0.51, 0.5, 0.49, 0.52, 0.5, 0.49], strict=True)))
     theirs = of_searches(0, dict.fromkeys(Repeats(1, 3).seeds(6), 0.5))
-    result = deciding._evidence(claim(tolerance=0.5), GAP, {OURS: ours, THEIRS: theirs}, None)
+    result = judged(claim(tolerance=0.5), {OURS: ours, THEIRS: theirs})
     assert result.estimate is not None and result.estimate.precision is not None
     precision = result.estimate.precision
     assert (result.estimate.n, precision.rows) == (6, 3)
@@ -275,7 +281,7 @@ def test_seeds_to_plan_where_searches_were_repeated_are_so_many_of_each() -> Non
 
 def test_a_claim_waits_while_seeds_are_of_one_search_alone() -> None:
     ours = of_searches(3, dict(zip(Repeats(3).seeds_of(0, 15), shifted(2.0), strict=True)))
-    result = deciding._evidence(claim(), GAP, {OURS: ours, THEIRS: runs_of([0.5] * 5)}, None)
+    result = judged(claim(), {OURS: ours, THEIRS: runs_of([0.5] * 5)})
     assert (result.verdict, result.why) == ("waits for data", "no seeds of a second search have ended yet")
 
 

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from topk_platform import (
+    Claim,
+    Contrast,
     Float,
     LabelNoise,
     Loss,
@@ -32,6 +34,7 @@ from topk_platform.reports import plots
 from topk_platform.reports.plots import NothingToPlotError
 from topk_platform.results import Cell, Table, estimate
 from topk_platform.results.cells import marked
+from topk_platform.results.decisions import decide
 from topk_platform.results.findings import Findings
 from topk_platform.results.recommendation import Recommendation
 from topk_platform.results.table import row_and_column
@@ -48,7 +51,19 @@ def a_study() -> Study:
         Loss("ldam", bad, {"learning_rate": 1e-6}, label="badly_set"),
     ]
     arms = grid(regimes, [Model("linear")], losses, k=3, recipe=Recipe(3), protocol=Protocol(searches=3))
-    return Study("known", arms, topk=(1, 3), trials=3, seeds=3)
+    return Study("known", arms, topk=(1, 3), trials=3, seeds=3, claims=claims())
+
+
+def claims() -> tuple[Claim, ...]:
+    few, noise = (
+        Contrast.between(f"{regime}/linear/cross_entropy", f"{regime}/linear/badly_set", "top3")
+        for regime in ("few", "noise")
+    )
+    other = Contrast.between("few/linear/badly_set", "few/linear/cross_entropy", "top1")
+    asked = {"ahead": few, "behind": other, "more-ahead": few.minus(noise)}
+    made = [Claim(name=n, text="It is so.", source="me", contrasts=[c]) for n, c in asked.items()]
+    mean = Contrast({"few/linear/cross_entropy": 1.0}, "top3")
+    return *made, Claim(name="high", text="It is so.", source="me", contrasts=[mean], bound=20)
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +97,26 @@ def test_a_file_says_what_the_store_says(store: Path, file: Path) -> None:
         and result.made["note"] == "made up"
         and set(result.made["datasets"]) == {"few", "noise"}
     )
+
+
+def test_a_file_decides_claims_as_the_store_does(store: Path, file: Path) -> None:
+    by_store = decide(a_study(), store=store)
+    assert [one.verdict for one in by_store] == ["confirmed", "refuted", "undecided", "confirmed"]
+    assert Findings.read(file).decisions() == by_store
+
+
+def test_without_the_contrasts_claims_on_differences_to_the_baseline_are_decided_by_the_table(
+    store: Path, file: Path, tmp_path: Path
+) -> None:
+    data = json.loads(gzip.decompress(file.read_bytes()))
+    del data["contrasts"]
+    (tmp_path / "older.json.gz").write_bytes(gzip.compress(json.dumps(data).encode()))
+    ahead, behind, more, high = Findings.read(tmp_path / "older.json.gz").decisions()
+    by_store = decide(a_study(), store=store)
+    assert (ahead, behind) == by_store[:2] and high.verdict == by_store[3].verdict
+    assert high.evidence[0].reach == by_store[3].evidence[0].reach
+    assert more.verdict == "waits for data"
+    assert more.evidence[0].why.startswith("a table has only differences to cross_entropy")
 
 
 def test_marks_are_corrected_for_arms_that_select_by_a_metric_that_is_not_shown(tmp_path: Path) -> None:
@@ -156,6 +191,9 @@ def test_what_is_no_file_of_findings_is_refused(tmp_path: Path, file: Path) -> N
     other.write_bytes(gzip.compress(json.dumps({**data, "cells": [{}]}).encode()))
     with pytest.raises(UserError, match="must be a file of"):
         Findings.read(other)
+    other.write_bytes(gzip.compress(json.dumps({**data, "contrasts": data["contrasts"][1:]}).encode()))
+    with pytest.raises(UserError, match="contrasts must be those of the study's claims"):
+        Findings.read(other)
 
 
 def test_without_confirmations_there_is_nothing_to_export(store: Path) -> None:
@@ -186,6 +224,14 @@ def test_commands_write_read_and_weigh_findings(
     assert "2 comparisons" in topk(monkeypatch, capsys, "export", "findings_lab:study", *options)
     assert "badly" in topk(monkeypatch, capsys, "findings", file)
     assert json.loads(topk(monkeypatch, capsys, "findings", file, "--json"))
+    verdicts = [
+        row["verdict"]
+        for row in json.loads(topk(monkeypatch, capsys, "findings", file, "--claims", "--json"))
+    ]
+    assert verdicts == [one.verdict for one in decide(a_study(), store=store)]
+    assert topk(monkeypatch, capsys, "findings", file, "--claims", "--format", "md").startswith(
+        "# Claims of known"
+    )
     picture = tmp_path / "map.svg"
     assert "wrote" in topk(monkeypatch, capsys, "findings", file, "--plot", "map", "--to", str(picture))
     assert picture.read_bytes().startswith(b"<?xml")

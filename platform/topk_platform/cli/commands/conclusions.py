@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated
 
 import typer
@@ -14,11 +14,14 @@ from topk_platform.cli.studies import requested_study
 from topk_platform.errors import UserError
 from topk_platform.reports import decisions_text, tuning_text
 from topk_platform.reports.checklist import checklist as filled_in
-from topk_platform.results.decisions import decide
+from topk_platform.results.decisions import Decision, decide
 from topk_platform.results.tuning import check_within
 from topk_platform.results.tuning import tuning as tuning_of
 
-__all__ = ["checklist", "claims", "tuning"]
+__all__ = ["CLAIM_FORMATS", "checklist", "claims", "show_claims", "tuning"]
+
+CLAIM_FORMATS = ("rich", "md", "csv")
+"""The formats of decided claims."""
 
 _Within = Annotated[
     float, typer.Option("--within", help="How many points below the best still count as good enough.")
@@ -49,7 +52,7 @@ def claims(
     json: options.Json = False,
 ) -> None:
     """Decide a study's claims, such as its paper's findings: confirmed, refuted, undecided, or waiting for data."""
-    check_format(output, "rich", "md", "csv", json=json)
+    check_format(output, *CLAIM_FORMATS, json=json)
     requested = requested_study(study, smoke, store=store, searches=searches)
     if not requested.claims:
         why = (
@@ -58,13 +61,17 @@ def claims(
             else "define them, Study(claims=...)"
         )
         raise UserError(f"study {requested.name} has no claims: {why}")
-
     decisions = decide(requested, store=store, trials=trials, seeds=seeds)
+    show_claims(requested.name, decisions, output, json=json)
+
+
+def show_claims(name: str, decisions: Sequence[Decision], output: str, *, json: bool) -> None:
+    """Print a study's decided claims in a format, or as JSON."""
     _shown(
         output,
         json,
         rich=lambda: decisions_text.claims_to_rich(decisions),
-        md=lambda: decisions_text.claims_to_markdown(requested.name, decisions),
+        md=lambda: decisions_text.claims_to_markdown(name, decisions),
         csv=lambda: decisions_text.claims_to_csv(decisions),
         rows=lambda: decisions_text.claims_to_rows(decisions),
     )

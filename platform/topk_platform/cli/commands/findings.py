@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from topk_platform.cli import options
+from topk_platform.cli.commands.conclusions import CLAIM_FORMATS, show_claims
 from topk_platform.cli.consoles import make_console, print_json, print_rows, say, show, write_file
 from topk_platform.cli.options import check_format
 from topk_platform.cli.studies import shipped_findings
@@ -33,6 +34,9 @@ def findings(
     output: Annotated[str, typer.Option("--format", help=f"{or_of(TABLE_FORMATS)}.")] = "rich",
     metric: options.Metrics = None,
     transpose: Annotated[bool, typer.Option("--transpose", help="Losses as columns.")] = False,
+    claims: Annotated[
+        bool, typer.Option("--claims", help="The verdicts on its claims, not its table.")
+    ] = False,
     plot: Annotated[
         str,
         typer.Option("--plot", help=f"Plot to write into a file: {drawn_from('table')}."),
@@ -43,31 +47,40 @@ def findings(
     ] = None,
     json: options.Json = False,
 ) -> None:
-    """Print the findings of a study from a file or from this package: its table, or a plot."""
-    check_format(output, *TABLE_FORMATS, json=json)
+    """Print the findings of a study from a file or from this package: its table, its claims, or a plot."""
+    check_format(output, *(CLAIM_FORMATS if claims else TABLE_FORMATS), json=json)
     if to is not None and (not plot or to.suffix not in _SUFFIXES):
         raise UserError(f"--to is for --plot and must end in {or_of(_SUFFIXES)}, got {str(to)!r}")
     many = len(metric or ())
     if name is None:
-        if plot or many or transpose or output != "rich":
+        if plot or claims or many or transpose or output != "rich":
             raise UserError(
-                "--plot, --metric, --transpose and --format are for the findings of a study: name it"
+                "--plot, --claims, --metric, --transpose and --format are for the findings of a study: name it"
             )
         _list(json=json)
         return
+    if claims and (plot or many or transpose):
+        raise UserError("--claims excludes --plot, --metric and --transpose")
     if plot and (json or transpose or output != "rich" or many > 1):
         raise UserError("--plot excludes --json, --format and --transpose, and takes one --metric")
     shown = _named(name)
     if plot:
         _plot(shown, plot, to, (metric or [""])[0])
-        return
-
-    if json:
+    elif claims:
+        _claims(shown, output, json=json)
+    elif json:
         print_rows(to_rows(shown.table, metric or ()))
-        return
-    show(output, as_format(output, shown.table, metric or (), transpose=transpose))
-    if output == "rich":
-        make_console().print(shown.origin())
+    else:
+        show(output, as_format(output, shown.table, metric or (), transpose=transpose))
+        if output == "rich":
+            make_console().print(shown.origin())
+
+
+def _claims(findings_: Findings, output: str, *, json: bool) -> None:
+    decisions = findings_.decisions()
+    if not decisions:
+        raise UserError(f"study {findings_.study.name} has no claims in these findings")
+    show_claims(findings_.study.name, decisions, output, json=json)
 
 
 def _list(*, json: bool) -> None:

@@ -216,8 +216,10 @@ def _each(images: Tensor, drawn: Tensor, bins: Tensor, signs: Tensor, wide: bool
     result = images.clone()
     size = (images.shape[-2], images.shape[-1])
     numbers = torch.arange(len(OPERATIONS), device=images.device)
-    counts = (drawn == numbers[:, None]).sum(1).tolist()  # the only wait for the device: nonzero would wait each time
-    groups = drawn.argsort(stable=True).split(counts)
+    counts = (
+        (drawn == numbers[:, None]).sum(1).tolist()
+    )  # the only wait for the device: nonzero would wait each time
+    groups = torch.split(drawn.argsort(stable=True), counts)
     for (name, operation), rows in zip(OPERATIONS.items(), groups, strict=True):
         if len(rows):
             strengths = _strengths(name, bins[rows], size, wide)
