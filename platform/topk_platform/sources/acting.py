@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from topk_platform.sources.finding import is_ours, top_of
@@ -53,22 +53,31 @@ class Acts:
     Args:
         acts: Whether the code may change something that it did not create.
         calls: The names that the code calls; the called code must be examined too.
+        own: The names that the code's module defines.
     """
 
     acts: bool = False
     calls: set[str] = field(default_factory=set)
+    own: frozenset[str] = frozenset()
 
 
-def acts_of(nodes: Iterable[ast.AST], imports: Mapping[str, Sequence[str]], *, on_import: bool) -> Acts:
+def acts_of(
+    nodes: Iterable[ast.AST],
+    imports: Mapping[str, Sequence[str]],
+    own: Collection[str] = (),
+    *,
+    on_import: bool,
+) -> Acts:
     """Return the effects that statements may have.
 
     Args:
         nodes: The statements.
         imports: The names that the module's imports bind, each with its ``module:attribute``.
+        own: The names that the module defines; they may hide built-in functions.
         on_import: Whether the statements run only by an import. An import runs decorators and default values, but not
             the bodies of functions.
     """
-    result = Acts()
+    result = Acts(own=frozenset(own))
     for node in nodes:
         _look(node, imports, result, {}, on_import, top=on_import)
     return result
@@ -161,8 +170,9 @@ def _called(
     if root in imports:
         for target in imports[root]:
             _called_import(f"{target.replace(':', '.')}.{_rest(node)}".strip("."), node, result)
-    elif hasattr(builtins, root):
-        result.acts |= root in _ACTING
+    elif hasattr(builtins, root) and root not in result.own:
+        changing = isinstance(node, ast.Attribute) and node.attr in CHANGING  # such as list.append(TABLE, f)
+        result.acts |= root in _ACTING or changing
     else:
         result.calls.add(_chain(node))
 

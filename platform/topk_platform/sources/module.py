@@ -153,15 +153,17 @@ class _Reading:
     def module(self) -> Module:
         self._bind_imports(self._tree.body, self._imports)
         definitions: dict[str, Definition] = {}
-        for statement in meant(self._tree.body, self._keep):
+        statements = list(meant(self._tree.body, self._keep))
+        for statement in statements:
             for name in set(_names(statement)):
                 self._statements.setdefault(name, []).append(statement)
+        for statement in statements:
             acting = self._definition([statement], on_import=True)
             if acting.acts or acting.calls or acting.bases:
                 self._acting.append(acting)
-        for name, statements in self._statements.items():
-            definitions[name] = self._definition(statements)
-            definitions |= self._inside(name, statements[-1])
+        for name, binding in self._statements.items():
+            definitions[name] = self._definition(binding)
+            definitions |= self._inside(name, binding[-1])
         return Module(
             definitions=definitions,
             imports={name: tuple(targets) for name, targets in self._imports.items()},
@@ -175,7 +177,7 @@ class _Reading:
     def _definition(self, nodes: Iterable[ast.AST], *, on_import: bool = False) -> Definition:
         nodes = list(nodes)
         uses = uses_of(nodes, self._source.package, "annotations" in self._keep)
-        acts = acts_of(nodes, self._imports, on_import=on_import)
+        acts = acts_of(nodes, self._imports, self._statements, on_import=on_import)
         bases = [b for n in nodes if isinstance(n, ast.ClassDef) for b in n.bases]
         return Definition(
             digest=digest_of(nodes, self._keep),

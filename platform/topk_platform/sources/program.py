@@ -15,6 +15,7 @@ from topk_platform.sources.scopes import ANY
 __all__ = ["Program"]
 
 _ROUNDS = 2  # a definition's hash includes the definitions that are at most this many names away
+_SUBCLASSES = "__subclasses__"
 _UNUSED = frozenset({"__post_init__", "__repr__", "__str__", "__init_subclass__", "__hash__", "__eq__"})
 
 
@@ -38,8 +39,10 @@ class Program(Resolver):
             return
         definition = self._definition(node)
         if definition is not None:
-            yield from ((chain, self._resolved(node.module, chain)) for chain in definition.chains)
-            if definition.blind and node.module not in self._seen:
+            used = [(chain, self._resolved(node.module, chain)) for chain in definition.chains]
+            yield from used
+            blind = definition.blind or any(map(_is_modules, (t for _, targets in used for t in targets)))
+            if blind and node.module not in self._seen:
                 yield "", (Node(node.module, WHOLE),)
 
     def _content(self, name: str, module: Module) -> Iterator[tuple[str, tuple[Node | str, ...]]]:
@@ -112,10 +115,11 @@ class Program(Resolver):
 
     def _on_import(self, nodes: set[Node]) -> Iterator[Node]:
         """Yield the statements that run, and may act, when the modules of definitions are imported."""
+        listing = _SUBCLASSES in self._attributes(nodes)  # a class may be found by its base alone
         for name in self._run(nodes):
             module = self.module(name)
             for number, statement in enumerate(module.statements if module is not None else ()):
-                if self._acts(name, statement, frozenset()):
+                if (listing and statement.bases) or self._acts(name, statement, frozenset()):
                     yield Node(name, f"<{number}>")
 
     def _run(self, nodes: set[Node]) -> set[str]:
@@ -223,6 +227,11 @@ class Program(Resolver):
             (str(node), self._definition(node)) for node in sorted(nodes) if node not in self._tables
         )
         return {name: definition.digest for name, definition in definitions if definition is not None}
+
+
+def _is_modules(target: Node | str) -> bool:
+    """Return whether a name leads to ``sys.modules``, under whatever name it is imported."""
+    return isinstance(target, str) and f"{target}.".startswith("sys.modules.")
 
 
 def _may_change(called: Definition, chain: str) -> bool:

@@ -25,6 +25,9 @@ HELPERS = """
 def append(function):
     LISTED.append(function)
     return function
+def filter(function):
+    LISTED.append(function)
+    return function
 def into(table):
     def enter(function):
         table[function.__name__] = function
@@ -48,6 +51,8 @@ KERNEL = "def kernel(): return 1\n"
         f"@Table.shared\n{KERNEL}def loss(): return Table.kept[0]()\n",
         f"@enter\n{KERNEL}def loss(): return TABLE.items['kernel']()\n",
         f"{KERNEL}_ = NAMED.setdefault('kernel', kernel)\ndef loss(): return NAMED['kernel']()\n",
+        f"{KERNEL}_ = list.append(LISTED, kernel)\ndef loss(): return LISTED[0]()\n",
+        f"@filter\n{KERNEL}def loss(): return LISTED[0]()\n",
         f"{KERNEL}KERNEL = kernel\n_ = first(LISTED)\ndef loss(): return LISTED[0]()\n",
         "@dispatched.register\ndef _(x: int): return 1\ndef loss(): return dispatched(3)\n",
     ],
@@ -105,3 +110,13 @@ def test_what_enters_itself_into_the_table_of_another_module_counts(
         "plugin": f"from edited_lab.table import LISTED\n{KERNEL}{statement}",
     }
     assert starts_anew(sources, "return 1", "return 3")
+
+
+@pytest.mark.parametrize("found", ["Kernel.__subclasses__()[0]().run()", "9"])
+def test_a_subclass_counts_where_subclasses_are_listed(starts_anew: Callable[..., bool], found: str) -> None:
+    sources = {
+        "main": f"import edited_lab.plugin\nfrom edited_lab.base import Kernel\ndef loss(): return {found}\n",
+        "base": "class Kernel:\n    pass\n",
+        "plugin": "from edited_lab.base import Kernel\nclass Fast(Kernel):\n    def run(self): return 1\n",
+    }
+    assert starts_anew(sources, "return 1", "return 3") == ("subclasses" in found)

@@ -55,6 +55,24 @@ def test_what_is_imported_counts_however_it_is_imported(
     assert starts_anew({**files, "main": SOURCES[module]}, old, new)
 
 
+@pytest.mark.parametrize(
+    ("statement", "name"),
+    [
+        ("import sys", "sys.modules"),
+        ("import sys as s", "s.modules"),
+        ("from sys import modules", "modules"),
+        ("from sys import modules as known", "known"),
+    ],
+)
+@pytest.mark.parametrize("late", [False, True])
+def test_a_module_that_looks_itself_up_among_all_modules_counts_as_a_whole(
+    starts_anew: Callable[..., bool], statement: str, name: str, late: bool
+) -> None:
+    top, inside = ("", f"    {statement}\n") if late else (f"{statement}\n", "")
+    main = f"{top}def kernel(): return 1\ndef loss():\n{inside}    return vars({name}[__name__])['ker' + 'nel']()\n"
+    assert starts_anew({"main": main}, "return 1", "return 3")
+
+
 def test_a_module_that_no_branch_imports_does_not_count(starts_anew: Callable[..., bool]) -> None:
     main = SOURCES["late"].replace(".slow", ".fast")
     assert not starts_anew(
