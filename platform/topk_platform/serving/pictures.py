@@ -16,7 +16,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from topk_platform.data.images.appearance import appearance
+from topk_platform.data.images.appearance import appearance, without_range
 from topk_platform.data.images.decoding import check_pixels, crop, scaled
 from topk_platform.data.images.listing import ENDINGS, is_image
 from topk_platform.errors import UserError, reason
@@ -161,11 +161,18 @@ def _picture(pixels: npt.NDArray[Any], inputs: Inputs) -> Image.Image:
 
 def _scaled(picture: Image.Image, name: str, resize: int) -> npt.NDArray[np.uint8]:
     """Return a Pillow image, scaled as :func:`~topk_platform.data.images.decoding.scaled` scales a file's image."""
-    shown = appearance(picture)
+    shown = _shown(picture)
     short = min(shown.size)
     size = max(resize * shown.width // short, 1), max(resize * shown.height // short, 1)
     check_pixels(Path(name), size)
     return np.asarray(shown.resize(size, Image.Resampling.BILINEAR))
+
+
+def _shown(picture: Image.Image, mode: str = "RGB") -> Image.Image:
+    """Return a Pillow image as a viewer shows it; raise ``ValueError`` if its values have no range."""
+    if fault := without_range(picture):
+        raise ValueError(fault)
+    return appearance(picture, mode)
 
 
 @contextmanager
@@ -188,10 +195,10 @@ def _covering(
     if channels not in _MODES:
         raise UserError(f"an image has {', '.join(map(str, _MODES))} channels, the network takes {channels}")
     if isinstance(given, Image.Image):
-        picture = appearance(given, _MODES[channels])
+        picture = _shown(given, _MODES[channels])
     else:
         with Image.open(given) as image:
-            picture = appearance(image, _MODES[channels])
+            picture = _shown(image, _MODES[channels])
             picture.load()  # while the file is open, because Pillow reads a JPEG as late as possible
     if width * picture.height <= height * picture.width:
         size = max(height * picture.width // picture.height, width), height

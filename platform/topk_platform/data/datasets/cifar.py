@@ -16,6 +16,7 @@ from topk_platform.data.dataset import Dataset, Split
 from topk_platform.data.datasets.own import image_folder
 from topk_platform.data.datasets.parquet import read_parquet_splits
 from topk_platform.data.folder import data_folder
+from topk_platform.data.images.decoding import pool
 from topk_platform.data.images.listing import is_image
 from topk_platform.data.splits.splitting import stratified
 from topk_platform.errors import MissingDataError, UserError
@@ -30,6 +31,7 @@ _SPLIT_SEED = 100
 _VALIDATION = 0.1
 _FOLDER = "cifar100"  # the folder of the forms that are not torchvision's
 _SIDE = 32
+_SIDES = ((_SIDE, _SIDE), (0, 0))
 
 SUPERCLASSES = {
     "aquatic_mammals": "beaver dolphin otter seal whale",
@@ -119,6 +121,10 @@ def _from_parquet(folder: Path) -> Dataset:
         raise UserError(
             f"dataset cifar100: {folder} must hold files train-* and test-*, got {sorted(splits)}"
         )
+    for part in splits.values():
+        height, width = part.images.shape[2:]
+        if (width, height) != (_SIDE, _SIDE):
+            raise _of_another_size(folder, f"{width} × {height}")
     names = train.names or ()
     return _assembled(
         Split(train.images, train.numbered(names)),
@@ -138,11 +144,40 @@ def _from_folders(folder: Path) -> Dataset:
         raise UserError(
             f"dataset cifar100: the images in {folder} must be lossless, such as PNGs, got {first_few(lossy)}"
         )
+    _check_sides(folder)
     data = image_folder(str(folder), _SIDE)
     names = data.names or ()
     parts = (data.train, data.validation)
     whole = Split(torch.cat([part.tensor for part in parts]), torch.cat([part.labels for part in parts]))
     return _assembled(whole, data.test, names, _superclasses_of(names, folder))
+
+
+def _check_sides(folder: Path) -> None:
+    """Raise ``UserError`` unless all images have CIFAR-100's size; :func:`image_folder` would scale them."""
+    paths = [path for path in sorted(folder.rglob("*")) if is_image(path.name) and path.is_file()]
+    sizes = zip(paths, pool().map(_size, paths, chunksize=256), strict=True)
+    odd = [
+        f"{path.relative_to(folder)} of {size[0]} × {size[1]}" for path, size in sizes if size not in _SIDES
+    ]
+    if odd:
+        raise _of_another_size(folder, first_few(odd))
+
+
+def _of_another_size(folder: Path, got: str) -> UserError:
+    return UserError(
+        f"dataset cifar100: the images in {folder} must have {_SIDE} × {_SIDE} pixels, got {got}"
+    )
+
+
+def _size(path: Path) -> tuple[int, int]:
+    """Return an image's width and height; zeros if it cannot be read, which :func:`image_folder` reports."""
+    from PIL import Image  # noqa: PLC0415 - comes with torchvision
+
+    try:
+        with Image.open(path) as image:
+            return image.size
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):
+        return 0, 0
 
 
 def _superclasses_of(names: Sequence[str], folder: Path) -> tuple[int, ...]:

@@ -110,7 +110,7 @@ def assembled(
         splits: ``train``, and ``validation`` and ``test`` if they exist.
         fractions: For each missing split, the fraction of each class's training samples to take.
         superclasses: The superclass of each class, if there are superclasses.
-        names: The name of each class, if the classes have names.
+        names: The name of each class, if the classes have names. A class may have no sample.
         groups: The name of the groups of samples, if the splits have groups.
         whole_groups: Whether every group must be in one split only.
 
@@ -120,7 +120,8 @@ def assembled(
     splits = splits | _taken(splits["train"], fractions, names, whole_groups)
     if whole_groups:
         check_apart(splits)
-    classes = 1 + max(int(split.labels.max()) for split in splits.values() if len(split))
+    occurring = 1 + max(int(split.labels.max()) for split in splits.values() if len(split))
+    classes = max(occurring, len(names or ()))
     return Dataset(
         splits["train"],
         splits["validation"],

@@ -10,9 +10,10 @@ import numpy as np
 if TYPE_CHECKING:
     from PIL import Image
 
-__all__ = ["appearance", "is_on_its_side"]
+__all__ = ["appearance", "is_on_its_side", "without_range"]
 
 _TURNED = (2, 3, 4, 5, 6, 7, 8)  # EXIF's values of images that are stored rotated or mirrored
+_WITHOUT_RANGE = {"F": "floats", "I": "32 bits"}
 _BROKEN = (
     OSError,
     SyntaxError,
@@ -53,6 +54,19 @@ def appearance(image: Image.Image, mode: str = "RGB") -> Image.Image:
         white = Image.new("RGBA", image.size, "white")
         image = Image.alpha_composite(white, image.convert("RGBA"))
     return image if image.mode == mode else image.convert(mode)
+
+
+def without_range(image: Image.Image) -> str:
+    """Return what is wrong with an opened image whose pixels are floats or of 32 bits; empty for any other.
+
+    No file says which of their values are black and white, and Pillow would clip them at 0 and 255.
+    """
+    if image.mode not in _WITHOUT_RANGE or _has_16_bits(image):
+        return ""
+    return (
+        f"its pixels are of Pillow's mode {image.mode} ({_WITHOUT_RANGE[image.mode]}), and no file says which values "
+        "are black and white: save it with 8 or 16 bits per channel"
+    )
 
 
 def is_on_its_side(image: Image.Image) -> bool:

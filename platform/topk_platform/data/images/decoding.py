@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from topk_platform.data.folder import pixel_folder
-from topk_platform.data.images.appearance import appearance, is_on_its_side
+from topk_platform.data.images.appearance import appearance, is_on_its_side, without_range
 from topk_platform.errors import UserError
 from topk_platform.specs.checks import check
 
@@ -83,6 +83,8 @@ def square(source: str | Path | BinaryIO | Image.Image, size: int) -> Tensor:
 
     try:
         with source if isinstance(source, Image.Image) else Image.open(source) as image:
+            fault = without_range(image)
+            check(not fault, fault)
             shown = appearance(image)
             if size:
                 too_many = _too_many(_size(shown.size, size))

@@ -8,6 +8,7 @@ import uuid
 import warnings
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from topk_platform.data.folder import cache_folder
+from topk_platform.data.images.appearance import without_range
 from topk_platform.data.images.decoding import UnreadableImageError, pool, scaled
 from topk_platform.errors import MissingDataError, UserError
 from topk_platform.specs.checks import check, first_few
@@ -38,6 +40,12 @@ __all__ = [
 ENDINGS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 """The endings of image files, in lower case."""
 
+_UNREADABLE = (
+    OSError,
+    SyntaxError,
+    ValueError,
+)  # as Pillow's readers raise them; reading the pixels reports them
+
 
 @dataclass(frozen=True, eq=False)
 class FileList:
@@ -50,6 +58,8 @@ class FileList:
         labels: The labels, int64 ``(n,)``.
         classes: The classes' names, in the order of the labels.
         stamp: A text that changes whenever files were added, removed or renamed.
+        inner: The paths of the folders in the classes' folders relative to ``root``, each with the date of its last
+            change in nanoseconds. They hold no images.
     """
 
     root: Path
@@ -58,6 +68,7 @@ class FileList:
     labels: Tensor
     classes: tuple[str, ...]
     stamp: str
+    inner: tuple[tuple[bytes, int], ...] = ()
 
     def __len__(self) -> int:
         return len(self.names)
@@ -85,7 +96,9 @@ def from_folders(root: Path, part: str) -> FileList:
     stamp = _stamp(f"{name} {(top / name).stat().st_mtime_ns}" for name in classes)
 
     def make() -> FileList:
-        images_of_class = list(pool().map(_images, [top / name for name in classes]))
+        folders = [top / name for name in classes]
+        inner = _inner(root, folders)
+        images_of_class = list(pool().map(_images, folders))
         empty = [name for name, images in zip(classes, images_of_class, strict=True) if not images]
         if empty or not classes:
             found_in = f"none in {first_few(empty)}" if empty else "no folder"
@@ -96,7 +109,7 @@ def from_folders(root: Path, part: str) -> FileList:
             for label, (name, images) in enumerate(zip(classes, images_of_class, strict=True))
             for image, size in images
         ]
-        return _file_list(root, samples, classes, stamp)
+        return _file_list(root, samples, classes, stamp, inner)
 
     return _cached(f"folders {part}", root, stamp, make)
 
@@ -124,6 +137,7 @@ def held_out_folders(root: Path, part: str, classes: Sequence[str]) -> FileList:
 
     def make() -> FileList:
         numbers = {name: label for label, name in enumerate(classes)}
+        inner = _inner(root, [top / name for name in folders])
         images_of_class = list(pool().map(_images, [top / name for name in folders]))
         samples = [
             (f"{part}/{name}/{image}", size, numbers[name])
@@ -132,7 +146,7 @@ def held_out_folders(root: Path, part: str, classes: Sequence[str]) -> FileList:
         ]
         if not samples:
             raise UserError(f"{top} must hold images, got none")
-        return _file_list(root, samples, list(classes), stamp)
+        return _file_list(root, samples, list(classes), stamp, inner)
 
     return _cached(f"held out {part}", root, stamp, make)
 
@@ -170,16 +184,44 @@ def _folders_below(folder: Path) -> Iterator[tuple[str, list[str]]]:
         yield inner, names
 
 
+def _inner(root: Path, folders: Iterable[Path]) -> tuple[tuple[bytes, int], ...]:
+    """Return the folders in classes' folders, each with its date: images may be added to them later."""
+    inner = (
+        Path(below) for folder in folders for below, _ in _folders_below(folder) if Path(below) != folder
+    )
+    return tuple((os.fsencode(path.relative_to(root)), path.stat().st_mtime_ns) for path in inner)
+
+
+def _is_unchanged(root: Path, folder: bytes, date: int) -> bool:
+    try:
+        return (root / os.fsdecode(folder)).stat().st_mtime_ns == date
+    except OSError:
+        return False
+
+
 def _images(folder: Path) -> list[tuple[str, int]]:
     entries = list(os.scandir(folder))
+    _check_ranges([entry.path for entry in entries if is_image(entry.name)])
     folders = [entry for entry in entries if entry.is_dir() and entry.name[0] != "."]
     nested = sorted(entry.name for entry in folders if next(images_below(Path(entry.path)), None))
     check(
-        not nested,  # the date of the class's folder, by which lists are kept, does not show their changes
+        not nested,
         f"{folder} must hold its images itself, got images in its folders {first_few(nested)}: move them up, or take "
         "image_folder",
     )
     return sorted((e.name, e.stat().st_size) for e in entries if is_image(e.name) and not e.is_dir())
+
+
+def _check_ranges(paths: Iterable[str]) -> None:
+    """Raise ``UserError`` if a TIFF has pixels without a range; no other format of ours can have them."""
+    from PIL import Image  # noqa: PLC0415 - comes with torchvision
+
+    for path in paths:
+        if path.lower().endswith((".tif", ".tiff")):
+            fault = ""
+            with suppress(*_UNREADABLE, Image.DecompressionBombError), Image.open(path) as image:
+                fault = without_range(image)
+            check(not fault, f"image {path} cannot be read: {fault}")
 
 
 def from_file(
@@ -295,7 +337,11 @@ def _stamp(lines: Iterable[str]) -> str:
 
 
 def _file_list(
-    root: Path, samples: Sequence[tuple[str, int, int]], classes: Sequence[str], stamp: str
+    root: Path,
+    samples: Sequence[tuple[str, int, int]],
+    classes: Sequence[str],
+    stamp: str,
+    inner: tuple[tuple[bytes, int], ...] = (),
 ) -> FileList:
     return FileList(
         root=root,
@@ -304,6 +350,7 @@ def _file_list(
         labels=torch.tensor([label for _, _, label in samples], dtype=torch.int64),
         classes=tuple(classes),
         stamp=stamp,
+        inner=inner,
     )
 
 
@@ -330,10 +377,12 @@ def _read(file: Path, root: Path, stamp: str) -> FileList | None:
         with np.load(file, allow_pickle=False) as data:
             if str(data["stamp"]) != stamp:
                 return None
+            inner = tuple(zip(data["inner"].tolist(), data["dates"].tolist(), strict=True))
+            if not all(_is_unchanged(root, *folder) for folder in inner):
+                return None
             classes = tuple(str(name) for name in data["classes"])
-            return FileList(
-                root, data["names"], data["sizes"], torch.from_numpy(data["labels"]), classes, stamp
-            )
+            labels = torch.from_numpy(data["labels"])
+            return FileList(root, data["names"], data["sizes"], labels, classes, stamp, inner)
     except (
         OSError,
         ValueError,
@@ -353,6 +402,8 @@ def _write(file: Path, files: FileList) -> None:
         "labels": files.labels.numpy(),
         "classes": np.array(files.classes),
         "stamp": np.array(files.stamp),
+        "inner": np.array([name for name, _ in files.inner], dtype=np.bytes_),
+        "dates": np.array([date for _, date in files.inner], dtype=np.int64),
     }
     try:
         np.savez(part, **arrays)

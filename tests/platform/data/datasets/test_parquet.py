@@ -101,6 +101,30 @@ def test_cifar100_refuses_lossy_images(tmp_path: Path) -> None:
         cifar100()
 
 
+@pytest.mark.parametrize("form", ["folders", "parquet"])
+def test_cifar100_refuses_images_of_another_size(form: str, tmp_path: Path) -> None:
+    for part, side in (("train", 32), ("test", 40)):
+        image, root = pictures(1, side)[0], tmp_path / "cifar100"
+        if form == "parquet":
+            columns = {"img": structs(image[None]), "fine_label": [0]}
+            write(root / f"{part}.parquet", columns, {"fine_label": CLASSES})
+            continue
+        file = root / part / "apple" / "0.png"
+        file.parent.mkdir(parents=True)
+        Image.fromarray(image).save(file)
+    named = r"test/apple/0\.png of 40 × 40" if form == "folders" else "40 × 40"
+    with data_at(tmp_path), pytest.raises(UserError, match=f"must have 32 × 32 pixels, got {named}"):
+        cifar100()
+
+
+def test_a_class_that_the_files_name_may_have_no_image(tmp_path: Path) -> None:
+    columns = {"image": structs(pictures(30)), "label": [0, 2] * 15}
+    write(tmp_path / "birds/train.parquet", columns, {"label": (*CLASSES, "eel")})
+    data = read(tmp_path)
+    assert data.classes == 4 and data.names == (*CLASSES, "eel")
+    assert data.class_counts.tolist() == [11, 0, 11, 0]
+
+
 def test_cifar100_refuses_other_classes(tmp_path: Path) -> None:
     for part in ("train", "test"):
         columns = {"img": structs(pictures(6, 32)), "fine_label": [0, 1, 2] * 2}

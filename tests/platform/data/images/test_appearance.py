@@ -11,8 +11,10 @@ import pytest
 from PIL import Image, ImageOps
 from PIL.ExifTags import Base
 
+from topk_platform import UserError
+from topk_platform.data import data_at, image_files
 from topk_platform.data.images.appearance import appearance, is_on_its_side
-from topk_platform.data.images.decoding import scaled, square
+from topk_platform.data.images.decoding import UnreadableImageError, scaled, square
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -42,6 +44,19 @@ def turned(path: Path, pixels: Pixels, orientation: int) -> Path:
 def shown(path: Path, mode: str = "RGB") -> Pixels:
     with Image.open(path) as image:
         return np.asarray(appearance(image, mode))
+
+
+@pytest.mark.parametrize(("dtype", "mode"), [(np.float32, "F"), (np.int32, "I")])
+def test_pixels_without_a_range_are_refused(tmp_path: Path, dtype: npt.DTypeLike, mode: str) -> None:
+    """Pillow would make all values above 255 white, and those of a picture in [0, 1] black."""
+    path = tmp_path / "photos" / "moon" / "height.tif"
+    path.parent.mkdir(parents=True)
+    Image.fromarray(np.arange(16, dtype=dtype).reshape(4, 4) * 100).save(path)
+    message = rf"height\.tif.*its pixels are of Pillow's mode {mode} "
+    with pytest.raises(UnreadableImageError, match=message):
+        square(path, 4)
+    with data_at(tmp_path), pytest.raises(UserError, match=message):
+        image_files("photos", 4, 4)
 
 
 @pytest.mark.parametrize("orientation", SHOWN)

@@ -180,6 +180,20 @@ def test_lists_are_made_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
         assert len(from_folders(root, "train")) == len(made) + 1
 
 
+@pytest.mark.parametrize("empty", ["more", "more/still"])
+def test_images_that_come_into_an_empty_folder_of_a_class_are_noticed(empty: str, folder: Path) -> None:
+    """The date of the class's own folder does not change then."""
+    root = folder / "inaturalist"
+    image = min((root / "train").rglob("*.jpg"))
+    inner = image.parent / empty
+    inner.mkdir(parents=True)
+    count = len(from_folders(root, "train"))
+    assert len(from_folders(root, "train")) == count
+    shutil.copy(image, inner / "b.jpg")
+    with pytest.raises(UserError, match="must hold its images itself, got images in its folders more"):
+        from_folders(root, "train")
+
+
 def test_a_list_that_cannot_be_kept_is_made_anew(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         Path, "mkdir", lambda *arguments, **options: (_ for _ in ()).throw(PermissionError("no"))
