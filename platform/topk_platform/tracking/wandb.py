@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from topk_platform.errors import UserError
+from topk_platform.errors import UserError, reason
 from topk_platform.specs import digest
 from topk_platform.tracking.tracker import StudyResult, TrackedStudy, TrackedTrial, Tracker
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["WandbTracker"]
 
 _OFFLINE = re.compile(r"offline-run-\d+_\d+-(\w+)-\w+")
+_MODE = "WANDB_MODE"
 _FAILED = ("diverged", "failed")
 _RESULTS = "study"
 _SETTINGS: dict[str, Any] = {
@@ -57,12 +58,18 @@ class WandbTracker(Tracker):
         """Raise ``UserError`` unless wandb is installed, and either has a login or is offline with a local store."""
         if importlib.util.find_spec("wandb") is None:
             raise UserError("track wandb needs Weights & Biases: pip install 'topk-studies[wandb]'")
+        if (mode := os.environ.get(_MODE, "")) not in ("", "online", "offline"):
+            raise UserError(f"{_MODE} must be online or offline for track wandb, got {mode!r}")
         if _offline():
             _folder(study)
             return
         import wandb  # noqa: PLC0415 - seconds of import
 
-        if not wandb.login(prompt=False, verify=False):
+        try:
+            known = wandb.login(prompt=False, verify=False)
+        except wandb.Error as error:  # such as a key that is too short
+            raise UserError(f"track wandb: {reason(error)}") from error
+        if not known:
             raise UserError("track wandb needs a login: run `wandb login`, or set WANDB_MODE=offline")
 
     def begin(self, study: TrackedStudy) -> Iterator[str]:
@@ -177,7 +184,7 @@ class WandbTracker(Tracker):
 
 
 def _offline() -> bool:
-    return os.environ.get("WANDB_MODE") == "offline"
+    return os.environ.get(_MODE) == "offline"
 
 
 def _folder(study: TrackedStudy) -> Path:

@@ -1,0 +1,32 @@
+"""What of Weights & Biases is refused before a study starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from topk_platform.errors import UserError
+from topk_platform.tracking.tracker import TrackedStudy
+from topk_platform.tracking.wandb import WandbTracker
+
+
+@pytest.mark.parametrize("mode", ["disabled", "dryrun", "off"])
+def test_a_mode_in_which_nothing_would_be_kept_is_refused(
+    mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WANDB_MODE", mode)
+    with pytest.raises(UserError, match=f"WANDB_MODE must be online or offline for track wandb, got '{mode}'"):
+        WandbTracker().check(TrackedStudy("s", "", tmp_path))
+
+
+@pytest.mark.slow  # wandb takes seconds to import
+def test_a_key_that_cannot_be_one_is_refused_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("WANDB_API_KEY", "short")
+    with pytest.raises(UserError, match=r"^track wandb: .*API key must have 40\+ characters") as caught:
+        WandbTracker().check(TrackedStudy("s", "", tmp_path))
+    assert "\n" not in str(caught.value)
