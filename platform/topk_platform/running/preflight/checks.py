@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -19,7 +19,7 @@ from topk_platform.protocol import check_sampler
 from topk_platform.running.preflight.reading import load_regime
 from topk_platform.running.preflight.rehearsal import Rehearsal
 from topk_platform.running.preflight.training_splits import Draws
-from topk_platform.specs import Arm, Model, Scalar, Setting, Study, images_of, measure_of, reaching
+from topk_platform.specs import Arm, Model, Recipe, Scalar, Setting, Study, images_of, measure_of, reaching
 from topk_platform.specs.arms.recipe import replaced
 from topk_platform.training import check_additions, check_ensemble, check_loss
 
@@ -51,7 +51,8 @@ def check_study(
         UserError: naming an unknown dataset, model, loss or parameter, with similar names; inputs that are not
             finite; a dataset function that gives different data when called twice; a K that is not below the number
             of classes; a seed whose data cannot be drawn or split; a value of the space that the loss or the recipe
-            refuses; an error in an arm's first training step.
+            refuses; an error in an arm's first training step; a network that cannot be trained on a single sample
+            where a batch would hold one.
     """
     forget_datasets()
     if downloads:
@@ -73,6 +74,8 @@ def check_study(
         draws.check_group_metrics(arm)
         _check_arm(arm, dataset, counts)
         rehearse(arm, dataset, counts)
+        for recipe in _recipes(arm):
+            rehearse.smallest_step(arm, dataset, recipe, draws.sizes(arm))
     return with_origins(study, identities)
 
 
@@ -174,6 +177,15 @@ def _check_values(
         hint = "" if class_counts.min() else _EMPTY_CLASS
         raise UserError(f"arm {arm.name}: {error}{hint}") from error
     return setting
+
+
+def _recipes(arm: Arm) -> Iterator[Recipe]:
+    """Yield the recipe of the first values, and those of each end of a searched batch size."""
+    first = arm.loss.first
+    yield arm.setting(first).recipe
+    if (sizes := arm.loss.space.get("batch_size")) is not None:
+        for size in sizes.ends:
+            yield arm.setting(reaching(arm.loss.space, first, "batch_size", size)).recipe
 
 
 def _check_ensemble(arm: Arm, dataset: Source) -> None:

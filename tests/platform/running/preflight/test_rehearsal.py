@@ -63,6 +63,9 @@ def net(shape, classes, head, kind="right"):
     if kind == "nan": return nn.Sequential(nn.Linear(shape[0], classes), Times(float("nan")))
     return nn.Linear(shape[0], classes)
 
+def normed(shape, classes, head):
+    return nn.Sequential(nn.Linear(shape[0], 8), nn.BatchNorm1d(8), nn.Linear(8, classes))
+
 class Pair(nn.Linear):
     def forward(self, x): return (super().forward(x), 0)
 
@@ -319,6 +322,31 @@ def test_the_process_is_left_as_it_was(lab: str) -> None:
     before = state()
     check_study(study(lab, function="messy"))
     assert state() == before
+
+
+@pytest.mark.parametrize(
+    ("recipe", "space", "message"),
+    [
+        (Recipe(1, batch_size=1), {}, "got batches of 1 from 48 training samples"),
+        (Recipe(1, batch_size=47), {}, "got batches of 47 from 48 training samples"),
+        (Recipe(1, batch_size=9, accumulate=4), {}, "got batches of 9, each in 4 parts, from 48"),
+        (Recipe(1), {"batch_size": Choice((16, 47))}, "got batches of 47 from 48"),
+    ],
+)
+def test_a_batch_of_one_is_refused_where_the_network_cannot_be_trained_on_it(
+    recipe: Recipe, space: dict[str, Dimension], message: str, lab: str
+) -> None:
+    first = dict.fromkeys(space, 16)
+    loss = Loss("cross_entropy", space, first)
+    regime = Regime("r", f"{lab}:data")
+    arms = grid([regime], [Model(f"{lab}:normed")], [loss], k=3, recipe=recipe)
+    with pytest.raises(
+        UserError, match=f"on which model .*:normed raised ValueError: Expected more.*{message}"
+    ):
+        check_study(Study("s", arms, topk=(3,)))
+    for model, other in ((f"{lab}:normed", Recipe(1, batch_size=46)), (f"{lab}:net", recipe)):
+        arms = grid([regime], [Model(model)], [Loss("cross_entropy")], k=3, recipe=other)
+        check_study(Study("s", arms, topk=(3,)))
 
 
 def test_labels_may_leave_some_classes_out() -> None:
