@@ -20,7 +20,7 @@ from topk_platform.errors import ClusterError, reason
 from topk_platform.running.cluster.address import is_loopback
 from topk_platform.running.cluster.capacity import cluster_size, slots
 from topk_platform.running.cluster.patience import Patience
-from topk_platform.running.cluster.reaching import check_answers, listening
+from topk_platform.running.cluster.reaching import check_answers, check_same, listening
 from topk_platform.running.own_ray.interrupts import interrupts_wait
 from topk_platform.running.own_ray.lifeline import Lifeline
 from topk_platform.running.own_ray.starting import own_ray
@@ -62,7 +62,7 @@ def connected(
     Without an address, Ray starts on this machine and is stopped at the end. It listens on loopback only, and has no
     dashboard and no usage statistics. A cluster at a loopback address is joined at that address; Ray alone would
     use this machine's network address. A Ray that the caller has already connected to is used as it is and left
-    running.
+    running; an address must be its own.
 
     Args:
         study: The study, which says what resources a trial needs.
@@ -73,8 +73,8 @@ def connected(
             default a minute.
 
     Raises:
-        ClusterError: if nothing listens at the address, no Ray cluster answers there in time, or no trial fits on any
-            node.
+        ClusterError: if nothing listens at the address, no Ray cluster answers there in time, the caller has connected
+            to another cluster, or no trial fits on any node.
     """
     patience = patience or Patience()
     with in_variables(_QUIET), _ray(study, address, workers, patience) as line:
@@ -84,6 +84,8 @@ def connected(
 @contextmanager
 def _ray(study: Study, address: str | None, workers: int | None, patience: Patience) -> Iterator[Lifeline]:
     if ray.is_initialized():
+        if address is not None:
+            check_same(address, ray.get_runtime_context().gcs_address)
         yield Lifeline()
         return
     with messages_on_stderr():

@@ -6,14 +6,15 @@ import os
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 
 from topk_platform.errors import ClusterError
-from topk_platform.running.cluster.address import host_and_port, is_loopback
+from topk_platform.running.cluster.address import host_and_port, is_loopback, is_loopback_host
 from topk_platform.running.cluster.patience import NotYetError
 from topk_platform.running.cluster.versions import version_error
 from topk_platform.running.ray_internals import CLUSTER_VARIABLE, known_heads
 
-__all__ = ["check_answers", "listening"]
+__all__ = ["check_answers", "check_same", "listening"]
 
 _VARIABLE = "RAY_ADDRESS"
 _CONNECT_SECONDS = 5
@@ -64,6 +65,36 @@ def _check_named(address: str) -> None:
         raise ClusterError(
             f"{_VARIABLE}, which --address auto takes, must be host:port or auto, got {address!r}"
         ) from error
+
+
+def check_same(address: str, joined: str) -> None:
+    """Raise ``ClusterError`` unless an address is that of the cluster that this process has joined.
+
+    Args:
+        address: ``host:port``, or ``auto``, which without ``RAY_ADDRESS`` is the joined cluster.
+        joined: The ``host:port`` of the joined cluster.
+    """
+    named = (os.environ.get(_VARIABLE) or "auto") if address == "auto" else address
+    if named == "auto":
+        return
+    if named != address:
+        _check_named(named)
+    (host, port), (other, its_port) = host_and_port(named), host_and_port(joined)
+    if port != its_port or not _hosts(host) & _hosts(other):
+        raise ClusterError(
+            f"--address is {named!r}, but this process has already joined the Ray cluster at {joined!r}: leave the "
+            "address out to use that one, or call ray.shutdown() first"
+        )
+
+
+def _hosts(name: str) -> set[str]:
+    """Return the IP addresses of a host; loopback stands for this machine."""
+    names = [name, socket.gethostname()] if is_loopback_host(name) else [name]
+    found = {name}
+    for one in names:
+        with suppress(OSError):
+            found |= {str(info[4][0]) for info in socket.getaddrinfo(one, None)}
+    return found
 
 
 def check_answers(address: str) -> None:

@@ -112,6 +112,26 @@ def test_auto_is_refused_where_it_could_mean_several(monkeypatch: pytest.MonkeyP
         pytest.fail("connected")
 
 
+def test_a_ray_that_the_caller_has_joined_is_used_at_its_own_address_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    joined = SimpleNamespace(gcs_address="127.0.0.1:6379")
+    monkeypatch.setattr(cluster.ray, "is_initialized", lambda: True)
+    monkeypatch.setattr(cluster.ray, "get_runtime_context", lambda: joined)
+    monkeypatch.setattr(cluster, "slots", lambda *_, **__: 2)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    for address in (None, "auto", "127.0.0.1:6379", "localhost:6379"):
+        with cluster.connected(a_study(), address, None, AT_ONCE) as (slots, _):
+            assert slots == 2
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:7000")
+    for address in ("10.0.0.1:6379", "127.0.0.1:7000", "auto"):
+        with (
+            pytest.raises(ClusterError, match=r"has already joined the Ray cluster at '127\.0\.0\.1:6379'"),
+            cluster.connected(a_study(), address, None, AT_ONCE),
+        ):
+            pytest.fail("connected")
+
+
 def test_what_ray_says_in_the_driver_goes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     published = {"lines": ["A worker died or was killed."], "pid": "raylet", "is_err": False}
     with messages_on_stderr():
