@@ -39,18 +39,27 @@ class Plot:
         source: The data that the plot needs. ``"table"``: the table alone, so that a file of findings is enough;
             ``"store"``: a store with ranks, epochs, trials or networks; ``"data"``: a store and the test images;
             ``"definition"``: the study's definition, without results.
+        by: Whether ``--by`` chooses its horizontal axis.
     """
 
     function: str
     title: str
     source: Literal["table", "store", "data", "definition"] = "table"
+    by: bool = False
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The options of ``topk plot`` that only some plots take: ``metric``, of the table's cells, and ``by``."""
+        return ("metric",) * (self.source == "table") + ("by",) * self.by
 
 
 _stored = partial(Plot, source="store")
 
 PLOTS: Mapping[str, Plot] = {
     "accuracy": Plot(
-        "plots.results:accuracy", "Test accuracy: means over seeds; bands and bars are 95 % intervals."
+        "plots.results:accuracy",
+        "Test accuracy: means over seeds; bands and bars are 95 % intervals.",
+        by=True,
     ),
     "differences": Plot(
         "plots.results:differences",

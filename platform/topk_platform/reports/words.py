@@ -32,6 +32,7 @@ __all__ = [
 ]
 
 _STORE = "runs"  # the default of --store
+_TAKEN = {"run": ("store", "data", "address"), "adopt": ("store", "data")}  # other commands take store alone
 _LEVEL = 0.05  # the level of the table's marks
 
 _LONG = re.compile(r"(?<![\w.])\d+\.\d{5,}(?:e[+-]?\d+)?(?![\w.])")
@@ -126,7 +127,7 @@ def in_range(numbers: Sequence[int]) -> str:
     return few if few == many else f"{few} to {many}"
 
 
-def command(name: str, study: StudyFields, *arguments: str, store: str = "") -> str:
+def command(name: str, study: StudyFields, *arguments: str, given: Mapping[str, str]) -> str:
     """Return a command about a study as a user types it.
 
     For a smoke run, it has ``--smoke`` and the name of the study without the suffix.
@@ -135,11 +136,18 @@ def command(name: str, study: StudyFields, *arguments: str, store: str = "") -> 
         name: The name of the command.
         study: The study. The command names it by its reference, or by its name if it has none.
         arguments: The arguments after the study.
-        store: Folder or URI of the results; empty for the default.
+        given: Where the results, the data and the cluster are, as the user typed it: ``store``, ``data`` and
+            ``address``. The command has those that it takes.
     """
     own = study.name.removesuffix(SMOKE)
     smoke = ["--smoke"] if own != study.name else []
-    where = [] if store in ("", _STORE) else ["--store", shlex.quote(masked(store))]
+    places = {option: given.get(option, "") for option in _TAKEN.get(name, ("store",))}
+    where = [
+        word
+        for option, place in places.items()
+        if place and (option, place) != ("store", _STORE)
+        for word in (f"--{option}", shlex.quote(masked(place)))
+    ]
     return " ".join(["topk", name, study.reference or own, *arguments, *where, *smoke])
 
 

@@ -149,6 +149,7 @@ def findings_of(
         left=whole.left,
         tested=whole.tested,
         units=whole.units,
+        stored=False,
     )
     check(
         set(table.choices) | set(confirmed) <= arms.keys(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from topk_platform.records import (
 from topk_platform.results.confirmed_runs import ReadRanks
 from topk_platform.results.table import Table
 from topk_platform.results.table_building import build_table
-from topk_platform.specs import Study
+from topk_platform.specs import Arm, Study
 from topk_platform.specs.fields import check_call
 
 __all__ = ["Held", "main_metric", "read", "table"]
@@ -57,7 +57,7 @@ def table(
     shown = study.only(only) if only else study
     if not held.ledger.exists and not shown.published:
         raise StoreError(f"store {str(store)!r} holds nothing of study {study.name!r}")
-    return build_table(held.study, held.histories, shown.arms, held.ranks)
+    return held.table_of(shown.arms)
 
 
 @dataclass(frozen=True)
@@ -69,12 +69,14 @@ class Held:
         ledger: Its ledger, which may not exist yet.
         histories: Each arm's history, by the arm's identity.
         planned: The number of seeds that the study itself has, if another budget was requested; otherwise 0.
+        store: The store as the user typed it; empty for the default.
     """
 
     study: Study
     ledger: Ledger
     histories: Mapping[str, ArmHistory]
     planned: int = 0
+    store: str = ""
 
     @cached_property
     def results(self) -> dict[str, ArmResults]:
@@ -89,7 +91,11 @@ class Held:
     @cached_property
     def table(self) -> Table:
         """The table of all arms, built once: with many test images, building takes most of a report's time."""
-        return build_table(self.study, self.histories, ranks=self.ranks)
+        return self.table_of(self.study.arms)
+
+    def table_of(self, arms: Sequence[Arm]) -> Table:
+        """Return the table of some arms; numbers and marks are those of the whole table."""
+        return replace(build_table(self.study, self.histories, arms, self.ranks), given={"store": self.store})
 
     @property
     def ranks(self) -> ReadRanks:
@@ -123,9 +129,8 @@ def read(
     ledger = Ledger.open(Store.open(store), study.name)
     if needed and not ledger.exists:
         raise StoreError(f"store {str(store)!r} holds nothing of study {study.name!r}")
-    return Held(
-        study, ledger, read_history(ledger, study, last_counted(ledger, study), curves=curves), planned
-    )
+    histories = read_history(ledger, study, last_counted(ledger, study), curves=curves)
+    return Held(study, ledger, histories, planned, str(store))
 
 
 def main_metric(study: Study) -> str:

@@ -88,7 +88,9 @@ class Table:
         units: The name of the groups that ``tested`` counts, such as ``"typefaces"``, by column; missing for test
             images.
         without_ranks: How many completed confirmations lack the ranks of their test images, which intervals need.
-        store: Folder or URI of the results as the user typed it, for the commands in notes; empty for the default.
+        given: Where the results, the data and the cluster are, as the user typed it, by the option's name: ``store``,
+            ``data`` and ``address``. Commands in notes have them.
+        stored: Whether a store holds the trials; notes name commands that need one only then.
     """
 
     study: Study
@@ -110,7 +112,8 @@ class Table:
     tested: Mapping[str, int] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=dict)
     without_ranks: int = 0
-    store: str = field(default="", compare=False)
+    given: Mapping[str, str] = field(default_factory=dict, compare=False)
+    stored: bool = field(default=True, compare=False)
 
     def ranking(self, metric: str) -> Ranking | None:
         """Return the ranking of the rows over the columns by a metric; None if there are too few rows or columns.

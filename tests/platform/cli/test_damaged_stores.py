@@ -31,7 +31,7 @@ def test_one_damaged_study_hides_no_other(name: str, store: Path) -> None:
     assert [study["study"] for study in json.loads(data.out)] == ["s"]
     for said in (status, data):
         (line,) = said.err.splitlines()
-        assert f"/a': {name} is damaged; `topk repair a` " in line
+        assert f"/a': {name} is damaged; `topk repair a --store {store}` " in line
         assert said.code == 2
 
 
@@ -40,7 +40,7 @@ def test_a_study_without_its_mark_is_no_folder_of_something_else(store: Path) ->
     (store / "mlflow-artifacts").mkdir()
     (store / "mlflow-artifacts" / "file").touch()
     (line,) = topk("status", "--store", str(store)).err.splitlines()
-    assert "/a': ledger.json is missing; `topk repair a` makes it again" in line
+    assert f"/a': ledger.json is missing; `topk repair a --store {store}` makes it again" in line
 
 
 def test_a_trial_is_found_beside_a_damaged_study(store: Path) -> None:

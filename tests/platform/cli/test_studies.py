@@ -27,15 +27,24 @@ def reference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def test_suggested_commands_name_the_reference(reference: str) -> None:
     study = load_study(reference)
-    assert command("run", study) == f"topk run {reference}"
+    assert command("run", study, given={}) == f"topk run {reference}"
     smoke = requested_study(reference, smoke=True)
-    assert command("plot", smoke, "map") == f"topk plot {reference} map --smoke"
+    assert command("plot", smoke, "map", given={}) == f"topk plot {reference} map --smoke"
     assert load_study(reference.partition(":")[0] + ":made").name == "my-study"
 
 
 def test_a_study_without_a_reference_is_named_by_its_name() -> None:
-    assert command("run", made()) == "topk run my-study"
-    assert command("plot", made().smoke(), "map") == "topk plot my-study map --smoke"
+    assert command("run", made(), given={}) == "topk run my-study"
+    assert command("plot", made().smoke(), "map", given={}) == "topk plot my-study map --smoke"
+
+
+def test_suggested_commands_have_the_places_that_they_take() -> None:
+    given = {"store": "my runs", "data": "photos", "address": "10.0.0.1:6379"}
+    more = "--store 'my runs' --data photos --address 10.0.0.1:6379"
+    assert command("run", made(), "--searches", "3", given=given) == f"topk run my-study --searches 3 {more}"
+    assert command("adopt", made(), given=given) == "topk adopt my-study --store 'my runs' --data photos"
+    assert command("report", made(), given=given) == "topk report my-study --store 'my runs'"
+    assert command("report", made(), given={"store": "runs"}) == "topk report my-study"
 
 
 def test_the_reference_is_part_of_nothing_that_is_stored(reference: str) -> None:

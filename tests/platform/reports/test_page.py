@@ -136,8 +136,7 @@ def reported(store: Path) -> tuple[str, list[str]]:
         return build_table(study, *arguments, **options)
 
     with pytest.MonkeyPatch.context() as patch:
-        for module in (from_store, plots):
-            patch.setattr(module, "build_table", counted)
+        patch.setattr(from_store, "build_table", counted)
         return report_of(a_study(), store=store), calls
 
 
@@ -231,6 +230,7 @@ def test_a_report_in_markdown_says_what_the_page_says(store: Path, table: Table,
     assert text.startswith(
         "# page\n\n15 arms; 10 search trials and 5 fresh seeds per arm; baseline cross_entropy."
     )
+    assert text.endswith(f"`topk report page --store {store}`, a page in HTML.\n")
     said = answer(table, "top3")
     assert f"**Answer.** {said}" in text and on_page(said) in page
     for block in blocks(table):
@@ -363,6 +363,21 @@ def test_all_of_a_plot_lies_inside_it(kind: str, store: Path) -> None:
     width, height = made.get_size_inches()
     assert drawn.x0 >= 0 and drawn.y0 >= 0 and drawn.x1 <= width and drawn.y1 <= height
     assert drawn.width > 0.8 * width and drawn.height > 0.8 * height
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "taking"),
+    [
+        ("tuning", {"metric": "top3"}, "accuracy, differences, map, winners, front, ranks or profile"),
+        ("map", {"by": "K"}, "accuracy"),
+    ],
+)
+def test_an_option_that_a_plot_does_not_use_is_refused(
+    kind: str, options: dict[str, Any], taking: str, store: Path
+) -> None:
+    (option,) = options
+    with pytest.raises(UserError, match=f"--{option} is for the plot {taking}, got .* for the plot '{kind}'"):
+        plot_of(a_study(), kind, store=store, **options)
 
 
 def test_a_plot_is_the_same_file_again(store: Path) -> None:
@@ -632,8 +647,9 @@ def test_of_thousands_of_arms_a_page_lists_the_first_and_says_where_all_are(
     page = report_of(a_study(), store=store)
     assert len(re.findall(r'<details id="keys-', page)) == 4 and "<svg" not in page
     assert page.count("of the first 4 of 15 arms") == 2
-    assert "<code>topk table page --by class --format csv</code>" in page
-    assert "<code>topk plot page accuracy --only GLOB</code>" in page
+    assert f"<code>topk table page --by class --format csv --store {store}</code>" in page
+    assert f"<code>topk export page --format parquet --store {store}</code>" in page
+    assert f"<code>topk plot page accuracy --only GLOB --store {store}</code>" in page
 
 
 def test_where_classes_are_left_out_the_page_has_a_command_that_a_user_can_type(
@@ -642,7 +658,7 @@ def test_where_classes_are_left_out_the_page_has_a_command_that_a_user_can_type(
     monkeypatch.setattr(content, "_CLASS_ROWS", 6)
     monkeypatch.setattr(drawn, "_ARMS", 14)
     named = dataclasses.replace(a_study(), reference="page_lab:study")
-    command = "<code>topk table page_lab:study --by class --format csv</code>"
+    command = f"<code>topk table page_lab:study --by class --format csv --store {store}</code>"
     page = report_of(named, store=store)
     assert page.count(f"Easier classes that are left out: 8; {command} has all.") == 5
     assert "topk table page " not in page

@@ -101,14 +101,16 @@ def test_all_formats_have_the_same_rows(store: Path) -> None:
 
 
 def test_the_hardest_classes_come_first_and_easier_ones_are_counted(store: Path) -> None:
-    (part,) = class_parts(a_study(), results(store), most=4)
+    (part,) = class_parts(table(a_study(), store=store), results(store), most=4)
     assert [row[0] for row in part.rows] == [
         "2",
         "2",
         "0",
         "0",
     ]  # two of three classes, each with both losses
-    assert part.note == "Easier classes that are left out: 1; `topk table s --by class --format csv` has all."
+    assert part.note == (
+        f"Easier classes that are left out: 1; `topk table s --by class --format csv --store {store}` has all."
+    )
 
 
 def test_without_kept_ranks_there_is_an_error(tmp_path: Path, store: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -52,7 +51,7 @@ def table(
         _check_by_class(by, output, bool(metric) or transpose)
     requested = requested_study(study, smoke, store=store, searches=searches)
 
-    results = replace(read_table(requested, store=store, trials=trials, seeds=seeds, only=only), store=store)
+    results = read_table(requested, store=store, trials=trials, seeds=seeds, only=only)
     if (line := without_ranks(results)) and (
         json or output == "csv"
     ):  # the other formats show it below the table
@@ -99,7 +98,11 @@ def plot(
         typer.Option("--to", help=f"The file, {or_of(_SUFFIXES)}; by default STUDY-KIND.svg here."),
     ] = None,
     metric: Annotated[
-        str, typer.Option("--metric", help="A metric, such as top5; by default the selection metric.")
+        str,
+        typer.Option(
+            "--metric",
+            help=f"For {drawn_from('table')}: a metric, such as top5; by default the selection metric.",
+        ),
     ] = "",
     by: Annotated[
         str,

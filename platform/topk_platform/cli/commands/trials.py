@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as json_
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -56,7 +57,8 @@ def show(key: KeyArgument, store: options.Store = "runs", json: options.Json = F
             console.print(f"  {name:<28} {shown}", highlight=False)
     console.print(_epochs(recorded))
     console.print_json(json_.dumps(json_.loads(row["config"])))
-    console.print(f"run it alone: {sys.argv[0]} replay {row['key']} --store {store}", highlight=False)
+    alone = f"{sys.argv[0]} replay {row['key']} --store {shlex.quote(store)}"
+    console.print(f"run it alone: {alone}", highlight=False, markup=False, soft_wrap=True)
 
 
 def _epochs(recorded: Found) -> Table:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,23 +34,25 @@ def exit_code(summary: Summary) -> int:
     return Exit.FAILED if summary.table.failures or summary.table.fruitless else Exit.DONE
 
 
-def print_summary(console: Console, summary: Summary, store: str, filled: str) -> None:
+def print_summary(console: Console, summary: Summary, filled: str) -> None:
     """Print a run's table, the folder of its results, the command that shows its trials, and its problems.
 
     Args:
         console: The console.
         summary: The summary of the run.
-        store: The store.
         filled: The store whose MLflow has the run; empty if it has not.
     """
-    console.print(to_rich(replace(summary.table, store=store)))
+    console.print(to_rich(summary.table))
     console.print(
         f"{summary.done} Results: {summary.folder} (ledger, tables, models, ranks)",
         highlight=False,
     )
     if filled and summary.tracking_error is None and Path(filled, "mlflow.db").is_file():
         console.print(
-            f"Look into every trial in the MLflow UI: {sys.argv[0]} ui --store {filled}", highlight=False
+            f"Look into every trial in the MLflow UI: {sys.argv[0]} ui --store {shlex.quote(filled)}",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
         )
     print_problems(console, summary)
 

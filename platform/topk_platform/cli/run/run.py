@@ -135,7 +135,7 @@ def run(
         waiting=_nothing if quiet else partial(typer.echo, err=True),
     )
     filled = store if _in_store(mlflow, track) else ""
-    raise typer.Exit(_shown(start, console, store, filled, json=json))
+    raise typer.Exit(_shown(start, console, filled, json=json))
 
 
 def _in_store(mlflow: str | None, track: list[str] | None) -> bool:
@@ -147,9 +147,7 @@ def _nothing(_line: str) -> None:
     """Ignore a line about waiting."""
 
 
-def _shown(
-    start: Callable[..., Summary], console: Console | None, store: str, filled: str, *, json: bool
-) -> int:
+def _shown(start: Callable[..., Summary], console: Console | None, filled: str, *, json: bool) -> int:
     """Run a study, show its progress and its summary, and return the exit code; without a console, print no table.
 
     ``filled`` is the store if its MLflow gets the run; empty if another one or none does.
@@ -164,5 +162,5 @@ def _shown(
     elif console is None:
         print_problems(make_console(stderr=True), summary)
     else:
-        print_summary(console, summary, store, filled)
+        print_summary(console, summary, filled)
     return code

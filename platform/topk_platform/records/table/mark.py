@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import posixpath
+import shlex
 import uuid
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
+from urllib.parse import urlencode
 
 from topk_platform.records.storage.checked_json import damaged, read_checked, with_checksum
 from topk_platform.records.storage.store import MARK, Store
@@ -15,6 +17,8 @@ __all__ = ["FOLDER", "Mark", "repair_of"]
 
 FOLDER = "ledger"
 """The folder of a study's table until a repair makes a new one."""
+
+_DEFAULT = "runs"  # the default of --store
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,10 @@ class Mark:
 
 def repair_of(store: Store) -> str:
     """Return the command that repairs the study in a folder, for messages."""
-    return f"`topk repair {posixpath.basename(store.root)}`"
+    folder, study = posixpath.split(store.uri)
+    whole = f"{folder}?{urlencode(store.options)}" if store.options else folder
+    where = [] if whole == _DEFAULT else ["--store", shlex.quote(whole)]
+    return f"`{' '.join(['topk', 'repair', study, *where])}`"
 
 
 def _remedy(store: Store) -> str:

@@ -129,7 +129,7 @@ def content_of(held: Held, tuning: Tuning) -> Content:
         tuning=tuning_text.tuning_to_markdown(tuning) if tuning.arms or tuning.fixed else "",
         checklist=checklist_of(held).to_markdown(),
         keys=list(_keys(listed)),
-        classes=class_parts(study, class_results(listed, held.ledger.store, held.ranks), _CLASS_ROWS),
+        classes=class_parts(table, class_results(listed, held.ledger.store, held.ranks), _CLASS_ROWS),
         unlisted=_unlisted(listed, table),
         sizes=_sizes([held.data[name].samples for name in regimes if name in held.data]),
     )
@@ -201,8 +201,8 @@ def _unlisted(listed: Table, table: Table) -> str:
         if shown == count
         else (
             f"This page has the results by class and the trials of the first {shown:,} of {count:,} arms; "
-            f"`{command('table', study, '--by', 'class', '--format', 'csv')}` and "
-            f"`{command('export', study, '--format', 'parquet')}` have all."
+            f"`{command('table', study, '--by', 'class', '--format', 'csv', given=table.given)}` and "
+            f"`{command('export', study, '--format', 'parquet', given=table.given)}` have all."
         )
     )
 

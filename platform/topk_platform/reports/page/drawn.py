@@ -43,7 +43,7 @@ def drawings(data: Plotted) -> list[Drawn]:
     if len(data.arms) > _ARMS:
         many = f"the study has {len(data.arms):,} arms, and a page draws at most {_ARMS:,}; to draw some of them:"
         return [
-            Drawn(kind, plot.title, why=f"{many} `{command('plot', data.study, kind, '--only', 'GLOB')}`")
+            Drawn(kind, plot.title, why=f"{many} `{_alone(data, kind, '--only', 'GLOB')}`")
             for kind, plot in PLOTS.items()
         ]
     for kind, plot in PLOTS.items():
@@ -56,10 +56,15 @@ def drawings(data: Plotted) -> list[Drawn]:
             continue
         svg = inline(file.decode(), kind, plot.title)
         room = min(_LARGEST, _ALL - sum(len(other.svg) for other in result))
-        large = f"it has {len(svg):,} bytes, too many for a page: {command('plot', data.study, kind)}"
+        large = f"it has {len(svg):,} bytes, too many for a page: `{_alone(data, kind)}`"
         fits = len(svg) <= room
         result.append(Drawn(kind, plot.title, svg if fits else "", "" if fits else large, file))
     return result
+
+
+def _alone(data: Plotted, kind: str, *options: str) -> str:
+    """Return the command that draws a plot into a file of its own."""
+    return command("plot", data.study, kind, *options, given=data.table.given)
 
 
 def inline(svg: str, kind: str, title: str) -> str:

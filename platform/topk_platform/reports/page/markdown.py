@@ -49,7 +49,8 @@ def _parts(content: Content) -> Iterator[str]:
         yield "## Failed trials"
         yield "\n".join(f"- `{key}` {arm}: {why}" for key, arm, why in failures[:_FAILED])
         yield f"And {len(failures) - _FAILED} more." if len(failures) > _FAILED else ""
-    yield f"Plots, and the trials behind every number: `{command('report', content.study)}`, a page in HTML."
+    page = command("report", content.study, given=content.table.given)
+    yield f"Plots, and the trials behind every number: `{page}`, a page in HTML."
 
 
 def _classes(content: Content) -> Iterator[str]:

@@ -14,7 +14,6 @@ from topk_platform.reports.plots.plot_data import NothingToPlotError, Plotted, U
 from topk_platform.reports.plots.style import styled
 from topk_platform.results.from_store import Held, main_metric, read
 from topk_platform.results.table import Table
-from topk_platform.results.table_building import build_table
 from topk_platform.results.tuning import Tuning, tuning
 from topk_platform.specs import Study
 from topk_platform.specs.fields import check_call
@@ -51,7 +50,8 @@ def plot(
         study: The study.
         kind: One of ``PLOTS`` in ``topk_platform.reports.catalogue``, such as ``"differences"``.
         store: Folder or URI of the results.
-        metric: The test metric; by default the metric by which most arms select, if tables show it.
+        metric: The test metric, for plots that are drawn from the table; by default the metric by which most arms
+            select, if tables show it.
         by: The horizontal axis of ``"accuracy"``: a parameter that is fixed in the losses, or ``"K"``; by default the
             number in which the regimes differ.
         trials: Search trials per arm, instead of the study's.
@@ -59,12 +59,16 @@ def plot(
         only: A glob over the names of the arms, ``regime/model/loss``, or several.
 
     Raises:
-        UserError: if the store has no results of the study, there is no such kind or metric, or there is nothing to
-            draw for this kind.
+        UserError: if the store has no results of the study, there is no such kind or metric, the plot does not use
+            ``metric`` or ``by`` that is given, or there is nothing to draw for this kind.
     """
     check_call(plot, locals())
     if kind not in PLOTS:
         raise unknown_name("kind of plot", kind, PLOTS)
+    for option, value in {"metric": metric, "by": by}.items():
+        if value and option not in PLOTS[kind].options:
+            taking = or_of(name for name, one in PLOTS.items() if option in one.options)
+            raise UserError(f"--{option} is for the plot {taking}, got {value!r} for the plot {kind!r}")
     held = read(study, store, trials, seeds, curves=True, needed=PLOTS[kind].source != "definition")
     return draw(kind, plotted(held, store, metric=metric, by=by, only=only))
 
@@ -92,7 +96,7 @@ def plotted(
     study = held.study
     if metric and metric not in study.tabled:
         raise UserError(f"--metric must be one of {list(study.tabled)}, got {metric!r}")
-    table = build_table(study, held.histories, study.only(only).arms, held.ranks) if only else held.table
+    table = held.table_of(study.only(only).arms) if only else held.table
     tuned = partial(tuning, study, store=store, trials=study.trials, only=only)
     return Plotted(held, table, tuned, metric or main_metric(study), by)
 

@@ -26,9 +26,8 @@ def cardinality(data: Plotted) -> Figure:
     points = _points(data)
     curves = {key: result for key in data.arms if (result := _curves(data, key, points))}
     if not curves:  # studies do not train selectors by themselves, so a page leaves this plot out
-        raise UnsuitedStudyError(
-            f"no selector was trained for its confirmed networks yet: {command('cardinality', data.study)}"
-        )
+        training = command("cardinality", data.study, given=data.table.given)
+        raise UnsuitedStudyError(f"no selector was trained for its confirmed networks yet: `{training}`")
     columns = data.columns(curves)
     made, axes = panels(columns, 2.2)
     axes_of = dict(zip(columns, axes, strict=True))

@@ -16,7 +16,6 @@ from topk_platform.reports.tables.data import arrow_table, parquet
 from topk_platform.reports.words import command
 from topk_platform.results.by_class import ClassResult
 from topk_platform.results.table import Table
-from topk_platform.specs import Study
 
 __all__ = [
     "CLASSES",
@@ -59,11 +58,11 @@ class ClassPart:
     note: str = ""
 
 
-def class_parts(study: Study, results: Iterable[ClassResult], most: int = 0) -> list[ClassPart]:
+def class_parts(table: Table, results: Iterable[ClassResult], most: int = 0) -> list[ClassPart]:
     """Return results by class as texts that people read, with a part for each column of the table.
 
     Args:
-        study: The study.
+        table: The table.
         results: Its results.
         most: The most rows of a part, 0 for no limit. A class is shown with all its rows or left out; at least one
             class is shown.
@@ -71,13 +70,14 @@ def class_parts(study: Study, results: Iterable[ClassResult], most: int = 0) -> 
     columns: dict[str, dict[int, list[ClassResult]]] = {}
     for result in results:
         columns.setdefault(result.column, {}).setdefault(result.label, []).append(result)
-    return [_part(study, column, list(classes.values()), most) for column, classes in columns.items()]
+    return [_part(table, column, list(classes.values()), most) for column, classes in columns.items()]
 
 
-def _part(study: Study, column: str, classes: Sequence[Sequence[ClassResult]], most: int) -> ClassPart:
+def _part(table: Table, column: str, classes: Sequence[Sequence[ClassResult]], most: int) -> ClassPart:
     hardest = sorted(classes, key=lambda losses: sum(one.topk for one in losses) / len(losses))
     shown = hardest[: max(most // max(map(len, classes)), 1)] if most else hardest
-    hidden, whole = len(classes) - len(shown), command("table", study, "--by", "class", "--format", "csv")
+    hidden = len(classes) - len(shown)
+    whole = command("table", table.study, "--by", "class", "--format", "csv", given=table.given)
     note = f"Easier classes that are left out: {hidden:,}; `{whole}` has all." if hidden else ""
     return ClassPart(column, [_texts(one) for losses in shown for one in losses], note)
 
@@ -125,14 +125,14 @@ def _to_csv(table: Table, results: Sequence[ClassResult]) -> str:
 
 def _to_markdown(table: Table, results: Sequence[ClassResult]) -> str:
     parts = [f"# {table.study.name}: results by class", EXPLAINED]
-    for part in class_parts(table.study, results):
+    for part in class_parts(table, results):
         parts += [f"## {part.column}", markdown_table(HEADER, part.rows)]
     return "\n\n".join(parts) + "\n"
 
 
 def _to_rich(table: Table, results: Sequence[ClassResult]) -> Group:
     shown: list[RichTable | Text] = []
-    for part in class_parts(table.study, results, _ON_TERMINAL):
+    for part in class_parts(table, results, _ON_TERMINAL):
         made = RichTable(title=f"{table.study.name}, {part.column}", title_justify="left")
         for name in HEADER:
             numbers = name in HEADER[2:5]

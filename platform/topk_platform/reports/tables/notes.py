@@ -38,7 +38,7 @@ def notes(table: Table) -> list[str]:
         lost(table),
         without_ranks(table),
         *map(_fruitless, table.fruitless),
-        range_edges_line(table.edges),
+        range_edges_line(table.edges, _tuning(table)),
         _uncounted(table),
         _environments(table),
         _adopted(table),
@@ -64,15 +64,24 @@ def striking(table: Table) -> list[str]:
 def once(table: Table) -> str:
     """Return the line about differences that are not tested because of a single search; empty if there are none.
 
-    It also has the command that adds searches.
+    It also has the command that adds searches, if a store holds the others.
     """
     if not table.once:
         return ""
     return (
         "Not tested: differences between two losses if one of them was searched once. Another search may choose other "
-        "values, and an interval from one search does not cover that. "
-        f"`{command('run', table.study, '--searches', '3', store=table.store)}` adds the searches that are missing."
+        f"values, and an interval from one search does not cover that.{_more_searches(table)}"
     )
+
+
+def _tuning(table: Table) -> str:
+    return command("tuning", table.study, given=table.given) if table.stored else ""
+
+
+def _more_searches(table: Table) -> str:
+    if not table.stored:
+        return ""
+    return f" `{command('run', table.study, '--searches', '3', given=table.given)}` adds the searches that are missing."
 
 
 def partial(table: Table) -> str:
@@ -187,20 +196,18 @@ def _sources(table: Table) -> str:
     return line
 
 
-def range_edges_line(chosen: Sequence[tuple[str, Edge]]) -> str:
+def range_edges_line(chosen: Sequence[tuple[str, Edge]], lists: str = "") -> str:
     """Return the line about chosen values near an end of their range; empty if there are none.
 
     Args:
         chosen: These values, each with the name of its arm.
+        lists: The command that lists all of them; empty if there is none, as for findings.
     """
     if not chosen:
         return ""
     shown = "; ".join(f"{arm}: {edge.in_words}" for arm, edge in chosen[:_SHOWN_EDGES])
-    more = (
-        f"; and {len(chosen) - _SHOWN_EDGES} more, which `topk tuning` lists"
-        if len(chosen) > _SHOWN_EDGES
-        else ""
-    )
+    listed = f", which `{lists}` lists" if lists else ""
+    more = f"; and {len(chosen) - _SHOWN_EDGES} more{listed}" if len(chosen) > _SHOWN_EDGES else ""
     return f"Chosen within 5 % of an end of its range, so that better values may lie beyond: {shown}{more}."
 
 

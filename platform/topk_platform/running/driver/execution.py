@@ -162,7 +162,7 @@ class _Execution:
     def _begun(self, board: Board, cluster: Cluster) -> Event:
         left = [arm_id for arm_id, arm in board.arms.items() if arm.left]
         again = outdated(self.part, self.ledger, self.counted, left)
-        adopting = avoidable(again, command("adopt", self.part))
+        adopting = avoidable(again, command("adopt", self.part, given=self.launch.given))
         why = "; ".join(filter(None, (*map(str, again), adopting)))
         note_code(self.ledger.store, self.part)
         return Event(
@@ -176,7 +176,8 @@ class _Execution:
     def _table(self, rows: StudyRows) -> Table:
         study = self.whole.with_budget(self.part.trials, self.part.seeds, self.part.searches)
         ranks = partial(read_all_ranks, self.ledger.store)
-        return build_table(study, self._known(rows, study), self.part.arms, ranks)
+        table = build_table(study, self._known(rows, study), self.part.arms, ranks)
+        return replace(table, given=self.launch.given)
 
     def _summed(self, table: Table, board: Board, recorder: Recorder, faults: Faults, end: _End) -> Summary:
         return Summary(

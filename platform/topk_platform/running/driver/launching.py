@@ -35,6 +35,7 @@ class Launch:
     mixed: bool = False
     patience: Patience = field(default_factory=Patience)
     networks: bool = False
+    given: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def needed(self) -> Sequence[Kind]:

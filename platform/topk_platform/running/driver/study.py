@@ -16,6 +16,7 @@ from topk_platform.running.driver.budget import Budget, Limits
 from topk_platform.running.driver.execution import Progress, execute
 from topk_platform.running.driver.incomplete import incomplete, without
 from topk_platform.running.driver.launching import Launch
+from topk_platform.running.driver.recording import draws_report
 from topk_platform.running.driver.summary import Summary
 from topk_platform.running.progress.views import view_for
 from topk_platform.specs import Study
@@ -131,8 +132,10 @@ def run(
         mixed=mixed,
         patience=Patience(wait, waiting),
         networks=networks,
+        given=_given(store=store, data=data, address=address),
     )
     launch.check()
+    draws_report()  # a wrong value in the environment is refused here
     tracking.check(opened, study.name)
     limits.check(part)
     ledger = Ledger.open(launch.store, study.name)
@@ -141,6 +144,10 @@ def run(
     with nullcontext(progress) if callable(progress) else view_for(progress) as report:
         notify = warnings.warn if waiting is None else waiting
         return _run_checked(study, part, ledger, launch, report, data, download, notify)
+
+
+def _given(**places: str | Path | None) -> dict[str, str]:
+    return {name: str(place) for name, place in places.items() if place is not None}
 
 
 def _run_checked(

@@ -448,7 +448,7 @@ def test_a_damaged_part_is_named(tmp_path: Path, study: Study, record: Make) -> 
     (part,) = (tmp_path / "s" / "ledger" / "kind=trials").glob("*.parquet")
     part.write_bytes(b"")
     with pytest.raises(
-        StoreError, match=f"ledger/kind=trials/{part.name} is damaged or missing; `topk repair s`"
+        StoreError, match=f"ledger/kind=trials/{part.name} is damaged or missing; `topk repair s[^`]*`"
     ):
         ledger.rows()
 
@@ -487,8 +487,8 @@ def test_a_part_that_cannot_be_reached_or_written_is_not_taken_for_damaged(
         ({"study": "t", "schema_version": 2}, r"records of study 't'"),
         ({"study": "s", "schema_version": 3}, "version 3, but this program reads 2 to 2: a newer program"),
         ({"study": "s", "schema_version": 1}, "this program reads 2 to 2: choose another --store"),
-        ({"study": "s"}, r"ledger.json is damaged; `topk repair s` makes it again"),
-        ([], r"ledger.json is damaged; `topk repair s` makes it again"),
+        ({"study": "s"}, r"ledger.json is damaged; `topk repair s[^`]*` makes it again"),
+        ([], r"ledger.json is damaged; `topk repair s[^`]*` makes it again"),
     ],
 )
 def test_a_foreign_folder_is_refused(tmp_path: Path, mark: object, message: str) -> None:

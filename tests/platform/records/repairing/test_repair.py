@@ -103,7 +103,7 @@ def test_a_trial_with_a_damaged_part_runs_again(
     part = newest(tmp_path, f"kind={kind}/*.parquet")
     damage(part, how)
     with pytest.raises(
-        StoreError, match=rf"{part.name} is damaged or missing; `topk repair s` sets it aside"
+        StoreError, match=rf"{part.name} is damaged or missing; `topk repair s[^`]*` sets it aside"
     ):
         ledger.read(kind)  # type: ignore[arg-type]
     name = f"ledger/kind={kind}/{part.name}"
@@ -179,7 +179,7 @@ def test_what_a_study_has_besides_its_table_is_named_and_made_anew(
     if how == "a bit" and len(file.read_bytes()) <= 200:
         pytest.skip("shorter than that")
     damage(file, how)
-    with pytest.raises(StoreError, match=rf"{name}\S* is (damaged|missing); `topk repair s` makes"):
+    with pytest.raises(StoreError, match=rf"{name}\S* is (damaged|missing); `topk repair s[^`]*` makes"):
         _ = Ledger.open(Store.open(tmp_path), "s").identities(), ledger.rows()
     assert not repair("s", tmp_path).is_nothing
     assert ledger.rows() == before
@@ -379,7 +379,7 @@ def test_a_mark_from_before_a_repair_leads_to_the_new_table(tmp_path: Path, ledg
     damage(newest(tmp_path, "kind=trials/*.parquet"), "empty")
     repair("s", tmp_path)
     mark.write_bytes(old)
-    with pytest.raises(StoreError, match="ledger/_delta_log is missing; `topk repair s`"):
+    with pytest.raises(StoreError, match=r"ledger/_delta_log is missing; `topk repair s[^`]*`"):
         ledger.rows()
     assert repair("s", tmp_path).made == ("ledger.json",)
     assert numbers(ledger) == [0, 1]

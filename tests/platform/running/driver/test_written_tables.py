@@ -136,7 +136,8 @@ def test_the_sink_gets_the_tables_and_what_draws_them_by_default(
     assert extras().pictures == {name: str(tmp_path).encode() for name in ("a", "b")}
     monkeypatch.setenv("TOPK_REPORT", "yes")
     with pytest.raises(UserError, match="TOPK_REPORT must be on or off, got 'yes'"):
-        run(STUDY, store=tmp_path)
+        run(STUDY, store=tmp_path / "new")
+    assert not (tmp_path / "new").exists()
 
 
 def test_after_an_error_what_had_ended_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
