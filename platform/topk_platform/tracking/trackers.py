@@ -124,6 +124,10 @@ class Tracking:
             if "mlflow" not in items:
                 raise UserError("mlflow is given but MLflow is not among the trackers: add --track mlflow")
             items[items.index("mlflow")] = f"mlflow={mlflow_uri}"
+        if not items and search != "all":
+            raise UserError(
+                f"track_search must be left out where there is no tracker, got {search!r}: add --track NAME"
+            )
         made = tuple(make_tracker(item) if isinstance(item, str) else item for item in items)
         return cls(made, cast(SearchTrials, search), networks, mlflow_uri)
 

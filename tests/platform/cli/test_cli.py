@@ -314,7 +314,14 @@ def test_one_damaged_study_hides_no_other(
         ("findings --transpose", "name it"),
         ("findings letters --plot map --json", "--plot excludes --json"),
         ("findings letters --plot map --metric top1 --metric top5", "takes one --metric"),
-        ("plot digits search --interactive --metric top1", "--metric and --by are not for --interactive"),
+        ("plot digits search --interactive --metric top1", "--metric, --by and --seeds are not for --inter"),
+        (
+            "plot digits search --interactive --seeds 2",
+            "--metric, --by and --seeds are not for --interactive",
+        ),
+        ("adopt digits --undo --within 0.1", "--replay, --within, --seed and --data are not for --undo"),
+        ("run digits --track none --track-search best", "track_search must be left out where there is no tr"),
+        ("new arrays_of_mine --from lab_of_bad_things.py --size 64", "--size is for images that are scaled, not for"),
     ],
 )
 def test_an_option_that_would_do_nothing_is_refused(

@@ -16,7 +16,9 @@ def test_a_mode_in_which_nothing_would_be_kept_is_refused(
     mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WANDB_MODE", mode)
-    with pytest.raises(UserError, match=f"WANDB_MODE must be online or offline for track wandb, got '{mode}'"):
+    with pytest.raises(
+        UserError, match=f"WANDB_MODE must be online or offline for track wandb, got '{mode}'"
+    ):
         WandbTracker().check(TrackedStudy("s", "", tmp_path))
 
 

@@ -57,6 +57,8 @@ def adopt(
     It is for results that no longer count because the code, the machine or a package's version has changed. The table
     says what was adopted and why. Exit code 1: a trial came out differently, and nothing was adopted.
     """
+    if undo and ((again, seed) != (1, 0) or within is not None or data is not None):
+        raise UserError("--replay, --within, --seed and --data are not for --undo: it trains nothing")
     requested = requested_study(study, smoke, store=store)
     if undo:
         _undo(requested, store, only, json=json)

@@ -129,7 +129,7 @@ def plot(
     requested = requested_study(study, smoke, store=store, searches=searches)
     if interactive:
         path = to or Path(f"{requested.name}-{kind}.html")
-        _check_interactive(kind, path, bool(metric or by))
+        _check_interactive(kind, path, bool(metric or by) or seeds is not None)
         interactive_search = function_of("plots.interactive:interactive_search")
         _write(path, interactive_search(requested, store=store, trials=trials, only=only).encode())
         return
@@ -146,7 +146,9 @@ def _check_interactive(kind: str, path: Path, more: bool) -> None:
     if kind != "search":
         raise UserError(f"--interactive is for the plot search, got {kind!r}")
     if more:
-        raise UserError("--metric and --by are not for --interactive: it shows the selection metric")
+        raise UserError(
+            "--metric, --by and --seeds are not for --interactive: it shows search trials by the selection metric"
+        )
     check_suffix(path, [".html"], "with --interactive")
 
 

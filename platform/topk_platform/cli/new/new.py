@@ -120,6 +120,10 @@ def new(
     """
     file = _file(name)
     path = absolute(Path(_answer(source, "--from", "Folder of images, or .npz or .pt file")).expanduser())
+    if size is not None and not features and path.is_file():
+        raise UserError(
+            f"--size is for images that are scaled, not for arrays, which stay as they are, got {size}"
+        )
     data = data_code(path, size or (PIXELS if features else 32), groups)
     if data.classes < 2:
         raise UserError(f"--from must hold at least 2 classes, got {data.classes} in {path}")
