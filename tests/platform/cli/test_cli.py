@@ -321,7 +321,10 @@ def test_one_damaged_study_hides_no_other(
         ),
         ("adopt digits --undo --within 0.1", "--replay, --within, --seed and --data are not for --undo"),
         ("run digits --track none --track-search best", "track_search must be left out where there is no tr"),
-        ("new arrays_of_mine --from lab_of_bad_things.py --size 64", "--size is for images that are scaled, not for"),
+        (
+            "new arrays_of_mine --from lab_of_bad_things.py --size 64",
+            "--size is for images that are scaled, not for",
+        ),
     ],
 )
 def test_an_option_that_would_do_nothing_is_refused(
