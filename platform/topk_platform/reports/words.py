@@ -141,12 +141,12 @@ def command(name: str, study: StudyFields, *arguments: str, given: Mapping[str, 
     """
     own = study.name.removesuffix(SMOKE)
     smoke = ["--smoke"] if own != study.name else []
-    places = {option: given.get(option, "") for option in _TAKEN.get(name, ("store",))}
+    locations = {option: given.get(option, "") for option in _TAKEN.get(name, ("store",))}
     where = [
         word
-        for option, place in places.items()
-        if place and (option, place) != ("store", _STORE)
-        for word in (f"--{option}", shlex.quote(masked(place)))
+        for option, location in locations.items()
+        if location and (option, location) != ("store", _STORE)
+        for word in (f"--{option}", shlex.quote(masked(location)))
     ]
     return " ".join(["topk", name, study.reference or own, *arguments, *where, *smoke])
 

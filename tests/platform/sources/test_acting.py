@@ -112,11 +112,11 @@ def test_what_enters_itself_into_the_table_of_another_module_counts(
     assert starts_anew(sources, "return 1", "return 3")
 
 
-@pytest.mark.parametrize("found", ["Kernel.__subclasses__()[0]().run()", "9"])
-def test_a_subclass_counts_where_subclasses_are_listed(starts_anew: Callable[..., bool], found: str) -> None:
+@pytest.mark.parametrize("listed", ["Kernel.__subclasses__()[0]().run()", "9"])
+def test_a_subclass_counts_where_subclasses_are_listed(starts_anew: Callable[..., bool], listed: str) -> None:
     sources = {
-        "main": f"import edited_lab.plugin\nfrom edited_lab.base import Kernel\ndef loss(): return {found}\n",
+        "main": f"import edited_lab.plugin\nfrom edited_lab.base import Kernel\ndef loss(): return {listed}\n",
         "base": "class Kernel:\n    pass\n",
         "plugin": "from edited_lab.base import Kernel\nclass Fast(Kernel):\n    def run(self): return 1\n",
     }
-    assert starts_anew(sources, "return 1", "return 3") == ("subclasses" in found)
+    assert starts_anew(sources, "return 1", "return 3") == ("subclasses" in listed)

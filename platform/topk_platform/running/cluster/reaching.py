@@ -90,11 +90,11 @@ def check_same(address: str, joined: str) -> None:
 def _hosts(name: str) -> set[str]:
     """Return the IP addresses of a host; loopback stands for this machine."""
     names = [name, socket.gethostname()] if is_loopback_host(name) else [name]
-    found = {name}
+    addresses = {name}
     for one in names:
         with suppress(OSError):
-            found |= {str(info[4][0]) for info in socket.getaddrinfo(one, None)}
-    return found
+            addresses |= {str(info[4][0]) for info in socket.getaddrinfo(one, None)}
+    return addresses
 
 
 def check_answers(address: str) -> None:

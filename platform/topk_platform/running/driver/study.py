@@ -146,8 +146,8 @@ def run(
         return _run_checked(study, part, ledger, launch, report, data, download, notify)
 
 
-def _given(**places: str | Path | None) -> dict[str, str]:
-    return {name: str(place) for name, place in places.items() if place is not None}
+def _given(**locations: str | Path | None) -> dict[str, str]:
+    return {name: str(one) for name, one in locations.items() if one is not None}
 
 
 def _run_checked(
