@@ -399,8 +399,11 @@ def test_what_was_searched_once_is_never_marked() -> None:
     assert mixed.difference.once and mixed.value is not None and not mixed.value.once
     text = to_markdown(with_ends({}))
     assert "`topk run s --searches 3` adds the searches that are missing." in text
-    elsewhere = dataclasses.replace(with_ends({}), store="my runs")
-    assert elsewhere == with_ends({}) and to_markdown(dataclasses.replace(elsewhere, store="runs")) == text
+    elsewhere = dataclasses.replace(with_ends({}), given={"store": "my runs"})
+    assert (
+        elsewhere == with_ends({})
+        and to_markdown(dataclasses.replace(elsewhere, given={"store": "runs"})) == text
+    )
     assert "`topk run s --searches 3 --store 'my runs'` adds the searches" in to_markdown(elsewhere)
     assert "not the luck of the search, which was made once." in text and "▲" not in text
     assert "one search" not in to_markdown(with_ends({}, losses=FIXED))
