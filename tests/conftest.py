@@ -83,13 +83,26 @@ def pytest_collection_finish() -> None:
     sys.dont_write_bytecode = True
 
 
+@pytest.fixture(scope="session")
+def seed_of_torch() -> Callable[[int], object]:
+    """What seeds torch's generators: where no device is, the CPU's alone.
+
+    For each kind of device that has not been used, `torch.manual_seed` writes down the stack of its caller, which takes
+    longer than most tests.
+    """
+    import torch
+
+    devices = torch.cuda.is_available() or torch.xpu.is_available() or torch.mps.is_available()
+    return torch.manual_seed if devices else torch.default_generator.manual_seed
+
+
 @pytest.fixture(autouse=True)
-def one_thread_and_seed() -> None:
+def one_thread_and_seed(seed_of_torch: Callable[[int], object]) -> None:
     """What a test does not draw from a generator of its own is the same whichever tests ran before it."""
     import torch
 
     torch.set_num_threads(1)
-    torch.manual_seed(0)
+    seed_of_torch(0)
 
 
 class ObjectStore:
