@@ -73,6 +73,22 @@ ASK_WHICH = (
     "logistic_sorting",
 )  # of equal scores
 every_loss = pytest.mark.parametrize("name", LOSSES)
+
+ONE_OF_EACH_KIND = {
+    *("cross_entropy", "ldam", "asymmetric_loss", "topk_hinge", "topk_grouping", "topk_entropy"),
+    *("smooth_topk_svm", "smooth_topk_hinge", "sorting_topk_cross_entropy", "soft_topk_loss"),
+    "noised_topk_hinge",
+}
+"""Softmax, margins, a function of the probability, the K largest, groups, projections, and all that has kernels."""
+
+
+def one_of_each(kinds):
+    """All losses, those beyond these as slow tests: `test_contract.py` has the same properties of each, by a sample."""
+    names = [name if name in kinds else pytest.param(name, marks=pytest.mark.slow) for name in LOSSES]
+    return pytest.mark.parametrize("name", names)
+
+
+one_loss_of_each_kind = one_of_each(ONE_OF_EACH_KIND)
 needs_numba = pytest.mark.skipif(not numba.is_there(), reason="needs Numba")
 every_backend = pytest.mark.parametrize("backend", ["torch", pytest.param("numba", marks=needs_numba)])
 
@@ -304,7 +320,7 @@ def gradient(loss, scores, target, k):
     return torch.autograd.grad(loss(leaf, target, k).sum(), leaf)[0]
 
 
-@every_loss
+@one_loss_of_each_kind
 @given(problem=problems())
 def test_losses_are_finite_and_not_negative(name, problem):
     scores, target, k = problem
@@ -316,7 +332,7 @@ def test_losses_are_finite_and_not_negative(name, problem):
     torch.testing.assert_close(slope.sum(1), torch.zeros(len(scores), dtype=slope.dtype), atol=1e-9, rtol=0)
 
 
-@every_loss
+@one_loss_of_each_kind
 @given(problem=problems(), offset=st.floats(-1000, 1000))
 def test_constant_added_to_all_scores(name, problem, offset):
     scores, target, k = without_ties(problem)
@@ -325,7 +341,7 @@ def test_constant_added_to_all_scores(name, problem, offset):
     )
 
 
-@every_loss
+@one_loss_of_each_kind
 @given(problem=problems(), seed=st.integers(0, 1000))
 def test_permuted_classes(name, problem, seed):
     scores, target, k = without_ties(problem)
@@ -337,7 +353,7 @@ def test_permuted_classes(name, problem, seed):
 AT_A_KINK = torch.tensor([[1.0, 0.0, -1.0], [0.0, 0.0, torch.nan]], dtype=torch.float64)
 
 
-@every_loss
+@one_loss_of_each_kind
 @given(problem=problems(special=[float("nan"), float("inf"), float("-inf")]))
 @example(problem=(AT_A_KINK, torch.tensor([0, 0]), 1))
 def test_rows_do_not_touch_one_another(name, problem):
@@ -358,7 +374,7 @@ def test_rows_do_not_touch_one_another(name, problem):
             torch.testing.assert_close(slope[n : n + 1], gradient(LOSSES[name], row, label, k))
 
 
-@every_loss
+@one_loss_of_each_kind
 @given(problem=problems(special=[float("nan"), float("inf"), float("-inf")]))
 def test_special_scores_have_their_stated_results(name, problem):
     """A masked target costs +inf; else NaN or +inf in a row give NaN; else the loss is finite."""
@@ -376,7 +392,7 @@ def test_special_scores_have_their_stated_results(name, problem):
             assert (entries[row == -torch.inf] == 0).all()
 
 
-@every_loss
+@one_loss_of_each_kind
 @given(problem=problems(least=3))
 def test_masked_class_is_absent(name, problem):
     scores, target, k = without_ties(problem)
