@@ -6,9 +6,9 @@ import runpy
 from pathlib import Path
 
 import pytest
+from shipped import shipped
 
 from topk_platform import Study
-from topk_platform.cli.studies import shipped_findings
 from topk_platform.reports.answer import answer
 from topk_platform.results.from_store import main_metric
 
@@ -25,14 +25,14 @@ def test_the_page_names_every_study_of_its_file() -> None:
 
 
 def test_the_page_of_reports_quotes_the_answer_of_findings_that_are_shipped() -> None:
-    (result,) = [one for one in shipped_findings() if one.study.name == "letters_tradeoff"]
+    (result,) = [one for one in shipped() if one.study.name == "letters_tradeoff"]
     said = answer(result.table, main_metric(result.study))
     assert f'"{said}"' in " ".join((DOCS / "report.md").read_text().split())
 
 
 @pytest.mark.parametrize("page", ["few-images.md", "related-work.md"])
 def test_pages_quote_the_leads_with_few_images_and_wrong_labels_that_are_shipped(page: str) -> None:
-    (result,) = [one for one in shipped_findings() if one.study.name == "letters_searches"]
+    (result,) = [one for one in shipped() if one.study.name == "letters_searches"]
     text = (DOCS / page).read_text()
     for loss in ("smooth_topk_svm", "soft_topk_loss"):
         lead = result.table.cells[loss, "noise-0.8-images-5", "top5"].difference

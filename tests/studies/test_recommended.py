@@ -13,20 +13,20 @@ from __future__ import annotations
 from functools import cache
 
 import pytest
+from shipped import shipped
 
 from topk_platform.reports.recommendation_text import sentences
 from topk_platform.results.comparisons import Compared, Situation
 from topk_platform.results.recommendation import Recommendation, recommended
-from topk_studies import evidence
 
 
 @cache
-def shipped() -> tuple[Compared, ...]:
-    return tuple(one for findings in evidence() for one in findings.compared())
+def compared() -> tuple[Compared, ...]:
+    return tuple(one for findings in shipped() for one in findings.compared())
 
 
 def ask(classes: int, each: float, noise: float = 0.0, imbalance: float = 1.0, k: int = 5) -> Recommendation:
-    return recommended(Situation(classes, round(classes * each), imbalance, noise, k), shipped())
+    return recommended(Situation(classes, round(classes * each), imbalance, noise, k), compared())
 
 
 QUESTIONS = {
@@ -97,9 +97,9 @@ def test_the_luck_of_a_search_is_computed_from_the_findings() -> None:
 
 
 def test_nothing_that_was_not_searched_or_is_a_variant_is_evidence() -> None:
-    labels = {one.loss for one in shipped()}
+    labels = {one.loss for one in compared()}
     assert not any("-" in label for label in labels)
-    assert {one.baseline for one in shipped()} == {"cross_entropy"}
+    assert {one.baseline for one in compared()} == {"cross_entropy"}
 
 
 def test_what_was_compared_most_often_is_known_best() -> None:

@@ -6,11 +6,12 @@ from collections import defaultdict
 from dataclasses import fields
 
 import pytest
+from shipped import shipped
 
 from topk_platform import Arm, Recipe, Study
 from topk_platform.results.range_edges import edges
 from topk_platform.results.table import row_and_column
-from topk_studies import STUDIES, evidence
+from topk_studies import STUDIES
 
 SHARED = {field.name for field in fields(Recipe)}
 
@@ -41,7 +42,7 @@ def test_ranges_hold_the_shipped_choices_of_letters_well_inside() -> None:
     what was chosen in today's ranges may not be there more often, but for three standard errors.
     """
     at_ends, values, once, narrow = 0, 0, 0, 0
-    for result in (one for one in evidence() if one.study.name.startswith("letters")):
+    for result in (one for one in shipped() if one.study.name.startswith("letters")):
         today = {arm.name: arm.loss for arm in STUDIES[result.study.name]().arms}
         for arm in result.study.arms:
             same = arm.loss.space == today[arm.name].space

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from shipped import shipped
 
 from topk_platform import (
     Claim,
@@ -39,7 +40,7 @@ from topk_platform.results.decisions import decide
 from topk_platform.results.findings import Findings
 from topk_platform.results.recommendation import Recommendation
 from topk_platform.results.table import row_and_column
-from topk_studies import STUDIES, evidence
+from topk_studies import STUDIES
 
 SHIPPED_BYTES = 200_000  # of a study: a hundred times less than its ledger
 
@@ -255,6 +256,6 @@ def test_commands_write_read_and_weigh_findings(
 
 
 def test_shipped_findings_are_of_our_studies_and_small() -> None:
-    for result in evidence():
+    for result in shipped():
         assert result.study.name in STUDIES
         assert len(result.to_bytes()) < SHIPPED_BYTES and result.table.cells
