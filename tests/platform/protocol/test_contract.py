@@ -176,6 +176,13 @@ PRUNED = a_study(Protocol(pruner=Quantile(rungs=(0.25, 0.5), startup=2), width=2
 STATES = {name: of_random_draws(study) for name, study in {**STUDIES, "pruned": PRUNED}.items()}
 
 
+def every_other(names: Iterable[str], first: int) -> list[Any]:
+    """All names, every second one's test as a slow one: of the two tests, each study has one that is not."""
+    return [
+        name if n % 2 == first else pytest.param(name, marks=pytest.mark.slow) for n, name in enumerate(names)
+    ]
+
+
 CHECKED = 0.25
 """The share of points at which a run's state is compared with its rows; a comparison reads all rows so far."""
 
@@ -208,7 +215,7 @@ def check_states(study: Study, live: Board, records: Sequence[TrialRecord]) -> N
     assert sum(arm.left for arm in read.values()) == live.left == rebuilt.left
 
 
-@pytest.mark.parametrize("name", STATES)
+@pytest.mark.parametrize("name", every_other(STATES, 1))
 @given(
     seed=st.integers(0, 10**6), workers=st.integers(1, 6), again=st.floats(0, 0.4), open_=st.floats(0, 0.1)
 )
@@ -243,7 +250,7 @@ def undisturbed(name: str) -> list[TrialRecord]:
     return run_on(STUDIES[name], 1, 0)
 
 
-@pytest.mark.parametrize("name", STUDIES)
+@pytest.mark.parametrize("name", every_other(STUDIES, 0))
 @given(workers=st.integers(2, 9), seed=st.integers(0, 999), stop=st.integers(1, 30))
 def test_the_same_trials_and_the_same_table(name: str, workers: int, seed: int, stop: int) -> None:
     study, whole = STUDIES[name], undisturbed(name)
