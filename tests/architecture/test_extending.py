@@ -91,6 +91,7 @@ def test_an_extension_that_is_added_by_its_row_can_be_used(kind: str, usable: li
     assert kind.replace(" ", "_") in usable
 
 
+@pytest.mark.slow
 def test_no_extension_starts_an_arm_anew_that_does_not_use_it(usable: list[str]) -> None:
     arm = Arm(Regime("r", "digits"), Model("mlp"), Loss("cross_entropy"), 1, Recipe(1))
     assert usable[-1] == code_version(arm)
