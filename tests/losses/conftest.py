@@ -8,13 +8,20 @@ from topk_losses.testing import oracles
 
 COMPILED = ("TestLabelSmoothing", "TestLDAM", "TestTopKHinge", "TestTopKGrouping")
 """One loss of each kind that is traced within a second: softmax, margins, the K largest, groups."""
+TWICE_IN_THEIR_FOLDERS = (
+    *("TestSoftTopKLoss", "TestExactNoisedTopKHinge"),
+    *("TestSortingTopKCrossEntropy", "TestLogisticSortingTopKCrossEntropy"),
+)
+"""Losses whose second derivatives take long, and are checked by a `test_derivatives` of their folders as well."""
 
 
 def pytest_collection_modifyitems(items):
-    """Leave compiling every other loss to the slow tests: each takes torch.compile a second, or several."""
+    """Leave to the slow tests what takes seconds: compiling every other loss, and some second derivatives."""
     for item in items:
         name, kind = getattr(item, "originalname", ""), getattr(item, "cls", None)
         if kind and name == "test_compiles_to_one_graph" and kind.__name__ not in COMPILED:
+            item.add_marker("slow")
+        if kind and name == "test_second_derivative" and kind.__name__ in TWICE_IN_THEIR_FOLDERS:
             item.add_marker("slow")
 
 

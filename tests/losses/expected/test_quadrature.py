@@ -87,7 +87,15 @@ def assert_promised(row, k, rounding):
         torch.testing.assert_close(gradient.double(), slope, rtol=0, atol=error)
 
 
-@pytest.mark.parametrize(("spread", "epsilon"), [(0.0, 0.2), (0.5, 1e-3), (0.5, 10.0), (5.0, 0.2)])
+@pytest.mark.parametrize(
+    ("spread", "epsilon"),
+    [
+        pytest.param(0.0, 0.2, marks=pytest.mark.slow),
+        (0.5, 1e-3),
+        pytest.param(0.5, 10.0, marks=pytest.mark.slow),
+        (5.0, 0.2),
+    ],
+)
 @pytest.mark.parametrize("k", [pytest.param(1, marks=pytest.mark.slow), 6])
 def test_adaptive_quadrature_agrees(k, spread, epsilon):
     row = epsilon * some_row(spread)

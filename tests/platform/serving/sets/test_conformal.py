@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -108,6 +110,11 @@ def test_a_network_that_was_right_on_all_tuning_samples_gives_sets_of_one_class(
     assert torch.equal(inside, scores > 0)
 
 
+def one_is_fast(methods: Iterable[str]) -> list[Any]:
+    """The methods, all but the first one's test as a slow one: a faster test compares each with its oracle."""
+    return [pytest.param(name, marks=pytest.mark.slow if n else ()) for n, name in enumerate(methods)]
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_sets_are_those_of_the_oracle(method: str) -> None:
     scores, labels = drawn(400, 0, sharpness=3)
@@ -121,7 +128,7 @@ def test_sets_are_those_of_the_oracle(method: str) -> None:
     torch.testing.assert_close(probabilities, (others.double() / calibration.temperature).softmax(1))
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", one_is_fast(METHODS))
 def test_fresh_samples_are_covered_as_often_as_exchangeability_says(method: str) -> None:
     """In 200 draws, how many of m fresh samples are covered is beta-binomial, for the scores near the threshold differ.
 
