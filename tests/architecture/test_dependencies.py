@@ -7,6 +7,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -34,6 +35,9 @@ WANTED_BY_USERS = {
 }
 # Any version of these may do on a machine, or its major version tells nothing.
 UNBOUNDED = {"torch", "torchvision", "packaging"}
+
+
+distributions_of_packages = cache(packages_distributions)  # reads what every installed package says of itself
 
 
 def declared(*extras: str) -> dict[str, Requirement]:
@@ -65,7 +69,7 @@ def imported(root: str) -> Iterator[tuple[str, Path]]:
     [("losses", ["fast"]), ("platform", ["platform", "tensorboard", "wandb"]), ("studies", ["platform"])],
 )
 def test_what_is_imported_is_declared(root: str, extras: list[str]) -> None:
-    names = packages_distributions() | {"pynvml": ["nvidia-ml-py"]}  # NVIDIA's, and not its namesake
+    names = distributions_of_packages() | {"pynvml": ["nvidia-ml-py"]}  # NVIDIA's, and not its namesake
     known = {*declared(*extras), *WANTED_BY_USERS}
     missing = {
         f"{package} ({path.relative_to(ROOT)})"

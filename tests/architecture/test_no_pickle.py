@@ -6,7 +6,7 @@ import ast
 import hashlib
 import io
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -48,12 +48,23 @@ ONLY_WITH = {
 }
 
 
-def calls(source: str) -> Iterator[tuple[str, dict[str | None, object]]]:
-    """What a source calls by a dotted name, with the keywords whose values are written out."""
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Call):
+LAST_NAMES = {name.rpartition(".")[2] for name in (*UNPICKLING, *ONLY_WITH)}
+
+
+def calls(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, dict[str | None, object]]]:
+    """What is called by a dotted name that ends as one of these do, with the keywords whose values are written out."""
+    for node in nodes:
+        if isinstance(node, ast.Call) and last_name(node.func) in LAST_NAMES:
             keywords = {k.arg: getattr(k.value, "value", k.value) for k in node.keywords}
             yield ast.unparse(node.func), keywords
+
+
+def last_name(function: ast.expr) -> str:
+    """The last part of a dotted name, or nothing."""
+    match function:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+    return ""
 
 
 def _kept_from(name: str, keywords: dict[str | None, object]) -> bool:
@@ -66,12 +77,11 @@ def _kept_from(name: str, keywords: dict[str | None, object]) -> bool:
 
 def unsafe(path: str, source: str) -> list[str]:
     """The calls of a source that may unpickle what they read."""
-    result = [
-        name for name, keywords in calls(source) if name in UNPICKLING or not _kept_from(name, keywords)
-    ]
+    nodes = list(ast.walk(ast.parse(source)))
+    result = [name for name, keywords in calls(nodes) if name in UNPICKLING or not _kept_from(name, keywords)]
     names = {
         f"{node.module}.{alias.name}"
-        for node in ast.walk(ast.parse(source))
+        for node in nodes
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
