@@ -92,8 +92,8 @@ def seed_of_torch() -> Callable[[int], object]:
     """
     import torch
 
-    devices = torch.cuda.is_available() or torch.xpu.is_available() or torch.mps.is_available()
-    return torch.manual_seed if devices else torch.default_generator.manual_seed
+    device = torch.accelerator.is_available()
+    return torch.manual_seed if device else torch.default_generator.manual_seed
 
 
 @pytest.fixture(autouse=True)
