@@ -42,9 +42,11 @@ class Cut:
 
 
 # Two trainings begin, one is allowed to go on, and a third begins. The two that are cut off begin again, and so on.
+KILLED = Cut(signal.SIGKILL, everybody=False, code=-signal.SIGKILL, allowed=1, ended=1)
 CUTS = {
-    "killed": (
-        Cut(signal.SIGKILL, everybody=False, code=-signal.SIGKILL, allowed=1, ended=1),
+    "killed": (KILLED,),
+    "killed, then interrupted": (
+        KILLED,
         Cut(
             signal.SIGINT, everybody=True, code=130, allowed=3, ended=1
         ),  # the same two, later in their course
@@ -77,7 +79,9 @@ class Stormy:
     output: str
 
 
-@pytest.fixture(scope="module", params=["killed", pytest.param("terminated", marks=pytest.mark.slow)])
+@pytest.fixture(
+    scope="module", params=["killed", *(pytest.param(name, marks=pytest.mark.slow) for name in [*CUTS][1:])]
+)
 def stormy(
     request: pytest.FixtureRequest,
     make_lab: Callable[..., Any],
