@@ -21,7 +21,7 @@ pytestmark = pytest.mark.timeout(3600)
 
 
 PAUSES = 2  # after so many faults without progress comes the last try
-AGAIN = {"once": 1, "always": PAUSES, "relapses": 5, "hangs": 1, "crowded": 1}
+AGAIN = {"once": 1, "always": PAUSES, "relapses": PAUSES + 1, "hangs": 1, "crowded": 1}
 """How often a trial of each kind of mischief is tried again."""
 
 

@@ -18,7 +18,7 @@ from topk_platform.data import digits
 from topk_platform.training.process.faults import machinery_fault
 
 FOLDER = Path(os.environ["LAB_FOLDER"])
-RELAPSES = 5  # so often a process dies that has got a step further
+RELAPSES = 3  # so often a process dies that has got a step further: once more than there are pauses
 
 
 def in_worker():
