@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from shipped import studies
 
 from topk_platform import Claim, Contrast, Study
 from topk_studies import STUDIES
 from topk_studies.published import read_rows
 
-STUDIES_WITH_CLAIMS = [study for make in STUDIES.values() if (study := make()).claims]
+STUDIES_WITH_CLAIMS = [study for study in studies().values() if study.claims]
 
 
 def printed(study: Study, contrast: Contrast) -> float | None:

@@ -6,12 +6,11 @@ from collections import defaultdict
 from dataclasses import fields
 
 import pytest
-from shipped import shipped
+from shipped import shipped, studies
 
 from topk_platform import Arm, Recipe, Study
 from topk_platform.results.range_edges import edges
 from topk_platform.results.table import row_and_column
-from topk_studies import STUDIES
 
 SHARED = {field.name for field in fields(Recipe)}
 
@@ -25,9 +24,9 @@ def places(study: Study) -> list[list[Arm]]:
     return list(result.values())
 
 
-@pytest.mark.parametrize("name", sorted(name for name, make in STUDIES.items() if places(make())))
+@pytest.mark.parametrize("name", sorted(name for name, study in studies().items() if places(study)))
 def test_besides_their_own_parameters_all_losses_of_a_study_search_the_same(name: str) -> None:
-    study = STUDIES[name]()
+    study = studies()[name]
     for arms in places(study):
         shared = [{n: d for n, d in arm.loss.space.items() if n in SHARED} for arm in arms]
         assert all(space == shared[0] for space in shared) and shared[0]
@@ -43,7 +42,7 @@ def test_ranges_hold_the_shipped_choices_of_letters_well_inside() -> None:
     """
     at_ends, values, once, narrow = 0, 0, 0, 0
     for result in (one for one in shipped() if one.study.name.startswith("letters")):
-        today = {arm.name: arm.loss for arm in STUDIES[result.study.name]().arms}
+        today = {arm.name: arm.loss for arm in studies()[result.study.name].arms}
         for arm in result.study.arms:
             same = arm.loss.space == today[arm.name].space
             for choice in result.table.choices.get(
