@@ -1,13 +1,18 @@
-"""A study and records of trials that nobody trained, for tests of the ledger."""
+"""A study, and the records and files of trials that nobody trained."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+import torch
+
 from topk_platform import Arm, Choice, Float, Int, Loss, Model, Recipe, Regime, Study
+from topk_platform.records import Store
+from topk_platform.records.artifacts.guesses import save_guesses
+from topk_platform.records.artifacts.ranks import save_ranks
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
 
-__all__ = ["make_record", "make_study", "make_wider_study"]
+__all__ = ["keep_made_up", "make_record", "make_study", "make_wider_study"]
 
 
 def make_study(*more: Loss) -> Study:
@@ -63,3 +68,17 @@ def make_record(
         1001.0 + number,
         versions or {"torch": "x"},
     )
+
+
+def keep_made_up(store: Store, trial: Trial) -> dict[str, str]:
+    """Store ranks and guesses of two made-up images for a confirmation; return their SHA-256 for its record.
+
+    Arms have images of their own, so that intervals cover seeds alone.
+    """
+    if trial.phase != "confirm":
+        return {}
+    ranks, guesses = torch.zeros(4, 2, dtype=torch.int64), torch.zeros(2, 1, dtype=torch.int64)
+    return {
+        "ranks": save_ranks(store, trial, ranks, trial.arm_id),
+        "guesses": save_guesses(store, trial, guesses, trial.arm_id),
+    }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from topk_studies import evidence
+from shipped import shipped
 
 STATED = {
     "letters_searches": {
@@ -58,7 +58,7 @@ STATED = {
 def test_the_pages_state_the_verdicts_of_the_shipped_findings() -> None:
     decided = {
         findings.study.name: {one.claim.name: one.verdict for one in findings.decisions()}
-        for findings in evidence()
+        for findings in shipped()
     }
     shown = {
         study: {name: verdict for name, verdict in of.items() if verdict != "waits for data"}

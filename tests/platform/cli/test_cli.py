@@ -15,7 +15,7 @@ from types import SimpleNamespace
 
 import pytest
 from driven import replace_ray, run_in_process
-from made_up import keep_made_up
+from made_records import keep_made_up
 
 from topk_platform import Study
 from topk_platform.cli import main

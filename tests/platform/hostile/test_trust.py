@@ -10,6 +10,7 @@ from pathlib import Path
 import hostile
 import pytest
 from forks import Commands
+from shipped import studies
 
 from topk_platform import (
     TPE,
@@ -161,9 +162,7 @@ def test_what_features_are_computed_from_and_samplers_are_trusted_too(
 
 
 def test_a_smoke_runs_stand_ins_are_ours() -> None:
-    from topk_studies import STUDIES
-
-    arms = [arm for make in STUDIES.values() for arm in make().smoke().arms]
+    arms = [arm for study in studies().values() for arm in study.smoke().arms]
     for arm in arms:
         Trust().check_arm("x", arm)
     assert any(":" in arm.regime.dataset for arm in arms)

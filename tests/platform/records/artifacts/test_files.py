@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 import torch
-from made_up import keep_made_up
+from made_records import keep_made_up
 
 from topk_platform import Arm, Loss, Model, Recipe, Regime, Study
 from topk_platform.errors import StoreError
