@@ -187,7 +187,7 @@ def bundle(study: Study, *, store: str | Path = "runs") -> Bundle:
 
 def results(held: Held) -> dict[str, str]:
     """Return the tables and claims as texts, by their names in a bundle."""
-    table = held.table
+    table = replace(held.table, given={})  # a bundle is read where the store may not be
     texts = {name: data.decode() for name, data in to_files(table).items() if not name.endswith(".parquet")}
     if held.study.claims:
         decisions = decided(held)
