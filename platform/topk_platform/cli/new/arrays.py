@@ -3,175 +3,120 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
-from topk_platform.cli.new.array_steps import STEPS, Array, converted, steps_of
-from topk_platform.cli.new.data_code import DataCode, in_code
-from topk_platform.cli.new.data_faults import (
-    all_zero,
-    check_finite,
-    check_labels,
-    few_images,
-    has_tail,
-    large_numbers,
-)
+from topk_platform.cli.new.data_code import DataCode, has_tail, in_code
+from topk_platform.data import Dataset, check_source, from_tensors
 from topk_platform.errors import UserError, reason
+from topk_platform.specs import Regime
+from topk_platform.specs.checks import first_few
 
 __all__ = ["array_code"]
 
-_ENDINGS = (".npz", ".pt")
-_GROUPS = "groups"
-_PARTS = {
-    "training": "train",
-    "train": "train",
-    "validation": "validation",
-    "valid": "validation",
-    "val": "validation",
-    "dev": "validation",
-    "test": "test",
+Array = npt.NDArray[Any]
+
+_PART = re.compile(r"(?:^[xy]?|[^a-z])(?:(train(?:ing)?)|(val(?:id(?:ation)?)?|dev)|(test))(?=[^a-z]|$)")
+_PARTS = ("", "train", "validation", "test")  # by the group of the pattern, in a name such as x_train
+_CHANNELS = (1, 3, 4)
+_SMALL = 4  # a larger dimension is an image's height or width, not its number of channels
+_LARGE = 20  # data with a standard deviation of 1 have no such numbers
+
+_LOAD = {
+    ".npz": "np.load(data_folder() / {file})",
+    ".pt": "torch.load(data_folder() / {file}, weights_only=True)",
 }
-_PART = re.compile(rf"(?:^[xy]?|[^a-z])({'|'.join(_PARTS)})(?=[^a-z]|$)")  # in a name such as x_train
-_REMEDY = "Add samples, leave such classes out, or add arrays x_val, y_val, x_test and y_test of your own"
-_LONGEST = 100  # characters of a line
-
-_READ = {
-    ".npz": """
+_FUNCTION = """
 
 def data() -> Dataset:
-    with np.load(data_folder() / {file}) as arrays:
-        return {dataset}
-
-""",
-    ".pt": """
-
-def data() -> Dataset:
-    arrays = torch.load(data_folder() / {file}, weights_only=True)
+    arrays = {load}
     return {dataset}
 
-""",
-}
-
-
-class _Part(NamedTuple):
-    """The names of a split's arrays in the file; ``groups`` is None if the split has no groups."""
-
-    inputs: Any
-    labels: Any
-    groups: Any = None
-
-    @property
-    def names(self) -> tuple[Any, ...]:
-        return self.inputs, self.labels, *([] if self.groups is None else [self.groups])
+"""
 
 
 def array_code(file: Path, groups: str) -> DataCode:
     """Return the code of a study's arrays.
 
     Names assign arrays to splits: ``x_train``, ``y_train``, ``x_val``, ``y_val``, ``x_test``, ``y_test`` and similar
-    names. The code converts arrays that the platform does not take unchanged, such as images with channels last.
+    names. The code converts arrays that the platform does not take unchanged, such as images with channels last. It is
+    run once here, so that the file is written only for data that a study takes.
 
     Args:
         file: An ``.npz`` or ``.pt`` file.
         groups: The name of the array of groups; if empty, the array ``groups`` is taken if there is one.
 
     Raises:
-        UserError: if it does not exist, cannot be read, or holds other arrays than inputs and labels.
+        UserError: if the file does not exist, cannot be read, or holds other arrays than inputs and labels; also as
+            :func:`~topk_platform.data.from_tensors` raises.
     """
-    if not file.exists():
-        raise UserError(f"--from: there is no {str(file)!r}")
-    if file.suffix not in _ENDINGS or not file.is_file():
+    if file.suffix not in _LOAD or not file.is_file():
         raise UserError(
-            f"--from must be a folder of images or a file {' or '.join(_ENDINGS)}, got {str(file)!r}"
+            f"--from must be a folder of images or a file {' or '.join(_LOAD)}, got {str(file)!r}"
         )
-    arrays = (_npz if file.suffix == ".npz" else _pt)(file)
-    parts = _splits(file, arrays, groups)
-    steps = steps_of({part.inputs: arrays[part.inputs] for part in parts.values()})
-    changed = {name: _changes(arrays, part, steps) for name, part in parts.items()}
-    labels = _check(arrays, parts, changed)
-    classes = 1 + max(int(numbers.max()) for numbers in labels.values())
-    counts = dict(enumerate(np.bincount(labels["train"], minlength=classes).tolist()))
-    image = "one channel" in steps or (
-        arrays[parts["train"].inputs].ndim == 4 and _is_of_bytes(arrays, parts, steps)
-    )
-    library = "import numpy as np" if file.suffix == ".npz" else "import torch"
+    arrays = _read(file)
+    parts = _parts(file, arrays, groups)
+    inputs = {names[0]: arrays[names[0]] for names in parts.values()}
+    code = _dataset(arrays, parts, _conversion(inputs))
+    dataset = _made(code, arrays)
+    images = dataset.train.inputs.dtype == torch.uint8
+    counts = np.bincount(arrays[parts["train"][1]].reshape(-1).astype(int))
+    text = _FUNCTION.format(load=_LOAD[file.suffix].format(file=in_code(file.name)), dataset=code)
     return DataCode(
         title=f"on the arrays of {file.name}",
         folder=file.parent,
-        classes=classes,
-        network="convnet" if image else "mlp",
+        classes=dataset.classes,
+        network="convnet" if images else "mlp",
         dataset="{name}:data",
-        function=_READ[file.suffix].format(file=in_code(file.name), dataset=_dataset(file, parts, changed)),
-        imports=(library,),
-        tail=has_tail({label: count for label, count in counts.items() if count}),
-        notes=_notes(arrays, parts, steps, counts),
+        function=text,
+        imports=tuple(
+            line for line in ("import numpy as np", "import torch") if f"{line.split()[-1]}." in text
+        ),
+        tail=has_tail(counts[counts > 0].tolist()),
+        notes=tuple(note for name, array in inputs.items() for note in _notes(name, array, images)),
     )
 
 
-def _npz(file: Path) -> Mapping[Any, Array]:
+def _read(file: Path) -> Mapping[Any, Array]:
     try:
-        with np.load(file) as arrays:
-            return dict(arrays)
-    except Exception as error:  # NumPy documents no error types
-        raise UserError(f"--from {str(file)!r} cannot be read: {reason(error)}") from error
-
-
-def _pt(file: Path) -> Mapping[Any, Array]:
-    import torch  # noqa: PLC0415 - a second or two
-
-    try:
+        if file.suffix == ".npz":
+            with np.load(file) as arrays:
+                return dict(arrays)
         content = torch.load(file, weights_only=True)
-    except Exception as error:  # torch documents no error types
-        raise UserError(f"--from {str(file)!r} cannot be read: {reason(error)}") from error
-    named = dict(enumerate(content)) if isinstance(content, tuple | list) else content
-    if not isinstance(named, dict):
-        raise UserError(
-            f"--from must hold a dictionary or a pair of tensors, got {type(content).__name__} in {file}"
-        )
-    tensors = {name: value.detach() for name, value in named.items() if isinstance(value, torch.Tensor)}
-    try:
-        return {
-            name: np.asarray(t.float() if t.dtype == torch.bfloat16 else t) for name, t in tensors.items()
-        }
-    except (TypeError, RuntimeError) as error:  # sparse, or of a type that NumPy lacks
+        named = content if isinstance(content, dict) else dict(enumerate(content))
+        tensors = {name: value.detach() for name, value in named.items() if isinstance(value, torch.Tensor)}
+        return {n: np.asarray(t.float() if t.dtype == torch.bfloat16 else t) for n, t in tensors.items()}
+    except Exception as error:  # NumPy and torch document no error types
         raise UserError(f"--from {str(file)!r} cannot be read: {reason(error)}") from error
 
 
-# The roles of the arrays
-
-
-def _splits(file: Path, arrays: Mapping[Any, Array], groups: str) -> dict[str, _Part]:
-    """Return the arrays of each split.
+def _parts(file: Path, arrays: Mapping[Any, Array], groups: str) -> dict[str, tuple[Any, ...]]:
+    """Return the names of each split's inputs, labels and, if there are any, groups.
 
     Arrays without a split in their name are for training if no other array is.
     """
-    named: dict[str, dict[Any, Array]] = {"train": {}, "validation": {}, "test": {}, "": {}}
-    for name, array in arrays.items():
-        named[_part_of(name)][name] = array
-    if not named["train"]:
-        named["train"] = named[""]
-    elif groups in named[""]:
-        raise UserError(f"--groups must name an array of each split, such as {groups}_train, got {groups!r}")
-    known = [name for part in named.values() for name in part if _base(name) == (groups or _GROUPS)]
-    if groups and not known:
+    named: dict[str, list[Any]] = {part: [] for part in ("train", "validation", "test", "")}
+    for name in arrays:
+        named[_part_of(name)].append(name)
+    named["train"] = named["train"] or named[""]
+    of_groups = [name for name in arrays if _base(name) == (groups or "groups")]
+    parts = {part: _roles(file, arrays, names, of_groups) for part, names in named.items() if part and names}
+    if groups and not all(len(names) > len(("inputs", "labels")) for names in parts.values()):
         raise UserError(
-            f"--groups must name an array of {file}, which has {sorted(map(str, arrays))}, got {groups!r}"
+            f"--groups must name an array of each split in {file}, which has {sorted(map(str, arrays))}, got "
+            f"{groups!r}"
         )
-    pairs = {}
-    for part, held in named.items():
-        if held and part:
-            rest = {name: array for name, array in held.items() if name not in known}
-            pairs[part] = _pair(file, rest, next((name for name in known if name in held), None), part)
-    return pairs
+    return parts
 
 
 def _part_of(name: Any) -> str:
     match = _PART.search(str(name).lower())
-    return _PARTS[match[1]] if match else ""
+    return _PARTS[match.lastindex or 0] if match else ""
 
 
 def _base(name: Any) -> str:
@@ -183,109 +128,83 @@ def _base(name: Any) -> str:
     return _PART.sub("", str(name).lower()).strip("_-. ") if _part_of(name) else str(name)
 
 
-def _pair(file: Path, arrays: Mapping[Any, Array], groups: Any, part: str) -> _Part:
-    """Return the names of a split's arrays: the only array of class numbers, and the only inputs of its length."""
-    flat = [name for name, array in arrays.items() if array.ndim == 1 and array.dtype.kind in "iu"]
-    other = [
-        name
-        for name, array in arrays.items()
-        if (array.ndim == 1 and array.dtype.kind == "b")
-        or (array.shape[1:] == (1,) and array.dtype.kind in "iu")
-    ]
-    labels = flat or other
-    inputs = [name for name in arrays if labels and name not in labels and arrays[name].ndim >= 2]
-    inputs = [name for name in inputs if len(arrays[name]) == len(arrays[labels[0]])]
+def _roles(
+    file: Path, arrays: Mapping[Any, Array], names: list[Any], of_groups: list[Any]
+) -> tuple[Any, ...]:
+    """Return the names of the only labels, of the only inputs of their length, and of the groups."""
+    groups = [name for name in names if name in of_groups]
+    held = {name: arrays[name] for name in names if name not in of_groups}
+    labels = [name for name, a in held.items() if a.dtype.kind in "biu" and a.shape[1:] in ((), (1,))]
+    inputs = [name for name, a in held.items() if a.ndim > 1 and name not in labels]
+    inputs = [name for name in inputs if labels and len(held[name]) == len(held[labels[0]])]
     if len(labels) != 1 or len(inputs) != 1:
-        shapes = ", ".join(f"{name} {array.shape} {array.dtype}" for name, array in arrays.items())
+        shapes = ", ".join(f"{name} {array.shape} {array.dtype}" for name, array in held.items())
         raise UserError(
-            "--from must hold one array of inputs (n, ...) and one of whole-number labels (n,), got "
-            f"{shapes or 'nothing'} for {part} in {file}{_hint(list(arrays.values()))}"
+            "--from must hold one array of inputs (n, ...) and one of whole-number labels (n,) for each split, got "
+            f"{shapes or 'nothing'} in {file}"
         )
-    return _Part(inputs[0], labels[0], groups)
+    return (*inputs, *labels, *groups[:1])
 
 
-def _hint(arrays: Sequence[Array]) -> str:
-    flat = [array for array in arrays if array.ndim == 1]
-    if any(array.dtype.kind in "US" for array in flat):
-        return ": save class names as numbers, np.unique(names, return_inverse=True)[1]"
-    if any(array.dtype.kind == "f" and (array == array.round()).all() for array in flat):
-        return ": save real labels as whole numbers, labels.astype(int)"
-    return ""
+def _conversion(splits: Mapping[Any, Array]) -> str:
+    """Return the code that converts inputs to what the platform takes: uint8 images, channels first, or real numbers.
+
+    Args:
+        splits: The inputs of all splits, training first.
+    """
+    inputs = next(iter(splits.values()))
+    kind, images = inputs.dtype.kind, inputs.ndim in (3, 4)
+    last = inputs.ndim == 4 and inputs.shape[3] in _CHANNELS and min(inputs.shape[1:3]) > _SMALL
+    code = ".transpose(0, 3, 1, 2)" if last else ""
+    if (
+        images
+        and kind in "biu"
+        and all(array.min(initial=0) >= 0 and array.max(initial=0) <= 255 for array in splits.values())
+    ):
+        code += "[:, None]" if inputs.ndim == 3 else ""
+        if inputs.dtype != np.uint8:
+            code += ".astype(np.uint8)" + (" * 255" if kind == "b" else "")
+    elif kind in "biu":
+        code += ".astype(np.float32)"
+    return code
 
 
-# Conversions and checks
+def _dataset(arrays: Mapping[Any, Array], parts: Mapping[str, tuple[Any, ...]], conversion: str) -> str:
+    arguments = []
+    for part, (inputs, labels, *groups) in parts.items():
+        plain = arrays[labels].ndim == 1 and arrays[labels].dtype.kind != "b"
+        names = (_array(inputs, conversion), _array(labels, "" if plain else ".reshape(-1).astype(np.int64)"))
+        pair = ", ".join((*names, *map(_array, groups)))
+        arguments.append(f"        {'' if part == 'train' else f'{part}='}({pair}),\n")
+    return f"from_tensors(\n{''.join(arguments)}    )"
 
 
-def _is_of_bytes(arrays: Mapping[Any, Array], parts: Mapping[str, _Part], steps: Sequence[str]) -> bool:
-    return arrays[parts["train"].inputs].dtype == np.uint8 or bool({"bytes", "black and white"} & set(steps))
+def _array(name: Any, conversion: str = "") -> str:
+    array = f"arrays[{in_code(name)}]"
+    return f"np.asarray({array}){conversion}" if conversion else array
 
 
-def _changes(arrays: Mapping[Any, Array], part: _Part, steps: Sequence[str]) -> tuple[Sequence[str], ...]:
-    """Return the conversion steps of each array of a split."""
-    labels = arrays[part.labels]
-    of_labels = ["column"] if labels.ndim == 2 else ["whole"] if labels.dtype.kind == "b" else []
-    return (steps, of_labels, *([] if part.groups is None else [[]]))
+def _made(code: str, arrays: Mapping[Any, Array]) -> Dataset:
+    """Return the dataset that the study's code makes of the arrays."""
+    try:
+        made: Dataset = eval(code, {"arrays": arrays, "np": np, "from_tensors": from_tensors})  # noqa: S307 - our code
+        check_source(Regime("arrays", "arrays"), made)
+    except UserError as error:
+        raise UserError(f"--from: {error}") from error
+    return made
 
 
-def _check(
-    arrays: Mapping[Any, Array], parts: Mapping[str, _Part], changed: Mapping[str, tuple[Sequence[str], ...]]
-) -> dict[str, npt.NDArray[np.integer[Any]]]:
-    """Raise ``UserError`` unless the platform takes the arrays; return the labels of each split."""
-    labels = {name: converted(arrays[part.labels], changed[name][1]) for name, part in parts.items()}
-    check_labels(parts["train"].labels, np.concatenate(list(labels.values())))
-    for part in parts.values():
-        check_finite(part.inputs, arrays[part.inputs])
-    kinds = {
-        f"{part.inputs} {arrays[part.inputs].dtype} {arrays[part.inputs].shape[1:]}"
-        for part in parts.values()
-    }
-    if len({kind.partition(" ")[2] for kind in kinds}) > 1:
-        raise UserError(
-            f"--from: inputs of all splits must be of one type and shape, got {', '.join(sorted(kinds))}"
+def _notes(name: Any, inputs: Array, images: bool) -> list[str]:
+    """Return notes on images that are black, or whose numbers are far from 0 and are not normalised."""
+    if inputs.ndim < 3:
+        return []
+    black = np.flatnonzero(~inputs.reshape(len(inputs), -1).any(1)).tolist()
+    rows = f"inputs in {name!r} are zero everywhere: rows (from 0) {first_few([str(row) for row in black])}"
+    notes = [f"{len(black)} of {len(inputs)} {rows}"] if black else []
+    low, high = float(inputs.min()), float(inputs.max())
+    if not images and max(-low, high) > _LARGE:
+        remedy = "save them as uint8, which are normalised, or scale them to about -1 to 1"
+        notes.append(
+            f"inputs {name!r} are numbers from {low:g} to {high:g} and reach the network as they are: {remedy}"
         )
-    from topk_platform.running.preflight.checks import check_arrays  # noqa: PLC0415 - torch, a second or two
-
-    for name, part in parts.items():
-        try:
-            check_arrays(converted(arrays[part.inputs][:1], changed[name][0]), labels[name][:1] * 0)
-        except UserError as error:
-            raise UserError(f"--from: array {part.inputs!r}: {error}") from error
-    return labels
-
-
-# The text of the study file
-
-
-def _dataset(file: Path, parts: Mapping[str, _Part], changed: Mapping[str, tuple[Sequence[str], ...]]) -> str:
-    dialect = _ENDINGS.index(file.suffix)
-    pairs = {}
-    for name, part in parts.items():
-        texts = [
-            f"arrays[{in_code(array)}]{''.join(STEPS[step].code[dialect] for step in steps)}"
-            for array, steps in zip(part.names, changed[name], strict=True)
-        ]
-        pairs[name] = f"({', '.join(texts)})"
-    arguments = [pairs.pop("train"), *(f"{name}={pair}" for name, pair in pairs.items())]
-    line = f"from_tensors({', '.join(arguments)})"
-    if len(line) <= _LONGEST - 15:
-        return line
-    indent = "    " * (3 if file.suffix == ".npz" else 2)
-    return f"from_tensors(\n{''.join(f'{indent}{argument},{chr(10)}' for argument in arguments)}{indent[4:]})"
-
-
-def _notes(
-    arrays: Mapping[Any, Array], parts: Mapping[str, _Part], steps: Sequence[str], counts: Mapping[int, int]
-) -> tuple[str, ...]:
-    least = 1 + 2 - (len(parts) - 1)
-    several = [part.inputs for part in parts.values() if arrays[part.inputs].ndim >= 3]
-    named = {str(label): count for label, count in counts.items() if count}
-    lines = [
-        few_images(named, least, _REMEDY, "samples"),
-        *(all_zero(name, arrays[name]) for name in several),
-        *(
-            large_numbers(name, arrays[name])
-            for name in several[:1]
-            if not _is_of_bytes(arrays, parts, steps)
-        ),
-    ]
-    return tuple(filter(None, lines))
+    return notes

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-__all__ = ["DataCode", "in_code"]
+__all__ = ["DataCode", "has_tail", "in_code"]
+
+_TAIL = 5  # the most frequent class has at least so many times as many samples as the rarest
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,16 @@ class DataCode:
         values = [f"{in_code(key)}: {in_code(value)}" for key, value in self.options.items()]
         options = f", options={{{', '.join(values)}}}" if values else ""
         return f'Regime("{kind}", {in_code(self.dataset)}{options})'.replace("{name}", name)
+
+
+def has_tail(counts: Iterable[int]) -> bool:
+    """Return whether the most frequent class has at least five times as many samples as the rarest.
+
+    Args:
+        counts: The samples of each class.
+    """
+    numbers = list(counts)
+    return max(numbers, default=0) >= _TAIL * min(numbers, default=0) > 0
 
 
 def in_code(value: Any) -> str:

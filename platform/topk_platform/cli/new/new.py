@@ -6,23 +6,21 @@ import importlib.util
 import keyword
 import shlex
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from topk_platform.cli.new.data import data_code
 from topk_platform.cli.new.data_code import DataCode
-from topk_platform.cli.new.features import HEADS, PIXELS, on_features
-from topk_platform.cli.new.networks import NETWORKS, NetworkCode, network_code
-from topk_platform.cli.options import nonblank, under
-from topk_platform.errors import UserError, reason
+from topk_platform.cli.options import nonblank
+from topk_platform.errors import UserError, reason, unknown_name
+from topk_platform.references import is_reference
 from topk_platform.specs.checks import absolute
 
 __all__ = ["new"]
 
-_asked = under("Asked for if not given")
+_PIXELS = 32
+_HEADS = 'Model("feature_head", label="linear"), Model("feature_head", {"layers": 1}, label="mlp")'
 
 _FILE = '''"""{title}
 
@@ -63,19 +61,18 @@ _TAIL_METRIC = """
         metric="macro_top{k}",  # the mean over classes: a rare class counts as much as a frequent one"""
 
 _Source = Annotated[
-    str | None,
-    _asked(
+    str,
+    typer.Option(
         "--from",
-        help="A folder of images, CLASS/IMAGE or train/CLASS/IMAGE; an .npz or .pt file of inputs and labels; or a "
-        "folder that a Hugging Face image dataset was saved to by save_to_disk.",
+        help="A folder of images, CLASS/IMAGE or train/CLASS/IMAGE; or an .npz or .pt file of inputs and labels.",
         callback=nonblank,
     ),
 ]
 _Network = Annotated[
     str | None,
-    _asked(
-        help=f"{', '.join(NETWORKS)}, any of torchvision's, timm:NAME, any of timm's, "
-        "or module:function, your own."
+    typer.Option(
+        help="A network of this package, such as mlp or convnet; any of torchvision's, such as resnet18; or "
+        "module:function, your own. By default one that fits the data.",
     ),
 ]
 _Groups = Annotated[
@@ -91,9 +88,11 @@ def new(
     name: Annotated[
         str, typer.Argument(help="Name of the study; its file NAME.py is written to this folder.")
     ],
-    source: _Source = None,
+    source: _Source,
     network: _Network = None,
-    k: Annotated[int | None, _asked("-k", "--k", help="K, the number of guesses shown.")] = None,
+    k: Annotated[
+        int | None, typer.Option("-k", "--k", help="K, the number of guesses shown; by default at most 5.")
+    ] = None,
     groups: _Groups = "",
     features: Annotated[
         bool,
@@ -119,32 +118,62 @@ def new(
     not given are chosen and printed.
     """
     file = _file(name)
-    path = absolute(Path(_answer(source, "--from", "Folder of images, or .npz or .pt file")).expanduser())
-    if size is not None and not features and path.is_file():
+    data = _data(absolute(Path(source).expanduser()), size, groups, features=features)
+    guesses = min(5, data.classes - 1) if k is None else k
+    if not 1 <= guesses < data.classes:
         raise UserError(
-            f"--size is for images that are scaled, not for arrays, which stay as they are, got {size}"
+            f"-k must be from 1 to {data.classes - 1}, below the number of classes, got {guesses}"
         )
-    data = data_code(path, size or (PIXELS if features else 32), groups)
-    if data.classes < 2:
-        raise UserError(f"--from must hold at least 2 classes, got {data.classes} in {path}")
-    if features:
-        data = on_features(data, size or PIXELS)
-    heads = features and network is None
-    model = HEADS if heads else network_code(_answer(network, "--network", "Network", data.network))
-    guesses = _guesses(k, data.classes)
+    usual = "linear and mlp" if features else data.network
+    model = _HEADS if features and network is None else _model(network or usual)
     _write(file, _text(name, data, model, guesses, epochs=epochs, trials=trials, seeds=seeds))
     for note in data.notes:
         typer.echo(f"topk: {note}", err=True)
-    model_chosen = "linear and mlp" if features else data.network
-    if chosen := _chosen({"--network": (network, model_chosen), "-k": (k, guesses)}):
-        typer.echo(f"chosen: {chosen}")
+    chosen = [f"--network {usual}"] * (network is None) + [f"-k {guesses}"] * (k is None)
+    if chosen:
+        typer.echo(f"chosen: {', '.join(chosen)}")
     if data.tail:
         typer.echo(f"some classes are rare: balanced_softmax is among the losses, macro_top{guesses} selects")
     typer.echo(f"wrote {file}; now: topk plan {name}:study --data {_quoted(data.folder)}")
 
 
+def _data(source: Path, size: int | None, groups: str, *, features: bool) -> DataCode:
+    # Both read data with torch, which takes a second or two to import.
+    from topk_platform.cli.new.arrays import array_code  # noqa: PLC0415
+    from topk_platform.cli.new.images import FEATURES_PIXELS, images_code, on_features  # noqa: PLC0415
+
+    if size is not None and not features and source.is_file():
+        raise UserError(
+            f"--size is for images that are scaled, not for arrays, which stay as they are, got {size}"
+        )
+    side = size or (FEATURES_PIXELS if features else _PIXELS)
+    data = images_code(source, side, groups) if source.is_dir() else array_code(source, groups)
+    if data.classes < 2:
+        raise UserError(f"--from must hold at least 2 classes, got {data.classes} in {source}")
+    return on_features(data, size or FEATURES_PIXELS) if features else data
+
+
+def _model(network: str) -> str:
+    """Return the code of a network; raise ``UserError`` if there is none, or one's own takes other parameters."""
+    if is_reference(network):
+        from topk_platform.running.preflight.checks import check_network  # noqa: PLC0415 - torch, a second or two
+
+        check_network(network)
+        return f'Model("{network}")'
+    from torchvision import models  # noqa: PLC0415 - torch, a second or two
+
+    from topk_platform.models import MODELS  # noqa: PLC0415 - likewise
+
+    if network in MODELS:
+        return f'Model("{network}")'
+    known = models.list_models(module=models)
+    if network not in known:
+        raise unknown_name("network", network, [*MODELS, *known])
+    return f'Model("torchvision", {{"architecture": "{network}"}})'
+
+
 def _text(
-    name: str, data: DataCode, model: NetworkCode, guesses: int, *, epochs: int, trials: int, seeds: int
+    name: str, data: DataCode, model: str, guesses: int, *, epochs: int, trials: int, seeds: int
 ) -> str:
     """Return the content of a study's file."""
     return _FILE.format(
@@ -153,10 +182,10 @@ def _text(
         ),
         name=name,
         folder=_in_docstring(_quoted(data.folder)),
-        imports=_imports(data, model),
-        function=_functions(data, model),
+        imports=_imports(data),
+        function=data.function,
         regime=data.regime(name),
-        model=model.model.format(name=name),
+        model=model,
         loss=_TAIL_LOSS if data.tail else "",
         metric=_TAIL_METRIC.format(k=guesses) if data.tail else "",
         k=guesses,
@@ -167,13 +196,6 @@ def _text(
         augmentation=data.augmentation,
         flip=_FLIP if "flip" in data.augmentation else "",
     )
-
-
-def _chosen(options: Mapping[str, tuple[Any, Any]]) -> str:
-    """Return the values chosen for missing options; empty if there is a terminal, on which the user was asked."""
-    if sys.stdin.isatty():
-        return ""
-    return ", ".join(f"{option} {taken}" for option, (given, taken) in options.items() if given is None)
 
 
 def _file(name: str) -> Path:
@@ -192,40 +214,12 @@ def _file(name: str) -> Path:
     return file
 
 
-def _answer(value: Any, option: str, question: str, default: Any = None) -> str:
-    """Return the given option, or ask for it; raise ``UserError`` if there is no terminal to ask on."""
-    if value is not None:
-        return str(value)
-    if sys.stdin.isatty():
-        return str(typer.prompt(question, default=default))
-    if default is None:
-        raise UserError(f"{option} must be given if there is no terminal to ask on")
-    return str(default)
-
-
-def _guesses(given: int | None, classes: int) -> int:
-    text = _answer(given, "-k", "How many guesses count", min(5, classes - 1))
-    if not text.isdigit() or not 1 <= int(text) < classes:
-        raise UserError(f"-k must be from 1 to {classes - 1}, below the number of classes, got {text!r}")
-    return int(text)
-
-
-def _imports(data: DataCode, network: NetworkCode) -> str:
+def _imports(data: DataCode) -> str:
     names = sorted({*data.names, "Float", "Loss", "Model", "Recipe", "Regime", "Study"})
-    # Sorted as by ruff: plain imports first, ignoring case.
-    others = sorted(
-        {*data.imports, *network.imports}, key=lambda line: (line.startswith("from"), line.lower())
-    )
     ours = [f"from topk_platform import {', '.join(names)}, grid"]
     if data.function:
         ours.append("from topk_platform.data import Dataset, data_folder, from_tensors")
-    return "\n".join([*others, *([""] if others else []), *ours, *network.ours])
-
-
-def _functions(data: DataCode, network: NetworkCode) -> str:
-    if data.function and network.function:
-        return data.function.rstrip("\n") + "\n" + network.function
-    return data.function or network.function
+    return "\n".join([*data.imports, *([""] if data.imports else []), *ours])
 
 
 def _quoted(path: Path) -> str:

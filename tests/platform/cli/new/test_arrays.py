@@ -115,19 +115,17 @@ def test_groups_of_split_arrays_and_a_test_split_alone(new: New, tmp_path: Path)
     [
         (
             {"x": TABLE, "y": np.array(["a", "b", "c", "d"] * 12)},
-            "save class names as numbers, np.unique(names, return_inv",
+            "one of whole-number labels (n,) for each split, got x (48, 5) int64, y (48,) <U1 in",
         ),
-        ({"x": TABLE, "y": LABELS.astype(float)}, "save real labels as whole numbers, labels.astype(int)"),
-        ({"x": TABLE + 1j, "y": LABELS}, "inputs 'x' must be numbers, got complex128 of shape (48, 5)"),
-        (
-            {"x_train": TABLE, "y_train": LABELS, "x_test": TABLE[:, :4], "y_test": LABELS},
-            "inputs of all splits must be of one type and shape, got x_test int64 (4,), x_train int64 (5,)",
-        ),
-        ({"x_train": TABLE, "y_train": LABELS, "x_test": TABLE}, "got x_test (48, 5) int64 for test in"),
+        ({"x": TABLE, "y": LABELS.astype(float)}, "got x (48, 5) int64, y (48,) float64 in"),
+        ({"x": TABLE + 1j, "y": LABELS}, "inputs must be float32 or whole numbers, got"),
+        ({"x_train": TABLE, "y_train": LABELS, "x_test": TABLE[:, :4], "y_test": LABELS}, "--from: "),
+        ({"x_train": TABLE, "y_train": LABELS, "x_test": TABLE}, "got x_test (48, 5) int64 in"),
         (
             {"x_train": TABLE / 2, "y_train": LABELS, "x_test": TABLE[:0] / 2, "y_test": LABELS[:0]},
-            "inputs 'x_test' must be numbers, got float64 of shape (0, 5)",
+            "--from: ",
         ),
+        ({"x": TABLE, "y": np.repeat([0, 1], [46, 2])}, "a class needs at least 3 samples to be split in 3"),
     ],
 )
 def test_what_is_not_taken_is_refused_with_the_remedy(
@@ -167,15 +165,4 @@ def test_images_of_0_to_255_in_real_numbers_and_black_ones_are_warned_of(new: Ne
     assert "2 of 48 inputs in 'x' are zero everywhere: rows (from 0) 3, 7" in err
     assert "inputs 'x' are numbers from 0 to 255 and reach the network as they are: save them as uint8" in err
     _, _, err = made(new, tmp_path, "hounsfield", ".npz", x=8 * PIXELS.astype(np.int16) - 1000, y=LABELS)
-    assert "and reach the network as they are: scale them to about -1 to 1" in err
-
-
-def test_hundreds_of_classes_of_few_samples_are_named(new: New, tmp_path: Path) -> None:
-    labels = np.repeat(np.arange(300), [2, *[3 + label % 4 for label in range(299)]])
-    np.savez(tmp_path / "table.npz", x=DRAW.normal(size=(len(labels), 5)), y=labels)
-    code, _, err = new("emoji_table", "--from", "table.npz")
-    assert code == 0
-    assert (
-        "1 class has fewer than the 3 samples that its splits need: 0 (2). Add samples, leave such classes out"
-        in err
-    )
+    assert "or scale them to about -1 to 1" in err

