@@ -41,6 +41,8 @@ def cardinality(
 
     Easy images get 1 candidate, hard ones 2, 4 or 8. A penalty is the price of 8 candidates in misses: a larger one
     gives smaller sets. `topk plot STUDY cardinality` draws accuracy against the mean number of candidates.
+
+    Example: topk cardinality letters_quick --only 'noise-0.8/*'
     """
     requested = requested_study(study, smoke, store=store, searches=searches)
     points = measure_cardinality(

@@ -51,7 +51,10 @@ def claims(
     smoke: options.Smoke = False,
     json: options.Json = False,
 ) -> None:
-    """Decide a study's claims, such as its paper's findings: confirmed, refuted, undecided, or waiting for data."""
+    """Decide a study's claims, such as its paper's findings: confirmed, refuted, undecided, or waiting for data.
+
+    Example: topk claims ring_modes --json
+    """
     check_format(output, *CLAIM_FORMATS, json=json)
     requested = requested_study(study, smoke, store=store, searches=searches)
     if not requested.claims:
@@ -88,7 +91,10 @@ def tuning(
     smoke: options.Smoke = False,
     json: options.Json = False,
 ) -> None:
-    """Show what the search gained, how many trials were enough, and which parameters mattered, by validation alone."""
+    """Show what the search gained, how many trials were enough, and which parameters mattered, by validation alone.
+
+    Example: topk tuning letters_quick --within 1
+    """
     check_format(output, "rich", "md", "csv", json=json)
     requested = requested_study(study, smoke, store=store, searches=searches)
 
@@ -113,7 +119,10 @@ def checklist(
     smoke: options.Smoke = False,
     json: options.Json = False,
 ) -> None:
-    """Write what venues ask to be reported of a study, filled in from its ledger, as Markdown."""
+    """Write what venues ask to be reported of a study, filled in from its ledger, as Markdown.
+
+    Example: topk checklist letters_quick > checklist.md
+    """
     requested = requested_study(study, smoke, store=store, searches=searches)
 
     items = filled_in(requested, store=store, trials=trials, seeds=seeds)

@@ -41,6 +41,8 @@ def doctor(
     """Check this machine, or every node of a cluster, for what would keep a study from running.
 
     Exit code 1: something is wrong. Include the output in a bug report.
+
+    Example: topk doctor letters_quick --address 10.0.0.1:6379 --store s3://bucket/runs
     """
     requested = None if study is None else load_study(study)
 

@@ -56,6 +56,8 @@ def adopt(
 
     It is for results that no longer count because the code, the machine or a package's version has changed. The table
     says what was adopted and why. Exit code 1: a trial came out differently, and nothing was adopted.
+
+    Example: topk adopt letters_quick --replay 3
     """
     if undo and ((again, seed) != (1, 0) or within is not None or data is not None):
         raise UserError("--replay, --within, --seed and --data are not for --undo: it trains nothing")
@@ -115,7 +117,10 @@ def bundle(
     searches: options.Searches = None,
     smoke: options.Smoke = False,
 ) -> None:
-    """Write a study as one file that can be cited: definition, ledger, ranks, tables, claims, versions."""
+    """Write a study as one file that can be cited: definition, ledger, ranks, tables, claims, versions.
+
+    Example: topk bundle letters_quick --to letters.topk
+    """
     check_suffix(Path(to), [".topk"])
     requested = requested_study(study, smoke, store=store, searches=searches)
 
@@ -146,6 +151,8 @@ def verify(
 
     Trials whose data, network or loss are code outside this package are trained only if --trust names its module.
     To check and repair a study's ledger in a store, use `topk repair`.
+
+    Example: topk verify letters.topk --replay 3
     """
     verification = verify_file(
         file, again=again, seed=seed, tolerance=tolerance, data=data, trust=trust or ()

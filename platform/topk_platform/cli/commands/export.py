@@ -73,6 +73,8 @@ def export(
 
     Findings are the study's table in a small file, for `topk findings` and `topk recommend` on machines without the
     store.
+
+    Example: topk export letters_quick --arm noise-0.8/mlp/smooth_topk_svm --to winner
     """
     _check_export(output, arm, seed, onnx or mlflow or not calibrated)
     if output in _ENDINGS:
@@ -174,6 +176,8 @@ def predict(
     have been calibrated; its README.md says on how many samples, and what is guaranteed.
 
     Only code of this package is run, unless --trust names a module.
+
+    Example: topk predict winner photo.png -k 3
     """
     check_format(output, *_FORMATS, json=json)
     _check_sets(k, coverage, method)

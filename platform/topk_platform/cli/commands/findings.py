@@ -47,7 +47,10 @@ def findings(
     ] = None,
     json: options.Json = False,
 ) -> None:
-    """Print the findings of a study from a file or from this package: its table, its claims, or a plot."""
+    """Print the findings of a study from a file or from this package: its table, its claims, or a plot.
+
+    Example: topk findings letters --plot map --to map.pdf
+    """
     check_format(output, *(CLAIM_FORMATS if claims else TABLE_FORMATS), json=json)
     if to is not None and (not plot or to.suffix not in _SUFFIXES):
         raise UserError(f"--to is for --plot and must end in {or_of(_SUFFIXES)}, got {str(to)!r}")

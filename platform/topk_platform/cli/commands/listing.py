@@ -12,7 +12,10 @@ __all__ = ["list_"]
 
 
 def list_(json: options.Json = False) -> None:
-    """List the studies, and the losses and regimes that installed packages register."""
+    """List the studies, and the losses and regimes that installed packages register.
+
+    Example: topk list
+    """
     studies = {name: make() for name, make in known_studies().items()}
     brought = {"losses": others("losses"), "regimes": others("regimes")}
     if json:

@@ -56,6 +56,8 @@ def plan(
 
     It also shows each regime's numbers of samples; if nothing is left, the data are not read. For recorded trials that
     no longer count, it says why, such as which definition in the code has changed.
+
+    Example: topk plan letters_quick --price 0.5
     """
     if price is not None and not (math.isfinite(price) and price > 0):
         raise UserError(f"--price must be above 0, got {price}")
@@ -103,6 +105,8 @@ def probe(
     """Find the largest batch of each arm that fits into this machine's memory, by trying training steps.
 
     Exit code 1: for some arm, no batch fits.
+
+    Example: topk probe garcin2022_plantnet --memory 40
     """
     console = make_console()
     requested = arms_to_probe(

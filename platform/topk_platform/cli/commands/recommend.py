@@ -51,6 +51,8 @@ def recommend(
     """Recommend a loss to start with, from studies on similar data, or say that it is not known.
 
     The evidence is the store's studies and the findings in this package.
+
+    Example: topk recommend --classes 5000 --images 300000 --imbalance 100 --noise 0.1 -k 5
     """
     check_format(output, "rich", "md", json=json)
     studies = [load_study(name) for name in study or ()]

@@ -45,7 +45,10 @@ def table(
     smoke: options.Smoke = False,
     json: options.Json = False,
 ) -> None:
-    """Print a study's table from the results in the store; runs nothing."""
+    """Print a study's table from the results in the store; runs nothing.
+
+    Example: topk table letters_quick --format latex > table.tex
+    """
     check_format(output, *TABLE_FORMATS, json=json)
     if by:
         _check_by_class(by, output, bool(metric) or transpose)
@@ -125,7 +128,10 @@ def plot(
     only: options.Only = None,
     smoke: options.Smoke = False,
 ) -> None:
-    """Plot a study's results from the store into a file."""
+    """Plot a study's results from the store into a file.
+
+    Example: topk plot letters_map map --to map.pdf
+    """
     requested = requested_study(study, smoke, store=store, searches=searches)
     if interactive:
         path = to or Path(f"{requested.name}-{kind}.html")
@@ -169,7 +175,10 @@ def report(
     seeds: options.Seeds = None,
     smoke: options.Smoke = False,
 ) -> None:
-    """Write all results of a study as one HTML page, which needs no other file and no network, or as Markdown."""
+    """Write all results of a study as one HTML page, which needs no other file and no network, or as Markdown.
+
+    Example: topk report letters_quick --to letters.html
+    """
     check_format(output, "html", "md")
     requested = requested_study(study, smoke, store=store, searches=searches)
     path = to or Path(f"{requested.name}.{output}")

@@ -58,6 +58,8 @@ def status(
     """Show the progress of a store's studies arm by arm, which trials are open, and which process runs each study.
 
     It also shows how well early validation predicts final validation, which early stopping relies on.
+
+    Example: topk status --store s3://bucket/runs --watch
     """
     if watch and json:
         raise UserError("--watch and --json exclude each other: leave one out")

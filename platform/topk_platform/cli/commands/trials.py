@@ -35,7 +35,10 @@ KeyArgument = Annotated[str, typer.Argument(help="A trial's key, or its first le
 
 
 def show(key: KeyArgument, store: options.Store = "runs", json: options.Json = False) -> None:
-    """Show one trial: how it ended, its configuration, its epochs, and how to run it alone."""
+    """Show one trial: how it ended, its configuration, its epochs, and how to run it alone.
+
+    Example: topk show 3f2a
+    """
     recorded = find(key, store)
     if json:
         read = {
@@ -83,6 +86,8 @@ def replay(
 
     Code in files of your own is run if the record names it; code of an installed package needs --trust.
     Exit code 1: something differs.
+
+    Example: topk replay 3f2a
     """
     replayed = replay_trial(key, store, data, trust=trust or ())
     if json:
@@ -131,7 +136,10 @@ def ui(
     host: Annotated[str, typer.Option(help="Address to listen on.", callback=nonblank)] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on.")] = 5000,
 ) -> None:
-    """Open MLflow's UI for the runs in a store; only this machine can reach it by default."""
+    """Open MLflow's UI for the runs in a store; only this machine can reach it by default.
+
+    Example: topk ui --port 5001
+    """
     folder = Store.open(store).local
     if folder is None or not (folder / "mlflow.db").exists():
         raise UserError(f"store {store!r} holds no MLflow database; `topk run` makes one in a local store")

@@ -27,6 +27,8 @@ def repair(
 
     The damaged table is kept in the folder `damaged` of the study, and lost files are named. To check a bundle, use
     `topk verify`.
+
+    Example: topk repair letters_quick
     """
     repaired = repair_study(recorded_name(study, smoke), store)
     for name in repaired.damaged:
@@ -56,6 +58,8 @@ def sync(
 
     For a study that `topk list` shows, MLflow also gets the report, plots and graphs; other studies bring them with
     their next run.
+
+    Example: topk sync letters_quick --mlflow http://127.0.0.1:5000
     """
     name = recorded_name(study, smoke)
     titles = sync_study(

@@ -116,6 +116,8 @@ def new(
 
     If some classes are rare, a third loss, balanced_softmax, is added, and all classes count equally. Values that are
     not given are chosen and printed.
+
+    Example: topk new my_birds --from photos/birds --network resnet18 -k 5
     """
     file = _file(name)
     data = _data(absolute(Path(source).expanduser()), size, groups, features=features)

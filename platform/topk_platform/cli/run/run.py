@@ -103,7 +103,10 @@ def run(
     quiet: Quiet = False,
     json: Events = False,
 ) -> None:
-    """Run what is missing of a study, then print its table. The same command resumes an interrupted study."""
+    """Run what is missing of a study, then print its table. The same command resumes an interrupted study.
+
+    Example: topk run letters_quick --only 'noise-0.8/*' --max-hours 2
+    """
     if quiet and json:
         raise UserError("--quiet and --json exclude each other: leave one out")
     console = None if quiet or json else make_console()
