@@ -150,13 +150,7 @@ class TimeLimitError(FaultError):
     passing = False
 
 
-FAULTS: dict[str, type[FaultError]] = {
-    fault.__name__: fault
-    for fault in (
-        *(LostProcessError, UnreachableStoreError, SharedMemoryError, SmallShareError, BrokenDeviceError),
-        *(StalledError, TimeLimitError, RefusingStoreError, NotStartedError),
-    )
-}
+FAULTS = {fault.__name__: fault for fault in FaultError.__subclasses__()}
 """The kinds of faults, by the names under which workers send them."""
 
 

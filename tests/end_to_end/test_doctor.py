@@ -148,7 +148,7 @@ def wrong(findings: list[dict[str, Any]]) -> dict[str, list[str]]:
         if one["state"] == "wrong":
             where = {"driver": "driver"}.get(one["nodes"][0], "head" if "head" in one["nodes"][0] else "node")
             assert one["remedy"] and len(one["nodes"]) == 1
-            result.setdefault(one["check"], []).append(f"{where}: {one['found']}")
+            result.setdefault(one["check"], []).append(f"{where}: {one['finding']}")
     return result
 
 
@@ -193,4 +193,4 @@ def test_people_get_a_table(visited: Any, nodes: Cluster) -> None:
 def test_a_cluster_that_does_not_answer_is_a_finding(visited: Any, lab: Path) -> None:
     out, _ = visited.topk("doctor", "--address", "127.0.0.1:9", "--json", code=1)
     (result,) = (one for one in json.loads(out)["results"] if one["state"] == "wrong")
-    assert result["check"] == "cluster" and "no Ray cluster answers at '127.0.0.1:9'" in result["found"]
+    assert result["check"] == "cluster" and "no Ray cluster answers at '127.0.0.1:9'" in result["finding"]

@@ -6,7 +6,6 @@ import dataclasses
 import io
 import json
 import math
-import re
 import sys
 from collections.abc import Iterable, Mapping
 from datetime import date
@@ -34,8 +33,6 @@ __all__ = [
     "write_file",
 ]
 
-# Characters that JSON may contain unescaped but that a terminal obeys; they are escaped like other control characters.
-_STEERING = re.compile(r"[\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _PIPE_WIDTH = 100_000  # lines are cut or folded at the terminal's width; a pipe or a file has none
 
 
@@ -125,17 +122,13 @@ def _plain_scalar(value: Any) -> str | bool | int | float | None:
 
 
 def print_json(value: Any, *, lines: bool = False) -> None:
-    """Print a value as JSON.
+    """Print a value as JSON, in ASCII: a terminal obeys no character of a text in it.
 
     Args:
         value: A value that :func:`plain` takes.
         lines: Whether to print it on one line.
     """
-    unicode = (
-        "utf" in (getattr(sys.stdout, "encoding", None) or "").lower()
-    )  # otherwise JSON's own escapes are needed
-    text = json.dumps(plain(value), indent=None if lines else 1, ensure_ascii=not unicode)
-    typer.echo(_STEERING.sub(lambda match: f"\\u{ord(match.group()):04x}", text))
+    typer.echo(json.dumps(plain(value), indent=None if lines else 1).replace("\x7f", r"\u007f"))
 
 
 def print_rows(rows: Iterable[Mapping[str, object]]) -> None:

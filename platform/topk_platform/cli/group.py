@@ -16,46 +16,39 @@ from typer.core import TyperCommand, TyperGroup
 
 __all__ = ["COMMANDS", "CommandGroup", "load_command"]
 
-_PANELS = {
+_PANELS: dict[str, dict[str, tuple[str, ...]]] = {
     "Studies": {
-        "new": "new.new",
-        "list": "commands.listing",
-        "plan": "commands.plan",
-        "probe": "commands.plan",
-        "run": "run.run",
-        "status": "commands.status",
+        "new.new": ("new",),
+        "commands.listing": ("list",),
+        "commands.plan": ("plan", "probe"),
+        "run.run": ("run",),
+        "commands.status": ("status",),
     },
     "Results": {
-        "table": "commands.results",
-        "plot": "commands.results",
-        "report": "commands.results",
-        "claims": "commands.conclusions",
-        "cardinality": "commands.cardinality",
-        "tuning": "commands.conclusions",
-        "checklist": "commands.conclusions",
-        "findings": "commands.findings",
-        "recommend": "commands.recommend",
+        "commands.results": ("table", "plot", "report"),
+        "commands.conclusions": ("claims", "tuning", "checklist"),
+        "commands.cardinality": ("cardinality",),
+        "commands.findings": ("findings",),
+        "commands.recommend": ("recommend",),
     },
-    "Trials": {
-        "show": "commands.trials",
-        "replay": "commands.trials",
-        "ui": "commands.trials",
-    },
+    "Trials": {"commands.trials": ("show", "replay", "ui")},
     "Taking results elsewhere": {
-        "export": "commands.export",
-        "predict": "commands.export",
-        "bundle": "commands.evidence",
-        "verify": "commands.evidence",
+        "commands.export": ("export", "predict"),
+        "commands.evidence": ("bundle", "verify"),
     },
     "Upkeep": {
-        "doctor": "commands.doctor",
-        "sync": "commands.upkeep",
-        "adopt": "commands.evidence",
-        "repair": "commands.upkeep",
+        "commands.doctor": ("doctor",),
+        "commands.upkeep": ("sync", "repair"),
+        "commands.evidence": ("adopt",),
     },
 }
 
-COMMANDS = {name: (panel, module) for panel, held in _PANELS.items() for name, module in held.items()}
+COMMANDS = {
+    name: (panel, module)
+    for panel, modules in _PANELS.items()
+    for module, names in modules.items()
+    for name in names
+}
 """The heading in ``topk --help`` and the module of each command, by name, in the order of the help.
 
 A command's function has its name, or ``NAME_`` where Python has a function of that name.

@@ -9,7 +9,6 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -133,15 +132,7 @@ def _known(name: str, store: str | None) -> Callable[[], Study]:
             f"store {store!r} holds results of study {name!r}, whose definition is not known here: go to its folder, "
             "and name it as FILE:ATTRIBUTE (without .py) or package.module:attribute"
         )
-    return _listed(name)
-
-
-def _listed(name: str) -> Callable[[], Study]:
-    """Return the function of a study that ``topk list`` shows."""
-    known = known_studies()
-    if name not in known and not get_close_matches(name, known, cutoff=0.5):
-        raise UserError(f"unknown study {name!r}: `topk list` shows the studies with names")
-    return look_up("study", name, known)
+    return look_up("study", name, known_studies())
 
 
 def _is_held(name: str, store: str) -> bool:

@@ -96,7 +96,7 @@ def test_the_ui_is_named_where_it_shows_the_run(
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "mlflow.db").touch()
     monkeypatch.setattr("topk_platform.cli.run.run.run_study", lambda *_, **__: a_summary())
-    monkeypatch.setattr("topk_platform.cli.run.outcome.to_rich", lambda _: "")
+    monkeypatch.setattr(Summary, "__rich__", lambda _: "")
     code, out, _ = topk("run", "digits", *options)
     assert (code, "ui --store runs" in out) == (0, named)
 

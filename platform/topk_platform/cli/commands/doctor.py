@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.table import Table
@@ -14,7 +14,8 @@ from topk_platform.cli.codes import Exit
 from topk_platform.cli.consoles import make_console, print_json
 from topk_platform.cli.options import nonblank, under
 from topk_platform.cli.studies import load_study
-from topk_platform.running.preflight.doctor import CheckResult, Diagnosis, diagnose
+from topk_platform.running.preflight.doctor import Diagnosis, diagnose
+from topk_platform.specs.checks import plural
 
 __all__ = ["doctor"]
 
@@ -48,7 +49,7 @@ def doctor(
 
     diagnosis = diagnose(requested, store=store, address=address, mlflow_uri=mlflow, data=data)
     if json:
-        print_json(_data(diagnosis))
+        print_json({"sound": diagnosis.sound, **vars(diagnosis)})
     else:
         make_console().print(_table(diagnosis))
         typer.echo(_summary(diagnosis))
@@ -71,32 +72,8 @@ def _where(nodes: Sequence[str]) -> str:
 
 
 def _summary(diagnosis: Diagnosis) -> str:
-    wrong = [result for result in diagnosis.results if result.state == "wrong"]
-    notes = sum(result.state == "warning" for result in diagnosis.results)
-    text = (
-        f"{len(wrong)} things are wrong"
-        if len(wrong) > 1
-        else "1 thing is wrong"
-        if wrong
-        else "Nothing is wrong"
+    wrong, notes = (sum(one.state == state for one in diagnosis.results) for state in ("wrong", "warning"))
+    is_wrong = (
+        f"{plural(wrong, 'thing')} {'is' if wrong == 1 else 'are'} wrong" if wrong else "Nothing is wrong"
     )
-    return text + (f", {notes} to note" if notes else "") + "."
-
-
-def _data(diagnosis: Diagnosis) -> dict[str, Any]:
-    return {
-        "sound": diagnosis.sound,
-        "results": [_as_json(result) for result in diagnosis.results],
-        "driver": diagnosis.driver,
-        "nodes": diagnosis.nodes,
-    }
-
-
-def _as_json(result: CheckResult) -> dict[str, Any]:
-    return {
-        "check": result.check,
-        "state": result.state,
-        "nodes": result.nodes,
-        "found": result.finding,
-        "remedy": result.remedy,
-    }
+    return f"{is_wrong}{f', {notes} to note' if notes else ''}."

@@ -11,9 +11,10 @@ from typing import Annotated
 
 import typer
 
+from topk_platform.cli.consoles import write_file
 from topk_platform.cli.new.data_code import DataCode
 from topk_platform.cli.options import nonblank
-from topk_platform.errors import UserError, reason, unknown_name
+from topk_platform.errors import UserError, unknown_name
 from topk_platform.references import is_reference
 from topk_platform.specs.checks import absolute
 
@@ -44,11 +45,11 @@ study = Study(
             Loss("smooth_topk_svm", {{**SEARCHED, "tau": Float(0.01, 10, log=True)}}, {{**FIRST, "tau": 1.0}}),{loss}
         ],
         k={k},
-{flip}        recipe=Recipe(epochs={epochs}{augmentation}),{metric}
+{flip}        recipe=Recipe(epochs=20{augmentation}),{metric}
     ),
     topk={topk},
-    trials={trials},
-    seeds={seeds},
+    trials=10,
+    seeds=5,
 )
 '''
 
@@ -108,9 +109,6 @@ def new(
             min=8, help="Side of the images in pixels; 32, with --features 160.", show_default=False
         ),
     ] = None,
-    epochs: Annotated[int, typer.Option(min=1, help="Epochs of a training.")] = 20,
-    trials: Annotated[int, typer.Option(min=1, help="Search trials per arm.")] = 10,
-    seeds: Annotated[int, typer.Option(min=1, help="Confirmation seeds per arm.")] = 5,
 ) -> None:
     """Write a study file that runs: two losses, searched and compared, on your own images or arrays.
 
@@ -128,7 +126,7 @@ def new(
         )
     usual = "linear and mlp" if features else data.network
     model = _HEADS if features and network is None else _model(network or usual)
-    _write(file, _text(name, data, model, guesses, epochs=epochs, trials=trials, seeds=seeds))
+    _write(file, _text(name, data, model, guesses))
     for note in data.notes:
         typer.echo(f"topk: {note}", err=True)
     chosen = [f"--network {usual}"] * (network is None) + [f"-k {guesses}"] * (k is None)
@@ -174,9 +172,7 @@ def _model(network: str) -> str:
     return f'Model("torchvision", {{"architecture": "{network}"}})'
 
 
-def _text(
-    name: str, data: DataCode, model: str, guesses: int, *, epochs: int, trials: int, seeds: int
-) -> str:
+def _text(name: str, data: DataCode, model: str, guesses: int) -> str:
     """Return the content of a study's file."""
     return _FILE.format(
         title=_in_docstring(
@@ -192,9 +188,6 @@ def _text(
         metric=_TAIL_METRIC.format(k=guesses) if data.tail else "",
         k=guesses,
         topk=tuple(sorted({1, guesses})) if guesses > 1 else "(1,)",
-        epochs=epochs,
-        trials=trials,
-        seeds=seeds,
         augmentation=data.augmentation,
         flip=_FLIP if "flip" in data.augmentation else "",
     )
@@ -237,10 +230,4 @@ def _write(file: Path, text: str) -> None:
         content = text.encode()
     except UnicodeEncodeError as error:
         raise UserError("--from must have a path and names in UTF-8: rename the folder or file") from error
-    try:
-        with file.open("xb") as out:  # never overwrites a file
-            out.write(content)
-    except FileExistsError as error:
-        raise UserError(f"{file} exists already: choose another name") from error
-    except OSError as error:
-        raise UserError(f"{file} cannot be written: {reason(error)}") from error
+    write_file(file, content)

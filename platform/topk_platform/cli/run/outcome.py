@@ -12,10 +12,9 @@ from rich.console import Console
 
 from topk_platform.cli.codes import Exit
 from topk_platform.errors import reason
-from topk_platform.reports import to_rich
-from topk_platform.running.driver.summary import Summary, problems
+from topk_platform.running.driver.summary import Summary
 
-__all__ = ["exit_code", "print_problems", "print_summary", "summary_data"]
+__all__ = ["exit_code", "print_summary", "summary_data"]
 
 
 def exit_code(summary: Summary) -> int:
@@ -35,18 +34,14 @@ def exit_code(summary: Summary) -> int:
 
 
 def print_summary(console: Console, summary: Summary, filled: str) -> None:
-    """Print a run's table, the folder of its results, the command that shows its trials, and its problems.
+    """Print a run's table, the folder of its results, its problems, and the command that shows its trials.
 
     Args:
         console: The console.
         summary: The summary of the run.
         filled: The store whose MLflow has the run; empty if it has not.
     """
-    console.print(to_rich(summary.table))
-    console.print(
-        f"{summary.done} Results: {summary.folder} (ledger, tables, models, ranks)",
-        highlight=False,
-    )
+    console.print(summary)
     if filled and summary.tracking_error is None and Path(filled, "mlflow.db").is_file():
         console.print(
             f"Look into every trial in the MLflow UI: {sys.argv[0]} ui --store {shlex.quote(filled)}",
@@ -54,13 +49,6 @@ def print_summary(console: Console, summary: Summary, filled: str) -> None:
             markup=False,
             soft_wrap=True,
         )
-    print_problems(console, summary)
-
-
-def print_problems(console: Console, summary: Summary) -> None:
-    """Print a run's problems and its open trials, one per line."""
-    for line in problems(summary):
-        console.print(line)
 
 
 def summary_data(summary: Summary) -> dict[str, Any]:

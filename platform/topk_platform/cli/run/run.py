@@ -13,12 +13,12 @@ from topk_platform.cli import options
 from topk_platform.cli.consoles import make_console, print_json
 from topk_platform.cli.options import nonblank, under
 from topk_platform.cli.run.interrupting import Course, interrupts_reported
-from topk_platform.cli.run.outcome import exit_code, print_problems, print_summary, summary_data
+from topk_platform.cli.run.outcome import exit_code, print_summary, summary_data
 from topk_platform.cli.run.view import make_view
 from topk_platform.cli.studies import requested_study
 from topk_platform.errors import UserError
 from topk_platform.running.driver.study import run as run_study
-from topk_platform.running.driver.summary import Summary
+from topk_platform.running.driver.summary import Summary, problems
 
 __all__ = ["run"]
 
@@ -163,7 +163,9 @@ def _shown(start: Callable[..., Summary], console: Console | None, filled: str, 
     if json:
         print_json({**summary_data(summary), "exit_code": code}, lines=True)
     elif console is None:
-        print_problems(make_console(stderr=True), summary)
+        console = make_console(stderr=True)
+        for line in problems(summary):
+            console.print(line)
     else:
         print_summary(console, summary, filled)
     return code
