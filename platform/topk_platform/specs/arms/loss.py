@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from html import escape
 from typing import Annotated
 
 from topk_platform.references import reference_of
@@ -14,7 +13,6 @@ from topk_platform.specs.checks import check, check_name
 from topk_platform.specs.fields import check_fields, one_of
 from topk_platform.specs.search.active import active_names, check_conditions
 from topk_platform.specs.search.space import Choice, Dimension, Scalar
-from topk_platform.specs.search.space_text import html_table, space_rows
 
 __all__ = ["Loss"]
 
@@ -86,11 +84,6 @@ class Loss:
         """Return the fixed and the chosen parameters together, schedules with their dimensions' values."""
         settled = {name: schedule.settled(values) for name, schedule in self.schedules.items()}
         return {**self.fixed, **settled, **values}
-
-    def _repr_html_(self) -> str:
-        named = "" if self.label == self.name else f" ({escape(self.name)})"
-        rows = space_rows(self.space, self.first, self.fixed)
-        return f"<b>{escape(self.label)}</b>{named}{html_table(('parameter', 'values', 'first'), rows)}"
 
     def _check_first(self) -> None:
         needed = active_names(self.space, self.first)

@@ -33,7 +33,7 @@ from topk_platform.specs.study.study_checks import (
     with_equal_searches,
 )
 from topk_platform.specs.study.study_fields import StudyFields
-from topk_platform.specs.study.study_text import study_to_html, study_to_text
+from topk_platform.specs.study.study_text import study_to_text
 from topk_platform.specs.trial import SPECS
 
 __all__ = ["Study"]
@@ -127,9 +127,6 @@ class Study(StudyFields):
 
     def __str__(self) -> str:
         return study_to_text(self)
-
-    def _repr_html_(self) -> str:
-        return study_to_html(self)
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: ARG002 - IPython's signature
         printer.text(str(self))

@@ -1,14 +1,11 @@
-"""Studies as text: a few lines, and a table of the search spaces for a notebook."""
+"""Studies as text, a few lines."""
 
 from __future__ import annotations
 
-from html import escape
-
 from topk_platform.specs.checks import first_few
-from topk_platform.specs.search.space_text import html_table, space_rows
 from topk_platform.specs.study.study_fields import StudyFields
 
-__all__ = ["study_to_html", "study_to_text"]
+__all__ = ["study_to_text"]
 
 _MOST_NAMES = 12  # in a line
 
@@ -20,21 +17,6 @@ def study_to_text(study: StudyFields) -> str:
         study: The study.
     """
     return "\n".join([f"{study.name}: {study.description}".removesuffix(": "), *_facts(study)])
-
-
-def study_to_html(study: StudyFields) -> str:
-    """Return a study for a notebook: the lines of :func:`study_to_text`, and the search space of each loss.
-
-    Args:
-        study: The study.
-    """
-    facts = "".join(f"<li>{escape(fact)}</li>" for fact in _facts(study))
-    losses = {arm.loss.label: arm.loss for arm in study.arms}.values()
-    rows = [(loss.label, *row) for loss in losses for row in space_rows(loss.space, loss.first, loss.fixed)]
-    table = html_table(("loss", "parameter", "values", "first"), rows)
-    folded = f"<details><summary>What is searched</summary>{table}</details>" if table else ""
-    title = f"<b>{escape(study.name)}</b>{f': {escape(study.description)}' if study.description else ''}"
-    return f"<div>{title}<ul>{facts}</ul>{folded}</div>"
 
 
 def _facts(study: StudyFields) -> list[str]:
