@@ -7,18 +7,24 @@ from typing import Any
 
 from sphinx.application import Sphinx
 
-from topk_platform.loss_catalogue import drawn_losses
+from topk_platform.loss_catalogue import LOSS_CATALOGUE
 from topk_platform.reports.plots.levels import level_sets
+from topk_platform.specs import Loss
 
 __all__ = ["setup"]
 
 
 def _draw(app: Sphinx) -> None:
-    """Draw them all, K = 2, into the folder of the losses' pages."""
+    """Draw them all, K = 2, into the folder of the losses' pages.
+
+    With classes of one size, balanced softmax and its relatives are cross-entropy and have no picture.
+    """
     folder = Path(app.srcdir) / "losses" / "_pictures"
     folder.mkdir(exist_ok=True)
-    for name, losses in drawn_losses().items():
-        level_sets(losses).savefig(folder / f"{name}.svg")
+    for name, entry in LOSS_CATALOGUE.items():
+        if entry.drawn:
+            losses = [Loss(name, fixed=dict(fixed)) for fixed in entry.drawn]
+            level_sets(losses).savefig(folder / f"{name}.svg")
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

@@ -18,7 +18,6 @@ from topk_platform.specs import Study
 __all__ = [
     "JSON_LEVELS",
     "check_size",
-    "json_bytes",
     "made_by",
     "most_bytes",
     "parse_json",
@@ -53,11 +52,6 @@ def most_bytes() -> int:
     if size <= 0:
         raise UserError(f"{_VARIABLE} must be a number of GiB above 0, got {given!r}")
     return size
-
-
-def json_bytes() -> int:
-    """Return how many characters the JSON of a file may have, so that its value stays within :func:`most_bytes`."""
-    return most_bytes() // _OF_JSON
 
 
 def check_size(what: str, size: int, most: int) -> None:
@@ -161,13 +155,13 @@ def parse_study(text: str) -> Study:
 
 
 def unzipped(file: str | Path) -> bytes:
-    """Return the content of a gzipped file of JSON; at most :func:`json_bytes` bytes are unpacked.
+    """Return the content of a gzipped file of JSON, of which no more is unpacked than JSON may have.
 
     Raises:
         OSError, EOFError, zlib.error: if the file cannot be read, or is not gzipped.
         ValueError: if its content is longer.
     """
-    most = json_bytes()
+    most = most_bytes() // _OF_JSON
     with gzip.open(file) as content:
         unpacked = content.read(most + 1)
     check_size("its JSON", len(unpacked) * _OF_JSON, most * _OF_JSON)

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from topk_platform.specs import Choice, Dimension, Float, Loss, Scalar
+from topk_platform.specs import Choice, Dimension, Float, Scalar
 
-__all__ = ["INK", "LOSS_CATALOGUE", "PALETTE", "LossEntry", "drawn_losses"]
+__all__ = ["INK", "LOSS_CATALOGUE", "PALETTE", "LossEntry"]
 
 INK = "#1b1b1b"
 """The colour of text and of the baseline; a page in dark mode replaces it."""
@@ -200,19 +200,3 @@ LOSS_CATALOGUE: Mapping[str, LossEntry] = {
     ),
 }
 """Every loss that studies know by name, by that name."""
-
-
-def drawn_losses() -> dict[str, list[Loss]]:
-    """Return the losses to draw on the page of each loss, by name.
-
-    With classes of one size, balanced softmax and its relatives are cross-entropy and have no picture.
-
-    Example:
-        >>> [loss.fixed for loss in drawn_losses()["focal"]]
-        [{'gamma': 0.5}, {'gamma': 2.0}, {'gamma': 5.0}]
-    """
-    return {
-        name: [Loss(name, fixed=dict(fixed)) for fixed in entry.drawn]
-        for name, entry in LOSS_CATALOGUE.items()
-        if entry.drawn
-    }

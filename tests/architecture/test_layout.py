@@ -44,9 +44,10 @@ ALLOWED = {
     "serving": {"data", "models", "training", "records", "results", "tracking"},
     # what a study's results rest on, computed again
     "evidence": {"data", "models", "records", "results", "reports", "running", "protocol", "training"},
-    # arrays of a user's own are looked at by the code that trains on them
+    # arrays of a user's own are looked at by the code that trains on them, and networks are named
     "cli": {
         "data",
+        "models",
         "running",
         "records",
         "results",

@@ -17,12 +17,10 @@ from rich.console import Console
 
 from topk_platform.errors import UserError, reason
 from topk_platform.reports.catalogue import or_of
-from topk_platform.running.progress.rows import duration
 from topk_platform.terminal import PlainConsole, printable
 
 __all__ = [
     "check_suffix",
-    "duration",
     "escape_unknown_characters",
     "make_console",
     "plain",

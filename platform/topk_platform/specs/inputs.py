@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Annotated, Any
 
 from topk_platform.specs.checks import check
@@ -21,7 +21,7 @@ class Inputs:
         classes: L.
         kind: ``"image"``: bytes x, from which the network gets ``(x / 255 - mean) / std``; ``"tensor"``: float32
             numbers, which the network gets as they are.
-        names: The classes' names; empty if the dataset has none.
+        names: The classes' names, which may be thousands and are not printed; empty if the dataset has none.
         mean: Mean of each channel, of values in [0, 1].
         std: Standard deviation of each channel, likewise.
         resize: The length of the shorter side to which images in files are scaled before their middle is taken; 0 if an
@@ -41,7 +41,7 @@ class Inputs:
     shape: tuple[Count, ...]
     classes: Count
     kind: Annotated[str, one_of("image", "tensor")]
-    names: tuple[str, ...] = ()
+    names: tuple[str, ...] = field(default=(), repr=False)
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
     resize: Whole = 0
@@ -58,17 +58,6 @@ class Inputs:
             f"Inputs.mean and std must hold one number per channel, {channels}, got {self.mean} and {self.std}",
         )
 
-    def __repr__(self) -> str:
-        names = (
-            f"({', '.join(map(repr, self.names[:2]))}, … {len(self.names)} in all)"
-            if self.names[2:]
-            else self.names
-        )
-        return (
-            f"Inputs(shape={self.shape}, classes={self.classes}, kind={self.kind!r}, names={names}, mean={self.mean}, "
-            f"std={self.std}, resize={self.resize})"
-        )
-
     def name(self, label: int) -> str:
         """Return a class's name, or its number if classes have no names."""
         return self.names[label] if self.names else str(label)
@@ -82,5 +71,5 @@ class Inputs:
         """
         value = decode(data, (cls,))
         if not isinstance(value, cls):
-            raise ValueError(f"not the {', '.join(field.name for field in fields(cls))} of inputs: {data!r}")
+            raise ValueError(f"not the {', '.join(one.name for one in fields(cls))} of inputs: {data!r}")
         return value

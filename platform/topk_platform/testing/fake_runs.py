@@ -101,7 +101,8 @@ def fake_run(
                 if board.has_ended(trial):  # its ensemble runs again, because other members have not ended
                     board.release(trial)
                     continue
-                record = _ended(study, trial, score(trial))
+                scored = score(trial)
+                record = scored if isinstance(scored, TrialRecord) else fake_record(study, trial, scored)
                 if trial.phase == "confirm" and record.status == "completed" and not record.artifacts:
                     record = dataclasses.replace(
                         record, artifacts=_keep(ledger.store, record, ranks, guesses)
@@ -147,10 +148,6 @@ def fake_record(study: Study, trial: Trial, score: float | Mapping[str, float]) 
         return TrialRecord(trial, "pruned", reason, epochs[-1].validation, None, epochs, *times)
     test = final if trial.phase == "confirm" else None
     return TrialRecord(trial, "completed", "", final, test, epochs, *times)
-
-
-def _ended(study: Study, trial: Trial, scored: float | Mapping[str, float] | TrialRecord) -> TrialRecord:
-    return scored if isinstance(scored, TrialRecord) else fake_record(study, trial, scored)
 
 
 def _implied(trial: Trial, name: str, score: float) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,11 +18,10 @@ from topk_platform.evidence import findings
 from topk_platform.evidence.tidy import Written, export_csv
 from topk_platform.reports.plain_text import rows_to_csv
 from topk_platform.serving.package import Config
-from topk_platform.serving.sets.set_calibration import METHODS, SetCalibration, needed_calibration
+from topk_platform.serving.sets.set_calibration import METHODS
 from topk_platform.specs import Study
 from topk_platform.specs.checks import plural
 from topk_platform.terminal import printable
-from topk_platform.trust import Trust
 
 __all__ = ["export", "predict"]
 
@@ -102,16 +101,14 @@ def export(
         _export_findings(requested, Path(to), store, data, note)
         return
 
-    written = _trial_writer(output)(requested, to, store=store)
+    written = (export_csv if output == "csv" else _export_optuna)(requested, to, store=store)
     say(f"{plural(written.trials, 'trial')} in {' and '.join(map(str, written.files))}")
 
 
-def _trial_writer(output: str) -> Callable[..., Written]:
-    if output == "csv":
-        return export_csv
+def _export_optuna(study: Study, to: str, *, store: str) -> Written:
     from topk_platform.evidence.optuna_journal import export_optuna  # noqa: PLC0415 - Optuna, which CSV does not need
 
-    return export_optuna
+    return export_optuna(study, to, store=store)
 
 
 def _export_findings(study: Study, to: Path, store: str, data: str | None, note: str) -> None:
@@ -181,19 +178,17 @@ def predict(
     """
     check_format(output, *_FORMATS, json=json)
     _check_sets(k, coverage, method)
-    config = Config.read(Path(folder))  # before torch is loaded, which takes a second
-    Trust.of(trust or ()).check(folder, config.code)
-    share, how = (None if coverage is None else coverage / 100), method or METHODS[0]
-    if share is not None:
-        calibration = SetCalibration.read(Path(folder), config.key, config.inputs.classes)
-        needed_calibration(calibration).threshold(share, how)
+    inputs = Config.read(Path(folder)).inputs  # before torch is loaded, which takes a second
     from topk_platform.serving.pictures import listed  # noqa: PLC0415 - torch
 
     model = serving.load_model(folder, trust=trust or ())
-    files = [str(file) for file in listed(images, config.inputs)]
-    predicted = model.predict(files, k) if share is None else model.predict_sets(files, share, how)
+    files = [str(file) for file in listed(images, inputs)]
+    if coverage is None:
+        predicted = model.predict(files, k)
+    else:
+        predicted = model.predict_sets(files, coverage / 100, method or METHODS[0])
     if json:
-        print_json(_data(files, predicted, "candidates" if share is None else "set"))
+        print_json(_data(files, predicted, "candidates" if coverage is None else "set"))
     else:
         say(_FORMATS[output](files, predicted), nl=False)
 

@@ -93,12 +93,9 @@ def _list(*, json: bool) -> None:
     else:
         for one in shipped:
             say(one.origin())
-        if not shipped:
-            say("No findings are shipped.")
 
 
 def _named(name: str) -> Findings:
-
     if name.endswith(".gz"):
         return Findings.read(name)
     shipped = {one.study.name: one for one in shipped_findings()}
@@ -108,7 +105,6 @@ def _named(name: str) -> Findings:
 
 
 def _plot(findings_: Findings, kind: str, to: Path | None, metric: str) -> None:
-
     if kind not in PLOTS:
         raise unknown_name("kind of plot", kind, PLOTS)
     path = to or Path(f"{findings_.study.name}-{kind}.svg")

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from topk_platform.cli import options
 from topk_platform.cli.codes import Exit
-from topk_platform.cli.consoles import duration, make_console, print_json
+from topk_platform.cli.consoles import make_console, print_json
 from topk_platform.cli.studies import requested_study
 from topk_platform.errors import UserError
 from topk_platform.protocol import ArmProgress
@@ -22,6 +22,7 @@ from topk_platform.running.estimate.planning import Plan
 from topk_platform.running.estimate.planning import plan as plan_study
 from topk_platform.running.machine.resources import fitting, local_cpus
 from topk_platform.running.preflight.changes import avoidable
+from topk_platform.running.progress.rows import duration
 from topk_platform.specs import Study
 from topk_platform.specs.checks import plural
 
@@ -186,20 +187,20 @@ def _print_plan(
         done = f"{_searched(arm)}/{trials}", f"{_confirmed(arm)}/{study.seeds * study.points(arm.arm)}"
         table.add_row(arm.arm.name, *done, str(arm.left), seconds)
     console.print(table)
-    for line in (*_samples(plan), *(f"Note: {note}" for note in plan.notes)):
-        console.print(line, highlight=False, markup=False)
-    console.print(
-        f"{plan.left} trials left{_along(plan)}, about {duration(plan.seconds)} of training on one worker at most"
-        f"{cost}",
-        highlight=False,
-    )
-    for line in (*plan.crowded, *(f"Trained again: {reason}" for reason in plan.outdated)):
-        console.print(line, highlight=False, markup=False)
-    if hint := avoidable(plan.outdated, command):
-        console.print(hint, highlight=False, markup=False, soft_wrap=True)
+    along = f" and {plan.along} more that are trained too, because ensembles are trained as a whole"
+    lines = [
+        *_samples(plan),
+        *(f"Note: {note}" for note in plan.notes),
+        f"{plan.left} trials left{along if plan.along else ''}, about {duration(plan.seconds)} of training on one "
+        f"worker at most{cost}",
+        *plan.crowded,
+        *(f"Trained again: {reason}" for reason in plan.outdated),
+        avoidable(plan.outdated, command),
+    ]
     if plan.left:
-        console.print(_expected(plan), highlight=False)
-        console.print(f"At most {_feeds(plan)} can be busy at once", highlight=False)
+        lines += [_expected(plan), f"At most {_feeds(plan)} can be busy at once"]
+    for line in filter(None, lines):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def _searched(arm: ArmProgress) -> int:
@@ -225,11 +226,6 @@ def _expected(plan: Plan) -> str:
     cores = local_cpus()
     busy = ": trials take longer than on an idle machine" if plan.load > cores / 2 else ""
     return f"{line}. This machine's load is {plan.load:.1f} on {cores} cores{busy}"
-
-
-def _along(plan: Plan) -> str:
-    more = f" and {plan.along} more that are trained too, because ensembles are trained as a whole"
-    return more if plan.along else ""
 
 
 def _samples(plan: Plan) -> Iterator[str]:

