@@ -96,7 +96,7 @@ def topk(
     ("arguments", "message"),
     [
         (["run", "digit"], "unknown study 'digit': did you mean 'digits'"),
-        (["run", "nothing_like_it"], "unknown study 'nothing_like_it': `topk list` shows the studies"),
+        (["run", "nothing_like_it"], "unknown study 'nothing_like_it' (known: berrada2018_imagenet, "),
         (["run", "../digits"], "not a path"),
         (["run", "no_such_lab:study"], "there is no module 'no_such_lab'"),
         (["run", "lab_of_bad_things:studdy"], "did you mean 'study'"),
