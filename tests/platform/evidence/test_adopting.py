@@ -308,7 +308,10 @@ def test_a_run_says_what_it_repeats_and_the_command_that_avoids_it(
     run_in_process(monkeypatch, lambda trials, store: finish(run_trials(trials, StoreKeeper(store))))
     lines: list[str] = []
     run(the_study(), store=runs, progress=lambda _, event: lines.append(event.why))
-    assert f"5 of them need not be trained: `topk adopt adopted --store {runs} --replay 1` trains 1 again" in lines[0]
+    assert (
+        f"5 of them need not be trained: `topk adopt adopted --store {runs} --replay 1` trains 1 again"
+        in lines[0]
+    )
 
 
 def test_the_command_that_adopts_has_the_options_of_the_plan() -> None:
