@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from topk_platform.reports import words
 from topk_platform.results.cells import Cell
@@ -167,11 +166,7 @@ def _ahead(cell: Cell) -> Estimate:
     """Return how far a cell is ahead of the baseline: its difference, with the opposite sign if less is better."""
     result = cell.difference
     assert result is not None  # noqa: S101 - for the type checker
-    return _negated(result) if less_is_better(cell.metric) else result
-
-
-def _negated(estimate: Estimate) -> Estimate:
-    return replace(estimate, mean=-estimate.mean, low=-estimate.high, high=-estimate.low)
+    return -result if less_is_better(cell.metric) else result
 
 
 def _better(table: Table, metric: str, better: _ByColumn, columns: Sequence[str]) -> str:
@@ -205,7 +200,7 @@ def _points(cell: Cell) -> str:
     """Return the absolute value of a difference, with its n and p."""
     result = _ahead(cell)
     assert cell.p_holm is not None  # noqa: S101 - for the type checker
-    size = words.number(result if result.mean >= 0 else _negated(result), metric=cell.metric)
+    size = words.number(result if result.mean >= 0 else -result, metric=cell.metric)
     unit = unit_of(cell.metric, difference=True)
     return f"{size} {unit} (n = {result.n}, {words.probability(cell.p_holm)} after Holm's correction)"
 

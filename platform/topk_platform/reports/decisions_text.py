@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import get_args
 
 from rich.console import Group
-from rich.table import Table as RichTable
-from rich.text import Text
 
-from topk_platform.reports.plain_text import markdown_table, rows_to_csv
-from topk_platform.results.decisions import Decision, Evidence
+from topk_platform.reports import sections
+from topk_platform.reports.plain_text import rows_to_csv
+from topk_platform.results.decisions import Decision, Evidence, Verdict
 from topk_platform.specs import Contrast, scale_of, unit_of
 
 __all__ = ["claims_to_csv", "claims_to_markdown", "claims_to_rich", "claims_to_rows"]
@@ -20,7 +20,6 @@ _COLUMNS = (
     *("measured", "low", "high", "n", "covers", "contrast_verdict", "effect", "power", "seeds", "why"),
     *("planned", "reach"),
 )
-_STYLES = {"confirmed": "green", "refuted": "red", "undecided": "yellow", "waits for data": "dim"}
 
 
 def contrast_text(contrast: Contrast) -> str:
@@ -86,7 +85,7 @@ def _plan(evidence: Evidence) -> str:
 
 def _summary(decisions: Sequence[Decision]) -> str:
     counts = Counter(decision.verdict for decision in decisions)
-    parts = ", ".join(f"{counts[name]} {name}" for name in _STYLES if counts[name])  # type: ignore[index]
+    parts = ", ".join(f"{counts[name]} {name}" for name in get_args(Verdict) if counts[name])
     metrics = {e.contrast.metric for decision in decisions for e in decision.evidence}
     classes = ", numbers of classes as they are," if any(unit_of(m) == "classes" for m in metrics) else ""
     text = (
@@ -107,29 +106,21 @@ def _title(decision: Decision) -> str:
 
 def claims_to_markdown(name: str, decisions: Sequence[Decision]) -> str:
     """Return a study's decided claims as Markdown: a summary, and each claim's verdict with a table of its evidence."""
-    parts = [f"# Claims of {name}", _summary(decisions)]
-    for decision in decisions:
-        parts.append(f"## {decision.claim.name}: {decision.verdict}\n\n{_title(decision)}")
-        rows = [
-            (contrast_text(e.contrast), _claimed(decision), _measured(e), e.verdict, _settled(e))
-            for e in decision.evidence
-        ]
-        parts.append(markdown_table(("contrast", "claimed", "measured", "", ""), rows))
-    return "\n\n".join(parts) + "\n"
+    return sections.to_markdown(f"Claims of {name}", [_summary(decisions)], map(_section, decisions))
 
 
 def claims_to_rich(decisions: Sequence[Decision]) -> Group:
     """Return decided claims for a terminal."""
-    blocks: list[RichTable | Text] = []
-    for decision in decisions:
-        table = RichTable(title_justify="left", show_header=False, box=None, padding=(0, 2, 0, 0))
-        for e in decision.evidence:
-            verdict = Text(e.verdict, style=_STYLES[e.verdict])
-            table.add_row(contrast_text(e.contrast), _claimed(decision), _measured(e), verdict, _settled(e))
-        heading = Text(f"{decision.verdict}  ", style=f"bold {_STYLES[decision.verdict]}")
-        heading.append(f"{decision.claim.name}: {_title(decision)}", style="default")
-        blocks += [heading, table]
-    return Group(*blocks, Text(_summary(decisions), style="dim"))
+    return sections.to_rich([_summary(decisions)], map(_section, decisions))
+
+
+def _section(decision: Decision) -> sections.Section:
+    rows = [
+        (contrast_text(e.contrast), _claimed(decision), _measured(e), e.verdict, _settled(e))
+        for e in decision.evidence
+    ]
+    title = f"{decision.claim.name}: {decision.verdict}"
+    return sections.Section(title, ("contrast", "claimed", "measured", "", ""), rows, _title(decision))
 
 
 def claims_to_csv(decisions: Sequence[Decision]) -> str:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 
 from rich.console import Group
-from rich.table import Table as RichTable
 from rich.text import Text
 
 from topk_platform.reports import words
 from topk_platform.reports.plain_text import markdown_table
+from topk_platform.reports.sections import Section, to_rich
 from topk_platform.results.comparisons import Situation
 from topk_platform.results.recommendation import LEAST_SEARCHES, NEAR, Recommendation
 from topk_platform.results.replicates import Pooled
@@ -83,9 +82,7 @@ def _another_k(asked: int, one: Pooled) -> list[str]:
 
 def _apart(one: Pooled) -> str:
     """Return how far a loss is ahead in a comparison, with its p-value and where this was measured."""
-    e, where = one.ahead, "ahead of"
-    if e.mean < 0:
-        e, where = replace(e, mean=-e.mean, low=-e.high, high=-e.low), "behind"
+    e, where = (one.ahead, "ahead of") if one.ahead.mean >= 0 else (-one.ahead, "behind")
     return (
         f"{words.number(e, metric=one.first.metric)} points of {words.title_of(one.first.metric)} {where} "
         f"{one.first.baseline} ({one.name}; n = {e.n} seeds of {_searches(one)}, {_p(one)}; the interval covers "
@@ -232,14 +229,10 @@ def recommendation_to_markdown(recommendation: Recommendation) -> str:
 
 def recommendation_to_rich(recommendation: Recommendation) -> Group:
     """Return a recommendation for a terminal."""
-    parts: list[Text | RichTable] = [Text(_said(recommendation.asked), style="dim")]
-    parts += [Text(line, style="bold" if not i else "") for i, line in enumerate(sentences(recommendation))]
-    if rows := _rows(recommendation):
-        shown = RichTable(*_HEADER, title="near evidence, the nearest first", title_justify="left")
-        for row in rows:
-            shown.add_row(*row)
-        parts.append(shown)
-    return Group(*parts, *(Text(note, style="dim") for note in _notes(recommendation)))
+    lines = [Text(_said(recommendation.asked), style="dim")]
+    lines += [Text(line, style="bold" if not i else "") for i, line in enumerate(sentences(recommendation))]
+    near = Section("near evidence, the nearest first", _HEADER, _rows(recommendation))
+    return Group(*lines, to_rich(_notes(recommendation), [near] if near.rows else []))
 
 
 def recommendation_data(recommendation: Recommendation) -> dict[str, object]:

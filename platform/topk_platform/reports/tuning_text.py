@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from rich.console import Group
-from rich.table import Table as RichTable
-from rich.text import Text
 
-from topk_platform.reports.plain_text import markdown_table, rows_to_csv
+from topk_platform.reports.plain_text import rows_to_csv
+from topk_platform.reports.sections import Section, to_markdown, to_rich
 from topk_platform.reports.words import rounded
 from topk_platform.results.tuning import ArmTuning, Fixed, Tuning
 
@@ -85,18 +82,18 @@ def _fixed_row(fixed: Fixed) -> tuple[str, ...]:
     )
 
 
-def _tables(tuning: Tuning, within: float) -> list[tuple[str, Sequence[str], _Rows]]:
-    tables: list[tuple[str, Sequence[str], _Rows]] = [
-        ("Trials", _ARMS, [_arm_row(arm, within) for arm in tuning.arms]),
-        ("Searched parameters", _PARAMETERS, [row for arm in tuning.arms for row in _parameters(arm)]),
-        (
+def _sections(tuning: Tuning, within: float) -> list[Section]:
+    parts = [
+        Section("Trials", _ARMS, [_arm_row(arm, within) for arm in tuning.arms]),
+        Section("Searched parameters", _PARAMETERS, [row for arm in tuning.arms for row in _parameters(arm)]),
+        Section(
             "Chosen within 5 % of an end of the range",
             _EDGES,
             [row for arm in tuning.arms for row in _edges(arm)],
         ),
-        ("Fixed parameters in which arms differ", _FIXED, [_fixed_row(row) for row in tuning.fixed]),
+        Section("Fixed parameters in which arms differ", _FIXED, [_fixed_row(row) for row in tuning.fixed]),
     ]
-    return [table for table in tables if table[2]]
+    return [part for part in parts if part.rows]
 
 
 def _notes(tuning: Tuning, within: float) -> tuple[str, ...]:
@@ -110,21 +107,12 @@ def tuning_to_markdown(tuning: Tuning, within: float = 0.005) -> str:
         tuning: The result of :func:`topk_platform.results.tuning.tuning`.
         within: The distance to the best result that is close enough, as a fraction of 1.
     """
-    parts = [f"# Tuning of {tuning.study}", *_notes(tuning, within)]
-    for title, header, rows in _tables(tuning, within):
-        parts += [f"## {title}", markdown_table(header, rows)]
-    return "\n\n".join(parts) + "\n"
+    return to_markdown(f"Tuning of {tuning.study}", _notes(tuning, within), _sections(tuning, within))
 
 
 def tuning_to_rich(tuning: Tuning, within: float = 0.005) -> Group:
     """Return the tuning of a study for a terminal; the arguments are those of :func:`tuning_to_markdown`."""
-    blocks: list[RichTable | Text] = []
-    for title, header, rows in _tables(tuning, within):
-        table = RichTable(*header, title=title, title_justify="left")
-        for row in rows:
-            table.add_row(*row)
-        blocks.append(table)
-    return Group(*blocks, *(Text(note, style="dim") for note in _notes(tuning, within)))
+    return to_rich(_notes(tuning, within), _sections(tuning, within))
 
 
 def tuning_to_csv(tuning: Tuning) -> str:

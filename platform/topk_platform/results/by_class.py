@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from topk_platform.records import DataNote, Guesses, Ranks, Row, Store, read_data, read_guesses, read_model
 from topk_platform.results.confirmed_runs import ReadRanks
+from topk_platform.results.statistics.images import credit
 from topk_platform.results.table import Table, row_and_column
 from topk_platform.specs import Arm
 
@@ -128,11 +129,7 @@ def _name(names: Sequence[str], label: int) -> str:
 
 def _right(runs: Sequence[Ranks], k: int, classes: int) -> _Numbers:
     """Return how many images of each class have it among the k guesses, in all runs: ``(L,)``."""
-    result = np.zeros(classes)
-    for run in runs:
-        right = np.clip((k - run.greater) / (run.tied + 1), 0, 1)
-        result += np.bincount(run.label, right, classes)
-    return result
+    return np.asarray(sum(np.bincount(run.label, credit(run, k), classes) for run in runs), float)
 
 
 def _confused(runs: Sequence[tuple[_Labels, _Labels]]) -> Mapping[int, tuple[int, float]]:

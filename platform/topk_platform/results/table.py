@@ -121,20 +121,15 @@ class Table:
         A column counts only if every row with results has a value and no lost seed in it.
         """
         sign = -1 if less_is_better(metric) else 1
-        result = {row: [self.cells.get((row, c, metric)) for c in self.columns] for row in self.rows}
-        sound = {
-            row: [
-                None if c is None or c.value is None or c.confirmed.lost else sign * c.value.mean
-                for c in cells
-            ]
-            for row, cells in result.items()
-        }
-        sound = {row: values for row, values in sound.items() if any(v is not None for v in values)}
-        whole = [
-            i for i in range(len(self.columns)) if all(values[i] is not None for values in sound.values())
-        ]
+        rows = {row: [self.cells.get((row, c, metric)) for c in self.columns] for row in self.rows}
         return ranking(
-            {row: [v for i in whole if (v := values[i]) is not None] for row, values in sound.items()}
+            {
+                row: [
+                    None if c is None or c.value is None or c.confirmed.lost else sign * c.value.mean
+                    for c in cells
+                ]
+                for row, cells in rows.items()
+            }
         )
 
     def to_pandas(self) -> DataFrame:

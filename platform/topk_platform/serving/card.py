@@ -31,7 +31,7 @@ def model_card(
         estimates: The arm's test metrics over all its seeds, by name.
         calibration: The text about the calibration; empty if the network is not calibrated.
     """
-    arm, trial = saved.trial.arm, saved.trial
+    arm, trial, frozen = saved.trial.arm, saved.trial, config.backbone
     conditions = [canonical_json(condition) for condition in arm.regime.conditions]
     values = [f", {name} {value}" for name, value in trial.parameters.items()]
     facts = {
@@ -39,7 +39,7 @@ def model_card(
         "regime": f"{arm.regime.name}: {arm.regime.dataset} {canonical_json(arm.regime.options)}",
         "conditions of the training data": ", ".join(conditions) or "none",
         "model": f"{arm.model.name} {canonical_json(arm.model.options)}, {arm.loss.head} head",
-        **_backbone(config),
+        **({"frozen backbone": f"{frozen.name} at {frozen.pixels} pixels, in this folder"} if frozen else {}),
         "loss": f"{arm.loss.name}{''.join(values)}",
         "trained for": f"{arm.k} candidates of {saved.inputs.classes} classes, {arm.recipe.epochs} epochs at most",
         "trial": f"{trial.key}, seed {trial.seed}",
@@ -53,15 +53,6 @@ def model_card(
         + f"## Use\n\n{_usage(config.inputs, arm.k)}"
         + f"\n## Sets\n\n{_sets(config.inputs, calibration)}"
         + _limits(saved, config)
-    )
-
-
-def _backbone(config: Config) -> dict[str, str]:
-    frozen = config.backbone
-    return (
-        {}
-        if frozen is None
-        else {"frozen backbone": f"{frozen.name} at {frozen.pixels} pixels, in this folder"}
     )
 
 

@@ -79,6 +79,11 @@ class Classifier:
             f"{takes.shape})"
         )
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of the numbers that the network takes."""
+        return torch.uint8 if self.config.inputs.kind == "image" else torch.float32
+
     @torch.no_grad()
     def scores(self, inputs: Tensor) -> Tensor:
         """Return the scores ``(n, L)``, float32.
@@ -90,10 +95,9 @@ class Classifier:
             UserError: if the inputs have another shape or type.
         """
         takes = self.config.inputs
-        kind = torch.uint8 if takes.kind == "image" else torch.float32
-        if tuple(inputs.shape[1:]) != takes.shape or inputs.dtype != kind:
+        if tuple(inputs.shape[1:]) != takes.shape or inputs.dtype != self.dtype:
             raise UserError(
-                f"inputs must be {kind} of shape (n, {', '.join(map(str, takes.shape))}), "
+                f"inputs must be {self.dtype} of shape (n, {', '.join(map(str, takes.shape))}), "
                 f"got {inputs.dtype} of shape {tuple(inputs.shape)}"
             )
         return torch.cat([self.module(part) for part in torch.split(inputs, _AT_ONCE)])

@@ -14,7 +14,7 @@ from topk_platform.errors import UserError
 from topk_platform.records import SavedModel
 from topk_platform.specs import Inputs, Model
 from topk_platform.specs.checks import check
-from topk_platform.specs.codec import encode
+from topk_platform.specs.codec import decode, encode
 from topk_platform.specs.fields import Checked, Count, check_fields, one_of
 
 __all__ = [
@@ -74,7 +74,7 @@ class Config:
         k: The K of its arm, the number of candidates that it returns.
         arm: The arm's name.
         key: The key of the trial that trained it.
-        sha256: The SHA-256 of the tensors' file; empty in files of earlier versions.
+        sha256: The SHA-256 of the tensors' file.
         backbone: For a head that was trained on features, the backbone that computes them; ``inputs`` are then those of
             the backbone.
 
@@ -88,7 +88,7 @@ class Config:
     k: Count
     arm: str
     key: str
-    sha256: str = ""
+    sha256: str
     backbone: Frozen | None = None
 
     def __post_init__(self) -> None:
@@ -115,18 +115,7 @@ class Config:
 
     def to_json(self) -> str:
         """Return the configuration as JSON that people can read."""
-        data = {
-            "format": _FORMAT,
-            "arm": self.arm,
-            "key": self.key,
-            "k": self.k,
-            "model": {"name": self.model.name, "options": dict(self.model.options)},
-            "head": self.head,
-            "inputs": {name: value for name, value in encode(self.inputs).items() if name != "type"},
-            "sha256": self.sha256,
-            **({"backbone": vars(self.backbone)} if self.backbone else {}),
-        }
-        return json.dumps(data, indent=1) + "\n"
+        return json.dumps({"format": _FORMAT, **encode(self)}, indent=1) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> Config:
@@ -136,12 +125,10 @@ class Config:
             ValueError, LookupError, TypeError: if the text is not such a configuration.
         """
         data: dict[str, Any] = parse_json(text)
-        if data["format"] != _FORMAT:
-            raise ValueError(f"format must be {_FORMAT}, got {data['format']!r}")
-        model, inputs = Model(data["model"]["name"], data["model"]["options"]), Inputs(**data["inputs"])
-        head, k, arm, key = (data[name] for name in ("head", "k", "arm", "key"))
-        backbone = Frozen(**data["backbone"]) if "backbone" in data else None
-        return cls(model, head, inputs, k, arm, key, data.get("sha256", ""), backbone)
+        if (written := data.pop("format")) != _FORMAT:
+            raise ValueError(f"format must be {_FORMAT}, got {written!r}")
+        config: Config = decode(data, (cls, Frozen, Inputs, Model))
+        return config
 
     @classmethod
     def read(cls, folder: Path) -> Config:

@@ -23,6 +23,13 @@ from topk_platform.trust import Trust
 __all__ = ["graph_of", "graph_of_row", "write_onnx", "write_pt2"]
 
 
+_ANY_NUMBER = ({0: torch.export.Dim("n")},)
+
+
+def _example(classifier: Classifier) -> torch.Tensor:
+    return torch.zeros((2, *classifier.config.inputs.shape), dtype=classifier.dtype)
+
+
 def graph_of(classifier: Classifier) -> bytes:
     """Return a network as a file of ``torch.export``, including preprocessing and tensors.
 
@@ -34,15 +41,13 @@ def graph_of(classifier: Classifier) -> bytes:
     Raises:
         UserError: if ``torch.export`` cannot trace an operation of the network.
     """
-    takes = classifier.config.inputs
-    kind = torch.uint8 if takes.kind == "image" else torch.float32
-    example = torch.zeros((2, *takes.shape), dtype=kind)
     content = io.BytesIO()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about torch's internals
-            shapes = ({0: torch.export.Dim("n")},)
-            graph = torch.export.export(classifier.module, (example,), dynamic_shapes=shapes)
+            graph = torch.export.export(
+                classifier.module, (_example(classifier),), dynamic_shapes=_ANY_NUMBER
+            )
             torch.export.save(graph, content)
     except (torch._dynamo.exc.TorchDynamoException, RuntimeError, ValueError) as error:
         raise UserError(
@@ -117,18 +122,15 @@ def write_onnx(folder: Path, trust: Trust) -> None:
     if missing := [name for name in ("onnx", "onnxscript") if importlib.util.find_spec(name) is None]:
         raise UserError(f"--onnx needs {' and '.join(missing)}: pip install 'topk-studies[onnx]'")
     classifier = load_trusting(folder, trust)
-    takes = classifier.config.inputs
-    kind = torch.uint8 if takes.kind == "image" else torch.float32
-    example = torch.zeros((2, *takes.shape), dtype=kind)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about torch's internals
             program = torch.onnx.export(
                 classifier.module,
-                (example,),
+                (_example(classifier),),
                 input_names=["inputs"],
                 output_names=["scores"],
-                dynamic_shapes=({0: torch.export.Dim("n")},),
+                dynamic_shapes=_ANY_NUMBER,
                 dynamo=True,
                 verbose=False,
             )

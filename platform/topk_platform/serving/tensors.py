@@ -15,12 +15,12 @@ from topk_platform.errors import UserError
 __all__ = ["differing_tensor", "read_tensors"]
 
 
-def read_tensors(file: Path, sha256: str = "") -> dict[str, Tensor]:
+def read_tensors(file: Path, sha256: str) -> dict[str, Tensor]:
     """Return the tensors in a safetensors file, by name.
 
     Args:
         file: The file.
-        sha256: Its SHA-256; empty if that is not known.
+        sha256: Its SHA-256.
 
     Raises:
         UserError: if it cannot be read, or has another SHA-256.
@@ -28,7 +28,7 @@ def read_tensors(file: Path, sha256: str = "") -> dict[str, Tensor]:
     try:
         with file.open("rb") as content:
             digest = hashlib.file_digest(content, "sha256").hexdigest()
-        if sha256 not in ("", digest):
+        if sha256 != digest:
             raise UserError(f"{file} is damaged or was changed: its SHA-256 differs from that of the export")
         tensors: dict[str, Tensor] = load_file(file)
     except (OSError, SafetensorError) as error:

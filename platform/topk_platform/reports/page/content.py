@@ -11,10 +11,11 @@ from topk_platform.reports import tuning_text
 from topk_platform.reports.answer import answer
 from topk_platform.reports.checklist import checklist_of
 from topk_platform.reports.decisions_text import claims_to_markdown
+from topk_platform.reports.sections import Section
 from topk_platform.reports.tables import legend
 from topk_platform.reports.tables import notes as table_notes
 from topk_platform.reports.tables.blocks import Block, blocks
-from topk_platform.reports.tables.classes import ClassPart, class_parts
+from topk_platform.reports.tables.classes import class_parts
 from topk_platform.reports.words import command, in_range
 from topk_platform.results.by_class import class_results
 from topk_platform.results.decisions import decided
@@ -94,7 +95,7 @@ class Content:
     tuning: str
     checklist: str
     keys: Sequence[Keys]
-    classes: Sequence[ClassPart] = ()
+    classes: Sequence[Section] = ()
     unlisted: str = ""
     sizes: str = ""
 

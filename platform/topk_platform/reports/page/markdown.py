@@ -56,7 +56,7 @@ def _parts(content: Content) -> Iterator[str]:
 def _classes(content: Content) -> Iterator[str]:
     yield from ("## Results by class", EXPLAINED, content.unlisted) if content.classes else ()
     for part in content.classes:
-        yield from (f"### {part.column}", markdown_table(HEADER, part.rows), part.note)
+        yield from (f"### {part.title}", markdown_table(HEADER, part.rows), part.note)
 
 
 def lowered(markdown: str) -> str:

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from topk_platform.errors import UserError
-from topk_platform.specs import CONDITIONS, Arm, Condition, Regime, strength
+from topk_platform.specs import CONDITIONS, Arm, Regime, strength
 
-__all__ = ["Axis", "Plane", "axis_of", "plane_of"]
+__all__ = ["Axis", "axis_of", "numbers_of"]
 
 
 @dataclass(frozen=True)
@@ -47,20 +47,6 @@ class Axis:
         return sorted({self.positions[arm] for arm in own})
 
 
-@dataclass(frozen=True)
-class Plane:
-    """Two numbers in which regimes differ.
-
-    Args:
-        titles: The titles of both axes with their units, the horizontal one first.
-        positions: Both numbers of each regime, by the regime's name.
-    """
-
-    titles: tuple[str, str]
-    positions: Mapping[str, tuple[float, float]]
-
-
-_NUMBERED = tuple(kind for kind in CONDITIONS if kind.axis)
 _SERIES = 3  # the least number of measured levels that a line may join
 
 
@@ -75,87 +61,69 @@ def axis_of(arms: Sequence[Arm], by: str = "") -> Axis | None:
     Raises:
         UserError: if no loss has several values of ``by``.
     """
-    if not by and (result := _by_regime(arms)):
-        return result
+    if not by and len(numbers := numbers_of([arm.regime for arm in arms])) == 1:
+        ((title, known),) = numbers.items()
+        return _axis(
+            title,
+            {arm.name: known[arm.regime.name] for arm in arms},
+            {arm.name: arm.loss.label for arm in arms},
+            {arm.name: arm.model.label for arm in arms},
+            shared=True,
+        )
     named = [by] if by else _fixed_names(arms)
-    known = [axis for name in named if (axis := _by_parameter(arms, name))]
-    if by and not known:
+    axes = [axis for name in named if (axis := _by_parameter(arms, name))]
+    if by and not axes:
         varying = [name for name in _fixed_names(arms) if _by_parameter(arms, name)]
         raise UserError(
             f"--by must be a fixed parameter with several numbers, {varying or 'and the study has none'}, got {by!r}"
         )
-    return known[0] if known else None
+    return axes[0] if axes else None
 
 
-def plane_of(regimes: Sequence[Regime]) -> Plane | None:
-    """Return the two numbers in which regimes differ, or None if they differ in another way.
+def numbers_of(regimes: Sequence[Regime]) -> dict[str, dict[str, float]]:
+    """Return the numbers in which regimes differ: strengths of conditions, and options of their dataset.
 
     Args:
         regimes: Regimes of a study.
 
+    Returns:
+        Each regime's number by its name, for each title of an axis. Empty if the regimes differ in something else, or
+        if two of them have the same numbers.
+
     Example:
         >>> from topk_platform import LabelNoise, PerClass
         >>> made = [Regime(f"{n}-{p}", "letters", (PerClass(n), LabelNoise(p))) for n in (5, 20) for p in (0.0, 0.4)]
-        >>> plane_of(made).positions["20-0.4"]
-        (0.4, 20.0)
+        >>> {title: numbers["20-0.4"] for title, numbers in numbers_of(made).items()}
+        {'label noise, probability': 0.4, 'training samples per class': 20.0}
     """
-    named = list({regime.name: regime for regime in regimes}.values())
-    numbers = {kind: [_number(regime, kind) for regime in named] for kind in _NUMBERED}
-    both = [kind for kind, result in numbers.items() if len(set(result)) > 1]
-    rest = {
-        repr((r.dataset, dict(r.options), [c for c in r.conditions if type(c) not in both])) for r in named
+    facts = {regime.name: _facts(regime) for regime in regimes}
+    values = {
+        title: {name: of.get(title) for name, of in facts.items()} for of in facts.values() for title in of
     }
-    if len(both) != 2 or len(rest) > 1:
-        return None
-    x, y = (numbers[kind] for kind in both)
-    positions = {
-        r.name: (a, b) for r, a, b in zip(named, x, y, strict=True) if a is not None and b is not None
+    differing = {title: of for title, of in values.items() if len(set(map(repr, of.values()))) > 1}
+    numbers = {
+        title: {name: number for name, value in of.items() if (number := _as_number(value)) is not None}
+        for title, of in differing.items()
     }
-    alone = len(positions) == len(named) == len(set(positions.values()))
-    return Plane((both[0].axis, both[1].axis), positions) if alone else None
+    if any(len(of) < len(facts) for of in numbers.values()):
+        return {}
+    places = set(zip(*(of.values() for of in numbers.values()), strict=True))
+    return numbers if len(places) == len(facts) else {}
+
+
+def _facts(regime: Regime) -> dict[str, object]:
+    """Return what a regime is made of, by the title of an axis where it is a number."""
+    of_kind = {type(condition): condition for condition in regime.conditions}
+    others = [condition for condition in regime.conditions if not condition.axis]
+    return {
+        **{k.axis: strength(of_kind[k]) if k in of_kind else k.neutral for k in CONDITIONS if k.axis},
+        **{name.replace("_", " "): value for name, value in regime.options.items()},
+        "dataset": (regime.dataset, others),
+    }
 
 
 def _fixed_names(arms: Sequence[Arm]) -> list[str]:
     return [*dict.fromkeys(name for arm in arms for name in arm.loss.fixed), "K"]
-
-
-def _by_regime(arms: Sequence[Arm]) -> Axis | None:
-    regimes = list({arm.regime.name: arm.regime for arm in arms}.values())
-    for kind in _NUMBERED:
-        numbers = {r.name: result for r in regimes if (result := _number(r, kind)) is not None}
-        alike = {repr((r.dataset, dict(r.options), _others(r, kind))) for r in regimes}
-        if len(alike) == 1 and len(numbers) == len(regimes) and len(set(numbers.values())) > 1:
-            return _made(kind.axis, arms, {arm.name: numbers[arm.regime.name] for arm in arms})
-    return _by_option(arms, regimes)
-
-
-def _by_option(arms: Sequence[Arm], regimes: Sequence[Regime]) -> Axis | None:
-    """Return the axis of regimes that differ in a single option of their dataset, if it is a number."""
-    if len({repr((r.dataset, r.conditions, sorted(r.options))) for r in regimes}) > 1:
-        return None
-    differing = [o for o in regimes[0].options if len({repr(r.options[o]) for r in regimes}) > 1]
-    if len(differing) != 1:
-        return None
-    values = {r.name: _as_number(r.options[differing[0]]) for r in regimes}
-    numbers = {name: value for name, value in values.items() if value is not None}
-    if len(numbers) < len(regimes):
-        return None
-    return _made(differing[0].replace("_", " "), arms, {a.name: numbers[a.regime.name] for a in arms})
-
-
-def _number(regime: Regime, kind: type[Condition]) -> float | None:
-    result = [c for c in regime.conditions if type(c) is kind]
-    return strength(result[0]) if result else kind.neutral
-
-
-def _others(regime: Regime, kind: type[Condition]) -> tuple[Condition, ...]:
-    return tuple(c for c in regime.conditions if type(c) is not kind)
-
-
-def _made(title: str, arms: Sequence[Arm], positions: Mapping[str, float]) -> Axis:
-    series = {arm.name: arm.loss.label for arm in arms}
-    panels = {arm.name: arm.model.label for arm in arms}
-    return _axis(title, positions, series, panels, shared=True)
 
 
 def _axis(

@@ -17,6 +17,7 @@ from topk_platform.reports.plots.plot_data import NothingToPlotError, Plotted, c
 from topk_platform.reports.plots.style import OTHERS, Look
 from topk_platform.reports.words import title_of
 from topk_platform.results.statistics import estimate
+from topk_platform.results.statistics.images import credit
 from topk_platform.results.tuning import ArmTuning
 
 __all__ = ["topk", "topk_curve", "training", "tuned"]
@@ -35,8 +36,7 @@ def topk_curve(ranks: Ranks, most: int) -> npt.NDArray[np.float64]:
         >>> topk_curve(Ranks(one, one * 0, one, one, "images"), 3)
         array([0.5, 0.5, 1. ])
     """
-    k = np.arange(1, most + 1)[:, None]
-    return np.asarray(np.clip((k - ranks.greater) / (ranks.tied + 1), 0, 1).mean(1), float)
+    return np.array([credit(ranks, k).mean() for k in range(1, most + 1)])
 
 
 def topk(data: Plotted) -> Figure:

@@ -15,6 +15,7 @@ from matplotlib.tri import TriContourSet
 
 from topk_losses import use_backend
 from topk_platform.errors import UserError, reason
+from topk_platform.metrics import topk_credit
 from topk_platform.reports.plots.drawing import panels
 from topk_platform.reports.plots.plot_data import NothingToPlotError, Plotted
 from topk_platform.reports.plots.style import INK, Look, looks, styled
@@ -77,9 +78,8 @@ def topk_error(scores: _Array, k: int) -> _Array:
         >>> topk_error(np.array([[0.5, 0.3, 0.2], [0.2, 0.4, 0.4], [1.0, 0.0, 0.0]]), 2)
         array([1. , 0. , 0.5])
     """
-    others, true = np.delete(scores, _TRUE, 1), scores[:, [_TRUE]]
-    greater, tied = (others > true).sum(1), (others == true).sum(1)
-    return np.asarray(1 - np.clip((k - greater) / (tied + 1), 0, 1), float)
+    target = torch.full((len(scores),), _TRUE)
+    return np.asarray(1 - topk_credit(torch.from_numpy(scores), target, [k])[0].numpy(), float)
 
 
 def values_on(loss: Loss, own: dict[str, Scalar], scores: _Array, k: int) -> _Array:

@@ -14,6 +14,7 @@ from topk_platform.reports.plots.plot_data import NothingToPlotError, Plotted, U
 from topk_platform.reports.plots.style import COLUMN, INK
 from topk_platform.reports.words import title_of
 from topk_platform.results.cells import Cell
+from topk_platform.results.statistics.regimes import in_common
 from topk_platform.specs import less_is_better
 
 __all__ = ["profile", "ratios"]
@@ -41,9 +42,7 @@ def ratios(errors: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
 def _ratio(error: float, lowest: float) -> float:
     if math.isinf(error):
         return math.inf
-    if lowest == 0:
-        return 1.0 if error == 0 else math.inf
-    return error / lowest
+    return error / lowest if lowest else (math.inf if error else 1.0)
 
 
 def profile(data: Plotted) -> Figure:
@@ -89,13 +88,13 @@ def profile(data: Plotted) -> Figure:
 
 def _errors(data: Plotted) -> dict[str, list[float]]:
     """Return the test errors of all losses, in the regimes in which each loss has a result or a lost run."""
-    result = {
-        row: [_error(data.table.cells.get((row, c, data.metric))) for c in data.table.columns]
-        for row in data.table.rows
-    }
-    result = {row: errors for row, errors in result.items() if any(e is not None for e in errors)}
-    whole = [i for i, _ in enumerate(data.table.columns) if all(e[i] is not None for e in result.values())]
-    return {row: [e for i in whole if (e := errors[i]) is not None] for row, errors in result.items()}
+    cells = data.table.cells
+    return in_common(
+        {
+            row: [_error(cells.get((row, c, data.metric))) for c in data.table.columns]
+            for row in data.table.rows
+        }
+    )
 
 
 def _error(cell: Cell | None) -> float | None:

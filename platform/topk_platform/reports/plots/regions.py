@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -15,8 +15,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from safetensors.torch import load
-from torch import Tensor
+from torch import nn
 
+from topk_platform.metrics import topk_credit
 from topk_platform.models import architecture_of, build_model
 from topk_platform.records import Row, Store, read_model
 from topk_platform.reports.plots.drawing import legend_of, panels
@@ -123,22 +124,24 @@ def _lane(data: Plotted, key: tuple[str, str], arm: Arm) -> _Lane | None:
     angles = torch.deg2rad(torch.from_numpy(_ANGLES))
     points = torch.stack([angles.cos(), angles.sin()], 1).float()
     networks = filter(None, (_kept_network(data.held.ledger.store, row) for row in data.completed(key)))
-    result = [_among(network(points).numpy(), (1, arm.k)) for network in networks]
+    target = torch.full((len(points),), _CLASS)
+    with torch.no_grad():
+        result = [topk_credit(network(points).float(), target, (1, arm.k)).numpy() for network in networks]
     if not result:
         return None
     first, among = np.mean(result, 0)
     return _Lane(first, among, len(result))
 
 
-def _kept_network(store: Store, row: Row) -> Callable[[Tensor], Tensor] | None:
-    """Return a confirmed run's network as a function from inputs ``(n, *shape)`` to scores ``(n, L)``.
+def _kept_network(store: Store, row: Row) -> nn.Module | None:
+    """Return a confirmed run's network.
 
     Args:
         store: The study's folder.
         row: The run's row of the ledger.
 
     Returns:
-        The function, or None if no network was kept.
+        The network, in evaluation mode, or None if no network was kept.
 
     Raises:
         UserError: if the function that builds the network cannot be found, or the network cannot be read.
@@ -150,21 +153,7 @@ def _kept_network(store: Store, row: Row) -> Callable[[Tensor], Tensor] | None:
     with torch.random.fork_rng(devices=[]):
         network = build_model(architecture_of(arm.model), takes.shape, takes.classes, arm.loss.head)
     network.load_state_dict(load(saved.content))
-    network.eval()
-
-    @torch.no_grad()
-    def scores(inputs: Tensor) -> Tensor:
-        result: Tensor = network(inputs).float()
-        return result
-
-    return scores
-
-
-def _among(scores: npt.NDArray[np.float32], ks: Sequence[int]) -> _Array:
-    """Return for each k whether the class is among the k best: 0 or 1, or a value between them for ties."""
-    own = scores[:, [_CLASS]]
-    greater, tied = (scores > own).sum(1), (scores == own).sum(1) - 1
-    return np.stack([np.clip((k - greater) / (tied + 1), 0, 1) for k in ks])
+    return network.eval()
 
 
 def _filled(ax: Axes, colour: str, position: int, lane: _Lane) -> None:

@@ -10,7 +10,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from topk_platform.reports.plots.axis import Plane, plane_of
+from topk_platform.reports.plots.axis import numbers_of
 from topk_platform.reports.plots.drawing import panels
 from topk_platform.reports.plots.plot_data import NothingToPlotError, Plotted, UnsuitedStudyError
 from topk_platform.reports.plots.style import PAGE
@@ -69,22 +69,23 @@ def winners(data: Plotted) -> Figure:
     It is white if no loss is marked better and some are not marked worse, or if nothing is tested because losses were
     searched once.
     """
-    plane = plane_of([arm.regime for arm in data.arms.values()])
-    if plane is None:
+    numbers = numbers_of([arm.regime for arm in data.arms.values()])
+    if len(numbers) != 2:
         raise UnsuitedStudyError("its regimes must differ in exactly two numbers and in nothing else")
     result = _verdicts(data)
     if not result:
         raise NothingToPlotError(f"there are no differences of {data.metric} to a baseline to draw")
     shown = list(dict.fromkeys(model for model, _ in result))
-    xs, ys = (sorted({key[axis] for key in plane.positions.values()}) for axis in (0, 1))
+    x_of, y_of = numbers.values()
+    xs, ys = sorted(set(x_of.values())), sorted(set(y_of.values()))
     made, axes = panels(shown, 0.7 + _ROW * len(ys), across=1)
     made.set_size_inches(min(1.2 + 1.15 * len(xs), PAGE), made.get_size_inches()[1])
     most = max((abs(v.lead.mean) for v in result.values() if v.lead), default=1.0)
     for (model, regime), verdict in result.items():
-        x, y = plane.positions[regime]
-        _field(axes[shown.index(model)], data, (xs.index(x), ys.index(y)), verdict, most)
+        at = xs.index(x_of[regime]), ys.index(y_of[regime])
+        _field(axes[shown.index(model)], data, at, verdict, most)
     for model, ax in zip(shown, axes, strict=True):
-        _frame(ax, plane, xs, ys)
+        _frame(ax, list(numbers), xs, ys)
         title = f"test {metric_title(data.metric)}, ahead of {data.study.baseline} by"
         if all(verdict.once for (model_of, _), verdict in result.items() if model_of == model):
             title = f"test {metric_title(data.metric)}: one search, nothing is tested"
@@ -129,13 +130,13 @@ def _luminance(colour: tuple[float, float, float]) -> float:
     return 0.299 * red + 0.587 * green + 0.114 * blue
 
 
-def _frame(ax: Axes, plane: Plane, xs: Sequence[float], ys: Sequence[float]) -> None:
+def _frame(ax: Axes, titles: Sequence[str], xs: Sequence[float], ys: Sequence[float]) -> None:
     ax.set_xlim(-0.5, len(xs) - 0.5)
     ax.set_ylim(-0.5, len(ys) - 0.5)
     ax.set_xticks(range(len(xs)), [f"{x:g}" for x in xs])
     ax.set_yticks(range(len(ys)), [f"{y:g}" for y in ys])
-    ax.set_xlabel(plane.titles[0])
-    ax.set_ylabel(plane.titles[1])
+    ax.set_xlabel(titles[0])
+    ax.set_ylabel(titles[1])
     ax.tick_params(length=0)
     for spine in ax.spines.values():
         spine.set_color("#BDBDBD")

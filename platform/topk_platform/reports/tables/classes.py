@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Group
-from rich.table import Table as RichTable
-from rich.text import Text
 
 from topk_platform.errors import UserError
-from topk_platform.reports.plain_text import markdown_table, rows_to_csv
+from topk_platform.reports import sections
+from topk_platform.reports.plain_text import rows_to_csv
+from topk_platform.reports.sections import Section
 from topk_platform.reports.tables.data import arrow_table, parquet
 from topk_platform.reports.words import command
 from topk_platform.results.by_class import ClassResult
@@ -22,7 +21,6 @@ __all__ = [
     "CLASS_FORMATS",
     "EXPLAINED",
     "HEADER",
-    "ClassPart",
     "class_parts",
     "classes_as",
     "classes_to_files",
@@ -43,22 +41,7 @@ EXPLAINED = (
 _ON_TERMINAL = 30
 
 
-@dataclass(frozen=True)
-class ClassPart:
-    """The results by class for one column of a table, as texts that people read.
-
-    Args:
-        column: The name of the column.
-        rows: The texts of each row, in the order of :data:`HEADER`; the hardest classes first.
-        note: How many classes are left out, and the command that writes all; empty if none are.
-    """
-
-    column: str
-    rows: Sequence[tuple[str, ...]]
-    note: str = ""
-
-
-def class_parts(table: Table, results: Iterable[ClassResult], most: int = 0) -> list[ClassPart]:
+def class_parts(table: Table, results: Iterable[ClassResult], most: int = 0) -> list[Section]:
     """Return results by class as texts that people read, with a part for each column of the table.
 
     Args:
@@ -73,13 +56,14 @@ def class_parts(table: Table, results: Iterable[ClassResult], most: int = 0) -> 
     return [_part(table, column, list(classes.values()), most) for column, classes in columns.items()]
 
 
-def _part(table: Table, column: str, classes: Sequence[Sequence[ClassResult]], most: int) -> ClassPart:
+def _part(table: Table, column: str, classes: Sequence[Sequence[ClassResult]], most: int) -> Section:
     hardest = sorted(classes, key=lambda losses: sum(one.topk for one in losses) / len(losses))
     shown = hardest[: max(most // max(map(len, classes)), 1)] if most else hardest
     hidden = len(classes) - len(shown)
     whole = command("table", table.study, "--by", "class", "--format", "csv", given=table.given)
     note = f"Easier classes that are left out: {hidden:,}; `{whole}` has all." if hidden else ""
-    return ClassPart(column, [_texts(one) for losses in shown for one in losses], note)
+    rows = [_texts(one) for losses in shown for one in losses]
+    return Section(column, HEADER, rows, note, numbers=HEADER[2:5])
 
 
 def _texts(result: ClassResult) -> tuple[str, ...]:
@@ -124,25 +108,13 @@ def _to_csv(table: Table, results: Sequence[ClassResult]) -> str:
 
 
 def _to_markdown(table: Table, results: Sequence[ClassResult]) -> str:
-    parts = [f"# {table.study.name}: results by class", EXPLAINED]
-    for part in class_parts(table, results):
-        parts += [f"## {part.column}", markdown_table(HEADER, part.rows)]
-    return "\n\n".join(parts) + "\n"
+    return sections.to_markdown(
+        f"{table.study.name}: results by class", [EXPLAINED], class_parts(table, results)
+    )
 
 
 def _to_rich(table: Table, results: Sequence[ClassResult]) -> Group:
-    shown: list[RichTable | Text] = []
-    for part in class_parts(table, results, _ON_TERMINAL):
-        made = RichTable(title=f"{table.study.name}, {part.column}", title_justify="left")
-        for name in HEADER:
-            numbers = name in HEADER[2:5]
-            made.add_column(name, justify="right" if numbers else "left", overflow="fold")
-        for row in part.rows:
-            made.add_row(*map(Text, row))
-        shown.append(made)
-        if part.note:
-            shown.append(Text(part.note, style="dim"))
-    return Group(*shown, Text(EXPLAINED, style="dim"))
+    return sections.to_rich([EXPLAINED], class_parts(table, results, _ON_TERMINAL))
 
 
 CLASS_FORMATS: Mapping[str, Callable[[Table, Sequence[ClassResult]], object]] = {

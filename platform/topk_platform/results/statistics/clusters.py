@@ -49,9 +49,8 @@ class Groups:
         counts = np.bincount(strata, minlength=len(weights))
         if clusters is None:
             return cls(strata, np.arange(len(strata)), counts, weights, None)
-        numbered = clusters if _dense(clusters) else np.unique(clusters, return_inverse=True)[1]
-        cell = strata * (int(numbered.max()) + 1) + numbered
-        cell = cell if _dense(cell) else np.unique(cell, return_inverse=True)[1]
+        numbered = np.unique(clusters, return_inverse=True)[1]
+        cell = np.unique(strata * (int(numbered.max()) + 1) + numbered, return_inverse=True)[1]
         return cls(strata, numbered, counts, weights, (cell, np.bincount(cell)))
 
     @cached_property
@@ -178,11 +177,3 @@ class Groups:
             + 2 * sums[1] ** 2
         )
         return max(trace**2 / square, 1.0)
-
-
-def _dense(labels: Whole) -> bool:
-    """Return whether labels are small enough to be counted without new numbers."""
-    return int(labels.min()) >= 0 and int(labels.max()) < _SPARSE * len(labels)
-
-
-_SPARSE = 20  # counting may take an array that is this many times as long as the labels

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -87,6 +87,10 @@ class Estimate:
     def once(self) -> bool:
         """Whether it rests on an arm that was searched once, and leaves out the luck of that search."""
         return self.covers.endswith(ONE_SEARCH)
+
+    def __neg__(self) -> Estimate:
+        """Return the estimate of the opposite number."""
+        return replace(self, mean=-self.mean, low=-self.high, high=-self.low)
 
     def within(self, tolerance: float) -> float:
         """Return the p-value of the equivalence test, whose hypothesis is a mean ``tolerance`` or more away from 0.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import TypeAlias
@@ -120,11 +121,7 @@ class Precision:
         """
         if self.power(effect, _MOST, level) < power:
             return None
-        low, high = 1, _MOST  # low rows are too few, high rows are enough
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if self.power(effect, middle, level) >= power else (middle, high)
-        return high
+        return 2 + bisect_left(range(2, _MOST), power, key=lambda rows: self.power(effect, rows, level))
 
     def scaled(self, scale: float) -> Precision:
         """Return the precision of the mean times ``scale``."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-__all__ = ["Ranking", "improvement", "ranking"]
+__all__ = ["Ranking", "improvement", "in_common", "ranking"]
 
 FEWEST_REGIMES = 5
 FEWEST_LOSSES = 3
@@ -38,13 +38,28 @@ class Ranking:
     alike: tuple[tuple[str, ...], ...]
 
 
-def ranking(values: Mapping[str, Sequence[float]]) -> Ranking | None:
+def in_common(values: Mapping[str, Sequence[float | None]]) -> dict[str, list[float]]:
+    """Return the values of the losses that have any, in the regimes in which all of these have one.
+
+    Args:
+        values: The values by loss, one per regime; None if there is none.
+
+    Example:
+        >>> in_common({"a": [0.1, 0.2, None], "b": [0.3, 0.4, 0.5], "c": [None, None, None]})
+        {'a': [0.1, 0.2], 'b': [0.3, 0.4]}
+    """
+    some = {loss: of for loss, of in values.items() if any(value is not None for value in of)}
+    whole = [of for of in zip(*some.values(), strict=True) if None not in of]
+    return {loss: [of[i] for of in whole] for i, loss in enumerate(some)}
+
+
+def ranking(values: Mapping[str, Sequence[float | None]]) -> Ranking | None:
     """Return the ranking of losses by their values in the same regimes, where higher is better.
 
     Return None for fewer than five regimes or three losses, because the paired tests are then enough.
 
     Args:
-        values: The values by loss, one per regime.
+        values: The values by loss, one per regime; see :func:`in_common` for missing ones.
 
     Source:
         Demšar, Statistical Comparisons of Classifiers over Multiple Data Sets, JMLR 2006; Iman and Davenport 1980.
@@ -54,19 +69,18 @@ def ranking(values: Mapping[str, Sequence[float]]) -> Ranking | None:
         >>> {name: round(rank, 2) for name, rank in result.mean_ranks.items()}, result.alike
         ({'a': 1.0, 'b': 2.17, 'c': 2.83}, (('a', 'b'), ('b', 'c')))
     """
-    table = np.round(np.array(list(values.values()), float), _DIGITS)
-    losses, regimes = table.shape if table.ndim == 2 else (len(values), 0)
+    known = in_common(values)
+    losses, regimes = len(known), min(map(len, known.values()), default=0)
     if losses < FEWEST_LOSSES or regimes < FEWEST_REGIMES:
         return None
-    ranks = np.array([_ranks(column) for column in table.T])
-    means = dict(sorted(zip(values, ranks.mean(0).tolist(), strict=True), key=lambda item: item[1]))
-    critical = _studentized(losses) * math.sqrt(losses * (losses + 1) / 12 / regimes)
+    from scipy import stats  # noqa: PLC0415 - half a second that most tables need not wait for
+
+    table = np.round(np.array(list(known.values()), float), _DIGITS)
+    ranks = stats.rankdata(-table.T, axis=1)
+    means = dict(sorted(zip(known, ranks.mean(0).tolist(), strict=True), key=lambda item: item[1]))
+    studentized = float(stats.studentized_range.ppf(1 - _ALPHA, losses, math.inf))
+    critical = studentized * math.sqrt(losses * (losses + 1) / 12 / regimes)
     return Ranking(means, regimes, _friedman(ranks), critical, _alike(means, critical))
-
-
-def _ranks(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> list[float]:
-    """Return the ranks of values; the highest has rank 1, and equal values share their mean rank."""
-    return [float((values > v).sum() + ((values == v).sum() + 1) / 2) for v in values]
 
 
 def _friedman(ranks: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> float:
@@ -80,12 +94,6 @@ def _friedman(ranks: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> float
     if chi >= most - 1e-9:
         return 0.0
     return float(special.fdtrc(losses - 1, (losses - 1) * (regimes - 1), (regimes - 1) * chi / (most - chi)))
-
-
-def _studentized(losses: int) -> float:
-    from scipy.stats import studentized_range  # noqa: PLC0415 - half a second that most tables need not wait for
-
-    return float(studentized_range.ppf(1 - _ALPHA, losses, math.inf))
 
 
 def _alike(means: Mapping[str, float], critical: float) -> tuple[tuple[str, ...], ...]:

@@ -13,6 +13,8 @@ from topk_platform.elsewhere import made_by, parse_json
 from topk_platform.errors import UserError, unknown_name
 from topk_platform.serving.package import CALIBRATION
 from topk_platform.specs.checks import check
+from topk_platform.specs.codec import decode, encode
+from topk_platform.specs.fields import NonNegative, Part, Positive, Whole, check_fields
 
 __all__ = ["METHODS", "SetCalibration", "check_coverage", "needed_calibration", "rank_of"]
 
@@ -69,24 +71,15 @@ class SetCalibration:
     """
 
     key: str
-    temperature: float
-    tuned: int
-    rank: int
-    penalty: float
-    prevalences: tuple[float, ...]
+    temperature: Positive
+    tuned: Whole
+    rank: Whole
+    penalty: NonNegative
+    prevalences: tuple[Part, ...]
     nonconformity: Mapping[str, tuple[float, ...]]
 
     def __post_init__(self) -> None:
-        check(
-            0 < self.temperature < math.inf,
-            f"temperature must be positive and finite, got {self.temperature}",
-        )
-        check(0 <= self.penalty < math.inf, f"penalty must be at least 0 and finite, got {self.penalty}")
-        check(
-            self.rank >= 0 and self.tuned >= 0,
-            f"rank and tuned must be at least 0, got {self.rank}, {self.tuned}",
-        )
-        check(all(0 < share <= 1 for share in self.prevalences), "prevalences must be in (0, 1]")
+        check_fields(self)
         check(
             set(self.nonconformity) == set(METHODS),
             f"nonconformity must have the scores of {', '.join(METHODS)}, got {sorted(self.nonconformity)}",
@@ -97,10 +90,7 @@ class SetCalibration:
                 f"nonconformity must have equally many scores, at least 1, for each method, got {len(values)} for "
                 f"{method!r} and {self.samples} for {METHODS[0]!r}",
             )
-            check(
-                all(map(math.isfinite, values)) and list(values) == sorted(values),
-                f"the scores of {method!r} must be finite and in ascending order",
-            )
+            check(list(values) == sorted(values), f"the scores of {method!r} must be in ascending order")
 
     @property
     def samples(self) -> int:
@@ -141,22 +131,12 @@ class SetCalibration:
             method: {str(percent): self.threshold(percent / 100, method) for percent in percents}
             for method in METHODS
         }
-        return {**self._facts(), "samples": self.samples, "thresholds": thresholds}
+        facts = {n: v for n, v in encode(self).items() if n not in ("type", "nonconformity")}
+        return {**facts, "samples": self.samples, "thresholds": thresholds}
 
     def to_json(self) -> str:
         """Return the calibration as JSON."""
-        scores = {method: list(self.nonconformity[method]) for method in METHODS}
-        return json.dumps({"format": _FORMAT, **self._facts(), "nonconformity": scores}) + "\n"
-
-    def _facts(self) -> dict[str, Any]:
-        return {
-            "key": self.key,
-            "temperature": self.temperature,
-            "tuned": self.tuned,
-            "rank": self.rank,
-            "penalty": self.penalty,
-            "prevalences": list(self.prevalences),
-        }
+        return json.dumps({"format": _FORMAT, **encode(self)}) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> SetCalibration:
@@ -166,18 +146,10 @@ class SetCalibration:
             ValueError, LookupError, TypeError: if the text is not such a calibration.
         """
         data: dict[str, Any] = parse_json(text)
-        if data["format"] != _FORMAT:
-            raise ValueError(f"format must be {_FORMAT}, got {data['format']!r}")
-        scores = {method: tuple(map(float, values)) for method, values in data["nonconformity"].items()}
-        return cls(
-            str(data["key"]),
-            float(data["temperature"]),
-            int(data["tuned"]),
-            int(data["rank"]),
-            float(data["penalty"]),
-            tuple(map(float, data["prevalences"])),
-            scores,
-        )
+        if (written := data.pop("format")) != _FORMAT:
+            raise ValueError(f"format must be {_FORMAT}, got {written!r}")
+        calibration: SetCalibration = decode(data, (cls,))
+        return calibration
 
     @classmethod
     def read(cls, folder: Path, key: str, classes: int) -> SetCalibration | None:

@@ -1,0 +1,62 @@
+"""Tables of texts with titles, as Markdown and on the terminal: claims, tuning, and results by class."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from topk_platform.reports.plain_text import markdown_table
+
+__all__ = ["Section", "to_markdown", "to_rich"]
+
+_STYLES = {"confirmed": "green", "refuted": "red", "undecided": "yellow", "waits for data": "dim"}
+
+
+@dataclass(frozen=True)
+class Section:
+    """A table of texts.
+
+    Args:
+        title: Its title.
+        header: The names of its columns.
+        rows: The texts of each row.
+        note: A line about it; empty for none.
+        numbers: The columns that are aligned to the right on the terminal.
+    """
+
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    note: str = ""
+    numbers: Sequence[str] = ()
+
+
+def to_markdown(title: str, lines: Iterable[str], sections: Iterable[Section]) -> str:
+    """Return sections as Markdown.
+
+    Args:
+        title: The title of all.
+        lines: The paragraphs below it.
+        sections: The sections.
+    """
+    parts = [f"# {title}", *lines]
+    for one in sections:
+        parts += [f"## {one.title}", one.note, markdown_table(one.header, one.rows)]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def to_rich(lines: Iterable[str], sections: Iterable[Section]) -> Group:
+    """Return sections for a terminal, with the lines below them; verdicts are coloured."""
+    shown: list[Table | Text] = []
+    for one in sections:
+        table = Table(title=Text(one.title, style="table.title"), title_justify="left")
+        for name in one.header:
+            table.add_column(name, justify="right" if name in one.numbers else "left", overflow="fold")
+        for row in one.rows:
+            table.add_row(*(Text(text, style=_STYLES.get(text, "")) for text in row))
+        shown += [table, Text(one.note, style="dim")] if one.note else [table]
+    return Group(*shown, *(Text(line, style="dim") for line in lines))
