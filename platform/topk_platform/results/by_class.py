@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from topk_platform.records import DataNote, Guesses, Ranks, Row, Store, read_data, read_guesses, read_model
+from topk_platform.records import Guesses, Ranks, Store, read_data, read_guesses
 from topk_platform.results.confirmed_runs import ReadRanks
 from topk_platform.results.statistics.images import credit
 from topk_platform.results.table import Table, row_and_column
 from topk_platform.specs import Arm
 
-__all__ = ["ClassResult", "class_names", "class_results"]
+__all__ = ["ClassResult", "class_results"]
 
 _Numbers = npt.NDArray[np.float64]
 _Labels = npt.NDArray[np.int64]
@@ -75,28 +75,8 @@ def class_results(table: Table, store: Store, ranks: ReadRanks) -> Iterable[Clas
         kept = ranks(completed)
         runs = [(kept[row["key"]], read_guesses(store, row)) for row in completed if row["key"] in kept]
         if runs:
-            names = class_names(store, notes.get(arms[key].regime.name), completed)
-            yield from _of_arm(key, arms[key], runs, names)
-
-
-def class_names(store: Store, note: DataNote | None, rows: Sequence[Row]) -> Sequence[str]:
-    """Return the names of an arm's classes as its runs noted them, or else those in the network of its first run.
-
-    They are empty if no name was noted and that network was not kept.
-
-    Args:
-        store: The study's folder.
-        note: The note on the data of the arm's regime, if there is one.
-        rows: The arm's runs, at least one.
-
-    Raises:
-        DamagedError: if the network's file is not the one that was recorded.
-        StoreError: if it cannot be read.
-    """
-    if note is not None and note.names:
-        return note.names
-    saved = read_model(store, rows[0])
-    return () if saved is None else [saved.inputs.name(label) for label in range(saved.inputs.classes)]
+            note = notes.get(arms[key].regime.name)
+            yield from _of_arm(key, arms[key], runs, () if note is None else note.names)
 
 
 def _of_arm(

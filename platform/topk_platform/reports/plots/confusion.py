@@ -14,13 +14,10 @@ from scipy import sparse
 from scipy.cluster import hierarchy
 from scipy.spatial.distance import squareform
 
-from topk_platform.records import Row, read_guesses
 from topk_platform.reports.plots.drawing import figure, frame
-from topk_platform.reports.plots.plot_data import NothingToPlotError, Plotted
+from topk_platform.reports.plots.plot_data import NothingToPlotError, Plotted, RunGuesses
 from topk_platform.reports.plots.style import INK, PAGE
 from topk_platform.reports.words import wrapped
-from topk_platform.results.by_class import class_names
-from topk_platform.specs import Arm
 
 __all__ = ["confusion", "groups_of", "sharing"]
 
@@ -43,14 +40,14 @@ class _Confused(NamedTuple):
         runs: K and the number of seeds, in words.
         shares: The result of :func:`sharing`, as the mean over the seeds.
         names: The names of the classes.
-        key: The arm's row and column.
+        first: The first of the runs.
     """
 
     name: str
     runs: str
     shares: sparse.csr_array
     names: Sequence[str]
-    key: tuple[str, str]
+    first: RunGuesses
 
 
 def sharing(labels: npt.NDArray[np.int64], guesses: npt.NDArray[np.int64], classes: int) -> sparse.csr_array:
@@ -113,7 +110,12 @@ def confusion(data: Plotted) -> Figure:
     """
     arms = _drawn(data)
     if len(arms[0].names) > _MATRIX:
-        return _pairs(data, arms[0])
+        from topk_platform.reports.plots.look_alikes import draw_pairs  # noqa: PLC0415 - imports torch, which only images need
+
+        arm = arms[0]
+        return draw_pairs(
+            arm.shares, arm.names, arm.first, f"{arm.name}, {arm.runs}, {len(arm.names)} classes"
+        )
     chosen = _chosen(sum((arm.shares for arm in arms[1:]), arms[0].shares))
     groups = groups_of(np.mean([arm.shares[chosen][:, chosen].toarray() for arm in arms], axis=0))
     order = chosen[[key for group in groups for key in group]]
@@ -127,18 +129,6 @@ def confusion(data: Plotted) -> Figure:
         ax.set_title(f"{title}{more}")
     made.colorbar(image, ax=axes, label="share of the images\nof the row's class", shrink=0.5, pad=0.02)
     return made
-
-
-def _pairs(data: Plotted, arm: _Confused) -> Figure:
-    from topk_platform.reports.plots.look_alikes import RunGuesses, draw_pairs  # noqa: PLC0415 - imports torch, which only images need
-
-    row = next(
-        row for row in data.completed(arm.key) if read_guesses(data.held.ledger.store, row) is not None
-    )
-    guesses, ranks = read_guesses(data.held.ledger.store, row), data.held.ranks([row])[row["key"]]
-    assert guesses is not None  # noqa: S101 - for the type checker
-    tested = RunGuesses(data.arms[arm.key].regime, ranks.images, ranks.label, guesses.classes)
-    return draw_pairs(arm.shares, arm.names, tested, f"{arm.name}, {arm.runs}, {len(arm.names)} classes")
 
 
 def _titles(made: Figure, arms: Sequence[_Confused]) -> list[str]:
@@ -155,22 +145,29 @@ def _titles(made: Figure, arms: Sequence[_Confused]) -> list[str]:
 
 
 def _drawn(data: Plotted) -> list[_Confused]:
-    result: list[_Confused] = []
+    kept: dict[tuple[str, str], list[RunGuesses]] = {}
+    names: list[str] = []
     for key in _first_regime(data):
-        if (arm := _confused(data, key)) is not None:
-            result.append(arm)
-        if result and (len(result[0].names) > _FEW or len(result) == _PANELS):
+        if not (runs := list(data.guessed(key))):
+            continue
+        kept[key] = runs
+        note = data.held.data.get(runs[0].arm.regime.name)
+        names = list(note.names) if note is not None else []
+        seen = 1 + max(max(run.labels.max(), run.guesses.max()) for runs in kept.values() for run in runs)
+        names += map(str, range(len(names), max(seen, note.samples.classes if note is not None else 0)))
+        if len(names) > _FEW or len(kept) == _PANELS:
             break
-    if not result:
+    if not kept:
         raise NothingToPlotError("no confirmed run has kept its guesses for the test images")
-    names = max((arm.names for arm in result), key=len)
-    return [arm._replace(shares=_widened(arm.shares, len(names)), names=names) for arm in result]
+    return [_confused(runs, names) for runs in kept.values()]
 
 
-def _widened(shares: sparse.csr_array, classes: int) -> sparse.csr_array:
-    """Return shares for more classes. Where the number is not recorded, an arm may never have guessed the last ones."""
-    kept = shares.tocoo()
-    return sparse.csr_array(sparse.coo_array((kept.data, (kept.row, kept.col)), shape=(classes, classes)))
+def _confused(runs: Sequence[RunGuesses], names: Sequence[str]) -> _Confused:
+    arm, count = runs[0].arm, len(names)
+    none = sparse.csr_array((count, count), dtype=float)
+    total = sum((sharing(run.labels, run.guesses, count) for run in runs), none)
+    text = f"K = {arm.k}, n = {len(runs)} seeds"
+    return _Confused(arm.name, text, sparse.csr_array(total / len(runs)), names, runs[0])
 
 
 def _first_regime(data: Plotted) -> list[tuple[str, str]]:
@@ -179,32 +176,6 @@ def _first_regime(data: Plotted) -> list[tuple[str, str]]:
     first = data.columns(ended)[:1]
     shown = [arm_key for arm_key in ended if arm_key[1] in first]
     return sorted(shown, key=lambda arm_key: data.arms[arm_key].loss.label != data.study.baseline)
-
-
-def _confused(data: Plotted, arm_key: tuple[str, str]) -> _Confused | None:
-    store = data.held.ledger.store
-    completed = {row["key"]: row for row in data.completed(arm_key)}
-    ranks = data.held.ranks([*completed.values()])
-    kept = {key: read_guesses(store, row) for key, row in completed.items() if key in ranks}
-    runs = {key: guesses for key, guesses in kept.items() if guesses is not None}
-    if not runs:
-        return None
-    arm = data.arms[arm_key]
-    seen = max(max(int(run.classes.max()), int(ranks[key].label.max())) for key, run in runs.items())
-    names = _names(data, arm, [completed[key] for key in runs], 1 + seen)
-    none = sparse.csr_array((len(names), len(names)), dtype=float)
-    total = sum((sharing(ranks[key].label, run.classes, len(names)) for key, run in runs.items()), none)
-    return _Confused(
-        arm.name, f"K = {arm.k}, n = {len(runs)} seeds", sparse.csr_array(total / len(runs)), names, arm_key
-    )
-
-
-def _names(data: Plotted, arm: Arm, rows: Sequence[Row], least: int) -> Sequence[str]:
-    """Return the names of an arm's classes, at least so many; a class without a name has its number."""
-    note = data.held.data.get(arm.regime.name)
-    names = class_names(data.held.ledger.store, note, rows)
-    count = max(len(names), least, note.samples.classes if note is not None else 0)
-    return [*names, *map(str, range(len(names), count))]
 
 
 def _chosen(shares: sparse.csr_array) -> npt.NDArray[np.int64]:

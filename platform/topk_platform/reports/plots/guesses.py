@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -11,17 +11,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from topk_platform.data import Dataset
-from topk_platform.records import Guesses, Ranks, read_guesses
 from topk_platform.reports.plots.drawing import panels
 from topk_platform.reports.plots.pictures import Pixels, dataset_of_images, pixels_of, tile
-from topk_platform.reports.plots.plot_data import NothingToPlotError, Plotted
+from topk_platform.reports.plots.plot_data import NothingToPlotError, Plotted, RunGuesses
 from topk_platform.reports.plots.style import PAGE
 from topk_platform.reports.words import wrapped
-from topk_platform.specs import Arm
 
 __all__ = ["guesses"]
 
-_Labels = npt.NDArray[np.int64]
 _ROWS = 4  # images of each kind
 _MOST = 10  # the most guesses in a row
 _BESIDE = 5  # with up to so many guesses, the three kinds are side by side
@@ -29,30 +26,18 @@ _GAP = 0.4  # between an image and the guesses, in tiles
 _LINE = 0.24  # the height of one line of a name, in tiles
 
 
-@dataclass(frozen=True)
-class _Run:
-    """A confirmed run with the images that it was tested on.
+class _Run(NamedTuple):
+    """A confirmed run with the dataset that it was tested on."""
 
-    Args:
-        arm: Its arm.
-        seed: Its seed.
-        labels: The true class of each image, ``(N,)``.
-        guesses: The K guesses, best first, ``(N, K)``.
-        data: The dataset.
-    """
-
-    arm: Arm
-    seed: int
-    labels: _Labels
-    guesses: _Labels
+    of: RunGuesses
     data: Dataset
 
     @property
     def kinds(self) -> Mapping[str, npt.NDArray[np.bool_]]:
         """The images that are right, right within K, and lost, as masks ``(N,)``, by a title with their share."""
-        hits = self.guesses == self.labels[:, None]
+        hits = self.of.guesses == self.of.labels[:, None]
         first, among = hits[:, 0], hits.any(1)
-        kinds = {"right": first, f"right within K = {self.arm.k}": among & ~first, "lost": ~among}
+        kinds = {"right": first, f"right within K = {self.of.arm.k}": among & ~first, "lost": ~among}
         return {f"{name}: {100 * kind.mean():.1f} %": kind for name, kind in kinds.items()}
 
     def name(self, label: int) -> str:
@@ -65,8 +50,8 @@ class _Run:
 
         It is the first image whose first guess is right, or else the class's first image.
         """
-        own = np.flatnonzero((self.labels == label) & (np.arange(len(self.labels)) != image))
-        right = own[self.guesses[own, 0] == label]
+        own = np.flatnonzero((self.of.labels == label) & (np.arange(len(self.of.labels)) != image))
+        right = own[self.of.guesses[own, 0] == label]
         return int(right[0] if len(right) else own[0]) if len(own) else -1
 
     def row(self, image: int) -> list[int]:
@@ -74,8 +59,8 @@ class _Run:
 
         If the true class is guessed, but not among them, it replaces the last one.
         """
-        classes: list[int] = self.guesses[image].tolist()
-        label = int(self.labels[image])
+        classes: list[int] = self.of.guesses[image].tolist()
+        label = int(self.of.labels[image])
         return [*classes[: _MOST - 1], label] if label in classes[_MOST:] else classes[:_MOST]
 
 
@@ -88,12 +73,12 @@ def guesses(data: Plotted) -> Figure:
     classes that have the most images of this kind.
     """
     run = _run(data)
-    across = 3 if run.guesses.shape[1] <= _BESIDE else 1
+    across = 3 if run.of.guesses.shape[1] <= _BESIDE else 1
     kinds = {title: chosen for title, kind in run.kinds.items() if (chosen := _chosen(run, kind))}
     pixels = _pixels(run, [image for chosen in kinds.values() for image in chosen])
-    lines = max(wrapped(run.name(int(label)), 9).count("\n") + 1 for label in set(run.labels.tolist()))
+    lines = max(wrapped(run.name(int(label)), 9).count("\n") + 1 for label in set(run.of.labels.tolist()))
     step = 1.1 + _LINE * lines
-    tiles = 1 + _GAP + min(run.guesses.shape[1], _MOST)
+    tiles = 1 + _GAP + min(run.of.guesses.shape[1], _MOST)
     made, axes = panels(list(kinds), 0.3 + _ROWS * step * (PAGE / across - 0.1) / tiles, across=across)
     made.set_size_inches(PAGE, made.get_size_inches()[1])
     for ax, chosen in zip(axes, kinds.values(), strict=True):
@@ -103,35 +88,24 @@ def guesses(data: Plotted) -> Figure:
         ax.set_ylim(_ROWS * step, 0)
         ax.set_aspect("equal")
         ax.set_axis_off()
-    made.suptitle(f"{wrapped(run.arm.name, 80)}, seed {run.seed}", fontsize="medium", x=0.02, ha="left")
+    made.suptitle(f"{wrapped(run.of.arm.name, 80)}, seed {run.of.seed}", fontsize="medium", x=0.02, ha="left")
     return made
 
 
 def _run(data: Plotted) -> _Run:
     """Return the first completed seed with kept guesses, of the baseline's arm or else of the first arm with one."""
     arms = sorted(data.arms, key=lambda key: data.arms[key].loss.label != data.study.baseline)
-    for key in arms:
-        rows = {
-            seed: row for seed, row in data.table.confirmations[key].items() if row["status"] == "completed"
-        }
-        for seed, row in sorted(rows.items()):
-            kept = read_guesses(data.held.ledger.store, row)
-            ranks = data.held.ranks([row]).get(row["key"])
-            if kept is not None and ranks is not None:
-                return _with_images(data.arms[key], seed, ranks, kept)
-    raise NothingToPlotError("no confirmed run has kept its guesses for the test images")
-
-
-def _with_images(arm: Arm, seed: int, ranks: Ranks, kept: Guesses) -> _Run:
-    """Return a run with its images; raise ``NothingToPlotError`` if this machine does not have them, or has others."""
-    return _Run(arm, seed, ranks.label, kept.classes, dataset_of_images(arm.regime, ranks.images))
+    run = next((run for key in arms for run in data.guessed(key)), None)
+    if run is None:
+        raise NothingToPlotError("no confirmed run has kept its guesses for the test images")
+    return _Run(run, dataset_of_images(run.arm.regime, run.images))
 
 
 def _chosen(run: _Run, kind: npt.NDArray[np.bool_]) -> list[int]:
     """Return images of a kind: the first image of each of the classes that have the most images of this kind."""
-    counts = np.bincount(run.labels[kind], minlength=1)
+    counts = np.bincount(run.of.labels[kind], minlength=1)
     most = np.argsort(-counts, kind="stable")[:_ROWS]
-    return [int(np.flatnonzero(kind & (run.labels == label))[0]) for label in most if counts[label]]
+    return [int(np.flatnonzero(kind & (run.of.labels == label))[0]) for label in most if counts[label]]
 
 
 def _pixels(run: _Run, images: Sequence[int]) -> dict[int, Pixels]:
@@ -141,7 +115,7 @@ def _pixels(run: _Run, images: Sequence[int]) -> dict[int, Pixels]:
 
 
 def _draw_row(ax: Axes, run: _Run, pixels: Mapping[int, Pixels], image: int, top: float) -> None:
-    label = int(run.labels[image])
+    label = int(run.of.labels[image])
     tile(ax, pixels[image], 0.0, top, run.name(label))
     for position, guess in enumerate(run.row(image)):
         example = pixels.get(run.example(guess, image))

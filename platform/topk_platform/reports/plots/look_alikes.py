@@ -3,60 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from contextlib import suppress
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy import sparse
 
-from topk_platform.data import Dataset
 from topk_platform.reports.plots.drawing import figure
 from topk_platform.reports.plots.pictures import Pixels, dataset_of_images, pixels_of, tile
-from topk_platform.reports.plots.plot_data import NothingToPlotError
+from topk_platform.reports.plots.plot_data import NothingToPlotError, RunGuesses
 from topk_platform.reports.plots.style import PAGE
 from topk_platform.reports.words import wrapped
-from topk_platform.specs import Regime
 
-__all__ = ["RunGuesses", "draw_pairs", "worst_pairs"]
+__all__ = ["draw_pairs", "worst_pairs"]
 
-_Labels = npt.NDArray[np.int64]
 _PAIRS = 100
 _ACROSS = 10  # pairs in a row
 _WIDTH, _HEIGHT = 2.5, 2.0  # the size of a pair with its names and shares, in tiles
 _TITLE = 0.6  # the height of the title, in inches
 
 
-class RunGuesses(NamedTuple):
-    """A run's guesses for its test images.
-
-    Args:
-        regime: The regime from whose dataset the images come.
-        images: The test split's fingerprint.
-        labels: The true class of each image, ``(N,)``.
-        guesses: The K guesses, best first, ``(N, K)``.
-    """
-
-    regime: Regime
-    images: str
-    labels: _Labels
-    guesses: _Labels
-
-    def example(self, label: int, other: int) -> int:
-        """Return a test image of a class, preferably one with another class among its guesses.
-
-        Args:
-            label: The class of the image.
-            other: The other class.
-
-        Returns:
-            The position of the first image of the class with the other class among its guesses, or else of its first
-            image; -1 if the class has no test image.
-        """
-        own = np.flatnonzero(self.labels == label)
-        confused = own[(self.guesses[own] == other).any(1)]
-        return int(confused[0] if len(confused) else own[0]) if len(own) else -1
+def _example(run: RunGuesses, label: int, other: int) -> int:
+    """Return the first test image of a class with another class among its guesses, or else its first; -1 if none."""
+    own = np.flatnonzero(run.labels == label)
+    confused = own[(run.guesses[own] == other).any(1)]
+    return int(confused[0] if len(confused) else own[0]) if len(own) else -1
 
 
 def worst_pairs(shares: sparse.csr_array, count: int = _PAIRS) -> list[tuple[int, int]]:
@@ -99,15 +71,18 @@ def draw_pairs(shares: sparse.csr_array, names: Sequence[str], tested: RunGuesse
     pairs = worst_pairs(shares)
     if not pairs:
         raise NothingToPlotError("no class is among the guesses for another")
-    chosen = [(tested.example(one, other), tested.example(other, one)) for one, other in pairs]
-    data = _images(tested)
-    pixels = pixels_of(data, {image for both in chosen for image in both} - {-1}) if data is not None else {}
+    chosen = [(_example(tested, one, other), _example(tested, other, one)) for one, other in pairs]
+    pixels: dict[int, Pixels] = {}
+    with suppress(NothingToPlotError):
+        data = dataset_of_images(tested.arm.regime, tested.images)
+        pixels = pixels_of(data, {image for both in chosen for image in both} - {-1})
     down = -(-len(pairs) // _ACROSS)
     made = figure(PAGE, _TITLE + down * PAGE / _ACROSS * _HEIGHT / _WIDTH)
     ax = made.subplots()
     for number, (pair, images) in enumerate(zip(pairs, chosen, strict=True)):
         corner = number % _ACROSS * _WIDTH, number // _ACROSS * _HEIGHT
-        _draw_pair(ax, corner, [names[label] for label in pair], [pixels.get(image) for image in images])
+        for column, (label, image) in enumerate(zip(pair, images, strict=True)):
+            tile(ax, pixels.get(image), corner[0] + column, corner[1], names[label])
         _write_shares(ax, corner, float(shares[pair[0], pair[1]]), float(shares[pair[1], pair[0]]))
     ax.set_xlim(0, _ACROSS * _WIDTH)
     ax.set_ylim(down * _HEIGHT, 0)
@@ -115,20 +90,6 @@ def draw_pairs(shares: sparse.csr_array, names: Sequence[str], tested: RunGuesse
     ax.set_axis_off()
     made.suptitle(wrapped(title, 100), fontsize="medium", x=0.02, ha="left")
     return made
-
-
-def _images(tested: RunGuesses) -> Dataset | None:
-    try:
-        return dataset_of_images(tested.regime, tested.images)
-    except NothingToPlotError:
-        return None
-
-
-def _draw_pair(
-    ax: Axes, corner: tuple[float, float], names: Sequence[str], images: Sequence[Pixels | None]
-) -> None:
-    for number, (name, image) in enumerate(zip(names, images, strict=True)):
-        tile(ax, image, corner[0] + number, corner[1], name)
 
 
 def _write_shares(ax: Axes, corner: tuple[float, float], one: float, other: float) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from topk_platform.errors import UserError
-from topk_platform.records import ArmHistory, Row
+from topk_platform.records import ArmHistory, Row, read_guesses
 from topk_platform.reports.plots.style import OTHERS, Look, looks
 from topk_platform.results.from_store import Held
 from topk_platform.results.table import Table, row_and_column
@@ -17,6 +21,7 @@ from topk_platform.specs import Arm, Study, less_is_better
 __all__ = [
     "NothingToPlotError",
     "Plotted",
+    "RunGuesses",
     "UnsuitedStudyError",
     "check_searched",
 ]
@@ -30,6 +35,24 @@ class NothingToPlotError(UserError):
 
 class UnsuitedStudyError(NothingToPlotError):
     """A kind of plot does not suit the study's design: it could draw none of the study's results."""
+
+
+class RunGuesses(NamedTuple):
+    """A confirmed run's guesses for its test images.
+
+    Attributes:
+        arm: Its arm.
+        seed: Its seed.
+        images: The test split's fingerprint.
+        labels: The true class of each image, ``(N,)``.
+        guesses: The K guesses, best first, ``(N, K)``.
+    """
+
+    arm: Arm
+    seed: int
+    images: str
+    labels: npt.NDArray[np.int64]
+    guesses: npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -76,11 +99,7 @@ class Plotted:
     def arms(self) -> dict[tuple[str, str], Arm]:
         """The arms that are drawn, by row and column of the table."""
         result = {row_and_column(self.study, self.table.across, arm): arm for arm in self.study.arms}
-        return {key: result[key] for key in result if key in self._shown}
-
-    @cached_property
-    def _shown(self) -> set[tuple[str, str]]:
-        return set(self.table.confirmations)
+        return {key: arm for key, arm in result.items() if key in self.table.confirmations}
 
     def columns(self, keys: Iterable[tuple[str, str]]) -> list[str]:
         """Return the columns of some arms, in the order of the table.
@@ -95,6 +114,13 @@ class Plotted:
         """Return the rows of an arm's completed confirmations."""
         rows = self.table.confirmations.get(key, {}).values()
         return [row for row in rows if row["status"] == "completed"]
+
+    def guessed(self, key: tuple[str, str]) -> Iterator[RunGuesses]:
+        """Yield the guesses of an arm's completed confirmations that kept them, in the order of their seeds."""
+        for row in sorted(self.completed(key), key=lambda row: int(row["seed"])):
+            kept, ranks = read_guesses(self.held.ledger.store, row), self.held.ranks([row]).get(row["key"])
+            if kept is not None and ranks is not None:
+                yield RunGuesses(self.arms[key], row["seed"], ranks.images, ranks.label, kept.classes)
 
     def history(self, arm: Arm) -> ArmHistory:
         """Return an arm's history."""

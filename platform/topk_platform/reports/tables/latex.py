@@ -10,7 +10,7 @@ from topk_platform.reports.tables.blocks import Block, blocks
 from topk_platform.reports.tables.styled import caption, cell_lines, to_pandas
 from topk_platform.reports.words import wrapped
 from topk_platform.results.cells import Cell
-from topk_platform.results.table import Table, row_and_column
+from topk_platform.results.table import Table
 
 __all__ = ["escaped", "to_latex"]
 
@@ -70,8 +70,7 @@ def to_latex(table: Table, metrics: Sequence[str] = (), *, transpose: bool = Fal
 
 
 def _environment(block: Block) -> str:
-    titles = _row_titles(block.table)
-    styled = to_pandas(block, _cell, lambda name: _name(titles.get(name, name))).style
+    styled = to_pandas(block, _cell, lambda name: _name(_with_titles(block.table, name))).style
     label = f"tab:{block.table.study.name}-{block.metric}".replace("_", "-")
     text: str = styled.to_latex(
         hrules=True,
@@ -103,22 +102,6 @@ def _name(name: str) -> str:
     return _stacked([escaped(line) for line in wrapped(name).splitlines()], "l")
 
 
-def _row_titles(table: Table) -> dict[str, str]:
-    """Return the title of each row whose loss has one: ``"mlp/focal"`` is ``"mlp/Focal loss"``.
-
-    A loss to which the study gives another label keeps this label, because it says what is special about the loss.
-
-    Args:
-        table: The table.
-    """
-    result: dict[str, str] = {}
-    for arm in table.study.arms:
-        if (title := _titled(arm.loss.name, arm.loss.label)) is not None:
-            row, _ = row_and_column(table.study, table.across, arm)
-            result[row] = row.removesuffix(arm.loss.label) + title
-    return result
-
-
 def _with_titles(table: Table, text: str) -> str:
     """Return a text with titles instead of the losses' identifiers.
 
@@ -126,14 +109,10 @@ def _with_titles(table: Table, text: str) -> str:
         table: The table, whose study says which labels are identifiers.
         text: The text, such as the table's caption.
     """
-    known = {arm.loss.label for arm in table.study.arms if _titled(arm.loss.name, arm.loss.label) is not None}
-    if not known:
+    titles = {loss: entry.title for loss, entry in LOSS_CATALOGUE.items()}
+    labels = {arm.loss.label for arm in table.study.arms if arm.loss.label == arm.loss.name} & titles.keys()
+    if not labels:
         return text
     # An identifier inside a longer name, such as a regime or another label, stays.
-    names = re.compile(rf"(?<![\w-])(?:{'|'.join(sorted(map(re.escape, known)))})(?![\w-])")
-    return names.sub(lambda result: LOSS_CATALOGUE[result[0]].title, text)
-
-
-def _titled(name: str, label: str) -> str | None:
-    entry = LOSS_CATALOGUE.get(name) if name == label else None
-    return None if entry is None else entry.title
+    names = rf"(?<![\w-])(?:{'|'.join(map(re.escape, sorted(labels)))})(?![\w-])"
+    return re.sub(names, lambda result: titles[result[0]], text)

@@ -9,13 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from topk_platform import Regime
+from topk_platform import Arm, Loss, Model, Recipe, Regime
 from topk_platform.data import load
-from topk_platform.reports.plots.look_alikes import RunGuesses, draw_pairs, worst_pairs
+from topk_platform.reports.plots.look_alikes import draw_pairs, worst_pairs
 from topk_platform.reports.plots.pictures import pixels_of
+from topk_platform.reports.plots.plot_data import RunGuesses
 
 SIZES = {"classes": 6, "superclasses": 3, "train": 1, "validation": 1, "test": 3, "size": 8}
 REGIME = Regime("images", "synthetic_images", options=SIZES)
+ARM = Arm(REGIME, Model("linear"), Loss("cross_entropy"), k=2, recipe=Recipe(1))
 
 
 @given(st.integers(2, 7), st.integers(1, 12), st.integers(0, 2**16))
@@ -34,7 +36,7 @@ def test_each_pair_has_an_image_of_both_that_was_confused() -> None:
     guesses[labels == 4, 1] = 5  # so that no image of class 4 has class 1 among its guesses
     guesses[7] = 2, 0  # the second image of class 2: the only one with class 0
     shares = sparse.csr_array(([0.9, 0.5, 1 / 3], ([1, 0, 2], [4, 3, 0])), (6, 6))
-    tested = RunGuesses(REGIME, data.test.fingerprint, labels, guesses)
+    tested = RunGuesses(ARM, 1, data.test.fingerprint, labels, guesses)
     made = draw_pairs(shares, list("abcdef"), tested, "a title")
     (ax,) = made.axes
     drawn = [np.asarray(image.get_array()) for image in ax.images]
@@ -47,6 +49,6 @@ def test_each_pair_has_an_image_of_both_that_was_confused() -> None:
 
 def test_without_the_images_there_are_names_and_shares() -> None:
     labels, shares = np.arange(6), sparse.csr_array(([1.0], ([0], [1])), (6, 6))
-    tested = RunGuesses(REGIME, "others", labels, labels[:, None])
+    tested = RunGuesses(ARM, 1, "others", labels, labels[:, None])
     (ax,) = draw_pairs(shares, list("abcdef"), tested, "a title").axes
     assert not ax.images and [text.get_text() for text in ax.texts] == ["a", "b", "100 %, 0 %"]
