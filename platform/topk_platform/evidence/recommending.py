@@ -15,7 +15,7 @@ from topk_platform.results.table import row_and_column
 from topk_platform.specs import Arm, LabelNoise, Regime, Study
 from topk_platform.specs.fields import check_call
 
-__all__ = ["recommend", "situation_of", "situations_at", "situations_of"]
+__all__ = ["recommend", "situation_of", "situations_of"]
 
 _UNKNOWN = "its definition is not known here: name it with --study package.module:attribute"
 
@@ -142,22 +142,6 @@ def situations_of(
             except UserError as error:
                 left_out[f"{study}, {arm.regime.name}"] = f"its data cannot be read: {error}"
     return situations
-
-
-def situations_at(
-    study: Study, data: str | Path | None, left_out: dict[str, str]
-) -> dict[tuple[str, int], Situation]:
-    """Return the descriptions of a study's regimes from the data in a folder; see :func:`situations_of`.
-
-    Args:
-        study: The study.
-        data: The folder of datasets; by default ``TOPK_DATA``, or else ``data``.
-        left_out: Regimes whose data are not on disk are added here, with the reason.
-    """
-    from topk_platform.data import data_at  # noqa: PLC0415 - torch
-
-    with data_at(data):
-        return situations_of(study.name, study.arms, left_out)
 
 
 def situation_of(regime: Regime, k: int) -> Situation:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from topk_platform.errors import UserError
-from topk_platform.evidence.recommending import situations_at
+from topk_platform.evidence.recommending import situations_of
 from topk_platform.identity import environment_of
 from topk_platform.results.contrast_results import of_store
 from topk_platform.results.findings import Findings
@@ -42,7 +42,10 @@ def findings(
     if not table.confirmed.completed:
         raise UserError(f"no confirmation of study {study.name} has ended, so there are no findings yet")
     left_out: dict[str, str] = {}
-    situations = situations_at(study, data, left_out)
+    from topk_platform.data import data_at  # noqa: PLC0415 - torch
+
+    with data_at(data):
+        situations = situations_of(study.name, study.arms, left_out)
     if left_out:
         raise UserError("; ".join(f"{regime}: {why}" for regime, why in left_out.items()))
     return Findings(table, situations, _made(held, note), of_store(held))

@@ -10,7 +10,7 @@ from topk_platform.results.cells import Cell
 from topk_platform.results.statistics import Estimate
 from topk_platform.results.table import Table, row_and_column
 from topk_platform.specs import digits_of, less_is_better, scale_of, unit_of
-from topk_platform.specs.checks import plural
+from topk_platform.specs.checks import first_few, plural
 
 __all__ = ["answer"]
 
@@ -93,9 +93,8 @@ def _lost_searches(cells: Mapping[tuple[str, str], Cell]) -> str:
     lost = [(row, column, t) for (row, column), t in tallies.items() if 0 < t.ended <= 2 * t.lost]
     if not lost:
         return ""
-    named = [f"{row} in {column} ({t.lost} of {t.ended})" for row, column, t in lost[:_NAMED]]
-    more = f", and those of {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
-    return f"Half of the search trials or more diverged or failed: those of {', '.join(named)}{more}."
+    named = [f"{row} in {column} ({t.lost} of {t.ended})" for row, column, t in lost]
+    return f"Half of the search trials or more diverged or failed: those of {first_few(named, _NAMED)}."
 
 
 def _untuned(table: Table) -> str:
@@ -142,11 +141,15 @@ def _equivalent(table: Table, tested: Mapping[tuple[str, str], Cell]) -> str:
             alike.setdefault(column, []).append(row)
     if not alike:
         return ""
-    parts = [f"in {column}, {' and '.join(rows)}" for column, rows in list(alike.items())[:_NAMED]]
-    others = len(alike) - len(parts)
-    more = f"; and losses in {others} more {_plural(table, others)}" if others else ""
+    parts = [f"in {column}, {' and '.join(rows)}" for column, rows in alike.items()]
     tolerance = words.points(table.study.equivalence)
-    return f"Shown to lie within {tolerance} of {table.study.baseline}: {'; '.join(parts)}{more}."
+    return f"Shown to lie within {tolerance} of {table.study.baseline}: {_first_columns(table, parts)}."
+
+
+def _first_columns(table: Table, parts: Sequence[str]) -> str:
+    others = len(parts) - _NAMED
+    more = [f"and losses in {others} more {_plural(table, others)}"] if others > 0 else []
+    return "; ".join([*parts[:_NAMED], *more])
 
 
 _ByColumn = Mapping[str, Sequence[tuple[str, Cell]]]
@@ -184,9 +187,7 @@ def _better(table: Table, metric: str, better: _ByColumn, columns: Sequence[str]
 def _in_words(table: Table, marked: _ByColumn) -> str:
     """Return the marked losses in words: the leader of each column, and at most three columns."""
     largest = sorted(marked, key=lambda column: -abs(_ahead(marked[column][0][1]).mean))
-    parts = [_leader(column, marked[column]) for column in largest[:_NAMED]]
-    others = len(marked) - len(parts)
-    return "; ".join(parts) + (f"; and losses in {others} more {_plural(table, others)}" if others else "")
+    return _first_columns(table, [_leader(column, marked[column]) for column in largest])
 
 
 def _leader(column: str, marked: Sequence[tuple[str, Cell]]) -> str:

@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from topk_platform.records import Row, Tally
 from topk_platform.reports.plain_text import markdown_table
 from topk_platform.reports.tables.legend import counted, covered
+from topk_platform.reports.tables.markdown import configurations
 from topk_platform.reports.tables.notes import once, without_ranks
-from topk_platform.reports.words import rounded, rounded_in, settings
+from topk_platform.reports.words import rounded, rounded_in
 from topk_platform.results.from_store import Held
 from topk_platform.specs import Choice, Dimension, Study
 from topk_platform.specs.checks import plural
@@ -52,14 +53,10 @@ _SPLITS = (
 
 
 def _sizes(held: Held, regime: str) -> Sequence[str]:
-    """Return the numbers of samples of a regime.
-
-    If no run has recorded them, only the number of test images is given, if the ranks show it.
-    """
+    """Return the numbers of samples of a regime, if a run has recorded them."""
     note = held.data.get(regime)
     if note is None:
-        tested = held.table.tested.get(regime) if regime not in held.table.units else None
-        return *["–"] * 5, "–" if tested is None else f"{tested:,}"
+        return ["–"] * len(_SPLITS)
     one = note.samples
     groups = f" of {one.groups}" if one.groups else ""
     aside = f" and {one.calibration:,} for calibration" if one.calibration else ""
@@ -140,21 +137,7 @@ def _selection(held: Held) -> str:
 
 
 def _best(held: Held) -> str:
-    rows = [
-        (
-            row,
-            column,
-            settings(choice.values),
-            f"{100 * choice.validation:.2f}",
-        )
-        for (row, column), choices in held.table.choices.items()
-        for choice in choices
-    ]
-    return (
-        markdown_table(("loss", held.table.across, "chosen", "validation, %"), rows)
-        if rows
-        else "Nothing was searched."
-    )
+    return configurations(held.table) if held.table.choices else "Nothing was searched."
 
 
 def _seeds(held: Held) -> str:

@@ -20,6 +20,7 @@ __all__ = ["recommendation_data", "recommendation_to_markdown", "recommendation_
 
 _SHOWN = 12
 _HEADER = ("evidence", "what it is", "times apart", "ahead, points", "")
+_FACTS = ("study", "regime", "model", "kind", "pretrained", "loss", "baseline", "metric")
 _VERDICTS = {"better": "better", "worse": "worse", "": "undecided"}
 
 
@@ -252,15 +253,8 @@ def recommendation_data(recommendation: Recommendation) -> dict[str, object]:
 def _compared(one: Pooled) -> Mapping[str, object]:
     e, first = one.ahead, one.first
     return {
-        "study": first.study,
+        **{name: getattr(first, name) for name in _FACTS},
         "studies": [part.study for part in one.parts],
-        "regime": first.regime,
-        "model": first.model,
-        "kind": first.kind,
-        "pretrained": first.pretrained,
-        "loss": one.loss,
-        "baseline": first.baseline,
-        "metric": first.metric,
         "situation": vars(first.situation),
         "times_apart": one.apart,
         "verdict": _VERDICTS[one.mark],

@@ -24,7 +24,6 @@ from topk_platform.results.findings_schema import (
     part_of,
 )
 from topk_platform.results.statistics import Estimate, Precision
-from topk_platform.results.statistics.intervals import ONE_SEARCH
 from topk_platform.results.table import ChosenValues, Table, row_and_column
 from topk_platform.specs import Arm, Study
 from topk_platform.specs.checks import check
@@ -184,21 +183,17 @@ def _judged_anew(
         arm = arms[key]
         other = baselines.get((arm.regime.name, arm.model.label))
         theirs = Tally() if other is None else confirmed.get((keys[other.name], metric), Tally())
-        result[(*key, metric)] = _cell(one, study, arm, other), theirs
+        result[(*key, metric)] = _cell(one, study, arm), theirs
     return marked(result, study.equivalence / 100)
 
 
-def _cell(saved: Mapping[str, Any], study: Study, arm: Arm, baseline: Arm | None) -> Cell:
+def _cell(saved: Mapping[str, Any], study: Study, arm: Arm) -> Cell:
     data = part_of(CellData, saved)
     check(data.metric in study.tabled, f"metric must be one of {list(study.tabled)}, got {data.metric!r}")
     differences = {int(seed): value for seed, value in data.differences.items()}
-    once = _once(arm)
-    made = Cell(
-        _estimate(saved["value"], once),
-        _estimate(saved["difference"], once or (baseline is not None and _once(baseline))),
-    )
-    return replace(
-        made,
+    return Cell(
+        _estimate(saved["value"]),
+        _estimate(saved["difference"]),
         **{name: getattr(data, name) for name in _COPIED},
         published=study.published_of(arm, data.metric),
         differences=differences,
@@ -208,18 +203,13 @@ def _cell(saved: Mapping[str, Any], study: Study, arm: Arm, baseline: Arm | None
     )
 
 
-def _once(arm: Arm) -> bool:
-    return arm.is_searched and arm.repeats.count == 1
-
-
-def _estimate(saved: Mapping[str, Any] | None, once: bool) -> Estimate | None:
+def _estimate(saved: Mapping[str, Any] | None) -> Estimate | None:
     if saved is None:
         return None
     data = part_of(EstimateData, saved)
     numbers = (getattr(data, name) for name in _NUMBERS)
     mean, half_width, low, high, p = (math.nan if number is None else number for number in numbers)
-    covers = data.covers if data.covers.endswith(ONE_SEARCH) or not once else data.covers + ONE_SEARCH
-    result = Estimate(mean, half_width, data.n, low, high, p, cast("Covers", covers))
+    result = Estimate(mean, half_width, data.n, low, high, p, cast("Covers", data.covers))
     if saved["precision"] is None:
         return result
     parts = asdict(part_of(PrecisionData, saved["precision"]))

@@ -117,10 +117,12 @@ class Plotted:
 
     def guessed(self, key: tuple[str, str]) -> Iterator[RunGuesses]:
         """Yield the guesses of an arm's completed confirmations that kept them, in the order of their seeds."""
-        for row in sorted(self.completed(key), key=lambda row: int(row["seed"])):
-            kept, ranks = read_guesses(self.held.ledger.store, row), self.held.ranks([row]).get(row["key"])
+        held = self.held
+        for seed, row in sorted(self.table.confirmations.get(key, {}).items()):
+            kept = read_guesses(held.ledger.store, row) if row["status"] == "completed" else None
+            ranks = held.ranks([row]).get(row["key"])
             if kept is not None and ranks is not None:
-                yield RunGuesses(self.arms[key], row["seed"], ranks.images, ranks.label, kept.classes)
+                yield RunGuesses(self.arms[key], seed, ranks.images, ranks.label, kept.classes)
 
     def history(self, arm: Arm) -> ArmHistory:
         """Return an arm's history."""

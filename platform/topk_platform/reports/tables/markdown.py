@@ -13,7 +13,7 @@ from topk_platform.results.arm_fronts import front_rows
 from topk_platform.results.cells import Cell
 from topk_platform.results.table import Table
 
-__all__ = ["block_to_markdown", "to_markdown"]
+__all__ = ["block_to_markdown", "configurations", "to_markdown"]
 
 
 def to_markdown(table: Table, metrics: Sequence[str] = (), *, transpose: bool = False) -> str:
@@ -32,7 +32,7 @@ def to_markdown(table: Table, metrics: Sequence[str] = (), *, transpose: bool = 
         parts += [f"## {block.title}", block_to_markdown(block)]
         parts += block.below
     if table.choices or any(arm.is_searched for arm in table.study.arms):
-        parts += ["## Configurations", _configurations(table)]
+        parts += ["## Configurations", configurations(table)]
     if table.fronts:
         parts += ["## Fronts", _FRONTS, _front_points(table), _volumes(table)]
     if table.failures:
@@ -53,7 +53,7 @@ def block_to_markdown(block: Block) -> str:
     return markdown_table([block.corner, *block.columns], body)
 
 
-def _configurations(table: Table) -> str:
+def configurations(table: Table) -> str:
     """Return the configurations that the searches chose, with a row for each search."""
     repeated = any(arm.repeats.count > 1 for arm in table.study.arms)
     body = [
