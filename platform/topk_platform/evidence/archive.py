@@ -24,10 +24,8 @@ MOST_MEMBERS = 200_000
 _MOST_COLUMNS = 10_000
 _RATIO = 100  # a bundle shrinks at most to a tenth, because its Parquet files are compressed already
 _SMALL = 64 * 2**20  # smaller contents may have any ratio
-_METHODS = (
-    zipfile.ZIP_STORED,
-    zipfile.ZIP_DEFLATED,
-)  # other methods unpack a whole member before its size is known
+# Other methods unpack a whole member before its size is known.
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _NAME = re.compile(r"(?:[\w+-][\w.+-]*/)*[\w+-][\w.+-]*", re.ASCII)
 _ENCRYPTED = 0x1
 _COLUMN = re.compile(r"[\w.+-]+", re.ASCII)

@@ -39,14 +39,8 @@ KIND = "a file of `topk bundle`"
 MANIFEST = "bundle.json"
 _FORMAT = 1
 _STUDY, _ROWS, _RANKS = "study.json", "ledger.parquet", "ranks/"
-_MOMENT = (
-    1980,
-    1,
-    1,
-    0,
-    0,
-    0,
-)  # the time of every entry; it is fixed, so that the same study gives the same file
+# The time of every entry is fixed, so that the same study gives the same file.
+_MOMENT = (1980, 1, 1, 0, 0, 0)
 
 
 @dataclass(frozen=True)

@@ -174,9 +174,8 @@ def _compute(held: Held) -> str:
     besides = 0.0
     for history in held.histories.values():
         for row in history.rows():
-            share = (
-                row["train_seconds"] / history.arm.protocol.ensemble
-            )  # a member's time is that of its ensemble
+            # A member's time is that of its ensemble.
+            share = row["train_seconds"] / history.arm.protocol.ensemble
             seconds.setdefault(row["phase"], []).append(share)
             besides += share * (row["key"] not in counted)
     rows = [

@@ -17,7 +17,7 @@ from topk_platform.elsewhere import made_by, parse_json, unzipped
 from topk_platform.results.comparisons import Compared, Situations, comparisons
 from topk_platform.results.contrast_results import ContrastResult, of_table
 from topk_platform.results.decisions import Decision, decisions_of
-from topk_platform.results.findings_file import findings_data, findings_of, metrics_kept
+from topk_platform.results.findings_file import findings_data, findings_of
 from topk_platform.results.table import Table
 from topk_platform.specs import Study
 
@@ -47,11 +47,6 @@ class Findings:
     def study(self) -> Study:
         """The study, as it was defined."""
         return self.table.study
-
-    @property
-    def metrics(self) -> frozenset[str]:
-        """The metrics kept: those shown in tables, every arm's top-K accuracy, and those that select."""
-        return metrics_kept(self.study)
 
     def to_bytes(self) -> bytes:
         """Return the file, gzipped JSON; the same for the same findings."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, stdev
@@ -17,12 +17,12 @@ import numpy as np
 from topk_platform.errors import UserError
 from topk_platform.protocol import Ended, spearman
 from topk_platform.records import ArmResults
-from topk_platform.results.from_store import read
+from topk_platform.results.from_store import Held, read
 from topk_platform.results.range_edges import Edge, edges
 from topk_platform.specs import Arm, Choice, Dimension, Grid, Parameter, Scalar, Study
 from topk_platform.specs.fields import check_call
 
-__all__ = ["ArmTuning", "Curve", "Fixed", "Sensitivity", "Tuning", "tuning"]
+__all__ = ["ArmTuning", "Curve", "Fixed", "Sensitivity", "Tuning", "tuning", "tuning_of"]
 
 _LEAST = 5  # draws for a curve, trials for a correlation; an importance needs twice as many trials
 
@@ -173,10 +173,19 @@ def tuning(
     """
     check_call(tuning, locals())
     shown = study.only(only) if only else study
-    held = read(study, store, trials, curves=True, needed=True)
-    arms = [results for results in held.results.values() if results.arm in shown.arms]
+    return tuning_of(read(study, store, trials, curves=True, needed=True), shown.arms)
+
+
+def tuning_of(held: Held, shown: Collection[Arm]) -> Tuning:
+    """Return how some arms were tuned, see :func:`tuning`.
+
+    Args:
+        held: The study's results, with the epochs of its trials.
+        shown: The arms.
+    """
+    arms = [results for results in held.results.values() if results.arm in shown]
     return Tuning(
-        study.name,
+        held.study.name,
         tuple(_tuned(results) for results in arms if results.history.search),
         tuple(_fixed(arms)),
     )
@@ -237,9 +246,8 @@ def _curve(results: Sequence[float]) -> Curve:
             b=1.0,
             method="ld_equal_tailed",
             n_jobs=1,
-            generator=np.random.default_rng(
-                0
-            ),  # the bands are simulated; a fixed seed gives the same bands for the same results
+            # The bands are simulated; a fixed seed gives the same bands for the same results.
+            generator=np.random.default_rng(0),
         )
     # A higher CDF means lower results, so the CDF's upper band gives the curve's lower end.
     high, point, low = (cdf.average_tuning_curve(numbers).tolist() for cdf in bands)

@@ -193,13 +193,8 @@ def _write(to: Path, saved: SavedModel, row: Row, config: Config, more: Mapping[
     }
     try:
         to.mkdir(parents=True, exist_ok=True)
-        for name in (
-            BACKBONE,
-            ONNX,
-            PT2,
-            MLMODEL,
-            CALIBRATION,
-        ):  # files of an earlier export belong to another network
+        # Files of an earlier export belong to another network.
+        for name in (BACKBONE, ONNX, PT2, MLMODEL, CALIBRATION):
             (to / name).unlink(missing_ok=True)
         for name, content in files.items():
             (to / name).write_bytes(content)

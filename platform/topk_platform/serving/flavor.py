@@ -73,12 +73,11 @@ def _load_pyfunc(path: str) -> Predictor:
     """
     if Path(path).is_dir():
         return Predictor(load_trusting(Path(path), Trust.of_environment()))
+    trust = Trust.of_environment()
     with made_by(path, "the network of a trial", SafetensorError):
         saved = SavedModel.of(Path(path).read_bytes())
         config = Config.of(saved)
         config.check_size()
-    trust = Trust.of_environment()
-    trust.check(path, config.code)
-    with made_by(path, "the network of a trial", SafetensorError):
+        trust.check(path, config.code)
         tensors = load(saved.content)
     return Predictor(assembled(config, tensors, path, trust))

@@ -101,19 +101,11 @@ def read_frozen(folder: Path, frozen: Frozen) -> Backbone:
     file = folder / BACKBONE
     tensors = read_tensors(file, frozen.sha256)
     if not is_reference(frozen.name):
-        _check_builds(frozen, tensors, file)
+        with torch.device("meta"):  # takes no memory
+            built = untrained_backbone(frozen.name, frozen.pixels).state_dict()
+        if why := differing_tensor(built, tensors, file):
+            raise UserError(f"backbone {frozen.name} builds another network than was exported: {why}")
     backbone = untrained_backbone(frozen.name, frozen.pixels)
     with made_by(file, f"the tensors of backbone {frozen.name}"):
         backbone.load_state_dict(tensors)
     return backbone
-
-
-def _check_builds(frozen: Frozen, tensors: Mapping[str, Tensor], file: Path) -> None:
-    """Raise ``UserError`` unless the name builds a backbone with exactly these tensors.
-
-    The backbone is built on the device ``meta``, which takes no memory.
-    """
-    with torch.device("meta"):
-        built = untrained_backbone(frozen.name, frozen.pixels).state_dict()
-    if why := differing_tensor(built, tensors, file):
-        raise UserError(f"backbone {frozen.name} builds another network than was exported: {why}")

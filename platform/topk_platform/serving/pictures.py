@@ -120,9 +120,8 @@ def _array(given: npt.NDArray[Any] | Tensor) -> npt.NDArray[Any]:
 
 def _loaded(path: Path) -> npt.NDArray[Any]:
     try:
-        numbers = np.load(
-            path, mmap_mode="r", allow_pickle=False
-        )  # mapped, because its header may claim terabytes
+        # It is mapped, because its header may claim terabytes.
+        numbers = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError, *_BROKEN) as error:
         raise UserError(f"{path} cannot be read as .npy: {reason(error)}") from error
     if not isinstance(numbers, np.ndarray):

@@ -444,7 +444,7 @@ def test_a_profile_says_in_how_many_regimes_an_error_is_near_the_lowest(store: P
 
 def test_in_a_profile_a_loss_that_lost_a_seed_never_reaches_the_lowest_error_there(store: Path) -> None:
     held = read(a_study(), store)
-    data = plots.plotted(held, store, metric="top1")
+    data = plots.plotted(held, metric="top1")
     key = (NAMES[1], "noise-0.4", "top1")
     lost = dataclasses.replace(data.table.cells[key], confirmed=Tally(completed=4, diverged=1))
     gone = (NAMES[0], "noise-0.8", "top1")
@@ -496,7 +496,7 @@ def test_two_levels_are_no_series_and_stand_side_by_side(store: Path) -> None:
 
 
 def test_a_line_is_broken_at_a_level_without_a_result(store: Path) -> None:
-    data = plots.plotted(read(a_study(), store, curves=True), store, metric="top3")
+    data = plots.plotted(read(a_study(), store, curves=True), metric="top3")
     cells = {key: cell for key, cell in data.table.cells.items() if key[:2] != (NAMES[1], "noise-0.4")}
     made = plots.draw(
         "accuracy", dataclasses.replace(data, table=dataclasses.replace(data.table, cells=cells))

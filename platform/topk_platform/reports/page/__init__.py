@@ -73,7 +73,7 @@ def report(
     """
     check_call(report, locals())
     held = read(study, store, trials, seeds, curves=True, needed=True)
-    data = plotted(held, store)
+    data = plotted(held)
     return Page(_page(held, data, drawings(data)))
 
 
@@ -88,7 +88,7 @@ def report_files(study: Study, *, store: str | Path = "runs") -> dict[str, bytes
         UserError: as :func:`report`.
     """
     held = read(study, store, curves=True, needed=True)
-    data = plotted(held, store)
+    data = plotted(held)
     drawn = drawings(data)
     files = {f"plots/{plot.kind}.svg": plot.file for plot in drawn if plot.file}
     return {"report.html": _page(held, data, drawn).encode(), **files}
@@ -109,7 +109,7 @@ def markdown_report(
         UserError: as :func:`report`.
     """
     held = read(study, store, trials, seeds, curves=True, needed=True)
-    return to_markdown(content_of(held, plotted(held, store).tuning))
+    return to_markdown(content_of(held, plotted(held).tuning))
 
 
 def _page(held: Held, data: Plotted, drawn: Sequence[Drawn]) -> str:
@@ -125,7 +125,6 @@ def _page(held: Held, data: Plotted, drawn: Sequence[Drawn]) -> str:
         claims=_html(text.claims),
         tuning=_html(text.tuning),
         checklist=_html(text.checklist),
-        shown=text.table.study.show,
         header=HEADER,
         explained=EXPLAINED,
     )

@@ -22,29 +22,14 @@ from topk_platform.results.decisions import decided
 from topk_platform.results.from_store import Held, main_metric
 from topk_platform.results.table import Table
 from topk_platform.results.tuning import Tuning
-from topk_platform.specs import Study, scale_of
+from topk_platform.specs import scale_of
 from topk_platform.specs.checks import plural
 
-__all__ = ["Content", "Keys", "Part", "content_of"]
+__all__ = ["Content", "Part", "content_of"]
 
 _WIDE, _LONG = 8, 24
 _CLASS_ROWS = 300  # the most rows of a regime's results by class
 _LISTED = 1000  # arms with trials and results by class in a page; more would be too large for a browser
-
-
-@dataclass(frozen=True)
-class Keys:
-    """The trials behind a cell's means.
-
-    Args:
-        key: The cell's row and column.
-        anchor: The anchor in the page.
-        rows: For each trial its seed, status, key, and the metrics that the tables show; shares are in percent.
-    """
-
-    key: tuple[str, str]
-    anchor: str
-    rows: Sequence[tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -70,8 +55,7 @@ class Content:
     """The contents of a report.
 
     Args:
-        study: The study.
-        table: Its table.
+        table: The study's table.
         answer: The answer in words.
         striking: The notes that nobody should overlook.
         notes: All other notes, the table's legend first.
@@ -85,7 +69,6 @@ class Content:
         sizes: The numbers of training, validation and test samples in words; empty if no run has recorded them.
     """
 
-    study: Study
     table: Table
     answer: str
     striking: Sequence[str]
@@ -94,7 +77,7 @@ class Content:
     claims: str
     tuning: str
     checklist: str
-    keys: Sequence[Keys]
+    keys: Sequence[Section]
     classes: Sequence[Section] = ()
     unlisted: str = ""
     sizes: str = ""
@@ -102,7 +85,7 @@ class Content:
     @property
     def budget(self) -> str:
         """The arms, search trials and seeds in words."""
-        study, count = self.study, len(self.study.arms)
+        study, count = self.table.study, len(self.table.study.arms)
         arms = plural(count, "arm")
         searched = f"{study.trials} search trials and " if any(arm.is_searched for arm in study.arms) else ""
         baseline = f"; baseline {study.baseline}" if study.baseline else ""
@@ -120,7 +103,6 @@ def content_of(held: Held, tuning: Tuning) -> Content:
     striking, listed = table_notes.striking(table), _listed(table)
     regimes = dict.fromkeys(arm.regime.name for arm in study.arms)
     return Content(
-        study=study,
         table=table,
         answer=answer(table, main_metric(study)),
         striking=striking,
@@ -208,10 +190,13 @@ def _unlisted(listed: Table, table: Table) -> str:
     )
 
 
-def _keys(table: Table) -> Iterable[Keys]:
-    for number, (key, rows) in enumerate(table.confirmations.items()):
+def _keys(table: Table) -> Iterable[Section]:
+    header = ("seed", "ended", "key", *table.study.show)
+    for key, rows in table.confirmations.items():
         if rows:
-            yield Keys(key, f"keys-{number}", [_key_row(table, seed, rows[seed]) for seed in sorted(rows)])
+            yield Section(
+                ", ".join(key), header, [_key_row(table, seed, rows[seed]) for seed in sorted(rows)]
+            )
 
 
 def _key_row(table: Table, seed: int, row: Mapping[str, object]) -> tuple[str, ...]:

@@ -26,8 +26,8 @@ def to_markdown(text: Content) -> str:
 
 def _parts(content: Content) -> Iterator[str]:
     yield from (
-        f"# {content.study.name}",
-        content.study.description,
+        f"# {content.table.study.name}",
+        content.table.study.description,
         content.budget,
         content.sizes,
         f"**Answer.** {content.answer}",
@@ -49,7 +49,7 @@ def _parts(content: Content) -> Iterator[str]:
         yield "## Failed trials"
         yield "\n".join(f"- `{key}` {arm}: {why}" for key, arm, why in failures[:_FAILED])
         yield f"And {len(failures) - _FAILED} more." if len(failures) > _FAILED else ""
-    page = command("report", content.study, given=content.table.given)
+    page = command("report", content.table.study, given=content.table.given)
     yield f"Plots, and the trials behind every number: `{page}`, a page in HTML."
 
 

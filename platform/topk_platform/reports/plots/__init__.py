@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,6 @@ from topk_platform.reports.plots.plot_data import NothingToPlotError, Plotted, U
 from topk_platform.reports.plots.style import styled
 from topk_platform.results.from_store import Held, main_metric, read
 from topk_platform.results.table import Table
-from topk_platform.results.tuning import Tuning, tuning
 from topk_platform.specs import Study
 from topk_platform.specs.fields import check_call
 
@@ -70,12 +68,11 @@ def plot(
             taking = or_of(name for name, one in PLOTS.items() if option in one.options)
             raise UserError(f"--{option} is for the plot {taking}, got {value!r} for the plot {kind!r}")
     held = read(study, store, trials, seeds, curves=True, needed=PLOTS[kind].source != "definition")
-    return draw(kind, plotted(held, store, metric=metric, by=by, only=only))
+    return draw(kind, plotted(held, metric=metric, by=by, only=only))
 
 
 def plotted(
     held: Held,
-    store: str | Path,
     *,
     metric: str = "",
     by: str = "",
@@ -85,7 +82,6 @@ def plotted(
 
     Args:
         held: The study's results in the store, with the epochs of its trials.
-        store: Folder or URI of the results.
         metric: As in :func:`plot`.
         by: As in :func:`plot`.
         only: As in :func:`plot`.
@@ -97,8 +93,7 @@ def plotted(
     if metric and metric not in study.tabled:
         raise UserError(f"--metric must be one of {list(study.tabled)}, got {metric!r}")
     table = held.table_of(study.only(only).arms) if only else held.table
-    tuned = partial(tuning, study, store=store, trials=study.trials, only=only)
-    return Plotted(held, table, tuned, metric or main_metric(study), by)
+    return Plotted(held, table, metric or main_metric(study), by)
 
 
 def plotted_table(table: Table, metric: str = "", by: str = "") -> Plotted:
@@ -114,11 +109,7 @@ def plotted_table(table: Table, metric: str = "", by: str = "") -> Plotted:
     """
     if metric and metric not in table.study.show:
         raise UserError(f"--metric must be one of {list(table.study.show)}, got {metric!r}")
-    return Plotted(None, table, _no_tuning, metric or main_metric(table.study), by)
-
-
-def _no_tuning() -> Tuning:
-    raise NothingToPlotError("it is drawn from search trials, which findings do not have")
+    return Plotted(None, table, metric or main_metric(table.study), by)
 
 
 def draw(kind: str, data: Plotted) -> Figure:

@@ -197,9 +197,8 @@ def _axes(arms: Sequence[_Confused], count: int) -> tuple[Figure, list[Axes]]:
     across = min(len(arms), _ACROSS)
     down = math.ceil(len(arms) / across)
     made = figure(PAGE if across == _ACROSS else PAGE * 0.7, 2.45 * down)
-    made.set_layout_engine(
-        "compressed", h_pad=0.06, w_pad=0.06
-    )  # this engine leaves no gaps between square panels
+    # This engine leaves no gaps between square panels.
+    made.set_layout_engine("compressed", h_pad=0.06, w_pad=0.06)
     grid = list(made.subplots(down, across, squeeze=False).flat)
     for ax in grid[len(arms) :]:
         ax.remove()

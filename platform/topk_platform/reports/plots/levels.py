@@ -33,10 +33,8 @@ _TRUE = 2  # the true class; it has the upper corner
 _COUNT = 1000  # training samples of each class, for losses that need this number
 _BANDS = 12
 _EDGE = 1e-6
-_DRAWING = (
-    "noised_topk_hinge",
-    "noised_imbalanced_topk_hinge",
-)  # drawn as exact expectations, for which the number of samples has no meaning
+# These are drawn as exact expectations, for which the number of samples has no meaning.
+_DRAWING = ("noised_topk_hinge", "noised_imbalanced_topk_hinge")
 
 
 class _Panel(NamedTuple):

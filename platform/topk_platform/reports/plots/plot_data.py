@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from topk_platform.records import ArmHistory, Row, read_guesses
 from topk_platform.reports.plots.style import OTHERS, Look, looks
 from topk_platform.results.from_store import Held
 from topk_platform.results.table import Table, row_and_column
-from topk_platform.results.tuning import Tuning
+from topk_platform.results.tuning import Tuning, tuning_of
 from topk_platform.specs import Arm, Study, less_is_better
 
 __all__ = [
@@ -62,14 +62,12 @@ class Plotted:
     Args:
         source: The results in the store, with the epochs of the trials; None for findings, which have only a table.
         table: The table of the arms to draw.
-        tuned: A function that reads how the arms were tuned.
         metric: The metric to draw, on the test split, or on the validation split in plots of validation results.
         by: The quantity on the horizontal axis, in plots that let the user choose it; empty for the default.
     """
 
     source: Held | None
     table: Table
-    tuned: Callable[[], Tuning]
     metric: str
     by: str = ""
 
@@ -87,8 +85,8 @@ class Plotted:
 
     @cached_property
     def tuning(self) -> Tuning:
-        """How the arms were tuned; read only once."""
-        return self.tuned()
+        """How the arms were tuned; computed only once."""
+        return tuning_of(self.held, self.arms.values())
 
     @cached_property
     def looks(self) -> Mapping[str, Look]:

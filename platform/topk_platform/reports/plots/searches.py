@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import product
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from topk_platform.protocol import Ended
 from topk_platform.reports.plots.drawing import figure, panels, turn_names
 from topk_platform.reports.plots.plot_data import NothingToPlotError, Plotted, check_searched
 from topk_platform.reports.plots.style import COLUMN, PAGE, Look
 from topk_platform.reports.words import wrapped
-from topk_platform.specs import Choice, Dimension, Scalar
+from topk_platform.specs import Arm, Choice, Dimension, Scalar
 
 __all__ = ["importance", "search"]
 
@@ -60,23 +62,21 @@ def _heights(ax: Axes, lowest: float) -> None:
 
 def _dots(data: Plotted) -> dict[tuple[str, str, str], tuple[Dimension, list[_Dot]]]:
     """Return the dots of each panel, by row, parameter and column. A parameter's panels are next to each other."""
+    completed = {key: _completed(data, arm) for key, arm in data.arms.items()}
+    names = dict.fromkeys(name for arm in data.arms.values() for name in arm.loss.space)
     result: dict[tuple[str, str, str], tuple[Dimension, list[_Dot]]] = {}
-    for (row, column), arm in data.arms.items():
-        ended, repeats = data.history(arm).ended(), arm.repeats
-        asked = [t for n, t in ended.items() if repeats.holds(n, data.study.trials)]
-        completed = [trial for trial in asked if trial.status == "completed"]
-        best = max((trial.objective for trial in completed), default=0.0)
-        for name, dimension in arm.loss.space.items():
-            dots = [(t.values[name], 100 * (t.objective - best)) for t in completed if name in t.values]
-            if dots:
-                result[row, name, column] = dimension, dots
-    rows, columns = data.table.rows, data.table.columns
-    order = {key: (rows.index(key[0]), columns.index(key[2])) for key in result}
-    names = list(dict.fromkeys(name for _, name, _ in result))
-    return {
-        key: result[key]
-        for key in sorted(result, key=lambda k: (order[k][0], names.index(k[1]), order[k][1]))
-    }
+    for row, name, column in product(data.table.rows, names, data.table.columns):
+        trials = completed.get((row, column), [])
+        best = max((trial.objective for trial in trials), default=0.0)
+        if dots := [(t.values[name], 100 * (t.objective - best)) for t in trials if name in t.values]:
+            result[row, name, column] = data.arms[row, column].loss.space[name], dots
+    return result
+
+
+def _completed(data: Plotted, arm: Arm) -> list[Ended]:
+    ended = data.history(arm).ended()
+    asked = [trial for number, trial in ended.items() if arm.repeats.holds(number, data.study.trials)]
+    return [trial for trial in asked if trial.status == "completed"]
 
 
 def _scatter(ax: Axes, dimension: Dimension, dots: Sequence[_Dot], look: Look) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from topk_platform.reports import words
 from topk_platform.reports.plain_text import markdown_table
+from topk_platform.reports.sections import Section
 from topk_platform.reports.tables import cell_words
 from topk_platform.reports.tables import notes as table_notes
 from topk_platform.reports.tables.blocks import Block, blocks
@@ -13,7 +14,7 @@ from topk_platform.results.arm_fronts import front_rows
 from topk_platform.results.cells import Cell
 from topk_platform.results.table import Table
 
-__all__ = ["block_to_markdown", "configurations", "to_markdown"]
+__all__ = ["block_to_markdown", "configurations", "to_markdown", "volumes"]
 
 
 def to_markdown(table: Table, metrics: Sequence[str] = (), *, transpose: bool = False) -> str:
@@ -34,7 +35,8 @@ def to_markdown(table: Table, metrics: Sequence[str] = (), *, transpose: bool = 
     if table.choices or any(arm.is_searched for arm in table.study.arms):
         parts += ["## Configurations", configurations(table)]
     if table.fronts:
-        parts += ["## Fronts", _FRONTS, _front_points(table), _volumes(table)]
+        parts += ["## Fronts", _FRONTS, _front_points(table)]
+        parts.append(markdown_table(volumes(table).header, volumes(table).rows))
     if table.failures:
         parts += [
             "## Failed trials",
@@ -97,9 +99,13 @@ def _front_points(table: Table) -> str:
     return markdown_table(header, body)
 
 
-def _volumes(table: Table) -> str:
-    body = [[*key, cell_words.tested(front.volume)] for key, front in table.fronts.items()]
-    return markdown_table(["loss", table.across, "hypervolume, %"], body)
+def volumes(table: Table) -> Section:
+    """Return the hypervolumes of a table's fronts."""
+    rows = [
+        (*key, f"{len(front.points)}", cell_words.tested(front.volume)) for key, front in table.fronts.items()
+    ]
+    title = "fronts: hypervolume by test metrics, %"
+    return Section(title, ("loss", table.across, "points", "hypervolume, %"), rows)
 
 
 def _markdown_cell(cell: Cell | None) -> str:

@@ -32,12 +32,8 @@ def notes(table: Table) -> list[str]:
     """Return the lines that explain the numbers, and the results that are missing in them."""
     lines = [
         legend(table),
-        partial(table),
-        once(table),
+        *striking(table),
         _raced(table),
-        lost(table),
-        without_ranks(table),
-        *map(_fruitless, table.fruitless),
         range_edges_line(table.edges, _tuning(table)),
         _uncounted(table),
         _environments(table),

@@ -9,9 +9,11 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from topk_platform.reports.answer import answer
+from topk_platform.reports.sections import to_rich as to_section
 from topk_platform.reports.tables import cell_words
 from topk_platform.reports.tables import notes as table_notes
 from topk_platform.reports.tables.blocks import Block, blocks
+from topk_platform.reports.tables.markdown import volumes
 from topk_platform.results.cells import Cell
 from topk_platform.results.from_store import main_metric
 from topk_platform.results.table import Table
@@ -32,23 +34,13 @@ def to_rich(table: Table, metrics: Sequence[str] = (), *, transpose: bool = Fals
     """
     striking = table_notes.striking(table)
     below = [Text(line, style="yellow" if line in striking else "dim") for line in table_notes.notes(table)]
-    volumes = [_volume_block(table)] if table.fronts else []
+    fronts = [to_section([], [volumes(table)])] if table.fronts else []
     parts: list[tuple[RichTable | Text, ...]] = [
         (_block(block), *(Text(line, style="dim") for line in block.below))
         for block in blocks(table, metrics, transpose=transpose)
     ]
     text = Text(answer(table, metrics[0] if metrics else main_metric(table.study)), style="bold")
-    return Group(*(part for pair in parts for part in pair if part), *volumes, text, *below)
-
-
-def _volume_block(table: Table) -> RichTable:
-    title = "fronts: hypervolume by test metrics, %"
-    block = RichTable("loss", table.across, "points", "hypervolume", title=title, title_justify="left")
-    for (row, column), front in table.fronts.items():
-        block.add_row(
-            row.replace("_", " "), column, f"{len(front.points)}", _unbroken(cell_words.tested(front.volume))
-        )
-    return block
+    return Group(*(part for pair in parts for part in pair if part), *fronts, text, *below)
 
 
 def _block(block: Block) -> RichTable:
