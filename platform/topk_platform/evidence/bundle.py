@@ -156,11 +156,12 @@ def bundle(study: Study, *, store: str | Path = "runs") -> Bundle:
     check_call(bundle, locals())
     study = replace(study, reference="")  # a reader of the bundle may lack the module that it names
     held = read(study, store, needed=True)
+    kept = held.ledger.store
     files = {
         _STUDY: study.to_json().encode(),
         _ROWS: _parquet(held.ledger.whole()),
         **_ranks(held),
-        **_adopted(held),
+        **({ADOPTED: kept.read(ADOPTED)} if kept.exists(ADOPTED) else {}),
         **{name: text.encode() for name, text in results(held).items()},
     }
     identities = last_counted(held.ledger, study)
@@ -195,11 +196,6 @@ def _ranks(held: Held) -> dict[str, bytes]:
         with suppress(FileNotFoundError):
             ranks[artifact_name("ranks", row["key"])] = read_artifact(held.ledger.store, "ranks", row)
     return ranks
-
-
-def _adopted(held: Held) -> dict[str, bytes]:
-    store = held.ledger.store
-    return {ADOPTED: store.read(ADOPTED)} if store.exists(ADOPTED) else {}
 
 
 def _parquet(rows: pa.Table) -> bytes:

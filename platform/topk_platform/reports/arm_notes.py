@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from topk_platform.records import ArmHistory, Row
+from topk_platform.reports.plain_text import markdown_table
 from topk_platform.results.statistics import Estimate
 from topk_platform.results.table import Table
 from topk_platform.specs import Arm, canonical_json, number_text
@@ -82,8 +83,8 @@ def _note(table: Table, arm: Arm, rows: Sequence[Row], estimates: Mapping[str, E
         f"- parameters: the configuration that {len(rows)} fresh seeds confirmed",
         "- metrics: `mean` over these seeds of the test split, `half_width` of its 95 % interval, `n` seeds",
     ]
-    table_ = ["", "| metric | mean | ± | n | covers |", "|---|---|---|---|---|"]
-    for metric, e in estimates.items():
-        half = number_text(metric, e.half_width) if e.n > 1 else ""
-        table_.append(f"| {metric} | {number_text(metric, e.mean)} | {half} | {e.n} | {e.covers} |")
-    return "\n".join(lines + table_) + "\n"
+    numbers = [
+        (m, number_text(m, e.mean), number_text(m, e.half_width) if e.n > 1 else "", str(e.n), e.covers)
+        for m, e in estimates.items()
+    ]
+    return "\n".join([*lines, "", markdown_table(("metric", "mean", "±", "n", "covers"), numbers)]) + "\n"

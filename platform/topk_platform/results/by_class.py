@@ -35,7 +35,7 @@ class ClassResult:
         top1: The share of the images whose first guess is right.
         topk: The share of the images with the class among the K guesses.
         confused_with: The number of the other class that is most often the first guess; None if there is none.
-        confused_name: Its name; empty if there is none.
+        confused_name: Its name; None if there is none.
         confused_share: The share of the images for which it is the first guess, over the seeds whose guesses are kept.
     """
 
@@ -49,7 +49,7 @@ class ClassResult:
     top1: float
     topk: float
     confused_with: int | None = None
-    confused_name: str = ""
+    confused_name: str | None = None
     confused_share: float = 0.0
 
 
@@ -98,7 +98,7 @@ def _of_arm(
             top1=float(top1[label]),
             topk=float(topk[label]),
             confused_with=other,
-            confused_name="" if other is None else _name(names, other),
+            confused_name=None if other is None else _name(names, other),
             confused_share=share,
         )
 

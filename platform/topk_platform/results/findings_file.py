@@ -36,7 +36,6 @@ __all__ = ["findings_data", "findings_of", "metrics_kept"]
 _FORMAT = 2
 _NUMBERS = ("mean", "half_width", "low", "high", "p")
 _COPIED = ("stopped", "improvement", "metric")
-_PARTS = ("by_seeds", "by_images", "rows", "images", "groups", "borrowed")
 
 
 def metrics_kept(study: Study) -> frozenset[str]:
@@ -112,8 +111,7 @@ def _estimate_data(estimate: Estimate | None) -> dict[str, Any] | None:
 def _precision_data(precision: Precision | None) -> dict[str, Any] | None:
     if precision is None:
         return None
-    parts = {name: getattr(precision, name) for name in _PARTS}
-    return {**parts, "images": None if math.isinf(precision.images) else precision.images}
+    return {**asdict(precision), "images": None if math.isinf(precision.images) else precision.images}
 
 
 def findings_of(

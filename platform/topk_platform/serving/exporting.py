@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from topk_platform.errors import MissingDataError, StoreError, UserError, unknown_name
@@ -105,8 +105,8 @@ def export_model(
     more[CARD] = model_card(study, saved, config, chosen, estimates, note).encode()
     if calibration is not None:
         more[CALIBRATION] = calibration.encode()
-    exported = _write(Path(to), saved, chosen, config, more)
-    return replace(exported, files=(*exported.files, *_graphs(Path(to), trust, onnx, mlflow)))
+    files = _write(Path(to), saved, config, more)
+    return Exported(Path(to), config, chosen["seed"], (*files, *_graphs(Path(to), trust, onnx, mlflow)))
 
 
 def _calibration(saved: SavedModel, trust: Trust, data: str | Path | None) -> tuple[str, str]:
@@ -184,7 +184,7 @@ def _check_folder(to: Path) -> None:
         ) from error
 
 
-def _write(to: Path, saved: SavedModel, row: Row, config: Config, more: Mapping[str, bytes]) -> Exported:
+def _write(to: Path, saved: SavedModel, config: Config, more: Mapping[str, bytes]) -> Iterable[str]:
     files = {
         WEIGHTS: saved.content,
         CONFIG: config.to_json().encode(),
@@ -200,7 +200,7 @@ def _write(to: Path, saved: SavedModel, row: Row, config: Config, more: Mapping[
             (to / name).write_bytes(content)
     except OSError as error:
         raise UserError(f"--to {str(to)!r} cannot be written: {error}") from error
-    return Exported(to, config, row["seed"], tuple(files))
+    return files
 
 
 def _graphs(to: Path, trust: Trust, onnx: bool, mlflow: bool) -> tuple[str, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -46,9 +45,7 @@ def topk(data: Plotted) -> Figure:
         raise NothingToPlotError("no confirmed run has kept the ranks of its test images")
     most = min(_MOST, max(int(r.label.max(initial=0)) for runs in kept.values() for r in runs.values()))
     ks = list(range(1, max(most, 1) + 1))
-    bands = {
-        key: _band([topk_curve(r, len(ks)) for r in runs.values()], (0.0, 1.0)) for key, runs in kept.items()
-    }
+    bands = {key: _band([topk_curve(r, len(ks)) for r in runs.values()]) for key, runs in kept.items()}
     made, axes = _panels(data, bands, dict.fromkeys(bands, ks), 1, _MARKED_KS if len(ks) > _LONG else ())
     for ax in axes:
         if len(ks) > _LONG:
@@ -64,14 +61,13 @@ def topk(data: Plotted) -> Figure:
     return made
 
 
-def _band(curves: Sequence[Sequence[float] | npt.NDArray[np.float64]], within: tuple[float, float]) -> _Band:
-    """Return the mean of the curves and the ends of its interval at each point, in percent."""
-    result = [estimate([float(v) for v in values]) for values in zip(*curves, strict=True)]
-    means = [e.mean for e in result if e is not None]
-    halves = [0.0 if e is None or math.isnan(e.half_width) else e.half_width for e in result]
-    low = [max(m - h, within[0]) for m, h in zip(means, halves, strict=True)]
-    high = [min(m + h, within[1]) for m, h in zip(means, halves, strict=True)]
-    return [100 * m for m in means], [100 * v for v in low], [100 * v for v in high]
+def _band(curves: Sequence[Sequence[float] | npt.NDArray[np.float64]]) -> _Band:
+    """Return the mean of some curves of accuracies and the ends of its interval at each point, in percent."""
+    result = [e for values in zip(*curves, strict=True) if (e := estimate([float(v) for v in values]))]
+    halves = np.nan_to_num([e.half_width for e in result])
+    means = np.array([e.mean for e in result])
+    low, high = np.clip([means - halves, means + halves], 0, 1)
+    return (100 * means).tolist(), (100 * low).tolist(), (100 * high).tolist()
 
 
 def _panels(
@@ -119,7 +115,7 @@ def training(data: Plotted) -> Figure:
     curves = {arm_key: result for arm_key in data.arms if (result := _epochs(data, arm_key))}
     if not curves:
         raise NothingToPlotError("no epoch of a confirmed run is recorded")
-    bands = {arm_key: _band(result[1], (0.0, 1.0)) for arm_key, result in curves.items()}
+    bands = {arm_key: _band(result[1]) for arm_key, result in curves.items()}
     epochs = {arm_key: result[0] for arm_key, result in curves.items()}
     if max(map(len, epochs.values())) < 2:
         raise NothingToPlotError("the confirmed runs were validated after only one epoch")

@@ -99,6 +99,10 @@ class Plotted:
         result = {row_and_column(self.study, self.table.across, arm): arm for arm in self.study.arms}
         return {key: arm for key, arm in result.items() if key in self.table.confirmations}
 
+    def first(self, row: str) -> tuple[str, str]:
+        """Return the row and the column of a row's first arm."""
+        return next(key for key in self.arms if key[0] == row)
+
     def columns(self, keys: Iterable[tuple[str, str]]) -> list[str]:
         """Return the columns of some arms, in the order of the table.
 

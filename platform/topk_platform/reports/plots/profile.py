@@ -107,8 +107,7 @@ def _error(cell: Cell | None) -> float | None:
 
 def _curve(ax: Axes, data: Plotted, row: str, values: Sequence[float], end: float) -> None:
     """Draw one step function, with a marker wherever it rises."""
-    column = next(c for r, c in data.arms if r == row)
-    look = data.line_look(row, column)
+    look = data.line_look(*data.first(row))
     steps = sorted({1.0, *filter(math.isfinite, values)})
     shares = [100 * sum(value <= step for value in values) / len(values) for step in steps]
     (line,) = ax.step([*steps, end], [*shares, shares[-1]], where="post", label=row)

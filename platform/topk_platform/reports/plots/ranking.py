@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from topk_platform.reports.plots.drawing import figure
 from topk_platform.reports.plots.plot_data import NothingToPlotError, Plotted, UnsuitedStudyError
 from topk_platform.reports.plots.style import COLUMN, INK
-from topk_platform.reports.words import title_of, wrapped
+from topk_platform.reports.words import probability, title_of, wrapped
 from topk_platform.results.statistics import Ranking
 from topk_platform.results.statistics.regimes import FEWEST_LOSSES, FEWEST_REGIMES
 
@@ -32,8 +32,7 @@ def ranks(data: Plotted) -> Figure:
     made = figure(COLUMN, 1.0 + 0.21 * len(names) + 0.07 * len(result.alike))
     ax = made.subplots()
     for position, (row, rank) in enumerate(result.mean_ranks.items()):
-        column = next(c for r, c in data.arms if r == row)
-        look = data.look(row, column)
+        look = data.look(*data.first(row))
         ax.plot([rank], [position], look.marker, color=look.colour, markersize=4.5, zorder=3)
         ax.annotate(
             f"{rank:.1f}", (rank, position), (5, 0), textcoords="offset points", va="center", fontsize=6
@@ -44,8 +43,7 @@ def ranks(data: Plotted) -> Figure:
     ax.set_ylim(len(names) - 0.4 + 0.3 * len(result.alike), -0.6)
     ax.set_xlabel(
         f"mean rank by {title_of(data.metric)}\nover {result.regimes} {data.table.across}s, 1 is best\n"
-        f"Friedman p {'< 0.001' if result.p < 0.001 else f'= {result.p:.2g}'}; "
-        f"critical difference {result.critical:.2f}"
+        f"Friedman {probability(result.p)}; critical difference {result.critical:.2f}"
     )
     ax.grid(axis="x", linewidth=0.3, color=INK, alpha=0.2)
     return made

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import astuple
 from typing import Any
 
 from rich.console import Group
@@ -79,18 +80,12 @@ def classes_to_rows(table: Table, results: Iterable[ClassResult]) -> list[dict[s
         table: The table; the column ``regime`` is called ``model`` if the table's columns are models.
         results: The results.
     """
-    return [dict(zip(_columns(table), _values(result), strict=True)) for result in results]
+    return [dict(zip(_columns(table), astuple(result), strict=True)) for result in results]
 
 
 def _columns(table: Table) -> Sequence[str]:
     numbers = ("class", "name", "images", "seeds", "k", "top1", "topk")
     return ("loss", table.across, *numbers, "confused_with", "confused_name", "confused_share")
-
-
-def _values(result: ClassResult) -> tuple[object, ...]:
-    counts = (result.label, result.name, result.images, result.seeds, result.k)
-    confused = (result.confused_with, result.confused_name or None, result.confused_share)
-    return (result.row, result.column, *counts, result.top1, result.topk, *confused)
 
 
 def classes_to_files(table: Table, results: Iterable[ClassResult]) -> dict[str, bytes]:

@@ -107,7 +107,8 @@ def numbers() -> Dataset:
 def test_a_long_row_has_the_right_guess(tmp_path: Path, train_study: Callable[[Study, Path], None]) -> None:
     """With more guesses than fit, the last one that is drawn is the right one."""
     from topk_platform.reports.plots.guesses import _Run
+    from topk_platform.reports.plots.plot_data import RunGuesses
 
     arm = a_study().arms[0]
-    run = _Run(arm, 1, np.array([14]), np.arange(15)[None], numbers())
+    run = _Run(RunGuesses(arm, 1, "images", np.array([14]), np.arange(15)[None]), numbers())
     assert run.row(0) == [*range(9), 14]

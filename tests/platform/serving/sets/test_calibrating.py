@@ -207,7 +207,7 @@ def test_a_calibration_of_another_network_is_refused(
     content = json.loads(path.read_text())
     for change, why in (
         ({"key": "other"}, "belongs to trial other"),
-        ({"temperature": -1}, "temperature must be positive"),
+        ({"temperature": -1}, "temperature must be above 0"),
         ({"nonconformity": content["nonconformity"] | {"aps": [2.0, 1.0]}}, "equally many"),
         ({"format": 2}, "format must be 1"),
     ):
