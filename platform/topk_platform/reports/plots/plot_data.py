@@ -13,6 +13,7 @@ import numpy.typing as npt
 from topk_platform.errors import UserError
 from topk_platform.records import ArmHistory, Row, read_guesses
 from topk_platform.reports.plots.style import OTHERS, Look, looks
+from topk_platform.results.cells import Cell
 from topk_platform.results.from_store import Held
 from topk_platform.results.table import Table, row_and_column
 from topk_platform.results.tuning import Tuning, tuning_of
@@ -99,6 +100,10 @@ class Plotted:
         result = {row_and_column(self.study, self.table.across, arm): arm for arm in self.study.arms}
         return {key: arm for key, arm in result.items() if key in self.table.confirmations}
 
+    def cell(self, row: str, column: str) -> Cell | None:
+        """Return a cell of the metric to draw."""
+        return self.table.cells.get((row, column, self.metric))
+
     def first(self, row: str) -> tuple[str, str]:
         """Return the row and the column of a row's first arm."""
         return next(key for key in self.arms if key[0] == row)
@@ -150,7 +155,7 @@ class Plotted:
         return frozenset(row for row, label in labels.items() if label in leading)
 
     def _lead(self, row: str) -> float:
-        cells = [self.table.cells.get((row, column, self.metric)) for column in self.table.columns]
+        cells = [self.cell(row, column) for column in self.table.columns]
         result = [c.difference or c.value for c in cells if c is not None]
         sign = -1 if less_is_better(self.metric) else 1
         return sign * sum(estimate.mean for estimate in result if estimate is not None)

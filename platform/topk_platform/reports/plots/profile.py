@@ -88,13 +88,8 @@ def profile(data: Plotted) -> Figure:
 
 def _errors(data: Plotted) -> dict[str, list[float]]:
     """Return the test errors of all losses, in the regimes in which each loss has a result or a lost run."""
-    cells = data.table.cells
-    return in_common(
-        {
-            row: [_error(cells.get((row, c, data.metric))) for c in data.table.columns]
-            for row in data.table.rows
-        }
-    )
+    rows, columns = data.table.rows, data.table.columns
+    return in_common({row: [_error(data.cell(row, column)) for column in columns] for row in rows})
 
 
 def _error(cell: Cell | None) -> float | None:

@@ -74,7 +74,7 @@ def _with_means(data: Plotted) -> list[str]:
 
 
 def _mean(data: Plotted, row: str, column: str) -> Estimate | None:
-    cell = data.table.cells.get((row, column, data.metric))
+    cell = data.cell(row, column)
     return None if cell is None else cell.value
 
 
@@ -112,7 +112,7 @@ def _categories(data: Plotted) -> Axis:
 def _lines(data: Plotted, axis: Axis) -> dict[tuple[str, str], list[_Point]]:
     lines: dict[tuple[str, str], list[_Point]] = {}
     for (row, column), arm in data.arms.items():
-        cell = data.table.cells.get((row, column, data.metric))
+        cell = data.cell(row, column)
         if arm.name in axis.positions and cell is not None and cell.value is not None:
             point = _Point(axis.positions[arm.name], cell.value, row, column)
             lines.setdefault((axis.panels[arm.name], axis.series[arm.name]), []).append(point)
@@ -176,7 +176,7 @@ def _above(data: Plotted) -> str:
 
 
 def _difference(data: Plotted, row: str, column: str) -> Cell | None:
-    cell = data.table.cells.get((row, column, data.metric))
+    cell = data.cell(row, column)
     return cell if cell is not None and cell.difference is not None else None
 
 
@@ -237,7 +237,7 @@ def _named(ax: Axes, rows: Sequence[str], columns: Sequence[str]) -> None:
 
 
 def _mapped(data: Plotted, row: str, column: str) -> float:
-    cell = data.table.cells.get((row, column, data.metric))
+    cell = data.cell(row, column)
     if cell is None or cell.value is None:
         return math.nan
     if data.study.baseline is None:
