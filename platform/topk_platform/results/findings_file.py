@@ -161,7 +161,7 @@ def findings_of(
 
 
 def _contrast(saved: Mapping[str, Any]) -> ContrastResult:
-    return ContrastResult(_estimate(saved["estimate"], once=False), **asdict(part_of(ContrastData, saved)))
+    return ContrastResult(_estimate(saved["estimate"]), **asdict(part_of(ContrastData, saved)))
 
 
 def _named(data: Mapping[str, Any]) -> tuple[str, str]:
