@@ -73,7 +73,7 @@ def filled(
         "the same budget of 2 trials; each was searched once",
         "4 search trials have ended: 4 completed, 0 stopped early, 0 diverged, 0 failed",
         "By top3 on the validation split alone",
-        "| cross_entropy | r | learning_rate 0.1 | 50.00 |",
+        "| cross_entropy | r | learning_rate 0.1 | 50.0 |",
         "3 fresh seeds per arm, the same in all arms; root of all random streams: 0. 6 confirmations have ended",
         "Intervals cover fresh seeds alone",
         "covers images. Not tested: differences between two losses if one of them was searched once",

@@ -12,7 +12,7 @@ import optuna
 
 from topk_platform.errors import UserError
 from topk_platform.records import ArmHistory
-from topk_platform.reports.plots.plot_data import NothingToPlotError, UnsuitedStudyError
+from topk_platform.reports.plots.plot_data import NothingToPlotError, UnsuitedStudyError, completed_trials
 from topk_platform.results.from_store import read
 from topk_platform.results.importances import optuna_study
 from topk_platform.specs import Study, scale_of, unit_of
@@ -85,12 +85,7 @@ def _parts(drawn: Mapping[str, Sequence[Any]]) -> Iterator[str]:
 def _figures(history: ArmHistory, study: Study) -> list[Any]:
     """Return an arm's figures; an empty list if it has fewer than two completed trials."""
     arm = history.arm
-    completed = [
-        trial
-        for number, trial in sorted(history.ended().items())
-        if trial.status == "completed" and arm.repeats.holds(number, study.trials)
-    ]
-    made = optuna_study(arm.loss.space, completed, scale_of(arm.objectives[0]))
+    made = optuna_study(arm.loss.space, completed_trials(history, study), scale_of(arm.objectives[0]))
     results = [trial.value for trial in made.trials]
     if len(results) < _LEAST:
         return []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -35,20 +34,6 @@ _DEFAULTS: Mapping[str, Scalar] = {"sigma": 10.0, "distance": 0.0, "classes": 6}
 _MINOR = 1 / 3
 _TURNS = (-2, -1, 0, 1, 2)
 _BELOW = 1.6  # the height of the densities, in lanes
-
-
-class _Lane(NamedTuple):
-    """How an arm's networks guess the class at every angle.
-
-    Attributes:
-        first: The share of the seeds in which the class is the first guess.
-        among: The share of the seeds in which it is among the K guesses.
-        seeds: The number of networks.
-    """
-
-    first: _Array
-    among: _Array
-    seeds: int
 
 
 def densities(regime: Regime, angles: npt.ArrayLike) -> _Array:
@@ -98,7 +83,7 @@ def regions(data: Plotted) -> Figure:
     on_ring = {key: arm for key, arm in data.arms.items() if arm.regime.dataset == "ring"}
     if not on_ring:
         raise UnsuitedStudyError("the study has no arm on the ring")
-    lanes = {key: lane for key, arm in on_ring.items() if (lane := _lane(data, key, arm))}
+    lanes = {key: lane for key, arm in on_ring.items() if (lane := _lane(data, key, arm)) is not None}
     if not lanes:
         raise NothingToPlotError("no confirmed run on the ring has kept its network")
     rows = [row for row in data.table.rows if any(row == r for r, _ in lanes)]
@@ -106,8 +91,8 @@ def regions(data: Plotted) -> Figure:
     made, axes = panels(columns, 0.75 + 0.32 * (len(rows) + _BELOW), sharex=True, sharey=True)
     for column, ax in zip(columns, axes, strict=True):
         for position, row in enumerate(reversed(rows)):
-            if lane := lanes.get((row, column)):
-                _filled(ax, data.look(row, column).colour, position, lane)
+            if (row, column) in lanes:
+                _filled(ax, data.look(row, column).colour, position, lanes[row, column])
         _below(ax, next(arm for (_, c), arm in on_ring.items() if c == column))
         ax.set_yticks(range(len(rows)), [wrapped(row, 24) for row in reversed(rows)])
         ax.set_ylim(-_BELOW - 0.15, len(rows) - 0.1)
@@ -119,18 +104,18 @@ def regions(data: Plotted) -> Figure:
     return made
 
 
-def _lane(data: Plotted, key: tuple[str, str], arm: Arm) -> _Lane | None:
-    """Return the guesses of an arm's networks over all completed seeds with a kept network; None if there are none."""
+def _lane(data: Plotted, key: tuple[str, str], arm: Arm) -> _Array | None:
+    """Return at each angle the share of an arm's networks with the class as first guess, and among the K guesses.
+
+    None if no completed seed has kept its network.
+    """
     angles = torch.deg2rad(torch.from_numpy(_ANGLES))
     points = torch.stack([angles.cos(), angles.sin()], 1).float()
     networks = filter(None, (_kept_network(data.held.ledger.store, row) for row in data.completed(key)))
     target = torch.full((len(points),), _CLASS)
     with torch.no_grad():
         result = [topk_credit(network(points).float(), target, (1, arm.k)).numpy() for network in networks]
-    if not result:
-        return None
-    first, among = np.mean(result, 0)
-    return _Lane(first, among, len(result))
+    return np.asarray(np.mean(result, 0), float) if result else None
 
 
 def _kept_network(store: Store, row: Row) -> nn.Module | None:
@@ -156,8 +141,8 @@ def _kept_network(store: Store, row: Row) -> nn.Module | None:
     return network.eval()
 
 
-def _filled(ax: Axes, colour: str, position: int, lane: _Lane) -> None:
-    for share, alpha in ((lane.among, 0.35), (lane.first, 1.0)):
+def _filled(ax: Axes, colour: str, position: int, lane: _Array) -> None:
+    for share, alpha in ((lane[1], 0.35), (lane[0], 1.0)):
         ax.fill_between(_ANGLES, position, position + 0.75 * share, color=colour, alpha=alpha, linewidth=0)
     ax.axhline(position, color=INK, linewidth=0.3)
 

@@ -9,12 +9,16 @@ from itertools import product
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from topk_platform.protocol import Ended
 from topk_platform.reports.plots.drawing import figure, panels, turn_names
-from topk_platform.reports.plots.plot_data import NothingToPlotError, Plotted, check_searched
+from topk_platform.reports.plots.plot_data import (
+    NothingToPlotError,
+    Plotted,
+    check_searched,
+    completed_trials,
+)
 from topk_platform.reports.plots.style import COLUMN, PAGE, Look
 from topk_platform.reports.words import wrapped
-from topk_platform.specs import Arm, Choice, Dimension, Scalar
+from topk_platform.specs import Choice, Dimension, Scalar
 
 __all__ = ["importance", "search"]
 
@@ -62,7 +66,7 @@ def _heights(ax: Axes, lowest: float) -> None:
 
 def _dots(data: Plotted) -> dict[tuple[str, str, str], tuple[Dimension, list[_Dot]]]:
     """Return the dots of each panel, by row, parameter and column. A parameter's panels are next to each other."""
-    completed = {key: _completed(data, arm) for key, arm in data.arms.items()}
+    completed = {key: completed_trials(data.history(arm), data.study) for key, arm in data.arms.items()}
     names = dict.fromkeys(name for arm in data.arms.values() for name in arm.loss.space)
     result: dict[tuple[str, str, str], tuple[Dimension, list[_Dot]]] = {}
     for row, name, column in product(data.table.rows, names, data.table.columns):
@@ -71,12 +75,6 @@ def _dots(data: Plotted) -> dict[tuple[str, str, str], tuple[Dimension, list[_Do
         if dots := [(t.values[name], 100 * (t.objective - best)) for t in trials if name in t.values]:
             result[row, name, column] = data.arms[row, column].loss.space[name], dots
     return result
-
-
-def _completed(data: Plotted, arm: Arm) -> list[Ended]:
-    ended = data.history(arm).ended()
-    asked = [trial for number, trial in ended.items() if arm.repeats.holds(number, data.study.trials)]
-    return [trial for trial in asked if trial.status == "completed"]
 
 
 def _scatter(ax: Axes, dimension: Dimension, dots: Sequence[_Dot], look: Look) -> None:
