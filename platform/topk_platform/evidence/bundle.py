@@ -24,7 +24,7 @@ from topk_platform.identity import Identity, environment_of
 from topk_platform.records import Ledger, Store, last_counted, read_history
 from topk_platform.records.artifacts.files import artifact_name, read_artifact
 from topk_platform.records.ledger.adopted import ADOPTED, adopted_in
-from topk_platform.records.table.schema import ledger_schema
+from topk_platform.records.table.schema import CAME_LATER, ledger_schema
 from topk_platform.reports import to_files
 from topk_platform.reports.decisions_text import claims_to_csv, claims_to_markdown
 from topk_platform.results.decisions import decided
@@ -130,6 +130,8 @@ class Bundle:
 def _check_rows(rows: pa.Table, study: Study) -> None:
     """Raise ``ValueError`` unless rows have a ledger's columns, its kinds of rows, and keys of trials."""
     for field in ledger_schema(study):
+        if field.name in CAME_LATER and field.name not in rows.column_names:
+            continue
         if field.name not in rows.column_names or rows.schema.field(field.name).type != field.type:
             raise ValueError(f"{_ROWS} must have a column {field.name!r} of {field.type}")
     kinds = set(pc.unique(rows["kind"]).to_pylist())
