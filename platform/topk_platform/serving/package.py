@@ -39,7 +39,7 @@ ONNX = "model.onnx"
 PT2 = "data/model.pt2"
 MLMODEL = "MLmodel"
 
-_FORMAT = 1
+_FORMAT = 2
 _FOLDER = "a folder of `topk export --arm`"
 
 

@@ -21,7 +21,7 @@ __all__ = ["METHODS", "SetCalibration", "check_coverage", "needed_calibration", 
 METHODS = ("threshold", "aps", "raps", "prevalence")
 """The conformity scores: see :func:`~topk_platform.serving.sets.conformal.nonconformity`."""
 
-_FORMAT = 1
+_FORMAT = 2
 # Coverages in percent, for programs that read thresholds from a list.
 _LISTED = (*range(50, 70, 10), *range(70, 96, 5), 97, 98, 99)
 

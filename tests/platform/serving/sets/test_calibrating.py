@@ -209,7 +209,7 @@ def test_a_calibration_of_another_network_is_refused(
         ({"key": "other"}, "belongs to trial other"),
         ({"temperature": -1}, "temperature must be above 0"),
         ({"nonconformity": content["nonconformity"] | {"aps": [2.0, 1.0]}}, "equally many"),
-        ({"format": 2}, "format must be 1"),
+        ({"format": 1}, "format must be 2"),
     ):
         path.write_text(json.dumps(content | change))
         with pytest.raises(UserError, match=why) as caught:
