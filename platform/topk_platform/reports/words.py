@@ -171,10 +171,18 @@ def wrapped(name: str, width: int = 18) -> str:
 
     Args:
         name: The name, with ``_`` or ``/`` between its words.
-        width: The most letters in a line. Lines are also broken after hyphens, and within longer words.
+        width: The most letters in a line. A longer word is broken too, after a hyphen if it has one.
 
     Example:
         >>> wrapped("noised_imbalanced_topk_hinge").splitlines()
         ['noised imbalanced', 'topk hinge']
     """
-    return textwrap.fill(name.replace("/", "/ ").replace("_", " "), width).replace("/ ", "/")
+    lines = [""]
+    words = name.replace("/", "/ ").replace("_", " ").split()
+    for word in (part for whole in words for part in textwrap.wrap(whole, width)):
+        joined = f"{lines[-1]} {word}".strip()
+        if len(joined) > width and lines[-1]:
+            lines.append(word)
+        else:
+            lines[-1] = joined
+    return "\n".join(lines).replace("/ ", "/")
