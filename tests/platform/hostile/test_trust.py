@@ -83,7 +83,7 @@ def test_even_where_it_is_trusted_its_arguments_are_held_to_its_signature(
     """``os.system`` takes no shape, classes and head."""
     folder = hostile.mutated_folder(good / "good", good / "evil", "references", 0)
     config = json.loads((folder / "config.json").read_text())
-    config["model"] = {"name": evil, "options": hostile._options(evil)}
+    config["model"] |= {"name": evil, "options": hostile._options(evil)}
     (folder / "config.json").write_text(json.dumps(config))
     ended = topk.run("predict", "evil", "x.npy", "--trust", evil.partition(":")[0])
     assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1), ended
