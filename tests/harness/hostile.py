@@ -423,7 +423,7 @@ def _export_bytes(folder: Path, rng: random.Random) -> None:
 def _export_references(folder: Path, rng: random.Random) -> None:
     file, evil = folder / "config.json", rng.choice(EVIL)
     content = json.loads(file.read_text())
-    content["model"] = {"name": evil, "options": _options(evil)}
+    content["model"] |= {"name": evil, "options": _options(evil)}
     file.write_bytes(dumped(content))
 
 
