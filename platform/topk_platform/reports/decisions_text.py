@@ -120,7 +120,7 @@ def _section(decision: Decision) -> sections.Section:
         for e in decision.evidence
     ]
     title = f"{decision.claim.name}: {decision.verdict}"
-    return sections.Section(title, ("contrast", "claimed", "measured", "", ""), rows, _title(decision))
+    return sections.Section(title, ("contrast", "claimed", "measured", "verdict", ""), rows, _title(decision))
 
 
 def claims_to_csv(decisions: Sequence[Decision]) -> str:

@@ -51,12 +51,15 @@ def to_markdown(title: str, lines: Iterable[str], sections: Iterable[Section]) -
 
 def to_rich(lines: Iterable[str], sections: Iterable[Section]) -> Group:
     """Return sections for a terminal, with the lines below them; verdicts are coloured."""
-    shown: list[Table | Text] = []
+    shown: list[Table] = []
     for one in sections:
-        table = Table(title=Text(one.title, style="table.title"), title_justify="left")
+        title = Text(one.title, style="bold")
+        if one.note:
+            title.append(f"\n{one.note}", style="not bold")
+        table = Table(title=title, title_style="", title_justify="left")
         for name in one.header:
             table.add_column(name, justify="right" if name in one.numbers else "left", overflow="fold")
         for row in one.rows:
             table.add_row(*(Text(text, style=_STYLES.get(text, "")) for text in row))
-        shown += [table, Text(one.note, style="dim")] if one.note else [table]
+        shown.append(table)
     return Group(*shown, *(Text(line, style="dim") for line in lines))
