@@ -29,6 +29,7 @@ STATED = {
     },
     "photos_fraction": {
         "svm-beats-cross-entropy-with-little-data": "undecided",
+        "the-less-data-the-more": "undecided",
         "level-with-all-data": "undecided",
     },
     "photos_tail": {"imbalanced-beats-cross-entropy": "undecided"},
