@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from topk_platform.records import Tally
+from topk_platform.results.cells import Cell
 from topk_platform.results.confirmed_runs import Runs, runs_of_all
 from topk_platform.results.contrasts import combined
 from topk_platform.results.from_store import Held
@@ -120,13 +121,14 @@ def _from_table(contrast: Contrast, table: Table) -> ContrastResult:
             f"a table has only differences to {table.study.baseline}: `topk claims` decides this from a store"
         )
         return ContrastResult(None, why, waits=True)
-    estimate = None if (cell := cells[name]) is None else cell.value if len(arms) == 1 else cell.difference
+    own = cells[name] or Cell(None)
+    estimate = own.value if len(arms) == 1 else own.difference
     if estimate is not None and estimate.n > 1 and estimate.precision is None:
         why = "the file was written without what a test needs: `topk claims` decides this from a store"
         return ContrastResult(estimate, why, waits=True)
     if estimate is not None and contrast.weights[name] < 0:
         estimate = replace(estimate, mean=-estimate.mean, low=-estimate.high, high=-estimate.low)
-    tallies = {name: cell.confirmed if cell else Tally() for name, cell in cells.items()}
+    tallies = {arm: shown.confirmed if shown else Tally() for arm, shown in cells.items()}
     return ContrastResult(estimate, *_why_not(tallies, estimate, once=_searched_once(table.study)))
 
 

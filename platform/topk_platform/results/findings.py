@@ -35,7 +35,7 @@ class Findings:
         situations: The descriptions of its regimes; missing for regimes whose data were not on disk.
         made: Its origin: ``trials``, ``code_versions``, ``environments``, ``datasets``, ``package`` and ``note``.
         contrasts: The results of all contrasts of its claims, in the claims' order; by default those that the table
-            has, the differences to the baseline.
+            has: means, and differences to the baseline.
     """
 
     table: Table
