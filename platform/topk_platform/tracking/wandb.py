@@ -6,6 +6,7 @@ import importlib.util
 import os
 import re
 import shutil
+import sys
 import tempfile
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -60,6 +61,7 @@ class WandbTracker(Tracker):
             raise UserError("track wandb needs Weights & Biases: pip install 'topk-studies[wandb]'")
         if (mode := os.environ.get(_MODE, "")) not in ("", "online", "offline"):
             raise UserError(f"{_MODE} must be online or offline for track wandb, got {mode!r}")
+        _forget_settings()
         if _offline():
             _folder(study)
             return
@@ -181,6 +183,16 @@ class WandbTracker(Tracker):
         """Move an offline run to the folder of complete runs; return its folder."""
         (written,) = folder.glob("wandb/offline-run-*")
         return written.rename(_folder(self._study) / written.name)
+
+
+def _forget_settings() -> None:
+    """Make wandb read its environment variables again, which it otherwise reads once per process.
+
+    An earlier study in this process, such as a cell of a notebook, may have had another mode or key.
+    """
+    wandb = sys.modules.get("wandb")
+    if wandb is not None and wandb.run is None:
+        wandb.teardown()
 
 
 def _offline() -> bool:

@@ -22,6 +22,16 @@ def test_a_mode_in_which_nothing_would_be_kept_is_refused(
         WandbTracker().check(TrackedStudy("s", "", tmp_path))
 
 
+def _used_wandb_offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave wandb as an offline study of this process leaves it."""
+    import wandb  # noqa: PLC0415 - seconds of import
+
+    with monkeypatch.context() as earlier:
+        earlier.setenv("WANDB_MODE", "offline")
+        wandb.teardown()
+        assert wandb.setup().settings.mode == "offline"
+
+
 @pytest.mark.slow  # wandb takes seconds to import
 def test_a_key_that_cannot_be_one_is_refused_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -29,6 +39,7 @@ def test_a_key_that_cannot_be_one_is_refused_in_one_line(
     monkeypatch.delenv("WANDB_MODE", raising=False)
     monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("WANDB_API_KEY", "short")
+    _used_wandb_offline(monkeypatch)
     with pytest.raises(UserError, match=r"^track wandb: .*API key must have 40\+ characters") as caught:
         WandbTracker().check(TrackedStudy("s", "", tmp_path))
     assert "\n" not in str(caught.value)
