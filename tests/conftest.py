@@ -29,7 +29,7 @@ ANY_MACHINE = {
     "suppress_health_check": [HealthCheck.too_slow],
     "print_blob": True,
 }
-settings.register_profile("tests", max_examples=15, derandomize=True, database=None, **ANY_MACHINE)
+settings.register_profile("tests", max_examples=10, derandomize=True, database=None, **ANY_MACHINE)
 settings.register_profile("fuzz", max_examples=int(os.environ.get("FUZZ_EXAMPLES", "1000")), **ANY_MACHINE)
 settings.load_profile("tests")
 

@@ -3,9 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
 
-from topk_platform import Arm, LabelNoise, LongTail, Loss, Model, PerClass, Regime, Study, grid
+from topk_platform import (
+    Arm,
+    Claim,
+    Contrast,
+    LabelNoise,
+    LongTail,
+    Loss,
+    Model,
+    PerClass,
+    Regime,
+    Study,
+    grid,
+)
 from topk_platform.specs import Condition
+from topk_studies.claims import gaps
 from topk_studies.letters import MLP, SHOW, TOGETHER, TOPK, TRIALS, K, recipe
 from topk_studies.letters_losses import balanced, others, uneven
 
@@ -19,6 +35,8 @@ _RATIOS = {1: 20, 10: 28, 50: 40}
 """Epochs by imbalance: the same for all losses, and more where there are fewer images."""
 
 _KS = (1, 3, 5, 10)
+_SEARCHES = 5
+"""Independent searches of every arm of :func:`letters_k`, each of 15 trials and with two fresh seeds."""
 _HIDDEN = (32, 128, 512)
 
 
@@ -45,20 +63,51 @@ def letters_k() -> Study:
     """Return the study of K: every loss trained for K = 1, 3, 5 and 10 guesses, and selected by its top-K accuracy.
 
     Fifty images of each class, without label noise and with noise 0.8. The columns of one K answer for it, by the
-    metric top-K.
+    metric top-K. Each loss is searched five times. The claims were written before these searches ran.
 
     Example:
         >>> {(arm.regime.name, arm.k, arm.metric) for arm in letters_k().only("noise-0-k-3/*").arms}
         {('noise-0-k-3', 3, 'top3')}
+        >>> letters_k().searches, [claim.name for claim in letters_k().claims][:2]
+        (5, ['svm-ahead-with-noise', 'each-k-costs-more-of-the-first-guess'])
     """
     losses = _named("cross_entropy", "smooth_topk_svm", "noised_topk_hinge", "soft_topk_loss")
     arms = [
-        arm
+        replace(arm, protocol=replace(arm.protocol, searches=_SEARCHES))
         for noise in _NOISE
         for k in _KS
         for arm in _arms(_regime(f"k-{k}", noise, PerClass(_IMAGES)), [MLP], losses, k=k)
     ]
-    return _study("letters_k", arms, "an MLP; K = 1, 3, 5, 10", show=tuple(f"top{k}" for k in _KS))
+    once = _study("letters_k", arms, "an MLP; K = 1, 3, 5, 10", show=tuple(f"top{k}" for k in _KS))
+    return replace(once, trials=TRIALS * _SEARCHES, seeds=2 * _SEARCHES, claims=_claims_about_k())
+
+
+def _claims_about_k() -> tuple[Claim, ...]:
+    svm, entropy = "smooth_topk_svm", "cross_entropy"
+
+    def gap(noise: float, k: int, ours: str, theirs: str, metric: str) -> Contrast:
+        return gaps([f"noise-{noise:g}-k-{k}/{MLP.label}"], ours, theirs, metric)[0]
+
+    prices = [gap(0, k, entropy, svm, "top1") for k in _KS]
+    three, ten = (f"noise-0-k-{k}/{MLP.label}/{svm}" for k in (3, 10))
+    claim = partial(Claim, source="stated before the searches were run", tolerance=0.5)
+    return (
+        claim(
+            name="svm-ahead-with-noise",
+            text="With noise 0.8 the smooth SVM that is trained for K guesses is ahead of cross-entropy in top-K.",
+            contrasts=[gap(0.8, k, svm, entropy, f"top{k}") for k in _KS if k > 1],
+        ),
+        claim(
+            name="each-k-costs-more-of-the-first-guess",
+            text="Without noise the smooth SVM loses more of the first guess to cross-entropy, the larger its K is.",
+            contrasts=[more.minus(fewer) for fewer, more in pairwise(prices)],
+        ),
+        claim(
+            name="more-guesses-than-are-shown",
+            text="Without noise the smooth SVM for ten guesses is behind the one for three in top-3.",
+            contrasts=[Contrast.between(three, ten, "top3")],
+        ),
+    )
 
 
 def letters_capacity() -> Study:
