@@ -14,6 +14,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
+import hermetic
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -35,6 +36,11 @@ settings.load_profile("tests")
 
 
 RAY = Path(__file__).parent / "end_to_end"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Watch the files with examples in docstrings too, which are in no folder below this one."""
+    config.pluginmanager.register(hermetic, "hermetic")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -97,12 +103,16 @@ def seed_of_torch() -> Callable[[int], object]:
 
 
 @pytest.fixture(autouse=True)
-def one_thread_and_seed(seed_of_torch: Callable[[int], object]) -> None:
-    """What a test does not draw from a generator of its own is the same whichever tests ran before it."""
+def one_thread_and_seed(seed_of_torch: Callable[[int], object]) -> Iterator[None]:
+    """What a test does not draw from a generator of its own is the same whichever tests ran before it.
+
+    So is what it finds in its process: :mod:`hermetic` says what is put back, and what fails.
+    """
     import torch
 
     torch.set_num_threads(1)
     seed_of_torch(0)
+    yield from hermetic.around_a_test()
 
 
 class ObjectStore:
@@ -149,16 +159,14 @@ class ObjectStore:
         self._server.shutdown()
 
 
-@pytest.fixture(scope="session")
-def credentials() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-            patch.setenv(name, "testing")
-        yield
+@pytest.fixture
+def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
 
 
 @pytest.fixture(scope="session")
-def object_store(credentials: None) -> Iterator[ObjectStore]:
+def object_store() -> Iterator[ObjectStore]:
     with ObjectStore() as server:
         yield server
 
@@ -170,5 +178,5 @@ def busy_object_store(credentials: None) -> Iterator[ObjectStore]:
 
 
 @pytest.fixture
-def bucket(object_store: ObjectStore) -> str:
+def bucket(object_store: ObjectStore, credentials: None) -> str:
     return object_store.bucket()

@@ -95,11 +95,11 @@ def test_another_threads_setting_is_its_own():
     def stay():
         with use_backend("torch"):
             entered.set()
-            done.wait(10)
+            done.wait(60)
 
     thread = threading.Thread(target=stay)
     thread.start()
-    entered.wait(10)
+    entered.wait(60)
     assert gate.wanted() == "auto"
     done.set()
     thread.join()

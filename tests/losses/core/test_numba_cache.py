@@ -184,7 +184,7 @@ def finished(announcer, event):
     """Have the announcer see a compilation that takes as long as it takes to say what there is to say."""
     announcer.on_start(event)
     if announcer._timer is not None:
-        announcer._timer.join(0.5)
+        announcer._timer.join(60)
     announcer.on_end(event)
 
 
@@ -208,7 +208,7 @@ def test_nothing_is_said_of_short_compilations_nor_of_others_kernels(monkeypatch
     announcer.on_start(compiling())
     timer = announcer._timer
     announcer.on_end(compiling())
-    timer.join(5)
+    timer.join(60)
     assert not timer.is_alive()
     monkeypatch.setattr(numba_cache, "PATIENCE", 0.0)
     finished(announcer, compiling("somebodys.kernels"))

@@ -24,7 +24,7 @@ def test_a_mode_in_which_nothing_would_be_kept_is_refused(
 
 def _used_wandb_offline(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave wandb as an offline study of this process leaves it."""
-    import wandb  # noqa: PLC0415 - seconds of import
+    import wandb
 
     with monkeypatch.context() as earlier:
         earlier.setenv("WANDB_MODE", "offline")
