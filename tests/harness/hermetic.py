@@ -89,13 +89,13 @@ def handler(number: signal.Signals) -> Setting:
 
 
 def logger(name: str) -> Setting:
-    found = logging.getLogger(name)
+    named = logging.getLogger(name)
 
     def put(value: tuple[int, list[logging.Handler], bool, bool]) -> None:
-        found.level, found.handlers, found.disabled, found.propagate = value
+        named.level, named.handlers, named.disabled, named.propagate = value
 
     return Setting(
-        f"the logger {name}", lambda: (found.level, [*found.handlers], found.disabled, found.propagate), put
+        f"the logger {name}", lambda: (named.level, [*named.handlers], named.disabled, named.propagate), put
     )
 
 
