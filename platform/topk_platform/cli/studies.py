@@ -100,8 +100,10 @@ def requested_study(
     notice_to: Console | None = None,
     store: str | None = None,
     searches: int | None = None,
+    trials: int | None = None,
+    seeds: int | None = None,
 ) -> Study:
-    """Return the study with this name, or its smoke run.
+    """Return the study with this name, or its smoke run, with the requested budget.
 
     Args:
         name: As :func:`load_study` takes it.
@@ -110,17 +112,19 @@ def requested_study(
         notice_to: Where to print how a smoke run differs; None to print nothing.
         store: As :func:`load_study` takes it.
         searches: How often each arm is searched; by default as the study says.
+        trials: Search trials per arm, over all its searches; by default as the study says.
+        seeds: Seeds per arm, over all its searches; by default as the study says.
 
     Raises:
         UserError: as for :func:`load_study`.
     """
     study = load_study(name, store)
     if not smoke:
-        return study.with_budget(searches=searches)
+        return study.with_budget(trials, seeds, searches)
     small = smoke_study(study, here=address is None)
     if notice_to is not None and (notice := smoke_notice(study, small)):
         notice_to.print(notice, markup=False, highlight=False)
-    return small.with_budget(searches=searches)
+    return small.with_budget(trials, seeds, searches)
 
 
 def _known(name: str, store: str | None) -> Callable[[], Study]:

@@ -156,7 +156,8 @@ def bundle(study: Study, *, store: str | Path = "runs") -> Bundle:
         UserError: if the store has no results of the study.
     """
     check_call(bundle, locals())
-    study = replace(study, reference="")  # a reader of the bundle may lack the module that it names
+    # A reader of the bundle may lack the module that the reference names, and has the study's budget as its own.
+    study = replace(study, reference="", changed=())
     held = read(study, store, needed=True)
     kept = held.ledger.store
     files = {

@@ -121,7 +121,7 @@ def _untested(table: Table, name: str, cells: Mapping[tuple[str, str], Cell]) ->
         return f"{whole} {_unfit(cells)}."
     some = f"{count} difference{'s were' if count > 1 else ' was'} not tested, because"
     started = whole if count == sum(cell.difference is not None for cell in cells.values()) else some
-    more = words.command("run", table.study, "--searches", "3", given=table.given)
+    more = words.more_searches(table.study, given=table.given)
     return (
         f"{started} a loss was searched once, and another search may choose otherwise: "
         f"`{more}` adds the searches that are missing."

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from topk_platform.errors import masked
 from topk_platform.results.statistics import Estimate
-from topk_platform.specs import Scalar
+from topk_platform.specs import Scalar, Study
 from topk_platform.specs.checks import rounded
 from topk_platform.specs.metric_names import GROUPS, digits_of, measure_of, scale_of, unit_of
 from topk_platform.specs.study.smoke import SMOKE
@@ -19,6 +19,7 @@ from topk_platform.specs.study.study_fields import StudyFields
 __all__ = [
     "ERRORS",
     "command",
+    "more_searches",
     "in_range",
     "metric_title",
     "number",
@@ -33,6 +34,9 @@ __all__ = [
 
 _STORE = "runs"  # the default of --store
 _TAKEN = {"run": ("store", "data", "address"), "adopt": ("store", "data")}  # other commands take store alone
+_BUDGET = ("searches", "trials", "seeds")
+_SEARCHING = dict.fromkeys(("adopt", "tuning"), _BUDGET[:2])  # commands that no number of seeds concerns
+_ENOUGH = 3  # searches of an arm
 _LEVEL = 0.05  # the level of the table's marks
 
 _LONG = re.compile(r"(?<![\w.])\d+\.\d{5,}(?:e[+-]?\d+)?(?![\w.])")
@@ -130,7 +134,8 @@ def in_range(numbers: Sequence[int]) -> str:
 def command(name: str, study: StudyFields, *arguments: str, given: Mapping[str, str]) -> str:
     """Return a command about a study as a user types it.
 
-    For a smoke run, it has ``--smoke`` and the name of the study without the suffix.
+    For a smoke run, it has ``--smoke`` and the name of the study without the suffix. If the study has another budget
+    than its definition, it has the options that changed it.
 
     Args:
         name: The name of the command.
@@ -141,6 +146,8 @@ def command(name: str, study: StudyFields, *arguments: str, given: Mapping[str, 
     """
     own = study.name.removesuffix(SMOKE)
     smoke = ["--smoke"] if own != study.name else []
+    changed = (option for option in _SEARCHING.get(name, _BUDGET) if option in study.changed)
+    budget = [word for option in changed for word in (f"--{option}", str(getattr(study, option)))]
     locations = {option: given.get(option, "") for option in _TAKEN.get(name, ("store",))}
     where = [
         word
@@ -148,7 +155,17 @@ def command(name: str, study: StudyFields, *arguments: str, given: Mapping[str, 
         if location and (option, location) != ("store", _STORE)
         for word in (f"--{option}", shlex.quote(masked(location)))
     ]
-    return " ".join(["topk", name, study.reference or own, *arguments, *where, *smoke])
+    return " ".join(["topk", name, study.reference or own, *arguments, *budget, *where, *smoke])
+
+
+def more_searches(study: Study, *, given: Mapping[str, str]) -> str:
+    """Return the command that searches a study's arms at least three times.
+
+    Args:
+        study: The study.
+        given: As for :func:`command`.
+    """
+    return command("run", study.with_budget(searches=max(_ENOUGH, study.searches)), given=given)
 
 
 def settings(values: Mapping[str, Scalar]) -> str:

@@ -648,7 +648,7 @@ def test_of_thousands_of_arms_a_page_lists_the_first_and_says_where_all_are(
     assert len(re.findall(r'<details id="keys-', page)) == 4 and "<svg" not in page
     assert page.count("of the first 4 of 15 arms") == 2
     assert f"<code>topk table page --by class --format csv --store {store}</code>" in page
-    assert f"<code>topk export page --format parquet --store {store}</code>" in page
+    assert f"<code>topk export page --format csv --to page.csv --store {store}</code>" in page
     assert f"<code>topk plot page accuracy --only GLOB --store {store}</code>" in page
 
 

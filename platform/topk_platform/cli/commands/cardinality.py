@@ -34,6 +34,8 @@ def cardinality(
     data: options.Data = None,
     store: options.Store = "runs",
     searches: options.Searches = None,
+    trials: options.Trials = None,
+    seeds: options.Seeds = None,
     smoke: options.Smoke = False,
     json: options.Json = False,
 ) -> None:
@@ -44,7 +46,7 @@ def cardinality(
 
     Example: topk cardinality letters_quick --only 'noise-0.8/*'
     """
-    requested = requested_study(study, smoke, store=store, searches=searches)
+    requested = requested_study(study, smoke, store=store, searches=searches, trials=trials, seeds=seeds)
     points = measure_cardinality(
         requested, store=store, penalties=penalty or PENALTIES, growth=growth, only=only, data=data
     )

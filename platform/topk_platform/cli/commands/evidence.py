@@ -26,6 +26,7 @@ from topk_platform.specs.checks import first_few, plural
 __all__ = ["adopt", "bundle", "verify"]
 
 _NAMED = 4  # arms in a line
+_TOLERANCE = 0.005
 
 
 def adopt(
@@ -46,6 +47,8 @@ def adopt(
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Seed for drawing these trials.")] = 0,
     undo: Annotated[bool, typer.Option("--undo", help="Take back what was adopted.")] = False,
+    searches: options.Searches = None,
+    trials: options.Trials = None,
     only: options.Only = None,
     data: options.Data = None,
     store: options.Store = "runs",
@@ -61,7 +64,7 @@ def adopt(
     """
     if undo and ((again, seed) != (1, 0) or within is not None or data is not None):
         raise UserError("--replay, --within, --seed and --data are not for --undo: it trains nothing")
-    requested = requested_study(study, smoke, store=store)
+    requested = requested_study(study, smoke, store=store, searches=searches, trials=trials)
     if undo:
         _undo(requested, store, only, json=json)
         return
@@ -115,6 +118,8 @@ def bundle(
     to: options.To,
     store: options.Store = "runs",
     searches: options.Searches = None,
+    trials: options.Trials = None,
+    seeds: options.Seeds = None,
     smoke: options.Smoke = False,
 ) -> None:
     """Write a study as one file that can be cited: definition, ledger, ranks, tables, claims, versions.
@@ -122,7 +127,7 @@ def bundle(
     Example: topk bundle letters_quick --to letters.topk
     """
     check_suffix(Path(to), [".topk"])
-    requested = requested_study(study, smoke, store=store, searches=searches)
+    requested = requested_study(study, smoke, store=store, searches=searches, trials=trials, seeds=seeds)
 
     bundled = bundle_study(requested, store=store)
     data = bundled.to_bytes()
@@ -138,11 +143,14 @@ def verify(
     again: Annotated[
         int, typer.Option("--replay", help="How many of the bundle's trials to train again.")
     ] = 0,
-    seed: Annotated[int, typer.Option("--seed", help="Seed for drawing these trials.")] = 0,
+    seed: Annotated[int | None, typer.Option("--seed", help="Seed for drawing these trials; 0 by default.")] = None,
     tolerance: Annotated[
-        float,
-        typer.Option("--tolerance", help="By how much their metrics may differ, as a fraction of 1."),
-    ] = 0.005,
+        float | None,
+        typer.Option(
+            "--tolerance",
+            help=f"By how much their metrics may differ, as a fraction of 1; {_TOLERANCE} by default.",
+        ),
+    ] = None,
     data: options.Data = None,
     trust: options.Trust = None,
     json: options.Json = False,
@@ -154,8 +162,15 @@ def verify(
 
     Example: topk verify letters.topk --replay 3
     """
+    if not again and (seed, tolerance, data, trust or None) != (None,) * 4:
+        raise UserError("--seed, --tolerance, --data and --trust are for trials that are trained again: give --replay N")
     verification = verify_file(
-        file, again=again, seed=seed, tolerance=tolerance, data=data, trust=trust or ()
+        file,
+        again=again,
+        seed=seed or 0,
+        tolerance=_TOLERANCE if tolerance is None else tolerance,
+        data=data,
+        trust=trust or (),
     )
     if json:
         print_json({**plain(verification), "holds": verification.holds})

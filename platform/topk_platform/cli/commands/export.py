@@ -66,6 +66,8 @@ def export(
     data: options.Data = None,
     store: options.Store = "runs",
     searches: options.Searches = None,
+    trials: options.Trials = None,
+    seeds: options.Seeds = None,
     smoke: options.Smoke = False,
 ) -> None:
     """Write an arm's confirmed network for `topk predict`, a study's trials for other tools, or its findings.
@@ -82,7 +84,7 @@ def export(
         raise UserError(f"--note is for --format findings, got --format {output}")
     if output not in ("findings", "model") and data is not None:
         raise UserError(f"--data is for a network and for --format findings, got --format {output}")
-    requested = requested_study(study, smoke, store=store, searches=searches)
+    requested = requested_study(study, smoke, store=store, searches=searches, trials=trials, seeds=seeds)
     if arm is not None:
         exported = serving.export_model(
             requested,

@@ -17,6 +17,7 @@ from topk_platform.cli.consoles import make_console, print_json
 from topk_platform.cli.studies import requested_study
 from topk_platform.errors import UserError
 from topk_platform.protocol import ArmProgress
+from topk_platform.reports.words import command
 from topk_platform.running.estimate.batch_sizes import Probe, arms_to_probe
 from topk_platform.running.estimate.planning import Plan
 from topk_platform.running.estimate.planning import plan as plan_study
@@ -78,14 +79,9 @@ def plan(
     if json:
         print_json(_plan_data(planned, price))
     else:
-        _print_plan(console, planned, price, _adopting(study, store, only, data, smoke))
-
-
-def _adopting(study: str, store: str, only: list[str] | None, data: str | None, smoke: bool) -> str:
-    """Return the command that adopts the results that a run would train again."""
-    part = [word for glob in only or () for word in ("--only", glob)] + ["--smoke"] * smoke
-    where = (["--data", data] if data else []) + (["--store", store] if store != "runs" else [])
-    return shlex.join(["topk", "adopt", study, *part, *where])
+        part = (word for glob in only or () for word in ("--only", shlex.quote(glob)))
+        given = {"store": store, "data": data or ""}
+        _print_plan(console, planned, price, command("adopt", planned.study, *part, given=given))
 
 
 def probe(
@@ -167,7 +163,7 @@ def _probe_data(probed: Probe) -> dict[str, Any]:
 
 
 def _print_plan(
-    console: Console, plan: Plan, price: float | None = None, command: str = "topk adopt"
+    console: Console, plan: Plan, price: float | None = None, adopting: str = "topk adopt"
 ) -> None:
     """Print a plan.
 
@@ -175,7 +171,7 @@ def _print_plan(
         console: The console.
         plan: The plan.
         price: Price of an hour, see :meth:`~topk_platform.running.estimate.planning.Plan.cost`; None: no cost is shown.
-        command: The command that adopts the results that would be trained again.
+        adopting: The command that adopts the results that would be trained again.
     """
     study = plan.study
     cost = "" if price is None else f", which costs {plan.cost(price):.2f} at {price:g} an hour"
@@ -195,7 +191,7 @@ def _print_plan(
         f"worker at most{cost}",
         *plan.crowded,
         *(f"Trained again: {reason}" for reason in plan.outdated),
-        avoidable(plan.outdated, command),
+        avoidable(plan.outdated, adopting),
     ]
     if plan.left:
         lines += [_expected(plan), f"At most {_feeds(plan)} can be busy at once"]

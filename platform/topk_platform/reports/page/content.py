@@ -185,7 +185,7 @@ def _unlisted(listed: Table, table: Table) -> str:
         else (
             f"This page has the results by class and the trials of the first {shown:,} of {count:,} arms; "
             f"`{command('table', study, '--by', 'class', '--format', 'csv', given=table.given)}` and "
-            f"`{command('export', study, '--format', 'parquet', given=table.given)}` have all."
+            f"`{command('export', study, '--format', 'csv', '--to', f'{study.name}.csv', given=table.given)}` have all."
         )
     )
 

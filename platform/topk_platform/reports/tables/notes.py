@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from topk_platform.identity import counts_in_words
 from topk_platform.reports.tables.cell_words import DOWN, UP, ends
 from topk_platform.reports.tables.legend import legend
-from topk_platform.reports.words import command
+from topk_platform.reports.words import command, more_searches
 from topk_platform.results.machine_kinds import Unlike
 from topk_platform.results.range_edges import Edge
 from topk_platform.results.table import Fruitless, Table
@@ -77,7 +77,7 @@ def _tuning(table: Table) -> str:
 def _more_searches(table: Table) -> str:
     if not table.stored:
         return ""
-    return f" `{command('run', table.study, '--searches', '3', given=table.given)}` adds the searches that are missing."
+    return f" `{more_searches(table.study, given=table.given)}` adds the searches that are missing."
 
 
 def partial(table: Table) -> str:

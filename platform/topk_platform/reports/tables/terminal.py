@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from rich.console import Group
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, Group
 from rich.table import Table as RichTable
 from rich.text import Text
 
@@ -19,6 +22,8 @@ from topk_platform.results.from_store import main_metric
 from topk_platform.results.table import Table
 
 __all__ = ["to_rich"]
+
+_FRAME = 3  # letters between two columns: a blank, a line and a blank
 
 
 def to_rich(table: Table, metrics: Sequence[str] = (), *, transpose: bool = False) -> Group:
@@ -35,24 +40,85 @@ def to_rich(table: Table, metrics: Sequence[str] = (), *, transpose: bool = Fals
     striking = table_notes.striking(table)
     below = [Text(line, style="yellow" if line in striking else "dim") for line in table_notes.notes(table)]
     fronts = [to_section([], [volumes(table)])] if table.fronts else []
-    parts: list[tuple[RichTable | Text, ...]] = [
-        (_block(block), *(Text(line, style="dim") for line in block.below))
-        for block in blocks(table, metrics, transpose=transpose)
+    other = blocks(table, metrics, transpose=True)
+    pairs = zip(blocks(table, metrics, transpose=transpose), other, strict=True)
+    parts: list[tuple[_Fitted | Text, ...]] = [
+        (_Fitted(block, turned), *(Text(line, style="dim") for line in block.below)) for block, turned in pairs
     ]
     text = Text(answer(table, metrics[0] if metrics else main_metric(table.study)), style="bold")
     return Group(*(part for pair in parts for part in pair if part), *fronts, text, *below)
 
 
-def _block(block: Block) -> RichTable:
-    common = block.common
-    title = block.title + (f" ({common})" if common else "")
-    shown = RichTable(title=title, title_justify="left", show_lines=True)
-    shown.add_column(block.corner, overflow="fold")
-    for column in block.columns:
-        shown.add_column(column.replace("-", " ").replace("_", " "), justify="right", overflow="fold")
-    for row, cells in zip(block.rows, block.cells, strict=True):
-        shown.add_row(row.replace("_", " ").replace("-", " "), *(_rich_cell(cell, common) for cell in cells))
-    return shown
+@dataclass(frozen=True)
+class _Fitted:
+    """A block of a table as wide as the terminal allows.
+
+    If its columns do not fit side by side, it has losses as columns where that takes fewer parts, and is printed in
+    parts, one below the other.
+
+    Args:
+        block: The block as it was requested.
+        turned: The same block with losses as columns.
+    """
+
+    block: Block
+    turned: Block
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RichTable]:
+        ways = [_Grid.of(block) for block in (self.block, self.turned)]
+        grid, parts = min(((way, way.parts(options.max_width)) for way in ways), key=lambda one: len(one[1]))
+        for number, columns in enumerate(parts):
+            yield grid.shown(columns, options.max_width, titled=number == 0)
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """The texts of a block, by column: the header and a cell for each row. The first column has the names of the rows."""
+
+    title: str
+    columns: tuple[tuple[Text, ...], ...]
+
+    @classmethod
+    def of(cls, block: Block) -> _Grid:
+        common = block.common
+        names = (block.corner, *(row.replace("_", " ").replace("-", " ") for row in block.rows))
+        cells = (
+            (Text(name.replace("-", " ").replace("_", " ")), *(_rich_cell(cell, common) for cell in column))
+            for name, column in zip(block.columns, zip(*block.cells, strict=True), strict=True)
+        )
+        return cls(block.title + (f" ({common})" if common else ""), (tuple(map(Text, names)), *cells))
+
+    def parts(self, width: int) -> list[list[int]]:
+        """Return the numbers of the columns that are printed side by side, without the first, part for part."""
+        parts: list[list[int]] = [[]]
+        for column in range(1, len(self.columns)):
+            if parts[-1] and self._room([*parts[-1], column], width) < 0:
+                parts.append([])
+            parts[-1].append(column)
+        return parts
+
+    def _room(self, columns: Sequence[int], width: int) -> int:
+        """Return how many letters of a width remain if every column has the least width."""
+        return width - 1 - sum(_least(self.columns[column]) + _FRAME for column in (0, *columns))
+
+    def shown(self, columns: Sequence[int], width: int, *, titled: bool) -> RichTable:
+        """Return the table of some columns; the first columns get what room there is."""
+        table = RichTable(title=self.title if titled else None, title_justify="left", show_lines=True)
+        room = max(0, self._room(columns, width))
+        for column in (0, *columns):
+            texts = self.columns[column]
+            least = _least(texts)
+            more = min(room, max(cell_len(line) for text in texts for line in text.plain.splitlines() or [""]) - least)
+            room -= more
+            table.add_column(texts[0], width=least + more, justify="right" if column else "left", overflow="fold")
+        for cells in zip(*(self.columns[column][1:] for column in (0, *columns)), strict=True):
+            table.add_row(*cells)
+        return table
+
+
+def _least(texts: Sequence[Text]) -> int:
+    """Return the least width of a column in which no word and no number is broken."""
+    return max(cell_len(word) for text in texts for word in re.split(r"[ \n]", text.plain))
 
 
 def _rich_cell(cell: Cell | None, common: str) -> Text:

@@ -175,6 +175,7 @@ class _Execution:
 
     def _table(self, rows: StudyRows) -> Table:
         study = self.whole.with_budget(self.part.trials, self.part.seeds, self.part.searches)
+        study = replace(study, changed=self.part.changed)
         ranks = partial(read_all_ranks, self.ledger.store)
         table = build_table(study, self._known(rows, study), self.part.arms, ranks)
         return replace(table, given=self.launch.given)

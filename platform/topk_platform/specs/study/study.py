@@ -89,6 +89,8 @@ class Study(StudyFields):
             difference that is shown to be within it by ≈. With 0 there is no such test. It changes no result.
         reference: The name that commands use for the study if it is not ``name``, such as ``"my_birds:study"``.
             Commands set it, and print it in the commands that they suggest. It is never stored.
+        changed: Which of ``searches``, ``trials`` and ``seeds`` are not those of its definition. ``with_budget`` sets
+            it, and suggested commands have these options. It is never stored.
 
     Raises:
         UserError: if a name is unsafe, two arms have one name, the baseline is no arm's loss, a number is out of
@@ -185,6 +187,7 @@ class Study(StudyFields):
         Raises:
             UserError: if a number is below 1, or trials or seeds are not a multiple of the searches.
         """
+        given = {"searches": searches, "trials": trials, "seeds": seeds}
         times = self.searches if searches is None else searches
         check(times >= 1, f"study {self.name}: searches must be at least 1, got {times}")
         check(
@@ -193,8 +196,13 @@ class Study(StudyFields):
         )
         trials = self.trials // self.searches * times if trials is None else trials
         seeds = self.seeds // self.searches * times if seeds is None else seeds
-        arms = tuple(arm.searched(times) for arm in self.arms)
-        return dataclasses.replace(self, arms=arms, trials=trials, seeds=seeds)
+        return dataclasses.replace(
+            self,
+            arms=tuple(arm.searched(times) for arm in self.arms),
+            trials=trials,
+            seeds=seeds,
+            changed=tuple(name for name, number in given.items() if number is not None or name in self.changed),
+        )
 
     def to_json(self) -> str:
         """Return the study as JSON. Mappings keep their order, because claims are written in it."""
