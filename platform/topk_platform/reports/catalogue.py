@@ -40,17 +40,20 @@ class Plot:
             ``"store"``: a store with ranks, epochs, trials or networks; ``"data"``: a store and the test images;
             ``"definition"``: the study's definition, without results.
         by: Whether ``--by`` chooses its horizontal axis.
+        images: Whether it draws test images, which ``--data`` finds.
     """
 
     function: str
     title: str
     source: Literal["table", "store", "data", "definition"] = "table"
     by: bool = False
+    images: bool = False
 
     @property
     def options(self) -> tuple[str, ...]:
-        """The options of ``topk plot`` that only some plots take: ``metric``, of the table's cells, and ``by``."""
-        return ("metric",) * (self.source == "table") + ("by",) * self.by
+        """The options of ``topk plot`` that only some plots take."""
+        taken = {"metric": self.source == "table", "by": self.by, "data": self.images}
+        return tuple(option for option, takes in taken.items() if takes)
 
 
 _stored = partial(Plot, source="store")
@@ -86,11 +89,13 @@ PLOTS: Mapping[str, Plot] = {
     "confusion": _stored(
         "plots.confusion:confusion",
         "Which classes are among the K guesses for which; look-alikes are framed, or the worst pairs shown.",
+        images=True,
     ),
     "guesses": Plot(
         "plots.guesses:guesses",
         "Test images with their K guesses, each beside an image of every guessed class; the true class is framed.",
         "data",
+        images=True,
     ),
     "front": Plot(
         "plots.front:front",

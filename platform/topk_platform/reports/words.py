@@ -19,9 +19,9 @@ from topk_platform.specs.study.study_fields import StudyFields
 __all__ = [
     "ERRORS",
     "command",
-    "more_searches",
     "in_range",
     "metric_title",
+    "more_searches",
     "number",
     "points",
     "probability",

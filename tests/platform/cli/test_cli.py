@@ -314,11 +314,33 @@ def test_one_damaged_study_hides_no_other(
         ("findings --transpose", "name it"),
         ("findings letters --plot map --json", "--plot excludes --json"),
         ("findings letters --plot map --metric top1 --metric top5", "takes one --metric"),
-        ("plot digits search --interactive --metric top1", "--metric, --by and --seeds are not for --inter"),
+        (
+            "findings letters --transpose --json",
+            "--transpose is for tables with losses and regimes, got --json",
+        ),
+        (
+            "table digits --transpose --format csv",
+            "--transpose is for tables with losses and regimes, got --form",
+        ),
+        (
+            "plot digits map --data here",
+            "--data is for the plot confusion or guesses, got 'here' for the plot 'map'",
+        ),
+        (
+            "plot digits search --interactive --metric top1",
+            "--metric, --by, --data and --seeds are not for --inter",
+        ),
         (
             "plot digits search --interactive --seeds 2",
-            "--metric, --by and --seeds are not for --interactive",
+            "--metric, --by, --data and --seeds are not for --interactive",
         ),
+        (
+            "verify no.topk --data here",
+            "--seed, --tolerance, --data and --trust are for trials that are trained again",
+        ),
+        ("verify no.topk --tolerance 0.1", "give --replay N"),
+        ("verify no.topk --seed 0", "give --replay N"),
+        ("verify no.topk --trust my_lab", "give --replay N"),
         ("adopt digits --undo --within 0.1", "--replay, --within, --seed and --data are not for --undo"),
         ("run digits --track none --track-search best", "track_search must be left out where there is no tr"),
         (

@@ -35,15 +35,18 @@ def parsed(line: str) -> dict[str, object]:
 
 
 def suggestions() -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the command and the arguments of each call of ``command`` in the platform; a plot stands for what varies."""
+    """Yield the command and the arguments of each call of ``command``; a plot stands for what varies."""
     for file in sorted(Path(topk_platform.__file__).parent.rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) == "command":
-                if node.args and isinstance(node.args[0], ast.Constant):
-                    rest = [one for one in node.args[2:] if not isinstance(one, ast.Starred)]
-                    yield node.args[0].value, tuple(
-                        one.value if isinstance(one, ast.Constant) else "map" for one in rest
-                    )
+            if (
+                isinstance(node, ast.Call)
+                and getattr(node.func, "attr", getattr(node.func, "id", "")) == "command"
+                and node.args
+                and isinstance(node.args[0], ast.Constant)
+            ):
+                rest = [one for one in node.args[2:] if not isinstance(one, ast.Starred)]
+                texts = (one.value if isinstance(one, ast.Constant) else "map" for one in rest)
+                yield node.args[0].value, tuple(texts)
 
 
 def test_every_suggested_command_is_taken_as_it_is_printed() -> None:
@@ -67,7 +70,7 @@ def test_a_suggested_command_has_the_budget_that_the_user_changed(name: str) -> 
 
 
 def test_more_searches_keep_the_budget_of_each_search() -> None:
-    """Of 6 trials and 4 seeds in one search, three searches have 18 and 12: trials and seeds are those of all searches."""
+    """Of 6 trials and 4 seeds in one search, three searches have 18 and 12: both are totals over the searches."""
     assert more_searches(a_study(), given={}) == "topk run mine --searches 3"
     changed = a_study().with_budget(trials=6, seeds=4)
     assert more_searches(changed, given={}) == "topk run mine --searches 3 --trials 18 --seeds 12"

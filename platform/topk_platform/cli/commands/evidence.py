@@ -143,7 +143,9 @@ def verify(
     again: Annotated[
         int, typer.Option("--replay", help="How many of the bundle's trials to train again.")
     ] = 0,
-    seed: Annotated[int | None, typer.Option("--seed", help="Seed for drawing these trials; 0 by default.")] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", help="Seed for drawing these trials; 0 by default.")
+    ] = None,
     tolerance: Annotated[
         float | None,
         typer.Option(
@@ -163,7 +165,9 @@ def verify(
     Example: topk verify letters.topk --replay 3
     """
     if not again and (seed, tolerance, data, trust or None) != (None,) * 4:
-        raise UserError("--seed, --tolerance, --data and --trust are for trials that are trained again: give --replay N")
+        raise UserError(
+            "--seed, --tolerance, --data and --trust are for trials that are trained again: give --replay N"
+        )
     verification = verify_file(
         file,
         again=again,

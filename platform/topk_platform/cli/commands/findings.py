@@ -10,7 +10,7 @@ import typer
 from topk_platform.cli import options
 from topk_platform.cli.commands.conclusions import CLAIM_FORMATS, show_claims
 from topk_platform.cli.consoles import make_console, print_json, print_rows, say, show, write_file
-from topk_platform.cli.options import check_format
+from topk_platform.cli.options import check_format, check_transpose
 from topk_platform.cli.studies import shipped_findings
 from topk_platform.errors import UserError, unknown_name
 from topk_platform.reports import plots
@@ -52,6 +52,7 @@ def findings(
     Example: topk findings letters --plot map --to map.pdf
     """
     check_format(output, *(CLAIM_FORMATS if claims else TABLE_FORMATS), json=json)
+    check_transpose(output, transpose=transpose, json=json)
     if to is not None and (not plot or to.suffix not in _SUFFIXES):
         raise UserError(f"--to is for --plot and must end in {or_of(_SUFFIXES)}, got {str(to)!r}")
     many = len(metric or ())

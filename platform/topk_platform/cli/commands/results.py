@@ -10,7 +10,7 @@ import typer
 
 from topk_platform.cli import options
 from topk_platform.cli.consoles import check_suffix, print_rows, say, show, write_file
-from topk_platform.cli.options import check_format
+from topk_platform.cli.options import check_format, check_transpose
 from topk_platform.cli.studies import requested_study
 from topk_platform.errors import UserError
 from topk_platform.records import Store, read_all_ranks
@@ -50,6 +50,7 @@ def table(
     Example: topk table letters_quick --format latex > table.tex
     """
     check_format(output, *TABLE_FORMATS, json=json)
+    check_transpose(output, transpose=transpose, json=json)
     if by:
         _check_by_class(by, output, bool(metric) or transpose)
     requested = requested_study(study, smoke, store=store, searches=searches)
@@ -115,6 +116,7 @@ def plot(
             "in which the regimes differ.",
         ),
     ] = "",
+    data: options.Data = None,
     interactive: Annotated[
         bool,
         typer.Option(
@@ -135,7 +137,7 @@ def plot(
     requested = requested_study(study, smoke, store=store, searches=searches)
     if interactive:
         path = to or Path(f"{requested.name}-{kind}.html")
-        _check_interactive(kind, path, bool(metric or by) or seeds is not None)
+        _check_interactive(kind, path, bool(metric or by or data) or seeds is not None)
         interactive_search = function_of("plots.interactive:interactive_search")
         _write(path, interactive_search(requested, store=store, trials=trials, only=only).encode())
         return
@@ -143,7 +145,15 @@ def plot(
     check_suffix(path, _SUFFIXES)
 
     figure = plots.plot(
-        requested, kind, store=store, metric=metric, by=by, trials=trials, seeds=seeds, only=only
+        requested,
+        kind,
+        store=store,
+        metric=metric,
+        by=by,
+        trials=trials,
+        seeds=seeds,
+        only=only,
+        data=data,
     )
     _write(path, plots.written(figure, path.suffix[1:]))
 
@@ -153,7 +163,8 @@ def _check_interactive(kind: str, path: Path, more: bool) -> None:
         raise UserError(f"--interactive is for the plot search, got {kind!r}")
     if more:
         raise UserError(
-            "--metric, --by and --seeds are not for --interactive: it shows search trials by the selection metric"
+            "--metric, --by, --data and --seeds are not for --interactive: it shows search trials by the selection "
+            "metric"
         )
     check_suffix(path, [".html"], "with --interactive")
 

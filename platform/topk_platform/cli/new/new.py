@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import keyword
+import math
 import shlex
 import sys
 from pathlib import Path
@@ -92,7 +93,12 @@ def new(
     source: _Source,
     network: _Network = None,
     k: Annotated[
-        int | None, typer.Option("-k", "--k", help="K, the number of guesses shown; by default at most 5.")
+        int | None,
+        typer.Option(
+            "-k",
+            "--k",
+            help="K, the number of guesses shown; by default 5, or half of fewer than ten classes.",
+        ),
     ] = None,
     groups: _Groups = "",
     features: Annotated[
@@ -119,7 +125,7 @@ def new(
     """
     file = _file(name)
     data = _data(absolute(Path(source).expanduser()), size, groups, features=features)
-    guesses = min(5, data.classes - 1) if k is None else k
+    guesses = min(5, math.ceil(data.classes / 2)) if k is None else k
     if not 1 <= guesses < data.classes:
         raise UserError(
             f"-k must be from 1 to {data.classes - 1}, below the number of classes, got {guesses}"

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from topk_platform.data.folder import data_at
 from topk_platform.errors import UserError, unknown_name
 from topk_platform.reports.catalogue import PLOT_FILES, PLOTS, function_of, or_of
 from topk_platform.reports.plots.plot_data import NothingToPlotError, Plotted, UnsuitedStudyError
@@ -41,6 +42,7 @@ def plot(
     trials: int | None = None,
     seeds: int | None = None,
     only: str | Sequence[str] | None = None,
+    data: str | Path | None = None,
 ) -> Figure:
     """Return a figure of a study's results in a store.
 
@@ -55,20 +57,22 @@ def plot(
         trials: Search trials per arm, instead of the study's.
         seeds: Confirmation seeds per arm, instead of the study's.
         only: A glob over the names of the arms, ``regime/model/loss``, or several.
+        data: The folder of datasets, for plots with test images; by default ``TOPK_DATA``, or else ``data``.
 
     Raises:
         UserError: if the store has no results of the study, there is no such kind or metric, the plot does not use
-            ``metric`` or ``by`` that is given, or there is nothing to draw for this kind.
+            ``metric``, ``by`` or ``data`` that is given, or there is nothing to draw for this kind.
     """
     check_call(plot, locals())
     if kind not in PLOTS:
         raise unknown_name("kind of plot", kind, PLOTS)
-    for option, value in {"metric": metric, "by": by}.items():
+    for option, value in {"metric": metric, "by": by, "data": data}.items():
         if value and option not in PLOTS[kind].options:
             taking = or_of(name for name, one in PLOTS.items() if option in one.options)
-            raise UserError(f"--{option} is for the plot {taking}, got {value!r} for the plot {kind!r}")
+            raise UserError(f"--{option} is for the plot {taking}, got {str(value)!r} for the plot {kind!r}")
     held = read(study, store, trials, seeds, curves=True, needed=PLOTS[kind].source != "definition")
-    return draw(kind, plotted(held, metric=metric, by=by, only=only))
+    with data_at(data):
+        return draw(kind, plotted(held, metric=metric, by=by, only=only))
 
 
 def plotted(

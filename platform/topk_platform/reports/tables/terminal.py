@@ -43,7 +43,8 @@ def to_rich(table: Table, metrics: Sequence[str] = (), *, transpose: bool = Fals
     other = blocks(table, metrics, transpose=True)
     pairs = zip(blocks(table, metrics, transpose=transpose), other, strict=True)
     parts: list[tuple[_Fitted | Text, ...]] = [
-        (_Fitted(block, turned), *(Text(line, style="dim") for line in block.below)) for block, turned in pairs
+        (_Fitted(block, turned), *(Text(line, style="dim") for line in block.below))
+        for block, turned in pairs
     ]
     text = Text(answer(table, metrics[0] if metrics else main_metric(table.study)), style="bold")
     return Group(*(part for pair in parts for part in pair if part), *fronts, text, *below)
@@ -73,7 +74,7 @@ class _Fitted:
 
 @dataclass(frozen=True)
 class _Grid:
-    """The texts of a block, by column: the header and a cell for each row. The first column has the names of the rows."""
+    """The texts of a block, by column: the header, then a cell for each row. The first column has the rows' names."""
 
     title: str
     columns: tuple[tuple[Text, ...], ...]
@@ -108,9 +109,14 @@ class _Grid:
         for column in (0, *columns):
             texts = self.columns[column]
             least = _least(texts)
-            more = min(room, max(cell_len(line) for text in texts for line in text.plain.splitlines() or [""]) - least)
+            more = min(
+                room,
+                max(cell_len(line) for text in texts for line in text.plain.splitlines() or [""]) - least,
+            )
             room -= more
-            table.add_column(texts[0], width=least + more, justify="right" if column else "left", overflow="fold")
+            table.add_column(
+                texts[0], width=least + more, justify="right" if column else "left", overflow="fold"
+            )
         for cells in zip(*(self.columns[column][1:] for column in (0, *columns)), strict=True):
             table.add_row(*cells)
         return table

@@ -201,7 +201,9 @@ class Study(StudyFields):
             arms=tuple(arm.searched(times) for arm in self.arms),
             trials=trials,
             seeds=seeds,
-            changed=tuple(name for name, number in given.items() if number is not None or name in self.changed),
+            changed=tuple(
+                name for name, number in given.items() if number is not None or name in self.changed
+            ),
         )
 
     def to_json(self) -> str:

@@ -99,8 +99,8 @@ def test_arrays(new: New, tmp_path: Path, suffix: str) -> None:
     save_arrays(tmp_path / "lab" / f"table{suffix}")
     code, out, err = new(name, "--from", f"lab/table{suffix}")
     assert (code, err) == (0, "")
-    assert out.startswith("chosen: --network mlp, -k 3\n")
-    assert {(arm.k, arm.model.name) for arm in load_study(f"{name}:study").arms} == {(3, "mlp")}
+    assert out.startswith("chosen: --network mlp, -k 2\n")
+    assert {(arm.k, arm.model.name) for arm in load_study(f"{name}:study").arms} == {(2, "mlp")}
     check_runs(name, tmp_path / "lab", tmp_path)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -80,6 +81,9 @@ def test_missing_data_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     fake_run(a_study("cifar100"), tmp_path / "runs", lambda _: 0.5)
     with pytest.raises(NothingToPlotError, match=r"the test images cannot be read on this machine: .*cifar"):
         plot(a_study("cifar100"), "guesses", store=tmp_path / "runs")
+    with pytest.raises(NothingToPlotError, match="my photos"):
+        plot(a_study("cifar100"), "guesses", store=tmp_path / "runs", data=tmp_path / "my photos")
+    assert os.environ["TOPK_DATA"] == str(tmp_path)
 
 
 @pytest.mark.parametrize(
