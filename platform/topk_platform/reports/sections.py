@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from rich.console import Group
+from rich.console import Console, ConsoleOptions, Group, JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
+from topk_platform.reports.fitting import fitted, spare
 from topk_platform.reports.plain_text import markdown_table
 
 __all__ = ["Section", "to_markdown", "to_rich"]
@@ -34,6 +35,21 @@ class Section:
     note: str = ""
     numbers: Sequence[str] = ()
 
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table]:
+        title = Text(self.title, style="bold")
+        if self.note:
+            title.append(f"\n{self.note}", style="not bold")
+        table = Table(title=title, title_style="", title_justify="left")
+        rows = [[Text(text, style=_STYLES.get(text, "")) for text in row] for row in self.rows]
+        columns = list(zip(map(Text, self.header), *rows, strict=True))
+        fits = spare(columns, options.max_width) >= 0  # otherwise words are broken where rich sees fit
+        for name, width in zip(self.header, fitted(columns, options.max_width), strict=True):
+            side: JustifyMethod = "right" if name in self.numbers else "left"
+            table.add_column(name, width=width if fits else None, justify=side, overflow="fold")
+        for row in rows:
+            table.add_row(*row)
+        yield table
+
 
 def to_markdown(title: str, lines: Iterable[str], sections: Iterable[Section]) -> str:
     """Return sections as Markdown.
@@ -51,15 +67,4 @@ def to_markdown(title: str, lines: Iterable[str], sections: Iterable[Section]) -
 
 def to_rich(lines: Iterable[str], sections: Iterable[Section]) -> Group:
     """Return sections for a terminal, with the lines below them; verdicts are coloured."""
-    shown: list[Table] = []
-    for one in sections:
-        title = Text(one.title, style="bold")
-        if one.note:
-            title.append(f"\n{one.note}", style="not bold")
-        table = Table(title=title, title_style="", title_justify="left")
-        for name in one.header:
-            table.add_column(name, justify="right" if name in one.numbers else "left", overflow="fold")
-        for row in one.rows:
-            table.add_row(*(Text(text, style=_STYLES.get(text, "")) for text in row))
-        shown.append(table)
-    return Group(*shown, *(Text(line, style="dim") for line in lines))
+    return Group(*sections, *(Text(line, style="dim") for line in lines))

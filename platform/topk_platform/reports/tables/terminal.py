@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, Group
+from rich.console import Console, ConsoleOptions, Group, JustifyMethod
 from rich.table import Table as RichTable
 from rich.text import Text
 
 from topk_platform.reports.answer import answer
+from topk_platform.reports.fitting import fitted, spare
 from topk_platform.reports.sections import to_rich as to_section
 from topk_platform.reports.tables import cell_words
 from topk_platform.reports.tables import notes as table_notes
@@ -22,8 +21,6 @@ from topk_platform.results.from_store import main_metric
 from topk_platform.results.table import Table
 
 __all__ = ["to_rich"]
-
-_FRAME = 3  # letters between two columns: a blank, a line and a blank
 
 
 def to_rich(table: Table, metrics: Sequence[str] = (), *, transpose: bool = False) -> Group:
@@ -93,38 +90,24 @@ class _Grid:
         """Return the numbers of the columns that are printed side by side, without the first, part for part."""
         parts: list[list[int]] = [[]]
         for column in range(1, len(self.columns)):
-            if parts[-1] and self._room([*parts[-1], column], width) < 0:
+            if parts[-1] and spare(self._those([*parts[-1], column]), width) < 0:
                 parts.append([])
             parts[-1].append(column)
         return parts
 
-    def _room(self, columns: Sequence[int], width: int) -> int:
-        """Return how many letters of a width remain if every column has the least width."""
-        return width - 1 - sum(_least(self.columns[column]) + _FRAME for column in (0, *columns))
+    def _those(self, numbers: Sequence[int]) -> list[tuple[Text, ...]]:
+        return [self.columns[number] for number in (0, *numbers)]
 
-    def shown(self, columns: Sequence[int], width: int, *, titled: bool) -> RichTable:
-        """Return the table of some columns; the first columns get what room there is."""
+    def shown(self, numbers: Sequence[int], width: int, *, titled: bool) -> RichTable:
+        """Return the table of some columns."""
+        columns = self._those(numbers)
         table = RichTable(title=self.title if titled else None, title_justify="left", show_lines=True)
-        room = max(0, self._room(columns, width))
-        for column in (0, *columns):
-            texts = self.columns[column]
-            least = _least(texts)
-            more = min(
-                room,
-                max(cell_len(line) for text in texts for line in text.plain.splitlines() or [""]) - least,
-            )
-            room -= more
-            table.add_column(
-                texts[0], width=least + more, justify="right" if column else "left", overflow="fold"
-            )
-        for cells in zip(*(self.columns[column][1:] for column in (0, *columns)), strict=True):
+        for (header, *_), wide in zip(columns, fitted(columns, width), strict=True):
+            side: JustifyMethod = "right" if table.columns else "left"
+            table.add_column(header, width=wide, justify=side, overflow="fold")
+        for cells in zip(*(column[1:] for column in columns), strict=True):
             table.add_row(*cells)
         return table
-
-
-def _least(texts: Sequence[Text]) -> int:
-    """Return the least width of a column in which no word and no number is broken."""
-    return max(cell_len(word) for text in texts for word in re.split(r"[ \n]", text.plain))
 
 
 def _rich_cell(cell: Cell | None, common: str) -> Text:
