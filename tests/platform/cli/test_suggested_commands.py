@@ -50,10 +50,10 @@ def suggestions() -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def test_every_suggested_command_is_taken_as_it_is_printed() -> None:
-    found = set(suggestions())
-    assert {name for name, _ in found} >= {"run", "adopt", "tuning", "plot", "table", "export", "report"}
+    suggested = set(suggestions())
+    assert {name for name, _ in suggested} >= {"run", "adopt", "tuning", "plot", "table", "export", "report"}
     changed = a_study().with_budget(trials=6, seeds=4, searches=2)
-    for name, arguments in found:
+    for name, arguments in suggested:
         taken = parsed(command(name, changed, *arguments, given=PLACES))
         assert taken["study"] == "mine" and taken["store"] == "my runs"
         assert taken["searches"] == 2 and taken["trials"] == 6 and taken.get("seeds", 4) == 4

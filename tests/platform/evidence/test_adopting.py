@@ -28,7 +28,6 @@ from topk_platform import (
 )
 from topk_platform import code_version as versions
 from topk_platform.cli import main
-from topk_platform.cli.commands.plan import _adopting
 from topk_platform.errors import StoreError
 from topk_platform.evidence.adopting import adopt, give_up
 from topk_platform.records import Ledger, Store, StoreKeeper, last_counted, read_history
@@ -287,7 +286,9 @@ def test_a_plan_says_what_an_upgrade_repeats_and_how_to_avoid_it(
 ) -> None:
     edit(lab, SAME)
     monkeypatch.setattr(
-        sys, "argv", ["topk", "plan", "adopting_lab:study", "--only", "*/loss", "--data", "here"]
+        sys,
+        "argv",
+        ["topk", "plan", "adopting_lab:study", "--only", "*/loss", "--data", "here", "--trials", "6"],
     )
     monkeypatch.setenv("COLUMNS", "400")
     with pytest.raises(SystemExit):
@@ -296,7 +297,7 @@ def test_a_plan_says_what_an_upgrade_repeats_and_how_to_avoid_it(
     assert "Trained again: 5 recorded trials of plain/linear/loss, " in out
     assert " s of training: the code has changed since version " in out
     assert (
-        "5 of them need not be trained: `topk adopt adopting_lab:study --only '*/loss' --data here --replay 1` "
+        "5 of them need not be trained: `topk adopt adopting_lab:study --only '*/loss' --trials 6 --data here --replay 1` "
         "trains 1 again" in out
     )
 
@@ -312,10 +313,3 @@ def test_a_run_says_what_it_repeats_and_the_command_that_avoids_it(
         f"5 of them need not be trained: `topk adopt adopted --store {runs} --replay 1` trains 1 again"
         in lines[0]
     )
-
-
-def test_the_command_that_adopts_has_the_options_of_the_plan() -> None:
-    assert _adopting("birds:study", "other", ["all/*"], "photos", smoke=True) == (
-        "topk adopt birds:study --only 'all/*' --smoke --data photos --store other"
-    )
-    assert _adopting("birds:study", "runs", None, None, smoke=False) == "topk adopt birds:study"

@@ -28,6 +28,15 @@ __all__ = ["plot", "report", "table"]
 
 _SUFFIXES = [f".{kind}" for kind in PLOT_FILES]
 
+_By = Annotated[
+    str,
+    typer.Option(
+        "--by",
+        help="For accuracy, the x axis: a fixed parameter, or K; by default the number "
+        "in which the regimes differ.",
+    ),
+]
+
 
 def table(
     study: options.Study,
@@ -108,14 +117,7 @@ def plot(
             help=f"For {drawn_from('table')}: a metric, such as top5; by default the selection metric.",
         ),
     ] = "",
-    by: Annotated[
-        str,
-        typer.Option(
-            "--by",
-            help="For accuracy, the x axis: a fixed parameter, or K; by default the number "
-            "in which the regimes differ.",
-        ),
-    ] = "",
+    by: _By = "",
     data: options.Data = None,
     interactive: Annotated[
         bool,

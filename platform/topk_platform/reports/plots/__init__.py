@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from topk_platform.data.folder import data_at
 from topk_platform.errors import UserError, unknown_name
 from topk_platform.reports.catalogue import PLOT_FILES, PLOTS, function_of, or_of
 from topk_platform.reports.plots.plot_data import NothingToPlotError, Plotted, UnsuitedStudyError
@@ -71,8 +70,13 @@ def plot(
             taking = or_of(name for name, one in PLOTS.items() if option in one.options)
             raise UserError(f"--{option} is for the plot {taking}, got {str(value)!r} for the plot {kind!r}")
     held = read(study, store, trials, seeds, curves=True, needed=PLOTS[kind].source != "definition")
+    shown = plotted(held, metric=metric, by=by, only=only)
+    if data is None:
+        return draw(kind, shown)
+    from topk_platform.data import data_at  # noqa: PLC0415 - torch, which only plots with test images need
+
     with data_at(data):
-        return draw(kind, plotted(held, metric=metric, by=by, only=only))
+        return draw(kind, shown)
 
 
 def plotted(

@@ -23,8 +23,8 @@ NUMBER = re.compile(r"\d+\.\d ± \d+\.\d")
 
 @cache
 def table_of(name: str) -> Table:
-    (found,) = (one for one in evidence() if one.study.name == name)
-    return found.table
+    (shipped,) = (one for one in evidence() if one.study.name == name)
+    return shipped.table
 
 
 @cache
