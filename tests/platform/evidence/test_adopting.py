@@ -297,8 +297,8 @@ def test_a_plan_says_what_an_upgrade_repeats_and_how_to_avoid_it(
     assert "Trained again: 5 recorded trials of plain/linear/loss, " in out
     assert " s of training: the code has changed since version " in out
     assert (
-        "5 of them need not be trained: `topk adopt adopting_lab:study --only '*/loss' --trials 6 --data here --replay 1` "
-        "trains 1 again" in out
+        "5 of them need not be trained: `topk adopt adopting_lab:study --only '*/loss' --trials 6 --data here "
+        "--replay 1` trains 1 again" in out
     )
 
 
