@@ -88,7 +88,8 @@ def check_fields(spec: Any) -> None:
 
 def _copied(value: Any, annotation: Any) -> Any:
     if get_origin(annotation) is Mapping:
-        return dict(value) if isinstance(value, Mapping) else value
+        item = get_args(annotation)[1]
+        return {n: _copied(v, item) for n, v in value.items()} if isinstance(value, Mapping) else value
     ordered = isinstance(value, Iterable) and not isinstance(value, (str, Mapping, set, frozenset))
     return tuple(value) if _is_sequence(annotation) and ordered else value
 

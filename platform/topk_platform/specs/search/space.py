@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from topk_platform.errors import UserError
-from topk_platform.specs.fields import check_fields
+from topk_platform.specs.fields import Checked
 
 __all__ = ["Choice", "Dimension", "Float", "Int", "Scalar"]
 
@@ -18,7 +17,29 @@ When = Mapping[str, Sequence[Scalar]]
 
 
 @dataclass(frozen=True)
-class Float:
+class _Range(Checked):
+    low: float
+    high: float
+    log: bool = False
+    when: When = field(default_factory=dict, hash=False, repr=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.low < self.high:
+            raise UserError(
+                f"a search range needs finite low < high, got low={self.low!r}, high={self.high!r}"
+            )
+        if self.log and self.low <= 0:
+            raise UserError(f"a logarithmic search range needs low > 0, got low={self.low!r}")
+
+    @property
+    def ends(self) -> tuple[Scalar, ...]:
+        """The smallest and the largest value."""
+        return self.low, self.high
+
+
+@dataclass(frozen=True)
+class Float(_Range):
     """A real number in ``[low, high]``, sampled uniformly, or uniformly in its logarithm.
 
     Args:
@@ -35,22 +56,10 @@ class Float:
         Float(low=0.01, high=10.0, log=True)
     """
 
-    low: float
-    high: float
-    log: bool = False
-    when: When = field(default_factory=dict, hash=False, repr=False)
-
     def __post_init__(self) -> None:
-        check_fields(self)
-        _keep_tuples(self)
+        super().__post_init__()
         object.__setattr__(self, "low", float(self.low))
         object.__setattr__(self, "high", float(self.high))
-        _check_range(self.low, self.high, self.log)
-
-    @property
-    def ends(self) -> tuple[Scalar, ...]:
-        """The smallest and the largest value."""
-        return self.low, self.high
 
     def holds(self, value: Scalar) -> bool:
         """Return whether ``value`` lies in the range."""
@@ -64,7 +73,7 @@ class Float:
 
 
 @dataclass(frozen=True)
-class Int:
+class Int(_Range):
     """A whole number in ``[low, high]``, sampled uniformly, or uniformly in its logarithm.
 
     Args:
@@ -83,18 +92,6 @@ class Int:
 
     low: int
     high: int
-    log: bool = False
-    when: When = field(default_factory=dict, hash=False, repr=False)
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        _keep_tuples(self)
-        _check_range(self.low, self.high, self.log)
-
-    @property
-    def ends(self) -> tuple[Scalar, ...]:
-        """The smallest and the largest value."""
-        return self.low, self.high
 
     def holds(self, value: Scalar) -> bool:
         """Return whether ``value`` is a whole number in the range."""
@@ -106,7 +103,7 @@ class Int:
 
 
 @dataclass(frozen=True)
-class Choice:
+class Choice(Checked):
     """One of the values listed, without order.
 
     Args:
@@ -125,8 +122,7 @@ class Choice:
     when: When = field(default_factory=dict, hash=False, repr=False)
 
     def __post_init__(self) -> None:
-        check_fields(self)
-        _keep_tuples(self)
+        super().__post_init__()
         if not self.options or len(set(self.options)) < len(self.options):
             raise UserError(f"Choice needs at least one option and each only once, got {self.options!r}")
 
@@ -145,15 +141,3 @@ class Choice:
 
 
 Dimension = Float | Int | Choice
-
-
-def _keep_tuples(dimension: Dimension) -> None:
-    """Turn the lists of a condition, as JSON returns them, into tuples."""
-    object.__setattr__(dimension, "when", {name: tuple(values) for name, values in dimension.when.items()})
-
-
-def _check_range(low: float, high: float, log: bool) -> None:
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise UserError(f"a search range needs finite low < high, got low={low!r}, high={high!r}")
-    if log and low <= 0:
-        raise UserError(f"a logarithmic search range needs low > 0, got low={low!r}")
