@@ -23,9 +23,11 @@ from topk_platform import Arm, Float, Loss, Model, NoPruning, Protocol, Random, 
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmBoard, Board
 from topk_platform.protocol.ended import Ended
+from topk_platform.records import Store
 from topk_platform.running.cluster.connecting import connected
 from topk_platform.running.cluster.desk import WorkersDesk
 from topk_platform.running.driver import hooks, tuning
+from topk_platform.running.driver.launching import Cluster, Launch
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
 
 LOSS = Loss("smooth_topk_svm", {"tau": Float(0.01, 10)}, {"tau": 1.0})
@@ -140,8 +142,9 @@ def time_trials(count: int, every: int, tune_trials: bool) -> None:
             wall, own = time.perf_counter(), time.process_time()
 
     print("trials | a trial | the driver's processor time | its memory")
-    with connected(study, None, 2) as (slots, _), tempfile.TemporaryDirectory() as scratch:
-        tuning.tune_trials(study, board, keep, lambda _record: None, f"{scratch}/store", slots, scratch, 30.0)
+    with connected(study, None, 2) as (slots, _), tempfile.TemporaryDirectory() as folder:
+        launch = Launch(Store.open(folder))
+        tuning.tune_trials(study, board, keep, lambda _event: None, Cluster(slots), launch)
 
 
 def main() -> None:

@@ -35,6 +35,7 @@ from topk_platform.records import Ledger, Store
 from topk_platform.running.cluster.connecting import connected
 from topk_platform.running.driver import tuning
 from topk_platform.running.driver.conductor import Conductor
+from topk_platform.running.driver.launching import Cluster, Launch
 from topk_platform.specs import EpochRecord, Study, Trial, TrialRecord
 from topk_platform.tracking import Feeds, Tracking
 
@@ -316,14 +317,13 @@ def simulate(study: Study, world: World, workers: int, mlflow: bool) -> None:
     setattr(tuning, "Conductor", partial(Conductor, clock=world.clock))  # noqa: B010 - with the simulated clock
     setattr(tuning, "Desk", lambda: world.desk)  # noqa: B010 - as above
     with ExitStack() as stack:
-        scratch = stack.enter_context(tempfile.TemporaryDirectory())
-        store = Store.open(f"{scratch}/runs")
+        store = Store.open(stack.enter_context(tempfile.TemporaryDirectory()))
         ledger = Ledger.open(store, study.name)
         writer = stack.enter_context(ledger.writing(study))
         feeds = Tracking.of(store, "mlflow" if mlflow else "none").open(store, ledger)
         writer.committed = partial(put_all, feeds)
         faults = tuning.tune_trials(
-            study, board, writer.put, lambda _record: None, store.uri, workers, scratch, 30.0
+            study, board, writer.put, lambda _event: None, Cluster(workers), Launch(store)
         )
         writer.flush()
         feeds.close()

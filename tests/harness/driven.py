@@ -11,7 +11,7 @@ from topk_platform.protocol import Board
 from topk_platform.protocol.ended import Ended
 from topk_platform.records import Store
 from topk_platform.running.driver import execution, tuning
-from topk_platform.running.driver.budget import Budget
+from topk_platform.running.driver.launching import Cluster, Launch
 from topk_platform.running.driver.recording import Recorder
 from topk_platform.running.driver.retries import Faults
 from topk_platform.running.progress.events import Event
@@ -36,9 +36,14 @@ def run_in_process(patch: pytest.MonkeyPatch, train: Train) -> None:
     """Let ``topk_platform.run`` train here, within its budget, with neither Ray nor MLflow."""
 
     def tune(
-        _study: Study, board: Board, recorder: Recorder, notify: Callable[[Event], None], *rest: object
+        _study: Study,
+        board: Board,
+        recorder: Recorder,
+        notify: Callable[[Event], None],
+        _cluster: Cluster,
+        launch: Launch,
     ) -> Faults:
-        (budget,) = (one for one in rest if isinstance(one, Budget))
+        budget = launch.budget
         while trials := board.next_trials(budget.allows):
             budget.begin(trials[0].key, trials[0].arm_id, len(trials))
             for trial, record in zip(trials, train(trials, recorder.ledger.store), strict=True):
@@ -53,6 +58,6 @@ def run_in_process(patch: pytest.MonkeyPatch, train: Train) -> None:
 
 def replace_ray(patch: pytest.MonkeyPatch, tune: Callable[..., Faults]) -> None:
     """Call a function where ``topk_platform.run`` would hand its trials to Ray Tune; MLflow is left out."""
-    patch.setattr(execution, "on_cluster", lambda *_: nullcontext(execution.Cluster(1)))
+    patch.setattr(execution, "on_cluster", lambda *_: nullcontext(Cluster(1)))
     patch.setattr(Tracking, "open", lambda *_: Feeds())
     patch.setattr(tuning, "tune_trials", tune)

@@ -12,7 +12,6 @@ from topk_platform.identity import Identity
 from topk_platform.protocol import Board, Durations
 from topk_platform.records import (
     ArmHistory,
-    Ledger,
     Store,
     StudyRows,
     Undone,
@@ -35,33 +34,16 @@ from topk_platform.running.driver.launching import Cluster, Launch, on_cluster
 from topk_platform.running.driver.recording import Recorder, draws_report, make_extras
 from topk_platform.running.driver.retries import Faults
 from topk_platform.running.driver.summary import Summary
-from topk_platform.running.own_ray.scratch import scratch_folder
 from topk_platform.running.preflight.changes import avoidable, note_code, outdated
 from topk_platform.running.progress.events import Event
 from topk_platform.running.progress.watching import Noting, Watch
 from topk_platform.specs import Arm, Study, Trial
 from topk_platform.tracking import moved
 
-__all__ = ["Progress", "execute"]
+__all__ = ["Execution", "Progress"]
 
 Progress = Callable[[Watch, Event], None]
 """Called with every event, and with the study's progress at that time."""
-
-
-def execute(
-    whole: Study, part: Study, counted: dict[str, Identity], rows: StudyRows, launch: Launch, notify: Progress
-) -> Summary:
-    """Train the missing trials of a part of a study, and write the tables of the whole study.
-
-    Args:
-        whole: The study as it is defined.
-        part: The study with the requested arms and the requested budget.
-        counted: Which recorded rows count, by arm identity.
-        rows: The recorded rows.
-        launch: The settings of the run.
-        notify: Called with every event.
-    """
-    return _Execution(whole, part, counted, rows.ledger, launch, notify).summary(rows)
 
 
 @dataclass(frozen=True)
@@ -87,44 +69,58 @@ class _End:
 
 
 @dataclass
-class _Execution:
+class Execution:
+    """A run: it trains the missing trials of a part of a study, and writes the tables of the whole study.
+
+    Args:
+        whole: The study as it is defined.
+        part: The study with the requested arms and the requested budget.
+        counted: Which recorded rows count, by arm identity.
+        rows: The recorded rows.
+        launch: The settings of the run.
+        notify: Called with every event.
+    """
+
     whole: Study
     part: Study
     counted: dict[str, Identity]
-    ledger: Ledger
+    rows: StudyRows
     launch: Launch
     notify: Progress
 
-    def summary(self, rows: StudyRows) -> Summary:
-        again, damaged, line = self._again(rows)
+    def __post_init__(self) -> None:
+        self.ledger = self.rows.ledger
+        self.store = self.ledger.store
+
+    def run(self) -> Summary:
+        """Run the study, and return the summary."""
+        again, damaged, line = self._again()
         with (
-            self._cluster(rows, needed=bool(self._board(rows).left or again)) as cluster,
+            self._cluster(needed=bool(self._board().left or again)) as cluster,
             self.ledger.writing(self.part) as writer,
         ):
             self._identify(cluster)
-            set_aside(self.ledger.store, damaged)
+            set_aside(self.store, damaged)
             if line:
                 self.launch.patience.say(line)
             writer.remove(again)
-            rows.refresh()  # read again without them; another run may have written before this one locked the ledger
-            board, recorder = self._timed_board(rows), self._recorder(writer, again)
-            forget(self.ledger.store, rows.keys)
+            self.rows.refresh()  # another run may have written before this one locked the ledger
+            board, recorder = self._timed_board(), self._recorder(writer, again)
+            forget(self.store, self.rows.keys)
             if board.left:
-                rows.release()  # while trials run, the driver needs the memory but not the rows
-            with _closing(lambda: recorder.close(self.whole, partial(self._known, rows)), writer.hurry):
+                self.rows.release()  # while trials run, the driver needs the memory but not the rows
+            with _closing(lambda: recorder.close(self.whole, self._known), writer.hurry):
                 faults = self._train(board, recorder, cluster)
                 end = _End.of(board, self.launch.budget, faults)
                 if end.interrupted:
                     writer.hurry()
                 recorder.hurry = bool(faults.ended)
             tried = () if end.interrupted or end.partial or faults.ended else self.part.arms
-            _note_undone(self.ledger.store, self.whole, tried, faults, recorder.tracking_error)
-            return self._summed(self._table(rows), board, recorder, faults, end)
+            _note_undone(self.store, self.whole, tried, faults, recorder.tracking_error)
+            return self._summary(board, recorder, faults, end)
 
-    def _cluster(self, rows: StudyRows, *, needed: bool) -> AbstractContextManager[Cluster]:
-        if needed:
-            return on_cluster(self.part, self.launch, lambda: self._largest(rows))
-        return nullcontext(Cluster())
+    def _cluster(self, *, needed: bool) -> AbstractContextManager[Cluster]:
+        return on_cluster(self.part, self.launch, self._largest) if needed else nullcontext(Cluster())
 
     def _identify(self, cluster: Cluster) -> None:
         """Note which rows count, now that the machines are known, and note the run's plan and its data."""
@@ -132,14 +128,14 @@ class _Execution:
             self.counted = in_environment(self.part, self.counted, cluster.environment)
         self.launch.budget.gpus = cluster.share
         self.ledger.identify({**last_counted(self.ledger, self.whole), **self.counted})
-        note_plan(self.ledger.store, self.part)
+        note_plan(self.store, self.part)
         from topk_platform.running.estimate.samples import note_samples  # noqa: PLC0415 - torch
 
-        note_samples(self.ledger.store, self.part, self.counted)
+        note_samples(self.store, self.part, self.counted)
 
     def _recorder(self, writer: Writer, again: Sequence[str]) -> Recorder:
         tracking = self.launch.tracking
-        if line := moved(self.ledger.store, tracking.mlflow_uri):
+        if line := moved(self.store, tracking.mlflow_uri):
             self.launch.patience.say(line)
         extras = partial(make_extras, store=self.launch.store.address) if draws_report() else None
         return Recorder(self.ledger, writer, tracking.open(self.launch.store, self.ledger, again), extras)
@@ -155,77 +151,79 @@ class _Execution:
         notified(self._begun(board, cluster))
         if self.launch.address is None:
             budget.guess_unknown(board)
-        with Noting(self.ledger.store, watch):
-            shared = replace(self.part, gpus=cluster.share)
-            return _run_trials(shared, board, recorder, notified, cluster, self.launch)
+        from topk_platform.running.driver.tuning import tune_trials  # noqa: PLC0415 - Ray, which a finished study does not need
+
+        shared = replace(self.part, gpus=cluster.share)
+        with Noting(self.store, watch):
+            return tune_trials(shared, board, recorder, notified, cluster, self.launch)
 
     def _begun(self, board: Board, cluster: Cluster) -> Event:
         left = [arm_id for arm_id, arm in board.arms.items() if arm.left]
         again = outdated(self.part, self.ledger, self.counted, left)
         adopting = avoidable(again, command("adopt", self.part, given=self.launch.given))
         why = "; ".join(filter(None, (*map(str, again), adopting)))
-        note_code(self.ledger.store, self.part)
-        return Event(
-            "begun",
-            slots=cluster.slots,
-            gpus=cluster.gpus,
-            share=cluster.share,
-            why=why,
-        )
+        note_code(self.store, self.part)
+        return Event("begun", slots=cluster.slots, gpus=cluster.gpus, share=cluster.share, why=why)
 
-    def _table(self, rows: StudyRows) -> Table:
+    def _table(self) -> Table:
         study = self.whole.with_budget(self.part.trials, self.part.seeds, self.part.searches)
         study = replace(study, changed=self.part.changed)
-        ranks = partial(read_all_ranks, self.ledger.store)
-        table = build_table(study, self._known(rows, study), self.part.arms, ranks)
+        ranks = partial(read_all_ranks, self.store)
+        table = build_table(study, self._known(study), self.part.arms, ranks)
         return replace(table, given=self.launch.given)
 
-    def _summed(self, table: Table, board: Board, recorder: Recorder, faults: Faults, end: _End) -> Summary:
+    def _summary(self, board: Board, recorder: Recorder, faults: Faults, end: _End) -> Summary:
         return Summary(
-            table=table,
+            table=self._table(),
             ran=recorder.ran,
             left=board.left,
             tracking_error=recorder.tracking_error,
-            folder=self.ledger.store.uri,
+            folder=self.store.uri,
             interrupted=end.interrupted,
             faults=faults,
             partial=", ".join(sorted(self.launch.budget.held)) if end.partial else "",
             beyond=sum(arm.beyond for arm in board.arms.values()),
         )
 
-    def _known(self, rows: StudyRows, study: Study) -> dict[str, ArmHistory]:
-        return rows.histories(study, last_counted(self.ledger, study))
+    def _known(self, study: Study) -> dict[str, ArmHistory]:
+        return self.rows.histories(study, last_counted(self.ledger, study))
 
-    def _again(self, rows: StudyRows) -> tuple[list[str], list[Unsound], str]:
+    def _again(self) -> tuple[list[str], list[Unsound], str]:
         """Return the keys of trials that train again, the damaged files of all confirmations, and a line about both.
 
         The files include those of arms that this run does not train: once files are set aside, tables report them as
         missing.
         """
-        store, needed = self.ledger.store, self.launch.needed
-        everything = self._known(rows, self.whole).values()
+        needed = self.launch.needed
+        everything = self._known(self.whole).values()
         confirmed = [row for history in everything for row in history.confirm.values()]
-        damaged = damaged_artifacts(store, confirmed, needed)
-        part = rows.histories(self.part, self.counted)
+        damaged = damaged_artifacts(self.store, confirmed, needed)
+        part = self._histories()
         table = used(self.part, part)
         keys = {row["key"] for row in table}
-        files = [*missing_artifacts(store, table, needed), *(file for file in damaged if file.key in keys)]
+        files = [
+            *missing_artifacts(self.store, table, needed),
+            *(file for file in damaged if file.key in keys),
+        ]
         failed = _failed(part.values()) if self.launch.retry_failed else []
         return [*failed, *dict.fromkeys(file.key for file in files)], damaged, trained_again(files)
 
-    def _board(self, rows: StudyRows) -> Board:
-        return make_board(self.part, self.counted, rows.histories(self.part, self.counted))
+    def _histories(self) -> dict[str, ArmHistory]:
+        return self.rows.histories(self.part, self.counted)
 
-    def _timed_board(self, rows: StudyRows) -> Board:
+    def _board(self) -> Board:
+        return make_board(self.part, self.counted, self._histories())
+
+    def _timed_board(self) -> Board:
         """Return the study's state, and note the times of ended trials for the run's limits."""
-        histories = rows.histories(self.part, self.counted)
+        histories = self._histories()
         self.launch.budget.durations = Durations({i: one.ended_seconds() for i, one in histories.items()})
         return make_board(self.part, self.counted, histories)
 
-    def _largest(self, rows: StudyRows) -> list[Trial]:
+    def _largest(self) -> list[Trial]:
         from topk_platform.running.estimate.packing import largest_trials  # noqa: PLC0415 - torch
 
-        return largest_trials(self.part, self._board(rows), self.counted)
+        return largest_trials(self.part, self._board(), self.counted)
 
 
 def _failed(histories: Iterable[ArmHistory]) -> list[str]:
@@ -274,28 +272,3 @@ def _closing(close: Callable[[], None], hurry: Callable[[], None]) -> Iterator[N
             error.add_note(f"The tables could not be written: {another!r}")
         raise
     close()
-
-
-def _run_trials(
-    study: Study,
-    board: Board,
-    recorder: Recorder,
-    notify: Callable[[Event], None],
-    cluster: Cluster,
-    launch: Launch,
-) -> Faults:
-    from topk_platform.running.driver.tuning import tune_trials  # noqa: PLC0415 - imports Ray, which a finished study does not need
-
-    with scratch_folder() as scratch:
-        return tune_trials(
-            study,
-            board,
-            recorder,
-            notify,
-            recorder.ledger.store.address,
-            cluster.slots,
-            scratch,
-            launch.checkpoint_seconds,
-            launch.budget,
-            cluster.line,
-        )

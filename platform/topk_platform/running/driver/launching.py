@@ -26,11 +26,11 @@ class Launch:
     """The settings of a run, see :func:`~topk_platform.running.driver.study.run`."""
 
     store: Store
-    address: str | None
-    workers: int | None
-    tracking: Tracking
-    checkpoint_seconds: float
-    budget: Budget
+    address: str | None = None
+    workers: int | None = None
+    tracking: Tracking = field(default_factory=Tracking)
+    checkpoint_seconds: float = 30.0
+    budget: Budget = field(default_factory=Budget)
     retry_failed: bool = False
     mixed: bool = False
     patience: Patience = field(default_factory=Patience)

@@ -13,7 +13,7 @@ from topk_platform.records import Ledger, Store, StudyRows, check_undriven, last
 from topk_platform.running.cluster.patience import Patience
 from topk_platform.running.driver.boards import as_checked, finished, in_environment
 from topk_platform.running.driver.budget import Budget, Limits
-from topk_platform.running.driver.execution import Progress, execute
+from topk_platform.running.driver.execution import Execution, Progress
 from topk_platform.running.driver.incomplete import incomplete, without
 from topk_platform.running.driver.launching import Launch
 from topk_platform.running.driver.recording import draws_report
@@ -174,7 +174,7 @@ def _run_checked(
         checked = check_study(part, download, done)
         for note in notes_on_data(part):
             notify(f"Note: {note}")
-        return execute(study, part, as_checked(checked, counted), rows, launch, report)
+        return Execution(study, part, as_checked(checked, counted), rows, launch, report).run()
 
 
 def _finished(

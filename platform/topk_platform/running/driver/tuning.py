@@ -22,12 +22,13 @@ from topk_platform.running.cluster.desk import Desk
 from topk_platform.running.cluster.room import Room
 from topk_platform.running.cluster.worker import TrialActor
 from topk_platform.running.driver.assignments import Orders
-from topk_platform.running.driver.budget import Budget
 from topk_platform.running.driver.conductor import Conductor
 from topk_platform.running.driver.hooks import BoardSearcher, DesertedStopper, Listener
+from topk_platform.running.driver.launching import Cluster, Launch
 from topk_platform.running.driver.retries import PAUSES, Faults
 from topk_platform.running.driver.starts import Starts
-from topk_platform.running.own_ray.lifeline import Lifeline, LostRayError
+from topk_platform.running.own_ray.lifeline import LostRayError
+from topk_platform.running.own_ray.scratch import scratch_folder
 from topk_platform.running.progress.events import Event
 from topk_platform.running.ray_internals import without_keys
 from topk_platform.specs import Study, TrialRecord
@@ -43,12 +44,8 @@ def tune_trials(
     board: Board,
     keep: Callable[[TrialRecord], None],
     notify: Callable[[Event], None],
-    store: str,
-    slots: int,
-    scratch: str,
-    checkpoint_seconds: float,
-    budget: Budget | None = None,
-    line: Lifeline | None = None,
+    cluster: Cluster,
+    launch: Launch,
 ) -> Faults:
     """Run the remaining trials and return the work that faults left undone.
 
@@ -59,12 +56,8 @@ def tune_trials(
         board: The study's state, brought up to date as trials end.
         keep: Called with every record, to store it.
         notify: Called with every event; for a record, after it was kept.
-        store: The URI of the study's folder.
-        slots: How many trials run at once.
-        scratch: A folder for Tune's own files, from which nothing is ever restored.
-        checkpoint_seconds: The least number of seconds between two checkpoints of a trial.
-        budget: The limits of the run; by default there are none.
-        line: Checks whether Ray still runs; by default this is assumed.
+        cluster: The connected cluster.
+        launch: The settings of the run.
 
     Raises:
         ChangedError: if a worker's code or data differ from those that the study was checked with; the trials that ran
@@ -74,12 +67,14 @@ def tune_trials(
     """
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
     limit = math.inf if study.time_limit is None else 3600 * study.time_limit
-    every = max(_REPORT_SECONDS, slots / _MESSAGES_A_SECOND)
-    orders = Orders(store, checkpoint_seconds, limit, every, study.gpu_share)
+    every = max(_REPORT_SECONDS, cluster.slots / _MESSAGES_A_SECOND)
+    store = launch.store.at(study.name).address
+    orders = Orders(store, launch.checkpoint_seconds, limit, every, study.gpu_share)
     starts = Starts(3600 * study.start_limit, Room(trial_resources(study)))
-    conductor = Conductor(board, keep, notify, orders, PAUSES, budget or Budget(), starts)
+    conductor = Conductor(board, keep, notify, orders, PAUSES, launch.budget, starts)
     try:
-        _tune(study, conductor, slots, scratch, line or Lifeline())
+        with scratch_folder() as scratch:
+            _tune(study, conductor, cluster, scratch)
     except LostRayError as error:
         conductor.faults.ended = str(error)  # the next run continues the trials
     if stopped_by := conductor.broken or conductor.unheard:
@@ -92,19 +87,27 @@ def tune_trials(
     return conductor.faults
 
 
-def _tune(study: Study, conductor: Conductor, slots: int, scratch: str, line: Lifeline) -> None:
-    """Run Tune, and run it again while all remaining trials wait for a retry or for workers to start."""
+def _tune(study: Study, conductor: Conductor, cluster: Cluster, scratch: str) -> None:
+    """Run Tune, and run it again while all remaining trials wait for a retry or for workers to start.
+
+    Args:
+        study: The study.
+        conductor: Hands out the trials.
+        cluster: The connected cluster.
+        scratch: A folder for Tune's own files, from which nothing is ever restored.
+    """
     desk = Desk()
     for round_ in count():
         conductor.begin_round()
-        hooks = BoardSearcher(conductor, desk), Listener(conductor, line, desk), DesertedStopper(conductor)
-        tuner = _tuner(study, *hooks, slots, scratch, f"study-{round_}")
+        stopper = DesertedStopper(conductor)
+        run_config = _run_config(Listener(conductor, cluster.line, desk), stopper, scratch, f"study-{round_}")
+        tuner = _tuner(study, BoardSearcher(conductor, desk), cluster.slots, run_config=run_config)
         with _own_interrupts(), without_keys():
             _fit(tuner)
         pause = conductor.wait
-        if conductor.done or (pause is None and not hooks[-1].stopped):
+        if conductor.done or (pause is None and not stopper.stopped):
             break
-        line.sleep(pause or 0.0)
+        cluster.line.sleep(pause or 0.0)
     desk.close()  # not after an error: then the desk ends with the driver, and a lost Ray would not answer
 
 
@@ -122,15 +125,7 @@ def _fit(tuner: tune.Tuner) -> None:
         raise LostRayError(f"{killed}; use fewer --workers, or end other programs") from error
 
 
-def _tuner(
-    study: Study,
-    searcher: BoardSearcher,
-    listener: Listener,
-    stopper: DesertedStopper,
-    slots: int,
-    scratch: str,
-    name: str,
-) -> tune.Tuner:
+def _tuner(study: Study, searcher: BoardSearcher, slots: int, *, run_config: tune.RunConfig) -> tune.Tuner:
     return tune.Tuner(
         tune.with_resources(TrialActor, tune.PlacementGroupFactory([trial_resources(study)])),
         tune_config=tune.TuneConfig(
@@ -140,15 +135,19 @@ def _tuner(
             reuse_actors=True,
             trial_dirname_creator=lambda trial: trial.trial_id,
         ),
-        run_config=tune.RunConfig(
-            name=name,
-            storage_path=scratch,
-            callbacks=[listener],
-            stop=stopper,
-            checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
-            verbose=0,
-            progress_reporter=_Silent() if Console().is_jupyter else None,
-        ),
+        run_config=run_config,
+    )
+
+
+def _run_config(listener: Listener, stopper: DesertedStopper, scratch: str, name: str) -> tune.RunConfig:
+    return tune.RunConfig(
+        name=name,
+        storage_path=scratch,
+        callbacks=[listener],
+        stop=stopper,
+        checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
+        verbose=0,
+        progress_reporter=_Silent() if Console().is_jupyter else None,
     )
 
 

@@ -16,7 +16,6 @@ from topk_platform.records import Ledger, Store
 from topk_platform.running.cluster import capacity, machines
 from topk_platform.running.cluster import connecting as cluster
 from topk_platform.running.cluster.patience import Patience
-from topk_platform.running.driver.budget import Budget
 from topk_platform.running.driver.launching import Launch, on_cluster
 from topk_platform.running.estimate.packing import Packing
 from topk_platform.running.own_ray.lifeline import Lifeline
@@ -80,7 +79,7 @@ def test_a_share_that_is_left_open_is_measured_where_trials_are_to_run_on_gpus(
 ) -> None:
     patience = Patience(0, messages.append)
     store = Store.open(tmp_path)
-    launch = Launch(store, None, workers, None, 30.0, Budget(), mixed=True, patience=patience)
+    launch = Launch(store, workers=workers, mixed=True, patience=patience)
     with on_cluster(a_study(**given), launch, list) as result:
         assert (result.share, result.slots, result.gpus, result.environment) == (share, slots, 2.0, None)
     assert len(messages) == lines

@@ -16,9 +16,11 @@ from topk_platform import Arm, Loss, Model, Recipe, Regime, Study
 from topk_platform.errors import ChangedError
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmBoard, Board
+from topk_platform.records import Store
 from topk_platform.running.driver import tuning
 from topk_platform.running.driver.conductor import Conductor
 from topk_platform.running.driver.hooks import DesertedStopper
+from topk_platform.running.driver.launching import Cluster, Launch
 from topk_platform.running.driver.retries import Faults
 from topk_platform.running.own_ray.lifeline import Lifeline, LostRayError
 from topk_platform.running.progress.events import Event
@@ -74,9 +76,7 @@ def tune(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple
         *fits: Fit, keep: Any = None, notify: Any = None, sleep: Any = None
     ) -> tuple[Faults, list[float], Board]:
         left, slept = list(fits), []
-        monkeypatch.setattr(
-            tuning, "_tuner", lambda _study, _searcher, _listener, stopper, *_: Tuner(left, stopper)
-        )
+        monkeypatch.setattr(tuning, "_tuner", lambda *_, run_config: Tuner(left, run_config.stop))
         monkeypatch.setattr(tuning, "Desk", Mock)
         monkeypatch.setattr(tuning, "PAUSES", (0.0, 0.0))
         line = Lifeline()
@@ -85,7 +85,8 @@ def tune(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple
         study = Study("s", [arm], topk=(1, 3), seeds=1, time_limit=1.5, start_limit=0.25)
         board = Board([ArmBoard(study, arm, Identity("c", "f"))])
         nothing = keep or (lambda _record: None), notify or (lambda _event: None)
-        result = tuning.tune_trials(study, board, *nothing, str(tmp_path), 1, "", 30.0, line=line)
+        launch = Launch(Store.open(tmp_path))
+        result = tuning.tune_trials(study, board, *nothing, Cluster(1, line=line), launch)
         assert not left
         return result, slept, board
 
