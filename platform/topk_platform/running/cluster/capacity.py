@@ -10,12 +10,13 @@ from typing import Any
 import ray
 from ray.autoscaler.sdk import request_resources
 from ray.exceptions import NodeDiedError, TaskUnschedulableError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from topk_platform.running.cluster.patience import COMING_SECONDS, NotYetError, Patience
 from topk_platform.running.machine.resources import fitting
 from topk_platform.specs import Study
 
-__all__ = ["LOST", "cluster_size", "nodes_for", "slots", "trial_resources"]
+__all__ = ["LOST", "alive_nodes", "cluster_size", "nodes_for", "pinned_to", "slots", "trial_resources"]
 
 LOST = (NodeDiedError, TaskUnschedulableError)
 """Ray's errors for a node that is lost before or while it answers."""
@@ -79,32 +80,38 @@ def slots(study: Study, workers: int | None, *, may_grow: bool, patience: Patien
 
 def nodes_for(needs: Mapping[str, float]) -> list[dict[str, Any]]:
     """Return the running nodes that can hold at least one trial, as Ray describes them."""
-    return [node for node in _nodes() if _holds(node, needs)]
+    return [node for node in alive_nodes() if _holds(node, needs)]
 
 
 def cluster_size() -> str:
     """Return the connected cluster's address and size in words, ``10.0.0.1:6379: 2 nodes, 16 CPUs, 1 GPU``."""
     resources = ray.cluster_resources()
-    counts = {"node": len(_nodes()), **{name: resources.get(name, 0.0) for name in ("CPU", "GPU")}}
+    counts = {"node": len(alive_nodes()), **{name: resources.get(name, 0.0) for name in ("CPU", "GPU")}}
     parts = [f"{n:g} {name}{'' if n == 1 else 's'}" for name, n in counts.items() if n or name == "CPU"]
     return f"{ray.get_runtime_context().gcs_address}: {', '.join(parts)}"
 
 
 def _fitting(needs: Mapping[str, float]) -> int:
     """Return how many trials the running nodes can hold at once; a trial never spans two nodes."""
-    return sum(_holds(node, needs) for node in _nodes())
+    return sum(_holds(node, needs) for node in alive_nodes())
 
 
 def _holds(node: Mapping[str, Any], needs: Mapping[str, float]) -> int:
     return min(fitting(node["Resources"].get(name, 0), amount) for name, amount in needs.items())
 
 
-def _nodes() -> list[dict[str, Any]]:
+def alive_nodes() -> list[dict[str, Any]]:
+    """Return the running nodes, as Ray describes them."""
     return [node for node in ray.nodes() if node["Alive"]]
 
 
+def pinned_to(node: Mapping[str, Any]) -> NodeAffinitySchedulingStrategy:
+    """Return the strategy that runs a task on a node, and on no other."""
+    return NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+
+
 def _described() -> str:
-    return ", ".join(str(_resources(node["Resources"])) for node in _nodes())
+    return ", ".join(str(_resources(node["Resources"])) for node in alive_nodes())
 
 
 def _resources(of_node: Mapping[str, float]) -> dict[str, float]:

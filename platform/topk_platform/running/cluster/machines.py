@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 import ray
 from ray.exceptions import RayError
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from topk_platform.data import data_folder
 from topk_platform.errors import ClusterError, StoreError
 from topk_platform.records import Store
-from topk_platform.running.cluster.capacity import LOST, nodes_for, trial_resources
+from topk_platform.running.cluster.capacity import LOST, nodes_for, pinned_to, trial_resources
 from topk_platform.running.cluster.patience import NotYetError, Patience
 from topk_platform.running.cluster.reasons import reason_in
 from topk_platform.running.estimate.packing import Packing, measure, packing
@@ -148,9 +147,8 @@ def _ask(
     def ask() -> list[tuple[str, T]]:
         asked = {}
         for node in nodes_for(needs):
-            there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-            options = {**as_options(held), "scheduling_strategy": there}
-            asked[ray.remote(**options)(question).remote(*args, **kwargs)] = node["NodeManagerAddress"]
+            remote = ray.remote(**as_options(held), scheduling_strategy=pinned_to(node))(question)
+            asked[remote.remote(*args, **kwargs)] = node["NodeManagerAddress"]
         if not asked:
             raise NotYetError("no node is left on which a trial fits")
         return _answers(asked, patience)
@@ -166,17 +164,12 @@ def _answers(asked: Mapping[Any, str], patience: Patience) -> list[tuple[str, An
         patience: Reports each node that is lost, and nodes that are slow to answer.
     """
     good, lost = list[Any](), list[Any]()
-    answered, waiting = _within_patience(asked, patience)
-    while True:
+    for answered in _arrivals(asked, patience):
         for answer in answered:
             (lost if _is_lost(answer) else good).append(answer)
-        if good or not waiting:
+        if good:
             break
-        answered, waiting = ray.wait(waiting, timeout=_longer(patience))
-        if not answered:
-            raise _silent([asked[answer] for answer in waiting], waiting, patience)
-    for answer in waiting:
-        ray.cancel(answer)
+    _cancel(one for one in asked if one not in (*good, *lost))
     lines = [f"node {asked[answer]} was lost before it answered" for answer in lost]
     if not good:
         raise NotYetError(", ".join(lines))
@@ -185,29 +178,33 @@ def _answers(asked: Mapping[Any, str], patience: Patience) -> list[tuple[str, An
     return [(asked[answer], _answer(answer, asked[answer])) for answer in good]
 
 
-def _within_patience(asked: Mapping[Any, str], patience: Patience) -> tuple[list[Any], list[Any]]:
-    """Wait until all answers have come or two minutes have passed; return the answered and the open requests."""
+def _arrivals(asked: Mapping[Any, str], patience: Patience) -> Iterator[list[Any]]:
+    """Yield the requests with new answers: all that are answered within two minutes, then one after another.
+
+    Raises:
+        ClusterError: if no further answer comes in time.
+    """
     answered, waiting = ray.wait(list(asked), num_returns=len(asked), timeout=_QUIET_SECONDS)
-    if not waiting:
-        return answered, waiting
-    patience.say(f"waiting for {_nodes([asked[answer] for answer in waiting])} to answer: starting, or busy")
-    more, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=_ANSWER_SECONDS)
-    return [*answered, *more], waiting
+    if waiting:
+        patience.say(f"waiting for {_nodes([asked[one] for one in waiting])} to answer: starting, or busy")
+        more, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=_ANSWER_SECONDS)
+        answered = [*answered, *more]
+    yield answered
+    limit = None if patience.seconds is None else max(_ANSWER_SECONDS, patience.seconds)
+    while waiting:
+        answered, waiting = ray.wait(waiting, timeout=None if limit is None else limit - _ANSWER_SECONDS)
+        if not answered:
+            _cancel(waiting)
+            raise ClusterError(
+                f"{_nodes([asked[one] for one in waiting])} did not answer within {limit:g} s (longer with --wait): "
+                "topk doctor --address says what is wrong with them"
+            )
+        yield answered
 
 
-def _longer(patience: Patience) -> float | None:
-    """Return how many seconds longer to wait if no answer has come; None: without limit."""
-    return None if patience.seconds is None else max(0.0, patience.seconds - _ANSWER_SECONDS)
-
-
-def _silent(names: Sequence[str], waiting: Sequence[Any], patience: Patience) -> ClusterError:
-    for answer in waiting:
-        ray.cancel(answer)
-    seconds = max(_ANSWER_SECONDS, patience.seconds or 0.0)
-    return ClusterError(
-        f"{_nodes(names)} did not answer within {seconds:g} s (longer with --wait): topk doctor --address says what is "
-        "wrong with them"
-    )
+def _cancel(requests: Iterable[Any]) -> None:
+    for request in requests:
+        ray.cancel(request)
 
 
 def _nodes(names: Sequence[str]) -> str:

@@ -10,11 +10,10 @@ from typing import Any
 
 import ray
 from ray.exceptions import GetTimeoutError, RayError
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from topk_platform.errors import reason
 from topk_platform.running.cluster.address import is_loopback
-from topk_platform.running.cluster.capacity import LOST, cluster_size
+from topk_platform.running.cluster.capacity import LOST, alive_nodes, cluster_size, pinned_to
 from topk_platform.running.preflight.doctor.facts import Facts, Question, examine, now
 from topk_platform.running.preflight.doctor.results import DRIVER, CheckResult, Node
 from topk_platform.running.ray_internals import wants_token
@@ -32,7 +31,7 @@ def ask_nodes(question: Question, patience: float) -> list[Node]:
         question: What each node is asked; the number of GPUs is replaced by the number that Ray counts on that node.
         patience: Seconds for all nodes together; a node's first worker fetches the packages and imports torch.
     """
-    nodes = [node for node in ray.nodes() if node["Alive"]]
+    nodes = alive_nodes()
     names = named(nodes)
     asked = {
         _on(node, examine, replace(question, gpus=node["Resources"].get("GPU", 0.0))): (name, node)
@@ -62,8 +61,8 @@ def _name(node: Mapping[str, Any], ambiguous: bool) -> str:
 
 
 def _on(node: Mapping[str, Any], function: Any, *arguments: Any) -> Any:
-    there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-    return ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=there)(function).remote(*arguments)
+    remote = ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=pinned_to(node))(function)
+    return remote.remote(*arguments)
 
 
 def _node(name: str, node: Mapping[str, Any], answer: Any, patience: float) -> Node:
