@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from types import MappingProxyType
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ from topk_platform.identity import Identity, with_origins
 from topk_platform.protocol import Ended, Slot
 from topk_platform.records.ledger.curves import Curves
 from topk_platform.records.ledger.ledger import Ledger
-from topk_platform.records.table.rows import Row, RowViews
+from topk_platform.records.table.rows import Late, Row, RowViews
 from topk_platform.specs import Arm, Scalar, Study
 
 __all__ = [
@@ -73,7 +74,7 @@ class ArmHistory:
 
     def glance(self, row: Row) -> Ended:
         """Return one of the arm's rows in the protocol's form. Its values are parsed only when they are accessed."""
-        return self._ended(row, _Values(row, self.arm.loss.space))
+        return self._ended(row, Late(partial(_values, row, self.arm.loss.space)))
 
     def _ended(self, row: Row, values: Mapping[str, Scalar]) -> Ended:
         others = self.arm.objectives[1:]
@@ -102,24 +103,6 @@ class ArmHistory:
 def _values(row: Row, space: Collection[str]) -> dict[str, Scalar]:
     values = json.loads(row["values"])
     return {name: values[name] for name in space if name in values}
-
-
-class _Values(Mapping[str, Scalar]):
-    """A trial's values, parsed at each access, because a table needs the values of few trials only."""
-
-    __slots__ = ("_row", "_space")
-
-    def __init__(self, row: Row, space: Collection[str]) -> None:
-        self._row, self._space = row, space
-
-    def __getitem__(self, name: str) -> Scalar:
-        return _values(self._row, self._space)[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(_values(self._row, self._space))
-
-    def __len__(self) -> int:
-        return len(_values(self._row, self._space))
 
 
 def last_counted(ledger: Ledger, study: Study, data: Mapping[str, str] | None = None) -> dict[str, Identity]:
@@ -229,7 +212,7 @@ class StudyRows:
         for history, row, number, seed in _counted(rows.confirmed, histories, excluded):
             history.confirm[number, seed] = row
         for arm_id, history in histories.items():
-            history.adopted.update(excluded.evidence(arm_id, history.rows()))
+            history.adopted.update(excluded.adopted(arm_id, history.rows()))
         return histories
 
 
@@ -259,9 +242,9 @@ def _counted(
     for row, kind, number, seed in zip(rows, kinds, rows.column("number"), rows.column("seed"), strict=True):
         if (history := histories.get(kind[0])) is None:
             continue
-        if reason := excluded(kind):
+        if reason := excluded.reason(kind):
             history.outdated[reason] += 1
-        elif excluded.adopts(kind):
+        elif excluded.evidence(kind):
             yield history, row, number, seed
         else:
             own.append((history, row, number, seed))
@@ -279,25 +262,21 @@ class _Excluded:
 
     def __init__(self, identities: Mapping[str, Identity]) -> None:
         self._identities = identities
-        self._known: dict[tuple[str, ...], str] = {}
-        self._adopted: dict[tuple[str, ...], str] = {}
+        self.reason, self.evidence = cache(self._reason), cache(self._evidence)
 
-    def __call__(self, kind: tuple[str, ...]) -> str:
-        if kind not in self._known:
-            row = dict(zip(self.BY, kind, strict=True))
-            self._known[kind] = self._identities.get(kind[0], Identity()).excludes(row)
-        return self._known[kind]
+    def _identity(self, kind: tuple[str, ...]) -> Identity:
+        return self._identities.get(kind[0], Identity())
 
-    def adopts(self, kind: tuple[str, ...]) -> str:
+    def _reason(self, kind: tuple[str, ...]) -> str:
+        """Return why rows do not count; empty for rows that count."""
+        return self._identity(kind).excludes(dict(zip(self.BY, kind, strict=True)))
+
+    def _evidence(self, kind: tuple[str, ...]) -> str:
         """Return the evidence by which adopted rows count; empty for rows that were not adopted."""
-        if not (identity := self._identities.get(kind[0], Identity())).adopted:
-            return ""
-        if kind not in self._adopted:
-            adopted = identity.adopts(dict(zip(self.BY, kind, strict=True)))
-            self._adopted[kind] = "" if adopted is None else adopted.evidence
-        return self._adopted[kind]
+        adopted = self._identity(kind).adopts(dict(zip(self.BY, kind, strict=True)))
+        return "" if adopted is None else adopted.evidence
 
-    def evidence(self, arm_id: str, rows: Iterable[Row]) -> Iterator[str]:
-        """Yield the evidence of each row that was adopted."""
+    def adopted(self, arm_id: str, rows: Iterable[Row]) -> Iterator[str]:
+        """Yield the evidence of each row of an arm that was adopted."""
         if self._identities.get(arm_id, Identity()).adopted:
-            yield from filter(None, (self.adopts(tuple(row[name] for name in self.BY)) for row in rows))
+            yield from filter(None, (self.evidence(tuple(row[name] for name in self.BY)) for row in rows))

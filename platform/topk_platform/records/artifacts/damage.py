@@ -6,6 +6,8 @@ import posixpath
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
+from itertools import compress
 
 from topk_platform.records.artifacts.files import KINDS, Kind, artifact_name
 from topk_platform.records.artifacts.guesses import read_guesses
@@ -81,17 +83,14 @@ def damaged_artifacts(store: Store, rows: Iterable[Row], kinds: Sequence[Kind] =
     """
     rows = _completed(rows)
     there = _there(store, kinds) if rows else {}
-    present = [
-        (kind, row) for kind in kinds for row in rows if artifact_name(kind, row["key"]) in there[kind]
-    ]
-    small = [pair for pair in present if pair[0] != "network"]
-    # One at a time, because they may fill the memory.
-    large = [pair for pair in present if pair[0] == "network"]
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        damaged = [*pool.map(lambda pair: _is_damaged(store, *pair), small)]
-    damaged += [_is_damaged(store, *pair) for pair in large]
-    pairs = zip((*small, *large), damaged, strict=True)
-    return [Unsound(row["key"], kind) for (kind, row), is_damaged in pairs if is_damaged]
+    damaged = []
+    for kind in kinds:
+        present = [row for row in rows if artifact_name(kind, row["key"]) in there[kind]]
+        # Networks are read one at a time, because several may fill the memory.
+        with ThreadPoolExecutor(1 if kind == "network" else _AT_ONCE) as pool:
+            unsound = pool.map(partial(_is_damaged, store, kind), present)
+            damaged += [Unsound(row["key"], kind) for row in compress(present, unsound)]
+    return damaged
 
 
 def set_aside(store: Store, files: Iterable[Unsound]) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from topk_platform.records.table.rows import Late
+
 __all__ = ["Curves"]
 
 _Curve = Mapping[int, float]
@@ -42,41 +44,11 @@ class Curves(Mapping[str, _Curve]):
             begin += len(chunk)
 
     def __getitem__(self, key: str) -> _Curve:
-        return _Late(self._columns, *self._spans[key])
+        start, end = self._spans[key]
+        return Late(lambda: dict(zip(*(one[start:end].to_pylist() for one in self._columns), strict=True)))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._spans)
 
     def __len__(self) -> int:
         return len(self._spans)
-
-
-class _Late(Mapping[int, float]):
-    """One trial's values by epoch, read from the columns on first use."""
-
-    __slots__ = ("_columns", "_end", "_start", "_values")
-
-    def __init__(self, columns: tuple[pa.Array, ...], start: int, end: int) -> None:
-        self._columns, self._start, self._end = columns, start, end
-        self._values: dict[int, float] | None = None
-
-    def _read(self) -> dict[int, float]:
-        if self._values is None:
-            epochs, values = (one[self._start : self._end].to_pylist() for one in self._columns)
-            self._values = dict(zip(epochs, values, strict=True))
-        return self._values
-
-    def __getitem__(self, epoch: int) -> float:
-        return self._read()[epoch]
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self._read())
-
-    def __len__(self) -> int:
-        return len(self._read())
-
-    def __repr__(self) -> str:
-        return repr(self._read())
-
-    def __reduce__(self) -> tuple[type[dict[int, float]], tuple[dict[int, float]]]:
-        return dict, (self._read(),)  # without the columns of all other trials

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -139,17 +139,14 @@ class Ledger:
             StoreError: if their file is damaged or missing.
         """
         remedy = f"{repair_of(self.store)} makes it again"
-        note = read_checked(self.store, IDENTITIES, remedy)
-        if note is None:
+        noted = read_checked(self.store, IDENTITIES, remedy, _identities)
+        if noted is None:
             mark = Mark.read(self.store)
             if mark and mark.identified:
                 raise damaged(self.store, IDENTITIES, remedy, "missing")
             return {}
         adopted = read_adopted(self.store)
-        try:
-            return {i: Identity(**fields, adopted=adopted.get(i, ())) for i, fields in note.items()}
-        except TypeError as error:
-            raise damaged(self.store, IDENTITIES, remedy) from error
+        return {i: replace(identity, adopted=adopted.get(i, ())) for i, identity in noted.items()}
 
     def identify(self, identities: Mapping[str, Identity]) -> None:
         """Note the identities of the rows that count from now on. This process must hold the study for writing."""
@@ -234,6 +231,10 @@ def is_study(store: Store, folder: str) -> bool:
     """
     ledger = Ledger(store.at(folder), folder)
     return ledger.exists or ledger.is_unmarked
+
+
+def _identities(note: Mapping[str, Any]) -> dict[str, Identity]:
+    return {arm_id: Identity(**fields) for arm_id, fields in note.items()}
 
 
 def _sql(

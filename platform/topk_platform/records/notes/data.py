@@ -9,8 +9,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from topk_platform.records.storage.checked_json import damaged, read_checked, with_checksum
+from topk_platform.records.storage.checked_json import read_checked, with_checksum
 from topk_platform.records.storage.store import Store
 from topk_platform.records.table.mark import repair_of
 
@@ -105,13 +106,14 @@ def read_data(store: Store) -> dict[str, DataNote]:
         StoreError: if it cannot be read.
     """
     remedy = f"{repair_of(store)} sets it aside, and the next run makes it again"
-    content = read_checked(store, DATA, remedy)
-    try:
-        return {name: _note(fields) for name, fields in (content or {}).items()}
-    except (TypeError, KeyError) as error:
-        raise damaged(store, DATA, remedy) from error
+    return read_checked(store, DATA, remedy, _notes) or {}
 
 
-def _note(fields: Mapping[str, object]) -> DataNote:
-    note = DataNote(**fields)  # type: ignore[arg-type]
-    return dataclasses.replace(note, samples=Samples(**note.samples), names=tuple(note.names))  # type: ignore[arg-type]
+def _notes(content: Mapping[str, Any]) -> dict[str, DataNote]:
+    return {name: _note(fields) for name, fields in content.items()}
+
+
+def _note(fields: Mapping[str, Any]) -> DataNote:
+    return DataNote(
+        **{**fields, "samples": Samples(**fields["samples"]), "names": tuple(fields.get("names", ()))}
+    )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
-from topk_platform.records.storage.checked_json import damaged, read_checked, with_checksum
+from topk_platform.records.storage.checked_json import read_checked, with_checksum
 from topk_platform.records.storage.store import Store
 from topk_platform.records.table.mark import repair_of
 
@@ -62,13 +63,11 @@ class Undone:
             StoreError: if it cannot be read.
         """
         remedy = f"{repair_of(store)} sets it aside, and the next run makes it again"
-        note = read_checked(store, _FILE, remedy)
-        if note is None:
-            return cls()
-        try:
-            return cls(tuple(OpenTrial(**fields) for fields in note["open"]), note["tracking"])
-        except (KeyError, TypeError) as error:
-            raise damaged(store, _FILE, remedy) from error
+        return read_checked(store, _FILE, remedy, cls._of) or cls()
+
+    @classmethod
+    def _of(cls, note: Mapping[str, Any]) -> Undone:
+        return cls(tuple(OpenTrial(**fields) for fields in note["open"]), note["tracking"])
 
     def note(self, store: Store) -> None:
         """Write this to a study's folder if it differs from the last note."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from topk_platform.errors import StoreError
 from topk_platform.records.storage.store import Store
 
 __all__ = ["DamagedError", "damaged", "read_checked", "with_checksum", "without_checksum"]
+
+_T = TypeVar("_T")
 
 _SUM = "sha256"
 
@@ -67,25 +69,26 @@ def _sum(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def read_checked(store: Store, name: str, remedy: str) -> dict[str, Any] | None:
-    """Return the content of a JSON file in a store; None if the file does not exist.
+def read_checked(store: Store, name: str, remedy: str, parse: Callable[[dict[str, Any]], _T]) -> _T | None:
+    """Return the parsed content of a JSON file in a store; None if the file does not exist.
 
     Args:
         store: The study's folder.
         name: The file's name in it.
         remedy: What to do about a damaged file, for the message.
+        parse: Returns the result of the content. Its errors mean that the file is damaged.
 
     Raises:
         DamagedError: if it is damaged; the message has its name and the remedy.
         StoreError: if it cannot be read.
     """
     try:
-        return without_checksum(store.read(name))
+        return parse(without_checksum(store.read(name)))
     except FileNotFoundError:
         return None
     except StoreError:  # it is a ValueError too, but does not mean that the content is damaged
         raise
-    except (ValueError, RecursionError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise damaged(store, name, remedy) from error
 
 

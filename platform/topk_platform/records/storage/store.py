@@ -125,12 +125,19 @@ class Store:
         return (*errors, getattr(exceptions, name))
 
     @contextmanager
-    def _one_line_errors(self, what: str) -> Iterator[None]:
-        """Turn errors of the object store or the disk in the block into a one-line ``StoreError``."""
+    def _one_line_errors(self, use: str, *expected: type[Exception]) -> Iterator[None]:
+        """Turn errors of the object store or the disk in the block into a one-line ``StoreError``.
+
+        Args:
+            use: What happens to the store in the block, such as ``"read"``.
+            expected: Errors that are left as they are.
+        """
         try:
             yield
+        except expected:
+            raise
         except self._errors("BaseError", OSError, ValueError) as error:
-            raise StoreError(f"store {self.uri!r} cannot be {what}: {reason(error)}") from error
+            raise StoreError(f"store {self.uri!r} cannot be {use}: {reason(error)}") from error
 
     def at(self, *parts: str) -> Store:
         """Return the store of a folder inside this one."""
@@ -144,12 +151,10 @@ class Store:
         return bool(inside["objects"] or inside["common_prefixes"])
 
     def _is_file(self, name: str) -> bool:
-        with self._one_line_errors("read"):
-            try:
-                self._files.head(name)
-            except FileNotFoundError:
-                return False
-        return True
+        with suppress(FileNotFoundError), self._one_line_errors("read", FileNotFoundError):
+            self._files.head(name)
+            return True
+        return False
 
     def _list(self, folder: str) -> Listed:
         with self._one_line_errors("read"):
@@ -157,8 +162,9 @@ class Store:
 
     def names(self, folder: str = "", suffix: str = "") -> list[str]:
         """Return the sorted names of the visible files of a folder; none if the folder does not exist."""
-        names = (posixpath.basename(entry["path"]) for entry in self._list(folder)["objects"])
-        return sorted(name for name in names if name.endswith(suffix) and not name.startswith(_HIDDEN))
+        return sorted(
+            name for name in self._all_names(folder) if name.endswith(suffix) and not name.startswith(_HIDDEN)
+        )
 
     def folders(self, folder: str = "") -> list[str]:
         """Return the sorted names of the folders directly inside."""
@@ -171,12 +177,8 @@ class Store:
             FileNotFoundError: if it does not exist.
             StoreError: if it cannot be read.
         """
-        with self._one_line_errors("read"):
-            try:
-                return bytes(self._files.get(name).bytes())
-            except FileNotFoundError as error:
-                missing = error
-        raise missing
+        with self._one_line_errors("read", FileNotFoundError):
+            return bytes(self._files.get(name).bytes())
 
     def digest(self, name: str) -> str:
         """Return the SHA-256 of a file in hexadecimal digits; a file on a disk is not read into memory as a whole.
@@ -187,13 +189,8 @@ class Store:
         """
         if self.local is None:
             return hashlib.sha256(self.read(name)).hexdigest()
-        with self._one_line_errors("read"):
-            try:
-                with (self.local / name).open("rb") as file:
-                    return hashlib.file_digest(file, "sha256").hexdigest()
-            except FileNotFoundError as error:
-                missing = error
-        raise missing
+        with self._one_line_errors("read", FileNotFoundError), (self.local / name).open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
 
     def move(self, name: str, to: str) -> None:
         """Rename a file; a file with the new name is replaced."""
@@ -202,9 +199,9 @@ class Store:
 
     def files(self, folder: str = "") -> list[str]:
         """Return the sorted paths of all files below a folder, including hidden ones."""
-        names = [f"{folder}/{name}" if folder else name for name in self._all_names(folder)]
+        names = [posixpath.join(folder, name) for name in self._all_names(folder)]
         for inner in self.folders(folder):
-            names += self.files(f"{folder}/{inner}" if folder else inner)
+            names += self.files(posixpath.join(folder, inner))
         return sorted(names)
 
     def _all_names(self, folder: str) -> list[str]:
@@ -241,7 +238,7 @@ class Store:
 
     def delete_folder(self, name: str) -> None:
         """Delete a folder with the files directly inside, including half-written ones of killed processes."""
-        self.delete(*(f"{name}/{posixpath.basename(entry['path'])}" for entry in self._list(name)["objects"]))
+        self.delete(*(f"{name}/{file}" for file in self._all_names(name)))
 
     def delete_all(self, folder: str) -> None:
         """Delete a folder with everything in it."""

@@ -109,13 +109,9 @@ def newest(store: Store, folder: str) -> Checksums | None:
     """
     while names := _names(store, folder):
         name, remedy = f"{folder}/{_FOLDER}/{names[-1]}", f"{repair_of(store)} makes it again"
-        content = read_checked(store, name, remedy)
-        if content is None:  # replaced by newer ones meanwhile
+        sums = read_checked(store, name, remedy, _read)
+        if sums is None:  # replaced by newer ones meanwhile
             continue
-        try:
-            sums = _read(content)
-        except (KeyError, TypeError, ValueError) as error:
-            raise damaged(store, name, remedy) from error
         if f"{sums.version:020d}.json" != names[-1]:
             raise damaged(store, name, remedy)
         return sums

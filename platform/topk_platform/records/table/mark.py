@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 from urllib.parse import urlencode
 
-from topk_platform.records.storage.checked_json import damaged, read_checked, with_checksum
+from topk_platform.records.storage.checked_json import read_checked, with_checksum
 from topk_platform.records.storage.store import MARK, Store
 from topk_platform.records.table.schema import OLDEST, SCHEMA_VERSION
 
@@ -48,13 +48,8 @@ class Mark:
         Raises:
             StoreError: if it is damaged, or cannot be read.
         """
-        content = read_checked(store, MARK, _remedy(store))
-        if content is None:
-            return None
-        try:
-            return cls(**_fields(content))
-        except (KeyError, TypeError, ValueError) as error:
-            raise damaged(store, MARK, _remedy(store)) from error
+        remedy = f"{repair_of(store)} makes it again"
+        return read_checked(store, MARK, remedy, lambda content: cls(**_fields(content)))
 
     def write(self, store: Store) -> None:
         """Write the mark into a study's folder."""
@@ -74,10 +69,6 @@ def repair_of(store: Store) -> str:
     whole = f"{folder}?{urlencode(store.options)}" if store.options else folder
     where = [] if whole == _DEFAULT else ["--store", shlex.quote(whole)]
     return f"`{' '.join(['topk', 'repair', study, *where])}`"
-
-
-def _remedy(store: Store) -> str:
-    return f"{repair_of(store)} makes it again"
 
 
 def _fields(content: dict[str, Any]) -> dict[str, Any]:

@@ -1,20 +1,63 @@
-"""The rows of a table as mappings that convert a column only when it is used."""
+"""Mappings that convert stored values only when they are used, such as the rows of a table."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import pyarrow as pa
 
-__all__ = ["Row", "RowViews", "to_rows"]
+__all__ = ["Late", "Row", "RowViews", "to_rows"]
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
 
 Row = Mapping[str, Any]
 """One row of a table."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _CODES: dict[pa.DataType, Literal["i", "q", "d"]] = {pa.int32(): "i", pa.int64(): "q", pa.float64(): "d"}
+
+
+class Late(Mapping[_Key, _Value]):
+    """A mapping that is made when it is first used.
+
+    Args:
+        make: Returns the mapping as a dictionary.
+
+    Example:
+        >>> late = Late(lambda: {"tau": 0.5})
+        >>> late["tau"], len(late)
+        (0.5, 1)
+    """
+
+    __slots__ = ("_made", "_make")
+
+    def __init__(self, make: Callable[[], dict[_Key, _Value]]) -> None:
+        self._make = make
+        self._made: dict[_Key, _Value] | None = None
+
+    @property
+    def _items(self) -> dict[_Key, _Value]:
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+    def __getitem__(self, key: _Key) -> _Value:
+        return self._items[key]
+
+    def __iter__(self) -> Iterator[_Key]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __repr__(self) -> str:
+        return repr(self._items)
+
+    def __reduce__(self) -> tuple[type[dict[_Key, _Value]], tuple[dict[_Key, _Value]]]:
+        return dict, (self._items,)  # without all that it is made from
 
 
 class RowViews:
