@@ -13,12 +13,15 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 from topk_platform.errors import UserError
 
 __all__ = [
+    "Below1",
     "Checked",
     "Count",
+    "Inside",
     "NonNegative",
     "Part",
     "Positive",
     "Rule",
+    "Several",
     "Share",
     "Whole",
     "check_call",
@@ -54,7 +57,10 @@ Count = Annotated[int, Rule("at least 1", lambda value: value >= 1)]
 Whole = Annotated[int, _AT_LEAST_0]
 NonNegative = Annotated[float, _AT_LEAST_0]
 Positive = Annotated[float, Rule("above 0", lambda value: value > 0)]
+Several = Annotated[int, Rule("at least 2", lambda value: value >= 2)]
 Share = Annotated[float, Rule("in [0, 1]", lambda value: 0 <= value <= 1)]
+Below1 = Annotated[float, Rule("in [0, 1)", lambda value: 0 <= value < 1)]
+Inside = Annotated[float, Rule("in (0, 1)", lambda value: 0 < value < 1)]
 Part = Annotated[float, Rule("in (0, 1]", lambda value: 0 < value <= 1)]
 
 

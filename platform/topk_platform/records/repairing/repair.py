@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,7 +18,7 @@ from topk_platform.records.notes.data import DATA
 from topk_platform.records.notes.undone import Undone
 from topk_platform.records.repairing.salvage import salvage
 from topk_platform.records.storage.aside import ASIDE, move_aside
-from topk_platform.records.storage.checked_json import DamagedError, without_checksum
+from topk_platform.records.storage.checked_json import DamagedError, read_checked
 from topk_platform.records.storage.lease import Lease, strays
 from topk_platform.records.storage.store import MARK, Store
 from topk_platform.records.table import delta
@@ -222,22 +224,13 @@ class _Repair:
             self.made.append(IDENTITIES)
 
     def _notes(self) -> None:
-        self._set_aside(*(name for name in _NOTES if self._is_unsound_note(name)))
-        try:
-            Undone.read(self.store)
-        except DamagedError as error:
-            self._set_aside(error.name)
-
-    def _is_unsound_note(self, name: str) -> bool:
-        try:
-            without_checksum(self.store.read(name))
-        except FileNotFoundError:
-            return False
-        except StoreError:  # it is a ValueError too
-            raise
-        except (ValueError, RecursionError):
-            return True
-        return False
+        readers: list[Callable[[], object]] = [partial(Undone.read, self.store)]
+        readers += [partial(read_checked, self.store, name, "", dict) for name in _NOTES]
+        for read in readers:
+            try:
+                read()
+            except DamagedError as error:
+                self._set_aside(error.name)
 
 
 def _tables(store: Store) -> list[str]:

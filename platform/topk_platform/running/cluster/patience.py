@@ -77,18 +77,15 @@ class Patience:
             except NotYetError as error:
                 if self._clock() >= end:
                     raise ClusterError(f"{error}{_waited(seconds)}") from error
-                last = self._say(last, str(error), seconds)
+                if str(error) != last:
+                    last = str(error)
+                    self.say(f"{last}; waiting for up to {seconds:g} s, see --wait")
             self._sleep(_PAUSE)
 
-    def say(self, what: str) -> None:
+    def say(self, line: str) -> None:
         """Report a line about the preparation of a run."""
         if self._report is not None:
-            self._report(what)
-
-    def _say(self, last: str, what: str, seconds: float) -> str:
-        if self._report is not None and what != last:
-            self._report(f"{what}; waiting for up to {seconds:g} s, see --wait")
-        return what
+            self._report(line)
 
 
 def _waited(seconds: float) -> str:

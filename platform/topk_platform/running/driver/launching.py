@@ -88,9 +88,8 @@ def on_cluster(study: Study, launch: Launch, largest: Callable[[], Sequence[Tria
         import ray  # noqa: PLC0415
 
         import topk_platform.running.driver.tuning  # noqa: F401, PLC0415
-        from topk_platform.running.cluster.capacity import slots as slots_of  # noqa: PLC0415
         from topk_platform.running.cluster.connecting import connected  # noqa: PLC0415
-        from topk_platform.running.cluster.machines import check_shared, common_environment, measured  # noqa: PLC0415
+        from topk_platform.running.cluster.machines import check_shared, common_environment  # noqa: PLC0415
 
     here = launch.address is None and not ray.is_initialized()
     with connected(study, launch.address, launch.workers, launch.patience) as (slots, line):
@@ -98,13 +97,21 @@ def on_cluster(study: Study, launch: Launch, largest: Callable[[], Sequence[Tria
             check_shared(launch.store, study, launch.patience)
         environment = None if here or launch.mixed else common_environment(study, launch.patience)
         gpus = ray.cluster_resources().get("GPU", 0.0)
-        if study.device != "cuda" or study.gpus != "auto":
-            yield Cluster(slots, environment, gpus, study.gpu_share, line)
-            return
-        launch.patience.say("measuring how much of a GPU's memory trials take")
-        sharing = measured(study, largest(), everywhere=launch.mixed, patience=launch.patience)
-        launch.patience.say(str(sharing))
-        fit = slots_of(
-            replace(study, gpus=sharing.share), launch.workers, may_grow=launch.address is not None
-        )
-        yield Cluster(fit, environment, gpus, sharing.share, line)
+        cluster = Cluster(slots, environment, gpus, study.gpu_share, line)
+        measures = study.device == "cuda" and study.gpus == "auto"
+        yield _measured(cluster, study, launch, largest) if measures else cluster
+
+
+def _measured(
+    cluster: Cluster, study: Study, launch: Launch, largest: Callable[[], Sequence[Trial]]
+) -> Cluster:
+    """Return the cluster with as many trials on each GPU as its memory holds."""
+    from topk_platform.running.cluster.capacity import slots  # noqa: PLC0415 - Ray
+    from topk_platform.running.cluster.machines import measured  # noqa: PLC0415 - Ray
+
+    launch.patience.say("measuring how much of a GPU's memory trials take")
+    sharing = measured(study, largest(), everywhere=launch.mixed, patience=launch.patience)
+    launch.patience.say(str(sharing))
+    shared = replace(study, gpus=sharing.share)
+    fit = slots(shared, launch.workers, may_grow=launch.address is not None)
+    return replace(cluster, slots=fit, share=sharing.share)

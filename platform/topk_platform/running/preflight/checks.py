@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from topk_platform.code_version import code_versions, references
-from topk_platform.data import Dataset, Images, Source, check_source, download, forget_datasets, from_tensors
+from topk_platform.data import Dataset, Images, Source, check_source, download, forget_datasets
 from topk_platform.errors import UserError
 from topk_platform.identity import Identity, with_origins
 from topk_platform.loss_catalogue import LOSS_CATALOGUE
@@ -23,7 +22,7 @@ from topk_platform.specs import Arm, Model, Recipe, Scalar, Setting, Study, imag
 from topk_platform.specs.arms.recipe import replaced
 from topk_platform.training import check_additions, check_ensemble, check_loss
 
-__all__ = ["check_arrays", "check_device", "check_imported", "check_network", "check_study"]
+__all__ = ["check_device", "check_imported", "check_network", "check_study"]
 
 _EMPTY_CLASS = (
     "; with some seed a class has no training sample: take class_counts.clamp(min=1), as our own losses do"
@@ -99,6 +98,16 @@ def _check_arm(arm: Arm, dataset: Source, class_counts: Tensor) -> None:
             f"arm {arm.name}: k must be below the number of classes ({dataset.classes}), got {arm.k}"
         )
     check_model(arm.model)
+    _check_inputs(arm, dataset)
+    _check_space(arm, class_counts)
+    if arm.protocol.ensemble > 1:
+        _check_ensemble(arm, dataset)
+    if "learner" in dict(arm.additions):
+        _check_additions(arm, dataset)
+
+
+def _check_inputs(arm: Arm, dataset: Source) -> None:
+    """Raise ``UserError`` if the arm needs images, or images in files or in memory, and its inputs are not such."""
     if arm.recipe.augmentation.on_images and len(dataset.shape) != 3:
         raise UserError(
             f"arm {arm.name}: crop, flip, cutout and cutmix are for images (channels, height, width), "
@@ -119,11 +128,6 @@ def _check_arm(arm: Arm, dataset: Source, class_counts: Tensor) -> None:
             f"arm {arm.name}: RandAugment and TrivialAugment are for uint8 images of 1 or 3 channels, got inputs of "
             f"shape {dataset.shape}"
         )
-    _check_space(arm, class_counts)
-    if arm.protocol.ensemble > 1:
-        _check_ensemble(arm, dataset)
-    if "learner" in dict(arm.additions):
-        _check_additions(arm, dataset)
 
 
 def _holds_pictures(dataset: Source) -> bool:
@@ -217,11 +221,6 @@ def check_imported(study: Study) -> None:
 def check_network(reference: str) -> None:
     """Raise ``UserError`` unless the reference ``module:function`` can build a network without further options."""
     check_model(Model(reference))
-
-
-def check_arrays(inputs: Any, labels: Any) -> None:
-    """Raise ``UserError`` unless datasets take these inputs ``(n, ...)`` and labels ``(n,)``, arrays or tensors."""
-    from_tensors((inputs, labels), (inputs, labels), (inputs, labels))
 
 
 def check_device(study: Study) -> None:

@@ -125,6 +125,16 @@ def _scores(arm: Arm, inputs: Tensor, dataset: Source) -> Tensor:
     whole = "" if inputs.is_floating_point() else ", which it gets unconverted (inputs.float() makes it real)"
     with as_user_error(f"{who}, called with {_described(inputs)}{whole},"):
         scores: object = network(inputs)
+    checked = _checked_scores(who, scores, expected)
+    with as_user_error(f"{who}, differentiated,"):
+        checked.sum().backward()  # type: ignore[no-untyped-call]
+    if arm.protocol.ensemble > 1:
+        _check_stack(who, network, inputs)
+    return checked.detach().float()
+
+
+def _checked_scores(who: str, scores: object, expected: tuple[int, int]) -> Tensor:
+    """Return a network's scores; raise ``UserError`` unless they are finite real numbers of the expected shape."""
     if not isinstance(scores, Tensor) or scores.shape != expected or not scores.is_floating_point():
         raise UserError(f"{who} must give scores of shape {expected}, got {_described(scores)}")
     if not scores.isfinite().all():
@@ -135,11 +145,7 @@ def _scores(arm: Arm, inputs: Tensor, dataset: Source) -> Tensor:
         )
     if not scores.requires_grad:
         raise UserError(f"{who} must give scores that depend on its parameters, got none that does")
-    with as_user_error(f"{who}, differentiated,"):
-        scores.sum().backward()  # type: ignore[no-untyped-call]
-    if arm.protocol.ensemble > 1:
-        _check_stack(who, network, inputs)
-    return scores.detach().float()
+    return scores
 
 
 def _check_stack(who: str, network: nn.Module, inputs: Tensor) -> None:

@@ -36,14 +36,15 @@ _PRE = '<pre style="line-height: 1.3; white-space: pre; overflow-x: auto">'
 class View:
     """Shows a running study: a context manager that is called with every event. This one shows nothing.
 
+    Views that show something put the context manager that does so into ``_shower``.
+
     Args:
         console: Where to show it.
-        shower: A context manager that shows it for as long as the block lasts, if there is one.
     """
 
-    def __init__(self, console: Console, shower: AbstractContextManager[object] | None = None) -> None:
+    def __init__(self, console: Console) -> None:
         self.console = console
-        self._shower: AbstractContextManager[object] = shower or nullcontext()
+        self._shower: AbstractContextManager[object] = nullcontext()
 
     def __enter__(self) -> Self:
         self._shower.__enter__()
@@ -59,8 +60,8 @@ class View:
 class ForPeople(View):
     """A view for people. It also reports which recorded trials do not count."""
 
-    def __init__(self, console: Console, shower: AbstractContextManager[object] | None = None) -> None:
-        super().__init__(console, shower)
+    def __init__(self, console: Console) -> None:
+        super().__init__(console)
         self._watch: Watch | None = None
         self._since = time.monotonic()
 
@@ -116,10 +117,10 @@ class Lines(ForPeople):
     """
 
     def __init__(self, console: Console) -> None:
+        super().__init__(console)
         self._last = ""
         self._looking = threading.Lock()  # otherwise an older line could follow a newer one
-        self._repeating = Repeating(_LINE_SECONDS, self.look)
-        super().__init__(console, self._repeating)
+        self._shower = Repeating(_LINE_SECONDS, self.look)
 
     def __call__(self, watch: Watch, event: Event) -> None:
         """Take note of an event."""
@@ -170,8 +171,8 @@ class NotebookView(ForPeople):
     """
 
     def __init__(self) -> None:
-        self._repeating = Repeating(_NOTEBOOK_SECONDS, self._draw)
-        super().__init__(Console(), self._repeating)
+        super().__init__(Console())
+        self._shower = self._repeating = Repeating(_NOTEBOOK_SECONDS, self._draw)
         self._handle: Any = None
         self._shown = ""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from topk_platform.specs.fields import Count, NonNegative, Rule, check_fields
+from topk_platform.specs.fields import Below1, Count, NonNegative, Rule, check_fields
 
 __all__ = [
     "EMA",
@@ -17,7 +17,6 @@ __all__ = [
     "TrivialAugment",
 ]
 
-_Below1 = Annotated[float, Rule("in [0, 1)", lambda value: 0 <= value < 1)]
 _Magnitude = Annotated[int, Rule("in 0 ... 30", lambda value: 0 <= value <= 30)]
 
 
@@ -36,7 +35,7 @@ class EMA:
         ``ExponentialMovingAverage``, ``(1 + n) / (10 + n)`` after n earlier steps.
     """
 
-    decay: _Below1 = 0.999
+    decay: Below1 = 0.999
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -57,7 +56,7 @@ class SWA:
         Izmailov et al., Averaging Weights Leads to Wider Optima and Better Generalization, UAI 2018.
     """
 
-    start: _Below1 = 0.75
+    start: Below1 = 0.75
 
     def __post_init__(self) -> None:
         check_fields(self)

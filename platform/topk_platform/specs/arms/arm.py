@@ -141,32 +141,36 @@ class Arm:
         first = self.metrics[0] if self.metrics else f"top{self.k}"
         object.__setattr__(self, "metric", self.metric or first)
         self._check_metrics(first)
-        self._check_together()
+        if self.loss.remembers:
+            self._check_remembering()
+        if self.protocol.ensemble > 1:
+            self._check_ensemble()
 
-    def _check_together(self) -> None:
+    def _check_remembering(self) -> None:
         check(
-            not (self.loss.remembers and self.recipe.additions.get("learner") == "retrained"),
+            self.recipe.additions.get("learner") != "retrained",
             f"arm {self.name}: loss {self.loss.name} does not go with RetrainedClassifier, "
             "whose batches repeat samples",
         )
         check(
-            not (self.loss.remembers and self.protocol.ensemble > 1),
+            self.protocol.ensemble == 1,
             f"arm {self.name}: loss {self.loss.name} remembers each training sample and cannot train an ensemble: "
             "Protocol(ensemble=1)",
         )
-        alone = [name for kind, name in self.additions if kind == "learner"]
+
+    def _check_ensemble(self) -> None:
         check(
-            self.protocol.ensemble == 1 or not alone,
+            "learner" not in dict(self.additions),
             f"arm {self.name}: an ensemble cannot train with average, after or stochastic_depth: set "
             "Protocol(ensemble=1)",
         )
         check(
-            self.protocol.ensemble == 1 or not self.recipe.scoring,
+            not self.recipe.scoring,
             f"arm {self.name}: an ensemble scores its members together: leave out Recipe.scoring, or set "
             "Protocol(ensemble=1)",
         )
         check(
-            self.protocol.ensemble == 1 or "optimizer" not in self.loss.space,
+            "optimizer" not in self.loss.space,
             f"arm {self.name}: an ensemble's members must have one optimizer; it cannot be searched",
         )
 

@@ -20,7 +20,7 @@ from topk_platform.specs.arms.additions import (
 )
 from topk_platform.specs.checks import check
 from topk_platform.specs.codec import LATER
-from topk_platform.specs.fields import Count, NonNegative, Positive, Rule, Whole, check_fields, one_of
+from topk_platform.specs.fields import Below1, Count, NonNegative, Positive, Whole, check_fields, one_of
 
 __all__ = ["REPLACERS", "SEARCHABLE", "Augmentation", "Numerics", "Recipe", "replaced", "replacer_of"]
 
@@ -48,7 +48,6 @@ The fields after the first four do not change the identity of arms that do not u
 """
 
 _OPTIMIZERS = ("heavy_ball", "adamw")  # those of `OPTIMIZERS` in training/steps/optim.py
-_Momentum = Annotated[float, Rule("in [0, 1)", lambda value: 0 <= value < 1)]
 
 
 @dataclass(frozen=True)
@@ -165,7 +164,7 @@ class Recipe:
     accumulate: Count = 1
     optimizer: Annotated[str, one_of("sgd", "adam", *_OPTIMIZERS)] = "sgd"
     learning_rate: NonNegative = 0.1
-    momentum: _Momentum = 0.9
+    momentum: Below1 = 0.9
     weight_decay: NonNegative = 1e-4
     schedule: Annotated[str, one_of("cosine", "constant", "milestones")] = "cosine"
     milestones: tuple[Count, ...] = ()
@@ -182,12 +181,13 @@ class Recipe:
     numerics: Numerics = field(default_factory=Numerics)
     average: EMA | SWA | None = field(default=None, metadata=LATER)
     after: LogitAdjustment | TauNormalised | RetrainedClassifier | None = field(default=None, metadata=LATER)
-    stochastic_depth: _Momentum = field(default=0.0, metadata=LATER)
+    stochastic_depth: Below1 = field(default=0.0, metadata=LATER)
     scoring: Annotated[str, one_of("", "parts")] = field(default="", metadata=LATER)
 
     def __post_init__(self) -> None:
         check_fields(self)
-        self._check_after()
+        if isinstance(self.after, RetrainedClassifier):
+            self._check_retrained(self.after)
         check(
             bool(self.milestones) == (self.schedule == "milestones"),
             f"Recipe.milestones go with schedule 'milestones', got {self.milestones!r} with {self.schedule!r}",
@@ -200,20 +200,6 @@ class Recipe:
             self.patience is None or bool(self.keep),
             f"Recipe.patience needs a metric in keep, got {self.patience!r} with keep {self.keep!r}",
         )
-
-    def _check_after(self) -> None:
-        if isinstance(self.after, RetrainedClassifier):
-            check(
-                self.after.epochs < self.epochs,
-                f"RetrainedClassifier.epochs must be below the recipe's {self.epochs} epochs, got {self.after.epochs}",
-            )
-            check(
-                self.average is None and not self.milestones and self.reweighting is None,
-                "RetrainedClassifier goes with neither average, nor milestones, nor reweighting",
-            )
-            check(
-                not self.keep, f"RetrainedClassifier keeps the last epoch's weights, got keep {self.keep!r}"
-            )
         check(
             not (self.stochastic_depth and self.numerics.compiled),
             "Recipe.stochastic_depth cannot go with Numerics.compiled, whose networks trials share",
@@ -222,6 +208,17 @@ class Recipe:
             not (self.scoring and self.test_crops),
             f"Recipe.scoring {self.scoring!r} cannot go with test_crops {self.test_crops!r}, which add up all scores",
         )
+
+    def _check_retrained(self, after: RetrainedClassifier) -> None:
+        check(
+            after.epochs < self.epochs,
+            f"RetrainedClassifier.epochs must be below the recipe's {self.epochs} epochs, got {after.epochs}",
+        )
+        check(
+            self.average is None and not self.milestones and self.reweighting is None,
+            "RetrainedClassifier goes with neither average, nor milestones, nor reweighting",
+        )
+        check(not self.keep, f"RetrainedClassifier keeps the last epoch's weights, got keep {self.keep!r}")
 
     @property
     def additions(self) -> dict[str, str]:

@@ -6,13 +6,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, get_args
+from typing import get_args
 
-from topk_platform.specs.fields import Checked, Count, NonNegative, Rule, Share
+from topk_platform.specs.fields import Checked, Count, Inside, NonNegative, Several, Share
 
 __all__ = ["NoPruning", "Patient", "Quantile", "SuccessiveHalving"]
-
-_Rung = Annotated[float, Rule("in (0, 1)", lambda value: 0 < value < 1)]
 
 
 @dataclass(frozen=True)
@@ -33,7 +31,7 @@ class Quantile(Checked):
         startup: How many earlier trials must have reached a rung before anything is stopped there.
     """
 
-    rungs: tuple[_Rung, ...] = (0.25, 0.5)
+    rungs: tuple[Inside, ...] = (0.25, 0.5)
     quantile: Share = 0.5
     startup: Count = 4
 
@@ -52,8 +50,8 @@ class SuccessiveHalving(Checked):
         startup: How many earlier trials must have reached a rung before anything is stopped there.
     """
 
-    first: _Rung = 0.125
-    factor: Annotated[int, Rule("at least 2", lambda value: value >= 2)] = 2
+    first: Inside = 0.125
+    factor: Several = 2
     startup: Count = 4
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
 
 from topk_platform.specs.checks import check
-from topk_platform.specs.fields import Count, Rule, check_fields
+from topk_platform.specs.fields import Count, Inside, check_fields
 
 __all__ = ["Racing"]
 
@@ -36,7 +35,7 @@ class Racing:
     """
 
     first: Count = 5
-    level: Annotated[float, Rule("in (0, 1)", lambda value: 0 < value < 1)] = 0.05
+    level: Inside = 0.05
 
     def __post_init__(self) -> None:
         check_fields(self)

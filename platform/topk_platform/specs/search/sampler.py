@@ -19,13 +19,12 @@ from typing import Annotated, ClassVar, get_args
 
 from topk_platform.errors import unknown_name
 from topk_platform.specs.checks import check
-from topk_platform.specs.fields import Checked, Count, Rule, Whole, check_fields, one_of
+from topk_platform.specs.fields import Checked, Count, Rule, Several, Share, Whole, check_fields, one_of
 from topk_platform.specs.search.active import active
 from topk_platform.specs.search.space import Choice, Dimension, Int, Scalar
 
 __all__ = ["GP", "NSGAII", "QMC", "TPE", "CmaEs", "Grid", "OptunaSampler", "Random"]
 
-_Several = Annotated[int, Rule("at least 2", lambda value: value >= 2)]
 _Reference = Annotated[str, Rule("package.module:attribute", lambda value: ":" in value)]
 
 
@@ -76,7 +75,7 @@ class Grid(_Usual):
         [{'tau': 1.0, 'samples': 5}, {'tau': 0.01, 'samples': 1}, {'tau': 0.01, 'samples': 10}]
     """
 
-    points: _Several | Mapping[str, Count | Sequence[Scalar]]
+    points: Several | Mapping[str, Count | Sequence[Scalar]]
     random: ClassVar[float] = math.inf
 
     def __post_init__(self) -> None:
@@ -168,7 +167,7 @@ class CmaEs(_Usual):
     """
 
     random: Whole = 5
-    population: _Several | None = None
+    population: Several | None = None
     margin: bool = False
     most_objectives: ClassVar[int | None] = 1
     packages: ClassVar[tuple[str, ...]] = ("optuna", "cmaes")
@@ -203,9 +202,9 @@ class NSGAII(_Usual):
         mutation: The probability that a value is drawn again, in [0, 1]; None: 1 / d for d dimensions.
     """
 
-    population: _Several = 8
-    crossover: Annotated[float, Rule("in [0, 1]", lambda value: 0 <= value <= 1)] = 0.9
-    mutation: Annotated[float, Rule("in [0, 1]", lambda value: 0 <= value <= 1)] | None = None
+    population: Several = 8
+    crossover: Share = 0.9
+    mutation: Share | None = None
     random: ClassVar[float] = 0
 
 

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from topk_platform.specs.arms.arm import Arm
 from topk_platform.specs.codec import LATER, digest
-from topk_platform.specs.fields import Count, Part, Positive, Rule, one_of
+from topk_platform.specs.fields import Below1, Count, Part, Positive, Rule, one_of
 from topk_platform.specs.metric_names import accuracy_names, candidate_names, coverage_names, less_is_better
 from topk_platform.specs.search.racing import Racing
 from topk_platform.specs.study.claims import Claim
@@ -64,9 +64,7 @@ class StudyFields:
     accelerator: Annotated[str, Rule("a kind of GPU such as 'A100'", _is_kind)] = field(
         default="", metadata=LATER
     )
-    calibration: Annotated[float, Rule("in [0, 1)", lambda value: 0 <= value < 1)] = field(
-        default=0.0, metadata=LATER
-    )
+    calibration: Below1 = field(default=0.0, metadata=LATER)
     equivalence: Annotated[float, Rule("points, at least 0 and below 100", _is_tolerance)] = field(
         default=0.0, metadata=LATER
     )
