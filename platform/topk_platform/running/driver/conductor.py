@@ -17,7 +17,7 @@ from topk_platform.running.driver.budget import Budget
 from topk_platform.running.driver.retries import Faults, OpenTrial, Retries
 from topk_platform.running.driver.starts import Starts
 from topk_platform.running.machine.gpu_use import GpuSample
-from topk_platform.running.progress.events import Event
+from topk_platform.running.progress.events import Event, EventKind
 from topk_platform.specs import Trial, TrialRecord
 
 __all__ = ["Conductor"]
@@ -113,7 +113,7 @@ class Conductor:
         self._runs[tune_id] = Assignment(trials)
         self.budget.begin(tune_id, trials[0].arm_id, len(trials))
         self.starts.add(tune_id, self._now)
-        self._tell(Event("started", trials, workers=self._busy))
+        self._tell("started", trials)
         return {
             "trials": [trial.to_json() for trial in trials],
             "recorded": [trial.key for trial in trials if self.board.has_ended(trial)],
@@ -126,10 +126,6 @@ class Conductor:
         stopped = sum(len(waiting) for _, waiting in self._waiting) + len(self.faults.open)
         return self.budget.allows(arm_id, stopped + trials)
 
-    @property
-    def _busy(self) -> int:
-        return len(self._runs)
-
     def _release_due(self) -> None:
         now = self.clock()
         for due, trials in [waiting for waiting in self._waiting if waiting[0] <= now]:
@@ -137,9 +133,9 @@ class Conductor:
             for trial in trials:
                 self.board.release(trial)
 
-    def _tell(self, event: Event) -> None:
+    def _tell(self, kind: EventKind, trials: tuple[Trial, ...], **facts: Any) -> None:
         try:
-            self.notify(event)
+            self.notify(Event(kind, trials, workers=len(self._runs), **facts))
         except Exception as error:  # noqa: BLE001 - raised again outside of Tune, which would hide it in its own error
             self.unheard = self.unheard or error
 
@@ -183,15 +179,13 @@ class Conductor:
 
     def _progressed(self, run: Assignment, message: dict[str, Any]) -> None:
         sample, curve = message.pop("gpu", None), message.pop("curve", ())
-        event = Event(
+        self._tell(
             "progress",
             run.trials,
-            workers=self._busy,
             sample=None if sample is None else GpuSample(*sample),
             epoch=message.get("epoch", 0),
             curve=tuple(curve),
         )
-        self._tell(event)
 
     def _record(self, run: Assignment, records: Sequence[TrialRecord]) -> None:
         """Keep the records of trials that ended together, then let the trials that wait for them start."""
@@ -206,7 +200,7 @@ class Conductor:
                 self.board.end(trial, Ended.from_record(record))
                 if why := record.missing.get("network"):
                     self.faults.unsaved[trial.key] = why
-                self._tell(Event("ended", (trial,), record, workers=self._busy))
+                self._tell("ended", (trial,), record=record)
 
     def _is_kept(self, record: TrialRecord) -> bool:
         versions = {**record.trial.environment, **record.versions, **self._versions}
@@ -228,7 +222,7 @@ class Conductor:
         if run.cut:
             for trial in run.trials:
                 self.board.release(trial)
-            self._tell(Event("cut", run.trials, workers=self._busy))
+            self._tell("cut", run.trials)
             return
         self._fault(run, run.stalled or LostProcessError(reason))
 
@@ -241,7 +235,7 @@ class Conductor:
             return
         self._waiting.append((self.clock() + pause, run.trials))
         self.board.again += 1
-        self._tell(Event("again", run.trials, why=text, workers=self._busy))
+        self._tell("again", run.trials, why=text)
 
     def _leave(self, run: Assignment, text: str, remedy: str) -> None:
         for trial in run.trials:
@@ -250,7 +244,7 @@ class Conductor:
                 continue
             self.board.leave(trial)
             self.faults.open.append(OpenTrial(trial.key, trial.arm.name, text, remedy))
-        self._tell(Event("open", run.trials, why=f"{text}; {remedy}", workers=self._busy))
+        self._tell("open", run.trials, why=f"{text}; {remedy}")
 
     def _refuse(self, run: Assignment, reason: str) -> None:
         """Keep no record of a trial that a worker cannot run as planned, and start no further trial."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from topk_platform.identity import Identity
 from topk_platform.records import (
     NEEDED,
     ArmHistory,
     Row,
-    Store,
+    StudyRows,
     Unsound,
     damaged_artifacts,
     missing_artifacts,
@@ -19,27 +20,35 @@ from topk_platform.records.artifacts.files import Kind
 from topk_platform.specs import Study
 from topk_platform.specs.checks import first_few
 
-__all__ = ["incomplete", "trained_again", "used", "without"]
+__all__ = ["complete_histories", "trained_again", "used"]
 
 _NAMED = 3
 
 
-def incomplete(
-    store: Store, study: Study, histories: Mapping[str, ArmHistory], kinds: Sequence[Kind] = NEEDED
-) -> list[Unsound]:
-    """Return the missing and damaged files of the confirmations that a study's table uses; all files are read.
+def complete_histories(
+    rows: StudyRows, study: Study, counted: Mapping[str, Identity], kinds: Sequence[Kind] = NEEDED
+) -> dict[str, ArmHistory]:
+    """Return the arms' histories without the confirmations whose files are missing or damaged; all files are read.
 
     Args:
-        store: The study's folder.
+        rows: The recorded rows.
         study: The study, which says how many trials and seeds there are.
-        histories: The histories of its arms, by identity.
+        counted: Which rows count, by arm identity.
         kinds: The kinds of files that a confirmation must have.
 
     Raises:
         StoreError: if the store cannot be read.
     """
-    rows = used(study, histories)
-    return [*missing_artifacts(store, rows, kinds), *damaged_artifacts(store, rows, kinds)]
+    histories, store = rows.histories(study, counted), rows.ledger.store
+    needed = used(study, histories)
+    files = [*missing_artifacts(store, needed, kinds), *damaged_artifacts(store, needed, kinds)]
+    keys = {file.key for file in files}
+    return {
+        arm_id: replace(
+            history, confirm={slot: row for slot, row in history.confirm.items() if row["key"] not in keys}
+        )
+        for arm_id, history in histories.items()
+    }
 
 
 def used(study: Study, histories: Mapping[str, ArmHistory]) -> list[Row]:
@@ -51,17 +60,6 @@ def used(study: Study, histories: Mapping[str, ArmHistory]) -> list[Row]:
     """
     arms = results_of(study, histories).values()
     return [row for arm in arms for rows in arm.confirmed_points().values() for row in rows]
-
-
-def without(histories: Mapping[str, ArmHistory], files: Iterable[Unsound]) -> dict[str, ArmHistory]:
-    """Return the histories without the confirmations that these files belong to."""
-    keys = {file.key for file in files}
-    return {
-        arm_id: replace(
-            history, confirm={slot: row for slot, row in history.confirm.items() if row["key"] not in keys}
-        )
-        for arm_id, history in histories.items()
-    }
 
 
 def trained_again(files: Sequence[Unsound]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +14,7 @@ from topk_platform.running.cluster.patience import Patience
 from topk_platform.running.driver.boards import as_checked, finished, in_environment
 from topk_platform.running.driver.budget import Budget, Limits
 from topk_platform.running.driver.execution import Execution, Progress
-from topk_platform.running.driver.incomplete import incomplete, without
+from topk_platform.running.driver.incomplete import complete_histories
 from topk_platform.running.driver.launching import Launch
 from topk_platform.running.driver.recording import draws_report
 from topk_platform.running.driver.summary import Summary
@@ -170,20 +170,11 @@ def _run_checked(
         check_device(part)
     with data_at(data):
         counted, rows = _expected(part, ledger, launch), StudyRows(ledger, study.arms)
-        done = {} if launch.retry_failed else _finished(part, counted, rows, launch)
-        checked = check_study(part, download, done)
+        histories = {} if launch.retry_failed else complete_histories(rows, part, counted, launch.needed)
+        checked = check_study(part, download, finished(part, counted, histories))
         for note in notes_on_data(part):
             notify(f"Note: {note}")
         return Execution(study, part, as_checked(checked, counted), rows, launch, report).run()
-
-
-def _finished(
-    study: Study, counted: Mapping[str, Identity], rows: StudyRows, launch: Launch
-) -> dict[str, str]:
-    """Return the arms with nothing left to run, each with the fingerprint of its data."""
-    histories = rows.histories(study, counted)
-    damaged = incomplete(rows.ledger.store, study, histories, launch.needed)
-    return finished(study, counted, without(histories, damaged))
 
 
 def _expected(study: Study, ledger: Ledger, launch: Launch) -> dict[str, Identity]:

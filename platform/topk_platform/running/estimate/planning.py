@@ -15,7 +15,7 @@ from topk_platform.identity import Identity
 from topk_platform.protocol import ArmBoard, Board, Durations, informed
 from topk_platform.records import ArmHistory, Ledger, Store, StudyRows, last_counted, live_state
 from topk_platform.running.driver.boards import as_checked, finished, make_board
-from topk_platform.running.driver.incomplete import incomplete, without
+from topk_platform.running.driver.incomplete import complete_histories
 from topk_platform.running.machine.resources import local_workers
 from topk_platform.running.preflight.changes import Outdated, outdated
 from topk_platform.specs import Study, digest
@@ -163,7 +163,7 @@ def plan(
     study = (study.only(only) if only else study).with_budget(trials, seeds)
     ledger = Ledger.open(Store.open(store), study.name)
     counted, rows = last_counted(ledger, study), StudyRows(ledger, study.arms)
-    histories = _unfinished(rows, study, counted)
+    histories = complete_histories(rows, study, counted)
     done = finished(study, counted, histories)
     if len(done) == len(histories):
         return _plan(study, make_board(study, counted, histories), histories, {}, workers)
@@ -199,7 +199,7 @@ def _plan_with_data(
     with data_at(data):
         checked = check_study(study, download, done)
         counted = as_checked(checked, counted)
-        histories = _unfinished(rows, study, counted)
+        histories = complete_histories(rows, study, counted)
         board = make_board(study, counted, histories)
         likely = _of_similar_arms(histories)
         unknown = [arm for i, arm in board.arms.items() if arm.left and i not in likely]
@@ -209,12 +209,6 @@ def _plan_with_data(
         made = _plan(study, board, histories, {**likely, **trial_seconds(unknown)}, workers)
         again = tuple(outdated(study, rows.ledger, counted, left))
         return replace(made, outdated=again, samples=samples_of(study), notes=notes_on_data(study))
-
-
-def _unfinished(rows: StudyRows, study: Study, counted: Mapping[str, Identity]) -> dict[str, ArmHistory]:
-    """Return the arms' histories without the confirmations whose files are missing or damaged."""
-    histories = rows.histories(study, counted)
-    return without(histories, incomplete(rows.ledger.store, study, histories))
 
 
 def _plan(

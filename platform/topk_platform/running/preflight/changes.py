@@ -6,7 +6,8 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any
 
 from topk_platform.code_version import code_definitions, code_parts
@@ -102,24 +103,16 @@ def outdated(
         elif reason := counted.get(arm_id, Identity()).excludes(same[0]):
             stale[name, f"{reason} {code}"] += same
     explained = _Explained(study, ledger, arms, counted)
-    return _summed((explained(asked[name], rows), name, rows) for (name, _), rows in stale.items())
+    by_reason: dict[tuple[str, bool], list[Row]] = defaultdict(list)
+    for (name, _), same in stale.items():
+        by_reason[explained(asked[name], same)] += same
+    reasons = [_outdated(why, same, adoptable) for (why, adoptable), same in by_reason.items()]
+    return sorted(reasons, key=lambda one: -one.trials)
 
 
-def _summed(reasons: Iterable[tuple[tuple[str, bool], str, Sequence[Row]]]) -> list[Outdated]:
-    alike: dict[tuple[str, bool], list[tuple[str, Sequence[Row]]]] = defaultdict(list)
-    for reason, arm, rows in reasons:
-        alike[reason].append((arm, rows))
-    summed = [
-        Outdated(
-            why,
-            sum(len(rows) for _, rows in theirs),
-            tuple(dict.fromkeys(arm for arm, _ in theirs)),
-            sum(row["train_seconds"] or 0.0 for _, rows in theirs for row in rows),
-            adoptable,
-        )
-        for (why, adoptable), theirs in alike.items()
-    ]
-    return sorted(summed, key=lambda one: -one.trials)
+def _outdated(why: str, rows: Sequence[Row], adoptable: bool) -> Outdated:
+    arms = tuple(dict.fromkeys(row["arm"] for row in rows))
+    return Outdated(why, len(rows), arms, sum(row["train_seconds"] or 0.0 for row in rows), adoptable)
 
 
 @dataclass
@@ -130,7 +123,10 @@ class _Explained:
     ledger: Ledger
     arms: Mapping[str, Arm]
     counted: Mapping[str, Identity]
-    _noted: dict[str, dict[str, str]] | None = field(default=None)
+
+    @cached_property
+    def _noted(self) -> dict[str, dict[str, str]]:
+        return _read(self.ledger.store)
 
     def __call__(self, arm_id: str, rows: Sequence[Row]) -> tuple[str, bool]:
         """Return the explanation, and whether the rows could be adopted."""
@@ -153,8 +149,6 @@ class _Explained:
         return "the study has changed, or an earlier version of this package wrote these trials"
 
     def _code(self, arm: Arm, was: str) -> str:
-        if self._noted is None:
-            self._noted = _read(self.ledger.store)
         if was not in self._noted:
             return f"the code has changed since version {was}, whose definitions were not recorded"
         before, now = self._noted[was], code_definitions(arm)
