@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -58,10 +58,7 @@ class Recorded:
         """
         identities, summary, plan = ledger.identities(), ledger.arms(), read_plan(ledger.store)
         planned = {} if plan is None else {plan.arm_id(arm): arm for arm in plan.arms}
-        counting = [row for row in summary if row["arm_id"] in identities]
-        recorded = {row["arm_id"]: arm for row in counting if (arm := _arm(row)) is not None}
-        others = sorted(recorded.keys() - planned.keys(), key=lambda arm_id: recorded[arm_id].name)
-        arms = planned | {arm_id: recorded[arm_id] for arm_id in others}
+        arms = planned | _recorded_arms(summary, identities.keys() - planned.keys())
         rows = StudyRows(ledger, arms.values(), curves=curves)
         histories = rows.histories_of(arms, identities)
         results = {} if plan is None else results_of(plan, {arm_id: histories[arm_id] for arm_id in planned})
@@ -77,6 +74,13 @@ class Recorded:
             +outdated,
             set(rows.keys),
         )
+
+
+def _recorded_arms(summary: Iterable[Row], arm_ids: Collection[str]) -> dict[str, Arm]:
+    """Return the recorded arms with these identities, by identity, in the order of their names."""
+    rows = [row for row in summary if row["arm_id"] in arm_ids]
+    arms = {row["arm_id"]: arm for row in rows if (arm := _arm(row)) is not None}
+    return dict(sorted(arms.items(), key=lambda item: item[1].name))
 
 
 def _arm(row: Row) -> Arm | None:

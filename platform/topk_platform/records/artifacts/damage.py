@@ -61,9 +61,9 @@ def missing_artifacts(store: Store, rows: Iterable[Row], kinds: Sequence[Kind] =
         StoreError: if the store cannot be read.
     """
     keys = [row["key"] for row in _completed(rows)]
-    there = _there(store, kinds) if keys else {}
+    names = _present(store, kinds) if keys else {}
     return [
-        Unsound(key, kind) for kind in kinds for key in keys if artifact_name(kind, key) not in there[kind]
+        Unsound(key, kind) for kind in kinds for key in keys if artifact_name(kind, key) not in names[kind]
     ]
 
 
@@ -82,10 +82,10 @@ def damaged_artifacts(store: Store, rows: Iterable[Row], kinds: Sequence[Kind] =
         StoreError: if the store cannot be read.
     """
     rows = _completed(rows)
-    there = _there(store, kinds) if rows else {}
+    names = _present(store, kinds) if rows else {}
     damaged = []
     for kind in kinds:
-        present = [row for row in rows if artifact_name(kind, row["key"]) in there[kind]]
+        present = [row for row in rows if artifact_name(kind, row["key"]) in names[kind]]
         # Networks are read one at a time, because several may fill the memory.
         with ThreadPoolExecutor(1 if kind == "network" else _AT_ONCE) as pool:
             unsound = pool.map(partial(_is_damaged, store, kind), present)
@@ -113,7 +113,7 @@ def _completed(rows: Iterable[Row]) -> list[Row]:
     return [row for row in rows if row["phase"] == "confirm" and row["status"] == "completed"]
 
 
-def _there(store: Store, kinds: Sequence[Kind]) -> dict[Kind, set[str]]:
+def _present(store: Store, kinds: Sequence[Kind]) -> dict[Kind, set[str]]:
     folders = {kind: posixpath.dirname(artifact_name(kind, "")) for kind in kinds}
     return {kind: {f"{folder}/{name}" for name in store.names(folder)} for kind, folder in folders.items()}
 

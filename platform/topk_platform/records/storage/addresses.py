@@ -111,14 +111,14 @@ def _endpoint_of_environment(kind: ObjectStore) -> dict[str, str]:
     return {}
 
 
-def _check_endpoint(what: str, endpoint: str) -> None:
-    _check_no_credentials(what, endpoint, "(?!)" if "@" in endpoint.partition("://")[2] else _HOST, _AWS)
+def _check_endpoint(argument: str, endpoint: str) -> None:
+    _check_no_credentials(argument, endpoint, "(?!)" if "@" in endpoint.partition("://")[2] else _HOST, _AWS)
 
 
-def _check_no_credentials(what: str, uri: str, names: str, credentials: str) -> None:
+def _check_no_credentials(argument: str, uri: str, names: str, credentials: str) -> None:
     """Raise ``StoreError`` if a URI holds a user's name or a password; a password may contain any character.
 
     The message must not show the URI. A URI of Azure may name a container before an @.
     """
     if not re.fullmatch(names, re.split(r"[/?#]", uri.partition("://")[2])[0]):
-        raise StoreError(f"{what} must not hold credentials: {credentials}")
+        raise StoreError(f"{argument} must not hold credentials: {credentials}")

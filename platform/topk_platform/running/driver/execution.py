@@ -107,17 +107,23 @@ class Execution:
             self.rows.refresh()  # another run may have written before this one locked the ledger
             board, recorder = self._timed_board(), self._recorder(writer, again)
             forget(self.store, self.rows.keys)
-            if board.left:
-                self.rows.release()  # while trials run, the driver needs the memory but not the rows
-            with _closing(lambda: recorder.close(self.whole, self._known), writer.hurry):
-                faults = self._train(board, recorder, cluster)
-                end = _End.of(board, self.launch.budget, faults)
-                if end.interrupted:
-                    writer.hurry()
-                recorder.hurry = bool(faults.ended)
+            faults, end = self._recorded(board, recorder, cluster)
             tried = () if end.interrupted or end.partial or faults.ended else self.part.arms
             _note_undone(self.store, self.whole, tried, faults, recorder.tracking_error)
             return self._summary(board, recorder, faults, end)
+
+    def _recorded(self, board: Board, recorder: Recorder, cluster: Cluster) -> tuple[Faults, _End]:
+        """Train the remaining trials and write the tables; return what faults left undone, and why the run ended."""
+        if board.left:
+            self.rows.release()  # while trials run, the driver needs the memory but not the rows
+        hurry = recorder.writer.hurry
+        with _closing(lambda: recorder.close(self.whole, self._known), hurry):
+            faults = self._train(board, recorder, cluster)
+            end = _End.of(board, self.launch.budget, faults)
+            if end.interrupted:
+                hurry()
+            recorder.hurry = bool(faults.ended)
+        return faults, end
 
     def _cluster(self, *, needed: bool) -> AbstractContextManager[Cluster]:
         return on_cluster(self.part, self.launch, self._largest) if needed else nullcontext(Cluster())

@@ -44,9 +44,9 @@ def note_samples(store: Store, study: Study, identities: Mapping[str, Identity])
     """
     noted, notes = read_data(store), {}
     for name, arm in {arm.regime.name: arm for arm in study.arms}.items():
-        of = _hash(study, arm, identities)
-        if name not in noted or noted[name].of != of:
-            notes[name] = DataNote(of, *_samples(study, arm.regime))
+        source = _hash(study, arm, identities)
+        if name not in noted or noted[name].of != source:
+            notes[name] = DataNote(source, *_samples(study, arm.regime))
     note_data(store, notes)
 
 

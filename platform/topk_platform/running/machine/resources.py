@@ -45,11 +45,11 @@ def local_workers(study: Study) -> int:
     return max(1, trials)
 
 
-def fitting(there: float, amount: float) -> int:
+def fitting(available: float, amount: float) -> int:
     """Return how many times an amount of a resource can be taken. A part of a unit never spans two units.
 
     Args:
-        there: How many units there are, such as GPUs.
+        available: How many units there are, such as GPUs.
         amount: How many units are taken at a time, or which part of one.
 
     Example:
@@ -57,8 +57,8 @@ def fitting(there: float, amount: float) -> int:
         (2, 8, 2)
     """
     if amount >= 1:
-        return int(there / amount + 1e-9)
-    return int(there) * int(1 / amount + 1e-9) + int(there % 1 / amount + 1e-9)
+        return int(available / amount + 1e-9)
+    return int(available) * int(1 / amount + 1e-9) + int(available % 1 / amount + 1e-9)
 
 
 def available_memory(root: Path = _ROOT) -> int:

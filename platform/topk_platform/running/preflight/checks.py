@@ -67,15 +67,20 @@ def check_study(
         if (same := repr((arm.regime.dataset, sorted(arm.regime.options.items())))) not in sound:
             check_source(arm.regime, dataset)
             sound.add(same)
-        counts = draws.class_counts(arm)
-        check_sampler(arm, study.trials)
-        _check_metrics(study, arm, dataset)
-        draws.check_group_metrics(arm)
-        _check_arm(arm, dataset, counts)
-        rehearse(arm, dataset, counts)
-        for recipe in _recipes(arm):
-            rehearse.smallest_step(arm, dataset, recipe, draws.sizes(arm))
+        _check_open_arm(study, arm, dataset, draws, rehearse)
     return with_origins(study, identities)
+
+
+def _check_open_arm(study: Study, arm: Arm, dataset: Source, draws: Draws, rehearse: Rehearsal) -> None:
+    """Check an arm that has trials left to run."""
+    counts = draws.class_counts(arm)
+    check_sampler(arm, study.trials)
+    _check_metrics(study, arm, dataset)
+    draws.check_group_metrics(arm)
+    _check_arm(arm, dataset, counts)
+    rehearse(arm, dataset, counts)
+    for recipe in _recipes(arm):
+        rehearse.smallest_step(arm, dataset, recipe, draws.sizes(arm))
 
 
 def _check_metrics(study: Study, arm: Arm, dataset: Source) -> None:

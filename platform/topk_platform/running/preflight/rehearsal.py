@@ -114,58 +114,58 @@ def _few(dataset: Source) -> tuple[Tensor, Tensor]:
 
 def _scores(arm: Arm, inputs: Tensor, dataset: Source) -> Tensor:
     """Return the scores of an arm's network, after checking that they can be differentiated."""
-    who = f"arm {arm.name}: model {arm.model.name}{_location(look_up('model', arm.model.name, MODELS))}"
-    with as_user_error(who):
+    subject = f"arm {arm.name}: model {arm.model.name}{_location(look_up('model', arm.model.name, MODELS))}"
+    with as_user_error(subject):
         network: object = build_model(arm.model, dataset.shape, dataset.classes, arm.loss.head)
     if not isinstance(network, nn.Module):
-        raise UserError(f"{who} must return a torch.nn.Module, got {_described(network)}")
+        raise UserError(f"{subject} must return a torch.nn.Module, got {_described(network)}")
     expected = (len(inputs), dataset.classes)
     if sum(parameter.numel() for parameter in network.parameters()) > _MOST_PARAMETERS:
         return torch.randn(expected)
     whole = "" if inputs.is_floating_point() else ", which it gets unconverted (inputs.float() makes it real)"
-    with as_user_error(f"{who}, called with {_described(inputs)}{whole},"):
+    with as_user_error(f"{subject}, called with {_described(inputs)}{whole},"):
         scores: object = network(inputs)
-    checked = _checked_scores(who, scores, expected)
-    with as_user_error(f"{who}, differentiated,"):
+    checked = _checked_scores(subject, scores, expected)
+    with as_user_error(f"{subject}, differentiated,"):
         checked.sum().backward()  # type: ignore[no-untyped-call]
     if arm.protocol.ensemble > 1:
-        _check_stack(who, network, inputs)
+        _check_stack(subject, network, inputs)
     return checked.detach().float()
 
 
-def _checked_scores(who: str, scores: object, expected: tuple[int, int]) -> Tensor:
+def _checked_scores(subject: str, scores: object, expected: tuple[int, int]) -> Tensor:
     """Return a network's scores; raise ``UserError`` unless they are finite real numbers of the expected shape."""
     if not isinstance(scores, Tensor) or scores.shape != expected or not scores.is_floating_point():
-        raise UserError(f"{who} must give scores of shape {expected}, got {_described(scores)}")
+        raise UserError(f"{subject} must give scores of shape {expected}, got {_described(scores)}")
     if not scores.isfinite().all():
-        raise UserError(f"{who} must give finite scores, got NaN or infinity")
+        raise UserError(f"{subject} must give finite scores, got NaN or infinity")
     if (scores >= 0).all() and (scores.sum(1) - 1).abs().max() < _ROUNDING:
         raise UserError(
-            f"{who} must give scores, any real numbers, got probabilities, which sum to 1: leave out its softmax"
+            f"{subject} must give scores, any real numbers, got probabilities, which sum to 1: leave out its softmax"
         )
     if not scores.requires_grad:
-        raise UserError(f"{who} must give scores that depend on its parameters, got none that does")
+        raise UserError(f"{subject} must give scores that depend on its parameters, got none that does")
     return scores
 
 
-def _check_stack(who: str, network: nn.Module, inputs: Tensor) -> None:
+def _check_stack(subject: str, network: nn.Module, inputs: Tensor) -> None:
     """Raise ``UserError`` if a network cannot be one of a stack, for instance because it draws random numbers."""
     with as_user_error(
-        f"{who}, in an ensemble's stack of networks (Protocol(ensemble=1) trains each alone),"
+        f"{subject}, in an ensemble's stack of networks (Protocol(ensemble=1) trains each alone),"
     ):
         stacked_forward(network, stack([network], "cpu"))(inputs[None].clone(), False)
 
 
 def _check_loss(arm: Arm, scores: Tensor, labels: Tensor, class_counts: Tensor) -> None:
-    who = f"arm {arm.name}: loss {arm.loss.name}{_location(look_up('loss', arm.loss.name, LOSSES))}"
+    subject = f"arm {arm.name}: loss {arm.loss.name}{_location(look_up('loss', arm.loss.name, LOSSES))}"
     setting = arm.setting(arm.loss.first)
     own = numbers(setting.own, 0, setting.recipe.epochs)
     scores = scores.clone().requires_grad_()
-    with as_user_error(who):
+    with as_user_error(subject):
         module: object = build_loss(arm.loss, own, arm.k, class_counts)
     if not isinstance(module, nn.Module):
-        raise UserError(f"{who} must return a torch.nn.Module, got {_described(module)}")
-    with as_user_error(f"{who}, called with scores {tuple(scores.shape)} and labels {labels.tolist()},"):
+        raise UserError(f"{subject} must return a torch.nn.Module, got {_described(module)}")
+    with as_user_error(f"{subject}, called with scores {tuple(scores.shape)} and labels {labels.tolist()},"):
         loss: object = (
             module(scores, labels, index=torch.arange(len(labels)))
             if arm.loss.remembers
@@ -173,12 +173,14 @@ def _check_loss(arm: Arm, scores: Tensor, labels: Tensor, class_counts: Tensor) 
         )
     if not isinstance(loss, Tensor) or loss.ndim or not loss.requires_grad:
         raise UserError(
-            f"{who} must give the batch's mean loss as a tensor of shape () that depends on the scores, "
+            f"{subject} must give the batch's mean loss as a tensor of shape () that depends on the scores, "
             f"got {_described(loss)}"
         )
     if not loss.isfinite():
-        raise UserError(f"{who} must give a finite loss, got {loss.item()} of scores {tuple(scores.shape)}")
-    with as_user_error(f"{who}, differentiated,"):
+        raise UserError(
+            f"{subject} must give a finite loss, got {loss.item()} of scores {tuple(scores.shape)}"
+        )
+    with as_user_error(f"{subject}, differentiated,"):
         loss.backward()  # type: ignore[no-untyped-call]
 
 
