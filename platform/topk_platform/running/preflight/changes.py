@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -90,14 +90,8 @@ def outdated(
         return []
     arms = {study.arm_id(arm): arm for arm in study.arms}
     asked = {arms[arm_id].name: arm_id for arm_id in open_}
-    rows = RowViews(ledger.read("trials", _COLUMNS))
-    kinds = zip(*(rows.column(name) for name in _KIND), strict=True)
-    alike: dict[tuple[str, ...], list[Row]] = defaultdict(list)
-    for kind, row in zip(kinds, rows, strict=True):
-        if kind[0] in asked:
-            alike[kind].append(row)
     stale: dict[tuple[str, str], list[Row]] = defaultdict(list)
-    for (name, arm_id, code, *_), same in alike.items():  # few groups, however many rows there are
+    for (name, arm_id, code, *_), same in _alike(ledger, asked).items():
         if arm_id != asked[name]:
             stale[name, arm_id] += same
         elif reason := counted.get(arm_id, Identity()).excludes(same[0]):
@@ -108,6 +102,17 @@ def outdated(
         by_reason[explained(asked[name], same)] += same
     reasons = [_outdated(why, same, adoptable) for (why, adoptable), same in by_reason.items()]
     return sorted(reasons, key=lambda one: -one.trials)
+
+
+def _alike(ledger: Ledger, arms: Collection[str]) -> dict[tuple[str, ...], list[Row]]:
+    """Return the rows of arms, given by name, in groups that are equal in :data:`_KIND`: few groups of many rows."""
+    rows = RowViews(ledger.read("trials", _COLUMNS))
+    kinds = zip(*(rows.column(name) for name in _KIND), strict=True)
+    alike: dict[tuple[str, ...], list[Row]] = defaultdict(list)
+    for kind, row in zip(kinds, rows, strict=True):
+        if kind[0] in arms:
+            alike[kind].append(row)
+    return alike
 
 
 def _outdated(why: str, rows: Sequence[Row], adoptable: bool) -> Outdated:

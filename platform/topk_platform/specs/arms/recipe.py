@@ -188,14 +188,7 @@ class Recipe:
         check_fields(self)
         if isinstance(self.after, RetrainedClassifier):
             self._check_retrained(self.after)
-        check(
-            bool(self.milestones) == (self.schedule == "milestones"),
-            f"Recipe.milestones go with schedule 'milestones', got {self.milestones!r} with {self.schedule!r}",
-        )
-        check(
-            list(self.milestones) == sorted(self.milestones),
-            f"Recipe.milestones must be rising epochs, got {self.milestones!r}",
-        )
+        self._check_milestones()
         check(
             self.patience is None or bool(self.keep),
             f"Recipe.patience needs a metric in keep, got {self.patience!r} with keep {self.keep!r}",
@@ -207,6 +200,16 @@ class Recipe:
         check(
             not (self.scoring and self.test_crops),
             f"Recipe.scoring {self.scoring!r} cannot go with test_crops {self.test_crops!r}, which add up all scores",
+        )
+
+    def _check_milestones(self) -> None:
+        check(
+            bool(self.milestones) == (self.schedule == "milestones"),
+            f"Recipe.milestones go with schedule 'milestones', got {self.milestones!r} with {self.schedule!r}",
+        )
+        check(
+            list(self.milestones) == sorted(self.milestones),
+            f"Recipe.milestones must be rising epochs, got {self.milestones!r}",
         )
 
     def _check_retrained(self, after: RetrainedClassifier) -> None:
