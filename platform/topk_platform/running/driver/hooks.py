@@ -63,7 +63,6 @@ class Listener(TrialProgressCallback):  # type: ignore[misc]
     """Tune's callback: passes workers' messages to the conductor, reports lost processes, and ends those that hang.
 
     It ends Tune if Ray is gone. It replaces Tune's own progress callback, which keeps every trial in memory.
-    Tune passes everything by name.
     """
 
     def __init__(self, conductor: Conductor, line: Lifeline, desk: Desk) -> None:
@@ -71,12 +70,19 @@ class Listener(TrialProgressCallback):  # type: ignore[misc]
         self._conductor, self._line, self._desk = conductor, line, desk
         self._messages: Counter[str] = Counter()
 
-    def on_trial_start(self, *, trial: Any, **_info: Any) -> None:
+    def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:  # noqa: ARG002
         """Watch the worker; if its trial was given to another worker before it started, end it."""
         if not self._conductor.watch(trial.trial_id):
             self._desk.kill(trial.trial_id)
 
-    def on_trial_result(self, *, trial: Any, result: dict[str, Any], **_info: Any) -> None:
+    def on_trial_result(
+        self,
+        iteration: int,  # noqa: ARG002
+        trials: list[Any],  # noqa: ARG002
+        trial: Any,
+        result: dict[str, Any],
+        **info: Any,  # noqa: ARG002
+    ) -> None:
         """Pass on the message, remove its records, which Tune would keep in memory, and give the worker its next trial.
 
         Tune keeps every message of a Tune trial until that trial ends. So after many messages the worker's Tune trial
@@ -91,12 +97,12 @@ class Listener(TrialProgressCallback):  # type: ignore[misc]
             many = self._messages[worker] >= MANY
             self._desk.put(worker, None if many else self._conductor.follow(worker))
 
-    def on_trial_error(self, *, trial: Any, **_info: Any) -> None:
+    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:  # noqa: ARG002
         """Report the error to the conductor."""
         self._forget(trial.trial_id)
         self._conductor.lose(trial.trial_id, _reason(trial.error_file))
 
-    def on_trial_complete(self, *, trial: Any, **_info: Any) -> None:
+    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:  # noqa: ARG002
         """Forget the worker: its messages have all arrived."""
         self._forget(trial.trial_id)
 
@@ -104,7 +110,7 @@ class Listener(TrialProgressCallback):  # type: ignore[misc]
         self._messages.pop(worker, None)
         self._desk.forget(worker)
 
-    def on_step_end(self, **_info: Any) -> None:
+    def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:  # noqa: ARG002
         """End the processes that hang; Ray then reports them as lost."""
         self._line.check()
         for worker in self._conductor.stalled():

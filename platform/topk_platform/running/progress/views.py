@@ -120,7 +120,7 @@ class Lines(ForPeople):
         super().__init__(console)
         self._last = ""
         self._looking = threading.Lock()  # otherwise an older line could follow a newer one
-        self._shower = Repeating(_LINE_SECONDS, self.look)
+        self._shower = self._repeating = Repeating(_LINE_SECONDS, self.look)
 
     def __call__(self, watch: Watch, event: Event) -> None:
         """Take note of an event."""
