@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import typer
 
 from topk_platform.cli import options
-from topk_platform.cli.consoles import print_json
+from topk_platform.cli.consoles import make_console, print_json
 from topk_platform.cli.studies import known_studies, others
 
 __all__ = ["list_"]
@@ -25,9 +27,10 @@ def list_(json: options.Json = False) -> None:
         ]
         print_json({"studies": listed, **brought})
         return
-    width = max(map(len, studies))
+    longest, width = max(map(len, studies)), make_console().width
     for name, study in studies.items():
-        typer.echo(f"{name:<{width}}  {len(study.arms):>3} arms  {study.size:>5} trials  {study.description}")
+        line = f"{name:<{longest}}  {len(study.arms):>3} arms  {study.size:>5} trials  "
+        typer.echo(textwrap.fill(line + study.description, width, subsequent_indent=" " * len(line)))
     for kind, names in (("loss", brought["losses"]), ("regime", brought["regimes"])):
         for name, reference in names.items():
             typer.echo(f"{kind} {name}: {reference}")
