@@ -109,6 +109,7 @@ LARGE_FOLDERS = {
     "benchmarks": "a benchmark each",
     "studies/topk_studies": "the studies of a paper or of a kind of data each",
     "tests/end_to_end": "a fault or a kind of cluster each",
+    "tests/harness": "what the tests of one subject share each",
 }
 MOST_FILES = 15
 

@@ -16,7 +16,6 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from functools import cache
-from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -77,15 +76,23 @@ def of_files() -> tuple[Setting, ...]:
             "the folder of temporary files", tempfile.gettempdir, lambda v: setattr(tempfile, "tempdir", v)
         ),
         Setting("the time that sockets wait", socket.getdefaulttimeout, socket.setdefaulttimeout),
-        Setting("Matplotlib's rcParams", rc_params, lambda _: sys.modules["matplotlib"].rcdefaults()),
+        Setting("Matplotlib's rcParams", rc_params, lambda _: sys.modules["matplotlib"].rc_file_defaults()),
         Setting("MLflow's tracking URI", tracking_uri, set_tracking_uri),
     )
 
 
 def handler(number: signal.Signals) -> Setting:
     return Setting(
-        f"what handles {number.name}", lambda: signal.getsignal(number), lambda v: signal.signal(number, v)
+        f"what handles {number.name}",
+        lambda: handled(number),
+        lambda v: v is not None and signal.signal(number, v),  # None: a handler that Python cannot set
     )
+
+
+def handled(number: signal.Signals) -> Any:
+    """Return what handles a signal; Ray leaves a handler of its own, which does what the default does."""
+    now = signal.getsignal(number)
+    return signal.SIG_DFL if getattr(now, "__module__", "").startswith("ray.") else now
 
 
 def logger(name: str) -> Setting:
@@ -103,7 +110,7 @@ def rc_params() -> dict[str, tuple[Any, Any]]:
     """Return the parameters that differ from the defaults; the backend is chosen when something is drawn first."""
     if (matplotlib := sys.modules.get("matplotlib")) is None:
         return {}
-    usual, now = matplotlib.rcParamsDefault, matplotlib.rcParams
+    usual, now = matplotlib.rcParamsOrig, matplotlib.rcParams
     return {name: now[name] for name in now if not name.startswith("backend") and now[name] != usual[name]}
 
 
@@ -170,7 +177,7 @@ def around_a_test() -> Iterator[None]:
 @pytest.fixture(autouse=True, scope="module")
 def file_as_before(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """A file of tests, with its fixtures, or of examples in docstrings leaves the process as it was."""
-    last = next(reversed(sys.modules))
+    before = set(sys.modules)
     yield from compared(of_files())
-    imported = takewhile(lambda name: name != last, reversed([*sys.modules]))
+    imported = [name for name in sys.modules if name not in before]
     forget([name for name in imported if is_below(name, tmp_path_factory.getbasetemp())])

@@ -8,12 +8,17 @@ from collections.abc import Sequence
 from rich.cells import cell_len
 from rich.text import Text
 
-__all__ = ["fitted", "spare"]
+__all__ = ["fitted", "needed", "spare"]
 
 _FRAME = 3  # letters between two columns: a blank, a line and a blank
 
 Column = Sequence[Text]
 """The texts of a column, its header among them."""
+
+
+def needed(column: Column) -> int:
+    """Return how many letters a column needs at least, its frame among them."""
+    return _least(column) + _FRAME
 
 
 def spare(columns: Sequence[Column], width: int) -> int:
@@ -23,7 +28,7 @@ def spare(columns: Sequence[Column], width: int) -> int:
         >>> spare([[Text("top k"), Text("0.5")], [Text("two words")]], 20)
         5
     """
-    return width - 1 - sum(_least(column) + _FRAME for column in columns)
+    return width - 1 - sum(map(needed, columns))
 
 
 def fitted(columns: Sequence[Column], width: int) -> list[int]:
@@ -41,7 +46,7 @@ def fitted(columns: Sequence[Column], width: int) -> list[int]:
     def filled(level: int) -> list[int]:
         return [min(max(level, low), high) for low, high in zip(least, most, strict=True)]
 
-    level = max((level for level in range(max(most) + 1) if sum(filled(level)) <= room), default=0)
+    level = max((level for level in range(max(most, default=0) + 1) if sum(filled(level)) <= room), default=0)
     widths = filled(level)
     left = max(0, room - sum(widths))
     for number, wide in enumerate(widths):

@@ -191,6 +191,8 @@ def _fits(value: Any, kind: Any) -> bool:
         return real and abs(value) <= sys.float_info.max  # also false for NaN
     if kind is int:
         return isinstance(value, int) and not isinstance(value, bool)
+    if kind is Sequence:
+        return isinstance(value, Sequence) and not isinstance(value, str)
     return isinstance(value, kind)
 
 

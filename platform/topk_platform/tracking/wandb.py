@@ -188,10 +188,13 @@ class WandbTracker(Tracker):
 def _forget_settings() -> None:
     """Make wandb read its environment variables again, which it otherwise reads once per process.
 
-    An earlier study in this process, such as a cell of a notebook, may have had another mode or key.
+    An earlier study in this process, such as a cell of a notebook, may have had another mode. This ends all runs of the
+    process, so it is done only if the mode has changed.
     """
     wandb = sys.modules.get("wandb")
-    if wandb is not None and wandb.run is None:
+    if wandb is None or wandb.run is not None:
+        return
+    if wandb.setup().settings.mode != (os.environ.get(_MODE) or "online"):
         wandb.teardown()
 
 

@@ -384,10 +384,13 @@ def test_a_study_in_a_list_takes_more_lines_in_a_narrow_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     whole = topk(monkeypatch, capsys, "list")[1]
-    monkeypatch.setattr("topk_platform.cli.commands.listing.make_console", lambda: SimpleNamespace(width=80))
-    out = topk(monkeypatch, capsys, "list")[1]
-    assert max(map(len, out.splitlines())) <= 80 < max(map(len, whole.splitlines()))
-    assert out.split() == whole.split()
+    for width in (40, 80):
+        monkeypatch.setattr(
+            "topk_platform.cli.commands.listing.make_console", lambda w=width: SimpleNamespace(width=w)
+        )
+        out = topk(monkeypatch, capsys, "list")[1]
+        assert max(map(len, out.splitlines())) <= width < max(map(len, whole.splitlines()))
+        assert "".join(out.split()) == "".join(whole.split())
 
 
 def test_plan_counts_and_estimates_and_writes_nothing(

@@ -20,7 +20,9 @@ JITTER = (0.0, 0.011, -0.007, 0.004, -0.008)
 
 
 def a_study() -> Study:
-    losses = [Loss(name) for name in LOSSES]
+    losses = [
+        Loss(name, space={"learning_rate": Float(0.01, 1.0)}, first={"learning_rate": 0.1}) for name in LOSSES
+    ]
     arms = grid([Regime(r, "digits") for r in REGIMES], [Model("linear")], losses, k=3, recipe=Recipe(1))
     return Study("s", arms, topk=(3,), seeds=5)
 

@@ -1,4 +1,4 @@
-"""Tables on terminals of any width: no line is longer than the terminal, and no number is broken."""
+"""Tables on terminals: no line is longer than the terminal, and from 60 columns on no number is broken."""
 
 from __future__ import annotations
 

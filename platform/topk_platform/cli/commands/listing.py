@@ -30,7 +30,8 @@ def list_(json: options.Json = False) -> None:
     longest, width = max(map(len, studies)), make_console().width
     for name, study in studies.items():
         line = f"{name:<{longest}}  {len(study.arms):>3} arms  {study.size:>5} trials  "
-        typer.echo(textwrap.fill(line + study.description, width, subsequent_indent=" " * len(line)))
+        indent = " " * min(len(line), width // 2)
+        typer.echo(textwrap.fill(line + study.description, width, subsequent_indent=indent))
     for kind, names in (("loss", brought["losses"]), ("regime", brought["regimes"])):
         for name, reference in names.items():
             typer.echo(f"{kind} {name}: {reference}")

@@ -14,7 +14,7 @@ from topk_platform.errors import StoreError
 from topk_platform.identity import Identity
 from topk_platform.records.artifacts.damage import damaged_artifacts
 from topk_platform.records.ledger.ledger import IDENTITIES, Ledger
-from topk_platform.records.notes.data import DATA
+from topk_platform.records.notes.data import read_data
 from topk_platform.records.notes.undone import Undone
 from topk_platform.records.repairing.salvage import salvage
 from topk_platform.records.storage.aside import ASIDE, move_aside
@@ -33,7 +33,7 @@ from topk_platform.specs.checks import check_name
 __all__ = ["Repaired", "repair"]
 
 _TABLE = re.compile(rf"{FOLDER}(?:-(\d+))?")
-_NOTES = ("standing.json", "plan.json", "environment.json", "code.json", DATA)  # a run makes them again
+_NOTES = ("standing.json", "plan.json", "environment.json", "code.json")  # a run makes them again
 _DERIVED = "tables"
 _ROW = ("kind", "key", "epoch")
 
@@ -224,7 +224,10 @@ class _Repair:
             self.made.append(IDENTITIES)
 
     def _notes(self) -> None:
-        readers: list[Callable[[], object]] = [partial(Undone.read, self.store)]
+        readers: list[Callable[[], object]] = [
+            partial(Undone.read, self.store),
+            partial(read_data, self.store),
+        ]
         readers += [partial(read_checked, self.store, name, "", dict) for name in _NOTES]
         for read in readers:
             try:

@@ -88,7 +88,7 @@ def read_checked(store: Store, name: str, remedy: str, parse: Callable[[dict[str
         return None
     except StoreError:  # it is a ValueError too, but does not mean that the content is damaged
         raise
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise damaged(store, name, remedy) from error
 
 

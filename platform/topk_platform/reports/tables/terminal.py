@@ -10,7 +10,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from topk_platform.reports.answer import answer
-from topk_platform.reports.fitting import fitted, spare
+from topk_platform.reports.fitting import fitted, needed
 from topk_platform.reports.sections import to_rich as to_section
 from topk_platform.reports.tables import cell_words
 from topk_platform.reports.tables import notes as table_notes
@@ -88,11 +88,15 @@ class _Grid:
 
     def parts(self, width: int) -> list[list[int]]:
         """Return the numbers of the columns that are printed side by side, without the first, part for part."""
+        first, *others = map(needed, self.columns)
         parts: list[list[int]] = [[]]
-        for column in range(1, len(self.columns)):
-            if parts[-1] and spare(self._those([*parts[-1], column]), width) < 0:
+        room = width - 1 - first
+        for column, letters in enumerate(others, start=1):
+            if parts[-1] and letters > room:
                 parts.append([])
+                room = width - 1 - first
             parts[-1].append(column)
+            room -= letters
         return parts
 
     def _those(self, numbers: Sequence[int]) -> list[tuple[Text, ...]]:

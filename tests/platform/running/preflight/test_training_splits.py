@@ -124,7 +124,7 @@ def test_plan_doctor_and_run_name_the_classes_that_noise_empties(
         ("good", "emoji: its arms can be trained, 1 in all"),
     ]
     notes: list[str] = []
-    monkeypatch.setattr("topk_platform.running.driver.study.execute", lambda *_: None)  # Ray's part
+    monkeypatch.setattr("topk_platform.running.driver.study.Execution.run", lambda _: None)  # Ray's part
     run(study, store=tmp_path / "runs", track="none", progress=False, waiting=notes.append)
     assert notes == [f"Note: {note}"]
     with pytest.warns(UserWarning, match="Note: noisy: label noise leaves"):

@@ -121,6 +121,7 @@ def a_loss(first: dict[str, Scalar] | None = None, **space: Dimension) -> Loss:
          r"loss l: when of 'epsilon' lists \[5\] of 'samples', which Choice\(options=\(None, 1, 10\)\) lacks"),
         (lambda: a_loss(samples=SAMPLES, epsilon=Float(0, 1, when={"samples": ()})), "must list at least one value"),
         (lambda: Float(0, 1, when={"samples": 3}), r"Float.when\['samples'\] must be a sequence"),
+        (lambda: Float(0, 1, when={"kind": "ab"}), r"Float.when\['kind'\] must be a sequence.*, got 'ab'"),
         (lambda: a_loss({"samples": None, "epsilon": 0.1}, samples=SAMPLES, epsilon=EPSILON),
          r"first must give one value for each of \['samples'\], got \['epsilon', 'samples'\]"),
         (lambda: a_loss({"samples": 1}, samples=SAMPLES, epsilon=EPSILON),
