@@ -33,6 +33,11 @@ STATED = {
         "level-with-all-data": "undecided",
     },
     "photos_tail": {"imbalanced-beats-cross-entropy": "undecided"},
+    "letters_k": {
+        "svm-ahead-with-noise": "undecided",
+        "each-k-costs-more-of-the-first-guess": "confirmed",
+        "more-guesses-than-are-shown": "confirmed",
+    },
     "letters_epsilon": {"robust-to-large-epsilon": "confirmed", "best-near-0.1": "undecided"},
     "letters_temperature": {"without-smoothing-it-fails": "refuted", "from-0.01-it-trains": "confirmed"},
     "letters_samples": {"samples-hardly-matter": "confirmed"},
