@@ -82,7 +82,8 @@ class Findings:
         made = self.made
         code = ", ".join(version[:8] for version in made["code_versions"])
         note = f"; {made['note']}" if made["note"] else ""
-        return f"{self.study.name}: {made['trials']} recorded trials of code {code}, topk-studies {made['package']}{note}"
+        trials = f"{made['trials']} recorded trials of code {code}"
+        return f"{self.study.name}: {trials}, topk-studies {made['package']}{note}"
 
     def _repr_html_(self) -> str:
         return self.table.to_html()
