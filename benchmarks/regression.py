@@ -12,10 +12,12 @@ code for processors without vector instructions, and with all three. Those four 
 losses that draw noise plain torch draws other numbers than the compiled kernels: that is no rounding and left out, and
 where Numba is not installed they are not compared.
 
-A value may differ by ``FACTOR`` times its rounding, and by no less than a floor: of a loss a unit in the last place of
-float32 for every step that led to it, of an accuracy two samples. A GPU sums in yet other orders, so that its factor is
-larger; that it is large enough was not yet seen on one. What a trial draws on its device, noise of a loss or an
-augmentation, a GPU draws in other numbers; such trials are not compared there, and the report says how many these are.
+A value may differ by ``FACTOR`` times its rounding, and by no less than a floor: of a loss ``UNITS`` units in the last
+place of float32 for every step that led to it, of an accuracy two samples. A GPU sums in yet other orders, so both are
+larger there. On an NVIDIA H200 a network whose loss grows moved by 61 times its rounding, and a loss with kinks, where
+rounding decides on which side a sample lies, by ten units a step; all other values stayed within 30 times and one unit.
+What a trial draws on its device, such as noise of a loss or an augmentation, a GPU draws in other numbers; such trials
+are not compared there, and the report says how many these are.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ from regression_trials import Backend, Case, cases, measure
 __all__ = ["Stored", "compare", "main"]
 
 STORED = Path(__file__).with_name("regression.csv")
-FACTOR = {"cpu": 10.0, "cuda": 30.0}
+FACTOR = {"cpu": 10.0, "cuda": 100.0}
+UNITS = {"cpu": 1, "cuda": 16}
 STEPS = 64  # no value is that of more steps
 SAMPLES = 100  # no split is smaller
 ULP = 2.0**-23
@@ -61,7 +64,11 @@ class Stored:
 
     def allowed(self, quantity: str, device: str) -> float:
         """Return how far the value may move on a device."""
-        floor = STEPS * ULP * abs(self.value) if quantity.startswith("train_loss") else 2 / SAMPLES
+        floor = (
+            UNITS[device] * STEPS * ULP * abs(self.value)
+            if quantity.startswith("train_loss")
+            else 2 / SAMPLES
+        )
         return max(floor, FACTOR[device] * self.rounding)
 
 
@@ -154,9 +161,7 @@ def _measured(device: str, globs: Sequence[str], threads: int = 1, backend: str 
 def _comparable(case: Case, device: str, backend: str) -> bool:
     """Return whether a trial draws the same numbers as the stored one, of the CPU and its compiled kernels."""
     compiled = backend == "auto" and importlib.util.find_spec("numba") is not None
-    return not (case.noised and not (device == "cpu" and compiled)) and not (
-        case.augmented and device != "cpu"
-    )
+    return not (case.noised and not (device == "cpu" and compiled)) and not (case.random and device != "cpu")
 
 
 def _renewed(globs: Sequence[str]) -> dict[str, dict[str, Stored]]:

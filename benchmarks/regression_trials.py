@@ -97,13 +97,13 @@ class Case:
         name: Unique.
         trials: What is trained.
         noised: Whether the loss draws noise: another backend draws other numbers, which is no rounding.
-        augmented: Whether images are changed at random on the device: a GPU draws other numbers.
+        random: Whether images are changed or layers are left out at random, on the device: a GPU draws other numbers.
     """
 
     name: str
     trials: tuple[Trial, ...] = field(repr=False)
     noised: bool = False
-    augmented: bool = False
+    random: bool = False
 
 
 def cases(device: str, threads: int = 1) -> list[Case]:
@@ -115,7 +115,7 @@ def cases(device: str, threads: int = 1) -> list[Case]:
     """
     arms = dict(_arms())
     result = [
-        Case(name, (_trial(arm, device, threads),), _noised(arm), arm.recipe.augmentation != Augmentation())
+        Case(name, (_trial(arm, device, threads),), _noised(arm), _draws_on_the_device(arm.recipe))
         for name, arm in arms.items()
     ]
     for loss in ("cross_entropy", "smooth_topk_svm"):
@@ -190,6 +190,10 @@ def _arm(regime: Regime, loss: Loss, model: Model = _MLP, recipe: Recipe = _TWO_
 
 def _noised(arm: Arm) -> bool:
     return arm.loss.name.startswith("noised") and arm.loss.fixed.get("samples", 1) is not None
+
+
+def _draws_on_the_device(recipe: Recipe) -> bool:
+    return recipe.augmentation != Augmentation() or recipe.stochastic_depth > 0
 
 
 def _trial(arm: Arm, device: str, threads: int, seed: int = 1, together: tuple[int, ...] = ()) -> Trial:

@@ -67,6 +67,14 @@ def test_what_moved_is_named_with_how_far_it_may(regression: ModuleType) -> None
     assert "a/x: test.top1 is missing" in gone and any("no longer among the trials" in line for line in gone)
 
 
+def test_what_is_drawn_on_the_device_is_not_compared_on_a_gpu(regression: ModuleType) -> None:
+    left_out = {
+        case.name for case in regression.cases("cuda") if not regression._comparable(case, "cuda", "auto")
+    }
+    assert {"recipe/stochastic-depth", "augmented/cutmix", "clean/noised_topk_hinge"} <= left_out
+    assert not left_out & {"clean/cross_entropy", "network/resnet18_small", "recipe/schedule"}
+
+
 @pytest.mark.parametrize("name", ["clean/cross_entropy", "noise/topk_hinge"])
 def test_a_trial_is_as_stored_and_one_that_differs_by_a_hundredth_is_not(
     regression: ModuleType, name: str

@@ -66,6 +66,8 @@ def test_claims_on_noise_are_about_every_level_of_it(name: str) -> None:
 def test_stand_ins_say_that_they_are() -> None:
     for study in STUDIES_WITH_CLAIMS:
         own_questions = (
+            "letters_capacity",
+            "letters_imbalance",
             "letters_k",
             "letters_memory",
             "letters_searches",

@@ -53,7 +53,8 @@ def slots(study: Study, workers: int | None, *, may_grow: bool, patience: Patien
 
     Args:
         study: The study, which says what resources a trial needs.
-        workers: How many the user asked for; by default as many as fit.
+        workers: How many the user asked for; by default as many as fit, and no more than fit where no node may join:
+            a worker that cannot start would keep its trial from the others.
         may_grow: Whether nodes may join the cluster: then the function waits while no node can hold a trial. If
             ``workers`` is given too, it asks the cluster's autoscaler for such a node, and waits up to 15 minutes.
         patience: How long to wait; by default a minute, or 15 minutes if the autoscaler was asked for a node.
@@ -75,7 +76,7 @@ def slots(study: Study, workers: int | None, *, may_grow: bool, patience: Patien
     else:
         with _requested(needs) if grows else nullcontext():
             holds = (patience or Patience()).until(fit, _GROW_SECONDS if grows else COMING_SECONDS)
-    return workers or holds
+    return (workers or holds) if may_grow else min(workers or holds, holds)
 
 
 def nodes_for(needs: Mapping[str, float]) -> list[dict[str, Any]]:

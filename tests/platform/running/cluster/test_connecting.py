@@ -240,6 +240,8 @@ def test_a_trial_never_spans_two_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     ]:
         assert capacity.slots(study, None, may_grow=False) == expected
     assert capacity.slots(a_study(), 3, may_grow=False) == 3
+    assert capacity.slots(a_study(device="cuda", gpus=0.1), 99, may_grow=False) == 5
+    assert capacity.slots(a_study(device="cuda", gpus=0.1), 99, may_grow=True) == 99
     for study in (a_study(threads=6), a_study(device="cuda", threads=6)):
         for workers, may_grow in ((None, False), (None, True), (2, False)):
             with pytest.raises(ClusterError, match="on one node, and the nodes have"):
