@@ -4,9 +4,10 @@
     python benchmarks/gpu.py --only kernels losses        # some of the steps
     python benchmarks/gpu.py --device cpu                 # a rehearsal: all that a CPU can do
 
-Nothing has to be installed but torch, torchvision, numpy, pyarrow, scikit-learn, pytest and hypothesis: no network, no
-Ray, not this package. Each step is a process of its own with a share of the time; what one leaves over the next ones
-have. The report is a Markdown file, written anew before and after every step. The exit code is 1 if any step failed.
+Most steps need no more than torch, torchvision, numpy, pyarrow, scikit-learn, pytest and hypothesis: no network, no
+Ray, not this package. A step that needs more is skipped where it is missing, and the report names it. Each step is a
+process of its own with a share of the time; what one leaves over the next ones have. The report is a Markdown file,
+written anew before and after every step. The exit code is 1 if any step failed.
 """
 
 from __future__ import annotations
@@ -86,6 +87,12 @@ def has(*modules: str) -> bool:
     return all(importlib.util.find_spec(module) is not None for module in modules)
 
 
+def missing(*modules: str) -> str:
+    """Return which modules are not installed, in words; empty if all are."""
+    names = [module for module in modules if not has(module)]
+    return f"{', '.join(names)} missing" if names else ""
+
+
 def pytest_command(*arguments: str, processes: int = 8) -> tuple[str, ...]:
     """Tests, with no plugin needed: the project's own options would ask for some."""
     plain = ("-o", "addopts=--import-mode=importlib --strict-markers", "-q", "-ra")
@@ -131,17 +138,21 @@ def _tests(device: str) -> list[Step]:
         environment={"TRITON_INTERPRET": "1"} if interpreted else {},
         skipped="" if has("triton") else "Triton is not installed",
     )
-    others = pytest_command("-m", "gpu", *(name for name in marked_files() if name not in MEMORY))
+    lacks = missing("deltalake", "optuna", "opda", "safetensors")  # what the tests of the platform import
+    marked = [name for name in marked_files() if name not in MEMORY]
+    ours = [name for name in marked if name.startswith("tests/losses")]
+    modules = pytest_command("-m", "gpu", *ours)
+    others = pytest_command("-m", "gpu", *(name for name in marked if name not in ours))
     alone = pytest_command("-m", "gpu", *MEMORY, processes=1)
     return [
         kernels,
-        Step("tests", "All other tests marked gpu that share it", others, 2, 40),
-        Step("memory", "Tests of the GPU's memory, with no process beside them", alone, 1, 40),
+        Step("modules", "The losses' modules", modules, 1, 40),
+        Step("tests", "All other tests marked gpu that share it", others, 2, 40, skipped=lacks),
+        Step("memory", "Tests of the GPU's memory, with no process beside them", alone, 1, 40, skipped=lacks),
     ]
 
 
 def _studies(device: str, scratch: Path) -> list[Step]:
-    missing = [name for name in ("ray", "optuna", "mlflow", "typer", "safetensors") if not has(name)]
     topk = (sys.executable, "-c", "from topk_platform.cli import main; main()")
     alone = Step(
         "training",
@@ -155,7 +166,7 @@ def _studies(device: str, scratch: Path) -> list[Step]:
         (*topk, "run", f"gpu_study:on_{device}", "--store", str(scratch / "store")),
         3,
         folder="benchmarks",
-        skipped=f"{', '.join(missing)} missing" if missing else "",
+        skipped=missing("ray", "optuna", "mlflow", "typer", "safetensors", "deltalake"),
     )
     moved = Step(
         "regression",
