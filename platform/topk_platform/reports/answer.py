@@ -82,7 +82,7 @@ def _verdict(table: Table, metric: str, cells: Mapping[tuple[str, str], Cell]) -
     worse = _by_column(table, tested, "worse")
     columns = [c for c in table.columns if any(key[1] == c for key in tested)]
     parts = [_better(table, metric, better, columns)] if better else [_nobody(table, metric, tested, columns)]
-    parts += [f"Clearly worse: {_in_words(table, worse)}."] if worse else []
+    parts += [f"Marked as worse: {_in_words(table, worse)}."] if worse else []
     rest = _untested(table, name, cells) if _differences(cells) else ""
     return [*parts, _equivalent(table, tested), rest]
 
@@ -175,12 +175,10 @@ def _ahead(cell: Cell) -> Estimate:
 def _better(table: Table, metric: str, better: _ByColumn, columns: Sequence[str]) -> str:
     rest = [column for column in columns if column not in better]
     name = _named(metric, [cell for row in better.values() for _, cell in row])
-    text = (
-        f"In {name.removesuffix(',')}, clearly better than {table.study.baseline}: {_in_words(table, better)}"
-    )
+    text = f"In {name.removesuffix(',')}, marked as better than {table.study.baseline}: {_in_words(table, better)}"
     if rest:
         where = f"in {rest[0]}" if len(rest) == 1 else f"in the other {len(rest)} {_plural(table, len(rest))}"
-        text += f". {where[0].upper()}{where[1:]}, no loss is clearly better"
+        text += f". {where[0].upper()}{where[1:]}, no loss is marked as better"
     return f"{text}."
 
 
@@ -216,7 +214,7 @@ def _nobody(table: Table, metric: str, tested: Mapping[tuple[str, str], Cell], c
     )
     where = f"in {columns[0]}" if len(columns) == 1 else f"in any of {len(columns)} {_plural(table, 2)}"
     return (
-        f"No loss is clearly better than {table.study.baseline} in {_named(metric, list(tested.values()))} {where} "
+        f"No loss is marked as better than {table.study.baseline} in {_named(metric, list(tested.values()))} {where} "
         f"({plural(len(tested), 'difference')} tested).{_seen(metric, tested)}{room}"
     )
 

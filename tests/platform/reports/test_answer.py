@@ -53,9 +53,9 @@ def a_table(gains: dict[tuple[str, str], float], seeds: int = 5, lost: int = 0, 
 def test_one_winner_in_one_regime() -> None:
     said = answer(a_table({("ldam", "r2"): 0.1}), "top3")
     assert re.fullmatch(
-        r"In top-3 accuracy, clearly better than cross_entropy: in r2, ldam by 10\.0 ± \d\.\d points "
+        r"In top-3 accuracy, marked as better than cross_entropy: in r2, ldam by 10\.0 ± \d\.\d points "
         r"\(n = 5, p (= 0\.00\d+|< 0\.001) after Holm's correction\)\. "
-        r"In the other 2 regimes, no loss is clearly better\.",
+        r"In the other 2 regimes, no loss is marked as better\.",
         said,
     ), said
 
@@ -69,16 +69,16 @@ def test_several_better_ones_are_not_ranked_among_themselves() -> None:
 def test_nobody_better_is_not_called_equal() -> None:
     said = answer(a_table({}), "top3")
     assert said.startswith(
-        "No loss is clearly better than cross_entropy in top-3 accuracy in any of 3 regimes"
+        "No loss is marked as better than cross_entropy in top-3 accuracy in any of 3 regimes"
     )
     assert re.search(r"does not show that they are equal: 95 % intervals reach up to \+1\.0 points", said)
 
 
 def test_worse_ones_are_reported() -> None:
     said = answer(a_table({("ldam", "r1"): -0.1}), "top3")
-    assert "No loss is clearly better" in said
+    assert "No loss is marked as better" in said
     assert re.search(
-        r"\. Clearly worse: in r1, ldam by 10\.0 ± \d\.\d points "
+        r"\. Marked as worse: in r1, ldam by 10\.0 ± \d\.\d points "
         r"\(n = 5, p (= 0\.00\d+|< 0\.001) after Holm's correction\)\.$",
         said,
     ), said
@@ -86,7 +86,7 @@ def test_worse_ones_are_reported() -> None:
 
 def test_of_several_worse_ones_the_one_furthest_behind_is_reported_for_each_regime() -> None:
     behind = {("ldam", "r1"): -0.1, ("focal", "r1"): -0.2, ("focal", "r2"): -0.3}
-    worse = answer(a_table({**behind, ("ldam", "r0"): 0.1}), "top3").partition("Clearly worse: ")[2]
+    worse = answer(a_table({**behind, ("ldam", "r0"): 0.1}), "top3").partition("Marked as worse: ")[2]
     assert re.fullmatch(
         r"in r2, focal by 30\.0 [^;]*; in r1, focal by 20\.0 [^;]*, and 1 other loss by less\.", worse
     ), worse
@@ -162,14 +162,14 @@ GAIN = st.sampled_from([-0.2, -0.02, -0.005, 0.0, 0.005, 0.02, 0.2])
 def test_whoever_is_called_better_is_marked_so(gains: dict[tuple[str, str], float], seeds: int) -> None:
     table = a_table(gains, seeds)
     said = answer(table, "top3")
-    named = set(re.findall(r"in (r\d), (\w+) by", said.partition("Clearly worse")[0]))
+    named = set(re.findall(r"in (r\d), (\w+) by", said.partition("Marked as worse")[0]))
     better = {(c, row) for (row, c, _), cell in table.cells.items() if cell.mark == "better"}
     assert named <= better
     assert {column for column, _ in named} == {column for column, _ in better}
     worse = {(c, row) for (row, c, _), cell in table.cells.items() if cell.mark == "worse"}
-    behind = set(re.findall(r"in (r\d), (\w+) by", said.partition("Clearly worse")[2]))
+    behind = set(re.findall(r"in (r\d), (\w+) by", said.partition("Marked as worse")[2]))
     assert behind <= worse and {column for column, _ in behind} == {column for column, _ in worse}
-    assert ("clearly better than" in said and "No loss" not in said) == bool(better)
+    assert ("marked as better than" in said and "No loss" not in said) == bool(better)
 
 
 def test_it_says_how_large_a_difference_would_have_been_seen() -> None:

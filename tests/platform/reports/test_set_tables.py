@@ -105,10 +105,10 @@ def test_tables_without_sizes_say_nothing_of_them() -> None:
 def test_the_answer_knows_that_less_is_better() -> None:
     said = answer(a_table(), "size95")
     assert said.startswith(
-        "In mean set size at 95 % coverage, a secondary metric, clearly better than cross_entropy: in r0, ldam by 1.50"
+        "In mean set size at 95 % coverage, a secondary metric, marked as better than cross_entropy: in r0, ldam by 1.50"
     )
     assert "classes (n = 5" in said and "points" not in said
-    assert "Clearly worse: in r0, focal by" in said and "classes (n = 5, p" in said.partition("worse: ")[2]
+    assert "Marked as worse: in r0, focal by" in said and "classes (n = 5, p" in said.partition("worse: ")[2]
 
 
 def test_the_room_that_is_left_is_below_zero() -> None:
@@ -117,7 +117,7 @@ def test_the_room_that_is_left_is_below_zero() -> None:
     cells = {p: c for p, c in table.cells.items() if p[2] == "top3" and p[0] != "focal"}
     alike = {(*p[:2], "size95"): dataclasses.replace(c, metric="size95") for p, c in cells.items()}
     said = answer(dataclasses.replace(table, cells=alike, rows=LOSSES[:2]), "size95")
-    assert "No loss is clearly better" in said and "95 % intervals reach up to -0.01 classes." in said
+    assert "No loss is marked as better" in said and "95 % intervals reach up to -0.01 classes." in said
 
 
 @pytest.mark.parametrize(("direction", "verdict"), [("below", "confirmed"), ("above", "refuted")])

@@ -122,7 +122,7 @@ def _colour_and_text(data: Plotted, verdict: Verdict, most: float) -> tuple[tupl
         return to_rgb(_BASELINE), f"{wrapped(data.study.baseline or '', 16)}\nall {verdict.compared} others ▼"
     if verdict.once:
         return to_rgb(_OPEN), "one search:\nnot tested"
-    return to_rgb(_OPEN), f"none clearly\n{verdict.worse} of {verdict.compared} ▼"
+    return to_rgb(_OPEN), f"no ▲\n{verdict.worse} of {verdict.compared} ▼"
 
 
 def _luminance(colour: tuple[float, float, float]) -> float:

@@ -81,8 +81,8 @@ def test_each_regime_says_what_the_table_marks_there() -> None:
         )
     )
     assert result[0, 0] == "cross entropy\nall 2 others ▼"
-    assert result[1, 0] == "none clearly\n1 of 2 ▼"
-    assert result[2, 0] == "none clearly\n0 of 2 ▼"
+    assert result[1, 0] == "no ▲\n1 of 2 ▼"
+    assert result[2, 0] == "no ▲\n0 of 2 ▼"
     assert result[2, 1].splitlines() == ["noised topk", "hinge", "3.0 ± 2.5 · 2 of 2 ▲"]
     assert result[0, 1].splitlines() == ["smooth topk svm", "2.0 ± 2.5 · 1 of 2 ▲"]
 
