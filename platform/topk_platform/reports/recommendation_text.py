@@ -20,6 +20,12 @@ __all__ = ["recommendation_data", "recommendation_to_markdown", "recommendation_
 
 _SHOWN = 12
 _HEADER = ("evidence", "what it is", "times apart", "ahead, points", "")
+_SHORT = (
+    "evidence",
+    "times\napart",
+    "ahead,\npoints",
+    "",
+)  # on terminals, where the second is below the first
 _FACTS = ("study", "regime", "model", "kind", "pretrained", "loss", "baseline", "metric")
 _VERDICTS = {"better": "better", "worse": "worse", "": "undecided"}
 
@@ -232,7 +238,11 @@ def recommendation_to_rich(recommendation: Recommendation) -> Group:
     """Return a recommendation for a terminal."""
     lines = [Text(_said(recommendation.asked), style="dim")]
     lines += [Text(line, style="bold" if not i else "") for i, line in enumerate(sentences(recommendation))]
-    near = Section("near evidence, the nearest first", _HEADER, _rows(recommendation))
+    rows = [
+        (f"{name}\n{what}", apart, ahead.replace(" (", "\n("), verdict)
+        for name, what, apart, ahead, verdict in _rows(recommendation)
+    ]
+    near = Section("near evidence, the nearest first", _SHORT, rows)
     return Group(*lines, to_rich(_notes(recommendation), [near] if near.rows else []))
 
 

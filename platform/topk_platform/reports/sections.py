@@ -40,15 +40,28 @@ class Section:
         if self.note:
             title.append(f"\n{self.note}", style="not bold")
         table = Table(title=title, title_style="", title_justify="left")
-        rows = [[Text(text, style=_STYLES.get(text, "")) for text in row] for row in self.rows]
-        columns = list(zip(map(Text, self.header), *rows, strict=True))
+        columns = self._columns(options.max_width)
         fits = spare(columns, options.max_width) >= 0  # otherwise words are broken where rich sees fit
         for name, width in zip(self.header, fitted(columns, options.max_width), strict=True):
             side: JustifyMethod = "right" if name in self.numbers else "left"
             table.add_column(name, width=width if fits else None, justify=side, overflow="fold")
-        for row in rows:
+        for row in zip(*(column[1:] for column in columns), strict=True):
             table.add_row(*row)
         yield table
+
+    def _columns(self, width: int) -> list[tuple[Text, ...]]:
+        """Return the texts of each column, its header first; where they do not fit, names may break after a slash."""
+
+        def columns(slash: str) -> list[tuple[Text, ...]]:
+            rows = ([_styled(text.replace("/", slash)) for text in row] for row in self.rows)
+            return list(zip(map(Text, self.header), *rows, strict=True))
+
+        whole = columns("/")
+        return whole if spare(whole, width) >= 0 else columns("/ ")
+
+
+def _styled(text: str) -> Text:
+    return Text(text, style=_STYLES.get(text, ""))
 
 
 def to_markdown(title: str, lines: Iterable[str], sections: Iterable[Section]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import sys
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 from scipy import stats
 
 from topk_platform import (
@@ -213,6 +215,28 @@ def test_no_more_is_said_than_is_shown(rows: list[tuple[str, int, float]]) -> No
         assert all(one.ahead.mean < 0 for one in result.near[:1])
     if result.verdict == "unknown":
         assert not result.loss and not any("Start with" in line for line in sentences(result))
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_evidence_fits_into_a_terminal_with_whole_names_and_numbers(width: int) -> None:
+    name = "noised_imbalanced_topk_hinge"
+    result = recommended(
+        ASKED, [compared(name, 3.0, study="letters_imbalance", regime="noise-0.4-images-150")]
+    )
+    file = io.StringIO()
+    Console(file=file, width=width).print(recommendation_to_rich(result))
+    lines = file.getvalue().splitlines()
+    rows = [line for line in lines if line.startswith("│")]
+    assert max(map(len, lines)) <= width and len(rows) == {80: 4, 120: 2}[width]
+    for part in (
+        name,
+        "letters_imbalance:",
+        "noise-0.4-images-150/",
+        "+3.0 ± 0.4 ",
+        "(5 searches)",
+        "better │",
+    ):
+        assert any(part in row for row in rows), part
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from rich.console import Console, ConsoleOptions, Group, JustifyMethod
 from rich.table import Table as RichTable
@@ -37,11 +38,14 @@ def to_rich(table: Table, metrics: Sequence[str] = (), *, transpose: bool = Fals
     striking = table_notes.striking(table)
     below = [Text(line, style="yellow" if line in striking else "dim") for line in table_notes.notes(table)]
     fronts = [to_section([], [volumes(table)])] if table.fronts else []
-    other = blocks(table, metrics, transpose=True)
-    pairs = zip(blocks(table, metrics, transpose=transpose), other, strict=True)
+
+    @cache
+    def turned() -> Sequence[Block]:
+        return blocks(table, metrics, transpose=True)
+
     parts: list[tuple[_Fitted | Text, ...]] = [
-        (_Fitted(block, turned), *(Text(line, style="dim") for line in block.below))
-        for block, turned in pairs
+        (_Fitted(block, turned, number), *(Text(line, style="dim") for line in block.below))
+        for number, block in enumerate(blocks(table, metrics, transpose=transpose))
     ]
     text = Text(answer(table, metrics[0] if metrics else main_metric(table.study)), style="bold")
     return Group(*(part for pair in parts for part in pair if part), *fronts, text, *below)
@@ -56,15 +60,21 @@ class _Fitted:
 
     Args:
         block: The block as it was requested.
-        turned: The same block with losses as columns.
+        turned: Returns all blocks of the table with losses as columns.
+        number: Which of these is this block.
     """
 
     block: Block
-    turned: Block
+    turned: Callable[[], Sequence[Block]]
+    number: int
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RichTable]:
-        ways = [_Grid.of(block) for block in (self.block, self.turned)]
-        grid, parts = min(((way, way.parts(options.max_width)) for way in ways), key=lambda one: len(one[1]))
+        grid = _Grid.of(self.block)
+        parts = grid.parts(options.max_width)
+        if len(parts) > 1:  # a large table takes long to lay out once more
+            other = _Grid.of(self.turned()[self.number])
+            fewer = other.parts(options.max_width)
+            grid, parts = (other, fewer) if len(fewer) < len(parts) else (grid, parts)
         for number, columns in enumerate(parts):
             yield grid.shown(columns, options.max_width, titled=number == 0)
 
