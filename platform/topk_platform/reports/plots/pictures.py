@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -11,11 +12,12 @@ from matplotlib.axes import Axes
 from torch.nn.functional import adaptive_avg_pool2d, interpolate
 
 from topk_platform.data import Dataset, load
+from topk_platform.data.loading import feature_arguments
 from topk_platform.errors import UserError
 from topk_platform.reports.plots.drawing import frame
 from topk_platform.reports.plots.plot_data import NothingToPlotError, UnsuitedStudyError
 from topk_platform.reports.words import wrapped
-from topk_platform.specs import Regime
+from topk_platform.specs import FEATURES, Regime
 
 __all__ = ["Pixels", "dataset_of_images", "pixels_of", "tile"]
 
@@ -27,7 +29,7 @@ _RIGHT = "#009E73"
 
 
 def dataset_of_images(regime: Regime, images: str) -> Dataset:
-    """Return the dataset on whose test images runs were tested.
+    """Return the dataset on whose test images runs were tested; of features, the dataset of their images.
 
     Args:
         regime: The regime.
@@ -37,17 +39,32 @@ def dataset_of_images(regime: Regime, images: str) -> Dataset:
         NothingToPlotError: if the images are not on this machine, or this machine has different images.
         UnsuitedStudyError: if the test samples are not images, or every seed draws its own test samples.
     """
+    source = _read(regime)
+    shown = _read(_of_images(regime)) if regime.dataset == FEATURES else source
+    if len(shown.shape) != 3 or shown.shape[0] not in (1, 3):
+        raise UnsuitedStudyError(
+            "the inputs of the networks are not images; the plot confusion shows without images which classes are "
+            "guessed for one another"
+        )
+    if source.test.fingerprint != images:
+        raise NothingToPlotError("the test images on this machine are not those that the runs were tested on")
+    return shown
+
+
+def _read(regime: Regime) -> Dataset:
     try:
         source = load(regime)
     except UserError as error:
         raise NothingToPlotError(f"the test images cannot be read on this machine: {error}") from error
     if not isinstance(source, Dataset):
         raise UnsuitedStudyError("every seed draws test samples of its own, which are not kept")
-    if len(source.shape) != 3 or source.shape[0] not in (1, 3):
-        raise UnsuitedStudyError("the inputs of the networks are not images")
-    if source.test.fingerprint != images:
-        raise NothingToPlotError("the test images on this machine are not those that the runs were tested on")
     return source
+
+
+def _of_images(regime: Regime) -> Regime:
+    """Return a regime of features with the images themselves, which have the same splits in the same order."""
+    given = feature_arguments(regime.options)
+    return replace(regime, dataset=given["of"], options=given["options"])
 
 
 def pixels_of(data: Dataset, images: Iterable[int]) -> dict[int, Pixels]:

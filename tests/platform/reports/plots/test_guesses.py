@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
 from topk_platform import Loss, Model, Recipe, Regime, Study, grid, plot
-from topk_platform.data import Dataset, Split, load
+from topk_platform.data import Dataset, Split, from_tensors, load
 from topk_platform.records import Ledger, Store, read_guesses, read_ranks
 from topk_platform.reports.plots import NothingToPlotError, UnsuitedStudyError, written
 from topk_platform.testing import fake_run
@@ -106,6 +106,41 @@ def numbers() -> Dataset:
     """Five numbers for each sample."""
     split = Split(torch.arange(50.0).reshape(10, 5), torch.arange(10))
     return Dataset(split, split, split, 10)
+
+
+def photos() -> Dataset:
+    """Small colour images of four classes, of which each has its own brightness."""
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(60) % 4
+    noise = torch.randint(0, 50, (60, 3, 6, 6), generator=generator)
+    return from_tensors(((noise + 50 * labels[:, None, None, None]).to(torch.uint8), labels))
+
+
+def means() -> torch.nn.Module:
+    """A backbone: the mean of each colour."""
+    return torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten())
+
+
+def test_of_features_their_images_are_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, train_study: Callable[[Study, Path], None]
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("TOPK_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "own_photos.py").write_text(
+        f"import runpy\nown = runpy.run_path({__file__!r})\nphotos, means = own['photos'], own['means']\n"
+    )
+    options = {"of": "own_photos:photos", "backbone": "own_photos:means", "pixels": 6}
+    arms = grid(
+        [Regime("r", "image_features", options=options)], [Model("linear")], [Loss("cross_entropy")], k=2,
+        recipe=Recipe(2),
+    )  # fmt: skip
+    study = Study("s", arms, topk=(1, 2), seeds=1)
+    train_study(study, tmp_path / "runs")
+    pixels = photos().test.tensor.permute(0, 2, 3, 1).double().numpy() / 255
+    made = plot(study, "guesses", store=tmp_path / "runs")
+    drawn = [np.asarray(image.get_array(), float) for ax in made.axes for image in ax.images]
+    assert drawn and all(image.shape == (48, 48, 3) for image in drawn)
+    assert all(np.abs(pixels - image[::8, ::8]).max((1, 2, 3)).min() < 1e-6 for image in drawn)
 
 
 def test_a_long_row_has_the_right_guess(tmp_path: Path, train_study: Callable[[Study, Path], None]) -> None:
