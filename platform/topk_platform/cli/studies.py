@@ -5,18 +5,20 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import importlib.metadata
+import inspect
 import os
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 from topk_platform import records
-from topk_platform.errors import UserError, as_user_error
+from topk_platform.errors import UserError, as_user_error, unknown_name
 from topk_platform.references import check_arguments, import_reference, is_reference, look_up
 from topk_platform.specs import STANDINS, Arm, Study, images_of
 
@@ -84,7 +86,7 @@ def load_study(name: str, store: str | None = None) -> Study:
     """
     if "/" in name or os.sep in name:
         raise UserError(f"a study is a name or package.module:attribute, not a path, got {name!r}")
-    target = import_reference(name) if is_reference(name) else _known(name, store)
+    target = _referred(name) if is_reference(name) else _known(name, store)
     study = _made(name, target) if callable(target) else target
     if not isinstance(study, Study):
         raise UserError(
@@ -125,6 +127,27 @@ def requested_study(
     if notice_to is not None and (notice := smoke_notice(study, small)):
         notice_to.print(notice, markup=False, highlight=False)
     return small.with_budget(trials, seeds, searches)
+
+
+def _referred(name: str) -> Any:
+    """Return what a reference names; if its module lacks it, the error suggests the studies of the module."""
+    module_name, _, attribute = name.partition(":")
+    try:
+        return import_reference(name)
+    except UserError:
+        module = sys.modules.get(module_name)  # None if it cannot be imported, which is another error
+        known = [] if module is None or hasattr(module, attribute) else _studies_in(module)
+        if not known:
+            raise
+        raise unknown_name(f"study of module {module_name!r}", attribute, known) from None
+
+
+def _studies_in(module: ModuleType) -> list[str]:
+    """Return the names of a module's studies, and of its own functions, each of which may return one."""
+    public = {name: value for name, value in vars(module).items() if not name.startswith("_")}
+    made = [name for name, value in public.items() if isinstance(value, Study)]
+    own = [name for name, value in public.items() if getattr(value, "__module__", "") == module.__name__]
+    return [*made, *(name for name in own if inspect.isfunction(public[name]))]
 
 
 def _known(name: str, store: str | None) -> Callable[[], Study]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from topk_platform import Arm, Loss, Model, Recipe, Regime, Study
+from topk_platform import Arm, Loss, Model, Recipe, Regime, Study, UserError
 from topk_platform.cli.studies import load_study, requested_study
 from topk_platform.reports.words import command
 
@@ -31,6 +31,25 @@ def test_suggested_commands_name_the_reference(reference: str) -> None:
     smoke = requested_study(reference, smoke=True)
     assert command("plot", smoke, "map", given={}) == f"topk plot {reference} map --smoke"
     assert load_study(reference.partition(":")[0] + ":made").name == "my-study"
+
+
+def test_a_typo_in_a_reference_is_answered_with_the_studies_of_its_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = "from suggesting_lab import made as _made\nstudy = _made()\ndef photos(): ...\nnumber = 3\n"
+    (tmp_path / f"{LAB}.py").write_text(Path(__file__).read_text())
+    (tmp_path / "typo_birds.py").write_text(own)
+    (tmp_path / "typo_numbers.py").write_text("number = 3\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    said = r"^unknown study of module 'typo_birds' 'studdy': did you mean 'study'\? \(known: photos, study\)$"
+    with pytest.raises(UserError, match=said):
+        load_study("typo_birds:studdy")
+    with pytest.raises(
+        UserError, match=r"unknown attribute of module 'typo_numbers' 'study' \(known: number\)"
+    ):
+        load_study("typo_numbers:study")
+    with pytest.raises(UserError, match="there is no module 'typo_bird' on the path"):
+        load_study("typo_bird:study")
 
 
 def test_a_study_without_a_reference_is_named_by_its_name() -> None:
