@@ -127,7 +127,7 @@ def test_down_at_the_start_in_the_middle_and_at_the_end(
     lab.allow(10**6)
     out, _ = process.communicate()
     assert process.returncode == 0, out
-    assert "MLflow is behind: " in out and "Connection refused; `topk sync` fills it in" in out
+    assert "MLflow is behind: " in out and "Connection refused; `topk sync " in out and "` fills it in" in out
     check_undisturbed(store, reference)
     assert "MLflow is behind: " in lab.topk("status", "--store", store)[0]
     server.start()

@@ -23,6 +23,7 @@ __all__ = [
     "metric_title",
     "more_searches",
     "number",
+    "only_words",
     "points",
     "probability",
     "rounded",
@@ -35,7 +36,10 @@ __all__ = [
 _STORE = "runs"  # the default of --store
 _TAKEN = {"run": ("store", "data", "address"), "adopt": ("store", "data")}  # other commands take store alone
 _BUDGET = ("searches", "trials", "seeds")
-_SEARCHING = dict.fromkeys(("adopt", "tuning"), _BUDGET[:2])  # commands that no number of seeds concerns
+_SEARCHING = {  # commands that not all of these concern
+    **dict.fromkeys(("adopt", "tuning"), _BUDGET[:2]),
+    "sync": (),
+}
 _ENOUGH = 3  # searches of an arm
 _LEVEL = 0.05  # the level of the table's marks
 
@@ -156,6 +160,16 @@ def command(name: str, study: StudyFields, *arguments: str, given: Mapping[str, 
         for word in (f"--{option}", shlex.quote(masked(location)))
     ]
     return " ".join(["topk", name, study.reference or own, *arguments, *budget, *where, *smoke])
+
+
+def only_words(globs: Sequence[str]) -> list[str]:
+    """Return the arguments of a command that choose arms.
+
+    Example:
+        >>> only_words(["clean/*", "*/svm"])
+        ['--only', "'clean/*'", '--only', "'*/svm'"]
+    """
+    return [word for glob in globs for word in ("--only", shlex.quote(glob))]
 
 
 def more_searches(study: Study, *, given: Mapping[str, str]) -> str:

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from topk_platform.errors import StoreError, reason
 from topk_platform.records import Store
+from topk_platform.records.table.mark import command_of
 
 __all__ = ["TABLE", "CardinalityPoint", "read_points", "write_points"]
 
@@ -81,6 +82,6 @@ def read_points(store: Store) -> list[CardinalityPoint]:
         rows = pq.read_table(io.BytesIO(content), columns=names).to_pylist()
     except (pa.ArrowException, OSError) as error:
         raise StoreError(
-            f"{TABLE} is damaged: {reason(error)}; `topk cardinality` writes it again"
+            f"{TABLE} is damaged: {reason(error)}; `{command_of(store, 'cardinality')}` writes it again"
         ) from error
     return [CardinalityPoint(**row) for row in rows]

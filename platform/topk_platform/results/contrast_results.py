@@ -85,7 +85,7 @@ def _why_not(
     reasons: list[tuple[object, str, bool]] = [
         ([n for n, of in tallies.items() if of.lost], "seeds were lost in {}", False),
         ([n for n, of in tallies.items() if not of.completed], "no seed has ended yet in {}", True),
-        (lacking, "ranks are missing in {}: `topk run` trains those confirmations again", True),
+        (lacking, "ranks are missing in {}: another run of the study trains those confirmations again", True),
         (few, f"fewer than {_LEAST_SEEDS} seeds", True),
         (
             [n for n in tallies if n in once],
@@ -117,19 +117,23 @@ def _from_table(contrast: Contrast, table: Table) -> ContrastResult:
     }
     name = _shown_by(contrast, table.study.baseline)
     if name is None:
-        why = (
-            f"a table has only differences to {table.study.baseline}: `topk claims` decides this from a store"
-        )
+        why = f"a table has only differences to {table.study.baseline}: {_decided_by(table)}"
         return ContrastResult(None, why, waits=True)
     own = cells[name] or Cell(None)
     estimate = own.value if len(arms) == 1 else own.difference
     if estimate is not None and estimate.n > 1 and estimate.precision is None:
-        why = "the file was written without what a test needs: `topk claims` decides this from a store"
+        why = f"the file was written without what a test needs: {_decided_by(table)}"
         return ContrastResult(estimate, why, waits=True)
     if estimate is not None and contrast.weights[name] < 0:
         estimate = replace(estimate, mean=-estimate.mean, low=-estimate.high, high=-estimate.low)
     tallies = {arm: shown.confirmed if shown else Tally() for arm, shown in cells.items()}
     return ContrastResult(estimate, *_why_not(tallies, estimate, once=_searched_once(table.study)))
+
+
+def _decided_by(table: Table) -> str:
+    from topk_platform.reports.words import command  # noqa: PLC0415 - how results are shown, on first use
+
+    return f"`{command('claims', table.study, given=table.given)}` decides this from a store"
 
 
 def _shown_by(contrast: Contrast, baseline: str | None) -> str | None:

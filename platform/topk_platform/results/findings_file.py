@@ -127,7 +127,8 @@ def findings_of(
     """
     if data["format"] != _FORMAT:
         raise ValueError(
-            f"format must be {_FORMAT}, got {data['format']!r}; `topk export` writes the file again"
+            f"format must be {_FORMAT}, got {data['format']!r}; `topk export STUDY --format findings "
+            "--to FILE` writes the file again"
         )
     study = parse_study(json.dumps(data["study"]))
     whole, made = part_of(TableData, data), part_of(MadeData, data["made"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -13,6 +14,7 @@ from topk_platform.data import data_at
 from topk_platform.errors import UserError
 from topk_platform.metrics import topk_credit
 from topk_platform.records import Row, SavedModel, read_model
+from topk_platform.records.table.mark import command_of
 from topk_platform.results.cardinality import CardinalityPoint, write_points
 from topk_platform.results.confirmed_runs import runs_of_all
 from topk_platform.results.from_store import Held, read
@@ -67,9 +69,10 @@ def cardinality(
     with data_at(data):
         points = [point for arm in arms for point in _of_arm(held, arm, penalties, growth)]
     if not points:
+        run = partial(command_of, held.ledger.store, "run", reference=study.reference)
         raise UserError(
-            f"store {str(store)!r} has no confirmed network of study {study.name}: `topk run` confirms, and "
-            "`topk run --networks` trains lost networks again"
+            f"store {str(store)!r} has no confirmed network of study {study.name}: `{run()}` confirms, and "
+            f"`{run('--networks')}` trains lost networks again"
         )
     write_points(held.ledger.store, points)
     return points

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from topk_platform.errors import MissingDataError, StoreError, UserError, unknown_name
 from topk_platform.records import ArmHistory, Row, SavedModel, read_model
+from topk_platform.records.table.mark import command_of
 from topk_platform.results.confirmed_runs import Runs, runs_of_all
 from topk_platform.results.contrasts import combined
 from topk_platform.results.from_store import Held, read
@@ -91,9 +92,10 @@ def export_model(
     chosen = _chosen(history, runs.confirmations, seed)
     saved = read_model(held.ledger.store, chosen)
     if saved is None:
+        again = command_of(held.ledger.store, "run", "--networks", reference=study.reference)
         raise StoreError(
-            f"store {str(store)!r} holds no network of arm {arm!r}, seed {chosen['seed']}; `topk run --networks` "
-            "trains that confirmation again"
+            f"store {str(store)!r} holds no network of arm {arm!r}, seed {chosen['seed']}; `{again}` trains that "
+            "confirmation again"
         )
     estimates = _estimates(study, runs.with_ranks(held.ranks if study.interval == "crossed" else None))
     trust = Trust.of_study(study)

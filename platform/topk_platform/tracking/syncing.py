@@ -13,6 +13,7 @@ from topk_platform.records.ledger.ledger import Ledger
 from topk_platform.records.notes.undone import Undone
 from topk_platform.records.storage.checked_json import damaged
 from topk_platform.records.storage.store import Store
+from topk_platform.records.table.mark import command_of
 from topk_platform.tracking.tracker import Extras
 from topk_platform.tracking.trackers import Track, Tracking
 from topk_platform.tracking.trials import ARMS, study_result
@@ -84,5 +85,5 @@ def _tables(store: Store) -> dict[str, str]:
         if ARMS in names:
             study_result({ARMS: texts[ARMS]})
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise damaged(store, f"tables/{ARMS}", "the next `topk run` makes it again") from error
+        raise damaged(store, f"tables/{ARMS}", f"`{command_of(store, 'run')}` makes it again") from error
     return texts

@@ -285,7 +285,7 @@ def test_what_faults_leave_is_reported_line_by_line_and_has_an_exit_code_of_its_
     assert left.endswith(" r/mlp/cross_entropy: process lost: the node died; buy another")
     why = "OSError: No space left on device"
     message = f"warning: the network of abc could not be kept, but its result is kept: {why}"
-    assert f"{message}; `topk run --networks` trains it again" in lines
+    assert f"{message}; `topk run lab_of_bad_things:searching --networks` trains it again" in lines
     assert any("trials without a result, and those that wait for them; the same" in line for line in lines)
     _, message, _ = topk(monkeypatch, capsys, "status")
     assert f"\n{left} (noted 20" in message

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,11 @@ import pytest
 import topk_platform
 from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study
 from topk_platform.cli.group import COMMANDS, load_command
+from topk_platform.records import Store
+from topk_platform.records.table.mark import command_of, repair_of
 from topk_platform.reports.words import command, more_searches
+from topk_platform.running.driver.study import _sync_words
+from topk_platform.specs.study.smoke import SMOKE
 
 BUDGET = ("searches", "trials", "seeds")
 PLACES = {"store": "my runs", "data": "photos"}
@@ -51,12 +56,23 @@ def suggestions() -> Iterator[tuple[str, tuple[str, ...]]]:
 
 def test_every_suggested_command_is_taken_as_it_is_printed() -> None:
     suggested = set(suggestions())
-    assert {name for name, _ in suggested} >= {"run", "adopt", "tuning", "plot", "table", "export", "report"}
+    assert {name for name, _ in suggested} >= {
+        "run",
+        "adopt",
+        "tuning",
+        "plot",
+        "table",
+        "export",
+        "report",
+        "sync",
+        "claims",
+    }
     changed = a_study().with_budget(trials=6, seeds=4, searches=2)
     for name, arguments in suggested:
         taken = parsed(command(name, changed, *arguments, given=PLACES))
         assert taken["study"] == "mine" and taken["store"] == "my runs"
-        assert taken["searches"] == 2 and taken["trials"] == 6 and taken.get("seeds", 4) == 4
+        budget = {"searches": 2, "trials": 6, "seeds": 4}
+        assert {option: taken[option] for option in budget if option in taken}.items() <= budget.items()
 
 
 @pytest.mark.parametrize("name", [name for name in COMMANDS if "--searches" in options_of(name)])
@@ -67,6 +83,43 @@ def test_a_suggested_command_has_the_budget_that_the_user_changed(name: str) -> 
         assert (f"--{option} {number}" in line) == (f"--{option}" in options_of(name))
     assert command(name, a_study().with_budget(seeds=4), given={}).count("--") <= 1
     assert command(name, a_study(), given={}) == f"topk {name} mine"
+
+
+@pytest.mark.parametrize("name", ["my_study", f"my_study{SMOKE}"])
+def test_a_command_about_a_folder_of_a_store_is_taken_as_it_is_printed(name: str, tmp_path: Path) -> None:
+    for store in (tmp_path / "my runs", Path("runs")):
+        folder = Store.open(store).at(name)
+        for line in (
+            command_of(folder, "run", "--networks"),
+            command_of(folder, "sync"),
+            repair_of(folder).strip("`"),
+        ):
+            taken = parsed(line)
+            assert taken["study"] == "my_study" and taken["smoke"] == name.endswith(SMOKE)
+            assert Path(str(taken["store"])) == store and taken.get("networks", True)
+            assert ("--store" in line) == (store != Path("runs"))
+    assert command_of(folder, "run", reference="my_lab:study").startswith("topk run my_lab:study")
+
+
+def test_no_message_suggests_a_command_without_its_study() -> None:
+    """A command of which a message says what it mends names the study, or has a place for its name."""
+    mends = r"(?<!as )`topk [a-z]+(?: --[^`]*)?` (?:trains|fills|makes|decides|writes|confirms|says)\b"
+    for file in sorted(Path(topk_platform.__file__).parent.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and "\n" not in node.value:
+                assert not re.search(mends, node.value), f"{file.name}: {node.value}"
+
+
+def test_the_command_that_fills_trackers_names_those_of_the_run() -> None:
+    words = _sync_words(
+        ["mlflow", "tensorboard=my logs"], "http://me:secret@host:5000", "best", networks=False
+    )
+    taken = parsed(command("sync", a_study(), *words, given={}))
+    assert (
+        taken["track"] == ["mlflow", "tensorboard=my logs"] and taken["mlflow"] == "http://me:***@host:5000"
+    )
+    assert taken["track_search"] == "best" and taken["track_networks"] is False
+    assert _sync_words(None, None, "all", networks=True) == []
 
 
 def test_more_searches_keep_the_budget_of_each_search() -> None:

@@ -105,7 +105,8 @@ def test_tables_without_sizes_say_nothing_of_them() -> None:
 def test_the_answer_knows_that_less_is_better() -> None:
     said = answer(a_table(), "size95")
     assert said.startswith(
-        "In mean set size at 95 % coverage, a secondary metric, marked as better than cross_entropy: in r0, ldam by 1.50"
+        "In mean set size at 95 % coverage, a secondary metric, marked as better than cross_entropy: in r0, ldam by "
+        "1.50"
     )
     assert "classes (n = 5" in said and "points" not in said
     assert "Marked as worse: in r0, focal by" in said and "classes (n = 5, p" in said.partition("worse: ")[2]

@@ -56,9 +56,8 @@ def test_damaged_results_of_arms_are_one_line_with_the_remedy(
     content: bytes, tmp_path: Path, store: Store
 ) -> None:
     store.write("tables/arms.json", content)
-    with pytest.raises(
-        DamagedError, match=r"tables/arms\.json is damaged; the next `topk run` makes it again"
-    ):
+    remedy = r"tables/arms\.json is damaged; `topk run s --store .*` makes it again"
+    with pytest.raises(DamagedError, match=remedy):
         sync("s", store=tmp_path, track=Files())
 
 

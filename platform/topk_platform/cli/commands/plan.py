@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -17,7 +16,7 @@ from topk_platform.cli.consoles import make_console, print_json
 from topk_platform.cli.studies import requested_study
 from topk_platform.errors import UserError
 from topk_platform.protocol import ArmProgress
-from topk_platform.reports.words import command
+from topk_platform.reports.words import command, only_words
 from topk_platform.running.estimate.batch_sizes import Probe, arms_to_probe
 from topk_platform.running.estimate.planning import Plan
 from topk_platform.running.estimate.planning import plan as plan_study
@@ -79,9 +78,7 @@ def plan(
     if json:
         print_json(_plan_data(planned, price))
     else:
-        part = (word for glob in only or () for word in ("--only", shlex.quote(glob)))
-        given = {"store": store, "data": data or ""}
-        _print_plan(console, planned, price, command("adopt", planned.study, *part, given=given))
+        _print_plan(console, planned, price, only or (), {"store": store, "data": data or ""})
 
 
 def probe(
@@ -163,7 +160,11 @@ def _probe_data(probed: Probe) -> dict[str, Any]:
 
 
 def _print_plan(
-    console: Console, plan: Plan, price: float | None = None, adopting: str = "topk adopt"
+    console: Console,
+    plan: Plan,
+    price: float | None = None,
+    only: Sequence[str] = (),
+    given: Mapping[str, str] | None = None,
 ) -> None:
     """Print a plan.
 
@@ -171,9 +172,11 @@ def _print_plan(
         console: The console.
         plan: The plan.
         price: Price of an hour, see :meth:`~topk_platform.running.estimate.planning.Plan.cost`; None: no cost is shown.
-        adopting: The command that adopts the results that would be trained again.
+        only: The globs that chose the arms, for suggested commands.
+        given: Where the results and the data are, for suggested commands.
     """
     study = plan.study
+    adopting, run = (command(name, study, *only_words(only), given=given or {}) for name in ("adopt", "run"))
     cost = "" if price is None else f", which costs {plan.cost(price):.2f} at {price:g} an hour"
     table = Table("arm", "search", "confirm", "left", "s/trial", title=study.name, title_justify="left")
     for arm in plan.arms:
@@ -185,7 +188,7 @@ def _print_plan(
     console.print(table)
     along = f" and {plan.along} more that are trained too, because ensembles are trained as a whole"
     lines = [
-        *_samples(plan),
+        *_samples(plan, run),
         *(f"Note: {note}" for note in plan.notes),
         f"{plan.left} trials left{along if plan.along else ''}, about {duration(plan.seconds)} of training on one "
         f"worker at most{cost}",
@@ -224,10 +227,10 @@ def _expected(plan: Plan) -> str:
     return f"{line}. This machine's load is {plan.load:.1f} on {cores} cores{busy}"
 
 
-def _samples(plan: Plan) -> Iterator[str]:
+def _samples(plan: Plan, run: str) -> Iterator[str]:
     """Yield a line for each set of regimes with the same numbers of samples."""
     if not plan.samples:
-        yield "The data were not read, because nothing is left to run; `topk run` checks whether they have changed"
+        yield f"The data were not read, because nothing is left to run; `{run}` checks whether they have changed"
     alike: dict[str, list[str]] = {}
     for one in plan.samples:
         alike.setdefault(str(one), []).append(one.regime)

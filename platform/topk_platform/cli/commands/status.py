@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -36,6 +36,8 @@ from topk_platform.records import (
     missing_artifacts,
     read_state,
 )
+from topk_platform.records.table.mark import command_of
+from topk_platform.references import is_reference
 from topk_platform.running.progress.rows import arms_text, headline, trials_text
 from topk_platform.specs.checks import plural
 
@@ -65,11 +67,12 @@ def status(
         raise UserError("--watch and --json exclude each other: leave one out")
     if smoke and study is None:
         raise UserError("--smoke is for one study: name it")
+    reference = study if study is not None and is_reference(study) else ""
     study = None if study is None else recorded_name(study, smoke)
     if watch:
-        _watch(make_console(), store, study)
+        _watch(make_console(), store, study, reference)
         return
-    recorded, problems = _read(store, study, curves=not json)
+    recorded, problems = _read(store, study, curves=not json, reference=reference)
     console = make_console()
     shown = [(_data if json else partial(_shown, console))(one) for one in recorded]
     if json:
@@ -99,14 +102,20 @@ class _Study:
     notes: list[str]
 
     @classmethod
-    def read(cls, ledger: Ledger, *, curves: bool) -> _Study:
+    def read(cls, ledger: Ledger, reference: str, *, curves: bool) -> _Study:
         recorded = Recorded.read(ledger, curves=curves)
-        notes = [*_standing(recorded), *_lacking(recorded)]
+        suggested = partial(command_of, ledger.store, reference=reference)
+        notes = [*_standing(recorded, suggested), *_lacking(recorded, suggested)]
         return cls(recorded, read_state(recorded), notes)
 
 
-def _read(uri: str, only: str | None, *, curves: bool) -> tuple[list[_Study], list[UserError]]:
-    """Return the studies of a store, or one of them, and the errors of unreadable ones."""
+def _read(
+    uri: str, only: str | None, *, curves: bool, reference: str = ""
+) -> tuple[list[_Study], list[UserError]]:
+    """Return the studies of a store, or one of them, and the errors of unreadable ones.
+
+    ``reference`` is how the user named the one study, if as ``package.module:attribute``.
+    """
     store, problems = Store.open(uri), list[UserError]()
     studies: list[_Study] = []
     for study in store.folders():
@@ -114,7 +123,7 @@ def _read(uri: str, only: str | None, *, curves: bool) -> tuple[list[_Study], li
             continue
         try:
             ledger = Ledger.open(store, study)
-            studies += [_Study.read(ledger, curves=curves)] if ledger.exists else []
+            studies += [_Study.read(ledger, reference, curves=curves)] if ledger.exists else []
         except UserError as error:
             # A folder that is not a study, such as MLflow's artifacts, is not a problem.
             problems += [error] if is_study(store, study) else []
@@ -146,19 +155,19 @@ def _title(recorded: Recorded) -> str:
     return f"{recorded.ledger.study}: {recorded.trials} trials ended{when}{without}"
 
 
-def _watch(console: Console, store: str, study: str | None) -> None:
+def _watch(console: Console, store: str, study: str | None, reference: str) -> None:
     """Show the studies of a store until interrupted; without a terminal, each state is printed below the last."""
     live = Live(console=console, auto_refresh=False, screen=True) if console.is_terminal else None
     show = console.print if live is None else partial(live.update, refresh=True)
     with live or nullcontext():
-        for shown in _seen(console, store, study):
+        for shown in _seen(console, store, study, reference):
             show(shown)
             time.sleep(_WATCH_SECONDS)
 
 
-def _seen(console: Console, store: str, study: str | None) -> Iterator[RenderableType]:
+def _seen(console: Console, store: str, study: str | None, reference: str) -> Iterator[RenderableType]:
     while True:
-        studies, problems = _read(store, study, curves=False)
+        studies, problems = _read(store, study, curves=False, reference=reference)
         if not studies and not problems:
             raise UserError(_none(store, study))
         most = max(2, console.height // max(1, len(studies)) - _AROUND - 2)
@@ -184,7 +193,7 @@ def _data(study: _Study) -> dict[str, Any]:
     }
 
 
-def _standing(recorded: Recorded) -> list[str]:
+def _standing(recorded: Recorded, suggested: Callable[..., str]) -> list[str]:
     """Return lines about the process that runs a study, and about open trials."""
     store, ended = recorded.ledger.store, recorded.keys
     undone, begun = Undone.read(store), store.folders("checkpoints")
@@ -193,11 +202,14 @@ def _standing(recorded: Recorded) -> list[str]:
         lines.append(f"checkpoints: {plural(cut_off, 'trial')} began and will go on from there")
     lines += [f"{trial} (noted {trial.when})" for trial in undone.open if trial.key not in ended]
     if undone.tracking:
-        lines.append(f"{undone.tracking}; `topk sync` fills it in, or the next run")
+        lines.append(
+            f"{undone.tracking}; `{suggested('sync')}` fills it in (with the run's --mlflow and --track, if it had "
+            "them), or the next run"
+        )
     return lines
 
 
-def _lacking(recorded: Recorded) -> list[str]:
+def _lacking(recorded: Recorded, suggested: Callable[..., str]) -> list[str]:
     """Return lines that say how many confirmations lack a file, and how to make it again."""
     rows = [row for history in recorded.histories.values() for row in history.confirm.values()]
     files = missing_artifacts(recorded.ledger.store, rows)
@@ -206,10 +218,10 @@ def _lacking(recorded: Recorded) -> list[str]:
     lines = []
     if results:
         lines.append(
-            f"ranks or guesses: {results} confirmations lack theirs; `topk run` trains those that count again"
+            f"ranks or guesses: {results} confirmations lack theirs; `{suggested('run')}` trains those that count again"
         )
     if networks:
         lines.append(
-            f"networks: {networks} confirmations lack theirs; `topk run --networks` trains them again"
+            f"networks: {networks} confirmations lack theirs; `{suggested('run', '--networks')}` trains them again"
         )
     return lines

@@ -142,7 +142,10 @@ def ui(
     """
     folder = Store.open(store).local
     if folder is None or not (folder / "mlflow.db").exists():
-        raise UserError(f"store {store!r} holds no MLflow database; `topk run` makes one in a local store")
+        raise UserError(
+            f"store {store!r} holds no MLflow database; `topk run STUDY --store {shlex.quote(store)}` makes one if the "
+            "store is a folder"
+        )
     command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", tracking_uri(folder)]
     command += ["--artifacts-destination", str(folder / "mlflow-artifacts")]
     command += ["--host", host, "--port", str(port), "--workers", "1"]

@@ -12,6 +12,7 @@ import pyarrow as pa
 from topk_platform.errors import StoreError
 from topk_platform.records.storage.checked_json import DamagedError, damaged
 from topk_platform.records.storage.store import Store
+from topk_platform.records.table.mark import command_of
 from topk_platform.records.table.rows import Row
 
 __all__ = ["KINDS", "Kind", "artifact_name", "read_artifact", "read_parsed", "write_artifact"]
@@ -24,7 +25,9 @@ KINDS: tuple[Kind, ...] = ("ranks", "guesses", "network")
 """The kinds of files of a completed confirmation."""
 
 _NAMES = {"ranks": "ranks/{}.parquet", "guesses": "guesses/{}.parquet", "network": "models/{}.safetensors"}
-_REMEDIES = {"ranks": "topk run", "guesses": "topk run", "network": "topk run --networks"}
+_ASKING: dict[Kind, list[str]] = {
+    "network": ["--networks"]
+}  # options of the run that makes such a file again
 
 
 def artifact_name(kind: Kind, key: str) -> str:
@@ -94,7 +97,9 @@ def read_parsed(store: Store, kind: Kind, row: Row, parse: Callable[[bytes], _T]
 
 def _damaged(store: Store, kind: Kind, row: Row) -> DamagedError:
     name = artifact_name(kind, row["key"])
-    return damaged(store, name, f"`{_REMEDIES[kind]}` trains that confirmation again")
+    return damaged(
+        store, name, f"`{command_of(store, 'run', *_ASKING.get(kind, ()))}` trains that confirmation again"
+    )
 
 
 def _recorded(store: Store, row: Row) -> dict[str, str]:

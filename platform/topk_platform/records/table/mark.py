@@ -12,8 +12,9 @@ from urllib.parse import urlencode
 from topk_platform.records.storage.checked_json import read_checked, with_checksum
 from topk_platform.records.storage.store import MARK, Store
 from topk_platform.records.table.schema import OLDEST, SCHEMA_VERSION
+from topk_platform.specs.study.smoke import SMOKE
 
-__all__ = ["FOLDER", "Mark", "repair_of"]
+__all__ = ["FOLDER", "Mark", "command_of", "repair_of"]
 
 FOLDER = "ledger"
 """The folder of a study's table until a repair makes a new one."""
@@ -63,12 +64,26 @@ class Mark:
         return changed
 
 
-def repair_of(store: Store) -> str:
-    """Return the command that repairs the study in a folder, for messages."""
+def command_of(store: Store, name: str, *arguments: str, reference: str = "") -> str:
+    """Return a command about the study in a folder as a user types it, for messages.
+
+    Args:
+        store: The study's folder.
+        name: The name of the command.
+        arguments: The arguments after the study.
+        reference: The study as ``package.module:attribute``; empty to name it by its folder.
+    """
     folder, study = posixpath.split(store.uri)
+    own = study.removesuffix(SMOKE)
     whole = f"{folder}?{urlencode(store.options)}" if store.options else folder
     where = [] if whole == _DEFAULT else ["--store", shlex.quote(whole)]
-    return f"`{' '.join(['topk', 'repair', study, *where])}`"
+    smoke = [] if own == study else ["--smoke"]
+    return " ".join(["topk", name, reference or own, *arguments, *where, *smoke])
+
+
+def repair_of(store: Store) -> str:
+    """Return the command that repairs the study in a folder, for messages."""
+    return f"`{command_of(store, 'repair')}`"
 
 
 def _fields(content: dict[str, Any]) -> dict[str, Any]:

@@ -119,9 +119,10 @@ def without_ranks(table: Table) -> str:
     """Return the line about confirmations that lack the ranks that intervals need; empty if there are none."""
     if not table.without_ranks:
         return ""
+    again = f"`{command('run', table.study, given=table.given)}`" if table.stored else "Another run"
     return (
         f"Of {table.confirmed.completed} confirmations, {table.without_ranks} lack the ranks of their test images: "
-        "intervals over those leave out the choice of the test images, and may be too narrow. `topk run` trains these "
+        f"intervals over those leave out the choice of the test images, and may be too narrow. {again} trains these "
         "confirmations again."
     )
 

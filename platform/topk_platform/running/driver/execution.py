@@ -25,7 +25,7 @@ from topk_platform.records import (
     read_all_ranks,
     set_aside,
 )
-from topk_platform.reports.words import command
+from topk_platform.reports.words import command, only_words
 from topk_platform.results import Table, build_table
 from topk_platform.running.driver.boards import in_environment, make_board
 from topk_platform.running.driver.budget import Budget
@@ -166,7 +166,9 @@ class Execution:
     def _begun(self, board: Board, cluster: Cluster) -> Event:
         left = [arm_id for arm_id, arm in board.arms.items() if arm.left]
         again = outdated(self.part, self.ledger, self.counted, left)
-        adopting = avoidable(again, command("adopt", self.part, given=self.launch.given))
+        adopting = avoidable(
+            again, command("adopt", self.part, *only_words(self.launch.only), given=self.launch.given)
+        )
         why = "; ".join(filter(None, (*map(str, again), adopting)))
         note_code(self.store, self.part)
         return Event("begun", slots=cluster.slots, gpus=cluster.gpus, share=cluster.share, why=why)
@@ -189,6 +191,8 @@ class Execution:
             faults=faults,
             partial=", ".join(sorted(self.launch.budget.held)) if end.partial else "",
             beyond=sum(arm.beyond for arm in board.arms.values()),
+            only=self.launch.only,
+            tracking=self.launch.sync,
         )
 
     def _known(self, study: Study) -> dict[str, ArmHistory]:

@@ -36,6 +36,8 @@ class Launch:
     patience: Patience = field(default_factory=Patience)
     networks: bool = False
     given: Mapping[str, str] = field(default_factory=dict)
+    only: Sequence[str] = ()
+    sync: Sequence[str] = ()
 
     @property
     def needed(self) -> Sequence[Kind]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
+from topk_platform.errors import masked
 from topk_platform.identity import Identity
 from topk_platform.records import Ledger, Store, StudyRows, check_undriven, last_counted
 from topk_platform.running.cluster.patience import Patience
@@ -21,7 +23,7 @@ from topk_platform.running.driver.summary import Summary
 from topk_platform.running.progress.views import view_for
 from topk_platform.specs import Study
 from topk_platform.specs.fields import check_call
-from topk_platform.tracking import Track, Tracking
+from topk_platform.tracking import Track, Tracker, Tracking
 
 __all__ = ["Progress", "run"]
 
@@ -133,6 +135,8 @@ def run(
         patience=Patience(wait, waiting),
         networks=networks,
         given=_given(store=store, data=data, address=address),
+        only=(only,) if isinstance(only, str) else tuple(only or ()),
+        sync=_sync_words(track, mlflow_uri, track_search, networks=track_networks),
     )
     launch.check()
     draws_report()  # a wrong value in the environment is refused here
@@ -148,6 +152,16 @@ def run(
 
 def _given(**locations: str | Path | None) -> dict[str, str]:
     return {name: str(one) for name, one in locations.items() if one is not None}
+
+
+def _sync_words(track: Track | None, mlflow_uri: str | None, search: str, *, networks: bool) -> list[str]:
+    """Return the options with which ``topk sync`` fills the trackers of a run; trackers given as objects have none."""
+    named = [track] if isinstance(track, str) else [] if isinstance(track, Tracker) else track or ()
+    locations = [("--track", one) for one in named if isinstance(one, str)]
+    locations += [("--mlflow", mlflow_uri)] if mlflow_uri is not None else []
+    words = [word for option, where in locations for word in (option, shlex.quote(masked(where)))]
+    words += ["--track-search", search] if search != "all" else []
+    return words if networks else [*words, "--no-track-networks"]
 
 
 def _run_checked(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from rich.console import Group
@@ -10,6 +11,7 @@ from rich.text import Text
 
 from topk_platform.errors import reason
 from topk_platform.reports.plain_text import as_text
+from topk_platform.reports.words import command, only_words
 from topk_platform.results import Table
 from topk_platform.running.driver.retries import Faults
 from topk_platform.specs.checks import plural
@@ -32,6 +34,8 @@ class Summary:
             that could not be kept.
         partial: The limits that were used up before all trials had been tried, in words; empty if none was.
         beyond: How many of the ended trials were not requested: ensembles are trained as a whole.
+        only: The globs that chose the arms.
+        tracking: The options of ``topk sync`` that fill the run's trackers.
     """
 
     table: Table
@@ -43,12 +47,18 @@ class Summary:
     faults: Faults = field(default_factory=Faults)
     partial: str = ""
     beyond: int = 0
+    only: Sequence[str] = ()
+    tracking: Sequence[str] = ()
 
     @property
     def done(self) -> str:
         """How many trials ran, in words."""
         along = f", {self.beyond} of them more than requested, because ensembles are trained as a whole"
         return f"{plural(self.ran, 'trial')} ran{along if self.beyond else ''}."
+
+    def command(self, name: str, *arguments: str) -> str:
+        """Return a command about the study, as :func:`~topk_platform.reports.words.command` does."""
+        return command(name, self.table.study, *arguments, given=self.table.given)
 
     def __rich__(self) -> Group:
         done = Text(f"{self.done} Results: {self.folder} (ledger, tables, models, ranks)")
@@ -69,12 +79,13 @@ def problems(summary: Summary) -> list[Text]:
     lines = []
     if summary.tracking_error is not None:
         why = reason(summary.tracking_error)
-        lines.append(Text(f"{why}; `topk sync` fills it in, or the next run"))
+        sync = summary.command("sync", *summary.tracking)
+        lines.append(Text(f"{why}; `{sync}` fills it in, or the next run"))
     lines += [Text(f"failed: {key} {arm}: {why}", "red") for key, arm, why in summary.table.failures]
     lines += [
         Text(
-            f"warning: the network of {key} could not be kept, but its result is kept: {why}; `topk run --networks` "
-            "trains it again"
+            f"warning: the network of {key} could not be kept, but its result is kept: {why}; "
+            f"`{summary.command('run', *only_words(summary.only), '--networks')}` trains it again"
         )
         for key, why in summary.faults.unsaved.items()
     ]

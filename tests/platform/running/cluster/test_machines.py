@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -268,6 +269,9 @@ class Answers:
             raise answer
         return answer
 
+    def get_runtime_context(self) -> SimpleNamespace:
+        return SimpleNamespace(gcs_address="10.0.0.1:6379")
+
     def cancel(self, number: int) -> None:
         self.cancelled.append(number)
 
@@ -306,7 +310,10 @@ def test_nodes_that_answer_nothing_are_waited_for_as_long_as_the_user_says(
     """And for two minutes at least, in which a node that is there imports torch."""
     fake, messages = Answers(*[None] * 6), list[str]()
     monkeypatch.setattr(machines, "ray", fake)
-    with pytest.raises(ClusterError, match=f"nodes a, b, c, d and 2 more did not answer within {said} "):
+    with pytest.raises(
+        ClusterError,
+        match=f"nodes a, b, c, d and 2 more did not answer within {said} .*: `topk doctor --address 10",
+    ):
         machines._answers(dict(enumerate("abcdef")), Patience(given, messages.append))
     assert (fake.waits, fake.cancelled) == (waits, [0, 1, 2, 3, 4, 5])
     assert messages == ["waiting for nodes a, b, c, d and 2 more to answer: starting, or busy"]

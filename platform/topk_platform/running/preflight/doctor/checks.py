@@ -104,7 +104,7 @@ def _same_bits(node: Node, environment: Mapping[str, str], expected: Mapping[str
     ]
     if not differing:
         return node.good("same bits", ", ".join(environment.values()))
-    remedy = "machines of one kind with the same packages, or `topk run --mixed`: the table then says so"
+    remedy = "machines of one kind with the same packages, or the option --mixed of `topk run`: the table then says so"
     return node.wrong("same bits", "; ".join(differing), remedy)
 
 
