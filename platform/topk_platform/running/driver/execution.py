@@ -116,7 +116,7 @@ class Execution:
         """Train the remaining trials and write the tables; return what faults left undone, and why the run ended."""
         if board.left:
             self.rows.release()  # while trials run, the driver needs the memory but not the rows
-        hurry = recorder.writer.hurry
+        hurry = partial(self._hurry, recorder)
         with _closing(lambda: recorder.close(self.whole, self._known), hurry):
             faults = self._train(board, recorder, cluster)
             end = _End.of(board, self.launch.budget, faults)
@@ -124,6 +124,16 @@ class Execution:
                 hurry()
             recorder.hurry = bool(faults.ended)
         return faults, end
+
+    def _hurry(self, recorder: Recorder) -> None:
+        """After an interrupt, wait less for the store, and say why the run has not ended yet."""
+        recorder.writer.hurry()
+        if names := " and ".join(feed.tracker.title for feed in recorder.feeds.feeds):
+            sync = command("sync", self.part, *self.launch.sync, given=self.launch.given)
+            self.launch.patience.say(
+                f"Interrupted: {names} gets what it lacks, which can take minutes. Another signal, such as Ctrl-C, "
+                f"ends this at once and loses nothing: `{sync}` or the next run fills it in"
+            )
 
     def _cluster(self, *, needed: bool) -> AbstractContextManager[Cluster]:
         return on_cluster(self.part, self.launch, self._largest) if needed else nullcontext(Cluster())

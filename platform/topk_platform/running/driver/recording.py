@@ -105,15 +105,26 @@ class Recorder:
             self._ended.clear()
 
     def close(self, whole: Study, known: Callable[[Study], dict[str, ArmHistory]]) -> None:
-        """Wait for the ledger, write the tables, wait for the trackers, and keep their error, if any."""
+        """Wait for the ledger, write the tables, wait for the trackers, and keep their error, if any.
+
+        An interrupt ends it at once, without a wait for the trackers: the next run fills in what they lack.
+        """
         try:
-            self.writer.flush()
-            if self.writer.error is not None:
-                raise self.writer.error
-            self._forget()
+            self._flush()
             self._write_tables(whole, known(whole))
-        finally:
-            self.tracking_error = self.feeds.close(_HURRIED_SECONDS if self.hurry else None)
+        except Exception:
+            self._close_feeds()
+            raise
+        self._close_feeds()
+
+    def _flush(self) -> None:
+        self.writer.flush()
+        if self.writer.error is not None:
+            raise self.writer.error
+        self._forget()
+
+    def _close_feeds(self) -> None:
+        self.tracking_error = self.feeds.close(_HURRIED_SECONDS if self.hurry else None)
 
     def _write_tables(self, whole: Study, histories: Mapping[str, ArmHistory]) -> None:
         store = self.ledger.store

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import gc
+import os
+import signal
+import threading
+from collections.abc import Collection
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -16,6 +20,7 @@ from topk_platform.running.driver.launching import Cluster
 from topk_platform.running.driver.retries import Faults
 from topk_platform.running.preflight.checks import check_study
 from topk_platform.testing import fake_run
+from topk_platform.tracking import StudyResult, TrackedStudy, TrackedTrial, Tracker, sync
 
 
 def a_study(seeds: int) -> Study:
@@ -49,3 +54,49 @@ def test_it_frees_the_rows_of_the_trials_that_have_ended(
     monkeypatch.setattr("topk_platform.running.driver.tuning.tune_trials", train)
     summary = run(a_study(seeds=3), store=tmp_path, track="none", progress=False, mixed=True)
     assert (summary.left, held) == (1, [0])  # the trials that have ended count
+
+
+class Slow(Tracker):
+    """A tracker that takes long to write the study's results, and is interrupted as soon as it begins."""
+
+    title = "Slow"
+
+    def __init__(self) -> None:
+        self.enough, self.files = threading.Event(), dict[str, str]()
+
+    def begin(self, study: TrackedStudy) -> Collection[str]:
+        return ()
+
+    def remove(self, keys: Collection[str]) -> None:
+        pass
+
+    def trial_ended(self, trial: TrackedTrial) -> None:
+        pass
+
+    def study_ended(self, result: StudyResult) -> None:
+        if not self.enough.is_set():
+            os.kill(os.getpid(), signal.SIGINT)
+        self.enough.wait()
+        self.files.update(result.files)
+
+
+def test_a_second_signal_ends_the_wait_for_trackers_and_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = a_study(seeds=2)
+    fake_run(ended, tmp_path, lambda trial: 0.5, identities=check_study(ended))
+    monkeypatch.setattr(
+        "topk_platform.running.driver.execution.on_cluster", lambda *_: nullcontext(Cluster())
+    )
+    # As after a first signal: trials are left, and no limit is used up.
+    monkeypatch.setattr("topk_platform.running.driver.tuning.tune_trials", lambda *_: Faults())
+    said, tracker = list[str](), Slow()
+    with pytest.raises(KeyboardInterrupt):
+        run(a_study(seeds=3), store=tmp_path, track=tracker, progress=False, mixed=True, waiting=said.append)
+    assert not tracker.files
+    tracker.enough.set()
+    assert said[-1].startswith("Interrupted: Slow gets what it lacks, which can take minutes. Another signal")
+    assert f"`topk sync s --store {tmp_path}` or the next run fills it in" in said[-1]
+    later = Slow()
+    later.enough.set()
+    assert sync("s", store=tmp_path, track=later) == ["Slow"] and "table.md" in later.files
