@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import compress
 
-from topk_platform.records.artifacts.files import KINDS, Kind, artifact_name
+from topk_platform.records.artifacts.files import KINDS, Kind, artifact_name, has_sum, read_artifact
 from topk_platform.records.artifacts.guesses import read_guesses
 from topk_platform.records.artifacts.networks import read_model
 from topk_platform.records.artifacts.ranks import read_ranks
@@ -70,8 +70,8 @@ def missing_artifacts(store: Store, rows: Iterable[Row], kinds: Sequence[Kind] =
 def damaged_artifacts(store: Store, rows: Iterable[Row], kinds: Sequence[Kind] = KINDS) -> list[Unsound]:
     """Return the files of completed confirmations that exist and are damaged. Every file is read.
 
-    A file is damaged if its SHA-256 is not the recorded one, or if it cannot be parsed. For files of earlier versions,
-    no SHA-256 is recorded.
+    A file is damaged if its SHA-256 is not the recorded one. For files of earlier versions no SHA-256 is recorded;
+    these are damaged if they cannot be parsed.
 
     Args:
         store: The study's folder.
@@ -120,7 +120,14 @@ def _present(store: Store, kinds: Sequence[Kind]) -> dict[Kind, set[str]]:
 
 def _is_damaged(store: Store, kind: Kind, row: Row) -> bool:
     try:
-        _READERS[kind](store, row)
+        if has_sum(
+            store, kind, row
+        ):  # the bytes are those that were written: parsing them would show nothing more
+            read_artifact(store, kind, row)
+        else:
+            _READERS[kind](store, row)
     except DamagedError:
         return True
+    except FileNotFoundError:  # deleted since the folder was listed
+        return False
     return False

@@ -15,7 +15,7 @@ from topk_platform.records.storage.store import Store
 from topk_platform.records.table.mark import command_of
 from topk_platform.records.table.rows import Row
 
-__all__ = ["KINDS", "Kind", "artifact_name", "read_artifact", "read_parsed", "write_artifact"]
+__all__ = ["KINDS", "Kind", "artifact_name", "has_sum", "read_artifact", "read_parsed", "write_artifact"]
 
 _T = TypeVar("_T")
 
@@ -70,6 +70,20 @@ def read_artifact(store: Store, kind: Kind, row: Row) -> bytes:
     if expected is not None and hashlib.sha256(content).hexdigest() != expected:
         raise _damaged(store, kind, row)
     return content
+
+
+def has_sum(store: Store, kind: Kind, row: Row) -> bool:
+    """Return whether a confirmation's row has the SHA-256 of a file; rows of earlier versions have none.
+
+    Args:
+        store: The study's folder.
+        kind: Which file.
+        row: The confirmation's row of the ledger.
+
+    Raises:
+        StoreError: if the row's column of such sums cannot be read.
+    """
+    return kind in _recorded(store, row)
 
 
 def read_parsed(store: Store, kind: Kind, row: Row, parse: Callable[[bytes], _T]) -> _T | None:

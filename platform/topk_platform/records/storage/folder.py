@@ -127,9 +127,10 @@ class Folder:
             if self._root.exists() and not self._root.is_dir():
                 raise NotADirectoryError(f"{self._root} is not a folder")
             return {"objects": [], "common_prefixes": []}
-        entries = list(folder.iterdir())
-        folders = {entry.name for entry in entries if entry.is_dir()}
-        files = [{"path": entry.name} for entry in entries if entry.name not in folders]
+        with os.scandir(folder) as entries:  # it knows the kinds of files without asking for each
+            kinds = {entry.name: _is_folder(entry) for entry in entries}
+        folders = [name for name, is_folder in kinds.items() if is_folder]
+        files = [{"path": name} for name, is_folder in kinds.items() if not is_folder]
         return {"objects": files, "common_prefixes": [name for name in folders if _holds(folder / name)]}
 
     def delete(self, paths: str) -> None:
@@ -185,6 +186,11 @@ def _fill(hidden: Path, file: bytes | Path, tries_left: int = 3) -> None:
         if not tries_left:
             raise
         _fill(hidden, file, tries_left - 1)
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    """Return whether an entry is a folder or a link to one. A link that leads nowhere, or to itself, is not."""
+    return Path(entry.path).is_dir() if entry.is_symlink() else entry.is_dir(follow_symlinks=False)
 
 
 def _holds(folder: Path) -> bool:

@@ -98,18 +98,13 @@ def make_board(
     )
 
 
-def finished(
-    study: Study, identities: Mapping[str, Identity], histories: Mapping[str, ArmHistory]
-) -> dict[str, str]:
+def finished(board: Board, identities: Mapping[str, Identity]) -> dict[str, str]:
     """Return the arms with nothing left to run, each with the fingerprint of the data it was trained on.
 
     Args:
-        study: The study.
+        board: The study's state.
         identities: Which rows count, by arm identity; arms whose data are not known are left out.
-        histories: Each arm's history of such rows, by arm identity.
     """
-    arms = make_board(study, identities, histories).arms
-    trained_on = {
-        arm_id: identities[arm_id].dataset_fingerprint for arm_id, arm in arms.items() if not arm.left
-    }
+    done = [arm_id for arm_id, arm in board.arms.items() if not arm.left]
+    trained_on = {arm_id: identities[arm_id].dataset_fingerprint for arm_id in done}
     return {arm_id: fingerprint for arm_id, fingerprint in trained_on.items() if fingerprint}

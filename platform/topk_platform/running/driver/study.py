@@ -13,7 +13,7 @@ from topk_platform.errors import masked
 from topk_platform.identity import Identity
 from topk_platform.records import Ledger, Store, StudyRows, check_undriven, last_counted
 from topk_platform.running.cluster.patience import Patience
-from topk_platform.running.driver.boards import as_checked, finished, in_environment
+from topk_platform.running.driver.boards import as_checked, finished, in_environment, make_board
 from topk_platform.running.driver.budget import Budget, Limits
 from topk_platform.running.driver.execution import Execution, Progress
 from topk_platform.running.driver.incomplete import complete_histories
@@ -193,7 +193,7 @@ def _run_checked(
 def _finished(rows: StudyRows, part: Study, counted: dict[str, Identity], launch: Launch) -> dict[str, str]:
     """Return the arms that need no check; the histories go, since they hold rows that the driver releases later."""
     histories = {} if launch.retry_failed else complete_histories(rows, part, counted, launch.needed)
-    return finished(part, counted, histories)
+    return finished(make_board(part, counted, histories), counted)
 
 
 def _expected(study: Study, ledger: Ledger, launch: Launch) -> dict[str, Identity]:

@@ -164,9 +164,10 @@ def plan(
     ledger = Ledger.open(Store.open(store), study.name)
     counted, rows = last_counted(ledger, study), StudyRows(ledger, study.arms)
     histories = complete_histories(rows, study, counted)
-    done = finished(study, counted, histories)
+    board = make_board(study, counted, histories)
+    done = finished(board, counted)
     if len(done) == len(histories):
-        return _plan(study, make_board(study, counted, histories), histories, {}, workers)
+        return _plan(study, board, histories, {}, workers)
     made = _plan_with_data(study, rows, counted, done, data, download=download, workers=workers)
     running = live_state(ledger.store)
     return replace(made, load=load, running=None if running is None else running.seconds)

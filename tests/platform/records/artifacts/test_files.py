@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -31,6 +32,7 @@ from topk_platform.records import (
     save_model,
     set_aside,
 )
+from topk_platform.records.artifacts.damage import _READERS
 from topk_platform.records.artifacts.files import KINDS, Kind
 from topk_platform.records.table.schema import ledger_schema, trial_row
 from topk_platform.specs import Inputs, TrialRecord
@@ -82,6 +84,10 @@ def store(trained: Path, tmp_path: Path) -> Store:
 
 def rows_of(store: Store) -> list[Row]:
     return Ledger(store, "s").rows()
+
+
+def _note(parsed: list[tuple[Kind, str]], kind: Kind, _: Store, row: Row) -> None:
+    parsed.append((kind, row["key"]))
 
 
 def path_of(store: Store, kind: Kind, key: str) -> Path:
@@ -141,6 +147,18 @@ def test_a_file_that_an_earlier_program_kept_is_damaged_if_it_cannot_be_read(
     assert damaged == [Unsound(first["key"], kind)]
     with pytest.raises(DamagedError):
         READERS[kind](store, first)
+
+
+def test_a_file_with_the_recorded_sum_is_not_parsed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[tuple[Kind, str]] = []
+    for kind in KINDS:
+        reader = partial(_note, parsed, kind)
+        monkeypatch.setitem(_READERS, kind, reader)
+    rows = rows_of(store)
+    assert damaged_artifacts(store, rows) == parsed == []
+    earlier = [{**row, "artifacts": None} for row in rows]
+    assert damaged_artifacts(store, earlier) == []
+    assert sorted(parsed) == sorted((kind, row["key"]) for kind in KINDS for row in rows)
 
 
 def test_a_repair_sets_damaged_files_aside(store: Store) -> None:

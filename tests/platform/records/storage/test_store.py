@@ -82,6 +82,22 @@ def test_a_folder_whose_last_file_is_deleted_takes_its_empty_parents_with_it(tmp
     assert tmp_path.exists()
 
 
+def test_a_folder_lists_what_links_lead_to_and_asks_for_links_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("inside/file", "file"):
+        Store.open(tmp_path).write(name, b"")
+    for name, target in {"folder": "inside", "other": "file", "itself": "itself", "nowhere": "gone"}.items():
+        (tmp_path / name).symlink_to(target)
+    asked: list[str] = []
+    is_dir = Path.is_dir
+    monkeypatch.setattr(Path, "is_dir", lambda path: asked.append(path.name) or is_dir(path))
+    listed = Folder(tmp_path).list_with_delimiter()
+    assert sorted(listed["common_prefixes"]) == ["folder", "inside"]
+    assert sorted(one["path"] for one in listed["objects"]) == ["file", "itself", "nowhere", "other"]
+    assert sorted(asked[1:]) == ["folder", "itself", "nowhere", "other"]  # the first is the folder itself
+
+
 def test_a_file_is_written_though_another_process_deletes_its_empty_folders_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -22,11 +23,13 @@ from topk_platform import (
     grid,
 )
 from topk_platform.cli.commands.plan import _plan_data, _print_plan
-from topk_platform.protocol import ArmBoard
+from topk_platform.protocol import ArmBoard, Board
 from topk_platform.records import Ledger, Store, StudyState, note_state
-from topk_platform.running.estimate import timing
+from topk_platform.running.driver.boards import make_board
+from topk_platform.running.estimate import planning, timing
 from topk_platform.running.estimate.planning import plan
 from topk_platform.running.machine.resources import local_cpus
+from topk_platform.testing import fake_run
 
 
 @pytest.fixture(autouse=True)
@@ -85,6 +88,21 @@ def test_a_plan_shows_the_samples_of_each_regime(tmp_path: Path, capsys: pytest.
         everything.train,
         tail.train,
     ]
+
+
+def test_a_finished_study_is_put_together_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    study = digits_as_they_are_and_with_a_tail()
+    fake_run(study, tmp_path, lambda trial: {"top1": 0.5, "top3": 0.7})
+    made: list[Board] = []
+
+    def counted(*given: Any) -> Board:
+        made.append(make_board(*given))
+        return made[-1]
+
+    monkeypatch.setattr(planning, "make_board", counted)
+    planned = plan(study, store=tmp_path, workers=1)
+    assert planned.left == 0
+    assert made == [planned.board]
 
 
 def test_a_plan_says_which_load_it_saw(
