@@ -38,6 +38,10 @@ STATED = {
         "each-k-costs-more-of-the-first-guess": "confirmed",
         "more-guesses-than-are-shown": "confirmed",
     },
+    "letters_capacity": {
+        "wide-networks-favour-the-svm": "undecided",
+        "wide-networks-cost-the-svm-its-first-guess": "undecided",
+    },
     "letters_epsilon": {"robust-to-large-epsilon": "confirmed", "best-near-0.1": "undecided"},
     "letters_temperature": {"without-smoothing-it-fails": "refuted", "from-0.01-it-trains": "confirmed"},
     "letters_samples": {"samples-hardly-matter": "confirmed"},
