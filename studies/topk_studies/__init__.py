@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from topk_platform import Study
+from topk_platform.errors import unknown_name
 from topk_studies.berrada2018 import (
     berrada2018_imagenet,
     berrada2018_margin,
@@ -104,17 +105,27 @@ __all__ = [
 ]
 
 
-def evidence() -> tuple["Findings", ...]:
+def evidence(*names: str) -> tuple["Findings", ...]:
     """Return the shipped findings, by study name: these studies' results on our machines.
 
+    Args:
+        *names: Studies whose findings to read; by default all that are shipped, which takes some seconds.
+
+    Raises:
+        UserError: for a study whose findings are not shipped.
+
     Example:
-        >>> all(findings.study.name in STUDIES for findings in evidence())
-        True
+        >>> [findings.study.name for findings in evidence("letters_memory", "letters_underfit")]
+        ['letters_memory', 'letters_underfit']
     """
     from topk_platform.results.findings import Findings  # noqa: PLC0415 - pyarrow, which no definition needs
 
     folder = Path(__file__).parent / "findings"
-    return tuple(Findings.read(file) for file in sorted(folder.glob("*.json.gz")))
+    files = {file.name.partition(".")[0]: file for file in sorted(folder.glob("*.json.gz"))}
+    for name in names:
+        if name not in files:
+            raise unknown_name("study whose findings are shipped", name, files)
+    return tuple(Findings.read(files[name]) for name in names or files)
 
 
 STUDIES: dict[str, Callable[[], Study]] = {

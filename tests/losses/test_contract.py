@@ -439,9 +439,15 @@ def run_checks(contract):
     return passed, failed
 
 
+# A slow test of plain torch: each class above tries it in float64, and test_invariance.py compares it with the kernels.
+BESIDE_KERNELS = [name for name in CONTRACTS if name not in PLAIN and len(BACKENDS) > 1]
+
+
 @pytest.mark.parametrize(
     ("name", "backend"),
-    [(name, backend) for name in CONTRACTS for backend in (BACKENDS[:1] if name in PLAIN else BACKENDS)],
+    [(name, BACKENDS[-1]) for name in CONTRACTS if name not in PLAIN]
+    + [(name, "torch") for name in CONTRACTS if name in PLAIN]
+    + [pytest.param(name, "torch", marks=pytest.mark.slow) for name in BESIDE_KERNELS],
 )
 def test_the_contract_holds_in_float32_by_every_backend(name, backend):
     """One test runs all checks of a loss: each is a class's own test above, in float64."""

@@ -58,9 +58,16 @@ def known_studies() -> Mapping[str, Callable[[], Study]]:
     return {**table, **brought}
 
 
-def shipped_findings() -> tuple[Findings, ...]:
-    """Return the findings that ``topk_studies`` ships, in the order of the studies' names."""
-    shipped: tuple[Findings, ...] = importlib.import_module("topk_studies").evidence()
+def shipped_findings(*names: str) -> tuple[Findings, ...]:
+    """Return the findings that ``topk_studies`` ships, in the order of the studies' names.
+
+    Args:
+        *names: Studies whose findings to read; by default all that are shipped.
+
+    Raises:
+        UserError: for a study whose findings are not shipped.
+    """
+    shipped: tuple[Findings, ...] = importlib.import_module("topk_studies").evidence(*names)
     return shipped
 
 

@@ -26,7 +26,7 @@ NUMBER = re.compile(r"\d+\.\d ± \d+\.\d")
 
 @cache
 def table_of(name: str) -> Table:
-    (shipped,) = (one for one in evidence() if one.study.name == name)
+    (shipped,) = evidence(name)
     return shipped.table
 
 

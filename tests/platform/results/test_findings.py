@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from shipped import shipped
 
+import topk_studies
 from topk_platform import (
     Claim,
     Contrast,
@@ -40,8 +41,9 @@ from topk_platform.results.decisions import decide
 from topk_platform.results.findings import Findings
 from topk_platform.results.recommendation import Recommendation
 from topk_platform.results.table import row_and_column
-from topk_studies import STUDIES
+from topk_studies import STUDIES, evidence
 
+SHIPPED = Path(topk_studies.__file__).parent / "findings"
 SHIPPED_BYTES = 200_000  # of a study: a hundred times less than its ledger
 
 
@@ -259,3 +261,13 @@ def test_shipped_findings_are_of_our_studies_and_small() -> None:
     for result in shipped():
         assert result.study.name in STUDIES
         assert len(result.to_bytes()) < SHIPPED_BYTES and result.table.cells
+
+
+def test_shipped_findings_are_read_by_their_studys_name() -> None:
+    """A file has its study's name; a name without a file is refused before any file is read."""
+    names = [one.study.name for one in shipped()]
+    assert names == sorted(file.name.removesuffix(".json.gz") for file in SHIPPED.iterdir())
+    (one,) = evidence(names[0])
+    assert one.to_bytes() == shipped()[0].to_bytes()
+    with pytest.raises(UserError, match="unknown study whose findings are shipped 'letterz'; did you mean"):
+        evidence(names[0], "letterz")

@@ -99,10 +99,8 @@ def _list(*, json: bool) -> None:
 def _named(name: str) -> Findings:
     if name.endswith(".gz"):
         return Findings.read(name)
-    shipped = {one.study.name: one for one in shipped_findings()}
-    if name not in shipped:
-        raise unknown_name("study whose findings are shipped", name, shipped)
-    return shipped[name]
+    (shipped,) = shipped_findings(name)
+    return shipped
 
 
 def _plot(findings_: Findings, kind: str, to: Path | None, metric: str) -> None:

@@ -12,6 +12,7 @@ from topk_platform.cli.options import check_format, under
 from topk_platform.cli.studies import known_studies, load_study, shipped_findings
 from topk_platform.evidence.recommending import recommend as recommend_for
 from topk_platform.reports import recommendation_text
+from topk_platform.results.comparisons import Situation
 from topk_platform.results.findings import Findings
 
 __all__ = ["recommend"]
@@ -55,6 +56,7 @@ def recommend(
     Example: topk recommend --classes 5000 --images 300000 --imbalance 100 --noise 0.1 -k 5
     """
     check_format(output, "rich", "md", json=json)
+    Situation(classes, images, imbalance, noise, k)  # says what is wrong before seconds of reading findings
     studies = [load_study(name) for name in study or ()]
 
     named = {known.name for known in studies}
