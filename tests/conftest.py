@@ -80,6 +80,16 @@ def rows_of(item: Any) -> set[object]:
     return rows | set(values.items())
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Spare it the collector, which passes again and again over what imports and collection keep anyhow."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
 def pytest_collection_finish() -> None:
     """Spare the collector what imports and collection have made: a full pass over it takes a second."""
     gc.collect()

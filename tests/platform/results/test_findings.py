@@ -269,5 +269,7 @@ def test_shipped_findings_are_read_by_their_studys_name() -> None:
     assert names == sorted(file.name.removesuffix(".json.gz") for file in SHIPPED.iterdir())
     (one,) = evidence(names[0])
     assert one.to_bytes() == shipped()[0].to_bytes()
-    with pytest.raises(UserError, match="unknown study whose findings are shipped 'letterz'; did you mean"):
+    with pytest.raises(
+        UserError, match="unknown study whose findings are shipped 'letterz': did you mean 'letters'"
+    ):
         evidence(names[0], "letterz")
