@@ -3,9 +3,9 @@
 Most shipped comparisons are of letters, with a perceptron and, in three regimes, a convolutional network, neither of
 them pretrained. `letters_searches` searched each loss five times, so its intervals have the luck of the search in them.
 So did `letters_k` and `letters_capacity`. The other studies of letters searched each loss once, and 26 of their
-comparisons were made in two to four studies. Between these a difference moves by 0.82 points of top-5 accuracy and by 3.0
-of top-1 accuracy (26 degrees of freedom), so a difference that was measured once is known to ± 1.7 points at best, and one
-that was measured twice to ± 1.2.
+comparisons were made in two to four studies. Between these a difference moves by 0.82 points of top-5 accuracy and by
+3.0 of top-1 accuracy (26 degrees of freedom), so a difference that was measured once is known to ± 1.7 points at best,
+and one that was measured twice to ± 1.2.
 The comparisons of photos are of CIFAR-100's features by a pretrained network, where each loss was searched three times.
 """
 
