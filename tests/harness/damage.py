@@ -158,8 +158,13 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
 
 
 def reference(folder: Path) -> dict[str, Said]:
-    """Return what the commands say of a sound store."""
-    return {name: topk(*arguments, "--store", str(folder)) for name, arguments in COMMANDS.items()}
+    """Return what the commands say of a store, wherever it lies."""
+    return {name: _asked(arguments, folder) for name, arguments in COMMANDS.items()}
+
+
+def _asked(arguments: Sequence[str], folder: Path) -> Said:
+    said = topk(*arguments, "--store", str(folder))
+    return Said(said.code, said.out.replace(str(folder), "STORE"), said.err.replace(str(folder), "STORE"))
 
 
 Change = Callable[[random.Random, bytes], bytes]
@@ -310,7 +315,7 @@ def _wrong_after(folder: Path, repaired: str, sound: Mapping[str, Said]) -> Iter
             if record.trial.key not in kept:
                 writer.put(record)
     for name in ("table", "tuning", "claims"):
-        if (said := topk(*COMMANDS[name], "--store", str(folder))) != sound[name]:
+        if (said := _asked(COMMANDS[name], folder)) != sound[name]:
             yield f"after {repaired!r} and what was lost, {name}: {said}"
 
 
