@@ -60,7 +60,8 @@ regression: $(VENV)/.test
 	$(BIN)/python benchmarks/regression.py $(REGRESSION)
 
 # All that waits for a GPU, in at most ten minutes, and a report; with the set-up where there is one, else with whatever
-# $(PYTHON) has: torch, torchvision, numpy, pyarrow, scikit-learn, pytest and hypothesis are enough for most. It fetches nothing.
+# $(PYTHON) has: torch, torchvision, numpy, pyarrow, scikit-learn, pytest and hypothesis are enough for most of it. It
+# fetches nothing.
 gpu:
 	$(or $(wildcard $(BIN)/python),$(PYTHON)) benchmarks/gpu.py $(GPU)
 
