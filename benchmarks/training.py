@@ -18,6 +18,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -50,6 +51,10 @@ ENSEMBLES = (  # what, regime, model, recipe, k
     ("digits, batch 128, MLP 128", Regime("digits", "digits"), Model("mlp"), Recipe(40, batch_size=128), 3),
 )
 STACKED = ("cross_entropy", "topk_transition", "smooth_topk_svm", "noised_topk_hinge")
+GRAPHED = (
+    Model("resnet_small", {"depth": 8}, label="resnet8"),
+    Model("densenet", {"growth": 40}, label="densenet40-40"),
+)
 COSINE = ("ldam", "noised_imbalanced_topk_hinge")
 
 Work = Callable[[], object]
@@ -264,8 +269,35 @@ def print_checkpoints(options: argparse.Namespace) -> None:
         )
 
 
+def print_graphs(options: argparse.Namespace) -> None:
+    """Epochs with steps that are replayed as a CUDA graph, against steps whose kernels are started one by one."""
+    if options.device != "cuda":
+        print("\nSteps as CUDA graphs need --device cuda")
+        return
+    header(
+        f"An epoch of {options.images} images, batch {options.batch}, bfloat16",
+        *("network", "loss", "steps/s", "as CUDA graphs", "× (medians)", "× (minima)"),
+    )
+    for network in GRAPHED:
+        for loss in options.losses or ("cross_entropy", "smooth_topk_svm", "noised_topk_hinge"):
+            sessions = [
+                session_of(_graphed_trial(network, loss, options, graphs)) for graphs in (False, True)
+            ]
+            usual, graphed = turns([session.train_epoch for session in sessions], options)
+            count = sessions[0].epoch_steps
+            rates = f"{count / statistics.median(usual):.0f} | {count / statistics.median(graphed):.0f}"
+            print(f"| {network.label} | {loss} | {rates} | {ratios(usual, graphed)} |", flush=True)
+
+
+def _graphed_trial(network: Model, loss: str, options: argparse.Namespace, graphs: bool) -> Trial:
+    regime, _, recipe, k = image_arm(options)
+    numerics = replace(recipe.numerics, cuda_graphs=graphs)
+    return a_trial((regime, network, replace(recipe, numerics=numerics, clip_norm=1.0), k), loss, options)
+
+
 PARTS = {
     "ensembles": print_ensembles,
+    "graphs": print_graphs,
     "throughput": print_throughput,
     "losses": print_losses,
     "checkpoints": print_checkpoints,

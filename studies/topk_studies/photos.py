@@ -208,15 +208,15 @@ def photos_pixels() -> Study:
         clip_norm=1.0,
         evaluate_every=3,
         augmentation=Augmentation(crop=4, flip=True),
-        numerics=Numerics(bfloat16=True, channels_last=True),
+        numerics=Numerics(bfloat16=True, channels_last=True, cuda_graphs=True),
     )
     losses = [searched(name, _AT) for name in ("cross_entropy", "smooth_topk_svm", "noised_topk_hinge")]
     return Study(
         name="photos_pixels",
-        arms=grid(regimes, [RESNET], losses, k=K, recipe=recipe, protocol=_SEARCHES),
+        arms=grid(regimes, [RESNET], losses, k=K, recipe=recipe, protocol=Protocol(searches=5)),
         topk=_TOPK,
-        trials=45,
-        seeds=6,
+        trials=60,
+        seeds=10,
         show=("top1", "top5"),
         device="cuda",
         gpus="auto",

@@ -18,6 +18,9 @@ TAIL = 1e-12  # probability outside the window of integration, at each end
 COARSE_NODES = 49  # nodes of the search for the window
 NODES = 64  # nodes of the trapezoid rule
 BUDGET = 1 << 18  # numbers in an intermediate result, rows × classes × nodes: 2 MiB, which fit into the cache
+CUDA_BUDGET = (
+    1 << 22
+)  # the same on a GPU, where the hundreds of kernels of a piece take longer than their work: 32 MiB
 COMPILED_BUDGET = 1 << 24  # the same in a compiled graph, which unrolls every piece: fewer pieces, 128 MiB
 
 
@@ -83,12 +86,14 @@ class _RankProbabilities(torch.autograd.Function):
         return _curvature(ctx.saved_tensors[0], direction, ctx.k), None
 
 
-def _budget() -> int:
-    return COMPILED_BUDGET if torch.compiler.is_compiling() else BUDGET
+def _budget(x: Tensor) -> int:
+    if torch.compiler.is_compiling():
+        return COMPILED_BUDGET
+    return CUDA_BUDGET if x.is_cuda else BUDGET
 
 
 def _pieces(rows: Tensor) -> tuple[Tensor, ...]:
-    return torch.split(rows, max(1, _budget() // (rows.shape[1] * NODES)))
+    return torch.split(rows, max(1, _budget(rows) // (rows.shape[1] * NODES)))
 
 
 def _mean(x: Tensor, k: int) -> Tensor:
@@ -134,7 +139,7 @@ def _grid(x: Tensor, k: int) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
 
 
 def _parts(nodes: Tensor, x: Tensor) -> tuple[Tensor, ...]:
-    return torch.split(nodes, max(1, _budget() // max(1, x.numel())), -1)
+    return torch.split(nodes, max(1, _budget(x) // max(1, x.numel())), -1)
 
 
 def _cdf(x: Tensor, nodes: Tensor, k: int) -> Tensor:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from topk_platform.extensions import extended
 from topk_platform.specs import Trial
 from topk_platform.training.ensemble import Ensemble
+from topk_platform.training.graphs.graphed import GraphedSession
 from topk_platform.training.remembering import RememberingSession
 from topk_platform.training.retrained import RetrainedSession
 from topk_platform.training.session import Session
@@ -15,6 +16,7 @@ from topk_platform.training.shown import ShownSession
 __all__ = ["LEARNERS", "learner_of", "prepared_learner", "session_of"]
 
 LEARNERS: dict[str, type[Session]] = {
+    "graphed": GraphedSession,
     "remembering": RememberingSession,
     "retrained": RetrainedSession,
     "shown": ShownSession,

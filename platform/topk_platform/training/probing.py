@@ -19,6 +19,7 @@ import torch
 from topk_platform.data import Images, Split
 from topk_platform.errors import UserError
 from topk_platform.specs import Recipe, Trial
+from topk_platform.training.graphs.graphed import GraphedSession
 from topk_platform.training.learners import session_of
 from topk_platform.training.process.faults import is_out_of_memory
 from topk_platform.training.process.state import trial_process
@@ -138,7 +139,10 @@ def take_scores(trial: Trial) -> None:
 
 
 def _train(session: Session, samples: int) -> None:
-    split = _excerpt(session.dataset.train, samples, session.trial.device)
+    steps = (
+        session.before + 2 if isinstance(session, GraphedSession) else 1
+    )  # a graph keeps memory of its own
+    split = _excerpt(session.dataset.train, steps * samples, session.trial.device)
     session.batches = replace(session.batches, split=split, size=samples)
     session.train_epoch().tolist()
 

@@ -153,6 +153,11 @@ class Arm:
             "whose batches repeat samples",
         )
         check(
+            not self.recipe.numerics.cuda_graphs,
+            f"arm {self.name}: loss {self.loss.name} remembers each training sample and does not go with "
+            "Numerics.cuda_graphs, which replay the same step for every batch",
+        )
+        check(
             self.protocol.ensemble == 1,
             f"arm {self.name}: loss {self.loss.name} remembers each training sample and cannot train an ensemble: "
             "Protocol(ensemble=1)",
@@ -161,8 +166,8 @@ class Arm:
     def _check_ensemble(self) -> None:
         check(
             "learner" not in dict(self.additions),
-            f"arm {self.name}: an ensemble cannot train with average, after or stochastic_depth: set "
-            "Protocol(ensemble=1)",
+            f"arm {self.name}: an ensemble cannot train with average, after, stochastic_depth or "
+            "Numerics.cuda_graphs: set Protocol(ensemble=1)",
         )
         check(
             not self.recipe.scoring,

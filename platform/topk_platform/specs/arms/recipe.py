@@ -97,6 +97,10 @@ class Numerics:
         channels_last: Keep images with their channels innermost, which is fastest for convolutions on GPUs.
         deterministic: Use only algorithms that repeat bit for bit.
         compiled: Compile the network once for all trials of the same shape in a worker.
+        cuda_graphs: On a GPU, record a training step once and replay it for every full batch. Networks whose kernels
+            are short train several times as fast. Python code of the network and the loss then runs for the first
+            steps only, so it must take the same way for every batch, and must not wait for the GPU (``.item()``).
+            Without effect on the CPU.
     """
 
     bfloat16: bool = False
@@ -104,6 +108,7 @@ class Numerics:
     channels_last: bool = False
     deterministic: bool = False
     compiled: bool = False
+    cuda_graphs: bool = field(default=False, metadata=LATER)
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -197,9 +202,23 @@ class Recipe:
             not (self.stochastic_depth and self.numerics.compiled),
             "Recipe.stochastic_depth cannot go with Numerics.compiled, whose networks trials share",
         )
+        self._check_graphs()
         check(
             not (self.scoring and self.test_crops),
             f"Recipe.scoring {self.scoring!r} cannot go with test_crops {self.test_crops!r}, which add up all scores",
+        )
+
+    def _check_graphs(self) -> None:
+        others = {
+            "average": self.average,
+            "after": self.after,
+            "augmentation.policy": self.augmentation.policy,
+        }
+        given = [name for name, value in others.items() if value is not None]
+        given += ["stochastic_depth"] * bool(self.stochastic_depth)
+        check(
+            not (self.numerics.cuda_graphs and given),
+            f"Numerics.cuda_graphs replays the same step for every batch and cannot go with Recipe.{', '.join(given)}",
         )
 
     def _check_milestones(self) -> None:
@@ -228,9 +247,10 @@ class Recipe:
         """The recipe's additions to the usual training: the name of an entry, by the kind of table."""
         learner = "retrained" if isinstance(self.after, RetrainedClassifier) else "shown"
         shown = self.average is not None or self.after is not None or self.stochastic_depth > 0
+        usual = "graphed" if self.numerics.cuda_graphs else ""
         names = {
             "optimizer": self.optimizer if self.optimizer in _OPTIMIZERS else "",
-            "learner": learner if shown else "",
+            "learner": learner if shown else usual,
             "average": type(self.average).__name__ if self.average is not None else "",
             "after": type(self.after).__name__ if self.after is not None else "",
             "scoring": self.scoring,

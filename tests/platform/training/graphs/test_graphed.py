@@ -1,0 +1,281 @@
+"""Training steps as CUDA graphs: what is replayed, what runs as usual, and that both are the same training."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
+from typing import Any, cast
+
+import pytest
+import torch
+from torch import Generator, Tensor, nn
+
+from topk_platform import (
+    EMA,
+    Arm,
+    Augmentation,
+    LogitAdjustment,
+    Loss,
+    Model,
+    Numerics,
+    Protocol,
+    RandAugment,
+    Recipe,
+    Regime,
+    UserError,
+)
+from topk_platform.specs import Schedule, Trial
+from topk_platform.training import Session, finish, run_trials
+from topk_platform.training.graphs import graphed
+from topk_platform.training.graphs.graphed import GraphedSession
+from topk_platform.training.graphs.recording import StepGraph
+from topk_platform.training.learners import session_of
+from topk_platform.training.process.state import trial_process
+
+MakeTrial = Callable[..., Trial]
+GRAPHS = Numerics(cuda_graphs=True)
+IMAGES = Regime(
+    "images",
+    "synthetic_images",
+    options={"classes": 10, "superclasses": 5, "train": 100, "validation": 20, "test": 20},
+)
+CROPS = Augmentation(crop=4, flip=True, cutout=4)
+on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+
+class Repeated:
+    """A graph's stand-in on the CPU: it runs the step again, without what Python code adds up."""
+
+    made: int = 0
+    calls: int = 0
+
+    def __init__(
+        self,
+        step: Callable[[Tensor, Tensor], Tensor],
+        inputs: Tensor,
+        target: Tensor,
+        generators: Iterable[Generator],
+    ) -> None:
+        type(self).made += 1
+        self.step, self.shape = step, inputs.shape
+
+    def __call__(self, inputs: Tensor, target: Tensor) -> Tensor:
+        type(self).calls += 1
+        assert inputs.shape == self.shape
+        session = cast("Session", self.step.__self__)  # type: ignore[attr-defined]
+        step, rates = session.step, [group["lr"] for group in session.optimizer.param_groups]
+        loss = self.step(inputs, target)
+        session.step = step
+        for group, rate in zip(session.optimizer.param_groups, rates, strict=True):
+            assert group["lr"] is rate  # replayed kernels read the same tensor
+        return loss
+
+
+class Replaying(GraphedSession):
+    """A session that replays on the CPU."""
+
+    record = cast("type[StepGraph]", Repeated)
+    replays = True  # type: ignore[assignment]
+
+
+@pytest.fixture
+def replaying(monkeypatch: pytest.MonkeyPatch) -> type[Repeated]:
+    """Let sessions replay on the CPU; return the class that counts recordings and replays."""
+    monkeypatch.setattr(graphed, "rehearsed", nullcontext)
+    monkeypatch.setattr(Repeated, "made", 0)
+    monkeypatch.setattr(Repeated, "calls", 0)
+    return Repeated
+
+
+def a_recipe(**changes: Any) -> Recipe:
+    return Recipe(**{"epochs": 3, "numerics": GRAPHS, **changes})
+
+
+def losses_of(session: Session, epochs: int = 3) -> list[float]:
+    return [session.train_epoch()[0, 0].item() for _ in range(epochs)]
+
+
+@pytest.mark.parametrize("loss", ["cross_entropy", "noised_topk_hinge"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"clip_norm": 1.0, "optimizer": "adam", "learning_rate": 0.01},
+        {"accumulate": 2, "cross_entropy_epochs": 1},
+    ],
+)
+def test_replayed_steps_are_the_usual_steps(
+    loss: str, options: dict[str, Any], make_trial: MakeTrial, replaying: type[Repeated]
+) -> None:
+    trial = make_trial(loss, recipe=a_recipe(**options))
+    usual, session = Session.prepare(trial), Replaying.prepare(trial)
+    # The rate is rounded to float32 on the device.
+    assert losses_of(session) == pytest.approx(losses_of(usual), rel=1e-4)
+    assert session.step == usual.step
+    assert replaying.calls > 2 * (session.epoch_steps - 6)
+    assert torch.equal(session.batches.changes.get_state(), usual.batches.changes.get_state())
+
+
+def test_augmentation_is_a_part_of_the_step(make_trial: MakeTrial, replaying: type[Repeated]) -> None:
+    trial = make_trial(
+        regime=IMAGES, model=Model("convnet"), recipe=a_recipe(augmentation=CROPS, batch_size=32)
+    )
+    usual, session = Session.prepare(trial), Replaying.prepare(trial)
+    assert losses_of(session, 1) == pytest.approx(losses_of(usual, 1), rel=1e-4)
+    assert replaying.calls == session.epoch_steps - 4  # three steps before, and the last one
+    assert torch.equal(session.batches.changes.get_state(), usual.batches.changes.get_state())
+
+
+@pytest.mark.parametrize("cut", [1, 5, 9])
+def test_a_resumed_session_records_anew(cut: int, make_trial: MakeTrial, replaying: type[Repeated]) -> None:
+    trial = make_trial("noised_topk_hinge", recipe=a_recipe())
+    whole, first, second = (Replaying.prepare(trial) for _ in range(3))
+    losses_of(whole)
+    assert first.advance(lambda: first.step == cut) is None
+    second.load_state(first.state())
+    made = replaying.made
+    losses_of(second)
+    assert replaying.made == made + 1
+    for name, value in whole.weights().items():
+        assert torch.equal(value, second.weights()[name])
+
+
+def test_another_loss_is_recorded_anew(make_trial: MakeTrial, replaying: type[Repeated]) -> None:
+    arm = make_trial().arm
+    scheduled = Loss("smooth_topk_svm", fixed={"tau": Schedule("linear", 1.0, 0.1)})
+    changed = Arm(arm.regime, arm.model, scheduled, 3, a_recipe(cross_entropy_epochs=1))
+    losses_of(Replaying.prepare(make_trial().__class__(**{**vars(make_trial()), "arm": changed})))
+    assert replaying.made == 3
+
+
+def test_the_learner_of_a_trial(make_trial: MakeTrial) -> None:
+    assert type(session_of(make_trial(recipe=a_recipe()))) is GraphedSession
+    assert type(session_of(make_trial())) is Session
+
+
+def test_no_graphs_on_the_cpu_and_the_same_results(make_trial: MakeTrial) -> None:
+    (plain,) = finish(run_trials([make_trial(recipe=Recipe(3))]))
+    (record,) = finish(run_trials([make_trial(recipe=a_recipe())]))
+    assert record.status == "completed", record.reason
+    assert [epoch.train_loss for epoch in record.epochs] == [epoch.train_loss for epoch in plain.epochs]
+    assert record.validation == plain.validation
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ("average", EMA()),
+        ("after", LogitAdjustment()),
+        ("stochastic_depth", 0.1),
+        ("augmentation", Augmentation(policy=RandAugment())),
+    ],
+)
+def test_what_no_graph_can_replay_is_refused(part: str, value: object) -> None:
+    with pytest.raises(ValueError, match=rf"cuda_graphs .* cannot go with Recipe\.{part}"):
+        a_recipe(**{part: value})
+
+
+def test_losses_that_remember_and_ensembles_are_refused(make_trial: MakeTrial) -> None:
+    arm = make_trial().arm
+    with pytest.raises(
+        ValueError, match=r"remembers each training sample and does not go with Numerics\.cuda_graphs"
+    ):
+        Arm(arm.regime, arm.model, Loss("early_learning"), 3, a_recipe())
+    with pytest.raises(ValueError, match=r"an ensemble cannot train with .*cuda_graphs"):
+        Arm(arm.regime, arm.model, arm.loss, 3, a_recipe(), protocol=Protocol(ensemble=2))
+
+
+class Usual(GraphedSession):
+    """The same session without a graph."""
+
+    before = sys.maxsize
+
+
+def deterministic(**changes: Any) -> Recipe:
+    numerics = Numerics(cuda_graphs=True, deterministic=True, channels_last="augmentation" in changes)
+    return a_recipe(numerics=numerics, **changes)
+
+
+@on_gpu
+@pytest.mark.gpu
+@pytest.mark.parametrize("loss", ["cross_entropy", "smooth_topk_svm", "noised_topk_hinge", "topk_transition"])
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_on_a_gpu_a_graph_trains_the_same_network(loss: str, optimizer: str, make_trial: MakeTrial) -> None:
+    recipe = deterministic(optimizer=optimizer, learning_rate=0.01, clip_norm=1.0)
+    trial = make_trial(loss, recipe=recipe, device="cuda")
+    with trial_process(trial):
+        usual, session = Usual.prepare(trial), GraphedSession.prepare(trial)
+        assert losses_of(session) == losses_of(usual)
+    assert session.graph is not None
+    for name, value in usual.weights().items():
+        assert torch.equal(value, session.weights()[name]), name
+
+
+@on_gpu
+@pytest.mark.gpu
+@pytest.mark.parametrize("network", [Model("convnet"), Model("resnet_small", {"depth": 8})])
+def test_on_a_gpu_images_are_augmented_anew_in_each_replay(network: Model, make_trial: MakeTrial) -> None:
+    recipe = deterministic(augmentation=CROPS, batch_size=32)
+    trial = make_trial("noised_topk_hinge", regime=IMAGES, model=network, recipe=recipe, device="cuda")
+    with trial_process(trial):
+        usual, session = Usual.prepare(trial), GraphedSession.prepare(trial)
+        assert losses_of(session) == losses_of(usual)
+    assert torch.equal(session.batches.changes.get_state(), usual.batches.changes.get_state())
+    assert torch.equal(session.loss.generator.get_state(), usual.loss.generator.get_state())
+
+
+@on_gpu
+@pytest.mark.gpu
+@pytest.mark.parametrize("cut", [1, 5, 34, 41])
+def test_on_a_gpu_a_trial_resumes_bit_for_bit(cut: int, make_trial: MakeTrial, memory: Any) -> None:
+    trial = make_trial("noised_topk_hinge", recipe=deterministic(), device="cuda")
+    whole, cutting = memory(), memory(cut)
+    (expected,) = finish(run_trials([trial], whole))
+    assert expected.status == "completed", expected.reason
+    with pytest.raises(KeyboardInterrupt):
+        finish(run_trials([trial], cutting))
+    (resumed,) = finish(run_trials([trial], cutting))
+    assert resumed.validation == expected.validation
+    for name, value in whole.models[trial.key].items():
+        assert torch.equal(value, cutting.models[trial.key][name])
+
+
+class Waits(nn.Module):
+    """A network that waits for the GPU in every step."""
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.last = nn.Linear(64, classes)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        scores: Tensor = self.last(inputs.flatten(1))
+        return scores * (2.0 if scores.mean().item() > 1e9 else 1.0)
+
+
+def waits(shape: tuple[int, ...], classes: int, head: str) -> nn.Module:
+    return Waits(classes)
+
+
+@on_gpu
+@pytest.mark.gpu
+def test_on_a_gpu_a_network_that_waits_fails_by_name_and_harms_no_later_trial(make_trial: MakeTrial) -> None:
+    trial = make_trial(model=Model(f"{__name__}:waits"), recipe=a_recipe(), device="cuda")
+    (record,) = finish(run_trials([trial]))
+    assert record.status == "failed"
+    assert "Numerics.cuda_graphs needs a step that never waits for the GPU" in record.reason
+    (later,) = finish(run_trials([make_trial(recipe=a_recipe(), device="cuda")]))
+    assert later.status == "completed", later.reason
+
+
+def test_the_error_is_a_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    from topk_platform.training.graphs.recording import rehearsed
+
+    modes: list[Any] = []
+    monkeypatch.setattr(torch.cuda, "get_sync_debug_mode", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "set_sync_debug_mode", modes.append)
+    with pytest.raises(UserError, match="never waits for the GPU"), rehearsed():
+        raise RuntimeError("called a synchronizing CUDA operation")
+    with pytest.raises(RuntimeError, match="shapes"), rehearsed():
+        raise RuntimeError("shapes differ")
+    assert modes == ["error", 0, "error", 0]
