@@ -268,10 +268,14 @@ def _highest(table: Table, cells: Mapping[tuple[str, str], Cell]) -> str:
             best.setdefault(column, []).append(row)
     if len(cells) < 2 or not best:
         return ""
-    parts = [f"{' and '.join(rows)} in {column}" for column, rows in list(best.items())[:_NAMED]]
+    parts = [f"{_tied(rows)} in {column}" for column, rows in list(best.items())[:_NAMED]]
     more = (
         f", and others in {len(best) - len(parts)} more {_plural(table, 2)}" if len(best) > len(parts) else ""
     )
     lowest = any(less_is_better(cell.metric) for cell in cells.values())
     extreme = "lowest" if lowest else "highest"
     return f"The {extreme} means, which may be chance, are those of {', '.join(parts)}{more}."
+
+
+def _tied(rows: Sequence[str]) -> str:
+    return first_few(rows, _NAMED) if len(rows) > _NAMED else " and ".join(rows)

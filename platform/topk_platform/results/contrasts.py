@@ -55,6 +55,8 @@ def combined(parts: Parts, metric: str, *, difference: bool = True) -> Estimate 
         difference: Whether the sum is a difference; if not, it is one accuracy, whose interval is inside [0, 1].
     """
     values = sums(parts, metric)
+    if not values:
+        return None
     counts = {runs.searches for _, runs in parts if runs.searches}
     once = any(_one_search(runs, values) for _, runs in parts)
     repeated = counts.pop() if len(counts) == 1 and not once else 1
@@ -74,6 +76,8 @@ def combined(parts: Parts, metric: str, *, difference: bool = True) -> Estimate 
 
 def sums(parts: Parts, metric: str) -> dict[int, float]:
     """Return a weighted sum of arms' test metrics by seed, for their common seeds."""
+    if not all(runs.confirmations for _, runs in parts):
+        return {}
     result = [(weight, runs.values(metric)) for weight, runs in parts]
     common = set.intersection(*(set(values) for _, values in result)) if result else set()
     return {seed: sum(weight * values[seed] for weight, values in result) for seed in sorted(common)}

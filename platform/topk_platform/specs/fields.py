@@ -83,21 +83,44 @@ def check_fields(spec: Any) -> None:
         Traceback (most recent call last):
         topk_platform.errors.UserError: Trip.days must be a whole number, got 2.5
     """
-    kind: Any = type(spec)
-    for name, annotation in _annotations(kind).items():
+    for name, field, copy, check in _parts(type(spec)):
         value = getattr(spec, name)
-        copied = _copied(value, annotation)
-        if copied is not value:
+        if copy is not None and (copied := copy(value)) is not value:
             object.__setattr__(spec, name, copied)
-        _check(f"{kind.__name__}.{name}", copied, annotation)
+            value = copied
+        check(field, value, "")
 
 
-def _copied(value: Any, annotation: Any) -> Any:
+_Copy = Callable[[Any], Any]
+_Check = Callable[[str, Any, str], None]
+
+
+@cache
+def _parts(kind: type) -> tuple[tuple[str, str, _Copy | None, _Check], ...]:
+    """Return each field's name, its name in errors, and the functions that copy and check it, made once for a class."""
+    hints = get_type_hints(kind, include_extras=True)
+    return tuple(
+        (one.name, f"{kind.__name__}.{one.name}", _copier(hints[one.name]), _checker(hints[one.name]))
+        for one in fields(kind)
+    )
+
+
+def _copier(annotation: Any) -> _Copy | None:
+    """Return the function that copies a value of this annotation; None if there is nothing to copy."""
     if get_origin(annotation) is Mapping:
-        item = get_args(annotation)[1]
-        return {n: _copied(v, item) for n, v in value.items()} if isinstance(value, Mapping) else value
-    ordered = isinstance(value, Iterable) and not isinstance(value, (str, Mapping, set, frozenset))
-    return tuple(value) if _is_sequence(annotation) and ordered else value
+        item = _copier(get_args(annotation)[1]) or _itself
+        return lambda value: {n: item(v) for n, v in value.items()} if isinstance(value, Mapping) else value
+    return _as_tuple if get_origin(annotation) in (tuple, Sequence) else None
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+def _as_tuple(value: Any) -> Any:
+    if isinstance(value, (tuple, str, Mapping, set, frozenset)) or not isinstance(value, Iterable):
+        return value
+    return tuple(value)
 
 
 class Checked:
@@ -127,7 +150,7 @@ def check_call(function: Callable[..., Any], arguments: Mapping[str, Any]) -> No
     for name, annotation in _parameters(function).items():
         value = arguments[name]
         try:
-            _check(name, value, annotation)
+            _checker(annotation)(name, value, "")
         except UserError as error:
             raise UserError(f"{error}{getattr(annotation, 'remedy_for', _no_remedy)(value)}") from error
 
@@ -146,42 +169,62 @@ def _parameters(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 @cache
-def _annotations(cls: type) -> dict[str, Any]:
-    hints = get_type_hints(cls, include_extras=True)
-    return {field.name: hints[field.name] for field in fields(cls)}
+def _checker(annotation: Any) -> _Check:
+    """Return the function that raises ``UserError`` for a field's value that does not fit an annotation.
 
-
-def _check(field: str, value: Any, annotation: Any, also: str = "") -> None:
-    # `check(...)` would build a message for each of thousands of fields, even if no rule is broken.
+    Annotations are looked into once, because a large study has millions of values. The function's last argument is
+    what is allowed besides, such as " or None".
+    """
     origin, parts = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        _check(field, value, parts[0])
-        for rule in parts[1:]:
+        return _with_rules(_checker(parts[0]), parts[1:])
+    if origin in (Union, UnionType):
+        return _of_union(annotation, parts)
+    return _of_type(annotation, origin, parts)
+
+
+def _with_rules(plain: _Check, rules: Sequence[Rule]) -> _Check:
+    def check(field: str, value: Any, also: str) -> None:
+        plain(field, value, "")
+        for rule in rules:
             if not rule.holds(value):
                 raise UserError(f"{field} must be {rule.text}{also}, got {value!r}")
-    elif origin in (Union, UnionType):
-        _check_union(field, value, annotation)
-    else:
-        if not _fits(value, origin or annotation):
-            raise UserError(f"{field} must be {_described(annotation)}, got {_shown(value)}")
-        if origin in (tuple, Sequence):
-            for number, item in enumerate(value):
-                _check(f"{field}[{number}]", item, parts[0])
-        elif origin is Mapping:
-            for key, item in value.items():
-                _check(f"the name {key!r} in {field}", key, parts[0])
-                _check(f"{field}[{key!r}]", item, parts[1])
+
+    return check
 
 
-def _check_union(field: str, value: Any, annotation: Any) -> None:
+def _of_union(annotation: Any, members: Sequence[Any]) -> _Check:
     """Check a value against the range of the first member of a union that has its type."""
-    for member in get_args(annotation):
-        plain = get_args(member)[0] if get_origin(member) is Annotated else member
-        if _fits(value, get_origin(plain) or plain):
-            also = " or None" if NoneType in get_args(annotation) else ""
-            _check(field, value, member, also)
-            return
-    raise UserError(f"{field} must be {_described(annotation)}, got {_shown(value)}")
+    plain = [get_args(member)[0] if get_origin(member) is Annotated else member for member in members]
+    known = [(get_origin(one) or one, _checker(member)) for one, member in zip(plain, members, strict=True)]
+    also = " or None" if NoneType in members else ""
+
+    def check(field: str, value: Any, _also: str) -> None:
+        for kind, inner in known:
+            if _fits(value, kind):
+                inner(field, value, also)
+                return
+        raise UserError(f"{field} must be {_described(annotation)}, got {_shown(value)}")
+
+    return check
+
+
+def _of_type(annotation: Any, origin: Any, parts: Sequence[Any]) -> _Check:
+    kind = origin or annotation
+    items = [_checker(part) for part in parts] if origin in (tuple, Sequence, Mapping) else []
+
+    def check(field: str, value: Any, _also: str) -> None:
+        if not _fits(value, kind):
+            raise UserError(f"{field} must be {_described(annotation)}, got {_shown(value)}")
+        if origin is Mapping:
+            for key, item in value.items():
+                items[0](f"the name {key!r} in {field}", key, "")
+                items[1](f"{field}[{key!r}]", item, "")
+        elif items:
+            for number, item in enumerate(value):
+                items[0](f"{field}[{number}]", item, "")
+
+    return check
 
 
 def _fits(value: Any, kind: Any) -> bool:
@@ -200,10 +243,6 @@ def _shown(value: Any) -> str:
     """Return a value on one line."""
     text = " ".join(repr(value).split())
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
-
-
-def _is_sequence(annotation: Any) -> bool:
-    return get_origin(annotation) in (tuple, Sequence)
 
 
 _WORDS = {

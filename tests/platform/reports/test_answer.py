@@ -121,6 +121,14 @@ def test_too_few_seeds_test_nothing() -> None:
     assert "The highest means, which may be chance" in said and "better than" not in said
 
 
+def test_many_losses_with_the_highest_mean_are_counted() -> None:
+    table = a_table({}, seeds=2)
+    best = dataclasses.replace(table.cells["ldam", "r1", "top3"], best=True)
+    alike = {(f"loss{i}", "r1", "top3"): best for i in range(5)}
+    said = answer(dataclasses.replace(table, rows=tuple(row for row, _, _ in alike), cells=alike), "top3")
+    assert "those of loss0, loss1, loss2 and 2 more in r1." in said
+
+
 def test_lost_seeds_take_the_claim_away_and_are_said_first() -> None:
     said = answer(a_table({("ldam", "r2"): 0.1}, lost=2), "top3")
     assert said.startswith("Of 51 confirmations, 6 have no result") and "ldam by" not in said
