@@ -83,7 +83,8 @@ def check_fields(spec: Any) -> None:
         Traceback (most recent call last):
         topk_platform.errors.UserError: Trip.days must be a whole number, got 2.5
     """
-    for name, field, copy, check in _parts(type(spec)):
+    kind: Any = type(spec)
+    for name, field, copy, check in _parts(kind):
         value = getattr(spec, name)
         if copy is not None and (copied := copy(value)) is not value:
             object.__setattr__(spec, name, copied)
