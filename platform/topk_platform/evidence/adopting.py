@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from itertools import chain, zip_longest
 from pathlib import Path
 
-from topk_platform.errors import StoreError, UserError, reason
+from topk_platform.errors import UserError, reason
 from topk_platform.evidence.replaying import replay
 from topk_platform.evidence.verifying import Checked, replayed
 from topk_platform.identity import Identity, Provenance, provenance_of
@@ -23,6 +23,7 @@ from topk_platform.records import (
     check_undriven,
     last_counted,
     note_adopted,
+    nothing_of,
     read_adopted,
     take_back,
 )
@@ -187,7 +188,7 @@ def adopt(
 def _held(store: str | Path, study: Study) -> Ledger:
     ledger = Ledger.open(Store.open(store), study.name)
     if not ledger.exists:
-        raise StoreError(f"store {str(store)!r} holds nothing of study {study.name!r}")
+        raise nothing_of(store, study.name)
     check_undriven(ledger.store)
     return ledger
 

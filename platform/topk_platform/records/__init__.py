@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from topk_platform.records.artifacts.networks import SavedModel, read_model, save_model
     from topk_platform.records.artifacts.ranks import Ranks, read_all_ranks, read_ranks
     from topk_platform.records.history import ArmHistory, StudyRows, last_counted, read_history
+    from topk_platform.records.ledger.absent import instead_of, nothing_of
     from topk_platform.records.ledger.adopted import ADOPTED, Evidence, note_adopted, read_adopted, take_back
     from topk_platform.records.ledger.ledger import Ledger, is_study
     from topk_platform.records.ledger.lookup import Found, find
@@ -89,6 +90,7 @@ __all__ = [
     "driven",
     "find",
     "forget",
+    "instead_of",
     "is_current",
     "is_study",
     "last_counted",
@@ -98,6 +100,7 @@ __all__ = [
     "note_data",
     "note_plan",
     "note_state",
+    "nothing_of",
     "read_adopted",
     "read_all_ranks",
     "read_data",

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from topk_platform.reports import words
 from topk_platform.results.cells import Cell
 from topk_platform.results.statistics import Estimate
-from topk_platform.results.table import Table, row_and_column
-from topk_platform.specs import digits_of, less_is_better, scale_of, unit_of
+from topk_platform.results.table import ChosenValues, Table, row_and_column
+from topk_platform.specs import Arm, digits_of, less_is_better, scale_of, unit_of
 from topk_platform.specs.checks import first_few, plural
 
 __all__ = ["answer"]
@@ -98,9 +98,12 @@ def _lost_searches(cells: Mapping[tuple[str, str], Cell]) -> str:
 
 
 def _untuned(table: Table) -> str:
-    """Return the sentence about arms that kept the first values of their search; empty if fewer than half did."""
+    """Return the sentence about arms that kept the first values of their search; empty if fewer than half did.
+
+    Arms whose searches are under way are left out: their first trial may be their only one.
+    """
     arms = {row_and_column(table.study, table.across, arm): arm for arm in table.study.arms}
-    chosen = {key: choices for key, choices in table.choices.items() if key in arms}
+    chosen = {p: c for p, c in table.choices.items() if p in arms and _have_ended(table, arms[p], c)}
     kept = [p for p, choices in chosen.items() if all(c.values == arms[p].loss.first for c in choices)]
     if len(kept) < _FEWEST_KEPT or 2 * len(kept) < len(chosen):
         return ""
@@ -108,6 +111,12 @@ def _untuned(table: Table) -> str:
         f"{len(kept)} of {len(chosen)} searched arms kept the values that their search began with: no trial was better "
         "on validation data."
     )
+
+
+def _have_ended(table: Table, arm: Arm, choices: Sequence[ChosenValues]) -> bool:
+    """Return whether all searches of an arm have ended."""
+    trials = table.study.trials
+    return all(choice.trials >= arm.repeats.length(choice.search, trials) for choice in choices)
 
 
 def _differences(cells: Mapping[tuple[str, str], Cell]) -> int:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 
-from topk_platform.errors import StoreError
 from topk_platform.records import (
     ArmHistory,
     ArmResults,
@@ -16,6 +15,7 @@ from topk_platform.records import (
     Ledger,
     Store,
     last_counted,
+    nothing_of,
     read_all_ranks,
     read_data,
     read_history,
@@ -56,7 +56,7 @@ def table(
     held = read(study, store, trials, seeds)
     shown = study.only(only) if only else study
     if not held.ledger.exists and not shown.published:
-        raise StoreError(f"store {str(store)!r} holds nothing of study {study.name!r}")
+        raise nothing_of(store, study.name)
     return held.table_of(shown.arms)
 
 
@@ -128,7 +128,7 @@ def read(
     planned, study = study.seeds, study.with_budget(trials, seeds)
     ledger = Ledger.open(Store.open(store), study.name)
     if needed and not ledger.exists:
-        raise StoreError(f"store {str(store)!r} holds nothing of study {study.name!r}")
+        raise nothing_of(store, study.name)
     histories = read_history(ledger, study, last_counted(ledger, study), curves=curves)
     return Held(study, ledger, histories, planned, str(store))
 

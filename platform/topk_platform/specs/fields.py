@@ -216,7 +216,8 @@ def _of_type(annotation: Any, origin: Any, parts: Sequence[Any]) -> _Check:
 
     def check(field: str, value: Any, _also: str) -> None:
         if not _fits(value, kind):
-            raise UserError(f"{field} must be {_described(annotation)}, got {_shown(value)}")
+            comma = _comma(value, items[0]) if origin in (tuple, Sequence) else ""
+            raise UserError(f"{field} must be {_described(annotation)}, got {_shown(value)}{comma}")
         if origin is Mapping:
             for key, item in value.items():
                 items[0](f"the name {key!r} in {field}", key, "")
@@ -226,6 +227,15 @@ def _of_type(annotation: Any, origin: Any, parts: Sequence[Any]) -> _Check:
                 items[0](f"{field}[{number}]", item, "")
 
     return check
+
+
+def _comma(value: Any, item: _Check) -> str:
+    """Return the remedy for a single item in place of a sequence of one, whose comma is easily forgotten."""
+    try:
+        item("", value, "")
+    except UserError:
+        return ""
+    return f": a sequence of one has a comma, ({_shown(value)},)"
 
 
 def _fits(value: Any, kind: Any) -> bool:

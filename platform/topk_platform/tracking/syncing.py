@@ -8,7 +8,8 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from topk_platform.errors import StoreError, UserError
+from topk_platform.errors import UserError
+from topk_platform.records.ledger.absent import nothing_of
 from topk_platform.records.ledger.ledger import Ledger
 from topk_platform.records.notes.undone import Undone
 from topk_platform.records.storage.checked_json import damaged
@@ -54,7 +55,7 @@ def sync(
     opened = Store.open(store)
     ledger = Ledger.open(opened, study)
     if not ledger.exists:
-        raise StoreError(f"store {str(store)!r} holds nothing of study {study!r}")
+        raise nothing_of(store, study)
     tracking = Tracking.of(
         opened, track or "mlflow", mlflow_uri=mlflow_uri, search=track_search, networks=track_networks
     )

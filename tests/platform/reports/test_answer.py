@@ -235,12 +235,16 @@ def test_the_answer_says_how_many_searched_arms_kept_their_first_values() -> Non
     arms = grid([Regime("r0", "digits")], [Model("linear")], losses, k=3, recipe=Recipe(1))
     study = Study("s", arms, topk=(3,), trials=4, seeds=5)
 
-    def text(chosen: dict[str, float]) -> str:
+    def text(chosen: dict[str, float], trials: int = 4) -> str:
         choices = {
-            (loss, "r0"): (ChosenValues({"learning_rate": rate}, 0.5, 4, 0),) for loss, rate in chosen.items()
+            (loss, "r0"): (ChosenValues({"learning_rate": rate}, 0.5, trials, 0),)
+            for loss, rate in chosen.items()
         }
         return answer(dataclasses.replace(a_table({}), study=study, choices=choices), "top3")
 
     line = "2 of 3 searched arms kept the values that their search began with"
     assert line in text({"cross_entropy": 0.1, "ldam": 0.1, "focal": 0.3})
     assert "kept the values" not in text({"cross_entropy": 0.1, "ldam": 0.2, "focal": 0.3})
+    assert "kept the values" not in text(
+        {"cross_entropy": 0.1, "ldam": 0.1}, trials=3
+    )  # one is still to come

@@ -8,7 +8,7 @@ from typing import Any, get_type_hints
 import pytest
 
 import topk_platform
-from topk_platform import UserError, load_model, plan, replay, run, table, verify
+from topk_platform import LabelNoise, Regime, Study, UserError, load_model, plan, replay, run, table, verify
 from topk_platform.specs.fields import check_call
 from topk_studies import digits
 
@@ -73,3 +73,15 @@ def test_a_result_that_only_type_checkers_import_is_no_hindrance() -> None:
     function(2)
     with pytest.raises(UserError, match="count must be a whole number, got 'two'"):
         function("two")
+
+
+def test_a_single_item_in_place_of_a_sequence_is_told_its_comma() -> None:
+    item = LabelNoise(0.5)
+    with pytest.raises(
+        UserError, match=r"got LabelNoise.*: a sequence of one has a comma, \(LabelNoise\(.*\),\)$"
+    ):
+        Regime("r", "digits", conditions=(item))
+    with pytest.raises(UserError, match=r"got 3: a sequence of one has a comma, \(3,\)$"):
+        Study("s", STUDY.arms, topk=3)
+    with pytest.raises(UserError, match=r"got 0$"):  # no item either
+        Study("s", STUDY.arms, topk=0)

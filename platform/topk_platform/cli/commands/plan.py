@@ -215,6 +215,8 @@ def _confirmed(arm: ArmProgress) -> int:
 def _expected(plan: Plan) -> str:
     """Return the line about the remaining time, as a run that is under way expects it, or else this plan."""
     if plan.running is not None:
+        if not plan.running:  # none of its trials has ended
+            return "A run of this study is under way; how long it takes is not known yet"
         return f"A run of this study is under way and expects about {duration(plan.running)} more"
     line = (
         f"About {duration(plan.elapsed)} on {_workers(plan.study, plan.workers)}, "

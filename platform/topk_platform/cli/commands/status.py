@@ -32,6 +32,7 @@ from topk_platform.records import (
     StudyState,
     Undone,
     driven,
+    instead_of,
     is_study,
     missing_artifacts,
     read_state,
@@ -89,8 +90,10 @@ def status(
 
 
 def _none(store: str, study: str | None) -> str:
+    if study:
+        return f"store {store!r} holds no study {study!r}{instead_of(store, study)}"
     absent = "" if "://" in store or Path(store).exists() else ": there is no such folder"
-    return f"store {store!r} holds no study" + (f" {study!r}" if study else "") + absent
+    return f"store {store!r} holds no study{absent}"
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 from topk_platform.cli.new.data_code import DataCode, has_tail
 from topk_platform.data.datasets.own import split_folders
 from topk_platform.data.images.listing import class_folders, images_below
+from topk_platform.data.splits.grouping import grouped_files
 from topk_platform.errors import UserError
 
 __all__ = ["FEATURES_PIXELS", "images_code", "on_features"]
@@ -31,13 +32,15 @@ def images_code(folder: Path, size: int, groups: str) -> DataCode:
         groups: The pattern or file of their groups, see :func:`topk_platform.data.image_folder`; empty for none.
 
     Raises:
-        UserError: if the folder has folders of splits that would not be read.
+        UserError: if the folder has folders of splits that would not be read, or the group of an image is not known.
     """
     splits = split_folders(folder)
     images = {
         split: {name: list(images_below(part / name)) for name in class_folders(part)}
         for split, part in splits.items()
     }
+    if groups:
+        _check_groups(folder, splits, images, groups)
     counts = {name: len(files) for name, files in images["train"].items()}
     read = {file for classes in images.values() for files in classes.values() for file in files}
     return DataCode(
@@ -52,6 +55,18 @@ def images_code(folder: Path, size: int, groups: str) -> DataCode:
         tail=has_tail(counts.values()),
         notes=tuple(filter(None, (_few(counts, 1 + _SPLITS - len(splits)), _not_read(folder, read)))),
     )
+
+
+def _check_groups(
+    folder: Path, splits: Mapping[str, Path], images: Mapping[str, Mapping[str, list[str]]], groups: str
+) -> None:
+    """Raise ``UserError`` unless the group of every image is known."""
+    names = {
+        split: [Path(file).relative_to(folder).as_posix() for files in classes.values() for file in files]
+        for split, classes in images.items()
+    }
+    parts = {split: part.relative_to(folder).as_posix() for split, part in splits.items()}
+    grouped_files({}, names, parts, folder, groups)
 
 
 def _few(counts: Mapping[str, int], least: int) -> str:

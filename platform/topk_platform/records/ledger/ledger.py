@@ -60,11 +60,16 @@ class Ledger:
 
         Raises:
             UserError: if ``study`` is not a valid name.
-            StoreError: if the folder holds another study's records, another schema, or something else.
+            StoreError: if the folder holds another study's records, another schema, or something else, or ``store`` is
+                a study's own folder.
         """
         check_name("study", study)
         ledger = cls(store.at(study), study)
         ledger.check_mark()
+        if not ledger.exists and store.exists(MARK):
+            raise StoreError(
+                f"store {store.uri!r} is the folder of one study: give --store the folder that holds it"
+            )
         return ledger
 
     def check_mark(self) -> None:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from topk_platform.errors import StoreError
 from topk_platform.identity import Identity
 from topk_platform.records.artifacts.damage import damaged_artifacts
+from topk_platform.records.ledger.absent import nothing_of
 from topk_platform.records.ledger.ledger import IDENTITIES, Ledger
 from topk_platform.records.notes.data import read_data
 from topk_platform.records.notes.undone import Undone
@@ -84,7 +85,7 @@ def repair(study: str, store: str | Path = "runs") -> Repaired:
     check_name("study", study)
     folder = Store.open(store).at(study)
     if not folder.exists(MARK) and not _tables(folder):
-        raise StoreError(f"store {str(store)!r} holds nothing of study {study!r}")
+        raise nothing_of(store, study)
     with Lease(folder):
         return _Repair(folder, study).run()
 

@@ -54,6 +54,7 @@ def check_study(
             where a batch would hold one.
     """
     forget_datasets()
+    _check_names(study)
     if downloads:
         for regime in {images_of(arm.regime): arm.regime for arm in study.arms}.values():
             download(regime)
@@ -69,6 +70,19 @@ def check_study(
             sound.add(same)
         _check_open_arm(study, arm, dataset, draws, rehearse)
     return with_origins(study, identities)
+
+
+def _check_names(study: Study) -> None:
+    """Raise ``UserError`` if a point stands in place of the colon of ``package.module:attribute``."""
+    for arm in study.arms:
+        named = {"dataset": arm.regime.dataset, "model": arm.model.name, "loss": arm.loss.name}
+        for kind, name in named.items():
+            module, _, attribute = name.rpartition(".")
+            if module and all(map(str.isidentifier, name.split("."))):
+                raise UserError(
+                    f"a {kind} of your own is named as package.module:attribute, got {name!r}: take "
+                    f"{f'{module}:{attribute}'!r}"
+                )
 
 
 def _check_open_arm(study: Study, arm: Arm, dataset: Source, draws: Draws, rehearse: Rehearsal) -> None:

@@ -165,6 +165,8 @@ def _check_loss(arm: Arm, scores: Tensor, labels: Tensor, class_counts: Tensor) 
         module: object = build_loss(arm.loss, own, arm.k, class_counts)
     if not isinstance(module, nn.Module):
         raise UserError(f"{subject} must return a torch.nn.Module, got {_described(module)}")
+    if "_parameters" not in vars(module):
+        raise UserError(f"{subject} must begin its __init__ with super().__init__(), got a module without it")
     with as_user_error(f"{subject}, called with scores {tuple(scores.shape)} and labels {labels.tolist()},"):
         loss: object = (
             module(scores, labels, index=torch.arange(len(labels)))

@@ -125,6 +125,21 @@ def test_groups_of_images_and_arrays(new: New, birds: Path, tmp_path: Path) -> N
     assert code and "--groups must name an array of" in err
 
 
+@pytest.mark.parametrize(
+    ("groups", "says"),
+    [
+        ("{class}/{grp}_*", "groups must be a pattern with one {group}"),
+        ("{class}/{group}-*", "36 of 36 images do not match"),
+        ("who.csv", "there is no"),
+    ],
+)
+def test_groups_that_the_images_do_not_have_are_refused_before_the_file_is_written(
+    new: New, birds: Path, groups: str, says: str
+) -> None:
+    code, _, err = new("birds_of_none", "--from", str(birds), "--groups", groups)
+    assert code == 2 and says in err and not Path("birds_of_none.py").exists()
+
+
 @pytest.fixture
 def tailed(birds: Path) -> Path:
     """Twelve images each of two classes, of the third two and what macOS leaves beside images."""

@@ -128,6 +128,9 @@ def test_the_estimate_of_a_running_study_replaces_the_plans(
         out = capsys.readouterr().out
         assert "A run of this study is under way and expects about 12 min 30 s more\n" in out
         assert "besides the start of Ray" not in out
+        note_state(ledger.store, StudyState(study.name, (), seconds=0.0))
+        _print_plan(Console(width=300), plan(study, store=tmp_path, workers=1))
+        assert "is under way; how long it takes is not known yet\n" in capsys.readouterr().out
     assert plan(study, store=tmp_path, workers=1).running is None
 
 

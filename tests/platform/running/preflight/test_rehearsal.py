@@ -94,6 +94,10 @@ class Bad(nn.Module):
             "nan": each.mean() * float("nan")}.get(
             self.kind, each.mean())
 
+class Bare(nn.Module):
+    def __init__(self): pass
+    def forward(self, scores, target): return nn.functional.cross_entropy(scores, target)
+
 class Messy(nn.Module):
     def forward(self, scores, target):
         torch.set_default_dtype(torch.float64); torch.set_num_threads(3); torch.set_grad_enabled(False)
@@ -245,6 +249,10 @@ def test_what_is_right_passes(lab: str) -> None:
         ({"loss": "float"}, "got a float"),
         ({"loss": "detached"}, r"shape \(\) without gradient"),
         ({"loss": "plain"}, "must return a torch.nn.Module, got a int"),
+        (
+            {"function": "Bare"},
+            r"must begin its __init__ with super\(\).__init__\(\), got a module without it",
+        ),
         ({"scale": Int(1, 13)}, "arm r/net/loss: loss loss raised KeyError: .* the space holds scale = 13"),
         ({"scale": Choice((1, 13, 2))}, "the space holds scale = 13"),
         ({"topk": (1, 3, 50)}, r"topk must be at most the number of classes \(6 in .*\), got \(1, 3, 50\)"),
@@ -254,6 +262,19 @@ def test_what_is_wrong_is_named_with_its_place(lab: str, wrong: dict[str, Any], 
     with pytest.raises(UserError, match=message) as caught:
         check_study(study(lab, **wrong))
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["dataset", "model", "loss"])
+def test_a_point_in_place_of_the_colon_is_named(kind: str) -> None:
+    names = {"dataset": "digits", "model": "mlp", "loss": "cross_entropy"} | {kind: "my_lab.losses.own"}
+    losses = [Loss(names["loss"])]
+    arms = grid([Regime("r", names["dataset"])], [Model(names["model"])], losses, k=3, recipe=Recipe(1))
+    with pytest.raises(
+        UserError,
+        match=f"a {kind} of your own is named as package.module:attribute, got 'my_lab.losses.own': take "
+        "'my_lab.losses:own'",
+    ):
+        check_study(Study("s", arms, topk=(3,)))
 
 
 def test_the_error_of_an_unknown_parameter_names_those_that_may_be_searched() -> None:
