@@ -16,9 +16,10 @@ from topk_platform.records.notes.planned import read_plan
 from topk_platform.records.table.rows import Row
 from topk_platform.specs import Arm, Trial
 
-__all__ = ["Recorded"]
+__all__ = ["GONE", "Recorded"]
 
-_GONE = "arms that the study no longer has"
+GONE = "arms that the study no longer has"
+"""The reason why trials of other arms do not count."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class Recorded:
         results = {} if plan is None else results_of(plan, {arm_id: histories[arm_id] for arm_id in planned})
         outdated = sum((history.outdated for history in histories.values()), Counter[str]())
         if identities:
-            outdated[_GONE] = sum(row["trials"] for row in summary if row["arm_id"] not in identities)
+            outdated[GONE] = sum(row["trials"] for row in summary if row["arm_id"] not in identities)
         return cls(
             ledger,
             histories,

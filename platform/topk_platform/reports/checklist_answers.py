@@ -189,8 +189,8 @@ def _compute(held: Held) -> str:
         f"{markdown_table(('phase', 'trainings', 'hours in all', 'seconds each'), rows)}\n\n"
         f"Hours of training on {held.study.device}{part}, with {plural(held.study.threads, 'thread')}; of these, "
         f"{besides / 3600:.2f} hours went into trainings that the tables do not count. "
-        f"{sum(held.table.outdated.values())} recorded trials were made with other code, other data or on other "
-        "machines."
+        f"{sum(held.table.outdated.values())} recorded trials were made with other code, data or definitions, or on "
+        "other machines."
     )
 
 

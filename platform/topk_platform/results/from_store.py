@@ -21,6 +21,7 @@ from topk_platform.records import (
     read_history,
     results_of,
 )
+from topk_platform.records.recorded import GONE
 from topk_platform.results.confirmed_runs import ReadRanks
 from topk_platform.results.table import Table
 from topk_platform.results.table_building import build_table
@@ -95,7 +96,15 @@ class Held:
 
     def table_of(self, arms: Sequence[Arm]) -> Table:
         """Return the table of some arms; numbers and marks are those of the whole table."""
-        return replace(build_table(self.study, self.histories, arms, self.ranks), given={"store": self.store})
+        built = build_table(self.study, self.histories, arms, self.ranks)
+        return replace(built, outdated={**built.outdated, **self._gone}, given={"store": self.store})
+
+    @cached_property
+    def _gone(self) -> Mapping[str, int]:
+        """The trials of other arms, if none is of the study's: then its definition, or its name, has changed."""
+        if any(arm.search or arm.confirm or arm.outdated for arm in self.histories.values()):
+            return {}
+        return {GONE: trials} if (trials := sum(row["trials"] for row in self.ledger.arms())) else {}
 
     @property
     def ranks(self) -> ReadRanks:

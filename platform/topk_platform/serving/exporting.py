@@ -146,7 +146,10 @@ def best_of(history: ArmHistory, confirmations: Mapping[int, Row]) -> Row | None
 def _chosen(history: ArmHistory, confirmations: Mapping[int, Row], seed: int | None) -> Row:
     best = best_of(history, confirmations)
     if best is None:
-        raise UserError(f"arm {history.arm.name} has no completed confirmation yet: run the study first")
+        raise UserError(
+            f"arm {history.arm.name} has no completed confirmation that counts: run the study first; `topk plan` says "
+            "which recorded trials do not count, and why"
+        )
     completed = {s: row for s, row in confirmations.items() if row["status"] == "completed"}
     if seed is not None and seed not in completed:
         raise UserError(f"seed must be one of the confirmed seeds {sorted(completed)}, got {seed}")
