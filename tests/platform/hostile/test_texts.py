@@ -47,7 +47,7 @@ def test_names_of_classes(output: str, good: Path, topk: Commands) -> None:
         names = [one["name"] for image in json.loads(ended.out) for one in image["candidates"]]
         assert set(names) <= set(config["inputs"]["names"])  # a program gets what is there
     if output == "text":
-        assert len(ended.out.splitlines()) == 4 and r"oak\x1b[2J\x9b31m\x07\u202e\x0a" in ended.out
+        assert len(ended.out.splitlines()) == 5 and r"oak\x1b[2J\x9b31m\x07\u202e\x0a" in ended.out
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,12 @@ def test_the_command_takes_a_photo_of_any_size(
     with pytest.raises(SystemExit) as ended:
         main()
     assert not ended.value.code
-    assert {"ash", "birch", "cedar"} >= {line.split()[0] for line in capsys.readouterr().out.splitlines()[1:]}
+    _, *candidates, meaning = capsys.readouterr().out.splitlines()
+    assert {"ash", "birch", "cedar"} >= {line.split()[0] for line in candidates}
+    assert (
+        f"being among the {len(candidates)} best; those of all classes add up to {len(candidates)}00 %"
+        in meaning
+    )
 
 
 def test_mlflows_general_flavour_takes_images(wheels: Path) -> None:

@@ -193,6 +193,8 @@ def predict(
         print_json(_data(files, predicted, "candidates" if coverage is None else "set"))
     else:
         say(_FORMATS[output](files, predicted), nl=False)
+        if output == "text" and coverage is None and predicted:
+            say(_meaning(len(predicted[0])))
 
 
 def _check_sets(k: int | None, coverage: float | None, method: str | None) -> None:
@@ -216,6 +218,16 @@ def _text(images: Sequence[str], candidates: Sequence[Sequence[serving.Candidate
         lines.append(printable(image, line=True))
         lines += [f"  {name:<{width}}  {one.probability:7.2%}" for name, one in zip(named, row, strict=True)]
     return "\n".join(lines) + "\n"
+
+
+def _meaning(k: int) -> str:
+    """Return what the percentages of K candidates are, because they are easily taken for those of the classes."""
+    if k == 1:
+        return "The percentage is the softmax of the scores; it is not calibrated."
+    return (
+        f"The percentages are probabilities of being among the {k} best; those of all classes add up to {k}00 %. "
+        "They are not calibrated."
+    )
 
 
 def _csv(images: Sequence[str], candidates: Sequence[Sequence[serving.Candidate]]) -> str:
