@@ -119,7 +119,7 @@ def _compared(held: Held, left_out: dict[str, str]) -> list[Compared]:
     arms = [arm for arm, _ in pairs if row_and_column(study, table.across, arm) in places]
     if not arms:
         outdated = sum(table.outdated.values())
-        more = f"; {outdated} recorded trials do not count, because they are of other code, data, definitions or machines"
+        more = f"; {outdated} recorded trials do not count, because they are of other code, data, arms or machines"
         left_out[study.name] = f"no pair of confirmations has ended{more if outdated else ''}"
     return list(comparisons(table, situations_of(study.name, arms, left_out)))
 
