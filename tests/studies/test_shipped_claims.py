@@ -38,6 +38,11 @@ STATED = {
         "each-k-costs-more-of-the-first-guess": "confirmed",
         "more-guesses-than-are-shown": "confirmed",
     },
+    "letters_imbalance": {
+        "behind-on-the-clean-tail": "undecided",
+        "ahead-on-the-noisy-tail": "undecided",
+        "uneven-margins-help-the-noised-hinge": "confirmed",
+    },
     "letters_capacity": {
         "wide-networks-favour-the-svm": "undecided",
         "wide-networks-cost-the-svm-its-first-guess": "undecided",
