@@ -14,6 +14,11 @@ import pytest
 YOUNG = 10_000  # objects that the collector lets come together, by default 700
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Hypothesis looks for what refers to its generator, and sees nothing that is frozen."""
+    config.addinivalue_line("filterwarnings", "ignore:It looks like `register_random` was passed an object")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collect_file(
     file_path: Path,
@@ -41,7 +46,7 @@ def pytest_collection_finish() -> None:
     gc.freeze()
     gc.set_threshold(YOUNG, *gc.get_threshold()[1:])
     gc.callbacks.append(freeze_what_is_left)
-    atexit.register(gc.unfreeze)  # compiled libraries report what is still there at the end as leaks
+    atexit.register(give_back)
     # A module that a test writes twice within a second would be taken from what was compiled of the first one.
     sys.dont_write_bytecode = True
 
@@ -50,3 +55,9 @@ def freeze_what_is_left(phase: str, info: Mapping[str, Any]) -> None:
     """Let no second full pass look at what one has left, mostly modules and what they keep."""
     if phase == "stop" and info["generation"] == 2:
         gc.freeze()
+
+
+def give_back() -> None:
+    """Let the collector see everything again: compiled libraries report what is still there at the end as leaks."""
+    gc.callbacks.remove(freeze_what_is_left)
+    gc.unfreeze()
