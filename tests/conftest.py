@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import atexit
-import gc
 import os
-import sys
 import threading
 import time
 import uuid
@@ -16,6 +13,7 @@ from typing import Any
 
 import hermetic
 import pytest
+import thrift
 from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -41,6 +39,7 @@ RAY = Path(__file__).parent / "end_to_end"
 def pytest_configure(config: pytest.Config) -> None:
     """Watch the files with examples in docstrings too, which are in no folder below this one."""
     config.pluginmanager.register(hermetic, "hermetic")
+    config.pluginmanager.register(thrift, "thrift")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -78,25 +77,6 @@ def rows_of(item: Any) -> set[object]:
         names = mark.args[0].split(",") if isinstance(mark.args[0], str) else mark.args[0]
         rows.add(tuple((name.strip(), values.pop(name.strip(), None)) for name in names))
     return rows | set(values.items())
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Iterator[None]:
-    """Spare it the collector, which passes again and again over what imports and collection keep anyhow."""
-    gc.disable()
-    try:
-        return (yield)
-    finally:
-        gc.enable()
-
-
-def pytest_collection_finish() -> None:
-    """Spare the collector what imports and collection have made: a full pass over it takes a second."""
-    gc.collect()
-    gc.freeze()
-    atexit.register(gc.unfreeze)  # compiled libraries report what is still there at the end as leaks
-    # A module that a test writes twice within a second would be taken from what was compiled of the first one.
-    sys.dont_write_bytecode = True
 
 
 @pytest.fixture(scope="session")

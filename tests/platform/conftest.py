@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,14 @@ from topk_platform.records import Store, StoreKeeper
 from topk_platform.specs import Trial, TrialRecord
 from topk_platform.testing import fake_run
 from topk_platform.training import finish, run_trials
+
+
+@pytest.fixture(scope="session", autouse=True)
+def keep_no_analyses() -> Iterator[None]:
+    """Leave what tests write out of the user's cache of analysed modules, megabytes that each change writes anew."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("topk_platform.code_version.keep", lambda: None)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -158,15 +158,16 @@ def _studies_in(module: ModuleType) -> list[str]:
 
 
 def _known(name: str, store: str | None) -> Callable[[], Study]:
+    known = known_studies()  # once, for it looks through all installed packages
     file = Path(f"{name.removesuffix('.py')}.py")
-    if name not in known_studies() and file.is_file():
+    if name not in known and file.is_file():
         raise UserError(f"a study in {file} must be named as {file.stem}:ATTRIBUTE, got {name!r}")
-    if name not in known_studies() and store is not None and _is_held(name, store):
+    if name not in known and store is not None and _is_held(name, store):
         raise UserError(
             f"store {store!r} holds results of study {name!r}, whose definition is not known here: go to its folder, "
             "and name it as FILE:ATTRIBUTE (without .py) or package.module:attribute"
         )
-    return look_up("study", name, known_studies())
+    return look_up("study", name, known)
 
 
 def _is_held(name: str, store: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import shutil
 from functools import partial
 from pathlib import Path
 
@@ -50,10 +51,17 @@ def ranks(trial: Trial) -> torch.Tensor:
     return torch.stack([torch.tensor(rows), label * 0, label, label * 0])
 
 
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("written")
+    fake_run(a_study(), folder, lambda _: 0.5, ranks=ranks, guesses=guesses)
+    return folder
+
+
 @pytest.fixture
-def store(tmp_path: Path) -> Path:
-    fake_run(a_study(), tmp_path, lambda _: 0.5, ranks=ranks, guesses=guesses)
-    return tmp_path
+def store(tmp_path: Path, written: Path) -> Path:
+    """A copy, to which some tests add."""
+    return Path(shutil.copytree(written, tmp_path, dirs_exist_ok=True))
 
 
 def results(store: Path) -> list[ClassResult]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import inspect
+import sys
+from functools import cache
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
 
 from topk_platform import LabelNoise, LongTail, Model, Recipe, Regime, TrainFraction
-from topk_platform.data import DATASETS, load, read
+from topk_platform.data import DATASETS, letters, load, read
 from topk_platform.specs import STANDINS, Arm, Loss, smoke_arm
 from topk_platform.testing import RegimeContract, smoke_datasets
 from topk_platform.testing.smoke_datasets import written
@@ -46,7 +48,11 @@ def test_a_standin_takes_its_datasets_options(dataset: str) -> None:
 
 
 @pytest.mark.parametrize("dataset", list(STANDINS))
-def test_a_standin_needs_no_data_and_has_its_classes(dataset: str, folder: Path) -> None:
+def test_a_standin_needs_no_data_and_has_its_classes(
+    dataset: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The file of kanji, which takes a second, is read once.
+    monkeypatch.setattr(sys.modules["topk_platform.data.datasets.kanji"], "letters", cache(letters))
     for classes in (8, 12):
         result = load(regime(dataset, classes))
         assert result.classes == classes

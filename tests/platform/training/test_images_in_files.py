@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,14 +31,21 @@ REGIMES = {
 }
 
 
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("images")
+    write_imagenet_lt(folder, train=24, validation=4, test=8)
+    write_plantnet300k(folder, train=24, validation=4, test=8)
+    write_inaturalist(folder, train=12, test=8)
+    return folder
+
+
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: Path) -> Path:
+    """A copy of the images, some of which tests break."""
     monkeypatch.setenv("TOPK_DATA", str(tmp_path))
     monkeypatch.delenv("TOPK_CACHE", raising=False)
-    write_imagenet_lt(tmp_path, train=24, validation=4, test=8)
-    write_plantnet300k(tmp_path, train=24, validation=4, test=8)
-    write_inaturalist(tmp_path, train=12, test=8)
-    return tmp_path
+    return Path(shutil.copytree(written, tmp_path, dirs_exist_ok=True))
 
 
 def recipe(**changes: Any) -> Recipe:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -49,10 +50,17 @@ def a_study() -> Study:
     return Study("s", arms, topk=(1, K), seeds=SEEDS)
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory, train_study: Callable[[Study, Path], None]) -> Path:
+    folder = tmp_path_factory.mktemp("trained")
+    train_study(a_study(), folder)
+    return folder
+
+
 @pytest.fixture
-def store(tmp_path: Path, train_study: Callable[[Study, Path], None]) -> Path:
-    train_study(a_study(), tmp_path)
-    return tmp_path
+def store(tmp_path: Path, trained: Path) -> Path:
+    """A copy, for some tests write other guesses into it."""
+    return Path(shutil.copytree(trained, tmp_path, dirs_exist_ok=True))
 
 
 def rows(store: Path, loss: str) -> list[Row]:

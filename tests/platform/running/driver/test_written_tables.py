@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,22 @@ def without_ray_and_mlflow(monkeypatch: pytest.MonkeyPatch) -> None:
     run_in_process(monkeypatch, score)
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store in which the study has run."""
+    folder = tmp_path_factory.mktemp("whole")
+    with pytest.MonkeyPatch.context() as patch:
+        run_in_process(patch, score)
+        assert run(STUDY, store=folder).ran == STUDY.size
+    return folder
+
+
+@pytest.fixture
+def ended(whole: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return Path(shutil.copytree(whole, tmp_path, dirs_exist_ok=True))
+
+
 def written(store: Path, name: str = "table.csv") -> list[dict[str, str]]:
     with (store / "s" / "tables" / name).open() as file:
         return list(csv.DictReader(file))
@@ -92,11 +109,10 @@ def test_a_part_shows_its_difference_to_a_baseline_that_ran_before(tmp_path: Pat
     assert difference is not None and (difference.n, difference.mean) == (3, 0)
 
 
-def test_a_larger_budget_for_once_does_not_change_what_the_files_are_of(tmp_path: Path) -> None:
-    run(STUDY, store=tmp_path)
-    before = (tmp_path / "s" / "tables" / "table.csv").read_bytes()
-    assert run(STUDY, store=tmp_path, seeds=5).table.study.seeds == 5
-    assert (tmp_path / "s" / "tables" / "table.csv").read_bytes() == before
+def test_a_larger_budget_for_once_does_not_change_what_the_files_are_of(ended: Path) -> None:
+    before = (ended / "s" / "tables" / "table.csv").read_bytes()
+    assert run(STUDY, store=ended, seeds=5).table.study.seeds == 5
+    assert (ended / "s" / "tables" / "table.csv").read_bytes() == before
 
 
 def test_a_study_that_selects_by_a_new_metric_trains_anew_in_the_same_store(tmp_path: Path) -> None:
@@ -174,14 +190,13 @@ def test_an_error_of_the_tables_does_not_take_the_first_ones_place(
         run(STUDY, store=tmp_path)
 
 
-def test_rows_count_by_the_study_as_it_is_now_though_nothing_runs(tmp_path: Path) -> None:
+def test_rows_count_by_the_study_as_it_is_now_though_nothing_runs(ended: Path) -> None:
     def counting() -> int:
-        return sum(pq.read_table(tmp_path / "s" / "tables" / "trials.parquet")["counts"].to_pylist())
+        return sum(pq.read_table(ended / "s" / "tables" / "trials.parquet")["counts"].to_pylist())
 
-    run(STUDY, store=tmp_path)
     assert counting() == STUDY.size
     fewer = dataclasses.replace(STUDY, seeds=2)
-    assert run(fewer, store=tmp_path).ran == 0
+    assert run(fewer, store=ended).ran == 0
     assert counting() == fewer.size < STUDY.size
 
 
@@ -217,35 +232,30 @@ def test_files_that_a_run_could_not_write_are_written_by_the_next_though_nothing
 
 
 @pytest.mark.parametrize("name", ["classes", "epochs"])
-def test_a_file_that_is_gone_is_written_by_the_next_run_though_nothing_runs(
-    name: str, tmp_path: Path
-) -> None:
-    run(STUDY, store=tmp_path)
-    before = sizes(tmp_path)
-    (tmp_path / "s" / "tables" / f"{name}.parquet").unlink()
-    assert run(STUDY, store=tmp_path).ran == 0
-    assert sizes(tmp_path) == before
+def test_a_file_that_is_gone_is_written_by_the_next_run_though_nothing_runs(name: str, ended: Path) -> None:
+    before = sizes(ended)
+    (ended / "s" / "tables" / f"{name}.parquet").unlink()
+    assert run(STUDY, store=ended).ran == 0
+    assert sizes(ended) == before
 
 
-def test_results_by_class_go_when_no_confirmation_counts_any_more(tmp_path: Path) -> None:
-    run(STUDY, store=tmp_path)
-    assert sizes(tmp_path)["classes"] > 0
+def test_results_by_class_go_when_no_confirmation_counts_any_more(ended: Path) -> None:
+    assert sizes(ended)["classes"] > 0
     longer = dataclasses.replace(
         STUDY, arms=[dataclasses.replace(arm, recipe=Recipe(2)) for arm in STUDY.arms]
     )
-    assert run(longer, store=tmp_path, max_trials=1).ran == 1
-    assert sizes(tmp_path)["classes"] == 0
+    assert run(longer, store=ended, max_trials=1).ran == 1
+    assert sizes(ended)["classes"] == 0
 
 
 def test_a_run_in_which_nothing_has_changed_writes_no_snapshot(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ended: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
         raise TroubleError
 
-    run(STUDY, store=tmp_path)
     monkeypatch.setattr(recording, "write_snapshot", refuse)
-    assert run(STUDY, store=tmp_path).ran == 0
+    assert run(STUDY, store=ended).ran == 0
 
 
 @pytest.mark.slow
