@@ -5,18 +5,12 @@ from __future__ import annotations
 import atexit
 import gc
 import sys
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 YOUNG = 10_000  # objects that the collector lets come together, by default 700
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Hypothesis looks for what refers to its generator, and sees nothing that is frozen."""
-    config.addinivalue_line("filterwarnings", "ignore:It looks like `register_random` was passed an object")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -45,19 +39,6 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG, *gc.get_threshold()[1:])
-    gc.callbacks.append(freeze_what_is_left)
-    atexit.register(give_back)
+    atexit.register(gc.unfreeze)  # compiled libraries report what is still there at the end as leaks
     # A module that a test writes twice within a second would be taken from what was compiled of the first one.
     sys.dont_write_bytecode = True
-
-
-def freeze_what_is_left(phase: str, info: Mapping[str, Any]) -> None:
-    """Let no second full pass look at what one has left, mostly modules and what they keep."""
-    if phase == "stop" and info["generation"] == 2:
-        gc.freeze()
-
-
-def give_back() -> None:
-    """Let the collector see everything again: compiled libraries report what is still there at the end as leaks."""
-    gc.callbacks.remove(freeze_what_is_left)
-    gc.unfreeze()

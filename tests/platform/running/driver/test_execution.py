@@ -6,7 +6,7 @@ import gc
 import os
 import signal
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -36,16 +36,6 @@ def rows_held() -> int:
     return sum(isinstance(one, row) for one in gc.get_objects())
 
 
-@pytest.fixture
-def seen_by_the_collector() -> Iterator[None]:
-    """Nothing is frozen during the test, for what is frozen is in no list of objects."""
-    callbacks = [*gc.callbacks]
-    gc.callbacks.clear()
-    yield
-    gc.callbacks[:] = callbacks
-
-
-@pytest.mark.usefixtures("seen_by_the_collector")
 def test_it_frees_the_rows_of_the_trials_that_have_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
