@@ -2,8 +2,8 @@
 
 Most shipped comparisons are of letters, with a perceptron and, in three regimes, a convolutional network, neither of
 them pretrained. `letters_searches` searched each loss five times, so its intervals have the luck of the search in them.
-So did `letters_k`, `letters_capacity` and `letters_imbalance`. The other studies of letters searched each loss once, and
-18 of their comparisons were made in two to four studies. Between these a difference moves by 0.86 points of top-5
+So did `letters_k`, `letters_capacity` and `letters_imbalance`. The other studies of letters searched each loss once, 18
+of their comparisons in two to four studies. Between these a difference moves by 0.86 points of top-5
 accuracy and by 2.8 of top-1 accuracy (18 degrees of freedom), so a difference that was measured once is known to ± 1.8
 points at best, and one that was measured twice to ± 1.3.
 The comparisons of photos are of CIFAR-100's features by a pretrained network, where each loss was searched three times.

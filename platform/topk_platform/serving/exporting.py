@@ -89,7 +89,7 @@ def export_model(
     held = read(study, store, needed=True)
     history = _history(held, arm)
     runs = runs_of_all(study, held.results)[study.arm_id(history.arm)]
-    chosen = _chosen(history, runs.confirmations, seed)
+    chosen = _chosen(held, history, runs.confirmations, seed)
     saved = read_model(held.ledger.store, chosen)
     if saved is None:
         again = command_of(held.ledger.store, "run", "--networks", reference=study.reference)
@@ -143,11 +143,12 @@ def best_of(history: ArmHistory, confirmations: Mapping[int, Row]) -> Row | None
     return max(completed, key=lambda row: history.ended_of(row).score, default=None)
 
 
-def _chosen(history: ArmHistory, confirmations: Mapping[int, Row], seed: int | None) -> Row:
+def _chosen(held: Held, history: ArmHistory, confirmations: Mapping[int, Row], seed: int | None) -> Row:
     best = best_of(history, confirmations)
     if best is None:
+        plan = command_of(held.ledger.store, "plan", reference=held.study.reference)
         raise UserError(
-            f"arm {history.arm.name} has no completed confirmation that counts: run the study first; `topk plan` says "
+            f"arm {history.arm.name} has no completed confirmation that counts: run the study first; `{plan}` says "
             "which recorded trials do not count, and why"
         )
     completed = {s: row for s, row in confirmations.items() if row["status"] == "completed"}

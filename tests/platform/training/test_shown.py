@@ -359,6 +359,6 @@ def test_what_a_recipe_adds_is_searched_like_any_value(make_trial: MakeTrial) ->
 
 
 def test_learners_are_sessions() -> None:
-    assert set(LEARNERS) == {"remembering", "retrained", "shown"}
+    assert set(LEARNERS) == {"graphed", "remembering", "retrained", "shown"}
     assert all(issubclass(cast("type", learner), Session) for learner in LEARNERS.values())
     assert isinstance(nn.Linear(2, 2), nn.Module)
