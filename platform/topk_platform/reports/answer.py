@@ -58,7 +58,11 @@ def answer(table: Table, metric: str) -> str:
 def _standing(table: Table) -> str:
     """Return which results are missing: trials that have not ended, and confirmations without a result."""
     ended = table.confirmed
-    left = f"{table.left} trials have not ended yet; so far: " if table.left and ended.ended else ""
+    left = (
+        f"{table.left} trials have not ended yet, so this may still change."
+        if table.left and ended.ended
+        else ""
+    )
     lost = (
         f"Of {ended.ended} confirmations, {ended.lost} have no result, because they diverged or failed."
         if ended.lost

@@ -19,6 +19,7 @@ from topk_platform.specs import Schedule
 __all__ = ["recommendation_data", "recommendation_to_markdown", "recommendation_to_rich", "sentences"]
 
 _SHOWN = 12
+_EQUAL = 1.005  # ratios up to this are 1 in a sentence
 _HEADER = ("evidence", "what it is", "times apart", "ahead, points", "")
 _SHORT = (
     "evidence",
@@ -48,8 +49,8 @@ def sentences(recommendation: Recommendation) -> list[str]:
 
 def _far(recommendation: Recommendation, nearest: Pooled) -> str:
     ratios = recommendation.asked.ratios(nearest.first.situation)
-    most = sorted(ratios, key=lambda name: -ratios[name])[:2]
-    why = " and ".join(f"{words.rounded(ratios[name])} times in {name}" for name in most if ratios[name] > 1)
+    most = sorted((name for name in ratios if ratios[name] > _EQUAL), key=lambda name: -ratios[name])
+    why = " × ".join(f"{words.rounded(ratios[name])} in {name}" for name in most)
     return (
         f"Not known: nothing near was measured. The nearest regime, {nearest.first.study}: {nearest.first.regime} "
         f"({nearest.first.measured}), is "

@@ -135,7 +135,9 @@ def test_lost_seeds_take_the_claim_away_and_are_said_first() -> None:
 
 
 def test_what_has_not_ended_is_said_first_and_nothing_is_said_of_nothing() -> None:
-    assert answer(a_table({}, left=4), "top3").startswith("4 trials have not ended yet; so far:")
+    assert answer(a_table({}, left=4), "top3").startswith(
+        "4 trials have not ended yet, so this may still change. "
+    )
     empty = dataclasses.replace(a_table({}), cells={}, confirmations={})
     assert answer(empty, "top3") == "No confirmation has a result yet, so there is nothing to say."
 
