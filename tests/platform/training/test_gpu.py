@@ -64,11 +64,13 @@ def test_an_epoch_waits_for_the_device_once(make_trial: MakeTrial) -> None:
         torch.cuda.set_sync_debug_mode("default")
 
 
-@pytest.mark.parametrize("cut", [1, 34, 41])
+@pytest.mark.parametrize(("loss", "graphs"), [("cross_entropy", False), ("noised_topk_hinge", True)])
+@pytest.mark.parametrize("cut", [1, 5, 34, 41])
 def test_a_deterministic_trial_repeats_and_resumes_bit_for_bit(
-    cut: int, make_trial: MakeTrial, memory: Any
+    cut: int, loss: str, graphs: bool, make_trial: MakeTrial, memory: Any
 ) -> None:
-    trial = make_trial(recipe=Recipe(4, numerics=Numerics(deterministic=True)), device="cuda")
+    numerics = Numerics(deterministic=True, cuda_graphs=graphs)
+    trial = make_trial(loss, recipe=Recipe(4, numerics=numerics), device="cuda")
     whole, cutting = memory(), memory(cut)
     (expected,) = finish(run_trials([trial], whole))
     assert expected.status == "completed", expected.reason

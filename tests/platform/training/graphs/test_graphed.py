@@ -225,22 +225,6 @@ def test_on_a_gpu_images_are_augmented_anew_in_each_replay(network: Model, make_
     assert torch.equal(session.loss.generator.get_state(), usual.loss.generator.get_state())
 
 
-@on_gpu
-@pytest.mark.gpu
-@pytest.mark.parametrize("cut", [1, 5, 34, 41])
-def test_on_a_gpu_a_trial_resumes_bit_for_bit(cut: int, make_trial: MakeTrial, memory: Any) -> None:
-    trial = make_trial("noised_topk_hinge", recipe=deterministic(), device="cuda")
-    whole, cutting = memory(), memory(cut)
-    (expected,) = finish(run_trials([trial], whole))
-    assert expected.status == "completed", expected.reason
-    with pytest.raises(KeyboardInterrupt):
-        finish(run_trials([trial], cutting))
-    (resumed,) = finish(run_trials([trial], cutting))
-    assert resumed.validation == expected.validation
-    for name, value in whole.models[trial.key].items():
-        assert torch.equal(value, cutting.models[trial.key][name])
-
-
 class Waits(nn.Module):
     """A network that waits for the GPU in every step."""
 
