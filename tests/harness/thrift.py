@@ -17,7 +17,7 @@ YOUNG = 10_000  # objects that the collector lets come together, by default 700
 def pytest_collect_file(
     file_path: Path,
 ) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
-    """Look for examples in docstrings only in files that have some: of a thousand a fifth has."""
+    """Look for examples in docstrings only in files that have some, about one in five."""
     collectors = yield
     if not collectors or b">>>" in file_path.read_bytes():
         return collectors

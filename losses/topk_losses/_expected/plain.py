@@ -18,9 +18,7 @@ TAIL = 1e-12  # probability outside the window of integration, at each end
 COARSE_NODES = 49  # nodes of the search for the window
 NODES = 64  # nodes of the trapezoid rule
 BUDGET = 1 << 18  # numbers in an intermediate result, rows × classes × nodes: 2 MiB, which fit into the cache
-CUDA_BUDGET = (
-    1 << 22
-)  # the same on a GPU, where the hundreds of kernels of a piece take longer than their work: 32 MiB
+CUDA_BUDGET = 1 << 22  # the same on a GPU, where starting a piece's hundreds of kernels takes long: 32 MiB
 COMPILED_BUDGET = 1 << 24  # the same in a compiled graph, which unrolls every piece: fewer pieces, 128 MiB
 
 

@@ -68,7 +68,7 @@ def _standing(table: Table) -> str:
         if ended.lost
         else ""
     )
-    return " ".join(filter(None, (lost, left.strip())))
+    return " ".join(filter(None, (lost, left)))
 
 
 def _verdict(table: Table, metric: str, cells: Mapping[tuple[str, str], Cell]) -> list[str]:

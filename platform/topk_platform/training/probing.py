@@ -139,9 +139,8 @@ def take_scores(trial: Trial) -> None:
 
 
 def _train(session: Session, samples: int) -> None:
-    steps = (
-        session.before + 2 if isinstance(session, GraphedSession) else 1
-    )  # a graph keeps memory of its own
+    # A graph keeps memory of its own, so one has to be recorded.
+    steps = session.before + 2 if isinstance(session, GraphedSession) else 1
     split = _excerpt(session.dataset.train, steps * samples, session.trial.device)
     session.batches = replace(session.batches, split=split, size=samples)
     session.train_epoch().tolist()

@@ -19,8 +19,8 @@ Step = Callable[[Tensor, Tensor], Tensor]
 class StepGraph:
     """A recorded step. A call copies a batch to where the recorded kernels read it, and starts all of them at once.
 
-    Recording does not run the step. What the step changes in place (weights, the optimiser's state, running statistics)
-    is changed by each call. Python code of the step runs once, while it is recorded.
+    Recording does not run the step. Each call changes the weights, the optimiser's state and running statistics. Python
+    code of the step runs once, while it is recorded.
 
     Args:
         step: Trains on inputs and labels, and returns the loss.

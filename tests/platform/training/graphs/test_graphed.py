@@ -29,7 +29,7 @@ from topk_platform.specs import Schedule, Trial
 from topk_platform.training import Session, finish, run_trials
 from topk_platform.training.graphs import graphed
 from topk_platform.training.graphs.graphed import GraphedSession
-from topk_platform.training.graphs.recording import StepGraph
+from topk_platform.training.graphs.recording import StepGraph, rehearsed
 from topk_platform.training.learners import session_of
 from topk_platform.training.process.state import trial_process
 
@@ -145,7 +145,7 @@ def test_another_loss_is_recorded_anew(make_trial: MakeTrial, replaying: type[Re
     arm = make_trial().arm
     scheduled = Loss("smooth_topk_svm", fixed={"tau": Schedule("linear", 1.0, 0.1)})
     changed = Arm(arm.regime, arm.model, scheduled, 3, a_recipe(cross_entropy_epochs=1))
-    losses_of(Replaying.prepare(make_trial().__class__(**{**vars(make_trial()), "arm": changed})))
+    losses_of(Replaying.prepare(make_trial(arm=changed)))
     assert replaying.made == 3
 
 
@@ -253,8 +253,6 @@ def test_on_a_gpu_a_network_that_waits_fails_by_name_and_harms_no_later_trial(ma
 
 
 def test_the_error_is_a_users(monkeypatch: pytest.MonkeyPatch) -> None:
-    from topk_platform.training.graphs.recording import rehearsed
-
     modes: list[Any] = []
     monkeypatch.setattr(torch.cuda, "get_sync_debug_mode", lambda: 0)
     monkeypatch.setattr(torch.cuda, "set_sync_debug_mode", modes.append)
