@@ -21,8 +21,8 @@ from topk_studies.garcin2022 import (
 )
 from topk_studies.handwritten import digits
 from topk_studies.kanji import kanji, kanji_classes, kanji_map, kanji_quick
-from topk_studies.letters import letters, letters_map, letters_quick
-from topk_studies.letters_axes import letters_capacity, letters_imbalance, letters_k
+from topk_studies.letters import letters, letters_quick
+from topk_studies.letters_axes import letters_capacity, letters_imbalance, letters_k, letters_map
 from topk_studies.letters_noise import letters_noise_losses
 from topk_studies.letters_questions import (
     letters_epsilon,

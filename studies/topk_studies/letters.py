@@ -1,4 +1,4 @@
-"""Which loss has the right character among five guesses? Letters of free typefaces, by regime, and as a map."""
+"""Which loss has the right character among five guesses? Letters of free typefaces, by regime."""
 
 from __future__ import annotations
 
@@ -30,7 +30,6 @@ __all__ = [
     "TRIALS",
     "K",
     "letters",
-    "letters_map",
     "letters_quick",
     "recipe",
 ]
@@ -57,17 +56,6 @@ SHOW = ("top1", "top5")
 """The metrics that a table shows."""
 
 _ALONE = Protocol()
-_NOISE = (0.0, 0.2, 0.4, 0.6, 0.8)
-_SIZES = (5, 15, 50, 150)
-_MAPPED = (
-    "cross_entropy",
-    "smooth_topk_svm",
-    "noised_topk_hinge",
-    "calibrated_topk_hinge",
-    "topk_transition",
-    "generalized_cross_entropy",
-    "soft_topk_loss",
-)
 _QUICK = ("cross_entropy", "smooth_topk_svm", "noised_topk_hinge")
 
 
@@ -163,31 +151,4 @@ def letters_quick() -> Study:
         trials=TRIALS,
         show=SHOW,
         description="letters of free typefaces, 20 clean images a class or noise 0.8; an MLP; searched or not; K = 5",
-    )
-
-
-def letters_map() -> Study:
-    """Return the map: label noise from 0 to 0.8 by 5 to 150 images of each class, seven losses, all searched.
-
-    Each regime is called ``noise-P-images-N``. Epochs fall with the images, so that a training takes 500 to 2,900
-    steps.
-
-    Example:
-        >>> [arm.regime.name for arm in letters_map().arms[:14:7]]
-        ['noise-0-images-5', 'noise-0-images-15']
-    """
-    losses = [loss for loss in balanced() + others() if loss.name in _MAPPED]
-    epochs = dict(zip(_SIZES, (100, 60, 28, 20), strict=True))
-    cases = [
-        _case(f"noise-{p:g}-images-{n}", epochs[n], 0, PerClass(n), LabelNoise(p))
-        for p in _NOISE
-        for n in _SIZES
-    ]
-    return Study(
-        name="letters_map",
-        arms=[arm for case in cases for arm in _arms(case, losses, convnet=False)],
-        topk=TOPK,
-        trials=TRIALS,
-        show=SHOW,
-        description="letters of free typefaces: noise 0 to 0.8 by 5 to 150 images a class; an MLP; K = 5",
     )

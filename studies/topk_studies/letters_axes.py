@@ -1,4 +1,4 @@
-"""Does the map of letters depend on imbalance, on K, or on the network's capacity? Three studies, one for each."""
+"""The map of label noise by images, and whether it depends on imbalance, on K, or on the network's capacity."""
 
 from __future__ import annotations
 
@@ -21,14 +21,18 @@ from topk_platform import (
     grid,
 )
 from topk_platform.specs import Condition
+from topk_studies.berrada2018 import map_claims
 from topk_studies.claims import gaps
 from topk_studies.letters import MLP, SHOW, TOGETHER, TOPK, TRIALS, K, recipe
 from topk_studies.letters_losses import balanced, others, uneven
 
-__all__ = ["letters_capacity", "letters_imbalance", "letters_k"]
+__all__ = ["letters_capacity", "letters_imbalance", "letters_k", "letters_map"]
 
 _NOISE = (0.0, 0.8)
 """Probabilities of label noise: on the map, the losses differ little between them."""
+
+_SIZES = {5: 100, 15: 60, 50: 28, 150: 20}
+"""Epochs by images of each class: a training takes 500 to 2,900 steps."""
 
 _IMAGES, _EPOCHS = 50, 28
 _RATIOS = {1: 20, 10: 28, 50: 40}
@@ -38,6 +42,45 @@ _KS = (1, 3, 5, 10)
 _SEARCHES = 5
 """Independent searches of every arm, each of 15 trials and with two fresh seeds."""
 _HIDDEN = (32, 128, 512)
+
+
+def letters_map() -> Study:
+    """Return the map: label noise 0, 0.4 and 0.8 by 5, 15, 50 and 150 images of each class.
+
+    Each regime is called ``noise-P-images-N``. Each of five losses is searched five times. The claims are the paper's,
+    and two that were written when one earlier search of each loss was known.
+
+    Example:
+        >>> [arm.regime.name for arm in letters_map().arms[:10:5]]
+        ['noise-0-images-5', 'noise-0-images-15']
+    """
+    losses = _named(*_COMPARED)
+    arms = [
+        arm
+        for noise in (0.0, 0.4, 0.8)
+        for size, epochs in _SIZES.items()
+        for arm in _arms(_regime(f"images-{size}", noise, PerClass(size)), [MLP], losses, epochs=epochs)
+    ]
+    description = "letters of free typefaces: noise 0 to 0.8 by 5 to 150 images a class; an MLP; K = 5"
+    return replace(_study("letters_map", arms, "", claims=_claims_about_the_map()), description=description)
+
+
+def _claims_about_the_map() -> tuple[Claim, ...]:
+    clean = [f"noise-0-images-{size}/{MLP.label}" for size in _SIZES]
+    few, many = (f"noise-0.8-images-{size}/{MLP.label}" for size in (min(_SIZES), max(_SIZES)))
+    return (
+        *map_claims([clean[0], clean[-1]], many),
+        _claim(
+            name="ahead-with-few-images-and-noise",
+            text="With noise 0.8 and five images the smooth SVM and the soft top-K loss are ahead in top-5.",
+            contrasts=gaps([few], (_SVM, "soft_topk_loss"), _ENTROPY, "top5"),
+        ),
+        _claim(
+            name="the-svm-costs-the-first-guess",
+            text="Without noise the smooth SVM is behind cross-entropy in top-1, however many images there are.",
+            contrasts=gaps(clean, _ENTROPY, _SVM, "top1"),
+        ),
+    )
 
 
 def letters_imbalance() -> Study:
@@ -142,10 +185,7 @@ def letters_capacity() -> Study:
         >>> [arm.model.label for arm in letters_capacity().arms[:15:5]]
         ['mlp-32', 'mlp-128', 'mlp-512']
     """
-    losses = _named(
-        *("cross_entropy", "smooth_topk_svm", "noised_topk_hinge"),
-        *("generalized_cross_entropy", "soft_topk_loss"),
-    )
+    losses = _named(*_COMPARED)
     models = [Model("mlp", {"hidden": hidden}, label=f"mlp-{hidden}") for hidden in _HIDDEN]
     regimes = [_regime(f"images-{_IMAGES}", noise, PerClass(_IMAGES)) for noise in _NOISE]
     arms = [arm for regime in regimes for arm in _arms(regime, models, losses)]
@@ -175,6 +215,10 @@ def _claims_about_capacity() -> tuple[Claim, ...]:
     )
 
 
+_COMPARED = (
+    *("cross_entropy", "smooth_topk_svm", "noised_topk_hinge"),
+    *("generalized_cross_entropy", "soft_topk_loss"),
+)
 _UNEVEN = ("noised_imbalanced_topk_hinge", "ldam")
 _SVM, _ENTROPY = "smooth_topk_svm", "cross_entropy"
 _claim = partial(Claim, source="stated after one earlier search, before these five", tolerance=0.5)

@@ -42,7 +42,7 @@ def letters_searches() -> Study:
     with two fresh seeds. So intervals cover the search, and differences between losses are tested. Cross-entropy is
     also there with label smoothing, whose ε is searched, and under label noise with averaged weights. Its claims were
     written before the regimes that they are about ran. ``noise-0.8-images-5`` was added when the six others had run,
-    because the largest leads of :func:`~topk_studies.letters.letters_map` were there; no claim about the six changed.
+    because the largest leads of an earlier map were there; no claim about the six changed.
     Balanced softmax was added when it had led on the long tail of :func:`~topk_studies.photos.photos_tail`.
 
     Example:

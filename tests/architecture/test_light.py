@@ -161,7 +161,7 @@ WRONG = (
     ("run digits --workers 0", "workers must be at least 1, got 0"),
     ("run digits --trials 0", "trials must be at least 1, got 0"),
     ("run digits --only nothing*", "matches no arm"),
-    ("run digits --checkpoints -1", "checkpoint_seconds must be at least 0"),
+    ("run digits --checkpoints -1", "Invalid value for '--checkpoints'"),
     ("run digits --address nowhere", "--address must be host:port"),
     ("run digits --store /proc/runs", "cannot be written"),
     ("run digits --store nosuch://bucket", "cannot be opened"),

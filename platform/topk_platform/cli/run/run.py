@@ -41,6 +41,7 @@ Workers = Annotated[
 Checkpoints = Annotated[
     float,
     _care(
+        min=0,
         help="Least number of seconds between two checkpoints of a trial. A trial that is interrupted continues from "
         "its last checkpoint."
     ),

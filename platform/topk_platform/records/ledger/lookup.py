@@ -51,7 +51,8 @@ def find(key: str, store: str | Path = "runs") -> Found:
         raise errors[0]
     if len(matches) != 1:
         raise UserError(
-            f"key {key!r} must be the key of one trial in store {str(store)!r}, got {len(matches)} trials"
+            f"key {key!r} must be the key of one trial in store {str(store)!r}, got {len(matches)} trials; "
+            "`topk export STUDY --format csv --to FOLDER` lists a study's trials with their keys"
         )
     ledger, row = matches[0]
     return Found(row, ledger.read("epochs", where=f"key = '{row['key']}'").to_pylist())
