@@ -16,7 +16,7 @@ from ray.util import placement_group, remove_placement_group
 from topk_platform.running.cluster.room import Room
 from topk_platform.running.ray_internals import on_loopback
 
-pytestmark = pytest.mark.timeout(3600)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 NEEDS = {"CPU": 1.0}
 # The first process that is to be a worker hangs while it imports the worker's class.
@@ -68,7 +68,6 @@ def test_there_is_room_where_ray_has_reserved_it_or_runs_a_task_of_that_size() -
     remove_placement_group(stuck)
 
 
-@pytest.mark.slow
 def test_a_process_that_hangs_while_it_starts_costs_a_try(
     lab: Any, rows: Callable[..., list[dict[str, Any]]], tmp_path: Path
 ) -> None:

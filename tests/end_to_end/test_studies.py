@@ -172,6 +172,7 @@ def rows_of(store: Path, study: str) -> dict[str, dict[str, Any]]:
     return {row["key"]: filled(dict(row)) for row in Ledger.open(Store.open(store), study).rows()}
 
 
+@pytest.mark.slow
 def test_a_study_over_ones_own_things(shared: Any, tmp_path: Path) -> None:
     generator = torch.Generator().manual_seed(0)
     labels = torch.randint(6, (600,), generator=generator)

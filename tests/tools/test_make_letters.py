@@ -18,6 +18,8 @@ pytest.importorskip("fontTools")
 pytest.importorskip("PIL")
 matplotlib = pytest.importorskip("matplotlib")
 
+pytestmark = pytest.mark.slow
+
 TOOL = Path(__file__).parents[2] / "tools" / "make_letters.py"
 FONTS = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
 ONE_EACH = ["--train", "2", "--validation", "1", "--test", "1", "--any-licence"]
