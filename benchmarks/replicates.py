@@ -2,6 +2,9 @@
 
     python benchmarks/replicates.py
 
+``one_search/`` holds the findings of five studies as they were shipped when each loss was searched once: ``letters``,
+``letters_map``, ``letters_k``, ``letters_imbalance`` and ``letters_capacity``. Most were searched anew since then.
+
 Two arms are the same if data, conditions, network, loss, search space, recipe and K are. Each study searched them anew,
 once with a sampler seeded otherwise, so that a pair of such comparisons shows the luck of the search. Three judgements:
 
@@ -32,7 +35,7 @@ from topk_platform.results.table import Table, row_and_column
 from topk_platform.specs import Arm
 from topk_platform.specs.codec import canonical_json
 
-FOLDER = Path(topk_studies.__file__).parent / "findings"
+FOLDER = Path(__file__).with_name("one_search")
 WHOLE = 150  # images of each class in the training set
 
 
@@ -74,7 +77,7 @@ def regime(arm: Arm) -> str:
 
 
 def comparisons() -> Iterator[Found]:
-    """Yield the comparisons of all shipped findings in which both arms were searched, once each."""
+    """Yield the comparisons of these findings in which both arms were searched, once each."""
     for file in sorted(FOLDER.glob("*.json.gz")):
         table = Findings.read(file).table
         study = table.study

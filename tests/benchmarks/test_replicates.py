@@ -1,4 +1,4 @@
-"""The page of statistics has the numbers that benchmarks/replicates.py prints from the shipped findings."""
+"""The page of statistics has the numbers that benchmarks/replicates.py prints from findings of one search."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def test_the_page_has_what_is_printed(replicates: ModuleType, capsys: pytest.Cap
             "a difference moves from search to search by | {} points | {} points",
         ),
         (r"standard error says (\S+);", "its standard error said | {} points | {} points"),
-        (r"as printed (\d+),", "disjoint 95 % intervals, before | {} of 18 | {} of 18"),
-        (r"with luck (\d+)", "luck that the other regimes show | {} of 18 | {} of 18"),
+        (r"as printed (\d+),", "disjoint 95 % intervals, before | {} of 53 | {} of 53"),
+        (r"with luck (\d+)", "luck that the other regimes show | {} of 53 | {} of 53"),
         (r"marks: (\d+ of \d+) recur", "marks that recurred in the other study, before | {} | {}"),
         (r"searches each, (\d+) marked", "all studies' searches together | {} | {}"),
     ):
         assert row.format(*re.findall(pattern, printed)) in page
     (tested,) = re.findall(r"top-K: (\d+) pairs", printed)
-    assert tested == "18"
+    assert tested == "53"

@@ -220,7 +220,7 @@ def _notes(recommendation: Recommendation) -> list[str]:
     notes = [f"{more} more near comparisons are in --json."] if more > 0 else []
     notes += [
         f"A difference in top-{k} accuracy varies by {100 * luck.deviation:.2f} points (standard deviation, "
-        f"{luck.freedom} degrees of freedom) between studies that made the same comparison, each with one search."
+        f"{luck.freedom} degrees of freedom) from search to search."
         for k, luck in recommendation.luck.items()
         if k == recommendation.asked.k
     ]

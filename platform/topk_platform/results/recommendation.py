@@ -41,7 +41,7 @@ class Recommendation:
         promising: Losses that only lack a second search to be recommended; the first would be recommended first.
         nearest: The comparison in the nearest regime, whatever its distance; None if nothing was compared.
         left_out: The evidence that could not be used, with the reasons.
-        luck: The luck of a search, by K, as the evidence shows it.
+        luck: The luck of a search, by K, as near evidence shows it.
     """
 
     asked: Situation
@@ -73,7 +73,7 @@ def recommended(
     - Evidence is near where :meth:`Situation.apart` is at most 10: all ratios of classes, images per class, imbalance,
       noise and K, multiplied. Evidence that is further away decides nothing.
     - Equal comparisons of several studies are pooled. The intervals contain the luck of the search. Where the arms were
-      searched once, it is estimated from studies that made the same comparison.
+      searched once, it is estimated from near comparisons that were searched more than once, or from all such.
     - The differences of all near comparisons, from all studies, are corrected together by Holm's method.
     - A loss is recommended if it is better than the baseline in its nearest regime, with every network it was tried
       with there, and worse in no near regime. Both must have been searched twice or more there: losses that were
@@ -94,7 +94,7 @@ def recommended(
         'unknown'
     """
     comparisons = list(comparisons)
-    luck = luck_of(comparisons)
+    luck = luck_of(one for one in comparisons if asked.apart(one.situation) <= NEAR) or luck_of(comparisons)
     together = pooled((one for one in comparisons if one.counts), luck)
     parts = [replace(one, apart=asked.apart(one.first.situation)) for one in together]
     parts.sort(key=lambda one: (one.apart, one.name))

@@ -1,4 +1,4 @@
-"""Comparisons that several studies made, pooled; the studies' differences show the luck of the search."""
+"""Comparisons that several studies made, pooled; searches that were repeated show the luck of a search."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Luck:
     """How much a difference varies if everything is searched and trained again on the same data.
 
     Args:
-        deviation: The standard deviation, pooled over all comparisons that were made more than once.
+        deviation: The standard deviation, pooled over all comparisons that were searched more than once.
         freedom: Its degrees of freedom.
     """
 
@@ -73,24 +73,43 @@ class Pooled:
 
 
 def luck_of(comparisons: Iterable[Compared]) -> dict[int, Luck]:
-    """Return, by K, how much differences of top-K accuracy vary between studies that made the same comparison.
+    """Return, by K, how much differences of top-K accuracy vary from search to search.
 
-    Only arms that were searched once count: the standard deviation is ``√(Σ_c Σ_j (d_cj - mean_c)² / Σ_c (n_c - 1))``
-    over comparisons c and their n_c studies j. The test images are the same, so their part is not in it.
+    Two things show it: the searches of a study that repeats them, and studies that made the same comparison with one
+    search each. The variance is ``Σ_c Σ_j (d_cj - mean_c)² / Σ_c (n_c - 1)`` over comparisons c and their n_c searches
+    j. The test images are the same, so their part is not in it; the seeds' part is. Where a study repeats its searches,
+    the comparison's share is the one in its interval, which :func:`~.statistics.pooling.moderated` may have enlarged.
 
     Args:
         comparisons: Comparisons by any metric.
     """
     squares: dict[int, float] = defaultdict(float)
     freedom: dict[int, int] = defaultdict(int)
-    for parts in _alike(one for one in comparisons if not _repeated(one)):
-        values = [part.ahead.mean for part in parts]
+    for parts in _alike(comparisons):
         k = accuracy_k(parts[0].metric)
-        if k is None or len(values) < 2:
+        if k is None:
             continue
-        squares[k] += sum((value - fmean(values)) ** 2 for value in values)
-        freedom[k] += len(values) - 1
-    return {k: Luck(math.sqrt(squares[k] / freedom[k]), freedom[k]) for k in sorted(freedom)}
+        for square, degrees in (_between_studies(parts), *map(_between_searches, parts)):
+            squares[k] += square
+            freedom[k] += degrees
+    return {k: Luck(math.sqrt(squares[k] / freedom[k]), freedom[k]) for k in sorted(freedom) if freedom[k]}
+
+
+def _between_studies(parts: Sequence[Compared]) -> tuple[float, int]:
+    """Return the sum of squares between studies that searched once, and its degrees of freedom."""
+    values = [part.ahead.mean for part in parts if not _repeated(part)]
+    if len(values) < 2:
+        return 0.0, 0
+    return sum((value - fmean(values)) ** 2 for value in values), len(values) - 1
+
+
+def _between_searches(part: Compared) -> tuple[float, int]:
+    """Return the same between the searches of a study that repeats them."""
+    precision = part.ahead.precision
+    if precision is None or not _repeated(part):
+        return 0.0, 0
+    freedom = precision.rows - 1
+    return precision.by_seeds * precision.rows * freedom, freedom
 
 
 def pooled(comparisons: Iterable[Compared], luck: Mapping[int, Luck]) -> list[Pooled]:

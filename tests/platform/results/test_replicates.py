@@ -6,12 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from topk_platform.records import Tally
 from topk_platform.results import Cell, estimate
 from topk_platform.results.comparisons import Compared, Situation
-from topk_platform.results.replicates import Pooled, judged, luck_of, pooled
+from topk_platform.results.replicates import Luck, Pooled, judged, luck_of, pooled
 from topk_platform.results.statistics import Estimate, Precision, critical, p_of
 
 LEVEL, ROUNDED = [0.25, 0.25, 0.25], [0.91 - 0.81, 0.92 - 0.82, 0.9 - 0.8]
@@ -66,6 +67,19 @@ def test_studies_that_share_their_images_are_no_surer_of_them(searches: int) -> 
     assert both.ahead.half_width == pytest.approx(critical(variances) * math.sqrt(seeds + images))
     assert both.ahead.half_width > 1.96 * math.sqrt(images)
     assert both.ahead.p == pytest.approx(p_of(0.02, variances))
+
+
+def test_the_searches_of_a_study_show_the_luck_of_one() -> None:
+    """Against numpy: the root of the pooled variance of differences, each the mean of a search's seeds."""
+    searches = {"a": (0.25, 0.31, 0.22, 0.27, 0.29), "b": (0.05, 0.01, 0.04)}
+    parts = []
+    for study, differences in searches.items():
+        one = compared(study, differences)
+        ahead = replace(one.ahead, covers="searches and seeds")
+        cell = replace(one.cell, difference=ahead)
+        parts.append(replace(one, cell=cell, searches=len(differences), setup=study))
+    squares = sum(np.var(differences) * len(differences) for differences in searches.values())
+    assert luck_of(parts) == {5: Luck(pytest.approx(math.sqrt(squares / 6)), 6)}
 
 
 def test_the_luck_of_a_search_is_added_to_the_whole_variance_of_a_study() -> None:
