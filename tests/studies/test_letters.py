@@ -97,7 +97,7 @@ def test_the_map_has_each_noise_at_each_size() -> None:
         for arm in letters_map().arms
     }
     assert places == {(p, n) for p in (0.0, 0.4, 0.8) for n in (5, 15, 50, 150)}
-    assert len(letters_map().arms) == 5 * len(places)
+    assert len(letters_map().arms) == 4 * len(places)
     assert isinstance(letters_map().arms[0].regime.conditions[1], LabelNoise)
 
 
