@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import cast, get_args
 
-from topk_platform.errors import UserError, reason
+from topk_platform.errors import UserError, masked, reason
 from topk_platform.records.ledger.ledger import Ledger
 from topk_platform.records.storage.store import Store
 from topk_platform.specs import TrialRecord
@@ -69,6 +69,25 @@ def _entry_point(name: str) -> EntryPoint:
     raise UserError(f"track must be none or one of {', '.join(known_trackers())}, got {name!r}")
 
 
+def _items(track: Track, mlflow_uri: str | None) -> list[str | Tracker]:
+    """Return the trackers that a user named; MLflow has its URI as location."""
+    items = [track] if isinstance(track, (str, Tracker)) else [*track]
+    if items == ["none"]:
+        items = []
+    if "none" in items:
+        raise UserError("track must be none alone, or trackers without none, got none beside others")
+    if mlflow_uri is not None:
+        if "mlflow" not in items:
+            raise UserError(
+                "mlflow is given but no --track is mlflow without a location: add --track mlflow, or leave --mlflow out"
+            )
+        items[items.index("mlflow")] = f"mlflow={mlflow_uri}"
+    for item in items:
+        if items.count(item) > 1:
+            raise UserError(f"track must name each tracker once, got {masked(str(item))!r} twice")
+    return items
+
+
 @dataclass(frozen=True)
 class Tracking:
     """The trackers of a run, and what they show.
@@ -77,7 +96,7 @@ class Tracking:
         trackers: The trackers.
         search: Which search trials they show.
         networks: Whether confirmations come with their networks.
-        mlflow_uri: MLflow's tracking URI as the user gave it.
+        mlflow_uri: MLflow's tracking URI as the user gave it, by either option.
     """
 
     trackers: tuple[Tracker, ...] = ()
@@ -117,19 +136,15 @@ class Tracking:
             raise UserError(f"track_search must be all, best or none, got {search!r}")
         if track is None:
             track = "mlflow" if mlflow_uri is not None or store.local is not None else "none"
-        items = [track] if isinstance(track, (str, Tracker)) else [*track]
-        if items == ["none"]:
-            items = []
-        if mlflow_uri is not None:
-            if "mlflow" not in items:
-                raise UserError("mlflow is given but MLflow is not among the trackers: add --track mlflow")
-            items[items.index("mlflow")] = f"mlflow={mlflow_uri}"
+        items = _items(track, mlflow_uri)
         if not items and search != "all":
             raise UserError(
                 f"track_search must be left out where there is no tracker, got {search!r}: add --track NAME"
             )
         made = tuple(make_tracker(item) if isinstance(item, str) else item for item in items)
-        return cls(made, cast(SearchTrials, search), networks, mlflow_uri)
+        texts = [item.partition("=") for item in items if isinstance(item, str)]
+        uris = [location for name, _, location in texts if name == "mlflow" and location]
+        return cls(made, cast(SearchTrials, search), networks, next(iter(uris), None))
 
     def check(self, store: Store, name: str) -> None:
         """Raise ``UserError`` if one of the trackers cannot be used.

@@ -8,8 +8,9 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -77,7 +78,7 @@ class WandbTracker(Tracker):
     def begin(self, study: TrackedStudy) -> Iterator[str]:
         """Delete the runs that a kill left incomplete; yield the keys of the trials that are complete."""
         self._study = study
-        self._runs: dict[str, Any] = {}
+        self._runs: dict[str, Callable[[], object]] = {}  # how to delete each
         if _offline():
             folder = _folder(study)
             for half in folder.glob(".*.tmp"):
@@ -87,8 +88,11 @@ class WandbTracker(Tracker):
             self._runs.update(self._online_runs())
         yield from list(self._runs)
 
-    def _online_runs(self) -> Iterator[tuple[str, Any]]:
-        """Yield the complete runs on the server; a run that was cut off has the state running or crashed."""
+    def _online_runs(self) -> Iterator[tuple[str, Callable[[], object]]]:
+        """Yield how to delete each complete run on the server, by key.
+
+        A run that was cut off has the state running or crashed.
+        """
         import wandb  # noqa: PLC0415 - as above
 
         entity, project = self._project()
@@ -97,7 +101,7 @@ class WandbTracker(Tracker):
             for run in wandb.Api().runs(path, filters={"config.topk_ledger": self._study.identity}):
                 self._study.progressed()
                 if run.state in ("finished", "failed"):
-                    yield run.id.partition("-")[0], run
+                    yield run.id.partition("-")[0], run.delete
         except ValueError:  # there is no such project yet
             return
 
@@ -108,11 +112,7 @@ class WandbTracker(Tracker):
     def remove(self, keys: Collection[str]) -> None:
         """Delete the runs of trials."""
         for key in keys:
-            run = self._runs.pop(key)
-            if isinstance(run, Path):
-                shutil.rmtree(run)
-            else:
-                run.delete()
+            self._runs.pop(key)()
             self._study.progressed()
 
     def trial_ended(self, trial: TrackedTrial) -> None:
@@ -176,7 +176,8 @@ class WandbTracker(Tracker):
                 yield run
             finally:
                 run.finish(exit_code=int(failed))
-            self._runs[run_id.partition("-")[0]] = self._moved(folder) if _offline() else run
+            kept = partial(shutil.rmtree, self._moved(folder)) if _offline() else partial(_delete, run.path)
+            self._runs[run_id.partition("-")[0]] = kept
         self._study.progressed()
 
     def _moved(self, folder: Path) -> Path:
@@ -196,6 +197,13 @@ def _forget_settings() -> None:
         return
     if wandb.setup().settings.mode != (os.environ.get(_MODE) or "online"):
         wandb.teardown()
+
+
+def _delete(path: str) -> None:
+    """Delete a run on the server; the object that wrote it cannot."""
+    import wandb  # noqa: PLC0415 - as above
+
+    wandb.Api().run(path).delete()
 
 
 def _offline() -> bool:
@@ -222,7 +230,7 @@ def _hidden(study: TrackedStudy) -> Iterator[Path]:
         yield Path(folder)
 
 
-def _offline_runs(folder: Path) -> dict[str, Path]:
-    """Return the folders of the complete offline runs, by the keys of their trials."""
+def _offline_runs(folder: Path) -> dict[str, Callable[[], object]]:
+    """Return how to delete each complete offline run, by the keys of their trials."""
     runs = ((_OFFLINE.fullmatch(path.name), path) for path in folder.glob("offline-run-*"))
-    return {match[1]: path for match, path in runs if match is not None}
+    return {match[1]: partial(shutil.rmtree, path) for match, path in runs if match is not None}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -43,3 +45,18 @@ def test_a_key_that_cannot_be_one_is_refused_in_one_line(
     with pytest.raises(UserError, match=r"^track wandb: .*API key must have 40\+ characters") as caught:
         WandbTracker().check(TrackedStudy("s", "", tmp_path))
     assert "\n" not in str(caught.value)
+
+
+def test_a_run_that_was_just_sent_can_be_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With --track-search best a search trial that is no longer the best; a `wandb.Run` has no `delete`."""
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    wandb = MagicMock()
+    wandb.init.return_value = MagicMock(spec=["finish", "log", "path", "summary"], path="lab/s/k1-0")
+    monkeypatch.setitem(sys.modules, "wandb", wandb)
+    tracker = WandbTracker()
+    list(tracker.begin(TrackedStudy("s", "", tmp_path)))
+    with tracker._run("k1-0", config={}):
+        pass
+    tracker.remove(["k1"])
+    wandb.Api().run.assert_called_once_with("lab/s/k1-0")
+    wandb.Api().run().delete.assert_called_once_with()

@@ -165,12 +165,12 @@ class Execution:
             notified(Event("begun"))
             return Faults()
         notified(self._begun(board, cluster))
-        if self.launch.address is None:
-            budget.guess_unknown(board)
         from topk_platform.running.driver.tuning import tune_trials  # noqa: PLC0415 - Ray, which a finished study does not need
 
         shared = replace(self.part, gpus=cluster.share)
         with Noting(self.store, watch):
+            if self.launch.address is None:
+                budget.guess_unknown(board)
             return tune_trials(shared, board, recorder, notified, cluster, self.launch)
 
     def _begun(self, board: Board, cluster: Cluster) -> Event:

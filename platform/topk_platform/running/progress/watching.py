@@ -201,7 +201,7 @@ def values_in_words(values: Mapping[str, Scalar]) -> str:
 
 
 class Noting:
-    """Writes a study's progress to its store every few seconds, for as long as the block lasts.
+    """Writes a study's progress to its store at once and every few seconds, for as long as the block lasts.
 
     If the store refuses, the next note tries again: notes are for people, while the ledger holds the results.
 
@@ -216,6 +216,7 @@ class Noting:
         self._noted: StudyState | None = None
 
     def __enter__(self) -> Self:
+        self._note()  # at once, because the store may have the note of a run that was killed
         self._repeating.__enter__()
         return self
 

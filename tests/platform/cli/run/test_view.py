@@ -185,6 +185,17 @@ def test_status_reads_what_the_view_shows(tmp_path: Path) -> None:
         assert read_state(Recorded.read(drive.ledger)).events == live.events
 
 
+def test_what_a_killed_run_noted_is_replaced_at_once(tmp_path: Path) -> None:
+    """Otherwise the trials that it ran count as those of the run that follows."""
+    drive = Drive(View(console_of(80)), tmp_path)
+    killed = StudyState(STUDY.name, (ArmState(ARMS[0].name, left=12, running=2),), workers=2, slots=2)
+    note_state(drive.ledger.store, killed)
+    with drive.ledger.writing(STUDY), Noting(drive.ledger.store, drive.watch):
+        live = live_state(drive.ledger.store)
+    assert live is not None
+    assert (live.running, live.workers) == (0, 0)
+
+
 def test_nothing_runs_once_a_run_that_was_cut_short_is_over(tmp_path: Path) -> None:
     """Its driver still writes tables; on the board are trials that ran or waited to be tried again."""
     drive = Drive(View(console_of(80)), tmp_path)
