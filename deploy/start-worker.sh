@@ -22,13 +22,17 @@ esac
 ray=${RAY:-ray}
 base=${RAY_BASE_PORT:-20000}
 
-if [ -z "${RAY_AUTH_TOKEN:-}" ] && [ ! -s "${RAY_AUTH_TOKEN_PATH:-$HOME/.ray/auth_token}" ]; then
-    echo "start-worker.sh: no token in ${RAY_AUTH_TOKEN_PATH:-$HOME/.ray/auth_token}: copy the head's" >&2
-    exit 2
-fi
 token=${RAY_AUTH_TOKEN_PATH:-$HOME/.ray/auth_token}
-if [ -z "${RAY_AUTH_TOKEN:-}" ] && [ "$(ls -lL "$token" | cut -c 5-10)" != ------ ]; then
-    echo "start-worker.sh: others on this machine can read $token, and so run code on the cluster: chmod 600 $token" >&2
+if ! "$ray" get-auth-token --help >/dev/null 2>&1; then # Ray before 2.52
+    echo "start-worker.sh: this Ray knows no tokens; whoever reaches its ports runs code here" >&2
+elif [ -z "${RAY_AUTH_TOKEN:-}" ]; then
+    if [ ! -s "$token" ]; then
+        echo "start-worker.sh: no token in $token: copy the head's" >&2
+        exit 2
+    fi
+    if [ "$(ls -lL "$token" | cut -c 5-10)" != ------ ]; then
+        echo "start-worker.sh: others on this machine can read $token, and so run code on the cluster: chmod 600 $token" >&2
+    fi
 fi
 export RAY_AUTH_MODE=token RAY_USAGE_STATS_ENABLED=0
 

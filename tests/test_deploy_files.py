@@ -372,6 +372,7 @@ def test_a_job_of_several_nodes_has_its_files_to_itself(tmp_path: Path, long: bo
 # start-head.sh and start-worker.sh, with a stand-in for Ray; the real thing: end_to_end/test_several_hosts.py
 
 RAY = """#!/bin/sh
+[ "$*" = "get-auth-token --help" ] && exit
 [ "$1" = get-auth-token ] && mkdir -p "$HOME/.ray" && echo token > "$HOME/.ray/auth_token" && exit
 echo "ray $*"
 kill -TERM "$PPID"
@@ -463,6 +464,20 @@ def test_a_worker_warns_of_a_token_that_others_can_read(
     done = by_hand("start-worker.sh", "127.0.0.1:1")
     assert "ray start --address 127.0.0.1:1 " in done.stdout
     assert (f"chmod 600 {tmp_path}/.ray/auth_token" in done.stderr) == warned
+
+
+def test_a_worker_wants_a_token_unless_its_ray_knows_none(
+    by_hand: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    done = by_hand("start-worker.sh", "127.0.0.1:1")
+    assert (done.returncode, done.stdout) == (2, "") and "auth_token: copy the head's" in done.stderr
+    old = RAY.replace('[ "$1" = get-auth-token ] &&', '[ "$1" = get-auth-token ] && exit 2 #')
+    (tmp_path / "ray").write_text(old.replace('[ "$*" = "get-auth-token --help" ] && exit', ""))
+    done = by_hand("start-worker.sh", "127.0.0.1:1")
+    assert "ray start --address 127.0.0.1:1 " in done.stdout
+    assert done.stderr.splitlines()[0] == (
+        "start-worker.sh: this Ray knows no tokens; whoever reaches its ports runs code here"
+    )
 
 
 @pytest.fixture

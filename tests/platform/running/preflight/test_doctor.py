@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import sys
 from collections.abc import Iterable
@@ -520,6 +521,8 @@ def test_this_machine_is_sound_and_nothing_is_written(
         "study",
     }
     assert set(states(result)) == checked
+    (disk,) = (one.finding for one in result.results if one.check == "disk")
+    assert re.fullmatch(r"free for temporary files \d+ GiB, datasets \d+ GiB, the store \d+ GiB", disk)
     assert not list(tmp_path.iterdir())
 
 

@@ -61,7 +61,7 @@ def diagnose(
     asked = _Asked(study, _folder(data))
     opened, of_store = check_store(store, HERE if address is None else DRIVER)
     tracking = _tracking(mlflow_uri, opened, HERE if address is None else DRIVER)
-    driver = examine(asked.question())
+    driver = examine(asked.question(opened))
     if address is None:
         return Diagnosis([*_here(asked, driver), of_store, tracking], driver)
     nodes, results = _cluster(asked, driver, opened, address)

@@ -40,8 +40,8 @@ class Question:
         references: Objects that must be importable, as ``package.module:attribute``.
         regimes: The regimes whose data must be there.
         data: The folder of datasets.
-        store: The address of the store into which a file was put.
-        token: That file's name and content; the machine writes a reply beside it.
+        store: The address of the store; empty if there is none.
+        token: The name and content of a file in the store, beside which the machine writes a reply; empty for none.
         gpus: How many GPUs Ray counts on the machine.
     """
 
@@ -186,7 +186,7 @@ def _files(folder: str) -> list[str] | None:
 
 def _reply(question: Question) -> str:
     """Read the token, write its content into a file of this process's own, and return that file's name."""
-    if not question.store:
+    if not question.token:
         return ""
     store, name = Store.open(question.store), f"{question.token}-{platform.node()}-{os.getpid()}"
     try:
