@@ -100,12 +100,14 @@ class StoreKeeper:
         return "" if trial.key in self.recorded else save_guesses(self.store, trial, guesses, images)
 
 
-def forget(store: Store, keys: Iterable[str]) -> None:
-    """Delete the checkpoints of the trials with these keys, which have ended."""
-    if not (ended := set(keys)):
+def forget(store: Store, keys: Iterable[str] | None = None) -> None:
+    """Delete the checkpoints of the trials with these keys, which have ended; by default all checkpoints."""
+    ended = None if keys is None else set(keys)
+    if ended == set():
         return
-    for key in ended.intersection(store.folders(_FOLDER)):
-        store.delete_folder(f"{_FOLDER}/{key}")
+    for key in store.folders(_FOLDER):
+        if ended is None or key in ended:
+            store.delete_folder(f"{_FOLDER}/{key}")
 
 
 def _folder(trials: Sequence[Trial]) -> str:

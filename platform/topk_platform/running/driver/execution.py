@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
-from topk_platform.errors import reason
+from topk_platform.errors import StoreError, reason
 from topk_platform.identity import Identity
 from topk_platform.protocol import Board, Durations
 from topk_platform.records import (
@@ -108,6 +108,9 @@ class Execution:
             board, recorder = self._timed_board(), self._recorder(writer, again)
             forget(self.store, self.rows.keys)
             faults, end = self._recorded(board, recorder, cluster)
+            if not board.left and self.part == self.whole:
+                with suppress(StoreError):  # those of trials that no longer count would stay for ever
+                    forget(self.store)
             tried = () if end.interrupted or end.partial or faults.ended else self.part.arms
             _note_undone(self.store, self.whole, tried, faults, recorder.tracking_error)
             return self._summary(board, recorder, faults, end)

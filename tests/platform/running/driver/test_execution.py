@@ -56,6 +56,16 @@ def test_it_frees_the_rows_of_the_trials_that_have_ended(
     assert (summary.left, held) == (1, [0])  # the trials that have ended count
 
 
+@pytest.mark.parametrize(("seeds", "kept"), [(None, []), (1, ["dead"])])
+def test_a_finished_study_keeps_no_checkpoints(seeds: int | None, kept: list[str], tmp_path: Path) -> None:
+    """Those of trials that no longer count, since the code has changed, never end. A part of a study leaves them."""
+    study = a_study(seeds=2)
+    store = fake_run(study, tmp_path, lambda trial: 0.5, identities=check_study(study)).store
+    store.write("checkpoints/dead/000000000001.ckpt", b"of code that is gone")
+    summary = run(study, store=tmp_path, seeds=seeds, track="none", progress=False, mixed=True)
+    assert (summary.left, store.folders("checkpoints")) == (0, kept)
+
+
 class Slow(Tracker):
     """A tracker that takes long to write the study's results, and is interrupted as soon as it begins."""
 
