@@ -59,6 +59,8 @@ def sync(
     tracking = Tracking.of(
         opened, track or "mlflow", mlflow_uri=mlflow_uri, search=track_search, networks=track_networks
     )
+    if not tracking.trackers:
+        raise UserError("track must name a tracker to fill, got none")
     tracking.check(opened, study)
     tables = _tables(ledger.store)
     feeds = tracking.open(opened, ledger)

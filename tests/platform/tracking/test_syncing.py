@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from topk_platform import Study
+from topk_platform.errors import UserError
 from topk_platform.records import DamagedError, Ledger, Store, Undone
 from topk_platform.specs import TrialRecord
 from topk_platform.tracking import StudyResult, TrackedStudy, TrackedTrial, Tracker, sync
@@ -63,11 +64,16 @@ def test_damaged_results_of_arms_are_one_line_with_the_remedy(
 
 @pytest.mark.parametrize(
     ("titles", "left"),
-    [(["TensorBoard"], BEHIND), ([], BEHIND), (["MLflow", "TensorBoard"], "")],
+    [(["TensorBoard"], BEHIND), (["MLflow", "TensorBoard"], "")],
 )
 def test_a_tracker_that_was_not_filled_stays_noted_as_behind(
     titles: list[str], left: str, tmp_path: Path, store: Store
 ) -> None:
     Undone(tracking=BEHIND).note(store)
-    sync("s", store=tmp_path, track=[Files(title) for title in titles] or "none")
+    sync("s", store=tmp_path, track=[Files(title) for title in titles])
     assert Undone.read(store).tracking == left
+
+
+def test_a_sync_that_would_fill_no_tracker_is_refused(tmp_path: Path, store: Store) -> None:
+    with pytest.raises(UserError, match="track must name a tracker to fill, got none"):
+        sync("s", store=tmp_path, track="none")

@@ -231,4 +231,7 @@ def make_database(uri: str) -> None:
         return
     hidden = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     MlflowClient(tracking_uri=f"{SQLITE}{hidden}{mark}{options}")
-    hidden.rename(path)
+    if path.exists():  # made meanwhile by a run of another study, which writes to it
+        hidden.unlink()
+    else:
+        hidden.rename(path)

@@ -39,6 +39,7 @@ from topk_platform.tracking import (
 )
 from topk_platform.tracking.mlflow import answering
 from topk_platform.tracking.mlflow.tracker import MlflowTracker
+from topk_platform.tracking.mlflow.writing import make_database
 from topk_platform.tracking.trials import read_trials
 
 Make = Callable[..., TrialRecord]
@@ -452,6 +453,21 @@ def test_a_database_is_whole_or_not_there(
     assert not (tmp_path / "mlflow.db").exists()
     assert start_feed(tmp_path, ledger, MlflowTracker()).close() is None
     assert sum("topk.key" in run.data.tags for run in runs(tmp_path)) == 1
+
+
+def test_a_database_that_another_run_made_meanwhile_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two studies begin in one new store. Making a database takes seconds, and the first run writes to its own."""
+    path = tmp_path / "mlflow.db"
+
+    def client(tracking_uri: str) -> None:
+        Path(tracking_uri.removeprefix("sqlite:///")).write_text("ours")
+        path.write_text("theirs")
+
+    monkeypatch.setattr("topk_platform.tracking.mlflow.writing.MlflowClient", client)
+    make_database(tracking_uri(tmp_path))
+    assert path.read_text() == "theirs" and [*tmp_path.iterdir()] == [path]
 
 
 @pytest.mark.slow
