@@ -45,7 +45,7 @@ def doctor(
 
     Example: topk doctor letters_quick --address 10.0.0.1:6379 --store s3://bucket/runs
     """
-    requested = None if study is None else load_study(study)
+    requested = None if study is None else load_study(study, store)
 
     diagnosis = diagnose(requested, store=store, address=address, mlflow_uri=mlflow, data=data)
     if json:

@@ -63,7 +63,9 @@ def plan(
     if price is not None and not (math.isfinite(price) and price > 0):
         raise UserError(f"--price must be above 0, got {price}")
     console = make_console()
-    requested = requested_study(study, smoke, notice_to=None if json else console, searches=searches)
+    requested = requested_study(
+        study, smoke, notice_to=None if json else console, store=store, searches=searches
+    )
 
     planned = plan_study(
         requested,

@@ -43,7 +43,7 @@ Checkpoints = Annotated[
     _care(
         min=0,
         help="Least number of seconds between two checkpoints of a trial. A trial that is interrupted continues from "
-        "its last checkpoint."
+        "its last checkpoint.",
     ),
 ]
 RetryFailed = Annotated[
