@@ -174,8 +174,12 @@ class WandbTracker(Tracker):
             )
             try:
                 yield run
-            finally:
-                run.finish(exit_code=int(failed))
+            except BaseException:
+                run.finish(exit_code=1)
+                if not _offline():  # a run that has finished would count as complete
+                    _delete(run.path)
+                raise
+            run.finish(exit_code=int(failed))
             kept = partial(shutil.rmtree, self._moved(folder)) if _offline() else partial(_delete, run.path)
             self._runs[run_id.partition("-")[0]] = kept
         self._study.progressed()

@@ -45,18 +45,38 @@ def test_a_key_that_cannot_be_one_is_refused_in_one_line(
     with pytest.raises(UserError, match=r"^track wandb: .*API key must have 40\+ characters") as caught:
         WandbTracker().check(TrackedStudy("s", "", tmp_path))
     assert "\n" not in str(caught.value)
+    sys.modules["wandb"].teardown()  # it remembers the key
 
 
-def test_a_run_that_was_just_sent_can_be_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With --track-search best a search trial that is no longer the best; a `wandb.Run` has no `delete`."""
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> MagicMock:
+    """A stand-in for wandb with a server. A `wandb.Run` has no `delete`."""
     monkeypatch.delenv("WANDB_MODE", raising=False)
     wandb = MagicMock()
     wandb.init.return_value = MagicMock(spec=["finish", "log", "path", "summary"], path="lab/s/k1-0")
     monkeypatch.setitem(sys.modules, "wandb", wandb)
+    return wandb
+
+
+def test_a_run_that_was_just_sent_can_be_removed(tmp_path: Path, server: MagicMock) -> None:
+    """With --track-search best a search trial that is no longer the best."""
     tracker = WandbTracker()
     list(tracker.begin(TrackedStudy("s", "", tmp_path)))
     with tracker._run("k1-0", config={}):
         pass
+    server.Api().run.assert_not_called()
     tracker.remove(["k1"])
-    wandb.Api().run.assert_called_once_with("lab/s/k1-0")
-    wandb.Api().run().delete.assert_called_once_with()
+    server.Api().run.assert_called_once_with("lab/s/k1-0")
+    server.Api().run().delete.assert_called_once_with()
+
+
+def test_a_run_that_could_not_be_sent_whole_does_not_stay(tmp_path: Path, server: MagicMock) -> None:
+    """It would have finished on the server, and so count as complete."""
+    tracker = WandbTracker()
+    list(tracker.begin(TrackedStudy("s", "", tmp_path)))
+    server.init().log.side_effect = ConnectionError("reset")
+    with pytest.raises(ConnectionError), tracker._run("k1-0", config={}) as run:
+        run.log({})
+    server.Api().run.assert_called_once_with("lab/s/k1-0")
+    server.Api().run().delete.assert_called_once_with()
+    assert not tracker._runs
