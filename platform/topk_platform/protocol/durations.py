@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 __all__ = ["Durations"]
 
 
-@dataclass
-class _Mean:
-    count: int = 0
+class _Mean(NamedTuple):
+    number: int = 0
     total: float = 0.0
 
-    def add(self, value: float) -> None:
-        self.count, self.total = self.count + 1, self.total + value
+    def including(self, value: float) -> _Mean:
+        return _Mean(self.number + 1, self.total + value)
 
     @property
     def value(self) -> float:
-        return self.total / self.count
+        return self.total / self.number
 
 
 class Durations:
     """The expected seconds of a training of each arm: of one trial, or of one ensemble.
 
     The expected time is the mean over the arm's ended trainings. Before the first has ended, it is the arm's guess.
-    Without a guess, it is the mean over the ended trainings of all arms, or else the mean over all guesses.
+    Without a guess, it is the mean over the ended trainings of all arms, or else the mean over all guesses. Other
+    threads may read it at any time, so means and guesses are replaced as a whole.
 
     Args:
         ended: The seconds of ended trainings, by arm identity.
@@ -49,12 +49,12 @@ class Durations:
 
     def add(self, arm_id: str, seconds: float) -> None:
         """Note how long an ended training took."""
-        for mean in (self._ended.setdefault(arm_id, _Mean()), self._all):
-            mean.add(seconds)
+        self._ended[arm_id] = self._ended.get(arm_id, _Mean()).including(seconds)
+        self._all = self._all.including(seconds)
 
     def guess(self, seconds: Mapping[str, float]) -> None:
         """Note guesses of the seconds that a training of some arms takes, by arm identity."""
-        self._guessed |= seconds
+        self._guessed = {**self._guessed, **seconds}
 
     def knows(self, arm_id: str) -> bool:
         """Return whether a training of the arm has ended."""
@@ -64,8 +64,8 @@ class Durations:
         """Return the expected seconds of a training of an arm; ``unknown`` if no arm has a time or a guess."""
         if arm_id in self._ended:
             return self._ended[arm_id].value
-        if arm_id in self._guessed:
-            return self._guessed[arm_id]
-        if self._all.count:
+        if arm_id in (guessed := self._guessed):
+            return guessed[arm_id]
+        if self._all.number:
             return self._all.value
-        return sum(self._guessed.values()) / len(self._guessed) if self._guessed else unknown
+        return sum(guessed.values()) / len(guessed) if guessed else unknown
