@@ -38,7 +38,7 @@ def headline(state: StudyState) -> str:
 
 
 def _gpus_in_words(gpus: GpuUse) -> str:
-    used = f"{gpus.used:g} of {gpus.there:g} GPUs in use"
+    used = f"{round(gpus.used, 2):g} of {round(gpus.there, 2):g} GPUs in use"  # a sixth of a GPU is 0.1666 of it
     if gpus.busy is None:
         return used
     return f"{used} ({100 * gpus.busy:.0f} % busy, {gpus.memory_used / _GIB:.0f} of {gpus.memory / _GIB:.0f} GiB)"

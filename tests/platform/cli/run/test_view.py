@@ -23,6 +23,7 @@ from topk_platform.protocol import ArmBoard, Board, Durations
 from topk_platform.protocol.ended import Ended
 from topk_platform.records import (
     ArmState,
+    GpuUse,
     Ledger,
     Recorded,
     Store,
@@ -208,6 +209,11 @@ def test_nothing_runs_once_a_run_that_was_cut_short_is_over(tmp_path: Path) -> N
         live = live_state(drive.ledger.store)
     assert live is not None
     assert (live.running, live.workers, live.left) == (0, 0, 12)
+
+
+def test_parts_of_a_gpu_that_were_rounded_down_are_a_whole_one() -> None:
+    state = StudyState("s", (), gpu_use=GpuUse(used=6 * 0.1666, there=1.0))
+    assert "1 of 1 GPUs in use" in headline(state)
 
 
 GPU_STUDY = replace(STUDY, device="cuda", gpus=0.5)
