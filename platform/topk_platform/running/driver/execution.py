@@ -100,11 +100,14 @@ class Execution:
             self.ledger.writing(self.part) as writer,
         ):
             self._identify(cluster)
+            self.rows.refresh()  # another run may have written before this one locked the ledger
+            if again or damaged:
+                again, damaged, line = self._again()
             set_aside(self.store, damaged)
             if line:
                 self.launch.patience.say(line)
             writer.remove(again)
-            self.rows.refresh()  # another run may have written before this one locked the ledger
+            self.rows.refresh()
             board, recorder = self._timed_board(), self._recorder(writer, again)
             forget(self.store, self.rows.keys)
             faults, end = self._recorded(board, recorder, cluster)

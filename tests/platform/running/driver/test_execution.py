@@ -56,6 +56,26 @@ def test_it_frees_the_rows_of_the_trials_that_have_ended(
     assert (summary.left, held) == (1, [0])  # the trials that have ended count
 
 
+def test_what_another_run_has_trained_again_meanwhile_is_not_trained_once_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """This run found damaged ranks, then waited for a cluster; only then it holds the ledger."""
+    study = a_study(seeds=2)
+    store = fake_run(study, tmp_path, lambda trial: 0.5, identities=check_study(study)).store
+    name = f"ranks/{store.names('ranks')[0]}"
+    sound = store.read(name)
+    store.write(name, b"")
+
+    def join(*_: Any) -> nullcontext[Cluster]:
+        store.write(name, sound)
+        return nullcontext(Cluster())
+
+    monkeypatch.setattr("topk_platform.running.driver.execution.on_cluster", join)
+    monkeypatch.setattr("topk_platform.running.driver.tuning.tune_trials", lambda *_: Faults())
+    summary = run(study, store=tmp_path, track="none", progress=False, mixed=True)
+    assert (summary.left, store.folders("damaged"), store.exists(name)) == (0, [], True)
+
+
 @pytest.mark.parametrize(("seeds", "kept"), [(None, []), (1, ["dead"])])
 def test_a_finished_study_keeps_no_checkpoints(seeds: int | None, kept: list[str], tmp_path: Path) -> None:
     """Those of trials that no longer count, since the code has changed, never end. A part of a study leaves them."""
