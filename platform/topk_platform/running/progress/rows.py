@@ -38,7 +38,8 @@ def headline(state: StudyState) -> str:
 
 
 def _gpus_in_words(gpus: GpuUse) -> str:
-    used = f"{round(gpus.used, 2):g} of {round(gpus.there, 2):g} GPUs in use"  # a sixth of a GPU is 0.1666 of it
+    # Parts of a GPU are rounded down: a sixth of it is 0.1666.
+    used = f"{round(gpus.used, 2):g} of {round(gpus.there, 2):g} GPUs in use"
     if gpus.busy is None:
         return used
     return f"{used} ({100 * gpus.busy:.0f} % busy, {gpus.memory_used / _GIB:.0f} of {gpus.memory / _GIB:.0f} GiB)"
