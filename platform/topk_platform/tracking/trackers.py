@@ -11,6 +11,7 @@ from topk_platform.errors import UserError, masked, reason
 from topk_platform.records.ledger.ledger import Ledger
 from topk_platform.records.storage.store import Store
 from topk_platform.specs import TrialRecord
+from topk_platform.specs.checks import check_place
 from topk_platform.tracking.feed import Feed
 from topk_platform.tracking.tracker import Extras, TrackedStudy, Tracker
 from topk_platform.tracking.trials import SearchTrials, study_result
@@ -49,7 +50,9 @@ def make_tracker(text: str) -> Tracker:
     Raises:
         UserError: if no package has a tracker of this name, or it cannot be imported.
     """
-    name, _, location = text.partition("=")
+    name, given, location = text.partition("=")
+    if given:
+        check_place(f"the location of track {name}", location)
     entry = EntryPoint(name, OWN[name], GROUP) if name in OWN else _entry_point(name)
     try:
         make = entry.load()

@@ -165,6 +165,8 @@ def topk(
         (["run", "digits", "--data", ""], "--data must not be blank"),
         (["run", "digits", "--mlflow", ""], "--mlflow must not be blank"),
         (["run", "digits", "--address", ""], "--address must not be blank"),
+        (["run", "digits", "--accelerator", ""], "--accelerator must not be blank"),
+        (["run", "digits", "--track", "mlflow="], "the location of track mlflow must not be blank"),
         (["ui", "--host", ""], "--host must not be blank"),
         (["run", "digits", "--mlflow", "foo://x"], "got 'foo://x': the schemes that it knows are file, "),
         (

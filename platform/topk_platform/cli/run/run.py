@@ -26,7 +26,8 @@ _location, _limit, _care, _output = map(under, ("Where things are", "How much at
 
 Address = Annotated[str | None, _location(help="A Ray cluster: host:port or auto.", callback=nonblank)]
 Accelerator = Annotated[
-    str | None, _location(help="The only kind of GPU to train on, by Ray's name: A100, L4, ...")
+    str | None,
+    _location(help="The only kind of GPU to train on, by Ray's name: A100, L4, ...", callback=nonblank),
 ]
 Wait = Annotated[
     float | None,
