@@ -156,7 +156,7 @@ def ui(
             f"warning: MLflow asks for no password: everybody who reaches {host}:{port} can read and change all runs",
             err=True,
         )
-    address = f"http://{host}:{port}"
+    address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
     say(f"MLflow on {address} (Ctrl-C ends it)")
     for name, number in experiments(tracking_uri(folder)).items():
         say(f"  {name}: {address}/#/experiments/{number}/runs")
@@ -188,7 +188,8 @@ def _interrupt(number: int, _frame: object) -> None:
 
 def _check_free(host: str, port: int) -> None:
     try:
-        socket.create_server((host, port)).close()
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        socket.create_server((host, port), family=family).close()
     except (OSError, OverflowError) as error:
         raise UserError(
             f"cannot listen on --host {host!r} and --port {port}: {error}; another --port may be free"

@@ -1,17 +1,22 @@
-"""``topk replay`` of a trial whose loss is a user's own, in the folder that the command runs in."""
+"""``topk replay`` of a trial whose loss is a user's own, in the folder it runs in; ``topk ui`` over IPv6."""
 
 from __future__ import annotations
 
 import dataclasses
+import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
+import typer
 
 from topk_platform import Arm, Loss, Model, Recipe, Regime, Study
 from topk_platform import code_version as versions
 from topk_platform.cli import main
+from topk_platform.cli.commands import trials
 from topk_platform.data import load
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmBoard
@@ -117,3 +122,19 @@ def test_other_data_are_no_difference(folder: Path, replay: Replay) -> None:
     code, out, err = replay(recorded("another"))
     assert (code, out, len(err.splitlines())) == (2, "", 1)
     assert "dataset digits has fingerprint" in err
+
+
+def test_the_ui_listens_on_an_address_of_ipv6(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mlflow.db").touch()
+    asked = list[tuple[Any, ...]]()
+    monkeypatch.setattr(trials, "experiments", lambda _uri: {"s": "1"})
+    monkeypatch.setattr(trials, "_served", lambda command, _environment: asked.append(tuple(command)) or 0)
+    server = MagicMock()
+    monkeypatch.setattr(socket, "create_server", server)
+    with pytest.raises(typer.Exit):
+        trials.ui(str(tmp_path), host="::1", port=5001)
+    server.assert_called_once_with(("::1", 5001), family=socket.AF_INET6)
+    assert asked[0][-6:-2] == ("--host", "::1", "--port", "5001")
+    assert "  s: http://[::1]:5001/#/experiments/1/runs" in capsys.readouterr().out
