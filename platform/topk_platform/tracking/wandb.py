@@ -8,6 +8,7 @@ import re
 import shutil
 import sys
 import tempfile
+import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -150,7 +151,9 @@ class WandbTracker(Tracker):
         for arm in result.arms.values():
             table.add_data(arm.name, *(arm.metrics.get(name) for name in names))
         name = f"{self._study.name} tables"
-        with self._run(f"{key}-0", name=name, group=name, job_type="study", config={}, tags=["study"]) as run:
+        # Results may be those before the last ones, and a server refuses the id of a deleted run.
+        run_id = f"{key}-{uuid.uuid4().hex[:8]}"
+        with self._run(run_id, name=name, group=name, job_type="study", config={}, tags=["study"]) as run:
             run.log({"arms": table})
 
     @contextmanager

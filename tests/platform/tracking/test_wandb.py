@@ -9,7 +9,7 @@ from unittest.mock import MagicMock
 import pytest
 
 from topk_platform.errors import UserError
-from topk_platform.tracking.tracker import TrackedStudy
+from topk_platform.tracking.tracker import StudyResult, TrackedStudy
 from topk_platform.tracking.wandb import WandbTracker
 
 
@@ -80,3 +80,13 @@ def test_a_run_that_could_not_be_sent_whole_does_not_stay(tmp_path: Path, server
     server.Api().run.assert_called_once_with("lab/s/k1-0")
     server.Api().run().delete.assert_called_once_with()
     assert not tracker._runs
+
+
+def test_results_that_come_back_have_a_new_id(tmp_path: Path, server: MagicMock) -> None:
+    """As after an edit of a study that is taken back; a server refuses the id of a deleted run."""
+    tracker = WandbTracker()
+    list(tracker.begin(TrackedStudy("s", "", tmp_path)))
+    for digest in ("a", "b", "a"):
+        tracker.study_ended(StudyResult({"table.md": digest}, digest))
+    assert len({call.kwargs["id"] for call in server.init.call_args_list}) == 3
+    assert len(tracker._runs) == 1
