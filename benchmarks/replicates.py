@@ -27,7 +27,6 @@ from pathlib import Path
 
 import numpy as np
 
-import topk_studies
 from topk_platform.results.findings import Findings
 from topk_platform.results.statistics import Estimate, critical, holm, interval, pooled, prior_of
 from topk_platform.results.statistics.tests import p_of
