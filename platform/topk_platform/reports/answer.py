@@ -243,12 +243,9 @@ def _seen(metric: str, tested: Mapping[tuple[str, str], Cell]) -> str:
     sizes = sorted(cell.detectable for cell in tested.values() if cell.detectable is not None)
     if not sizes:
         return ""
-    half = f" A true difference of {_size(metric, sizes[len(sizes) // 2])} would have been seen with a chance of 80 %"
-    return (
-        f"{half}."
-        if len(sizes) == 1
-        else f"{half} in half of them, one of {_size(metric, sizes[-1])} in all."
-    )
+    half, most = (_size(metric, size) for size in (sizes[len(sizes) // 2], sizes[-1]))
+    where = f" in half of them, one of {most} in all" if half != most else ""
+    return f" A true difference of {half} would have been seen with a chance of 80 %{where}."
 
 
 def _size(metric: str, size: float) -> str:

@@ -156,11 +156,14 @@ def _unknown(recommendation: Recommendation) -> list[str]:
     ]
     if len(baselines := {one.first.baseline for one in recommendation.near}) == 1:
         lines.append(f"Until that is known, keep {baselines.pop()}, the baseline, and tune it.")
-    if any(math.isnan(one.ahead.p) for one in recommendation.near):
+    untested = any(math.isnan(one.ahead.p) and one.first.searches == 1 for one in recommendation.near)
+    if untested:
         lines.append(
             "Losses that were searched once decide nothing if no comparison was made twice, because it is not known "
-            "how much another search would change. `topk run STUDY --searches 3` adds searches."
+            "how much another search would change."
         )
+    if untested or recommendation.promising:
+        lines.append("`topk run STUDY --searches 3` adds searches.")
     return lines
 
 
@@ -172,15 +175,15 @@ def _promising(recommendation: Recommendation) -> list[str]:
     others = f" The same holds for {', '.join(names[1:])}." if names[1:] else ""
     return [
         f"Worth searching again: {names[0]} is {_apart(first)}.{others} A loss is recommended after "
-        f"{LEAST_SEARCHES} searches or more, because losses that were searched once share the luck of their "
-        "baseline's only search. `topk run STUDY --searches 3` adds searches."
+        f"{LEAST_SEARCHES} searches or more, because losses of a study with one search share the luck of their "
+        "baseline's search."
     ]
 
 
 def _bound(recommendation: Recommendation) -> list[str]:
-    """Return how far ahead an undecided loss may be in the nearest regime; empty if none is undecided."""
+    """Return how far ahead an undecided loss may be in the nearest regime; empty if none may be ahead."""
     nearest = [one for one in recommendation.near if one.apart == recommendation.near[0].apart]
-    known = [one for one in nearest if not one.mark and not math.isnan(one.ahead.high)]
+    known = [one for one in nearest if not one.mark and one.ahead.high > 0]  # NaN is not
     if not known:
         return []
     most = max(known, key=lambda one: one.ahead.high)

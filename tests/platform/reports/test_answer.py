@@ -189,6 +189,16 @@ def test_it_says_how_large_a_difference_would_have_been_seen() -> None:
     ), said
 
 
+def test_of_two_differences_no_size_is_said_twice() -> None:
+    table = a_table({})
+    few = {key: c for key, c in table.cells.items() if key[0] == LOSSES[0] or key[1:] == ("r0", "top3")}
+    for sizes in ((0.01, 0.02), (0.02, 0.02)):
+        of = dict(zip(LOSSES[1:], sizes, strict=True))
+        cells = {key: dataclasses.replace(c, detectable=of.get(key[0])) for key, c in few.items()}
+        said = answer(dataclasses.replace(table, cells=cells), "top3")
+        assert said.count("2.0 points would have been seen with a chance of 80 %.") == 1, said
+
+
 def test_what_was_searched_once_is_not_tested_and_the_sentence_says_how_to_get_more() -> None:
     table = a_table({("ldam", "r2"): 0.1})
     cells = {

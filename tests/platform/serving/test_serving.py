@@ -227,6 +227,8 @@ def test_a_network_of_numbers_takes_files_of_numbers(
     assert model.predict(paths, 4) == model.candidates(inputs, 4)
     for path in (paths[0], Path(paths[0])):
         assert model.predict(path, 4) == model.candidates(inputs[:1], 4)
+    with pytest.raises(UserError, match="scores must be finite, and those of input 70 are not"):
+        model.predict(torch.cat([data.test.tensor[:70], torch.full_like(inputs, torch.nan)]))
     scores = model.scores(inputs)
     for guesses, row in zip(model.candidates(inputs, 2), scores, strict=True):
         assert [c.label for c in guesses] == row.topk(2).indices.tolist()
