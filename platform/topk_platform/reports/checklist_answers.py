@@ -145,7 +145,7 @@ def _best(held: Held) -> str:
 
 
 def _seeds(held: Held) -> str:
-    result = held.table.confirmed
+    result = Tally.of(row["status"] for row in _counting(held) if row["phase"] == "confirm")
     return (
         f"{plural(held.study.seeds, 'fresh seed')} per arm, the same in all arms; root of all random streams: "
         f"{held.study.seed}. {result.ended} confirmations have ended, {result.completed} completed, {result.diverged} "

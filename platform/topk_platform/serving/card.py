@@ -42,7 +42,8 @@ def model_card(
         "model": f"{arm.model.name} {canonical_json(arm.model.options)}, {arm.loss.head} head",
         **({"frozen backbone": f"{frozen.name} at {frozen.pixels} pixels, in this folder"} if frozen else {}),
         "loss": f"{arm.loss.name}{''.join(values)}",
-        "trained for": f"{plural(arm.k, 'candidate')} of {saved.inputs.classes} classes, {arm.recipe.epochs} epochs at most",
+        "trained for": f"{plural(arm.k, 'candidate')} of {saved.inputs.classes} classes, "
+        f"{plural(arm.recipe.epochs, 'epoch')} at most",
         "trial": f"{trial.key}, seed {trial.seed}",
         "data's fingerprint": trial.dataset_fingerprint,
         "code version": trial.code_version,
