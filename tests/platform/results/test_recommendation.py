@@ -336,6 +336,14 @@ def test_what_was_searched_once_and_nowhere_else_decides_nothing() -> None:
     assert "`topk run STUDY --searches 3` adds searches" in " ".join(sentences(result))
 
 
+def test_the_values_of_several_searches_are_those_of_the_best_by_validation() -> None:
+    """``Compared.values`` has the best first, whichever search it was."""
+    several = compared("ldam", 3.0, values=({"tau": 0.31}, {"tau": 0.5}))
+    said = " ".join(sentences(recommended(ASKED, [several])))
+    assert "tau = 0.31 (of 2 searches' choices, the best on validation)." in said
+    assert "Of 1 near comparison of it, it is better in 1, and worse in none." in said
+
+
 def test_how_to_add_searches_is_said_once() -> None:
     """Of top-5 accuracy the luck of a search is known, of top-1 accuracy it is not: the answer is about both."""
     twice = [
