@@ -71,8 +71,9 @@ def _verdict(table: Table, metric: str, cells: Mapping[tuple[str, str], Cell]) -
     if not any(cell.value is not None for cell in cells.values()):
         return ["No confirmation has a result yet, so there is nothing to say."]
     name, baseline = words.title_of(metric), table.study.baseline
-    if len(table.rows) == 1:
-        return ["There is one loss, and nothing to compare it with.", *_alone(table, metric, cells)]
+    if len({row.rpartition("/")[2] for row in table.rows}) == 1:  # a row may be a network and a loss
+        means = _alone(table, metric, cells) if len(table.rows) == 1 else [_highest(table, cells)]
+        return ["There is one loss, and nothing to compare it with.", *means]
     if baseline is None:
         return [f"The study has no baseline, so no difference in {name} was tested.", _highest(table, cells)]
     tested = {key: cell for key, cell in cells.items() if cell.p_holm is not None}

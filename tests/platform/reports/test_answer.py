@@ -227,6 +227,17 @@ def test_what_was_searched_once_is_not_tested_and_the_sentence_says_how_to_get_m
     assert "another search may choose otherwise. The" in answer(findings, "top3")
 
 
+def test_a_loss_on_two_networks_has_nothing_to_be_compared_with() -> None:
+    table, means = a_table({}), estimate([0.7, 0.71])
+    rows = ("mlp/cross_entropy", "linear/cross_entropy")
+    cells = {(row, "r0", "top3"): Cell(means, best=row == rows[0]) for row in rows}
+    said = answer(dataclasses.replace(table, rows=rows, cells=cells), "top3")
+    assert said.startswith(
+        "There is one loss, and nothing to compare it with. The highest means, which may be chance"
+    )
+    assert "three seeds of both losses" not in said
+
+
 def test_what_is_shown_to_be_equivalent_is_reported() -> None:
     study = dataclasses.replace(a_study(), equivalence=5.0)
     cells = {key: (cell, Tally(completed=5)) for key, cell in a_table({}).cells.items()}
