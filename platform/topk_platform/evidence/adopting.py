@@ -108,7 +108,7 @@ class Adoption:
 
     @property
     def differing(self) -> tuple[Checked, ...]:
-        """The trials that came out differently; because of them nothing was adopted."""
+        """The trials that did not come out the same here; because of them nothing was adopted."""
         return tuple(one for one in self.checked if one.outcome not in ("to the bit", "within tolerance"))
 
 

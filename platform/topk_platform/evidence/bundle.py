@@ -138,7 +138,7 @@ def _check_rows(rows: pa.Table, study: Study) -> None:
     if not kinds <= {"trials", "epochs"}:
         raise ValueError(f"{_ROWS} must have rows of trials and epochs, got {sorted(map(repr, kinds))}")
     keys = pc.match_substring_regex(rows["key"], "^[0-9A-Za-z]+$")
-    if not pc.all(keys.fill_null(False)).as_py():
+    if not pc.all(keys.fill_null(False), min_count=0).as_py():
         raise ValueError(f"{_ROWS} must have a key in every row, of letters and digits")
 
 

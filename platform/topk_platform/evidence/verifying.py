@@ -183,7 +183,8 @@ def _largest(replay: Replay) -> tuple[float, list[str]]:
     """Return the largest difference, infinite if the status differs, and in words what differs."""
     if "status" in replay.differing:
         record, before = replay.record, replay.recorded.row["status"]
-        return math.inf, [f"its status was {before}, now {record.status}: {record.reason}"]
+        now = ": ".join(filter(None, (record.status, record.reason)))
+        return math.inf, [f"its status was {before}, now {now}"]
     ranks = ["the ranks of test images differ"] if "ranks" in replay.differing else []
     differences = list(_differences(replay))
     if not differences:

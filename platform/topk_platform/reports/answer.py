@@ -29,7 +29,7 @@ def answer(table: Table, metric: str) -> str:
       lost that would have made the loss worse. A loss with a higher mean alone is not called better. A metric by which
       no arm was selected is called secondary.
     - If a loss or its baseline was searched once, nothing is tested, because another search may choose differently.
-      The sentence says this, and gives the command that adds searches.
+      The sentence says this, and gives the command that adds searches, if a store holds the others.
     - If several losses are better, the text names the one with the largest difference, and the number of the others.
       It does not call one of them better than another, because that was not tested. Worse losses are named in the same
       way.
@@ -58,13 +58,9 @@ def answer(table: Table, metric: str) -> str:
 def _standing(table: Table) -> str:
     """Return which results are missing: trials that have not ended, and confirmations without a result."""
     ended = table.confirmed
-    left = (
-        f"{table.left} trials have not ended yet, so this may still change."
-        if table.left and ended.ended
-        else ""
-    )
+    left = f"{words.not_ended(table.left)}, so this may still change." if table.left and ended.ended else ""
     lost = (
-        f"Of {ended.ended} confirmations, {ended.lost} have no result, because they diverged or failed."
+        f"Of {ended.ended} confirmations, {ended.lost} diverged or failed, without a result."
         if ended.lost
         else ""
     )
@@ -75,8 +71,9 @@ def _verdict(table: Table, metric: str, cells: Mapping[tuple[str, str], Cell]) -
     if not any(cell.value is not None for cell in cells.values()):
         return ["No confirmation has a result yet, so there is nothing to say."]
     name, baseline = words.title_of(metric), table.study.baseline
-    if len(table.rows) == 1:
-        return ["There is one loss, and nothing to compare it with.", *_alone(table, metric, cells)]
+    if len({row.rpartition("/")[2] for row in table.rows}) == 1:  # a row may be a network and a loss
+        means = _alone(table, metric, cells) if len(table.rows) == 1 else [_highest(table, cells)]
+        return ["There is one loss, and nothing to compare it with.", *means]
     if baseline is None:
         return [f"The study has no baseline, so no difference in {name} was tested.", _highest(table, cells)]
     tested = {key: cell for key, cell in cells.items() if cell.p_holm is not None}
@@ -135,10 +132,8 @@ def _untested(table: Table, name: str, cells: Mapping[tuple[str, str], Cell]) ->
     some = f"{count} difference{'s were' if count > 1 else ' was'} not tested, because"
     started = whole if count == sum(cell.difference is not None for cell in cells.values()) else some
     more = words.more_searches(table.study, given=table.given)
-    return (
-        f"{started} a loss was searched once, and another search may choose otherwise: "
-        f"`{more}` adds the searches that are missing."
-    )
+    added = f": `{more}` adds the searches that are missing" if table.stored else ""
+    return f"{started} a loss was searched once, and another search may choose otherwise{added}."
 
 
 def _unfit(cells: Mapping[tuple[str, str], Cell]) -> str:
@@ -204,7 +199,9 @@ def _in_words(table: Table, marked: _ByColumn) -> str:
 def _leader(column: str, marked: Sequence[tuple[str, Cell]]) -> str:
     row, cell = marked[0]
     more = len(marked) - 1
-    others = f", and {more} other loss{'es' if more > 1 else ''} by less" if more else ""
+    sizes = [abs(_ahead(other).mean) for _, other in marked[:2]]
+    by = "as much or less" if more and math.isclose(*sizes) else "less"
+    others = f", and {more} other loss{'es' if more > 1 else ''} by {by}" if more else ""
     return f"in {column}, {row} by {_points(cell)}{others}"
 
 
@@ -243,12 +240,9 @@ def _seen(metric: str, tested: Mapping[tuple[str, str], Cell]) -> str:
     sizes = sorted(cell.detectable for cell in tested.values() if cell.detectable is not None)
     if not sizes:
         return ""
-    half = f" A true difference of {_size(metric, sizes[len(sizes) // 2])} would have been seen with a chance of 80 %"
-    return (
-        f"{half}."
-        if len(sizes) == 1
-        else f"{half} in half of them, one of {_size(metric, sizes[-1])} in all."
-    )
+    half, most = (_size(metric, size) for size in (sizes[len(sizes) // 2], sizes[-1]))
+    where = f" in half of them, one of {most} in all" if half != most else ""
+    return f" A true difference of {half} would have been seen with a chance of 80 %{where}."
 
 
 def _size(metric: str, size: float) -> str:

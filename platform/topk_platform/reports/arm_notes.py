@@ -11,6 +11,7 @@ from topk_platform.reports.plain_text import markdown_table
 from topk_platform.results.statistics import Estimate
 from topk_platform.results.table import Table
 from topk_platform.specs import Arm, canonical_json, number_text
+from topk_platform.specs.checks import plural
 from topk_platform.specs.described import described
 
 __all__ = ["arms_to_json"]
@@ -80,7 +81,7 @@ def _note(table: Table, arm: Arm, rows: Sequence[Row], estimates: Mapping[str, E
         f"**{arm.name}** of study {table.study.name}: the arm, with its trials below.",
         f"- data {arm.regime.dataset} {canonical_json(arm.regime.options)}, conditions {conditions}",
         f"- model {arm.model.name}, loss {arm.loss.name}, selected by {arm.metric} of the validation split",
-        f"- parameters: the configuration that {len(rows)} fresh seeds confirmed",
+        f"- parameters: the configuration that {plural(len(rows), 'fresh seed')} confirmed",
         "- metrics: `mean` over these seeds of the test split, `half_width` of its 95 % interval, `n` seeds",
     ]
     numbers = [

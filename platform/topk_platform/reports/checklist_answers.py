@@ -80,7 +80,7 @@ def _models(held: Held) -> str:
 
 def _recipes(held: Held) -> str:
     lines = Counter(rounded_in(repr(arm.recipe)) for arm in held.study.arms)
-    return "\n".join(f"- {text} ({count} arms)" for text, count in lines.items())
+    return "\n".join(f"- {text} ({plural(count, 'arm')})" for text, count in lines.items())
 
 
 def _range(dimension: Dimension) -> str:
@@ -112,12 +112,17 @@ def _search(held: Held) -> str:
     parts = Counter(rounded_in(repr(arm.protocol)) for arm in arms)
     ended = Tally.of(row["status"] for row in _counting(held) if row["phase"] == "search")
     searches = held.study.searches
-    times = "once" if searches == 1 else f"{searches} times, with {held.study.trials // searches} trials each"
+    times = (
+        "once"
+        if searches == 1
+        else f"{searches} times, with {plural(held.study.trials // searches, 'trial')} each"
+    )
     lines = [
-        f"Every arm that searches has the same budget of {held.study.trials} trials; each was searched {times}.",
+        f"Every arm that searches has the same budget of {plural(held.study.trials, 'trial')}; each was searched "
+        f"{times}.",
         f"{ended.ended} search trials have ended: {ended.completed} completed, {ended.pruned} stopped early, "
         f"{ended.diverged} diverged, {ended.failed} failed.",
-        *(f"{text} ({count} arms)." for text, count in parts.items()),
+        *(f"{text} ({plural(count, 'arm')})." for text, count in parts.items()),
     ]
     return "\n".join(f"- {line}" for line in lines)
 
@@ -125,14 +130,13 @@ def _search(held: Held) -> str:
 def _selection(held: Held) -> str:
     metrics = sorted({arm.metric for arm in held.study.arms})
     kept = sorted({metric for arm in held.study.arms for metric in arm.recipe.keep})
-    weights = (
-        f"The tested weights are those of the epoch with the best validation {', '.join(kept)}."
-        if kept
-        else "The tested weights are those of the last epoch."
-    )
+    weights = [f"those of the epoch with the best validation {', '.join(kept)}"] if kept else []
+    if not all(arm.recipe.keep for arm in held.study.arms):
+        weights.append(f"{'where a recipe keeps none of these, ' if kept else ''}those of the last epoch")
     return (
         f"By {', '.join(metrics)} on the validation split alone. The chosen configuration is trained again with fresh "
-        f"seeds. Each of them scores the test split once; search trials never do. {weights}"
+        "seeds. Each of them scores the test split once; search trials never do. The tested weights are "
+        f"{'; '.join(weights)}."
     )
 
 
@@ -141,9 +145,9 @@ def _best(held: Held) -> str:
 
 
 def _seeds(held: Held) -> str:
-    result = held.table.confirmed
+    result = Tally.of(row["status"] for row in _counting(held) if row["phase"] == "confirm")
     return (
-        f"{held.study.seeds} fresh seeds per arm, the same in all arms; root of all random streams: "
+        f"{plural(held.study.seeds, 'fresh seed')} per arm, the same in all arms; root of all random streams: "
         f"{held.study.seed}. {result.ended} confirmations have ended, {result.completed} completed, {result.diverged} "
         f"diverged, {result.failed} failed. A seed decides label noise, initial weights, batches, augmentation and the "
         "loss's noise."

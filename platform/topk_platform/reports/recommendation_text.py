@@ -15,6 +15,7 @@ from topk_platform.results.comparisons import Situation
 from topk_platform.results.recommendation import LEAST_SEARCHES, NEAR, Recommendation
 from topk_platform.results.replicates import Pooled
 from topk_platform.specs import Schedule
+from topk_platform.specs.checks import plural
 
 __all__ = ["recommendation_data", "recommendation_to_markdown", "recommendation_to_rich", "sentences"]
 
@@ -66,8 +67,9 @@ def _better(recommendation: Recommendation) -> list[str]:
     lines = [
         f"Start with {recommendation.loss} ({_measured(recommendation)}).",
         *_settings(first),
-        f"How sure: in the nearest regime where it was compared it is {_apart(first)}. Of {len(marks)} near "
-        f"comparisons of it, it is better in {marks.count('better')}{undecided}, and worse in none.",
+        f"How sure: in the nearest regime where it was compared it is {_apart(first)}. Of "
+        f"{plural(len(marks), 'near comparison')} of it, it is better in {marks.count('better')}{undecided}, and worse "
+        "in none.",
         *_another_k(recommendation.asked.k, first),
     ]
     if others:
@@ -126,7 +128,7 @@ def _settings(one: Pooled) -> list[str]:
     ]
     if not parts:
         return []
-    several = f" (the first of {len(parts)} searches' choices)" if len(parts) > 1 else ""
+    several = f" (of {len(parts)} searches' choices, the best on validation)" if len(parts) > 1 else ""
     return [
         f"Its values there, with model {one.first.model}: {parts[0]}{several}. They belong to its recipe: start your "
         "own search from them."
@@ -148,7 +150,7 @@ def _unknown(recommendation: Recommendation) -> list[str]:
     counts = {"better": marks.count("better"), "worse": marks.count("worse"), "undecided": marks.count("")}
     text = ", ".join(f"{n} {name}" for name, n in counts.items() if n)
     lines = [
-        f"Not known ({_measured(recommendation)}): of {len(marks)} near comparisons, {text}; no loss "
+        f"Not known ({_measured(recommendation)}): of {plural(len(marks), 'near comparison')}, {text}; no loss "
         f"{'that was searched more than once ' if recommendation.promising else ''}is better in its nearest regime "
         "without being worse in another near one.",
         *_bound(recommendation),
@@ -156,11 +158,14 @@ def _unknown(recommendation: Recommendation) -> list[str]:
     ]
     if len(baselines := {one.first.baseline for one in recommendation.near}) == 1:
         lines.append(f"Until that is known, keep {baselines.pop()}, the baseline, and tune it.")
-    if any(math.isnan(one.ahead.p) for one in recommendation.near):
+    untested = any(math.isnan(one.ahead.p) and one.first.searches == 1 for one in recommendation.near)
+    if untested:
         lines.append(
             "Losses that were searched once decide nothing if no comparison was made twice, because it is not known "
-            "how much another search would change. `topk run STUDY --searches 3` adds searches."
+            "how much another search would change."
         )
+    if untested or recommendation.promising:
+        lines.append("`topk run STUDY --searches 3` adds searches.")
     return lines
 
 
@@ -172,15 +177,15 @@ def _promising(recommendation: Recommendation) -> list[str]:
     others = f" The same holds for {', '.join(names[1:])}." if names[1:] else ""
     return [
         f"Worth searching again: {names[0]} is {_apart(first)}.{others} A loss is recommended after "
-        f"{LEAST_SEARCHES} searches or more, because losses that were searched once share the luck of their "
-        "baseline's only search. `topk run STUDY --searches 3` adds searches."
+        f"{LEAST_SEARCHES} searches or more, because losses of a study with one search share the luck of their "
+        "baseline's search."
     ]
 
 
 def _bound(recommendation: Recommendation) -> list[str]:
-    """Return how far ahead an undecided loss may be in the nearest regime; empty if none is undecided."""
+    """Return how far ahead an undecided loss may be in the nearest regime; empty if none may be ahead."""
     nearest = [one for one in recommendation.near if one.apart == recommendation.near[0].apart]
-    known = [one for one in nearest if not one.mark and not math.isnan(one.ahead.high)]
+    known = [one for one in nearest if not one.mark and one.ahead.high > 0]  # NaN is not
     if not known:
         return []
     most = max(known, key=lambda one: one.ahead.high)
@@ -212,7 +217,8 @@ def _rows(recommendation: Recommendation) -> list[tuple[str, ...]]:
 
 def _said(what: Situation) -> str:
     each, imbalance, noise = map(words.rounded, (what.per_class, what.imbalance, what.noise))
-    return f"{what.classes} classes, {each} images each, imbalance {imbalance}, noise {noise}, K = {what.k}"
+    images = f"{each} image{'' if each == '1' else 's'} each"
+    return f"{what.classes} classes, {images}, imbalance {imbalance}, noise {noise}, K = {what.k}"
 
 
 def _notes(recommendation: Recommendation) -> list[str]:

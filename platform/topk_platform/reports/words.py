@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from topk_platform.errors import masked
 from topk_platform.results.statistics import Estimate
 from topk_platform.specs import Scalar, Study
-from topk_platform.specs.checks import rounded
+from topk_platform.specs.checks import plural, rounded
 from topk_platform.specs.metric_names import GROUPS, digits_of, measure_of, scale_of, unit_of
 from topk_platform.specs.study.smoke import SMOKE
 from topk_platform.specs.study.study_fields import StudyFields
@@ -22,6 +22,7 @@ __all__ = [
     "in_range",
     "metric_title",
     "more_searches",
+    "not_ended",
     "number",
     "only_words",
     "points",
@@ -122,6 +123,16 @@ def probability(value: float) -> str:
 def points(size: float) -> str:
     """Return a tolerance in words, such as "1 point" or "0.5 points"."""
     return f"{size:g} point{'' if size == 1 else 's'}"
+
+
+def not_ended(trials: int) -> str:
+    """Return how many trials have not ended, in words.
+
+    Example:
+        >>> not_ended(1), not_ended(1240)
+        ('1 trial has not ended yet', '1,240 trials have not ended yet')
+    """
+    return f"{plural(trials, 'trial')} {'has' if trials == 1 else 'have'} not ended yet"
 
 
 def in_range(numbers: Sequence[int]) -> str:

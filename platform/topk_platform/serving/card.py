@@ -9,6 +9,7 @@ from topk_platform.references import is_reference
 from topk_platform.results.statistics import Estimate
 from topk_platform.serving.package import Config
 from topk_platform.specs import Inputs, Study, canonical_json, number_text
+from topk_platform.specs.checks import plural
 
 __all__ = ["model_card"]
 
@@ -41,7 +42,8 @@ def model_card(
         "model": f"{arm.model.name} {canonical_json(arm.model.options)}, {arm.loss.head} head",
         **({"frozen backbone": f"{frozen.name} at {frozen.pixels} pixels, in this folder"} if frozen else {}),
         "loss": f"{arm.loss.name}{''.join(values)}",
-        "trained for": f"{arm.k} candidates of {saved.inputs.classes} classes, {arm.recipe.epochs} epochs at most",
+        "trained for": f"{plural(arm.k, 'candidate')} of {saved.inputs.classes} classes, "
+        f"{plural(arm.recipe.epochs, 'epoch')} at most",
         "trial": f"{trial.key}, seed {trial.seed}",
         "data's fingerprint": trial.dataset_fingerprint,
         "code version": trial.code_version,
@@ -102,13 +104,18 @@ def _sets(inputs: Inputs, calibration: str) -> str:
 
 def _usage(inputs: Inputs, k: int) -> str:
     file, what = _example(inputs)
+    gives = (
+        f"{k} candidates, each with the probability of being among the {k} best, where a set of {k} classes has weight "
+        "exp(sum of its scores)"
+        if k > 1
+        else "1 candidate with the softmax of its score"
+    )
     return (
         f"    topk predict . {file}\n\n"
         "```python\nfrom topk_platform import load_model\n"
         f'model = load_model(".")\nmodel.predict(["{file}"])\n```\n\n'
-        f"It takes {what} and gives {k} candidates, each with the probability of being among the {k} best, where a "
-        f"set of {k} classes has weight exp(sum of its scores). These probabilities are not calibrated. Preprocessing "
-        "is in `config.json`.\n"
+        f"It takes {what} and gives {gives}. These probabilities are not calibrated. Preprocessing is in "
+        "`config.json`.\n"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -62,7 +63,8 @@ def cardinality(
         UserError: if the store has no confirmed network of these arms, there is no penalty or one below 0, ``growth``
             is unknown, or the data are missing.
     """
-    check(bool(penalties) and min(penalties) >= 0, f"penalties must be at least 0, got {list(penalties)}")
+    finite = bool(penalties) and all(0 <= penalty < math.inf for penalty in penalties)
+    check(finite, f"penalties must be numbers of at least 0, got {list(penalties)}")
     check(growth in ("log", "linear"), f"growth must be log or linear, got {growth!r}")
     held = read(study, store, needed=True)
     arms = (study.only(only) if only else study).arms

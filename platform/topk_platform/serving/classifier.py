@@ -15,7 +15,7 @@ from topk_platform.data import Split
 from topk_platform.errors import UserError
 from topk_platform.serving.package import Config
 from topk_platform.serving.pictures import Given, listed, read_inputs
-from topk_platform.serving.sets.conformal import calibrate, prevalences_of, sets
+from topk_platform.serving.sets.conformal import calibrate, check_finite, prevalences_of, sets
 from topk_platform.serving.sets.set_calibration import METHODS, SetCalibration, needed_calibration
 from topk_platform.training.steps.batches import Normalisation
 
@@ -114,12 +114,16 @@ class Classifier:
             k: K; by default the arm's K.
 
         Raises:
-            UserError: if k is not in [1, L], and as for :meth:`scores`.
+            UserError: if k is not in [1, L] or a score is not finite, and as for :meth:`scores`.
         """
+        return self._candidates(inputs, k, 0)
+
+    def _candidates(self, inputs: Tensor, k: int | None, first: int) -> list[list[Candidate]]:
         k, classes = self.config.k if k is None else k, self.config.inputs.classes
         if not 1 <= k <= classes:
             raise UserError(f"k must be in [1, {classes}], the number of classes, got {k}")
         scores = self.scores(inputs)
+        check_finite(scores, first)
         labels = scores.topk(k, dim=1).indices
         chances = inclusion_probabilities(scores, k).gather(1, labels)
         return [
@@ -140,9 +144,10 @@ class Classifier:
             k: K; by default the arm's K.
 
         Raises:
-            UserError: if a file cannot be read, the network does not take such an input, or k is not in [1, L].
+            UserError: if a file cannot be read, the network does not take such an input, k is not in [1, L], or a
+                score is not finite, as for an input with NaN.
         """
-        return self._each(given, lambda inputs, _: self.candidates(inputs, k))
+        return self._each(given, lambda inputs, first: self._candidates(inputs, k, first))
 
     def sets(self, inputs: Tensor, coverage: float = 0.95, method: str = METHODS[0]) -> list[list[Candidate]]:
         """Return a set of classes for each input, the most probable class first.

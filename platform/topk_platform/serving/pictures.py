@@ -21,6 +21,7 @@ from topk_platform.data.images.decoding import check_pixels, crop, scaled
 from topk_platform.data.images.listing import ENDINGS, is_image
 from topk_platform.errors import UserError, reason
 from topk_platform.specs import Inputs
+from topk_platform.specs.checks import check
 
 __all__ = ["Given", "listed", "read_inputs"]
 
@@ -48,6 +49,9 @@ def listed(given: Given | Sequence[Given], inputs: Inputs) -> list[Given]:
     if isinstance(given, Image.Image):
         return [given]
     if isinstance(given, str | Path):
+        check(
+            given != "", "an input must be the path of a file or of a folder, got ''"
+        )  # "" would be the present one
         return _files(Path(given), inputs) if Path(given).is_dir() else [given]
     if isinstance(given, np.ndarray | Tensor):
         return list(given) if given.ndim > len(inputs.shape) else [given]

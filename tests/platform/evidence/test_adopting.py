@@ -278,7 +278,7 @@ def test_the_command(
     assert code == 2 and "study adopted has no adopted results" in out
     edit(lab, OTHER)
     code, out = call()
-    assert code == 1 and "are not adopted, because 1 came out differently: " in out
+    assert code == 1 and "are not adopted, because 1 did not come out the same: " in out
 
 
 def test_a_plan_says_what_an_upgrade_repeats_and_how_to_avoid_it(

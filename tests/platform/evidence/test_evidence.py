@@ -32,6 +32,7 @@ from topk_platform import (
 from topk_platform.cli import main
 from topk_platform.evidence import Bundle
 from topk_platform.specs import LabelNoise
+from topk_platform.testing import fake_run
 
 RATE = {"learning_rate": Float(0.01, 1, log=True)}
 
@@ -145,6 +146,12 @@ def test_the_commands(
     assert codes == [0, 0]
     assert hashlib.sha256((tmp_path / "x.topk").read_bytes()).hexdigest() in out
     assert "result claims.md: to the bit" in out and "everything came out the same" in out
+
+
+def test_a_study_of_which_no_trial_has_ended_is_a_bundle_too(tmp_path: Path) -> None:
+    fake_run(made(), tmp_path / "runs", lambda _: 0.5, stop_after=0)
+    (tmp_path / "x.topk").write_bytes(bundle(made(), store=tmp_path / "runs").to_bytes())
+    assert verify(tmp_path / "x.topk").holds
 
 
 def test_a_study_is_the_same_after_json() -> None:

@@ -63,3 +63,17 @@ def test_where_ranks_alone_differ_the_line_says_so() -> None:
     result = checked({"ranks": (None, None)})
     assert result == Checked("k", "within tolerance", "the ranks of test images differ")
     assert checked({"ranks": (None, None)}, -1.0).outcome == "differs"  # as where every bit must be equal
+
+
+@pytest.mark.parametrize(("reason", "now"), [("", "completed"), ("nan", "completed: nan")])
+def test_another_status_is_said_with_its_reason_if_there_is_one(reason: str, now: str) -> None:
+    recorded = SimpleNamespace(row={"key": "k", "status": "pruned"}, trial=SimpleNamespace(code_version="v"))
+    again = SimpleNamespace(
+        recorded=recorded,
+        record=SimpleNamespace(status="completed", reason=reason),
+        differing=("status",),
+        code_version="v",
+        environment="",
+    )
+    result = replayed(again, 0.005)  # type: ignore[arg-type]
+    assert result == Checked("k", "differs", f"its status was pruned, now {now}")

@@ -64,6 +64,8 @@ def test_several_better_ones_are_not_ranked_among_themselves() -> None:
     said = answer(a_table({("ldam", "r2"): 0.1, ("focal", "r2"): 0.2}), "top3")
     assert "in r2, focal by 20.0" in said and "and 1 other loss by less" in said
     assert "ldam" not in said
+    alike = answer(a_table({("ldam", "r2"): 0.2, ("focal", "r2"): 0.2}), "top3")
+    assert "in r2, ldam by 20.0" in alike and "and 1 other loss by as much or less" in alike
 
 
 def test_nobody_better_is_not_called_equal() -> None:
@@ -131,12 +133,18 @@ def test_many_losses_with_the_highest_mean_are_counted() -> None:
 
 def test_lost_seeds_take_the_claim_away_and_are_said_first() -> None:
     said = answer(a_table({("ldam", "r2"): 0.1}, lost=2), "top3")
-    assert said.startswith("Of 51 confirmations, 6 have no result") and "ldam by" not in said
+    assert (
+        said.startswith("Of 51 confirmations, 6 diverged or failed, without a result.")
+        and "ldam by" not in said
+    )
 
 
 def test_what_has_not_ended_is_said_first_and_nothing_is_said_of_nothing() -> None:
     assert answer(a_table({}, left=4), "top3").startswith(
         "4 trials have not ended yet, so this may still change. "
+    )
+    assert answer(a_table({}, left=1), "top3").startswith(
+        "1 trial has not ended yet, so this may still change. "
     )
     empty = dataclasses.replace(a_table({}), cells={}, confirmations={})
     assert answer(empty, "top3") == "No confirmation has a result yet, so there is nothing to say."
@@ -189,6 +197,16 @@ def test_it_says_how_large_a_difference_would_have_been_seen() -> None:
     ), said
 
 
+def test_of_two_differences_no_size_is_said_twice() -> None:
+    table = a_table({})
+    few = {key: c for key, c in table.cells.items() if key[0] == LOSSES[0] or key[1:] == ("r0", "top3")}
+    for sizes in ((0.01, 0.02), (0.02, 0.02)):
+        of = dict(zip(LOSSES[1:], sizes, strict=True))
+        cells = {key: dataclasses.replace(c, detectable=of.get(key[0])) for key, c in few.items()}
+        said = answer(dataclasses.replace(table, cells=cells), "top3")
+        assert said.count("2.0 points would have been seen with a chance of 80 %.") == 1, said
+
+
 def test_what_was_searched_once_is_not_tested_and_the_sentence_says_how_to_get_more() -> None:
     table = a_table({("ldam", "r2"): 0.1})
     cells = {
@@ -205,6 +223,19 @@ def test_what_was_searched_once_is_not_tested_and_the_sentence_says_how_to_get_m
     said = answer(dataclasses.replace(table, cells=marked(cells)), "top3")
     assert "was tested, because a loss was searched once, and another search may choose otherwise" in said
     assert "`topk run s --searches 3`" in said and "better than" not in said
+    findings = dataclasses.replace(table, cells=marked(cells), stored=False)
+    assert "another search may choose otherwise. The" in answer(findings, "top3")
+
+
+def test_a_loss_on_two_networks_has_nothing_to_be_compared_with() -> None:
+    table, means = a_table({}), estimate([0.7, 0.71])
+    rows = ("mlp/cross_entropy", "linear/cross_entropy")
+    cells = {(row, "r0", "top3"): Cell(means, best=row == rows[0]) for row in rows}
+    said = answer(dataclasses.replace(table, rows=rows, cells=cells), "top3")
+    assert said.startswith(
+        "There is one loss, and nothing to compare it with. The highest means, which may be chance"
+    )
+    assert "three seeds of both losses" not in said
 
 
 def test_what_is_shown_to_be_equivalent_is_reported() -> None:

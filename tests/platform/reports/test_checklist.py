@@ -12,8 +12,10 @@ import pytest
 from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study, UserError, grid
 from topk_platform.records import ArmHistory, DataNote, Ledger, Samples, Store, note_data
 from topk_platform.reports import checklist as module
-from topk_platform.reports.checklist import Checklist, checklist
+from topk_platform.reports.checklist import Checklist, checklist, checklist_of
 from topk_platform.results.from_store import Held
+from topk_platform.specs import Trial
+from topk_platform.testing import fake_run
 
 RATE = {"learning_rate": Float(0.01, 1)}
 LOSSES = [Loss(name, RATE, {"learning_rate": 0.1}) for name in ("cross_entropy", "smooth_topk_svm")]
@@ -96,6 +98,40 @@ def test_it_says_over_how_many_tests_marks_are_corrected(
     text = filled([Loss(one.name) for one in LOSSES], tmp_path, monkeypatch).to_markdown()
     assert "Holm-corrected over the 1 difference in the metric of the search" in text
     assert "Not tested" not in text
+
+
+def test_arms_of_other_recipes_tested_other_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    last, best = Recipe(1), Recipe(1, keep=("top1",))
+    for recipe, weights in ((last, "those of the last epoch."), (best, "the best validation top1.")):
+        assert weights in filled(LOSSES, tmp_path, monkeypatch, recipe).to_markdown()
+    arms = [
+        Arm(Regime("r", "digits"), Model(m), LOSSES[0], 3, r) for m, r in (("linear", last), ("mlp", best))
+    ]
+    study = Study("both", arms, topk=(1, 3), trials=2, seeds=1, baseline=None)
+    histories = {study.arm_id(arm): history_of(study, arm) for arm in arms}
+    text = checklist_of(Held(study, Ledger(Store.open(tmp_path).at("both"), "both"), histories)).to_markdown()
+    weights = "those of the epoch with the best validation top1; where a recipe keeps none of these, those of the last"
+    assert weights in text and "1 fresh seed per arm" in text
+
+
+def test_confirmations_of_all_points_of_a_front_are_counted(tmp_path: Path) -> None:
+    """As the table of trainings counts them; the table of results has the first point of each front alone."""
+    rate = {"learning_rate": Float(0.01, 1, log=True)}
+    losses = [Loss("cross_entropy", rate, {"learning_rate": 0.1})]
+    arms = grid(
+        [Regime("r", "digits")], [Model("mlp")], losses, k=3, metrics=("top3", "top1"), recipe=Recipe(1)
+    )
+    study = Study("front", arms, topk=(1, 3), trials=8, seeds=2)
+
+    def score(trial: Trial) -> dict[str, float]:
+        return {
+            "top1": 0.4 + 0.1 * trial.values["learning_rate"],
+            "top3": 0.9 - 0.1 * trial.values["learning_rate"],
+        }
+
+    fake_run(study, tmp_path, score)
+    text = checklist(study, store=tmp_path).to_markdown()
+    assert "6 confirmations have ended, 6 completed" in text and "| confirm | 6 |" in text
 
 
 def test_what_no_ledger_knows_is_left_to_the_authors(filled_in: Checklist) -> None:

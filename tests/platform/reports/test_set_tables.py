@@ -14,11 +14,14 @@ from hypothesis import strategies as st
 
 from topk_platform import Arm, Claim, Contrast, Loss, Model, Published, Recipe, Regime, Study, UserError, grid
 from topk_platform.records import ArmHistory, Ranks
-from topk_platform.reports import to_csv, to_markdown
+from topk_platform.reports import to_arrow, to_csv, to_markdown
 from topk_platform.reports.answer import answer
 from topk_platform.reports.arm_notes import arms_to_json
+from topk_platform.reports.plots import plotted_table
 from topk_platform.reports.plots.front import unbeaten
-from topk_platform.results import Table, build_table
+from topk_platform.reports.plots.results import regimes
+from topk_platform.reports.tables.legend import detectable
+from topk_platform.results import Cell, Table, build_table, estimate
 from topk_platform.results.cells import Runs
 from topk_platform.results.contrast_results import from_runs
 from topk_platform.results.decisions import _evidence
@@ -96,6 +99,23 @@ def test_errors_are_reported_in_their_units_and_less_of_them_is_better() -> None
     assert "## expected calibration error, %" in text and "## negative log-likelihood, nats" in text
     assert "Of expected calibration error, negative log-likelihood, sets less is better" in text
     assert "0.700 ± 0.010" in text
+
+
+def test_small_differences_in_nats_have_the_digits_of_their_tables() -> None:
+    table = a_table(a_study(show=("top3", "nll")))
+    cells = {key: dataclasses.replace(c, metric="nll", detectable=0.0042) for key, c in table.cells.items()}
+    table = dataclasses.replace(table, cells=cells)
+    assert "A true difference of 0.004 nats has a chance of 80 % to be marked in each" in detectable(
+        table, "nll"
+    )
+    (ax, _) = regimes(plotted_table(table, "nll")).axes
+    shown = table.cells["ldam", "r0", "nll"].difference
+    assert shown is not None and f"{shown.mean:+.3f}" in [text.get_text() for text in ax.texts]
+
+
+def test_a_single_seed_has_no_width_in_any_file() -> None:
+    alone = dataclasses.replace(a_table(), cells={("ldam", "r0", "top3"): Cell(estimate([0.7]))})
+    assert to_arrow(alone)["half_width"].to_pylist() == [None] and "nan" not in to_csv(alone)
 
 
 def test_tables_without_sizes_say_nothing_of_them() -> None:

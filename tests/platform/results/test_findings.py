@@ -7,6 +7,7 @@ import gzip
 import json
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,7 @@ from topk_platform.evidence import findings
 from topk_platform.records import Tally
 from topk_platform.reports import plots
 from topk_platform.reports.plots import NothingToPlotError
+from topk_platform.reports.tables.data import to_rows
 from topk_platform.results import Cell, Table, estimate
 from topk_platform.results.cells import marked
 from topk_platform.results.decisions import decide
@@ -102,6 +104,13 @@ def test_a_file_says_what_the_store_says(store: Path, file: Path) -> None:
         and result.made["note"] == "made up"
         and set(result.made["datasets"]) == {"few", "noise"}
     )
+
+
+def test_a_metric_that_a_file_does_not_have_is_refused(file: Path) -> None:
+    table = Findings.read(file).table
+    for write in (table.to_markdown, table.to_latex, partial(to_rows, table)):
+        with pytest.raises(UserError, match=r"--metric must be one of \['top1', 'top3'\], got 'macro_top1'"):
+            write(["macro_top1"])
 
 
 def test_a_file_decides_claims_as_the_store_does(store: Path, file: Path) -> None:

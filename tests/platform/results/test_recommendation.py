@@ -336,6 +336,40 @@ def test_what_was_searched_once_and_nowhere_else_decides_nothing() -> None:
     assert "`topk run STUDY --searches 3` adds searches" in " ".join(sentences(result))
 
 
+def test_the_values_of_several_searches_are_those_of_the_best_by_validation() -> None:
+    """``Compared.values`` has the best first, whichever search it was."""
+    several = compared("ldam", 3.0, values=({"tau": 0.31}, {"tau": 0.5}))
+    said = " ".join(sentences(recommended(ASKED, [several])))
+    assert "tau = 0.31 (of 2 searches' choices, the best on validation)." in said
+    assert "Of 1 near comparison of it, it is better in 1, and worse in none." in said
+
+
+def test_how_to_add_searches_is_said_once() -> None:
+    """Of top-5 accuracy the luck of a search is known, of top-1 accuracy it is not: the answer is about both."""
+    twice = [
+        once(gain, study, loss=loss, setup=loss)
+        for loss in ("focal", "autkc", "gce")
+        for gain, study in ((0.0, "a"), (0.1, "b"))
+    ]
+    first = once(1.0, "a", loss="bss", setup="b", metric="top1", what=replace(ASKED, k=1))
+    said = " ".join(sentences(recommended(ASKED, [*twice, once(4.0, "a"), first])))
+    assert "Worth searching again: ldam" in said and "it is not known how much another search" in said
+    assert said.count("searched once") == said.count("adds searches") == 1
+
+
+def test_a_seed_without_interval_is_no_loss_that_was_searched_once() -> None:
+    alone = replace(compared("ldam", 1.0), cell=Cell(None, estimate([0.01])))
+    assert "searched once" not in " ".join(sentences(recommended(ASKED, [alone])))
+
+
+def test_an_undecided_loss_that_is_behind_leaves_no_room_ahead() -> None:
+    """After Holm's correction a difference may be undecided although its own interval lies below 0."""
+    behind = [compared(f"l{i}", -0.45) for i in range(12)]
+    result = recommended(ASKED, behind)
+    assert {one.mark for one in result.near} == {""} and max(one.ahead.high for one in result.near) < 0
+    assert "reach up to" not in " ".join(sentences(result))
+
+
 def test_a_loss_that_was_searched_once_is_worth_searching_again_and_not_recommended() -> None:
     """Others made their comparison twice and hardly moved, so the lead is significant; one search is too few still."""
     twice = [

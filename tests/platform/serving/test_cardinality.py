@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -72,8 +73,9 @@ def test_measuring_one_arm_again_keeps_the_others_and_repeats_its_points(
 
 def test_bad_input_and_a_damaged_table_are_one_line(confirmed: tuple[Path, Study], tmp_path: Path) -> None:
     folder, study = confirmed
-    with pytest.raises(UserError, match="penalties must be at least 0"):
-        cardinality(study, store=folder, penalties=(-1.0,))
+    for wrong in (-1.0, math.nan, math.inf):
+        with pytest.raises(UserError, match="penalties must be numbers of at least 0, got"):
+            cardinality(study, store=folder, penalties=(0.1, wrong))
     with pytest.raises(UserError, match="growth must be log or linear, got 'square'"):
         cardinality(study, store=folder, growth="square")
     with pytest.raises(UserError, match="holds nothing of study"):

@@ -108,6 +108,7 @@ def test_numbers_are_arrays_tensors_files_and_folders(tmp_path: Path) -> None:
             "an input must be a path, a Pillow image, an array or a tensor, or several of them, got int",
         ),
         ([None], IN_MEMORY, "got NoneType"),
+        ([""], IN_MEMORY, "an input must be the path of a file or of a folder, got ''"),
     ],
 )
 def test_what_else_is_given_is_named(given: Given, takes: Inputs, why: str) -> None:

@@ -23,6 +23,7 @@ from topk_platform.cli import main
 from topk_platform.data import Dataset, data_at, load
 from topk_platform.data.images.decoding import crop, scaled
 from topk_platform.records import Ledger, Store
+from topk_platform.serving.card import _usage
 from topk_platform.serving.classifier import Classifier
 from topk_platform.serving.flavor import Predictor, _load_pyfunc
 from topk_platform.serving.graphs import study_graphs
@@ -149,8 +150,10 @@ def test_the_pages_lines_run(
     exec(service, names)  # noqa: S102 - our own page
     status, answer = asyncio.run(posted(names["app"], (tmp_path / "letter.png").read_bytes()))
     assert (status, answer) == (200, [asdict(guess) for guess in guesses])
-    status, answer = asyncio.run(posted(names["app"], b"no image"))
-    assert status == 400 and "cannot be read" in answer["detail"]
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 9)
+    for body in (b"no image", (tmp_path / "letter.png").read_bytes()):
+        status, answer = asyncio.run(posted(names["app"], body))
+        assert status == 400 and "cannot be read" in answer["detail"]
 
 
 async def posted(app: Any, body: bytes) -> tuple[int, Any]:
@@ -190,6 +193,20 @@ def test_the_folder_says_what_it_holds(trees: tuple[Path, Study], tmp_path: Path
     assert "topk predict" in card and "importable" not in card
 
 
+@pytest.mark.parametrize(
+    ("k", "gives"),
+    [
+        (1, "gives 1 candidate with the softmax of its score. These"),
+        (
+            3,
+            "gives 3 candidates, each with the probability of being among the 3 best, where a set of 3 classes has",
+        ),
+    ],
+)
+def test_the_card_says_what_a_candidate_s_probability_is(k: int, gives: str) -> None:
+    assert gives in _usage(Inputs((3, 8, 8), 5, "image", mean=(0.5,) * 3, std=(0.5,) * 3), k)
+
+
 def test_the_card_names_the_module_of_a_network_of_ones_own(
     tmp_path: Path, train_study: Train, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -227,6 +244,8 @@ def test_a_network_of_numbers_takes_files_of_numbers(
     assert model.predict(paths, 4) == model.candidates(inputs, 4)
     for path in (paths[0], Path(paths[0])):
         assert model.predict(path, 4) == model.candidates(inputs[:1], 4)
+    with pytest.raises(UserError, match="scores must be finite, and those of input 70 are not"):
+        model.predict(torch.cat([data.test.tensor[:70], torch.full_like(inputs, torch.nan)]))
     scores = model.scores(inputs)
     for guesses, row in zip(model.candidates(inputs, 2), scores, strict=True):
         assert [c.label for c in guesses] == row.topk(2).indices.tolist()

@@ -58,7 +58,7 @@ def adopt(
     """Train some recorded trials again; if they come out the same, count all trials like them.
 
     It is for results that no longer count because the code, the machine or a package's version has changed. The table
-    says what was adopted and why. Exit code 1: a trial came out differently, and nothing was adopted.
+    says what was adopted and why. Exit code 1: a trial did not come out the same, and nothing was adopted.
 
     Example: topk adopt letters_quick --replay 3
     """
@@ -108,7 +108,7 @@ def _outcome(adoption: Adoption) -> str:
     whose = f"{adoption.trials} trials of {first_few(adoption.arms, _NAMED)}"
     if adoption.differing:
         names = first_few([one.name for one in adoption.differing], _NAMED)
-        why = f"because {len(adoption.differing)} came out differently: {names}"
+        why = f"because {len(adoption.differing)} did not come out the same: {names}"
         return f"{adoption.study}: {whose} are not adopted, {why}"
     return f"{adoption.study}: {whose} are adopted: {adoption.summary}"
 
@@ -157,7 +157,7 @@ def verify(
     trust: options.Trust = None,
     json: options.Json = False,
 ) -> None:
-    """Compute a bundle's tables and claims again, and train some trials again. Exit code 1: something differs.
+    """Compute a bundle's tables and claims again, and train some trials again. Exit code 1: something is not the same.
 
     Trials whose data, network or loss are code outside this package are trained only if --trust names its module.
     To check and repair a study's ledger in a store, use `topk repair`.
@@ -190,5 +190,5 @@ def _print_verification(verification: Verification) -> None:
         _print("trial", one)
     say(
         f"{verification.study}: "
-        + ("everything came out the same" if verification.holds else "something came out differently")
+        + ("everything came out the same" if verification.holds else "not everything came out the same")
     )

@@ -87,9 +87,13 @@ class Content:
         """The arms, search trials and seeds in words."""
         study, count = self.table.study, len(self.table.study.arms)
         arms = plural(count, "arm")
-        searched = f"{study.trials} search trials and " if any(arm.is_searched for arm in study.arms) else ""
+        searched = (
+            f"{plural(study.trials, 'search trial')} and "
+            if any(arm.is_searched for arm in study.arms)
+            else ""
+        )
         baseline = f"; baseline {study.baseline}" if study.baseline else ""
-        return f"{arms}; {searched}{study.seeds} fresh seeds per arm{baseline}."
+        return f"{arms}; {searched}{plural(study.seeds, 'fresh seed')} per arm{baseline}."
 
 
 def content_of(held: Held, tuning: Tuning) -> Content:

@@ -14,7 +14,7 @@ from scipy import sparse
 from scipy.cluster import hierarchy
 from scipy.spatial.distance import squareform
 
-from topk_platform.reports.plots.drawing import figure, frame
+from topk_platform.reports.plots.drawing import as_they_are, figure, frame
 from topk_platform.reports.plots.plot_data import NothingToPlotError, Plotted, RunGuesses
 from topk_platform.reports.plots.style import INK, PAGE
 from topk_platform.reports.words import wrapped
@@ -214,7 +214,7 @@ def _framed(ax: Axes, groups: Sequence[Sequence[int]]) -> None:
 
 
 def _named(ax: Axes, names: Sequence[str]) -> None:
-    size = 6.5 if len(names) <= _FEW else 5
+    names, size = [as_they_are(name) for name in names], 6.5 if len(names) <= _FEW else 5
     ax.set_yticks(range(len(names)), names, fontsize=size)
     ax.set_xticks(range(len(names)), names, fontsize=size)
     if max(map(len, names)) > (3 if len(names) <= _FEW else 1):

@@ -15,7 +15,7 @@ from matplotlib.patches import Rectangle
 from topk_platform.reports.plots.style import COLUMN, OTHERS, PAGE, styled
 from topk_platform.reports.words import wrapped
 
-__all__ = ["figure", "frame", "legend", "legend_of", "name_vertical", "panels", "turn_names"]
+__all__ = ["as_they_are", "figure", "frame", "legend", "legend_of", "name_vertical", "panels", "turn_names"]
 
 _ACROSS = 3
 _DPI = 160
@@ -120,6 +120,16 @@ def legend_of(made: Figure, handles: Sequence[Artist], names: Sequence[str], inc
     lines = math.ceil(len(handles) / columns)
     made.set_size_inches(width, height + 0.16 * lines)
     made.legend(list(handles), list(names), loc="outside lower center", ncols=columns)
+
+
+def as_they_are(name: str) -> str:
+    r"""Return a name of the user's data for a plot, where text between two dollar signs would be a formula.
+
+    Example:
+        >>> print(as_they_are("$_$"))
+        \$_\$
+    """
+    return name.replace("$", r"\$")
 
 
 def frame(

@@ -14,7 +14,7 @@ from torch.nn.functional import adaptive_avg_pool2d, interpolate
 from topk_platform.data import Dataset, load
 from topk_platform.data.loading import feature_arguments
 from topk_platform.errors import UserError
-from topk_platform.reports.plots.drawing import frame
+from topk_platform.reports.plots.drawing import as_they_are, frame
 from topk_platform.reports.plots.plot_data import NothingToPlotError, UnsuitedStudyError
 from topk_platform.reports.words import wrapped
 from topk_platform.specs import FEATURES, Regime
@@ -107,4 +107,6 @@ def tile(ax: Axes, pixels: Pixels | None, x: float, y: float, name: str, *, fram
         )
     if framed:
         frame(ax, (x + 0.05, y + 0.05), (0.9, 0.9), _RIGHT, 1.5)
-    ax.text(x + 0.5, y + 1.0, wrapped(name, 9), ha="center", va="top", fontsize=4.5, linespacing=1.0)
+    ax.text(
+        x + 0.5, y + 1.0, as_they_are(wrapped(name, 9)), ha="center", va="top", fontsize=4.5, linespacing=1.0
+    )

@@ -58,6 +58,10 @@ def densities(regime: Regime, angles: npt.ArrayLike) -> _Array:
     return np.asarray(sum(share * _wrapped_normal(away - moved, sigma) for share, moved in modes), float)
 
 
+def _has_class(regime: Regime) -> bool:
+    return regime.dataset == "ring" and _options(regime)[2] > _CLASS
+
+
 def _options(regime: Regime) -> tuple[float, float, int]:
     result = {**_DEFAULTS, **regime.options}
     sigma, distance, classes = (result[name] for name in ("sigma", "distance", "classes"))
@@ -80,9 +84,9 @@ def regions(data: Plotted) -> Figure:
         Sawada et al., Trade-offs in Top-k Classification Accuracies on Losses for Deep Learning, 2020, Fig. 5, which
         draws one network for each loss.
     """
-    on_ring = {key: arm for key, arm in data.arms.items() if arm.regime.dataset == "ring"}
+    on_ring = {key: arm for key, arm in data.arms.items() if _has_class(arm.regime)}
     if not on_ring:
-        raise UnsuitedStudyError("the study has no arm on the ring")
+        raise UnsuitedStudyError(f"the study has no arm on a ring with a class {_CLASS}")
     lanes = {key: lane for key, arm in on_ring.items() if (lane := _lane(data, key, arm)) is not None}
     if not lanes:
         raise NothingToPlotError("no confirmed run on the ring has kept its network")

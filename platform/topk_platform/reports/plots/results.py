@@ -17,7 +17,7 @@ from topk_platform.reports.tables.cell_words import mark
 from topk_platform.reports.words import metric_title, title_of, wrapped
 from topk_platform.results.cells import Cell
 from topk_platform.results.statistics import Estimate
-from topk_platform.specs import less_is_better, scale_of, unit_of
+from topk_platform.specs import digits_of, less_is_better, scale_of, unit_of
 
 __all__ = ["accuracy", "differences", "regimes"]
 
@@ -249,7 +249,7 @@ def _mapped(data: Plotted, row: str, column: str) -> float:
 
 def _entry(ax: Axes, cell: Cell, x: int, y: int, value: float, position: float) -> None:
     signed = cell.difference is not None
-    text = f"{value:{'+' if signed else ''}.1f} {mark(cell)}".rstrip()
+    text = f"{value:{'+' if signed else ''}.{digits_of(cell.metric)}f} {mark(cell)}".rstrip()
     dark = (position < 0.18 or position > 0.85) if signed else position < 0.5
     ax.text(x, y, text, ha="center", va="center", fontsize=6, color="#ffffff" if dark else "#000000")
     if cell.best:

@@ -17,7 +17,7 @@ from topk_platform.reports.plots.style import PAGE
 from topk_platform.reports.words import metric_title, wrapped
 from topk_platform.results.cells import Cell
 from topk_platform.results.statistics import Estimate
-from topk_platform.specs import Arm, scale_of
+from topk_platform.specs import Arm, digits_of, scale_of
 
 __all__ = ["Verdict", "verdict_of", "winners"]
 
@@ -116,7 +116,9 @@ def _colour_and_text(data: Plotted, verdict: Verdict, most: float) -> tuple[tupl
         scale, label = scale_of(data.metric), verdict.leader.loss.label
         deep = _FAINT + (1 - _FAINT) * abs(verdict.lead.mean) / most
         red, green, blue = (1 + deep * (part - 1) for part in to_rgb(data.looks[label].colour))
-        size = f"{scale * abs(verdict.lead.mean):.1f} ± {scale * verdict.lead.half_width:.1f}"
+        lead, half = scale * abs(verdict.lead.mean), scale * verdict.lead.half_width
+        digits = digits_of(data.metric)
+        size = f"{lead:.{digits}f} ± {half:.{digits}f}"
         return (red, green, blue), f"{wrapped(label, 16)}\n{size} · {verdict.better} of {verdict.compared} ▲"
     if verdict.worse == verdict.compared:
         return to_rgb(_BASELINE), f"{wrapped(data.study.baseline or '', 16)}\nall {verdict.compared} others ▼"

@@ -59,10 +59,15 @@ class Block:
 
 
 def chosen_metrics(table: Table, metrics: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return the metrics to show, by default the study's; raise ``UserError`` if one is not recorded."""
+    """Return the metrics to show, by default the study's; raise ``UserError`` if one is not recorded.
+
+    A file of findings has some of the study's metrics.
+    """
+    held = {metric for _, _, metric in table.cells}
+    known = [metric for metric in table.study.tabled if table.stored or metric in held]
     for metric in metrics:
-        if metric not in table.study.tabled:
-            raise UserError(f"--metric must be one of {list(table.study.tabled)}, got {metric!r}")
+        if metric not in known:
+            raise UserError(f"--metric must be one of {known}, got {metric!r}")
     return tuple(metrics) or table.study.show
 
 

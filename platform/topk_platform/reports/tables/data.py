@@ -143,7 +143,7 @@ def _ended(tally: Tally) -> tuple[int, int, int]:
 def _estimated(estimate: Estimate | None) -> dict[str, Any]:
     names = ("mean", "half_width", "low", "high", "covers", "n")
     values = {name: getattr(estimate, name, None) for name in names}
-    return {**values, "low": _known(values["low"]), "high": _known(values["high"])}
+    return values | {name: _known(values[name]) for name in ("half_width", "low", "high")}
 
 
 def _known(number: float | None) -> float | None:

@@ -12,7 +12,7 @@ from topk_platform.results.statistics import Covers, Ranking
 from topk_platform.results.table import Table
 from topk_platform.specs import Study
 from topk_platform.specs.checks import plural
-from topk_platform.specs.metric_names import GROUPS, less_is_better, scale_of, unit_of
+from topk_platform.specs.metric_names import GROUPS, digits_of, less_is_better, scale_of, unit_of
 
 __all__ = ["counted", "covered", "detectable", "empty_group", "legend", "ranked", "setting"]
 
@@ -98,9 +98,14 @@ def detectable(table: Table, metric: str) -> str:
     sizes = sorted(cell.detectable for cell in cells if cell.detectable is not None)
     if not sizes:
         return ""
-    where = f"in half of the {len(sizes)} cells, one of {_size(metric, sizes[-1])} in all"
-    text = f"A true difference of {_size(metric, sizes[len(sizes) // 2])} has a chance of 80 % to be marked"
-    text += f" {where}" if len(sizes) > 1 else ""
+    half, most = (_size(metric, size) for size in (sizes[len(sizes) // 2], sizes[-1]))
+    text = f"A true difference of {half} has a chance of 80 % to be marked"
+    where = (
+        f"half of the {len(sizes)} cells, one of {most} in all"
+        if half != most
+        else f"each of the {len(sizes)} cells"
+    )
+    text += f" in {where}" if len(sizes) > 1 else ""
     if all(cell.difference is not None and cell.difference.once for cell in cells):
         text = text.replace("has a chance", "would have a chance")
         return f"{text}, if the search had no luck. The search was made once, so none is marked."
@@ -128,8 +133,7 @@ def empty_group(table: Table, metric: str) -> str:
 
 
 def _size(metric: str, size: float) -> str:
-    digits = 1 if unit_of(metric, difference=True) == "points" else 2
-    return f"{scale_of(metric) * size:.{digits}f} {unit_of(metric, difference=True)}"
+    return f"{scale_of(metric) * size:.{digits_of(metric)}f} {unit_of(metric, difference=True)}"
 
 
 def ranked(table: Table, metric: str) -> str:
@@ -168,7 +172,7 @@ def setting(table: Table) -> str:
     parts = [
         f"K = {', '.join(map(str, ks))}",
         _selected(study) if searched else "",
-        f"{'up to ' if study.racing else ''}{study.seeds} fresh seeds for each mean",
+        f"{'up to ' if study.racing else ''}{plural(study.seeds, 'fresh seed')} for each mean",
         _tested_on(table),
     ]
     return f"{'; '.join(filter(None, parts))}."

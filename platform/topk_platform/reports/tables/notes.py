@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from topk_platform.identity import counts_in_words
 from topk_platform.reports.tables.cell_words import DOWN, UP, ends
 from topk_platform.reports.tables.legend import legend
-from topk_platform.reports.words import command, more_searches
+from topk_platform.reports.words import command, more_searches, not_ended
 from topk_platform.results.machine_kinds import Unlike
 from topk_platform.results.range_edges import Edge
 from topk_platform.results.table import Fruitless, Table
@@ -84,7 +84,7 @@ def partial(table: Table) -> str:
     """Return the line about trials that have not ended; empty if there are none, or if there is no result yet."""
     if not table.left or not (table.choices or table.confirmed.ended):
         return ""
-    return f"Partial: {table.left} trials have not ended yet."
+    return f"Partial: {not_ended(table.left)}."
 
 
 def _raced(table: Table) -> str:

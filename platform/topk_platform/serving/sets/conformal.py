@@ -11,7 +11,7 @@ from topk_platform.errors import UserError
 from topk_platform.metrics import log_probabilities
 from topk_platform.serving.sets.set_calibration import METHODS, SetCalibration, rank_of
 
-__all__ = ["calibrate", "nonconformity", "prevalences_of", "sets", "temperature_of"]
+__all__ = ["calibrate", "check_finite", "nonconformity", "prevalences_of", "sets", "temperature_of"]
 
 _TUNING = 4  # one sample in four decides the temperature and RAPS' values, the others decide the thresholds
 _PENALTIES = (0.001, 0.01, 0.1, 0.2, 0.5)  # RAPS' penalties that the paper's code tries
@@ -133,7 +133,7 @@ def calibrate(scores: Tensor, labels: Tensor, prevalences: Tensor, key: str) -> 
     Raises:
         UserError: if a score is not finite.
     """
-    _check_finite(scores)
+    check_finite(scores)
     order = torch.randperm(len(labels), generator=Generator().manual_seed(0))
     tuning, rest = order[: len(order) // _TUNING], order[len(order) // _TUNING :]
     temperature = temperature_of(scores[tuning], labels[tuning])
@@ -199,7 +199,7 @@ def sets(
         UserError: as for :meth:`SetCalibration.threshold`, or if a score is not finite.
     """
     threshold = calibration.threshold(coverage, method)
-    _check_finite(scores, first)
+    check_finite(scores, first)
     logs = log_probabilities(scores.double() / calibration.temperature)
     values = nonconformity(
         logs,
@@ -211,7 +211,13 @@ def sets(
     return values <= threshold, logs.exp()
 
 
-def _check_finite(scores: Tensor, first: int = 0) -> None:
+def check_finite(scores: Tensor, first: int = 0) -> None:
+    """Raise ``UserError`` if a score is not finite.
+
+    Args:
+        scores: The network's scores, ``(n, L)``.
+        first: The number of the first sample among all inputs, for the message.
+    """
     if not scores.isfinite().all():
         number = first + int((~scores.isfinite()).any(1).nonzero()[0])
         raise UserError(f"the network's scores must be finite, and those of input {number} are not")

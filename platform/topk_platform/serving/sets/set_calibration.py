@@ -99,8 +99,8 @@ class SetCalibration:
 
     @property
     def most(self) -> float:
-        """The largest coverage that n samples can guarantee, ``n / (n + 1)``."""
-        return self.samples / (self.samples + 1)
+        """The largest coverage that n samples can guarantee, ``n / (n + 1)``, rounded down to four decimals."""
+        return math.floor(1e4 * self.samples / (self.samples + 1)) / 1e4
 
     def threshold(self, coverage: float, method: str = METHODS[0]) -> float:
         """Return the largest nonconformity that a class in a set may have.
@@ -120,7 +120,7 @@ class SetCalibration:
             needed = math.ceil(coverage / (1 - coverage) - 1e-9)
             raise UserError(
                 f"coverage {coverage:.6g} needs at least {needed} calibration samples, and this network has "
-                f"{self.samples}: the largest coverage they can guarantee is {_rounded_down(self.most)}"
+                f"{self.samples}: the largest coverage they can guarantee is {self.most:.4g}"
             )
         return self.nonconformity[method][rank - 1]
 
@@ -189,7 +189,3 @@ def needed_calibration(calibration: SetCalibration | None) -> SetCalibration:
             "labelled samples of yours, load_model(folder).calibrated(inputs, labels)"
         )
     return calibration
-
-
-def _rounded_down(coverage: float) -> str:
-    return f"{math.floor(coverage * 1e4) / 1e4:.4g}"

@@ -31,7 +31,9 @@ from topk_platform.records.artifacts import files
 from topk_platform.records.artifacts.guesses import save_guesses
 from topk_platform.records.artifacts.ranks import save_ranks
 from topk_platform.reports.plots import NothingToPlotError
-from topk_platform.reports.plots.confusion import groups_of, sharing
+from topk_platform.reports.plots.confusion import _named, groups_of, sharing
+from topk_platform.reports.plots.drawing import figure
+from topk_platform.reports.plots.pictures import tile
 from topk_platform.reports.plots.style import styled
 from topk_platform.specs import Trial
 from topk_platform.testing import fake_run
@@ -204,6 +206,14 @@ def test_without_networks_all_classes_have_the_names_that_the_runs_noted(tmp_pat
     assert [sorted(names) for names in class_axes(tmp_path)] == [list("abcde")] * 2
     note_data(Store.open(tmp_path).at("s"), {"r": dataclasses.replace(note, names=())})
     assert [sorted(names) for names in class_axes(tmp_path)] == [list("01234")] * 2
+
+
+def test_names_with_dollar_signs_are_no_formulas() -> None:
+    made = figure(3, 3)
+    ax = made.subplots()
+    _named(ax, ["$_$", "US$"])
+    tile(ax, None, 0, 0, "$ $")
+    FigureCanvasAgg(made).draw()
 
 
 @given(st.integers(2, 6), st.integers(1, 30), st.integers(0, 2**16))

@@ -14,7 +14,7 @@ from topk_platform.reports import plots
 from topk_platform.reports.plots import NothingToPlotError, Plotted
 from topk_platform.reports.plots.axis import numbers_of
 from topk_platform.reports.plots.style import looks
-from topk_platform.reports.plots.winners import verdict_of, winners
+from topk_platform.reports.plots.winners import _colour_and_text, verdict_of, winners
 from topk_platform.results.cells import Cell
 from topk_platform.results.statistics import Estimate, estimate
 
@@ -85,6 +85,13 @@ def test_each_regime_says_what_the_table_marks_there() -> None:
     assert result[2, 0] == "no ▲\n0 of 2 ▼"
     assert result[2, 1].splitlines() == ["noised topk", "hinge", "3.0 ± 2.5 · 2 of 2 ▲"]
     assert result[0, 1].splitlines() == ["smooth topk svm", "2.0 ± 2.5 · 1 of 2 ▲"]
+
+
+def test_a_small_lead_in_nats_is_not_rounded_to_nothing() -> None:
+    verdict = verdict_of([(study().arms[1], cell("better", -0.042))])
+    data = plotted({})
+    data.metric = "nll"  # type: ignore[misc]
+    assert _colour_and_text(data, verdict, 0.042)[1].endswith("0.042 ± 0.025 · 1 of 1 ▲")
 
 
 def test_fields_stand_at_their_numbers_and_the_deepest_colour_leads_by_the_most() -> None:

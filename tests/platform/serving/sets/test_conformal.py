@@ -190,6 +190,15 @@ def test_prevalences_bring_the_coverage_of_classes_together() -> None:
     assert means["prevalence"] > means["threshold"] + 0.1
 
 
+def test_the_largest_coverage_that_is_promised_is_not_refused() -> None:
+    """98 samples guarantee 98.9899 %, which must not be rounded to 98.99 %."""
+    calibration = calibrate(*drawn(130, 4), EQUAL, "key")
+    assert (calibration.samples, calibration.most) == (98, 0.9898)
+    calibration.threshold(calibration.most)
+    with pytest.raises(UserError, match=r"can guarantee is 0\.9898$"):
+        calibration.threshold(0.9899)
+
+
 def test_too_few_samples_name_the_largest_coverage() -> None:
     scores, labels = drawn(25, 4)
     calibration = calibrate(scores, labels, EQUAL, "key")

@@ -6,9 +6,10 @@ function numberOf(text) {
   return parseFloat(text.replace(/,(?=\d{3})/g, ""));
 }
 
-// The order of a column's texts, as their indices: numbers by size, other texts by the alphabet, missing ones last.
+// The order of a column's texts, as their indices: numbers by size, other texts by the alphabet, missing ones last, such as
+// "–", "– (0 of 5 seeds, 5 diverged)", and a paper's number without one of ours.
 function orderOf(texts, sign) {
-  const missing = texts.map((text) => /^[–-]?$/.test(text));
+  const missing = texts.map((text) => /^(?:–|-?$|published )/.test(text));
   const numbers = texts.map(numberOf);
   const numeric = numbers.every((number, i) => missing[i] || !Number.isNaN(number));
   const compared = (a, b) => (numeric ? numbers[a] - numbers[b] : texts[a].localeCompare(texts[b]));
