@@ -54,6 +54,12 @@ STATED = {
         "svm-beats-cross-entropy-with-little-data": "undecided",
         "level-with-all-data": "undecided",
     },
+    "letters_map": {
+        "noise-helps-the-svm": "undecided",
+        "few-images-help-the-svm": "undecided",
+        "ahead-with-few-images-and-noise": "undecided",
+        "the-svm-costs-the-first-guess": "confirmed",
+    },
     "letters_margin": {"imbalanced-beats-cross-entropy": "refuted", "ldam-beats-cross-entropy": "refuted"},
     "letters_memory": {
         "svm-ahead-at-the-papers-values": "confirmed",

@@ -54,5 +54,5 @@ def test_ranges_hold_the_shipped_choices_of_letters_well_inside() -> None:
                 else:
                     narrow += bool(edges(arm.loss, choice.values))
                     once += bool(edges(today[arm.name], choice.values))
-    assert (narrow, once) == (67, 0)
+    assert (narrow, once) == (24, 0)
     assert values > 800 and at_ends / values < 0.1 + 3 * (0.1 * 0.9 / values) ** 0.5
