@@ -29,7 +29,7 @@ def ask(classes: int, each: float, noise: float = 0.0, imbalance: float = 1.0, k
 
 
 QUESTIONS = {
-    # Twenty searches or more with this very noise: the smooth SVM at +1.1 ± 1.4, the soft top-K loss at +1.0 ± 1.1, the
+    # Twenty searches or more with this very noise: the smooth SVM at +1.1 ± 1.5, the soft top-K loss at +1.0 ± 1.1, the
     # noised hinge level. An arm of an ablation is no answer.
     "noisy, 50 images a class": (ask, (62, 50, 0.8), "", "keep cross_entropy"),
     # Fifteen searches: all within 0.1 ± 0.5.
