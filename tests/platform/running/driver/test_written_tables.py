@@ -298,7 +298,7 @@ def test_a_run_that_may_not_go_on_says_so_in_its_table_and_the_same_command_goes
             False,
             f"max_trials {ran}" if left else "",
         )
-        partial = f"Partial: {left} trials have not ended yet."
+        partial = "Partial: 1 trial has not ended" if left == 1 else f"Partial: {left} trials have not ended"
         assert (partial in (tmp_path / "s" / "tables" / "table.md").read_text()) == (left > 0)
     assert summary.ran == 1 and summary.table.left == 0
 
