@@ -42,7 +42,12 @@ QUESTIONS = {
     # Every top-K loss for balanced data is behind; focal, LDAM and the noised imbalanced hinge are level or behind.
     # Balanced softmax is 1.6 ± 0.8 points ahead on letters after five searches, which is not enough beside all others,
     # and by 8 points on CIFAR-100's features after three, which is.
-    "a long tail": (ask, (62, 38, 0.0, 50), "", "reach up to +2.4 points (letters_searches: long-tail/mlp/bal"),
+    "a long tail": (
+        ask,
+        (62, 38, 0.0, 50),
+        "",
+        "reach up to +2.4 points (letters_searches: long-tail/mlp/bal",
+    ),
     "a longer tail": (
         ask,
         (100, 100, 0.0, 100),
