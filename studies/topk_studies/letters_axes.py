@@ -49,7 +49,7 @@ def letters_map() -> Study:
     """Return the map: label noise 0, 0.4 and 0.8 by 5, 15, 50 and 150 images of each class.
 
     Each regime is called ``noise-P-images-N``. Each of four losses is searched five times. The claims are the paper's,
-    and two that were written when one earlier search of each loss was known.
+    and two that were written when an earlier map and ``letters_searches`` were known.
 
     Example:
         >>> [arm.regime.name for arm in letters_map().arms[:8:4]]
@@ -69,14 +69,15 @@ def letters_map() -> Study:
 def _claims_about_the_map() -> tuple[Claim, ...]:
     clean = [f"noise-0-images-{size}/{MLP.label}" for size in _SIZES]
     few, many = (f"noise-0.8-images-{size}/{MLP.label}" for size in (min(_SIZES), max(_SIZES)))
+    claim = partial(_claim, source="stated when an earlier map and letters_searches were known")
     return (
         *stand_ins(*map_claims([clean[0], clean[-1]], many)),
-        _claim(
+        claim(
             name="ahead-with-few-images-and-noise",
             text="With noise 0.8 and five images the smooth SVM and the soft top-K loss are ahead in top-5.",
             contrasts=gaps([few], (_SVM, "soft_topk_loss"), _ENTROPY, "top5"),
         ),
-        _claim(
+        claim(
             name="the-svm-costs-the-first-guess",
             text="Without noise the smooth SVM is behind cross-entropy in top-1, however many images there are.",
             contrasts=gaps(clean, _ENTROPY, _SVM, "top1"),
