@@ -14,6 +14,7 @@ from functools import cache
 import psutil
 import ray
 
+from topk_platform.errors import ClusterError, reason
 from topk_platform.running.machine.devices import slices_here
 from topk_platform.running.machine.resources import local_cpus
 from topk_platform.running.own_ray.interrupts import interrupts_wait
@@ -31,7 +32,9 @@ __all__ = ["own_ray"]
 _OURS = {"RAY_gcs_rpc_server_reconnect_timeout_s": "15"}
 _LOOPBACK = "127.0.0.1"
 _OBJECT_STORE_BYTES = 200 * 2**20
+_TRIES = 3
 _NEEDED = {"raylet": "raylet", "gcs_server": "GCS"}  # by their programs' names
+_LOG = logging.getLogger("topk_platform")
 
 
 @contextmanager
@@ -41,16 +44,36 @@ def own_ray(study: Study, workers: int | None) -> Iterator[Lifeline]:
     Args:
         study: The study, which says what resources a trial needs.
         workers: How many trials may run at once, if the caller says so.
+
+    Raises:
+        ClusterError: if Ray has not started after three tries.
     """
     with scratch_folder(ray_folder()) as private:
         folder = f"{private}/{RAYS}"  # inside the private folder, because Ray opens its own to everybody
         line = Lifeline()
         try:
-            _start(study, workers, folder)
+            _try_to_start(study, workers, folder)
             with Lifeline(_needed(folder), folder) as line:
                 yield line
         finally:
             _shut_down(folder, line)
+
+
+def _try_to_start(study: Study, workers: int | None, folder: str) -> None:
+    """Start Ray; try again where it does not start, for on a busy machine it gives up after 30 seconds."""
+    for tries_left in reversed(range(_TRIES)):
+        try:
+            _start(study, workers, folder)
+        except Exception as error:  # Ray raises errors without a class of their own
+            if not tries_left:
+                busy = "the machine may be too busy, or low on memory or disk space"
+                raise ClusterError(
+                    f"Ray did not start in {_TRIES} tries ({busy}): {reason(error)}"
+                ) from error
+            _LOG.warning("Ray did not start and is started again: %s", reason(error))
+            _shut_down(folder, Lifeline())
+        else:
+            return
 
 
 def _start(study: Study, workers: int | None, folder: str) -> None:
