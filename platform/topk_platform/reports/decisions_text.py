@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from typing import get_args
@@ -75,12 +76,18 @@ def _settled(evidence: Evidence) -> str:
 
 
 def _plan(evidence: Evidence) -> str:
-    """Return how many seeds a study would have to plan; empty if it has planned that many."""
+    """Return how many seeds a study would have to plan, of how many searches; empty if it has planned that many."""
     if evidence.effect is None:
         return "no tolerance to plan for"
     if evidence.seeds is None:
         return "more test images, not seeds"
-    return f"to plan: {evidence.seeds} seeds" if evidence.seeds > evidence.planned else ""
+    if evidence.seeds <= evidence.planned:
+        return ""
+    estimate = evidence.estimate
+    if estimate is None or estimate.precision is None or not estimate.covers.startswith("searches"):
+        return f"to plan: {evidence.seeds} seeds"
+    searches = math.ceil(evidence.seeds * estimate.precision.rows / estimate.n)
+    return f"to plan: {evidence.seeds} seeds of {searches} searches"
 
 
 def _summary(decisions: Sequence[Decision]) -> str:

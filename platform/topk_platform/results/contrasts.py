@@ -14,11 +14,9 @@ from topk_platform.results.statistics import (
     accuracies,
     image_part,
     interval,
-    moderated,
     prior_of,
 )
-from topk_platform.results.statistics.intervals import means_of_searches, search_of
-from topk_platform.results.statistics.tests import Part
+from topk_platform.results.statistics.intervals import search_of
 
 __all__ = ["combined", "sums"]
 
@@ -38,12 +36,11 @@ def combined(parts: Parts, metric: str, *, difference: bool = True) -> Estimate 
     The number of searches decides which sources of luck the variance contains:
 
     - No arm is searched: seeds and images.
-    - All searched arms were searched R times, twice or more: a seed trains the choice of the same search of each arm
-      (:func:`~.statistics.intervals.search_of`). The arms' searches are independent, so the means over the seeds of
-      each search are R independent values. They contain the luck of all searches and the luck of the paired seeds.
-      Their variance is drawn towards that of the other arms (:func:`~.statistics.pooled`).
-    - The searched arms were searched twice or more, but not equally often: the variances of the arms' own means are
-      added, so that pairs of seeds make the sum no more precise.
+    - The searched arms were searched R times, twice or more; a study searches them equally often. A seed trains the
+      choice of the same search of each arm (:func:`~.statistics.intervals.search_of`). The arms' searches are
+      independent, so the means over the seeds of each search are R independent values. They contain the luck of all
+      searches and the luck of the paired seeds. Their variance is drawn towards that of the other arms
+      (:func:`~.statistics.pooled`).
     - An arm was searched once, or has results of one search alone: seeds and images, and ``covers`` says "one search".
 
     ``Estimate.precision`` has the parts of the variance: ``precision.detectable()`` is the smallest effect that a test
@@ -57,9 +54,8 @@ def combined(parts: Parts, metric: str, *, difference: bool = True) -> Estimate 
     values = sums(parts, metric)
     if not values:
         return None
-    counts = {runs.searches for _, runs in parts if runs.searches}
     once = any(_one_search(runs, values) for _, runs in parts)
-    repeated = counts.pop() if len(counts) == 1 and not once else 1
+    repeated = 1 if once else max(1, *(runs.searches for _, runs in parts))
     known = len(values) > 1 and all(values.keys() <= runs.ranks.keys() for _, runs in parts)
     of_each = known and len({parts[0][1].ranks[seed].images for seed in values}) == len(values)
     return interval(
@@ -70,7 +66,6 @@ def combined(parts: Parts, metric: str, *, difference: bool = True) -> Estimate 
         drawn=of_each,
         once=once,
         prior=_prior(parts, metric, values, repeated) if repeated > 1 else None,
-        apart=_added(parts, metric, values) if counts and not once and repeated == 1 else None,
     )
 
 
@@ -99,26 +94,6 @@ def _prior(parts: Parts, metric: str, values: Mapping[int, float], searches: int
     # An arm without a search adds the luck of its seeds, divided by the number of seeds for each search.
     added = sum(weight**2 * np.var([of[s] for s in values], ddof=1) for weight, of in fixed)
     return Prior(result.variance + float(added) * searches / len(values), result.freedom, result.weight)
-
-
-def _added(parts: Parts, metric: str, values: Mapping[int, float]) -> Part:
-    """Return the sum of the variances of the arms' own means, with its degrees of freedom."""
-    result = [_own(weight, runs, metric, values) for weight, runs in parts]
-    whole = sum(variance for variance, _ in result)
-    if whole <= 0:
-        return 0.0, min(freedom for _, freedom in result)
-    return whole, 1 / sum(variance / whole / freedom for variance, freedom in result)
-
-
-def _own(weight: float, runs: Runs, metric: str, values: Mapping[int, float]) -> Part:
-    """Return the variance of an arm's own mean, times the square of its weight, and its degrees of freedom."""
-    of_seeds = {seed: value for seed, value in runs.values(metric).items() if seed in values}
-    rows = means_of_searches(of_seeds, runs.searches) if runs.searches else list(of_seeds.values())
-    variance, freedom = float(np.var(rows, ddof=1)), len(rows) - 1.0
-    luck = runs.luck.get(metric)
-    if luck is not None:
-        variance, freedom = moderated(variance, freedom, luck.level)
-    return weight**2 * variance / len(rows), freedom
 
 
 def _image_part(values: Mapping[int, float], parts: Parts, metric: str, searches: int) -> ImagePart | None:

@@ -38,7 +38,8 @@ class Evidence:
             nor a tolerance, or if the contrast was not tested.
         power: The chance of confirming the claim with these seeds and images if ``effect`` were the truth.
         seeds: The number of seeds that a study must plan to confirm ``effect`` with a chance of 80 %, by the measured
-            variance. None without ``effect``, or if even 10,000 are too few because there are too few test images.
+            variance. If searches are repeated, these are the seeds of more searches, with as many for each as now. None
+            without ``effect``, or if even 10,000 are too few because there are too few test images.
         why: The reason why the contrast was not tested; empty if it was tested.
         planned: How many seeds the study plans.
         reach: Half the width of the interval that decides, in points. Over all looks together, the interval covers the

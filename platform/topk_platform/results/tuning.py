@@ -183,7 +183,8 @@ def tuning_of(held: Held, shown: Collection[Arm]) -> Tuning:
         held: The study's results, with the epochs of its trials.
         shown: The arms.
     """
-    arms = [results for results in held.results.values() if results.arm in shown]
+    names = {arm.name for arm in shown}
+    arms = [results for results in held.results.values() if results.arm.name in names]
     return Tuning(
         held.study.name,
         tuple(_tuned(results) for results in arms if results.history.search),
@@ -225,11 +226,9 @@ def _result(trial: Ended) -> float:
 
 
 def _is_drawn(arm: Arm, trial: Ended) -> bool:
-    """Return whether a trial was drawn at random, independently, and not given by the study."""
+    """Return whether a trial was drawn at random, independently, and not given by the study or another arm's choice."""
     sampler = arm.protocol.sampler
-    if trial.values == arm.loss.first or isinstance(sampler, Grid):
-        return False
-    return arm.repeats.position(trial.number) <= sampler.random
+    return not isinstance(sampler, Grid) and 0 < arm.repeats.position(trial.number) <= sampler.random
 
 
 def _curve(results: Sequence[float]) -> Curve:

@@ -276,7 +276,10 @@ def test_seeds_to_plan_where_searches_were_repeated_are_so_many_of_each() -> Non
     assert result.estimate is not None and result.estimate.precision is not None
     precision = result.estimate.precision
     assert (result.estimate.n, precision.rows) == (6, 3)
-    assert result.seeds == 2 * (precision.rows_for(0.005, level_at_plan(0.975)) or 0)
+    searches = precision.rows_for(0.005, level_at_plan(0.975)) or 0
+    assert result.seeds == 2 * searches > 6
+    decision = Decision(claim(tolerance=0.5), (dataclasses.replace(result, planned=6),))
+    assert f"to plan: {result.seeds} seeds of {searches} searches |" in claims_to_markdown("s", [decision])
 
 
 def test_a_claim_waits_while_seeds_are_of_one_search_alone() -> None:

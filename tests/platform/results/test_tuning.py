@@ -12,11 +12,12 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from topk_platform import TPE, Arm, Choice, Float, Loss, Model, Protocol, Recipe, Regime, Study, UserError
+from topk_platform import TPE, Arm, Choice, Float, Loss, Model, Protocol, Recipe, Regime, Study, UserError, grid
 from topk_platform.protocol.ended import Ended
-from topk_platform.records import ArmHistory, results_of
+from topk_platform.records import ArmHistory, Ledger, Store, results_of
 from topk_platform.reports.tuning_text import tuning_to_csv, tuning_to_markdown
 from topk_platform.results import tuning as module
+from topk_platform.results.from_store import Held
 from topk_platform.results.tuning import ArmTuning, Tuning
 
 SPACE = {"tau": Float(0.01, 10, log=True), "unused": Float(0, 1), "batch_size": Choice((16, 32))}
@@ -90,6 +91,25 @@ def test_only_random_draws_make_a_curve_and_lost_trials_count_as_nothing() -> No
     assert result.enough(0.001) == 3
     assert tuned(history_of(an_arm(3), results), 51).curve is None
     assert module._result(Ended(0, {}, "diverged", {1: 0.9})) == 0
+
+
+def test_first_values_are_no_draw_and_draws_that_equal_them_are() -> None:
+    """Another arm may have given a first trial its values; with few options, draws often equal the first values."""
+    arm = an_arm(random=6)
+    for number, values in ((0, {**FIRST, "tau": 2.0}), (3, FIRST)):
+        history = history_of(arm, [0.5, *([0.6] * 6)])
+        history.search[number] = {**history.search[number], "values": json.dumps(values)}
+        assert tuned(history, 7).drawn == 6
+
+
+def test_arms_are_compared_by_name_so_that_thousands_take_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    losses = [Loss("smooth_topk_svm", SPACE, FIRST, label=f"l{number}") for number in range(3)]
+    study = Study("s", grid([Regime("r", "digits")], [Model("mlp")], losses, k=3, recipe=Recipe(1)), topk=(1, 3))
+    histories = {study.arm_id(arm): history_of(arm, [0.5]) for arm in study.arms}
+    held = Held(study, Ledger(Store.open("unused"), "s"), histories)
+    shown = study.only("*/l1").arms
+    monkeypatch.setattr(Arm, "__eq__", lambda *_: pytest.fail("arms were compared field by field"))
+    assert [arm.arm for arm in module.tuning_of(held, shown).arms] == ["r/mlp/l1"]
 
 
 def test_what_matters_is_distinguished_from_what_does_not() -> None:

@@ -104,6 +104,8 @@ def _parts(file: Path, arrays: Mapping[Any, Array], groups: str) -> dict[str, tu
     for name in arrays:
         named[_part_of(name)].append(name)
     named["train"] = named["train"] or named[""]
+    if not named["train"]:
+        raise UserError(f"--from must hold arrays for training, got {_shapes(arrays)} in {file}")
     of_groups = [name for name in arrays if _base(name) == (groups or "groups")]
     parts = {part: _roles(file, arrays, names, of_groups) for part, names in named.items() if part and names}
     if groups and not all(len(names) > len(("inputs", "labels")) for names in parts.values()):
@@ -134,16 +136,22 @@ def _roles(
     """Return the names of the only labels, of the only inputs of their length, and of the groups."""
     groups = [name for name in names if name in of_groups]
     held = {name: arrays[name] for name in names if name not in of_groups}
-    labels = [name for name, a in held.items() if a.dtype.kind in "biu" and a.shape[1:] in ((), (1,))]
+    labels = [
+        name for name, a in held.items() if a.ndim and a.dtype.kind in "biu" and a.shape[1:] in ((), (1,))
+    ]
     inputs = [name for name, a in held.items() if a.ndim > 1 and name not in labels]
     inputs = [name for name in inputs if labels and len(held[name]) == len(held[labels[0]])]
     if len(labels) != 1 or len(inputs) != 1:
-        shapes = ", ".join(f"{name} {array.shape} {array.dtype}" for name, array in held.items())
         raise UserError(
             "--from must hold one array of inputs (n, ...) and one of whole-number labels (n,) for each split, got "
-            f"{shapes or 'nothing'} in {file}"
+            f"{_shapes(held)} in {file}"
         )
     return (*inputs, *labels, *groups[:1])
+
+
+def _shapes(arrays: Mapping[Any, Array]) -> str:
+    """Return arrays in words, for errors."""
+    return ", ".join(f"{name} {array.shape} {array.dtype}" for name, array in arrays.items()) or "nothing"
 
 
 def _conversion(splits: Mapping[Any, Array]) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 from topk_platform.results.statistics.images import ImagePart
 from topk_platform.results.statistics.pooling import Prior, moderated
 from topk_platform.results.statistics.power import Precision
-from topk_platform.results.statistics.tests import Part, p_of
+from topk_platform.results.statistics.tests import p_of
 from topk_platform.specs import Repeats
 
 __all__ = [
@@ -134,7 +134,6 @@ def interval(
     drawn: bool = False,
     once: bool = False,
     prior: Prior | None = None,
-    apart: Part | None = None,
 ) -> Estimate | None:
     """Return the mean over seeds with its 95 % interval; None if there are no values.
 
@@ -160,17 +159,15 @@ def interval(
         drawn: Whether every seed has test images of its own, so that the seeds' spread covers the images as well.
         once: Whether an arm was searched once, so that the luck of its search is in no part of the variance.
         prior: The variance of one search's mean, as other arms' searches estimate it.
-        apart: The variance A and its degrees of freedom, if they do not follow from ``values`` because the arms were
-            not searched equally often.
     """
     rows = _rows(values, searches)
     if not rows:
         return None
     mean, n = float(np.mean(rows)), len(values)
-    covers = _covers(searches > 1 or apart is not None, images is not None or drawn, once)
+    covers = _covers(searches > 1, images is not None or drawn, once)
     if len(rows) == 1:
         return Estimate(mean, math.nan, n, covers=covers)
-    result = _precision(rows, images, prior if searches > 1 else None, apart)
+    result = _precision(rows, images, prior if searches > 1 else None)
     t = result.critical()
     half = t * result.error()
     low, high = mean - half, mean + half
@@ -179,15 +176,12 @@ def interval(
     return Estimate(mean, (high - low) / 2, n, low, high, p_of(mean, result.parts()), covers, result)
 
 
-def _precision(
-    rows: Sequence[float], images: ImagePart | None, prior: Prior | None, apart: Part | None
-) -> Precision:
+def _precision(rows: Sequence[float], images: ImagePart | None, prior: Prior | None) -> Precision:
     count = len(rows)
     variance, freedom = float(np.var(rows, ddof=1)), count - 1.0
     if prior is not None:
         variance, freedom = moderated(variance, freedom, prior)
-    by_seeds, freedom = apart if apart is not None else (variance / count, freedom)
-    borrowed = freedom - (count - 1)
+    by_seeds, borrowed = variance / count, freedom - (count - 1)
     if images is None:
         return Precision(by_seeds, 0.0, count, math.inf, borrowed=borrowed)
     of_images = images.variance + images.persistence / images.size**2

@@ -121,6 +121,9 @@ def test_groups_of_split_arrays_and_a_test_split_alone(new: New, tmp_path: Path)
         ({"x": TABLE + 1j, "y": LABELS}, "inputs must be float32 or whole numbers, got"),
         ({"x_train": TABLE, "y_train": LABELS, "x_test": TABLE[:, :4], "y_test": LABELS}, "--from: "),
         ({"x_train": TABLE, "y_train": LABELS, "x_test": TABLE}, "got x_test (48, 5) int64 in"),
+        ({}, "--from must hold arrays for training, got nothing in"),
+        ({"x_test": TABLE, "y_test": LABELS}, "for training, got x_test (48, 5) int64, y_test (48,) int64 in"),
+        ({"x": TABLE, "classes": np.array(4)}, "got x (48, 5) int64, classes () int64 in"),
         (
             {"x_train": TABLE / 2, "y_train": LABELS, "x_test": TABLE[:0] / 2, "y_test": LABELS[:0]},
             "--from: ",
@@ -135,6 +138,11 @@ def test_what_is_not_taken_is_refused_with_the_remedy(
     code, _, err = new("mine", "--from", "table.npz")
     assert (code, len(err.splitlines())) == (2, 1) and message in err
     assert not (tmp_path / "mine.py").exists()
+
+
+def test_a_number_beside_the_arrays_is_not_taken_for_labels(new: New, tmp_path: Path) -> None:
+    data, _, _ = made(new, tmp_path, "with_number", ".npz", x=TABLE, y=LABELS, classes=np.array(4))
+    assert data.classes == 4
 
 
 def test_numbers_that_only_a_later_split_has_are_kept(new: New, tmp_path: Path) -> None:
