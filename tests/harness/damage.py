@@ -278,7 +278,7 @@ def check_case(case: Case, folder: Path, sound: Mapping[str, Said]) -> list[str]
 
 def _wrong(case: Case, now: Mapping[str, Said], sound: Mapping[str, Said]) -> Iterator[str]:
     for name, said in now.items():
-        if name == "status" and "other: 1 trials ended" not in said.out:
+        if name == "status" and "other: 1 trial ended" not in said.out:
             yield f"status hides another study: {said}"
         if said.code == 0:
             if said.out != sound[name].out and not (name == "status" and _is_note(case)):

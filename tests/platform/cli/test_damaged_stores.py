@@ -27,7 +27,7 @@ def store(tmp_path: Path) -> Path:
 def test_one_damaged_study_hides_no_other(name: str, store: Path) -> None:
     (store / "a" / name).write_bytes(b"[")
     status, data = topk("status", "--store", str(store)), topk("status", "--json", "--store", str(store))
-    assert "s: 1 trials ended" in status.out
+    assert "s: 1 trial ended" in status.out
     assert [study["study"] for study in json.loads(data.out)] == ["s"]
     for said in (status, data):
         (line,) = said.err.splitlines()

@@ -12,7 +12,20 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from topk_platform import TPE, Arm, Choice, Float, Loss, Model, Protocol, Recipe, Regime, Study, UserError, grid
+from topk_platform import (
+    TPE,
+    Arm,
+    Choice,
+    Float,
+    Loss,
+    Model,
+    Protocol,
+    Recipe,
+    Regime,
+    Study,
+    UserError,
+    grid,
+)
 from topk_platform.protocol.ended import Ended
 from topk_platform.records import ArmHistory, Ledger, Store, results_of
 from topk_platform.reports.tuning_text import tuning_to_csv, tuning_to_markdown
@@ -104,7 +117,9 @@ def test_first_values_are_no_draw_and_draws_that_equal_them_are() -> None:
 
 def test_arms_are_compared_by_name_so_that_thousands_take_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     losses = [Loss("smooth_topk_svm", SPACE, FIRST, label=f"l{number}") for number in range(3)]
-    study = Study("s", grid([Regime("r", "digits")], [Model("mlp")], losses, k=3, recipe=Recipe(1)), topk=(1, 3))
+    study = Study(
+        "s", grid([Regime("r", "digits")], [Model("mlp")], losses, k=3, recipe=Recipe(1)), topk=(1, 3)
+    )
     histories = {study.arm_id(arm): history_of(arm, [0.5]) for arm in study.arms}
     held = Held(study, Ledger(Store.open("unused"), "s"), histories)
     shown = study.only("*/l1").arms

@@ -192,8 +192,8 @@ def _print_plan(
     lines = [
         *_samples(plan, run),
         *(f"Note: {note}" for note in plan.notes),
-        f"{plan.left} trials left{along if plan.along else ''}, about {duration(plan.seconds)} of training on one "
-        f"worker at most{cost}",
+        f"{plural(plan.left, 'trial')} left{along if plan.along else ''}, about {duration(plan.seconds)} of "
+        f"training on one worker at most{cost}",
         *plan.crowded,
         *(f"Trained again: {reason}" for reason in plan.outdated),
         avoidable(plan.outdated, adopting),

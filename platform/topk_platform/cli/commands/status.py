@@ -155,7 +155,7 @@ def _title(recorded: Recorded) -> str:
     outdated, last = recorded.outdated, recorded.last
     when = f", the last at {last:%Y-%m-%d %H:%M:%S} UTC" if last else ""
     without = f"; {sum(outdated.values())} do not count: {counts_in_words(outdated)}" if outdated else ""
-    return f"{recorded.ledger.study}: {recorded.trials} trials ended{when}{without}"
+    return f"{recorded.ledger.study}: {plural(recorded.trials, 'trial')} ended{when}{without}"
 
 
 def _watch(console: Console, store: str, study: str | None, reference: str) -> None:
@@ -221,10 +221,12 @@ def _lacking(recorded: Recorded, suggested: Callable[..., str]) -> list[str]:
     lines = []
     if results:
         lines.append(
-            f"ranks or guesses: {results} confirmations lack theirs; `{suggested('run')}` trains those that count again"
+            f"ranks or guesses: {_lack(results)}; `{suggested('run')}` trains those that count again"
         )
     if networks:
-        lines.append(
-            f"networks: {networks} confirmations lack theirs; `{suggested('run', '--networks')}` trains them again"
-        )
+        lines.append(f"networks: {_lack(networks)}; `{suggested('run', '--networks')}` trains them again")
     return lines
+
+
+def _lack(count: int) -> str:
+    return f"{plural(count, 'confirmation')} {'lacks its own' if count == 1 else 'lack theirs'}"

@@ -12,6 +12,7 @@ from topk_platform.cli.studies import known_studies, requested_study
 from topk_platform.records import repair as repair_study
 from topk_platform.references import is_reference
 from topk_platform.running.driver.recording import draws_report, make_extras
+from topk_platform.specs.checks import plural
 from topk_platform.tracking import Extras
 from topk_platform.tracking import sync as sync_study
 
@@ -40,7 +41,7 @@ def repair(
     if repaired.kept:
         say(f"a new table holds all sound rows; the old table is {repaired.kept}")
     if repaired.trials:
-        say(f"{repaired.trials} trials whose epochs were lost will run again as well")
+        say(f"{plural(repaired.trials, 'trial')} whose epochs were lost will run again as well")
     if repaired.is_nothing:
         say("nothing is damaged")
 

@@ -122,7 +122,10 @@ def test_groups_of_split_arrays_and_a_test_split_alone(new: New, tmp_path: Path)
         ({"x_train": TABLE, "y_train": LABELS, "x_test": TABLE[:, :4], "y_test": LABELS}, "--from: "),
         ({"x_train": TABLE, "y_train": LABELS, "x_test": TABLE}, "got x_test (48, 5) int64 in"),
         ({}, "--from must hold arrays for training, got nothing in"),
-        ({"x_test": TABLE, "y_test": LABELS}, "for training, got x_test (48, 5) int64, y_test (48,) int64 in"),
+        (
+            {"x_test": TABLE, "y_test": LABELS},
+            "for training, got x_test (48, 5) int64, y_test (48,) int64 in",
+        ),
         ({"x": TABLE, "classes": np.array(4)}, "got x (48, 5) int64, classes () int64 in"),
         (
             {"x_train": TABLE / 2, "y_train": LABELS, "x_test": TABLE[:0] / 2, "y_test": LABELS[:0]},

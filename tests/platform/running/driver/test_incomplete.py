@@ -162,7 +162,7 @@ def test_until_then_the_table_and_the_status_say_how_many_lack_theirs(
         assert code == 0 and err.startswith(f"topk: {message}") and len(err.splitlines()) == 1
     lines = [
         "ranks or guesses: 3 confirmations lack theirs; `topk run lost` trains those that count again",
-        "networks: 1 confirmations lack theirs; `topk run lost --networks` trains them again",
+        "networks: 1 confirmation lacks its own; `topk run lost --networks` trains them again",
     ]
     code, out, _ = topk(capsys, "status", "lost")
     assert code == 0 and out.splitlines()[-2:] == lines
