@@ -331,15 +331,6 @@ def test_searches_of_both_arms_are_paired_by_their_seeds() -> None:
     assert result is not None and result.p == pytest.approx(float(expected.pvalue))
 
 
-def test_arms_searched_a_different_number_of_times_add_their_variances() -> None:
-    """They have two searches and two seeds of each in common: of ours the third search has no part in it."""
-    result = combined([(1, runs(OURS, 3)), (-1, runs(THEIRS, 2))], "top5")
-    assert result is not None and result.precision is not None and result.n == 4
-    own = np.var([(OURS[i] + OURS[i + 3]) / 2 for i in range(2)], ddof=1) / 2
-    other = np.var([(THEIRS[i] + THEIRS[i + 2]) / 2 for i in range(2)], ddof=1) / 2
-    assert result.precision.by_seeds == pytest.approx(own + other)
-
-
 def test_an_arm_of_whose_searches_one_alone_has_results_counts_as_searched_once() -> None:
     ours = runs(OURS, 3)
     only = {seed: ours.confirmations[seed] for seed in Repeats(3).seeds_of(0, 6)}
