@@ -161,7 +161,8 @@ def _known(name: str, store: str | None) -> Callable[[], Study]:
     known = known_studies()  # once, for it looks through all installed packages
     file = Path(f"{name.removesuffix('.py')}.py")
     if name not in known and file.is_file():
-        raise UserError(f"a study in {file} must be named as {file.stem}:ATTRIBUTE, got {name!r}")
+        example = f"{file.stem}:ATTRIBUTE, such as {file.stem}:study"
+        raise UserError(f"a study in {file} must be named as {example}, got {name!r}")
     if name not in known and store is not None and _is_held(name, store):
         raise UserError(
             f"store {store!r} holds results of study {name!r}, whose definition is not known here: go to its folder, "

@@ -14,10 +14,12 @@ from topk_platform.results.recommendation import Recommendation, recommended
 from topk_platform.results.table import row_and_column
 from topk_platform.specs import Arm, LabelNoise, Regime, Study
 from topk_platform.specs.fields import check_call
+from topk_platform.specs.study.smoke import SMOKE
 
 __all__ = ["recommend", "situation_of", "situations_of"]
 
 _UNKNOWN = "its definition is not known here: name it with --study package.module:attribute"
+_SMOKE = "a smoke run, whose numbers say nothing"
 
 
 def recommend(
@@ -62,9 +64,13 @@ def recommend(
     if not names and not evidence:
         raise StoreError(f"store {str(store)!r} holds no study")
     known = {study.name: study for study in studies}
-    left_out |= {name: _UNKNOWN for name in names if name not in known}
+    left_out |= {name: _reason(name) for name in names if name not in known}
     stored = _stored([known[name] for name in names if name in known], store, data, left_out)
     return recommended(situation, [*stored, *_added(evidence, stored, left_out)], left_out)
+
+
+def _reason(unknown: str) -> str:
+    return _SMOKE if unknown.endswith(SMOKE) else _UNKNOWN
 
 
 def _stored(

@@ -107,8 +107,8 @@ def _searches(one: Pooled) -> str:
 def _measured(recommendation: Recommendation) -> str:
     """Return the kinds of data and the networks of the near evidence, in words."""
     near = [one.first for one in recommendation.near]
-    kinds = " and ".join(dict.fromkeys(one.kind for one in near))
-    models = " and ".join(dict.fromkeys(one.model for one in near))
+    kinds = words.listed(dict.fromkeys(one.kind for one in near))
+    models = words.listed(dict.fromkeys(one.model for one in near))
     pretrained = {one.pretrained for one in near}
     weights = {1: "pretrained" if True in pretrained else "not pretrained", 2: "some of them pretrained"}
     return f"measured on {kinds} with {models}, {weights[len(pretrained)]}"

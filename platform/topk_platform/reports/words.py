@@ -6,7 +6,7 @@ import math
 import re
 import shlex
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from topk_platform.errors import masked
 from topk_platform.results.statistics import Estimate
@@ -20,6 +20,7 @@ __all__ = [
     "ERRORS",
     "command",
     "in_range",
+    "listed",
     "metric_title",
     "more_searches",
     "not_ended",
@@ -144,6 +145,17 @@ def in_range(numbers: Sequence[int]) -> str:
     """
     few, many = (f"{end(numbers):,}" for end in (min, max))
     return few if few == many else f"{few} to {many}"
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return names as a sentence lists them.
+
+    Example:
+        >>> listed(["mlp"]), listed(["mlp", "linear"]), listed(["mlp", "linear", "convnet"])
+        ('mlp', 'mlp and linear', 'mlp, linear and convnet')
+    """
+    *most, last = names
+    return f"{', '.join(most)} and {last}" if most else last
 
 
 def command(name: str, study: StudyFields, *arguments: str, given: Mapping[str, str]) -> str:

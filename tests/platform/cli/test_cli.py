@@ -103,11 +103,11 @@ def topk(
         (["run", "lab_of_bad_things:no_study"], "must name a Study"),
         (
             ["run", "lab_of_bad_things"],
-            "a study in lab_of_bad_things.py must be named as lab_of_bad_things:ATTRIBUTE",
+            "a study in lab_of_bad_things.py must be named as lab_of_bad_things:ATTRIBUTE, such as",
         ),
         (
             ["run", "lab_of_bad_things.py"],
-            "a study in lab_of_bad_things.py must be named as lab_of_bad_things:ATTRIBUTE",
+            "a study in lab_of_bad_things.py must be named as lab_of_bad_things:ATTRIBUTE, such as",
         ),
         (["run", "lab_of_bad_things.py:good"], "a module is named without .py"),
         (["run", "lab_of_bad_thing:good"], "did you mean lab_of_bad_things"),

@@ -86,6 +86,13 @@ def test_a_loss_that_is_better_where_it_is_nearest_is_recommended() -> None:
     assert text.endswith("All this was measured on data other than yours.")
 
 
+def test_kinds_of_data_and_networks_are_listed_with_one_and() -> None:
+    near = [compared("ldam", 3.0, kind=kind, model=kind[0]) for kind in ("a", "b", "c")]
+    assert "(measured on a, b and c with a, b and c, not pretrained)" in " ".join(
+        sentences(recommended(ASKED, near))
+    )
+
+
 def test_a_recommendation_from_another_k_warns_of_it() -> None:
     warning = (
         "This is for K = 5, and you asked for K = 1: a loss that is ahead at one K may be behind at another."
@@ -295,9 +302,8 @@ def test_a_store_is_asked(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Two studies of which one is not known here, and one that compares nothing near."""
-    known, other = a_study("known"), a_study("other")
-    for study in (known, other):
+    """A store with a study that is known here, one that is not, and a smoke run."""
+    for study in (known := a_study("known"), a_study("other"), a_study("tried-smoke")):
         train_study(study, tmp_path)
 
     def ask(**changes: Any) -> Recommendation:
@@ -309,7 +315,8 @@ def test_a_store_is_asked(
     (one,) = result.near
     assert one.name == "known: few/linear/ldam" and one.first.values == ({"learning_rate": 1e-6},) * 3
     assert one.first.situation == Situation(10, 200, 1.0, 0.0, 3) and one.apart == pytest.approx(1.2 * 1.25)
-    assert result.left_out is not None and set(result.left_out) == {"other"}
+    assert result.left_out is not None and set(result.left_out) == {"other", "tried-smoke"}
+    assert "with --study" in result.left_out["other"] and "a smoke run" in result.left_out["tried-smoke"]
     assert "known: few/linear/ldam" in recommendation_to_markdown(result)
     assert recommendation_to_rich(result)
     far = ask(classes=5000, images=300_000, imbalance=100.0, noise=0.1, k=5)

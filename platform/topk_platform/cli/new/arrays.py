@@ -27,6 +27,12 @@ _CHANNELS = (1, 3, 4)
 _SMALL = 4  # a larger dimension is an image's height or width, not its number of channels
 _LARGE = 20  # data with a standard deviation of 1 have no such numbers
 
+_TABLES = (".csv", ".npy", ".tsv", ".txt")
+_SAVE = ": write your arrays into one file, numpy.savez('data.npz', x=inputs, y=labels)"
+_NUMBER = (
+    ": numpy.unique(y, return_inverse=True)[1] makes labels of texts or reals, y.argmax(1) of one-hot rows"
+)
+
 _LOAD = {
     ".npz": "np.load(data_folder() / {file})",
     ".pt": "torch.load(data_folder() / {file}, weights_only=True)",
@@ -56,8 +62,10 @@ def array_code(file: Path, groups: str) -> DataCode:
             :func:`~topk_platform.data.from_tensors` raises.
     """
     if file.suffix not in _LOAD or not file.is_file():
+        missing = "" if file.exists() else ", which does not exist"
+        remedy = _SAVE if file.suffix in _TABLES and not missing else ""
         raise UserError(
-            f"--from must be a folder of images or a file {' or '.join(_LOAD)}, got {str(file)!r}"
+            f"--from must be a folder of images or a file {' or '.join(_LOAD)}, got {str(file)!r}{missing}{remedy}"
         )
     arrays = _read(file)
     parts = _parts(file, arrays, groups)
@@ -144,7 +152,7 @@ def _roles(
     if len(labels) != 1 or len(inputs) != 1:
         raise UserError(
             "--from must hold one array of inputs (n, ...) and one of whole-number labels (n,) for each split, got "
-            f"{_shapes(held)} in {file}"
+            f"{_shapes(held)} in {file}{'' if labels or not held else _NUMBER}"
         )
     return (*inputs, *labels, *groups[:1])
 

@@ -155,7 +155,8 @@ def _data(source: Path, size: int | None, groups: str, *, features: bool) -> Dat
     side = size or (FEATURES_PIXELS if features else _PIXELS)
     data = images_code(source, side, groups) if source.is_dir() else array_code(source, groups)
     if data.classes < 2:
-        raise UserError(f"--from must hold at least 2 classes, got {data.classes} in {source}")
+        each = ", each a folder of images" if source.is_dir() else ""
+        raise UserError(f"--from must hold at least 2 classes{each}, got {data.classes} in {source}")
     return on_features(data, size or FEATURES_PIXELS) if features else data
 
 

@@ -52,7 +52,7 @@ def find(key: str, store: str | Path = "runs") -> Found:
     if len(matches) != 1:
         raise UserError(
             f"key {key!r} must be the key of one trial in store {str(store)!r}, got {len(matches)} trials; "
-            "`topk export STUDY --format csv --to FOLDER` lists a study's trials with their keys"
+            "`topk export STUDY --format csv --to trials.csv` lists a study's trials with their keys"
         )
     ledger, row = matches[0]
     return Found(row, ledger.read("epochs", where=f"key = '{row['key']}'").to_pylist())

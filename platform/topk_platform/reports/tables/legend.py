@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from topk_platform.reports.tables.cell_words import ALIKE, DOWN, UP
 from topk_platform.reports.words import ERRORS, in_range, points, probability
 from topk_platform.results.cells import Cell, CellKey
-from topk_platform.results.statistics import Covers, Ranking
+from topk_platform.results.statistics import ONE_SEARCH, Covers, Ranking
 from topk_platform.results.table import Table
 from topk_platform.specs import Study
 from topk_platform.specs.checks import plural
@@ -78,13 +78,22 @@ def covered(table: Table) -> str:
         for cell in _cells(table, table.study.show).values()
         if cell.value is not None and cell.value.n > 1
     )
-    text = [_COVERED[covers] for covers, _ in counts.most_common()]
-    if not text:
+    if not counts:
         return "An interval needs two seeds or more."
-    first = f"Intervals cover {text[0]}"
-    rest = "".join(f"; those of {n} cells cover {_COVERED[covers]}" for covers, n in counts.most_common()[1:])
+    (usual, _), *others = counts.most_common()
+    rest = "".join(_unusual(usual, covers, n) for covers, n in others)
     units = set(table.units.values())
-    return (first + rest).replace("test images", units.pop() if len(units) == 1 else "test images") + "."
+    text = f"Intervals cover {_COVERED[usual]}{rest}."
+    return text.replace("test images", units.pop() if len(units) == 1 else "test images")
+
+
+def _unusual(usual: Covers, covers: Covers, cells: int) -> str:
+    """Return what the intervals of some cells cover, or where a search is all that sets them apart, only that."""
+    if usual == covers + ONE_SEARCH:
+        return f"; in {plural(cells, 'cell')} nothing was searched"
+    if covers == usual + ONE_SEARCH:
+        return f"; those of {plural(cells, 'cell')} leave out the luck of the search, which was made once"
+    return f"; those of {plural(cells, 'cell')} cover {_COVERED[covers]}"
 
 
 def counted(table: Table) -> str:

@@ -1,13 +1,14 @@
 """The statistics of tables: intervals and what they cover, tests with their correction, power, rankings."""
 
 from topk_platform.results.statistics.images import ImagePart, accuracies, image_part
-from topk_platform.results.statistics.intervals import Covers, Estimate, estimate, interval
+from topk_platform.results.statistics.intervals import ONE_SEARCH, Covers, Estimate, estimate, interval
 from topk_platform.results.statistics.pooling import Luck, Prior, moderated, pooled, prior_of
 from topk_platform.results.statistics.power import Precision
 from topk_platform.results.statistics.regimes import Ranking, improvement, ranking
 from topk_platform.results.statistics.tests import critical, holm, p_of, wilcoxon
 
 __all__ = [
+    "ONE_SEARCH",
     "Covers",
     "Estimate",
     "ImagePart",

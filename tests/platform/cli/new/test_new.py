@@ -194,13 +194,16 @@ def test_a_network_of_ones_own(new: New, tmp_path: Path) -> None:
         ),
         (["taken", "--from", "lab"], "taken.py exists already: choose another name"),
         (["mine", "--from", "nothing"], "--from must be a folder of images or a file .npz or .pt, got '/"),
+        (["mine", "--from", "nothing.csv"], "nothing.csv', which does not exist\n"),
+        (["mine", "--from", "table.csv"], "numpy.savez('data.npz', x=inputs, y=labels)"),
+        (["mine", "--from", "texts.npz"], "numpy.unique(y, return_inverse=True)[1] makes labels of texts"),
         (["mine", "--from", "taken.py"], "--from must be a folder of images or a file"),
         (["mine", "--from", "junk.npz"], "junk.npz' cannot be read: "),
         (
             ["mine", "--from", "three.npz"],
             "labels (n,) for each split, got a (4, 2) float64, b (4, 2) float64, y (4,) int64 in",
         ),
-        (["mine", "--from", "empty"], "must hold at least 2 classes, got 0"),
+        (["mine", "--from", "empty"], "must hold at least 2 classes, each a folder of images, got 0"),
         (
             ["mine", "--from", "lab", "-k", "2"],
             "-k must be from 1 to 1, below the number of classes, got 2",
@@ -240,6 +243,8 @@ def test_what_cannot_be_is_a_line_and_nothing_is_written(
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "taken.py").write_text("kept = 1\n")
     (tmp_path / "junk.npz").write_text("junk")
+    (tmp_path / "table.csv").write_text("0.5,1\n")
+    np.savez(tmp_path / "texts.npz", x=np.zeros((4, 2)), y=["owl", "tit", "owl", "tit"])
     np.savez(tmp_path / "three.npz", a=np.zeros((4, 2)), b=np.zeros((4, 2)), y=np.arange(4))
     inputs, labels = np.zeros((12, 2)), np.arange(12) % 4
     np.savez(tmp_path / "good.npz", x=inputs, y=labels)

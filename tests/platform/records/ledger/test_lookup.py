@@ -34,7 +34,8 @@ def test_a_trial_has_its_row_and_its_epochs(tmp_path: Path, key: str) -> None:
 def test_a_key_of_no_trial_is_refused(typed: str, tmp_path: Path, key: str) -> None:
     assert not key.startswith(typed)
     with pytest.raises(
-        UserError, match=f"key '{typed}' must be the key of one trial .* got 0 trials; .topk export"
+        UserError,
+        match=f"key '{typed}' must be the key of one trial .* got 0 trials; .topk export STUDY .* --to trials.csv",
     ):
         find(typed, tmp_path)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 
@@ -263,6 +264,29 @@ def test_what_the_ranks_do_not_support_is_said() -> None:
         {s: oracle(ranks_of(s, 0), "top1") for s in range(1, 5)}
     )
     assert "fresh seeds alone" in to_markdown(with_ranks(two_losses(interval="seeds"), 4))
+
+
+@pytest.mark.parametrize(
+    ("searched", "said"),
+    [
+        (
+            1,
+            "Intervals cover fresh seeds and other test images; those of 1 cell leave out the luck of the search",
+        ),
+        (3, "not the luck of the search, which was made once; in 1 cell nothing was searched."),
+    ],
+)
+def test_cells_that_a_search_alone_sets_apart_are_not_described_twice(searched: int, said: str) -> None:
+    table = with_ranks(two_losses(), 4)
+    shown = [key for key in table.cells if key[2] in table.study.show][:searched]
+    cells = dict(table.cells)
+    for key in shown:
+        value = cells[key].value
+        assert value is not None
+        once = dataclasses.replace(value, covers="seeds and images, one search")
+        cells[key] = dataclasses.replace(cells[key], value=once)
+    text = to_markdown(dataclasses.replace(table, cells=cells))
+    assert said in text and text.count("fresh seeds and other test images") == 1
 
 
 def test_where_every_seed_has_images_of_its_own_students_interval_covers_both() -> None:
