@@ -23,9 +23,16 @@ STATED = {
         "imbalanced-beats-cross-entropy": "refuted",
     },
     "photos_noise": {
-        "cross-entropy-ahead-in-top1-without-noise": "undecided",
+        "svm-beats-cross-entropy-with-noise": "undecided",
+        "svm-beats-cross-entropy-in-top1-with-noise": "refuted",
+        "improvement-grows-with-noise": "undecided",
+        "svm-loses-less-by-noise": "undecided",
+        "cross-entropy-ahead-in-top1-without-noise": "confirmed",
         "level-in-top5-without-noise": "undecided",
         "svm-beats-cross-entropy-with-human-errors": "undecided",
+        "two-losses-ahead-with-noise-0.8": "undecided",
+        "soft-top5-ahead-with-noise-0.8": "refuted",
+        "top5-losses-cost-the-first-guess": "confirmed",
     },
     "photos_fraction": {
         "svm-beats-cross-entropy-with-little-data": "undecided",
