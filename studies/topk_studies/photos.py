@@ -140,10 +140,8 @@ def _losses_on(regime: Regime) -> tuple[str, ...]:
 
 def _claims_on_noise(noises: Sequence[str]) -> tuple[Claim, ...]:
     clean, noisy, human = _pair("noise-0"), _pair("noise-0.8"), _pair("human")
-    claim, known = (
-        partial(Claim, tolerance=0.5),
-        "stated when six earlier searches of these losses were known",
-    )
+    claim = partial(Claim, tolerance=0.5)
+    known = "stated when six earlier searches of these losses were known"
     return (
         *stand_ins(
             *noise_claims("berrada2018, Table 1", list(noises)),
