@@ -35,6 +35,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "data"
 
 
+@pytest.fixture(autouse=True)
+def disk_with_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that is half free, however full this machine's is: on a disk that is nearly full no pixels are kept."""
+    usage = shutil.disk_usage(tmp_path)
+    half = usage._replace(free=usage.total // 2)
+    monkeypatch.setattr(decoding.shutil, "disk_usage", lambda path: half)
+
+
 def images(folder: Path, size: int = 12, resize: int = 16) -> Images:
     files = from_folders(folder / "inaturalist", "train")
     return Images(files, torch.arange(len(files)), size, resize)
