@@ -17,8 +17,10 @@ from functools import partial
 from topk_platform import (
     Arm,
     Augmentation,
+    Choice,
     Claim,
     ConfusionNoise,
+    Float,
     LabelNoise,
     LongTail,
     Model,
@@ -78,6 +80,8 @@ _RATIOS = {1: _EPOCHS, 10: 12, 100: 20}
 _SIZES = {5: 100, 20: 60, 100: 24, 450: _EPOCHS}
 _TOPK = (1, 2, 3, 5, 10)
 _AT = Firsts()
+_AT_PIXELS = Firsts(rates=Float(0.003, 30.0, log=True))
+_DRAWN = {"epsilon": (Float(0.003, 10.0, log=True), 0.2), "samples": (Choice((1, 3, 5, 10, 30)), 10)}
 
 _LOSSES = (
     "cross_entropy",
@@ -223,8 +227,10 @@ def photos_map() -> Study:
     few, many = min(_SIZES), max(_SIZES)
     return _study(
         "photos_map",
-        _arms(regimes, [LINEAR], _MAPPED),
+        [arm.searched(5) for arm in _arms(regimes, [LINEAR], _MAPPED)],
         "noise 0, 0.4, 0.8 by 5 to 450 images a class; a linear head",
+        trials=60,
+        seeds=10,
         claims=map_claims(
             [f"noise-0-images-{n}/{LINEAR.label}" for n in (few, many)],
             f"noise-0.8-images-{many}/{LINEAR.label}",
@@ -238,11 +244,14 @@ def photos_pixels() -> Study:
     Does what heads on frozen features show hold here as well? It needs a GPU, which many trials share: a training
     hardly occupies one. ``dataclasses.replace(photos_pixels(), device="cpu")`` is the same for processors.
 
+    Learning rates go up to 30: in an earlier run with rates up to 10, half of the smooth SVM's searches chose one near
+    that end. The noised hinge's exact expectation is not among its choices, because it takes 20 times as long on a GPU.
+
     Example:
         >>> [arm.name for arm in photos_pixels().arms][::3]
-        ['noise-0/resnet8/cross_entropy', 'noise-0.4/resnet8/cross_entropy', 'noise-0.8/resnet8/cross_entropy']
+        ['noise-0/resnet8/cross_entropy', 'noise-0.8/resnet8/cross_entropy']
     """
-    regimes = [Regime(f"noise-{p:g}", "cifar100", (LabelNoise(p),)) for p in (0.0, 0.4, 0.8)]
+    regimes = [Regime(f"noise-{p:g}", "cifar100", (LabelNoise(p),)) for p in (0.0, 0.8)]
     recipe = Recipe(
         epochs=12,
         batch_size=256,
@@ -252,7 +261,8 @@ def photos_pixels() -> Study:
         augmentation=Augmentation(crop=4, flip=True),
         numerics=Numerics(bfloat16=True, channels_last=True, cuda_graphs=True),
     )
-    losses = [searched(name, _AT) for name in ("cross_entropy", "smooth_topk_svm", "noised_topk_hinge")]
+    losses = [searched(name, _AT_PIXELS) for name in _PAPERS_PAIR]
+    losses += [searched("noised_topk_hinge", _AT_PIXELS, _DRAWN)]
     return Study(
         name="photos_pixels",
         arms=grid(regimes, [RESNET], losses, k=K, recipe=recipe, protocol=Protocol(searches=5)),
@@ -262,7 +272,7 @@ def photos_pixels() -> Study:
         show=("top1", "top5"),
         device="cuda",
         gpus="auto",
-        description="CIFAR-100 from pixels: noise 0, 0.4, 0.8; a residual network of 8 layers; K = 5",
+        description="CIFAR-100 from pixels: noise 0 and 0.8; a residual network of 8 layers; K = 5",
         claims=stand_ins(
             *noise_claims("berrada2018, Table 1", [f"{r.name}/{RESNET.label}" for r in regimes])
         ),

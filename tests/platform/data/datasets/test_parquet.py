@@ -170,6 +170,20 @@ def test_images_are_bytes_or_paths_or_arrays(tmp_path: Path, kind: str) -> None:
     assert sorted(map(bytes, got.permute(0, 2, 3, 1).numpy())) == sorted(map(bytes, images))
 
 
+@pytest.mark.parametrize("kind", ["png", "jpeg", "bmp", "ppm", "tiff", "webp", "gif", "tga"])
+def test_image_files_of_any_format_are_read_at_their_own_size(tmp_path: Path, kind: str) -> None:
+    files = []
+    for image in pictures(30):
+        file = io.BytesIO()
+        Image.fromarray(image).save(file, kind)
+        files.append(file.getvalue())
+    write(tmp_path / "birds.parquet", {"image": pa.array(files, pa.binary()), "label": list(CLASSES) * 10})
+    data = read(tmp_path, "birds.parquet")
+    got = torch.cat([split.tensor for split in data.splits.values()]).permute(0, 2, 3, 1).numpy()
+    expected = [np.asarray(Image.open(io.BytesIO(file)).convert("RGB")) for file in files]
+    assert sorted(map(bytes, got)) == sorted(map(bytes, expected))
+
+
 def test_images_of_several_sizes_are_cut_to_one(tmp_path: Path) -> None:
     images = [*pictures(15), *pictures(15, side=12)]
     column = pa.array([{"bytes": png(image), "path": None} for image in images], IMAGE)
