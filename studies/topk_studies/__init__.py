@@ -23,6 +23,7 @@ from topk_studies.handwritten import digits
 from topk_studies.kanji import kanji, kanji_classes, kanji_map, kanji_quick
 from topk_studies.letters import letters, letters_quick
 from topk_studies.letters_axes import letters_capacity, letters_imbalance, letters_k, letters_map
+from topk_studies.letters_convnet import letters_convnet
 from topk_studies.letters_noise import letters_noise_losses
 from topk_studies.letters_questions import (
     letters_epsilon,
@@ -71,6 +72,7 @@ __all__ = [
     "kanji_quick",
     "letters",
     "letters_capacity",
+    "letters_convnet",
     "letters_epsilon",
     "letters_fraction",
     "letters_imbalance",
@@ -138,6 +140,7 @@ STUDIES: dict[str, Callable[[], Study]] = {
     "letters_imbalance": letters_imbalance,
     "letters_k": letters_k,
     "letters_capacity": letters_capacity,
+    "letters_convnet": letters_convnet,
     "letters_temperature": letters_temperature,
     "letters_epsilon": letters_epsilon,
     "letters_samples": letters_samples,

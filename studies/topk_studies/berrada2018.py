@@ -305,7 +305,7 @@ def map_claims(clean: Sequence[str], noisy: str) -> tuple[Claim, ...]:
     return (
         Claim(
             name="noise-helps-the-svm",
-            text="The smooth SVM is more ahead of cross-entropy in top-5 with noise than without, with all images.",
+            text="The smooth SVM is more ahead of cross-entropy in top-5 with noise than without, with many images.",
             source="berrada2018, Table 1",
             contrasts=[with_noise.minus(many)],
             tolerance=0.5,
