@@ -1,8 +1,7 @@
-"""Does what a perceptron shows on letters hold for a small convolutional network, with every loss searched five times?"""
+"""Does what a perceptron shows on letters hold for a convolutional network? Every loss is searched five times."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 
 from topk_platform import Claim, LabelNoise, PerClass, Protocol, Regime, Study, grid
