@@ -67,6 +67,7 @@ def test_stand_ins_say_that_they_are() -> None:
     for study in STUDIES_WITH_CLAIMS:
         own_questions = (
             "letters_capacity",
+            "letters_convnet",
             "letters_imbalance",
             "letters_k",
             "letters_memory",
@@ -78,5 +79,5 @@ def test_stand_ins_say_that_they_are() -> None:
         asks_a_paper = (
             study.name.startswith(("letters", "photos", "kanji")) and study.name not in own_questions
         )
-        both = study.name in ("letters_map", "photos_noise")  # a paper's, and some of their own
+        both = study.name in ("letters_map", "photos_map", "photos_noise")  # a paper's, and some of their own
         assert {claim.stand_in for claim in study.claims} == ({True, False} if both else {asks_a_paper})
