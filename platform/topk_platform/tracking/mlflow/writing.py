@@ -236,7 +236,13 @@ def make_database(uri: str) -> None:
         return
     hidden = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     MlflowClient(tracking_uri=f"{SQLITE}{hidden}{mark}{options}")
-    if path.exists():  # made meanwhile by a run of another study, which writes to it
-        hidden.unlink()
-    else:
-        hidden.rename(path)
+    try:
+        path.hardlink_to(
+            hidden
+        )  # unlike a rename, this never replaces what another process has made meanwhile
+    except FileExistsError:
+        pass  # it was made by a run of another study, which writes to it
+    except OSError:  # this file system cannot link, so the look and the rename are two steps
+        if not path.exists():
+            hidden.rename(path)
+    hidden.unlink(missing_ok=True)
