@@ -44,7 +44,9 @@ def test_a_typo_in_a_reference_is_answered_with_the_studies_of_its_module(
     said = r"^unknown study: module 'typo_birds' has no 'studdy': did you mean 'study'\? \(known: photos, study\)$"
     with pytest.raises(UserError, match=said):
         load_study("typo_birds:studdy")
-    with pytest.raises(UserError, match=r"^unknown attribute: module 'typo_numbers' has no 'study' \(known: number\)$"):
+    with pytest.raises(
+        UserError, match=r"^unknown attribute: module 'typo_numbers' has no 'study' \(known: number\)$"
+    ):
         load_study("typo_numbers:study")
     with pytest.raises(UserError, match="there is no module 'typo_bird' on the path"):
         load_study("typo_bird:study")
