@@ -41,7 +41,7 @@ def import_reference(name: str) -> Any:
     with as_user_error(f"module {module_name!r}"):
         module = _module(module_name, name)
     if not hasattr(module, attribute):
-        raise unknown_name(f"attribute of module {module_name!r}", attribute, _defined_in(module))
+        raise unknown_name(f"attribute: module {module_name!r} has no", attribute, _defined_in(module))
     return getattr(module, attribute)
 
 
@@ -150,15 +150,15 @@ def check_arguments(kind: str, name: str, function: Callable[..., Any], given: M
     """Raise ``UserError`` unless ``function`` can be called with ``given`` as its keyword arguments.
 
     Example:
-        >>> check_arguments("model", "mlp", lambda hidden=1: None, {"hiden": 2})
+        >>> check_arguments("model", "mlp", lambda depth=1: None, {"dept": 2})
         Traceback (most recent call last):
-        topk_platform.errors.UserError: unknown parameter of model mlp 'hiden': did you mean 'hidden'? (known: hidden)
+        topk_platform.errors.UserError: unknown parameter: model mlp has no 'dept': did you mean 'depth'? (known: depth)
     """
     signature = signature_of(kind, name, function)
     kinds = {parameter.kind for parameter in signature.parameters.values()}
     for argument in given:
         if argument not in signature.parameters and inspect.Parameter.VAR_KEYWORD not in kinds:
-            raise unknown_name(f"parameter of {kind} {name}", argument, signature.parameters)
+            raise unknown_name(f"parameter: {kind} {name} has no", argument, signature.parameters)
     try:
         signature.bind(**given)
     except TypeError as error:

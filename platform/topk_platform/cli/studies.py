@@ -146,7 +146,7 @@ def _referred(name: str) -> Any:
         known = [] if module is None or hasattr(module, attribute) else _studies_in(module)
         if not known:
             raise
-        raise unknown_name(f"study of module {module_name!r}", attribute, known) from None
+        raise unknown_name(f"study: module {module_name!r} has no", attribute, known) from None
 
 
 def _studies_in(module: ModuleType) -> list[str]:

@@ -157,7 +157,7 @@ def bundle(study: Study, *, store: str | Path = "runs") -> Bundle:
     """
     check_call(bundle, locals())
     # A reader of the bundle may lack the module that the reference names, and has the study's budget as its own.
-    study = replace(study, reference="", changed=())
+    study = replace(study, reference="", changed=(), plan=())
     held = read(study, store, needed=True)
     kept = held.ledger.store
     files = {

@@ -71,7 +71,7 @@ def find_weights(architecture: str = "resnet18", weights: str = "") -> Any:
         return None
     table = models.get_model_weights(architecture)
     if weights not in table.__members__:
-        raise unknown_name(f"weights of torchvision model {architecture}", weights, table.__members__)
+        raise unknown_name(f"weights: torchvision model {architecture} has no", weights, table.__members__)
     entry = table[weights]
     path = Path(torch.hub.get_dir()) / "checkpoints" / Path(urlparse(entry.url).path).name
     if not path.is_file():

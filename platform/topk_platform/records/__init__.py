@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from topk_platform.records.recorded import Recorded
     from topk_platform.records.repairing.repair import Repaired, repair
     from topk_platform.records.storage.checked_json import DamagedError
-    from topk_platform.records.storage.lease import check_undriven, driven
+    from topk_platform.records.storage.lease import check_undriven, driven, last_seen, unless_ended
     from topk_platform.records.storage.store import Store
     from topk_platform.records.table.rows import Row
     from topk_platform.records.table.schema import SCHEMA_VERSION
@@ -94,6 +94,7 @@ __all__ = [
     "is_current",
     "is_study",
     "last_counted",
+    "last_seen",
     "live_state",
     "missing_artifacts",
     "note_adopted",
@@ -116,6 +117,7 @@ __all__ = [
     "take_back",
     "thinned",
     "trend_of",
+    "unless_ended",
     "write_snapshot",
 ]
 

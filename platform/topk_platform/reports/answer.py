@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from topk_platform.reports import words
+from topk_platform.reports.detectable import chance_to_see
 from topk_platform.results.cells import Cell
 from topk_platform.results.statistics import Estimate
 from topk_platform.results.table import ChosenValues, Table, row_and_column
@@ -237,16 +238,10 @@ def _named(metric: str, cells: Sequence[Cell]) -> str:
 
 def _seen(metric: str, tested: Mapping[tuple[str, str], Cell]) -> str:
     """Return how large a true difference the tests would have seen."""
-    sizes = sorted(cell.detectable for cell in tested.values() if cell.detectable is not None)
+    sizes = [cell.detectable for cell in tested.values() if cell.detectable is not None]
     if not sizes:
         return ""
-    half, most = (_size(metric, size) for size in (sizes[len(sizes) // 2], sizes[-1]))
-    where = f" in half of them, one of {most} in all" if half != most else ""
-    return f" A true difference of {half} would have been seen with a chance of 80 %{where}."
-
-
-def _size(metric: str, size: float) -> str:
-    return _room(metric, size).lstrip("+-")
+    return f" {chance_to_see(metric, sizes, 'would have been seen with a chance of 80 %', 'them')}."
 
 
 def _room(metric: str, most: float) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
+from topk_platform.errors import UserError
 from topk_platform.records import Tally
 from topk_platform.results.cells import Cell
 from topk_platform.results.statistics import Estimate
@@ -45,7 +46,10 @@ class Situation:
     k: Count = 5
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        try:
+            check_fields(self)
+        except UserError as error:  # the numbers are arguments of `recommend` too, so the class is not named
+            raise UserError(str(error).removeprefix("Situation.")) from error
         check(
             self.k < self.classes,
             f"k must be below the number of classes, got {self.k} of {self.classes} classes",

@@ -89,7 +89,7 @@ def _why_not(
         (few, f"fewer than {_LEAST_SEEDS} seeds", True),
         (
             [n for n in tallies if n in once],
-            "{} was searched once, and no interval covers the luck of one search",
+            "only one search was made in {}, and no interval covers its luck",
             False,
         ),
         (estimate is not None and estimate.once, "no seeds of a second search have ended yet", True),

@@ -92,9 +92,10 @@ def decide(
     refute it, so 0.025 is divided by the number of contrasts. Claims are not corrected for one another, because each is
     a question of its own.
 
-    The levels hold however often the results are looked at while seeds are added (O'Brien and Fleming's boundary); the
-    planned number of seeds is ``study.seeds``. A contrast of an arm that was searched only once is not decided, because
-    no interval contains the luck of its search.
+    The levels hold however often the results are looked at while seeds are added (O'Brien and Fleming's boundary). The
+    planned number of seeds is that of the study's definition, whatever budget was requested. A contrast of an arm that
+    was searched only once is not decided, because no interval contains the luck of its search. If the definition has
+    one search, the plan of such a contrast is therefore the first number of searches that is requested.
 
     Args:
         study: The study, with its claims.
@@ -111,27 +112,38 @@ def decide(
 
 def decided(held: Held) -> tuple[Decision, ...]:
     """Return these results' verdicts on their study's claims, see :func:`decide`."""
-    return decisions_of(held.study, of_store(held), held.planned)
+    return decisions_of(held.study, of_store(held))
 
 
-def decisions_of(study: Study, results: Sequence[ContrastResult], planned: int = 0) -> tuple[Decision, ...]:
+def decisions_of(study: Study, results: Sequence[ContrastResult]) -> tuple[Decision, ...]:
     """Return the verdicts on a study's claims.
 
     Args:
         study: The study.
         results: The results of all contrasts, in the claims' order.
-        planned: The number of seeds that is planned; by default the study's.
     """
-    seeds, following = planned or study.seeds, iter(results)
+    following = iter(results)
     return tuple(
         Decision(
             claim,
             tuple(
-                _evidence(claim, one, next(following), _printed(study, one), seeds) for one in claim.contrasts
+                _evidence(claim, one, next(following), _printed(study, one), _planned(study, one))
+                for one in claim.contrasts
             ),
         )
         for claim in study.claims
     )
+
+
+def _planned(study: Study, contrast: Contrast) -> int:
+    """Return how many seeds are planned for a contrast.
+
+    One search decides nothing about arms that search. If the definition has one, no look before the repeated searches
+    could confirm anything, and each of these has as many seeds as the definition.
+    """
+    searches, seeds = study.plan or (study.searches, study.seeds)
+    searched = {arm.name for arm in study.arms if arm.is_searched}
+    return seeds * study.searches if searches == 1 and searched & contrast.weights.keys() else seeds
 
 
 def _printed(study: Study, contrast: Contrast) -> float | None:

@@ -69,14 +69,12 @@ class Held:
         study: The study, with the requested budget.
         ledger: Its ledger, which may not exist yet.
         histories: Each arm's history, by the arm's identity.
-        planned: The number of seeds that the study itself has, if another budget was requested; otherwise 0.
         store: The store as the user typed it; empty for the default.
     """
 
     study: Study
     ledger: Ledger
     histories: Mapping[str, ArmHistory]
-    planned: int = 0
     store: str = ""
 
     @cached_property
@@ -134,12 +132,12 @@ def read(
     Raises:
         UserError: if the store holds something else, or nothing of the study and ``needed`` is set.
     """
-    planned, study = study.seeds, study.with_budget(trials, seeds)
+    study = study.with_budget(trials, seeds)
     ledger = Ledger.open(Store.open(store), study.name)
     if needed and not ledger.exists:
         raise nothing_of(store, study.name)
     histories = read_history(ledger, study, last_counted(ledger, study), curves=curves)
-    return Held(study, ledger, histories, planned, str(store))
+    return Held(study, ledger, histories, str(store))
 
 
 def main_metric(study: Study) -> str:

@@ -128,7 +128,7 @@ def _calibration(saved: SavedModel, trust: Trust, data: str | Path | None) -> tu
 def _history(held: Held, arm: str) -> ArmHistory:
     named = {history.arm.name: history for history in held.histories.values()}
     if arm not in named:
-        raise unknown_name(f"arm of study {held.study.name}", arm, named)
+        raise unknown_name(f"arm: study {held.study.name} has no", arm, named)
     return named[arm]
 
 

@@ -62,6 +62,15 @@ class TrackerContract(ABC):
             assert set(self.tracker(folder).begin(study)) == {trial.key for trial in _TRIALS}
             assert Counter(self.shown(folder)) == Counter(trial.key for trial in _TRIALS)
 
+    def test_it_says_of_no_trial_that_it_started_at_another_time(self) -> None:
+        """A trial that started at another time than the ledger says is handed over again; others are left out."""
+        with _folder() as (folder, study):
+            self._write(folder, study, *_TRIALS)
+            tracker = self.tracker(folder)
+            list(tracker.begin(study))
+            assert tracker.started().items() <= {trial.key: trial.began for trial in _TRIALS}.items()
+            tracker.close()
+
     def test_a_trial_that_a_kill_cuts_off_is_not_listed_and_appears_once_in_the_end(self) -> None:
         """The kill comes while the tracker reads the trial's curve."""
         with _folder() as (folder, study):

@@ -15,7 +15,7 @@ from topk_platform.records.ledger.ledger import Ledger
 from topk_platform.records.table.schema import epoch_rows, trial_row
 from topk_platform.specs import TrialRecord
 from topk_platform.tracking.tracker import Extras, StudyResult, TrackedStudy, TrackedTrial, Tracker
-from topk_platform.tracking.trials import SearchTrials, listed, read_trials, tracked_trial
+from topk_platform.tracking.trials import SearchTrials, listed, read_trials, started, tracked_trial
 
 __all__ = ["Feed"]
 
@@ -72,6 +72,7 @@ class Feed(threading.Thread):
         self._queue: queue.SimpleQueue[_Item] = queue.SimpleQueue()
         self._result: StudyResult | None = None
         self._written: set[str] = set()
+        self._starts: dict[str, int] = {}
         self._steps = 0
         self._drawing = False
 
@@ -148,15 +149,23 @@ class Feed(threading.Thread):
         for key in self.tracker.begin(self._study):
             self._written.add(key)
             self._progressed()
+        self._starts = dict(self.tracker.started())
         shown, hidden = listed(self.ledger, self._search)
-        self._remove(self._written & (self._stale | hidden))
+        self._remove(self._written & (self._stale | hidden | self._replaced()))
         self._stale.clear()
         self._fill_in(shown)
+
+    def _replaced(self) -> set[str]:
+        """Return the keys of trials that were trained again while the tracker was not attached."""
+        now = started(self.ledger) if self._starts else {}
+        return {key for key, before in self._starts.items() if now.get(key, before) != before}
 
     def _remove(self, keys: set[str]) -> None:
         if keys:
             self.tracker.remove(keys)
             self._written -= keys
+            for key in keys:
+                self._starts.pop(key, None)
             self._progressed()
 
     def _fill_in(self, shown: set[str]) -> None:
@@ -172,6 +181,10 @@ class Feed(threading.Thread):
             item = self._queue.get()
 
     def _write(self, trial: TrackedTrial) -> None:
+        if (
+            self._starts.get(trial.key, trial.began) != trial.began
+        ):  # the ledger lacked the trial at the beginning
+            self._remove(self._written & {trial.key})
         if trial.key not in self._written:
             self.tracker.trial_ended(trial)
             self._written.add(trial.key)

@@ -24,6 +24,7 @@ _FILES = "events.out.tfevents.*"
 # Arms have folders beside these; no regime has a space in its name.
 _TABLES = "results of study"
 _ARMS = "results of arms"
+_STARTED = re.compile(r"\.started-(\d+)\.[^.]+$")
 _HIDDEN = re.compile(r"\.[0-9a-f]{32}\.tmp")
 _FAILED = ("diverged", "failed")
 
@@ -67,6 +68,15 @@ class TensorboardTracker(Tracker):
         self._held = _runs(self._root)
         yield from list(self._held)
 
+    def started(self) -> dict[str, int]:
+        """Return when the trials started, as the names of their log files say."""
+        matches = {
+            key: _STARTED.search(file.name)
+            for key, folder in self._held.items()
+            for file in folder.glob(_FILES)
+        }
+        return {key: int(match[1]) for key, match in matches.items() if match is not None}
+
     def remove(self, keys: Collection[str]) -> None:
         """Delete the log files of trials."""
         for key in keys:
@@ -77,7 +87,7 @@ class TensorboardTracker(Tracker):
         folder = (
             self._root / trial.arm / f"{trial.phase} {trial.number}" / f"seed {trial.seed} {trial.key[:6]}"
         )
-        with self._writing(folder, trial.key) as writer:
+        with self._writing(folder, f"started-{trial.began}.{trial.key}") as writer:
             for point in trial.curve:
                 for name, value in point.values.items():
                     writer.add_scalar(name, value, point.epoch, point.milliseconds / 1000)

@@ -129,6 +129,11 @@ class TrackedTrial:
         """A name for people, such as ``clean/mlp/ldam confirm 3.1``."""
         return f"{self.arm} {self.phase} {self.number}.{self.seed}"
 
+    @property
+    def began(self) -> int:
+        """When the trial started, in whole seconds since 1970, see :meth:`Tracker.started`."""
+        return int(self.started.timestamp())
+
 
 class ArmResult(NamedTuple):
     """The results of an arm.
@@ -225,6 +230,15 @@ class Tracker(ABC):
         Args:
             study: The study.
         """
+
+    def started(self) -> Mapping[str, int]:
+        """Return when the trials that :meth:`begin` listed started, by key, as :attr:`TrackedTrial.began` says it.
+
+        A trial that is trained again keeps its key and has another start. If the tracker was not attached meanwhile, it
+        still shows the earlier result. Where the two starts differ, the trial is removed and handed over again. A key
+        that is left out stays as it is; by default all are.
+        """
+        return {}
 
     @abstractmethod
     def remove(self, keys: Collection[str]) -> None:

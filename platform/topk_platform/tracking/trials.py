@@ -24,7 +24,16 @@ from topk_platform.specs import Arm, Scalar, Trial, canonical_json, digest
 from topk_platform.specs.described import described
 from topk_platform.tracking.tracker import ArmResult, Dataset, Extras, Point, StudyResult, TrackedTrial
 
-__all__ = ["ARMS", "SearchTrials", "listed", "milliseconds", "read_trials", "study_result", "tracked_trial"]
+__all__ = [
+    "ARMS",
+    "SearchTrials",
+    "listed",
+    "milliseconds",
+    "read_trials",
+    "started",
+    "study_result",
+    "tracked_trial",
+]
 
 SearchTrials = Literal["all", "best", "none"]
 """Which search trials go to trackers.
@@ -156,6 +165,12 @@ def read_trials(ledger: Ledger, keys: Collection[str], *, networks: bool = True)
             epochs[epoch["key"]].append(epoch)
     for row in rows:
         yield tracked_trial(row, epochs.pop(row["key"]), ledger.store, networks=networks)
+
+
+def started(ledger: Ledger) -> dict[str, int]:
+    """Return when the trials of a ledger started, by key, in whole seconds since 1970."""
+    rows = to_rows(ledger.read("trials", ["key", "started"]))
+    return {row["key"]: int(row["started"].timestamp()) for row in rows}
 
 
 def listed(ledger: Ledger, search: SearchTrials) -> tuple[set[str], set[str]]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["WandbTracker"]
 
-_OFFLINE = re.compile(r"offline-run-\d+_\d+-(\w+)-\w+")
+_OFFLINE = re.compile(r"offline-run-\d+_\d+-(\w+-\w+)")
 _MODE = "WANDB_MODE"
 _FAILED = ("diverged", "failed")
 _RESULTS = "study"
@@ -80,17 +80,24 @@ class WandbTracker(Tracker):
         """Delete the runs that a kill left incomplete; yield the keys of the trials that are complete."""
         self._study = study
         self._runs: dict[str, Callable[[], object]] = {}  # how to delete each
+        self._started: dict[str, int] = {}
         if _offline():
             folder = _folder(study)
             for half in folder.glob(".*.tmp"):
                 shutil.rmtree(half)
-            self._runs.update(_offline_runs(folder))
-        else:
-            self._runs.update(self._online_runs())
+        for run_id, delete in _offline_runs(_folder(study)) if _offline() else self._online_runs():
+            key, _, began = run_id.partition("-")
+            self._runs[key] = delete
+            if began.isdigit() and not key.startswith(_RESULTS):
+                self._started[key] = int(began)
         yield from list(self._runs)
 
+    def started(self) -> dict[str, int]:
+        """Return when the trials started, as the ids of their runs say."""
+        return self._started
+
     def _online_runs(self) -> Iterator[tuple[str, Callable[[], object]]]:
-        """Yield how to delete each complete run on the server, by key.
+        """Yield the id of each complete run on the server, and how to delete it.
 
         A run that was cut off has the state running or crashed.
         """
@@ -102,7 +109,7 @@ class WandbTracker(Tracker):
             for run in wandb.Api().runs(path, filters={"config.topk_ledger": self._study.identity}):
                 self._study.progressed()
                 if run.state in ("finished", "failed"):
-                    yield run.id.partition("-")[0], run.delete
+                    yield run.id, run.delete
         except ValueError:  # there is no such project yet
             return
 
@@ -122,7 +129,7 @@ class WandbTracker(Tracker):
         config = {f"topk_{name}": getattr(trial, name) for name in shown}
         # The id needs the start time: a trial that is trained again has the same key, and a server refuses the id of a
         # deleted run.
-        run_id = f"{trial.key}-{int(trial.started.timestamp())}"
+        run_id = f"{trial.key}-{trial.began}"
         with self._run(
             run_id,
             name=trial.name,
@@ -237,7 +244,7 @@ def _hidden(study: TrackedStudy) -> Iterator[Path]:
         yield Path(folder)
 
 
-def _offline_runs(folder: Path) -> dict[str, Callable[[], object]]:
-    """Return how to delete each complete offline run, by the keys of their trials."""
+def _offline_runs(folder: Path) -> Iterator[tuple[str, Callable[[], object]]]:
+    """Yield the id of each complete offline run, and how to delete it."""
     runs = ((_OFFLINE.fullmatch(path.name), path) for path in folder.glob("offline-run-*"))
-    return {match[1]: partial(shutil.rmtree, path) for match, path in runs if match is not None}
+    yield from ((match[1], partial(shutil.rmtree, path)) for match, path in runs if match is not None)

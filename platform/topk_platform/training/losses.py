@@ -208,7 +208,7 @@ def check_parameters(loss: Loss, own: Mapping[str, Parameter]) -> None:
     _check_makes(loss.name, function, given)
     if not any(taken.kind is taken.VAR_KEYWORD for taken in takes.values()):
         for name in own.keys() - takes.keys():
-            raise unknown_name(f"parameter of loss {loss.name}", name, {*takes, *SEARCHABLE} - {*_GIVEN})
+            raise unknown_name(f"parameter: loss {loss.name} has no", name, {*takes, *SEARCHABLE} - {*_GIVEN})
     check_arguments("loss", loss.name, function, given)
 
 

@@ -41,11 +41,11 @@ def test_a_typo_in_a_reference_is_answered_with_the_studies_of_its_module(
     (tmp_path / "typo_birds.py").write_text(own)
     (tmp_path / "typo_numbers.py").write_text("number = 3\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    said = r"^unknown study of module 'typo_birds' 'studdy': did you mean 'study'\? \(known: photos, study\)$"
+    said = r"^unknown study: module 'typo_birds' has no 'studdy': did you mean 'study'\? \(known: photos, study\)$"
     with pytest.raises(UserError, match=said):
         load_study("typo_birds:studdy")
     with pytest.raises(
-        UserError, match=r"unknown attribute of module 'typo_numbers' 'study' \(known: number\)"
+        UserError, match=r"^unknown attribute: module 'typo_numbers' has no 'study' \(known: number\)$"
     ):
         load_study("typo_numbers:study")
     with pytest.raises(UserError, match="there is no module 'typo_bird' on the path"):

@@ -29,7 +29,7 @@ from topk_platform.reports.decisions_text import claims_to_csv, claims_to_markdo
 from topk_platform.results import contrast_results
 from topk_platform.results import decisions as deciding
 from topk_platform.results.cells import Runs
-from topk_platform.results.contrast_results import from_runs
+from topk_platform.results.contrast_results import ContrastResult, from_runs
 from topk_platform.results.decisions import Decision, Evidence
 from topk_platform.results.statistics import Precision
 from topk_platform.results.statistics.repeated_looks import level_at_plan, level_now
@@ -244,7 +244,7 @@ def test_an_arm_that_was_searched_once_decides_nothing() -> None:
     result = judged(claim(), runs, once=(OURS,))
     assert (result.verdict, result.why) == (
         "undecided",
-        f"{OURS} was searched once, and no interval covers the luck of one search",
+        f"only one search was made in {OURS}, and no interval covers its luck",
     )
     space = {"tau": Float(0.1, 1)}
     losses = [Loss("cross_entropy"), Loss("smooth_topk_svm", space, {"tau": 0.5})]
@@ -280,6 +280,44 @@ def test_seeds_to_plan_where_searches_were_repeated_are_so_many_of_each() -> Non
     assert result.seeds == 2 * searches > 6
     decision = Decision(claim(tolerance=0.5), (dataclasses.replace(result, planned=6),))
     assert f"to plan: {result.seeds} seeds of {searches} searches |" in claims_to_markdown("s", [decision])
+
+
+@pytest.mark.parametrize(
+    ("defined", "asked", "searched", "fixed"),
+    [
+        (1, {}, 4, 4),
+        (1, {"seeds": 20}, 4, 4),
+        (
+            1,
+            {"searches": 3},
+            12,
+            4,
+        ),  # one search decides nothing about arms that search, so these are the plan
+        (1, {"searches": 3, "seeds": 30}, 12, 4),
+        (2, {}, 8, 8),
+        (2, {"searches": 6}, 8, 8),
+        (2, {"seeds": 80}, 8, 8),
+    ],
+)
+def test_the_plan_is_the_definitions_whatever_budget_is_requested(
+    defined: int, asked: Mapping[str, int], searched: int, fixed: int
+) -> None:
+    """Whoever looked at two searches and adds four more has not planned six."""
+    space = {"tau": Float(0.1, 1)}
+    losses = [Loss("cross_entropy"), Loss("smooth_topk_svm", space, {"tau": 0.5}), Loss("topk_hinge")]
+    arms = grid(
+        [Regime("r", "digits")],
+        [Model("mlp")],
+        losses,
+        k=3,
+        recipe=Recipe(1),
+        protocol=Protocol(searches=defined),
+    )
+    claims = (claim(contrasts=[GAP, Contrast.between("r/mlp/topk_hinge", THEIRS, "top3")]),)
+    made = Study("s", arms, topk=(1, 3), trials=4 * defined, seeds=4 * defined, claims=claims)
+    for requested in (made.with_budget(**asked), made.with_budget(**asked).with_budget()):
+        (decision,) = deciding.decisions_of(requested, [ContrastResult(None, "no seeds", waits=True)] * 2)
+        assert [evidence.planned for evidence in decision.evidence] == [searched, fixed]
 
 
 def test_a_claim_waits_while_seeds_are_of_one_search_alone() -> None:

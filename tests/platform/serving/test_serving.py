@@ -335,7 +335,10 @@ def wrong_weights(folder: Path, study: Study, to: Path) -> None:
 @pytest.mark.parametrize(
     ("act", "why"),
     [
-        (wrong_arm, "unknown arm of study s 'r/linear/cross_entrop': did you mean 'r/linear/cross_entropy'"),
+        (
+            wrong_arm,
+            "unknown arm: study s has no 'r/linear/cross_entrop': did you mean 'r/linear/cross_entropy'",
+        ),
         (wrong_seed, r"seed must be one of the confirmed seeds \[1, 2\]"),
         (wrong_folder, "--to must be a new or empty folder"),
         (wrong_network, "--to must be a new or empty folder"),

@@ -9,14 +9,28 @@ import pytest
 from tensorboard.backend.event_processing.event_multiplexer import EventMultiplexer
 
 from topk_platform.testing import TrackerContract
-from topk_platform.tracking import Tracker, tracking_uri
+from topk_platform.testing.trackers import _TRIALS
+from topk_platform.tracking import TrackedStudy, Tracker, tracking_uri
 from topk_platform.tracking.mlflow.tracker import MlflowTracker
 from topk_platform.tracking.tensorboard import TensorboardTracker
 from topk_platform.tracking.wandb import WandbTracker
 
 
+class OwnContract(TrackerContract):
+    """What only our own trackers must do."""
+
+    def test_it_says_of_every_trial_when_it_started(self, tmp_path: Path) -> None:
+        """Otherwise it would keep the result of a trial that was trained again while it was not attached."""
+        study = TrackedStudy("contract", "0a1b2c3d4e5f", tmp_path)
+        self._write(tmp_path, study, *_TRIALS)
+        tracker = self.tracker(tmp_path)
+        list(tracker.begin(study))
+        assert tracker.started() == {trial.key: trial.began for trial in _TRIALS}
+        tracker.close()
+
+
 @pytest.mark.slow  # MLflow makes a database in each test
-class TestMlflow(TrackerContract):
+class TestMlflow(OwnContract):
     def tracker(self, folder: Path) -> Tracker:
         return MlflowTracker()
 
@@ -29,7 +43,7 @@ class TestMlflow(TrackerContract):
         return [run.data.tags["topk.key"] for run in runs if "topk.key" in run.data.tags]
 
 
-class TestTensorboard(TrackerContract):
+class TestTensorboard(OwnContract):
     def tracker(self, folder: Path) -> Tracker:
         return TensorboardTracker()
 
@@ -41,7 +55,7 @@ class TestTensorboard(TrackerContract):
 
 
 @pytest.mark.slow  # W&B's service takes half a minute of a core
-class TestWandb(TrackerContract):
+class TestWandb(OwnContract):
     @pytest.fixture(autouse=True)
     def offline(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("WANDB_MODE", "offline")

@@ -166,7 +166,7 @@ class Learnt(nn.Module):
     [
         (Loss("smooth_topk_svm", fixed={"tau": Schedule("linear", 1.0, -1.0)}), "tau"),
         (Loss("smooth_topk_svm", fixed={"tau": Schedule("linear", 1.0, -1.0)}), "arm r/mlp/smooth_topk_svm"),
-        (Loss("smooth_topk_svm", fixed={"temprature": Schedule("linear", 1.0, 0.1)}), "unknown parameter of loss"),
+        (Loss("smooth_topk_svm", fixed={"temprature": Schedule("linear", 1.0, 0.1)}), "has no 'temprature'"),
         (Loss(f"{__name__}:Learnt", fixed={"tau": Schedule("linear", 1.0, 0.1)}),
          r"\['tau'\] cannot follow a schedule, because the loss is then built for every epoch"),
         (Loss("smooth_topk_svm", {"s": Choice(("constant", "linear"))}, {"s": "constant"},

@@ -16,6 +16,7 @@ from topk_platform.cli.consoles import make_console, print_json
 from topk_platform.cli.studies import requested_study
 from topk_platform.errors import UserError
 from topk_platform.protocol import ArmProgress
+from topk_platform.records import unless_ended
 from topk_platform.reports.words import command, only_words
 from topk_platform.running.estimate.batch_sizes import Probe, arms_to_probe
 from topk_platform.running.estimate.planning import Plan
@@ -148,6 +149,7 @@ def _plan_data(plan: Plan, price: float | None) -> dict[str, Any]:
         "load": plan.load,
         "cores": local_cpus(),
         "running": plan.running,
+        "seen": plan.seen,
         "outdated": plan.outdated,
         "samples": plan.samples,
         "notes": plan.notes,
@@ -217,9 +219,10 @@ def _confirmed(arm: ArmProgress) -> int:
 def _expected(plan: Plan) -> str:
     """Return the line about the remaining time, as a run that is under way expects it, or else this plan."""
     if plan.running is not None:
+        unless = "" if plan.seen is None else unless_ended(plan.seen)
         if not plan.running:  # none of its trials has ended
-            return "A run of this study is under way; how long it takes is not known yet"
-        return f"A run of this study is under way and expects about {duration(plan.running)} more"
+            return f"A run of this study is under way{unless}; how long it takes is not known yet"
+        return f"A run of this study is under way and expects about {duration(plan.running)} more{unless}"
     line = (
         f"About {duration(plan.elapsed)} on {_workers(plan.study, plan.workers)}, "
         "besides the start of Ray and its workers, tens of seconds on an idle machine"

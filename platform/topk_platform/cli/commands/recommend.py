@@ -10,6 +10,7 @@ from topk_platform.cli import options
 from topk_platform.cli.consoles import print_json, show
 from topk_platform.cli.options import check_format, under
 from topk_platform.cli.studies import known_studies, load_study, shipped_findings
+from topk_platform.errors import UserError
 from topk_platform.evidence.recommending import recommend as recommend_for
 from topk_platform.reports import recommendation_text
 from topk_platform.results.comparisons import Situation
@@ -56,7 +57,7 @@ def recommend(
     Example: topk recommend --classes 5000 --images 300000 --imbalance 100 --noise 0.1 -k 5
     """
     check_format(output, "rich", "md", json=json)
-    Situation(classes, images, imbalance, noise, k)  # says what is wrong before seconds of reading findings
+    _check(classes, images, imbalance, noise, k)  # before seconds of reading findings
     studies = [load_study(name) for name in study or ()]
 
     named = {known.name for known in studies}
@@ -78,3 +79,12 @@ def recommend(
         show(output, recommendation_text.recommendation_to_markdown(recommended))
     else:
         show(output, recommendation_text.recommendation_to_rich(recommended))
+
+
+def _check(classes: int, images: int, imbalance: float, noise: float, k: int) -> None:
+    """Raise ``UserError`` that names the option whose number is out of range."""
+    try:
+        Situation(classes, images, imbalance, noise, k)
+    except UserError as error:
+        name, _, rule = str(error).partition(" ")
+        raise UserError(f"{'-k' if name == 'k' else f'--{name}'} {rule}") from error

@@ -57,7 +57,7 @@ class Samples:
         return (
             f"trained with {self.train}, validated with {self.validation}, {aside}tested with {self.test} "
             f"samples{groups}; {self.classes} classes of {self.each} training samples"
-            f"{', ' if self.shots else ''}{self.shots}"
+            f"{'; ' if self.shots else ''}{self.shots}"
             f"{f'; {self.wrong:.1%} of the training labels are wrong' if self.wrong else ''}"
         )
 

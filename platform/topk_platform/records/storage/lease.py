@@ -16,7 +16,7 @@ from pathlib import Path
 from topk_platform.errors import StoreError
 from topk_platform.records.storage.store import Store
 
-__all__ = ["Holder", "Lease", "check_undriven", "driven", "is_driven", "strays"]
+__all__ = ["Holder", "Lease", "check_undriven", "driven", "is_driven", "last_seen", "strays", "unless_ended"]
 
 _FOLDER = "lease"
 _NUMBERED = re.compile(r"\d{12}\.json")
@@ -198,7 +198,7 @@ def driven(store: Store) -> str:
     if holder is None:
         return "nobody drives it"
     if not holder.is_here:
-        return f"driven by {holder}, unless it has ended since it last renewed its lease, at {holder.seen}"
+        return f"driven by {holder}{unless_ended(holder.seen)}"
     return (
         f"driven by {holder}"
         if holder.is_alive
@@ -216,6 +216,33 @@ def is_driven(store: Store) -> bool:
     """
     _, holder = _newest(store)
     return holder is not None and (not holder.is_here or holder.is_alive)
+
+
+def last_seen(store: Store) -> str | None:
+    """Return when a driver on another machine last renewed its lease, in ISO 8601 by its own clock.
+
+    Returns:
+        The time; an empty text if the lease does not say it; None if nobody drives the study of the folder, or if a
+        process of this machine does, which is known to be alive.
+
+    Raises:
+        StoreError: if the store cannot be read.
+    """
+    _, holder = _newest(store)
+    return None if holder is None or holder.is_here else holder.seen
+
+
+def unless_ended(seen: str) -> str:
+    """Return the words that say since when there has been no sign of life from a driver on another machine.
+
+    Args:
+        seen: The time of its last sign of life; may be empty.
+
+    Example:
+        >>> print("driven" + unless_ended("2026-01-01T00:00:00+00:00"))
+        driven, unless it has ended since it last renewed its lease, at 2026-01-01T00:00:00+00:00
+    """
+    return f", unless it has ended since it last renewed its lease{f', at {seen}' if seen else ''}"
 
 
 def _base(number: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from topk_platform.reports.detectable import chance_to_see
 from topk_platform.reports.tables.cell_words import ALIKE, DOWN, UP
 from topk_platform.reports.words import ERRORS, in_range, points, probability
 from topk_platform.results.cells import Cell, CellKey
@@ -12,7 +13,7 @@ from topk_platform.results.statistics import ONE_SEARCH, Covers, Ranking
 from topk_platform.results.table import Table
 from topk_platform.specs import Study
 from topk_platform.specs.checks import plural
-from topk_platform.specs.metric_names import GROUPS, digits_of, less_is_better, scale_of, unit_of
+from topk_platform.specs.metric_names import GROUPS, less_is_better
 
 __all__ = ["counted", "covered", "detectable", "empty_group", "legend", "ranked", "setting"]
 
@@ -104,17 +105,13 @@ def counted(table: Table) -> str:
 def detectable(table: Table, metric: str) -> str:
     """Return the line about the size of difference that the tests can detect; empty if nothing could be tested."""
     cells = [cell for cell in _cells(table, [metric]).values() if cell.detectable is not None]
-    sizes = sorted(cell.detectable for cell in cells if cell.detectable is not None)
+    sizes = [cell.detectable for cell in cells if cell.detectable is not None]
     if not sizes:
         return ""
-    half, most = (_size(metric, size) for size in (sizes[len(sizes) // 2], sizes[-1]))
-    text = f"A true difference of {half} has a chance of 80 % to be marked"
-    where = (
-        f"half of the {len(sizes)} cells, one of {most} in all"
-        if half != most
-        else f"each of the {len(sizes)} cells"
+    all_cells = f"the {len(sizes)} cells"
+    text = chance_to_see(
+        metric, sizes, "has a chance of 80 % to be marked", all_cells, each=f" in each of {all_cells}"
     )
-    text += f" in {where}" if len(sizes) > 1 else ""
     if all(cell.difference is not None and cell.difference.once for cell in cells):
         text = text.replace("has a chance", "would have a chance")
         return f"{text}, if the search had no luck. The search was made once, so none is marked."
@@ -139,10 +136,6 @@ def empty_group(table: Table, metric: str) -> str:
         "20 to 100, below 20 training samples) is measured only if the training split has classes of at least two of "
         "these groups, and the test split has classes of the group itself."
     )
-
-
-def _size(metric: str, size: float) -> str:
-    return f"{scale_of(metric) * size:.{digits_of(metric)}f} {unit_of(metric, difference=True)}"
 
 
 def ranked(table: Table, metric: str) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from topk_platform.errors import UserError
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmBoard, Board, Durations, informed
-from topk_platform.records import ArmHistory, Ledger, Store, StudyRows, last_counted, live_state
+from topk_platform.records import ArmHistory, Ledger, Store, StudyRows, last_counted, last_seen, live_state
 from topk_platform.running.driver.boards import as_checked, finished, make_board
 from topk_platform.running.driver.incomplete import complete_histories
 from topk_platform.running.machine.resources import local_workers
@@ -42,6 +42,8 @@ class Plan:
         load: This machine's load average over the last minute when the plan was begun;
             None if the system does not report it.
         running: The seconds that a current run of this study still expects to take; None if there is no such run.
+        seen: When the driver of that run last renewed its lease, see :func:`~topk_platform.records.last_seen`. None if
+            it is known to be alive, or there is no such run.
         notes: Lines about classes that a split lacks, such as those that label noise empties.
     """
 
@@ -53,6 +55,7 @@ class Plan:
     samples: tuple[Samples, ...] = ()
     load: float | None = None
     running: float | None = None
+    seen: str | None = None
     notes: tuple[str, ...] = ()
 
     @property
@@ -170,7 +173,9 @@ def plan(
         return _plan(study, board, histories, {}, workers)
     made = _plan_with_data(study, rows, counted, done, data, download=download, workers=workers)
     running = live_state(ledger.store)
-    return replace(made, load=load, running=None if running is None else running.seconds)
+    if running is None:
+        return replace(made, load=load)
+    return replace(made, load=load, running=running.seconds, seen=last_seen(ledger.store))
 
 
 def _load() -> float | None:

@@ -33,6 +33,9 @@ _OURS = {"RAY_gcs_rpc_server_reconnect_timeout_s": "15"}
 _LOOPBACK = "127.0.0.1"
 _OBJECT_STORE_BYTES = 200 * 2**20
 _TRIES = 3
+# These cannot pass by themselves. All else may: Ray has no classes of its own for its errors, and raises ValueError for
+# a port that another process took, and RuntimeError both for wrong arguments and for a late answer.
+_LASTING = (ModuleNotFoundError, PermissionError)
 _NEEDED = {"raylet": "raylet", "gcs_server": "GCS"}  # by their programs' names
 _LOG = logging.getLogger("topk_platform")
 
@@ -46,7 +49,7 @@ def own_ray(study: Study, workers: int | None) -> Iterator[Lifeline]:
         workers: How many trials may run at once, if the caller says so.
 
     Raises:
-        ClusterError: if Ray has not started after three tries.
+        ClusterError: if Ray has not started after three tries, or after one if the reason cannot pass.
     """
     with scratch_folder(ray_folder()) as private:
         folder = f"{private}/{RAYS}"  # inside the private folder, because Ray opens its own to everybody
@@ -64,6 +67,8 @@ def _try_to_start(study: Study, workers: int | None, folder: str) -> None:
     for tries_left in reversed(range(_TRIES)):
         try:
             _start(study, workers, folder)
+        except _LASTING as error:
+            raise ClusterError(f"Ray cannot start: {reason(error)}") from error
         except Exception as error:  # Ray raises errors without a class of their own
             if not tries_left:
                 busy = "the machine may be too busy, or low on memory or disk space"

@@ -91,6 +91,8 @@ class Study(StudyFields):
             Commands set it, and print it in the commands that they suggest. It is never stored.
         changed: Which of ``searches``, ``trials`` and ``seeds`` are not those of its definition. ``with_budget`` sets
             it, and suggested commands have these options. It is never stored.
+        plan: The searches and the seeds of its definition, for which claims are planned. ``with_budget`` sets it; empty
+            if the study is as it was defined. It is never stored.
 
     Raises:
         UserError: if a name is unsafe, two arms have one name, the baseline is no arm's loss, a number is out of
@@ -204,6 +206,7 @@ class Study(StudyFields):
             changed=tuple(
                 name for name, number in given.items() if number is not None or name in self.changed
             ),
+            plan=self.plan or (self.searches, self.seeds),
         )
 
     def to_json(self) -> str:

@@ -71,6 +71,7 @@ class StudyFields:
     start_limit: Positive = field(default=0.5, metadata=LATER)
     reference: str = field(default="", compare=False, repr=False)
     changed: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    plan: tuple[int, ...] = field(default=(), compare=False, repr=False)
 
     @cached_property
     def accuracies(self) -> tuple[str, ...]:

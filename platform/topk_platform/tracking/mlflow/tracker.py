@@ -61,6 +61,10 @@ class MlflowTracker(Tracker):
         self._experiment = Experiment(study, self._location)
         yield from self._experiment.complete()
 
+    def started(self) -> dict[str, int]:
+        """Return when the trials started whose runs are complete."""
+        return self._experiment.started
+
     def remove(self, keys: Collection[str]) -> None:
         """Delete the runs of trials, and the models that they logged; MLflow keeps deleted runs in its bin."""
         self._experiment.remove(keys)

@@ -35,6 +35,9 @@ class Experiment:
     Args:
         study: The study.
         location: MLflow's tracking URI; by default a sqlite database in a local store.
+
+    Attributes:
+        started: When the trials started whose runs :meth:`complete` found, by key, in whole seconds since 1970.
     """
 
     def __init__(self, study: TrackedStudy, location: str | None) -> None:
@@ -46,6 +49,7 @@ class Experiment:
         self._own = study.folder if uri == tracking_uri(store) else None
         self._parents: dict[str, str] = {}
         self._trials: dict[str, str] = {}
+        self.started: dict[str, int] = {}
         self._tables = self._drawn = ""
         make_database(uri)
         self._client = MlflowClient(tracking_uri=uri)
@@ -60,6 +64,7 @@ class Experiment:
             if not self._is_whole(run):
                 left.append(run)
             elif key := run.data.tags.get("topk.key"):
+                self.started[key] = run.info.start_time // 1000
                 yield key
         for run in left:  # only now, because a page of runs begins at a position, which a deletion moves
             self._clear(run.data.tags.get("topk.parent"), run.info.run_id)
@@ -231,7 +236,13 @@ def make_database(uri: str) -> None:
         return
     hidden = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     MlflowClient(tracking_uri=f"{SQLITE}{hidden}{mark}{options}")
-    if path.exists():  # made meanwhile by a run of another study, which writes to it
-        hidden.unlink()
-    else:
-        hidden.rename(path)
+    try:
+        path.hardlink_to(
+            hidden
+        )  # unlike a rename, this never replaces what another process has made meanwhile
+    except FileExistsError:
+        pass  # it was made by a run of another study, which writes to it
+    except OSError:  # this file system cannot link, so the look and the rename are two steps
+        if not path.exists():
+            hidden.rename(path)
+    hidden.unlink(missing_ok=True)

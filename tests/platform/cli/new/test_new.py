@@ -212,7 +212,7 @@ def test_a_network_of_ones_own(new: New, tmp_path: Path) -> None:
         (["mine", "--from", "lab", "--network", "qqqqqq"], "unknown network 'qqqqqq' (known: "),
         (
             ["mine", "--from", "lab", "--network", "taken:Net"],
-            "unknown attribute of module 'taken' 'Net': did you mean 'kept'?",
+            "unknown attribute: module 'taken' has no 'Net': did you mean 'kept'?",
         ),
         (
             ["mine", "--from", "lab", "--network", "math:floor"],

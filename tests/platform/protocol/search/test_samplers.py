@@ -315,7 +315,7 @@ def returns_none() -> None: ...
         (CmaEs(), None, r"CmaEs needs two or more dimensions.*always active, got \['temperature'\]"),
         (OptunaSampler("no_such:make"), None, "arm .*: 'no_such:make': there is no module 'no_such' on the path"),
         (OptunaSampler("optuna.samplers:TPSampler"), None, "did you mean 'TPESampler'"),
-        (OptunaSampler("optuna.samplers:TPESampler", {"candidates": 2}), None, "unknown parameter of sampler"),
+        (OptunaSampler("optuna.samplers:TPESampler", {"candidates": 2}), None, "unknown parameter: sampler"),
         (OptunaSampler(f"{__name__}:returns_none"), None, "must return an optuna.samplers.BaseSampler, got a NoneType"),
     ],
 )  # fmt: skip

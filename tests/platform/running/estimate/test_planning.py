@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -25,6 +27,7 @@ from topk_platform import (
 from topk_platform.cli.commands.plan import _plan_data, _print_plan
 from topk_platform.protocol import ArmBoard, Board
 from topk_platform.records import Ledger, Store, StudyState, note_state
+from topk_platform.records.storage.lease import Holder
 from topk_platform.running.driver.boards import make_board
 from topk_platform.running.estimate import planning, timing
 from topk_platform.running.estimate.planning import plan
@@ -132,6 +135,28 @@ def test_the_estimate_of_a_running_study_replaces_the_plans(
         _print_plan(Console(width=300), plan(study, store=tmp_path, workers=1))
         assert "is under way; how long it takes is not known yet\n" in capsys.readouterr().out
     assert plan(study, store=tmp_path, workers=1).running is None
+
+
+@pytest.mark.parametrize(("seen", "since"), [("an hour ago", ", at an hour ago"), ("", "")])
+def test_a_run_whose_driver_may_have_died_elsewhere_comes_with_its_last_sign_of_life(
+    seen: str, since: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It held the lease on a machine that was taken away, and nothing has released it since."""
+    study = digits_as_they_are_and_with_a_tail()
+    ledger = Ledger.open(Store.open(tmp_path), study.name)
+    with ledger.writing(study):
+        note_state(ledger.store, StudyState(study.name, (), seconds=750.0))
+    far = Holder("far", 1, "today", "another machine", "0", seen)
+    ledger.store.write("lease/000000000007.json", json.dumps(dataclasses.asdict(far)).encode())
+    unless = f", unless it has ended since it last renewed its lease{since}"
+    for seconds, says in (
+        (750.0, f"is under way and expects about 12 min 30 s more{unless}\n"),
+        (0.0, f"is under way{unless}; how long it takes is not known yet\n"),
+    ):
+        note_state(ledger.store, StudyState(study.name, (), seconds=seconds))
+        made = plan(study, store=tmp_path, workers=1)
+        _print_plan(Console(width=300), made)
+        assert says in capsys.readouterr().out and _plan_data(made, None)["seen"] == seen
 
 
 def test_a_plan_with_nothing_left_says_that_the_data_were_not_read(

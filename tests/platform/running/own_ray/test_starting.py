@@ -21,14 +21,14 @@ STUDY = Study(
 )
 
 
-def failing(times: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def failing(times: int, monkeypatch: pytest.MonkeyPatch, error: type[Exception] = Exception) -> list[str]:
     """Let Ray fail to start so many times, as on a busy machine; return the list of the folders of all tries."""
     folders: list[str] = []
 
     def init(*, _temp_dir: str, **_: Any) -> None:
         folders.append(_temp_dir)
         if len(folders) <= times:
-            raise Exception("The current node timed out during startup.")  # noqa: TRY002 - as Ray does
+            raise error("The current node timed out during startup.")
 
     monkeypatch.setattr(ray, "init", init)
     return folders
@@ -56,4 +56,22 @@ def test_after_three_tries_the_run_ends_with_one_line(
     with pytest.raises(ClusterError, match=r"3 tries \(the machine .* busy.*timed out"), own_ray(STUDY, None):
         pytest.fail("nothing has started")
     assert len(folders) == 3
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("error", "tries"), [(PermissionError, 1), (ModuleNotFoundError, 1), (ValueError, 2), (RuntimeError, 2)]
+)
+def test_only_what_may_pass_is_tried_again(
+    error: type[Exception], tries: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray raises ValueError for a taken port and RuntimeError for a late answer, which the next try may not meet."""
+    folders = failing(1, monkeypatch, error)
+    if tries > 1:
+        with own_ray(STUDY, None):
+            pass
+    else:
+        with pytest.raises(ClusterError, match=r"^Ray cannot start: .*timed out"), own_ray(STUDY, None):
+            pytest.fail("nothing has started")
+    assert len(folders) == tries
     assert not any(tmp_path.iterdir())

@@ -281,7 +281,7 @@ def test_the_error_of_an_unknown_parameter_names_those_that_may_be_searched() ->
     loss = Loss("cross_entropy", {"lr": Float(0.1, 1)}, {"lr": 0.1})
     arms = grid([Regime("r", "digits")], [Model("mlp")], [loss], k=3, recipe=Recipe(1))
     with pytest.raises(
-        UserError, match=r"unknown parameter of loss cross_entropy 'lr' .*learning_rate, .*temperature"
+        UserError, match=r"unknown parameter: loss cross_entropy has no 'lr' .*learning_rate, .*temperature"
     ):
         check_study(Study("s", arms, topk=(3,)))
 

@@ -145,7 +145,7 @@ def test_a_users_loss_that_takes_no_count_of_zero_is_refused_with_the_remedy() -
 def test_the_group_accuracy_of_no_group_is_refused_with_thresholds_and_counts() -> None:
     match = (
         r"arm noisy/linear/cross_entropy: metric few_top5 needs classes of that group .* the 900 classes have 3 to 6 "
-        r"training samples with seed 0: all few-shot \(below 20 samples\), .* Take macro_top5"
+        r"training samples with seed 0: all classes are few-shot \(below 20 samples\), .* Take macro_top5"
     )
     with pytest.raises(UserError, match=match):
         check_study(emoji(noise=0.0, metric="few_top5"))
@@ -154,8 +154,8 @@ def test_the_group_accuracy_of_no_group_is_refused_with_thresholds_and_counts() 
 def test_a_plan_says_why_group_accuracies_are_empty() -> None:
     (data,) = samples_of(emoji(noise=0.0))
     assert str(data).endswith(
-        "900 classes of 3 to 6 training samples, all few-shot (below 20 samples), so many_*, medium_* and few_* are "
-        "empty and macro_* covers every class"
+        "900 classes of 3 to 6 training samples; all classes are few-shot (below 20 samples), so no group has "
+        "an accuracy of its own: macro_* covers them"
     )
 
 

@@ -447,7 +447,7 @@ def test_a_database_is_whole_or_not_there(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "rename", killed)
+        patch.setattr(Path, "hardlink_to", killed)
         with pytest.raises(KeyboardInterrupt):
             list(MlflowTracker().begin(TrackedStudy("s", ledger.identity, tmp_path)))
     assert not (tmp_path / "mlflow.db").exists()
@@ -455,10 +455,19 @@ def test_a_database_is_whole_or_not_there(
     assert sum("topk.key" in run.data.tags for run in runs(tmp_path)) == 1
 
 
+def no_links(*_: object) -> None:
+    raise PermissionError(1, "Operation not permitted")
+
+
+@pytest.mark.parametrize("looks", ["in time", "too early", "without links"])
 def test_a_database_that_another_run_made_meanwhile_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    looks: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two studies begin in one new store. Making a database takes seconds, and the first run writes to its own."""
+    if looks == "too early":  # whenever this process looks, the other one has not yet made it
+        monkeypatch.setattr(Path, "exists", lambda _: False)
+    if looks == "without links":
+        monkeypatch.setattr(Path, "hardlink_to", no_links)
     path = tmp_path / "mlflow.db"
 
     def client(tracking_uri: str) -> None:
@@ -468,6 +477,20 @@ def test_a_database_that_another_run_made_meanwhile_stays(
     monkeypatch.setattr("topk_platform.tracking.mlflow.writing.MlflowClient", client)
     make_database(tracking_uri(tmp_path))
     assert path.read_text() == "theirs" and [*tmp_path.iterdir()] == [path]
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_a_database_is_made_whether_or_not_files_can_be_linked(
+    links: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not links:
+        monkeypatch.setattr(Path, "hardlink_to", no_links)
+    monkeypatch.setattr(
+        "topk_platform.tracking.mlflow.writing.MlflowClient",
+        lambda tracking_uri: Path(tracking_uri.removeprefix("sqlite:///")).write_text("made"),
+    )
+    make_database(tracking_uri(tmp_path))
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"mlflow.db": "made"}
 
 
 @pytest.mark.slow
