@@ -37,7 +37,7 @@ from topk_platform.specs import Condition, Scalar
 from topk_studies.berrada2018 import fraction_claims, map_claims, noise_claims
 from topk_studies.claims import gaps, stand_ins
 from topk_studies.garcin2022 import tail_claims
-from topk_studies.searched_losses import Firsts, searched
+from topk_studies.searched_losses import Firsts, Own, searched
 
 __all__ = [
     "HUMAN",
@@ -81,7 +81,7 @@ _SIZES = {5: 100, 20: 60, 100: 24}
 _TOPK = (1, 2, 3, 5, 10)
 _AT = Firsts()
 _AT_PIXELS = Firsts(rates=Float(0.003, 30.0, log=True))
-_DRAWN = {"epsilon": (Float(0.003, 10.0, log=True), 0.2), "samples": (Choice((1, 3, 5, 10, 30)), 10)}
+_DRAWN: Own = {"epsilon": (Float(0.003, 10.0, log=True), 0.2), "samples": (Choice((1, 3, 5, 10, 30)), 10)}
 
 _LOSSES = (
     "cross_entropy",

@@ -9,7 +9,7 @@ from topk_platform import Float, Int, Loss
 from topk_platform.loss_catalogue import LOSS_CATALOGUE
 from topk_platform.specs import Dimension, Scalar
 
-__all__ = ["DECAYS", "RATES", "Firsts", "balanced", "begun_at", "drawn", "searched", "uneven"]
+__all__ = ["DECAYS", "RATES", "Firsts", "Own", "balanced", "begun_at", "drawn", "searched", "uneven"]
 
 Own = Mapping[str, tuple[Dimension, Scalar]]
 """A loss's own dimensions by name, each with its first value."""

@@ -14,13 +14,15 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from topk_platform.data.features.backbones import Backbone, load_backbone, untrained_backbone, weights_hash
-from topk_platform.data.loading import DATASETS, feature_arguments
+from topk_platform.data.images.in_files import Images
+from topk_platform.data.loading import DATASETS, feature_arguments, read
+from topk_platform.data.population import Population
 from topk_platform.elsewhere import made_by
-from topk_platform.errors import UserError
+from topk_platform.errors import MissingDataError, UserError
 from topk_platform.references import is_reference, look_up
 from topk_platform.serving.package import BACKBONE, Config, Frozen
 from topk_platform.serving.tensors import differing_tensor, read_tensors
-from topk_platform.specs import Inputs
+from topk_platform.specs import Inputs, Regime
 
 __all__ = ["OnFeatures", "read_frozen", "with_backbone"]
 
@@ -54,7 +56,8 @@ def with_backbone(config: Config, options: Mapping[str, Any], expected: str = ""
         expected: The hash of the weights that computed the head's features; empty if it is not known.
 
     Raises:
-        MissingDataError: if the backbone's package or weights are not on this machine.
+        MissingDataError: if the backbone's package or weights are not on this machine; or the dataset of the images, if
+            its options do not name their size.
         UserError: if there is no such backbone, or its weights are not those that computed the features.
     """
     taken = feature_arguments(options)
@@ -77,18 +80,38 @@ def with_backbone(config: Config, options: Mapping[str, Any], expected: str = ""
 
 def _photos(features: Inputs, taken: Mapping[str, Any], backbone: Backbone) -> Inputs:
     """Return the inputs of the backbone: images of the size that the dataset's images have."""
-    known = inspect.signature(look_up("dataset", taken["of"], DATASETS)).parameters
-    defaults = {name: known[name].default for name in ("size", "resize") if name in known}
-    options = defaults | taken["options"]
-    side = options.get("size") or _CIFAR.get(taken["of"]) or taken["pixels"]
+    shape, resize = _named_size(taken) or _size_of_data(taken)
     return replace(
         features,
-        shape=(3, side, side),
+        shape=shape,
         kind="image",
         mean=tuple(backbone.mean.flatten().tolist()),
         std=tuple(backbone.deviation.flatten().tolist()),
-        resize=options.get("resize", 0),
+        resize=resize,
     )
+
+
+def _named_size(taken: Mapping[str, Any]) -> tuple[tuple[int, ...], int] | None:
+    """Return the shape of a dataset's images and their ``resize``, as its options name them; None if they do not."""
+    if is_reference(taken["of"]):  # its options may mean anything
+        return None
+    known = inspect.signature(look_up("dataset", taken["of"], DATASETS)).parameters
+    defaults = {name: known[name].default for name in ("size", "resize") if name in known}
+    options = defaults | taken["options"]
+    side = options.get("size") or _CIFAR.get(taken["of"])
+    return ((3, side, side), options.get("resize", 0)) if side else None
+
+
+def _size_of_data(taken: Mapping[str, Any]) -> tuple[tuple[int, ...], int]:
+    """Return the same, read from the images: they have the size that their files or arrays have."""
+    try:
+        source = read(Regime("features", taken["of"], options=taken["options"]))
+    except MissingDataError as error:
+        raise MissingDataError(
+            f"{error}; the export needs these data, because no option names the size of their images"
+        ) from error
+    images = (source.example if isinstance(source, Population) else source).train.inputs
+    return tuple(images.shape[1:]), images.resize if isinstance(images, Images) else 0
 
 
 def read_frozen(folder: Path, frozen: Frozen) -> Backbone:

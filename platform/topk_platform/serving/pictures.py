@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import io
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
@@ -14,14 +14,16 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from PIL import Image
+from PIL.JpegImagePlugin import JpegImageFile
 from torch import Tensor
 
-from topk_platform.data.images.appearance import appearance, without_range
+from topk_platform.data.images.appearance import appearance, is_on_its_side, without_range
 from topk_platform.data.images.decoding import check_pixels, crop, scaled
 from topk_platform.data.images.listing import ENDINGS, is_image
 from topk_platform.errors import UserError, reason
 from topk_platform.specs import Inputs
 from topk_platform.specs.checks import check
+from topk_platform.data.images.walking import folders_below
 
 __all__ = ["Given", "listed", "read_inputs"]
 
@@ -39,8 +41,8 @@ def listed(given: Given | Sequence[Given], inputs: Inputs) -> list[Given]:
 
     Args:
         given: One input or several. A folder stands for all images in it and in its subfolders, in the order of their
-            paths; for a network that takes numbers, for all ``.npy`` files. Hidden files and folders are left out. An
-            array or a tensor with more dimensions than one input is a batch.
+            paths; for a network that takes numbers, for all ``.npy`` files. Hidden files and folders are left out, and
+            links that lead round in a circle. An array or a tensor with more dimensions than one input is a batch.
         inputs: The network's inputs.
 
     Raises:
@@ -65,11 +67,10 @@ def listed(given: Given | Sequence[Given], inputs: Inputs) -> list[Given]:
 def _files(folder: Path, inputs: Inputs) -> list[Given]:
     of_images = inputs.kind == "image"
     files = sorted(
-        Path(parent) / name
-        for parent, _, names in os.walk(folder, followlinks=True)
+        inner / name
+        for inner, names in folders_below(folder)
         for name in names
-        if (is_image(name) if of_images else name.endswith(_NUMBERS))
-        and not any(part[0] == "." for part in (*Path(parent).relative_to(folder).parts, name))
+        if name[0] != "." and (is_image(name) if of_images else name.endswith(_NUMBERS))
     )
     if not files:
         endings = ", ".join(ENDINGS) if of_images else _NUMBERS
@@ -147,6 +148,7 @@ def _image(given: Given, inputs: Inputs) -> Tensor:
             shown = crop(_scaled(given, name, inputs.resize), inputs.shape[1])
         else:
             shown = crop(scaled(Path(given), inputs.resize), inputs.shape[1])
+            _check_range(Path(given))
     return torch.from_numpy(np.array(shown)).permute(2, 0, 1)
 
 
@@ -162,13 +164,37 @@ def _picture(pixels: npt.NDArray[Any], inputs: Inputs) -> Image.Image:
     return Image.fromarray(pixels if flat or pixels.shape[2] > 1 else pixels[..., 0])
 
 
+def _check_range(path: Path) -> None:
+    with Image.open(path) as image:
+        if fault := without_range(image):
+            raise ValueError(fault)
+
+
 def _scaled(picture: Image.Image, name: str, resize: int) -> npt.NDArray[np.uint8]:
     """Return a Pillow image, scaled as :func:`~topk_platform.data.images.decoding.scaled` scales a file's image."""
-    shown = _shown(picture)
-    short = min(shown.size)
-    size = max(resize * shown.width // short, 1), max(resize * shown.height // short, 1)
-    check_pixels(Path(name), size)
-    return np.asarray(shown.resize(size, Image.Resampling.BILINEAR))
+    short, turned = min(picture.size), is_on_its_side(picture)
+    width, height = (max(resize * side // short, 1) for side in picture.size)
+    check_pixels(Path(name), (width, height))
+    again = _opened_again(picture)
+    if again is not None:
+        again.draft("RGB", (2 * width, 2 * height))  # as for files
+    shown = _shown(again or picture)
+    return np.asarray(shown.resize((height, width) if turned else (width, height), Image.Resampling.BILINEAR))
+
+
+def _opened_again(picture: Image.Image) -> Image.Image | None:
+    """Return a JPEG whose pixels are not read yet, opened once more; None for any other image.
+
+    A file's JPEG may be decoded at a fraction of its size. This would change the given image, which is the caller's.
+    """
+    if not isinstance(picture, JpegImageFile) or not picture.tile or picture.fp is None or picture.tell():
+        return None
+    position = picture.fp.tell()
+    picture.fp.seek(0)
+    content = picture.fp.read()
+    picture.fp.seek(position)
+    again = Image.open(io.BytesIO(content))
+    return again if again.size == picture.size else None  # the caller may have called draft
 
 
 def _shown(picture: Image.Image, mode: str = "RGB") -> Image.Image:

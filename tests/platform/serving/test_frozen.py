@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import sys
 import tarfile
@@ -11,9 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow
 import pytest
 import torch
 from PIL import Image
+from pyarrow import parquet
 from safetensors.torch import save
 from scipy.stats import binomtest
 
@@ -105,6 +108,52 @@ def test_a_head_on_features_decides_on_photos_as_it_did_in_its_test(
         "frozen backbone: lab_backbone:backbone at 32 pixels" in card and "topk predict . image.png" in card
     )
     assert "module `lab_backbone` must be importable" in card
+
+
+TREES = """
+import numpy as np
+from topk_platform.data import from_tensors
+
+def arrays(size=1):
+    draw = np.random.default_rng(0)
+    return from_tensors((draw.integers(0, 256, (30, 3, 20, 28), dtype=np.uint8), np.arange(30) % 3))
+"""
+
+
+def write_parquet(folder: Path) -> None:
+    draw, cells = np.random.default_rng(0), []
+    for _ in range(30):
+        content = io.BytesIO()
+        Image.fromarray(draw.integers(0, 256, (20, 28, 3), dtype=np.uint8)).save(content, "JPEG")
+        cells.append({"bytes": content.getvalue(), "path": None})
+    folder.mkdir()
+    table = pyarrow.table({"image": cells, "label": [row % 3 for row in range(30)]})
+    parquet.write_table(table, folder / "train-0.parquet")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"of": "parquet_images", "files": "pq"},
+        {"of": "own_trees:arrays"},
+        {"of": "own_trees:arrays", "size": 2},
+    ],
+)
+def test_a_backbone_takes_images_of_the_size_that_its_features_were_computed_from(
+    options: dict[str, str | int], lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No option names it. Images were cropped to a square before, which the features had seen whole."""
+    (tmp_path / "own_trees.py").write_text(TREES)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    write_parquet(tmp_path / "pq")
+    head = Config(Model("mlp"), "linear", Inputs((12,), 3, "tensor"), 2, "arm", "key", "0" * 64)
+    options = {**options, "backbone": "lab_backbone:backbone", "pixels": 32}
+    with data_at(tmp_path):
+        config, _ = with_backbone(head, options)
+    assert (config.inputs.shape, config.inputs.resize) == ((3, 20, 28), 0)
+    if "files" in options:
+        with data_at(tmp_path / "nothing"), pytest.raises(UserError, match="the export needs these data"):
+            with_backbone(head, options)
 
 
 @pytest.fixture(scope="module")

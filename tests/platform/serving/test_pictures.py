@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import numpy as np
@@ -125,6 +126,42 @@ def test_hidden_files_and_folders_are_left_out(tmp_path: Path, takes: Inputs) ->
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"")
     assert listed(folder, takes) == [folder / f"a.{ending}", folder / "more" / f"b.{ending}"]
+
+
+@pytest.mark.parametrize("takes", [IN_MEMORY, NUMBERS])
+def test_links_in_a_circle_end(tmp_path: Path, takes: Inputs) -> None:
+    """Two links to the folder around them would lead to billions of paths."""
+    ending = "png" if takes is IN_MEMORY else "npy"
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f"1.{ending}").write_bytes(b"")
+        for link in ("up", "round"):
+            (tmp_path / name / link).symlink_to("..")
+    assert listed(tmp_path, takes) == [tmp_path / name / f"1.{ending}" for name in ("a", "b")]
+
+
+@pytest.mark.parametrize("side", [(90, 130), (130, 90), (131, 131)])
+@pytest.mark.parametrize("mode", ["RGB", "L", "CMYK"])
+def test_a_jpeg_of_pillows_is_read_as_its_file_is_and_stays_as_it_was(
+    tmp_path: Path, mode: str, side: tuple[int, int]
+) -> None:
+    """A file's JPEG is decoded at a fraction of its size; a service opens it from the bytes that it gets."""
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    pixels = np.random.default_rng(0).integers(0, 256, (*side, 3), dtype=np.uint8)
+    Image.fromarray(pixels).convert(mode).save(tmp_path / "a.jpg", exif=exif)
+    expected = read_inputs([tmp_path / "a.jpg"], IN_FILES)
+    image = Image.open(io.BytesIO((tmp_path / "a.jpg").read_bytes()))
+    for _ in range(2):
+        assert torch.equal(read_inputs([image], IN_FILES), expected)
+    assert image.size == side[::-1] and np.asarray(image).shape[:2] == side
+
+
+@pytest.mark.parametrize("takes", [IN_MEMORY, IN_FILES])
+def test_a_tiff_of_floats_is_refused_as_in_training(tmp_path: Path, takes: Inputs) -> None:
+    Image.fromarray(np.zeros((20, 20), np.float32)).save(tmp_path / "a.tif")
+    with pytest.raises(UserError, match=r"a\.tif cannot be read: its pixels are of Pillow's mode F"):
+        read_inputs([tmp_path / "a.tif"], takes)
 
 
 def test_a_folder_without_files_for_the_network_is_named(photos: Path) -> None:

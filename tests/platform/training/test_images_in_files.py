@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,9 +12,10 @@ from typing import Any
 import pytest
 import torch
 from image_archives import write_inaturalist
+from PIL import Image
 
 from topk_platform import Arm, Augmentation, Loss, Model, PerClass, Protocol, Recipe, Regime, Study, UserError
-from topk_platform.data import load
+from topk_platform.data import data_at, load
 from topk_platform.data.images.decoding import scaled
 from topk_platform.specs import Trial, TrialRecord
 from topk_platform.testing.standins import write_imagenet_lt, write_plantnet300k
@@ -257,3 +259,23 @@ def test_a_study_is_checked_before_it_starts(folder: Path) -> None:
             check_study(study(Regime("r", "digits"), changed))
     with pytest.raises(UserError, match="is in files and cannot train an ensemble"):
         check_study(study(REGIMES["plantnet300k"], recipe(augmentation=Augmentation()), ensemble=2))
+
+
+@pytest.mark.parametrize("dataset", ["image_files", "image_folder"])
+def test_a_class_whose_name_is_no_text_is_refused_before_anything_is_trained(
+    dataset: str, tmp_path: Path
+) -> None:
+    """An archive from another system may hold names in its own encoding. No table of results could be written."""
+    from topk_platform.running.preflight.checks import check_study
+
+    for name in (b"caf\xe9", b"tea"):
+        folder = tmp_path / "cups" / os.fsdecode(name)
+        folder.mkdir(parents=True)
+        for number in range(3):
+            Image.new("RGB", (9, 9)).save(folder / f"{number}.png")
+    options: dict[str, str | int] = {"folder": "cups", "size": 8}
+    options |= {"resize": 8} if dataset == "image_files" else {}
+    regime, model = Regime("r", dataset, options=options), Model("convnet", {"width": 4})
+    cups = Study("s", [Arm(regime, model, Loss("cross_entropy"), 1, Recipe(1))], topk=(1,))
+    with data_at(tmp_path), pytest.raises(UserError, match=r"UTF-8, got 'caf\\udce9': rename their folders"):
+        check_study(cups)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Container, Mapping
 from dataclasses import replace
@@ -13,6 +12,8 @@ from topk_platform.data.datasets.own import split_folders
 from topk_platform.data.images.listing import class_folders, images_below
 from topk_platform.data.splits.grouping import grouped_files
 from topk_platform.errors import UserError
+from topk_platform.specs.checks import first_few
+from topk_platform.data.images.walking import folders_below
 
 __all__ = ["FEATURES_PIXELS", "images_code", "on_features"]
 
@@ -53,7 +54,34 @@ def images_code(folder: Path, size: int, groups: str) -> DataCode:
         names=("Augmentation",),
         augmentation=f", augmentation=Augmentation(crop={size // 8}, flip=True)",
         tail=has_tail(counts.values()),
-        notes=tuple(filter(None, (_few(counts, 1 + _SPLITS - len(splits)), _not_read(folder, read)))),
+        notes=tuple(filter(None, _notes(folder, splits, images["train"], read))),
+    )
+
+
+def _notes(
+    folder: Path, splits: Mapping[str, Path], train: Mapping[str, list[str]], read: Container[str]
+) -> tuple[str, ...]:
+    counts = {name: len(files) for name, files in train.items()}
+    return _nested(splits["train"], train), _few(counts, 1 + _SPLITS - len(splits)), _not_read(folder, read)
+
+
+def _nested(folder: Path, images: Mapping[str, list[str]]) -> str:
+    """Return a note if all classes have their images in folders of the same names, as splits have; else empty."""
+    inner = [
+        {
+            path.relative_to(folder / name).parts[0]
+            for path in map(Path, files)
+            if path.parent != folder / name
+        }
+        for name, files in images.items()
+    ]
+    direct = any(Path(file).parent == folder / name for name, files in images.items() for file in files)
+    same = set.intersection(*inner) if inner else set()
+    if direct or len(same) < 2:
+        return ""
+    return (
+        f"the classes are {first_few(sorted(images))}, and the images of each are in folders {first_few(sorted(same))}"
+        ": if those are the classes, call the folders of the splits train, val and test"
     )
 
 
@@ -83,12 +111,11 @@ def _few(counts: Mapping[str, int], least: int) -> str:
 def _not_read(folder: Path, read: Container[str]) -> str:
     """Return a note that counts the files that are not read, by their ending; empty if there are none."""
     others: Counter[str] = Counter()
-    for inner, folders, names in os.walk(folder, followlinks=True):
-        folders[:] = [name for name in folders if name[0] != "."]
+    for inner, names in folders_below(folder):
         others.update(
             Path(name).suffix.lower() or "without an ending"
             for name in names
-            if name[0] != "." and os.path.join(inner, name) not in read
+            if name[0] != "." and str(inner / name) not in read
         )
     kinds = ", ".join(f"{count} {ending}" for ending, count in sorted(others.items()))
     svg = ": save drawings (.svg) as .png" if others[".svg"] else ""

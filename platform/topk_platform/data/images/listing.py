@@ -23,6 +23,7 @@ from topk_platform.data.images.appearance import without_range
 from topk_platform.data.images.decoding import UnreadableImageError, pool, scaled
 from topk_platform.errors import MissingDataError, UserError
 from topk_platform.specs.checks import check, first_few
+from topk_platform.data.images.walking import folders_below
 
 __all__ = [
     "ENDINGS",
@@ -168,27 +169,13 @@ def is_image(name: str) -> bool:
 
 def images_below(folder: Path) -> Iterator[str]:
     """Yield the images of a class, also those in folders of its folder, in torchvision's order."""
-    for inner, names in sorted(_folders_below(folder)):
+    for inner, names in sorted((str(inner), names) for inner, names in folders_below(folder)):
         yield from (os.path.join(inner, name) for name in sorted(names) if is_image(name))
-
-
-def _folders_below(folder: Path) -> Iterator[tuple[str, list[str]]]:
-    """Yield a folder and those in it, each with its files, but no hidden ones and no links to a folder around them."""
-    for inner, folders, names in os.walk(folder, followlinks=True):
-        real = Path(os.path.realpath(inner))
-        folders[:] = [
-            name
-            for name in folders
-            if name[0] != "." and not real.is_relative_to(os.path.realpath(os.path.join(inner, name)))
-        ]
-        yield inner, names
 
 
 def _inner(root: Path, folders: Iterable[Path]) -> tuple[tuple[bytes, int], ...]:
     """Return the folders in classes' folders, each with its date: images may be added to them later."""
-    inner = (
-        Path(below) for folder in folders for below, _ in _folders_below(folder) if Path(below) != folder
-    )
+    inner = (below for folder in folders for below, _ in folders_below(folder) if below != folder)
     return tuple((os.fsencode(path.relative_to(root)), path.stat().st_mtime_ns) for path in inner)
 
 

@@ -20,6 +20,7 @@ from topk_platform.running.preflight.rehearsal import Rehearsal
 from topk_platform.running.preflight.training_splits import Draws
 from topk_platform.specs import Arm, Model, Recipe, Scalar, Setting, Study, images_of, measure_of, reaching
 from topk_platform.specs.arms.recipe import replaced
+from topk_platform.specs.checks import check, first_few
 from topk_platform.training import check_additions, check_ensemble, check_loss
 
 __all__ = ["check_device", "check_imported", "check_network", "check_study"]
@@ -67,6 +68,7 @@ def check_study(
             continue
         if (same := repr((arm.regime.dataset, sorted(arm.regime.options.items())))) not in sound:
             check_source(arm.regime, dataset)
+            _check_class_names(arm, dataset)
             sound.add(same)
         _check_open_arm(study, arm, dataset, draws, rehearse)
     return with_origins(study, identities)
@@ -83,6 +85,25 @@ def _check_names(study: Study) -> None:
                     f"a {kind} of your own is named as package.module:attribute, got {name!r}: take "
                     f"{f'{module}:{attribute}'!r}"
                 )
+
+
+def _check_class_names(arm: Arm, dataset: Source) -> None:
+    """Raise ``UserError`` for names that no table can hold: folders that another system named in its own encoding."""
+    names = dataset.class_names if isinstance(dataset, Dataset) else ()
+    odd = [name for name in names if not _is_text(name)]
+    check(
+        not odd,
+        f"regime {arm.regime.name}: names of classes must be UTF-8, got {first_few(list(map(ascii, odd)))}: rename "
+        "their folders",
+    )
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _check_open_arm(study: Study, arm: Arm, dataset: Source, draws: Draws, rehearse: Rehearsal) -> None:

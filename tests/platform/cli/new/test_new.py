@@ -300,3 +300,23 @@ def test_files_that_are_not_read_are_counted(new: New, birds: Path) -> None:
         "topk: files not read, as they are no images in the folder of a class: 1 .png, 1 .svg, 1 .txt: save drawings "
         "(.svg) as .png\n",
     )
+
+
+def test_links_in_a_circle_end(new: New, birds: Path) -> None:
+    for link in ("up", "round"):
+        (birds / "gull" / link).symlink_to("..")
+    assert new("round_birds", "--from", str(birds))[::2] == (0, "")
+
+
+def test_folders_that_look_like_splits_are_named(new: New, birds: Path) -> None:
+    """Each would be a class otherwise, and the study about telling training images from test images."""
+    for name in ("Testing", "Training"):
+        (birds.parent / "split" / name).mkdir(parents=True)
+        for folder in birds.iterdir():
+            (birds.parent / "split" / name / folder.name).symlink_to(folder)
+    code, _, err = new("split_birds", "--from", str(birds.parent / "split"))
+    assert (code, err) == (
+        0,
+        "topk: the classes are Testing, Training, and the images of each are in folders gull, owl's, wren: if those "
+        "are the classes, call the folders of the splits train, val and test\n",
+    )

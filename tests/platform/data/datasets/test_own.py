@@ -103,6 +103,17 @@ def test_a_link_to_a_folder_around_it_is_not_followed(folder: Path) -> None:
     assert image_folder("mine", size=8).fingerprint == before
 
 
+def test_links_in_a_circle_are_followed_once(folder: Path) -> None:
+    """Each class has the other's images too, as the links say, and no image more often."""
+    draw(folder)
+    linked = [path for name in ("a", "b") for path in (folder / name).glob("*.png")]
+    before = sum(map(len, image_folder("mine", size=8).splits.values()))
+    (folder / "a" / "b").symlink_to("../b")
+    (folder / "b" / "a").symlink_to("../a")
+    after = sum(map(len, image_folder("mine", size=8).splits.values()))
+    assert after == before + len(linked)
+
+
 def test_an_image_that_is_too_large_when_it_is_scaled_is_named(folder: Path) -> None:
     draw(folder)
     Image.new("RGB", (1, 60_000)).save(folder / "a" / "narrow.png")
