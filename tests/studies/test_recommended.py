@@ -5,7 +5,7 @@ them pretrained. All but one of the studies that search did it three or five tim
 the search in them. `letters` searched each loss once. What repeated searches of near comparisons show stands in there:
 with clean letters a difference moves by 1.0 points of top-5 accuracy from search to search, with noise 0.8 by 2.4.
 The comparisons of photos are of CIFAR-100's features by a pretrained network, where each loss was searched three or
-five times.
+five times, and of a small network that was trained from its pixels.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ QUESTIONS = {
     # Fifteen searches: all within 0.1 ± 0.5.
     "clean, 50 images a class": (ask, (62, 50), "", "keep cross_entropy"),
     # After ten searches the smooth SVM is 3.3 ± 2.0 points ahead and the soft top-K loss 3.2 ± 1.5, which is not enough
-    # beside all near comparisons. Kanji are as near, where five searches leave 5 points.
-    "noisy, 5 images a class": (ask, (62, 5, 0.8), "", "reach up to +10.8 points (kanji_classes"),
+    # beside all near comparisons. A convnet is as near, where five searches leave 7 points.
+    "noisy, 5 images a class": (ask, (62, 5, 0.8), "", "reach up to +12.8 points (letters_convnet"),
     # 1.3 to 1.9 points ahead, give or take 2.
     "half as noisy, 5 images a class": (ask, (62, 5, 0.4), "", "keep cross_entropy"),
     # Every top-K loss for balanced data is behind; focal, LDAM and the noised imbalanced hinge are level or behind.
@@ -70,19 +70,20 @@ QUESTIONS = {
         "",
         "measured on letters and features of cifar100 with",
     ),
-    # CIFAR-100 itself: the nearest regime is its own, and there all is undecided after eight searches.
+    # CIFAR-100 itself: the nearest regime is its own, and there all is undecided after five searches.
     "CIFAR-100 with wrong labels": (
         ask,
         (100, 450, 0.4),
         "",
-        "measured on features of cifar100 and letters with",
+        "measured on features of cifar100, cifar100 and letters with",
     ),
-    # There one loss leads after eight searches in two studies, and is worse nowhere near.
+    # There two losses lead after ten searches in two studies. But transition is worse with 100 images, and the smooth SVM
+    # does not lead in a network that learns its features.
     "CIFAR-100 with mostly wrong labels": (
         ask,
         (100, 450, 0.8),
-        "topk_transition",
-        "2.1 ± 0.4 points of top-5 accuracy ahead",
+        "",
+        "2 better, 2 worse",
     ),
 }
 
@@ -102,11 +103,11 @@ def test_the_answer_is_a_statistician_s(question: str) -> None:
 
 def test_the_luck_of_a_search_is_computed_from_the_findings() -> None:
     luck = ask(62, 50).luck
-    assert {k: round(100 * one.deviation, 1) for k, one in luck.items()} == {1: 3.7, 3: 0.7, 5: 1.0, 10: 0.3}
-    assert {k: one.freedom for k, one in luck.items()} == {1: 454, 3: 48, 5: 454, 10: 48}
+    assert {k: round(100 * one.deviation, 1) for k, one in luck.items()} == {1: 3.9, 3: 0.7, 5: 1.0, 10: 0.3}
+    assert {k: one.freedom for k, one in luck.items()} == {1: 470, 3: 48, 5: 470, 10: 48}
     noisy = ask(62, 50, 0.8).luck
     assert round(100 * noisy[5].deviation, 1) == 2.4  # docs/recommend.md states these
-    assert round(100 * ask(100, 450).luck[5].deviation, 1) == 0.6
+    assert round(100 * ask(100, 450).luck[5].deviation, 1) == 0.9
     assert round(100 * ask(1006, 10, 0.8).luck[5].deviation, 1) == 6.8
 
 

@@ -39,6 +39,18 @@ STATED = {
         "the-less-data-the-more": "undecided",
         "level-with-all-data": "undecided",
     },
+    "photos_map": {
+        "noise-helps-the-svm": "undecided",
+        "few-images-help-the-svm": "undecided",
+        "transition-leads-again": "confirmed",
+    },
+    "photos_pixels": {
+        "svm-beats-cross-entropy-with-noise": "undecided",
+        "svm-beats-cross-entropy-in-top1-with-noise": "undecided",
+        "svm-loses-less-by-noise": "undecided",
+        "cross-entropy-ahead-in-top1-without-noise": "undecided",
+        "level-in-top5-without-noise": "undecided",
+    },
     "photos_tail": {"imbalanced-beats-cross-entropy": "undecided"},
     "letters_k": {
         "svm-ahead-with-noise": "undecided",
@@ -68,6 +80,11 @@ STATED = {
         "the-svm-costs-the-first-guess": "confirmed",
     },
     "letters_margin": {"imbalanced-beats-cross-entropy": "refuted", "ldam-beats-cross-entropy": "refuted"},
+    "letters_convnet": {
+        "ahead-with-five-images-and-noise": "undecided",
+        "svm-ahead-with-noise": "undecided",
+        "top5-losses-cost-the-first-guess": "undecided",
+    },
     "letters_memory": {
         "svm-ahead-at-the-papers-values": "confirmed",
         "not-memorising-helps-cross-entropy": "confirmed",
