@@ -20,10 +20,10 @@ from torch import Tensor
 from topk_platform.data.images.appearance import appearance, is_on_its_side, without_range
 from topk_platform.data.images.decoding import check_pixels, crop, scaled
 from topk_platform.data.images.listing import ENDINGS, is_image
+from topk_platform.data.images.walking import folders_below
 from topk_platform.errors import UserError, reason
 from topk_platform.specs import Inputs
 from topk_platform.specs.checks import check
-from topk_platform.data.images.walking import folders_below
 
 __all__ = ["Given", "listed", "read_inputs"]
 

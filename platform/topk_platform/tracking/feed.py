@@ -181,9 +181,8 @@ class Feed(threading.Thread):
             item = self._queue.get()
 
     def _write(self, trial: TrackedTrial) -> None:
-        if (
-            self._starts.get(trial.key, trial.began) != trial.began
-        ):  # the ledger lacked the trial at the beginning
+        # The ledger lacked the trial at the beginning, or it would have been removed there.
+        if self._starts.get(trial.key, trial.began) != trial.began:
             self._remove(self._written & {trial.key})
         if trial.key not in self._written:
             self.tracker.trial_ended(trial)

@@ -169,8 +169,12 @@ def read_trials(ledger: Ledger, keys: Collection[str], *, networks: bool = True)
 
 def started(ledger: Ledger) -> dict[str, int]:
     """Return when the trials of a ledger started, by key, in whole seconds since 1970."""
-    rows = to_rows(ledger.read("trials", ["key", "started"]))
-    return {row["key"]: int(row["started"].timestamp()) for row in rows}
+    table = ledger.read("trials", ["key", "started"])
+    if not table.num_rows:  # an empty table has no columns
+        return {}
+    times = table["started"]
+    seconds = times.cast(pa.timestamp("s", times.type.tz), safe=False).cast(pa.int64())
+    return dict(zip(table["key"].to_pylist(), seconds.to_pylist(), strict=True))
 
 
 def listed(ledger: Ledger, search: SearchTrials) -> tuple[set[str], set[str]]:

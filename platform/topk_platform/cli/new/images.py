@@ -10,10 +10,10 @@ from pathlib import Path
 from topk_platform.cli.new.data_code import DataCode, has_tail
 from topk_platform.data.datasets.own import split_folders
 from topk_platform.data.images.listing import class_folders, images_below
+from topk_platform.data.images.walking import folders_below
 from topk_platform.data.splits.grouping import grouped_files
 from topk_platform.errors import UserError
 from topk_platform.specs.checks import first_few
-from topk_platform.data.images.walking import folders_below
 
 __all__ = ["FEATURES_PIXELS", "images_code", "on_features"]
 

@@ -21,9 +21,9 @@ from torch import Tensor
 from topk_platform.data.folder import cache_folder
 from topk_platform.data.images.appearance import without_range
 from topk_platform.data.images.decoding import UnreadableImageError, pool, scaled
+from topk_platform.data.images.walking import folders_below
 from topk_platform.errors import MissingDataError, UserError
 from topk_platform.specs.checks import check, first_few
-from topk_platform.data.images.walking import folders_below
 
 __all__ = [
     "ENDINGS",

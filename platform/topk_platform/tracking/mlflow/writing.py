@@ -237,9 +237,7 @@ def make_database(uri: str) -> None:
     hidden = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     MlflowClient(tracking_uri=f"{SQLITE}{hidden}{mark}{options}")
     try:
-        path.hardlink_to(
-            hidden
-        )  # unlike a rename, this never replaces what another process has made meanwhile
+        path.hardlink_to(hidden)  # unlike a rename, it never replaces what another process has made meanwhile
     except FileExistsError:
         pass  # it was made by a run of another study, which writes to it
     except OSError:  # this file system cannot link, so the look and the rename are two steps
