@@ -77,8 +77,8 @@ QUESTIONS = {
         "",
         "measured on features of cifar100, cifar100 and letters with",
     ),
-    # There two losses lead after ten searches in two studies. But transition is worse with 100 images, and the smooth SVM
-    # does not lead in a network that learns its features.
+    # There two losses lead after ten searches in two studies. But transition is worse with 100 images, and the SVM does
+    # not lead in a network that learns its features.
     "CIFAR-100 with mostly wrong labels": (
         ask,
         (100, 450, 0.8),
