@@ -40,7 +40,7 @@ def shots(class_counts: Tensor, many: int = 100, few: int = 20) -> dict[str, Ten
 
 
 def shot_words(class_counts: Tensor) -> str:
-    """Return how many classes are many-, medium- and few-shot, and which group accuracies are empty therefore.
+    """Return how many classes are many-, medium- and few-shot, and which group accuracies are empty for that reason.
 
     The accuracies of groups are measured only if the classes are in at least two groups, because the accuracy of a
     single group is the macro average.

@@ -90,9 +90,7 @@ def square(source: str | Path | BinaryIO | Image.Image, size: int) -> Tensor:
                 too_many = _too_many(_size(shown.size, size))
                 check(not too_many, too_many)
                 shown = functional.center_crop(functional.resize(shown, [size]), [size, size])
-            pixels: Tensor = functional.pil_to_tensor(
-                shown
-            )  # reads the file, which is closed after this block
+            pixels: Tensor = functional.pil_to_tensor(shown)  # reads the file, which is still open
     # Pillow's readers raise each of these for files that are cut off or hold something else.
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         name = f"{source}: " if isinstance(source, str | Path) else ""
