@@ -32,7 +32,8 @@ def chance_to_see(metric: str, sizes: Sequence[float], chance: str, cells: str, 
         No true difference, however large, would be seen in more than half of them
     """
     ordered = sorted(sizes)
-    least, middle, most = ordered[0], ordered[len(sizes) // 2], ordered[-1]  # the third of four sizes is the middle
+    middle = ordered[len(sizes) // 2]  # the third of four
+    least, most = ordered[0], ordered[-1]
     if not _possible(metric, middle):
         where = f" in {'more than half' if _possible(metric, least) else 'any'} of {cells}"
         return f"No true difference, however large, {chance}{where if len(sizes) > 1 else ''}"
