@@ -79,5 +79,10 @@ def test_stand_ins_say_that_they_are() -> None:
         asks_a_paper = (
             study.name.startswith(("letters", "photos", "kanji")) and study.name not in own_questions
         )
-        both = study.name in ("letters_map", "photos_map", "photos_noise")  # a paper's, and some of their own
+        both = study.name in (
+            "letters_map",
+            "photos_map",
+            "photos_noise",
+            "photos_pixels",
+        )  # a paper's, and some of their own
         assert {claim.stand_in for claim in study.claims} == ({True, False} if both else {asks_a_paper})

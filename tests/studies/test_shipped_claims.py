@@ -50,6 +50,7 @@ STATED = {
         "svm-loses-less-by-noise": "undecided",
         "cross-entropy-ahead-in-top1-without-noise": "undecided",
         "level-in-top5-without-noise": "undecided",
+        "transition-leads-from-pixels": "undecided",
     },
     "photos_tail": {"imbalanced-beats-cross-entropy": "undecided"},
     "letters_k": {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -35,8 +36,11 @@ class StepGraph:
         for generator in generators:
             self._graph.register_generator_state(generator)
         # Only this thread's work is recorded; others may decode images meanwhile.
-        with torch.cuda.graph(self._graph, capture_error_mode="thread_local"):
+        with _without_collection(), torch.cuda.graph(self._graph, capture_error_mode="thread_local"):
             self._loss = step(self._inputs, self._target)
+        # A recording resets the streams' positions on a CUDA stream of its own. On a busy GPU this could come after
+        # the first replay has set them, which would then draw other numbers.
+        torch.cuda.synchronize()
 
     def __call__(self, inputs: Tensor, target: Tensor) -> Tensor:
         """Train on a batch; return its loss, which is valid until the next call."""
@@ -44,6 +48,18 @@ class StepGraph:
         self._target.copy_(target)
         self._graph.replay()
         return self._loss
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """Collect no cycles in the block: the end of an earlier trial's graph would break the recording of another."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 @contextmanager
