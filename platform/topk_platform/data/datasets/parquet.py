@@ -131,7 +131,7 @@ def _files(root: Path) -> dict[str, list[Path]]:
     """Return each split's files, sorted."""
     if root.is_file():
         return {"train": [root]}
-    paths = sorted(root.rglob("*.parquet")) if root.is_dir() else []
+    paths = sorted(path for path in root.rglob("*.parquet") if not _is_hidden(path.relative_to(root)))
     if not paths:
         raise MissingDataError(
             f"dataset parquet_images: {root} must be a Parquet file or a folder of some, got "
@@ -143,6 +143,11 @@ def _files(root: Path) -> dict[str, list[Path]]:
         files.setdefault(_split_of(path, root), []).append(path)
     check("train" in files, f"{root} must hold files of the split train, got {sorted(files)}")
     return files
+
+
+def _is_hidden(path: Path) -> bool:
+    """Whether a file or one of its folders is hidden, such as macOS's ``._train-0.parquet``."""
+    return any(part.startswith(".") for part in path.parts)
 
 
 def _split_of(path: Path, root: Path) -> str:

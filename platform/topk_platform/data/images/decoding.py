@@ -132,7 +132,8 @@ def _decoded(path: Path, resize: int) -> Pixels:
     try:
         with Image.open(path) as image:
             width, height = _size(image.size, resize)
-            check_pixels(path, (width, height))
+            too_many = _too_many((width, height))
+            check(not too_many, too_many)
             size = (height, width) if is_on_its_side(image) else (width, height)
             # A JPEG that is at least four times as large as needed is decoded at a fraction of its size, but at least
             # twice as large as needed. That is at most a quarter of the work, with no visible difference.

@@ -196,7 +196,7 @@ def _images(folder: Path) -> list[tuple[str, int]]:
         f"{folder} must hold its images itself, got images in its folders {first_few(nested)}: move them up, or take "
         "image_folder",
     )
-    return sorted((e.name, e.stat().st_size) for e in entries if is_image(e.name) and not e.is_dir())
+    return sorted((e.name, _size(Path(e.path))) for e in entries if is_image(e.name) and not e.is_dir())
 
 
 def _check_ranges(paths: Iterable[str]) -> None:
@@ -277,6 +277,7 @@ def parse_lines(file: Path) -> list[tuple[str, str]]:
 
 
 def _size(path: Path) -> int:
+    """Return a file's size; -1 if there is none, as where a link leads nowhere."""
     try:
         return path.stat().st_size
     except FileNotFoundError:

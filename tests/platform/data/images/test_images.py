@@ -316,6 +316,21 @@ def test_unreadable_images_are_counted_named_and_left_out(
         assert image_files("inaturalist", 12, 16, unreadable="skip").fingerprint == left.fingerprint
 
 
+def test_the_message_about_an_image_says_once_that_it_cannot_be_read(tmp_path: Path) -> None:
+    Image.new("RGB", (1, 60_000)).save(tmp_path / "narrow.png")
+    with pytest.raises(UnreadableImageError, match=r"^image \S+narrow.png cannot be read: it is so narrow"):
+        decoding.scaled(tmp_path / "narrow.png", 600)
+
+
+def test_a_link_that_leads_nowhere_is_an_image_that_cannot_be_read(folder: Path) -> None:
+    whole = image_files("inaturalist", 12, 16)
+    train = folder / "inaturalist" / "train"
+    (sorted(train.iterdir())[0] / "gone.jpg").symlink_to(folder / "nowhere.jpg")
+    with pytest.warns(UserWarning, match=r"1 of \d+ images of .* left out: train/.*gone\.jpg"):
+        left = image_files("inaturalist", 12, 16, unreadable="skip")
+    assert len(left.train) + len(left.validation) == len(whole.train) + len(whole.validation)
+
+
 @pytest.mark.parametrize("spoiled", [(-1,), (0,), (0, 1, 2, 3)])
 def test_a_class_whose_training_images_are_all_unreadable_is_refused(
     folder: Path, spoiled: tuple[int, ...]
