@@ -52,7 +52,7 @@ class StepGraph:
 
 @contextmanager
 def _without_collection() -> Iterator[None]:
-    """Collect no cycles in the block: the end of an earlier trial's graph would break the recording of another."""
+    """Collect no cycles in the block: CUDA does not let an earlier trial's graph end while a step is recorded."""
     enabled = gc.isenabled()
     gc.disable()
     try:
