@@ -429,7 +429,28 @@ def test_a_logged_network_of_numbers_takes_whole_ones_too(digits: tuple[Path, St
     with pytest.raises(UserError, match="inputs must be numbers, got bool"):
         predictor.predict(whole > 0)
     with pytest.raises(UserError, match="must be finite, and those of input 1"):
-        predictor.predict(np.where(np.arange(2)[:, None, None, None], whole, np.nan))
+        predictor.predict(np.where(np.arange(2)[:, None, None, None], np.nan, whole))
+
+
+@pytest.mark.parametrize("graph", ["mlflow", "onnx"])
+def test_a_full_disk_for_a_graph_is_bad_input(
+    graph: str, digits: tuple[Path, Study], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    folder, study = digits
+    for writer in ("write_pt2", "write_onnx"):
+        monkeypatch.setattr(f"topk_platform.serving.pt2.{writer}", full)
+    with pytest.raises(UserError, match=r"^--to '.*out' cannot be written: .*No space left on device"):
+        export_model(
+            study,
+            study.arms[0].name,
+            tmp_path / "out",
+            store=folder / "runs",
+            mlflow=graph == "mlflow",
+            onnx=graph == "onnx",
+        )
 
 
 @pytest.mark.slow
