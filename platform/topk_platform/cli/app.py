@@ -66,7 +66,7 @@ def main() -> None:
     except UserError as error:
         _end(error, f"topk: {error}", Exit.BAD_INPUT, debug)
     except Exception as error:  # noqa: BLE001 - shown in one line; its traceback is kept in a file
-        kept = "" if debug else f"; its traceback is in {_kept(error)}"
+        kept = "" if debug else f"; {_kept(error)}"
         theirs = is_of_users_code(error)
         what = "your code raised" if theirs else "unexpected"
         line = f"topk: {what} {type(error).__name__}: {reason(error)} ({location_of(error)}){kept}"
@@ -85,7 +85,10 @@ def _traceback(error: Exception) -> str:
 
 
 def _kept(error: Exception) -> str:
-    """Write an error's traceback into a file, so that it is kept after a long run; return the file's name."""
-    with tempfile.NamedTemporaryFile(prefix="topk-error-", suffix=".txt", delete=False) as file:
-        file.write(_traceback(error).encode(errors="backslashreplace"))
-    return file.name
+    """Write an error's traceback into a file, so that it is kept after a long run; return where it is, in words."""
+    try:
+        with tempfile.NamedTemporaryFile(prefix="topk-error-", suffix=".txt", delete=False) as file:
+            file.write(_traceback(error).encode(errors="backslashreplace"))
+    except OSError as full:  # a full disk may be the error's own cause
+        return f"its traceback cannot be kept ({reason(full)}): {_DEBUG} shows it"
+    return f"its traceback is in {file.name}"

@@ -31,6 +31,7 @@ __all__ = [
     "rounded",
     "rounded_in",
     "settings",
+    "shortened",
     "title_of",
     "wrapped",
 ]
@@ -218,6 +219,21 @@ def rounded_in(text: str) -> str:
         'Recipe(epochs=30, learning_rate=0.0452, eps=1e-08)'
     """
     return _LONG.sub(lambda number: rounded(float(number[0])), text)
+
+
+def shortened(name: str, most: int) -> str:
+    """Return a name without its middle if it has more than ``most`` letters, with a sign for what is left out.
+
+    Long names of classes often begin with a number or a family, and end with what tells them apart.
+
+    Example:
+        >>> shortened("02912_Animalia_Chordata_Aves_Corvus_corax", 20)
+        '02912_Anim…vus_corax'
+    """
+    if len(name) <= most:
+        return name
+    end = (most - 1) // 2
+    return f"{name[: most - 1 - end]}…{name[len(name) - end :]}"
 
 
 def wrapped(name: str, width: int = 18) -> str:

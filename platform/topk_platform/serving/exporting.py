@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -197,16 +198,22 @@ def _write(to: Path, saved: SavedModel, config: Config, more: Mapping[str, bytes
         "trial.json": (json.dumps(json.loads(saved.trial.to_json()), indent=1) + "\n").encode(),
         **more,
     }
-    try:
+    with _writing(to):
         to.mkdir(parents=True, exist_ok=True)
         # Files of an earlier export belong to another network.
         for name in (BACKBONE, ONNX, PT2, MLMODEL, CALIBRATION):
             (to / name).unlink(missing_ok=True)
         for name, content in files.items():
             (to / name).write_bytes(content)
+    return files
+
+
+@contextmanager
+def _writing(to: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise UserError(f"--to {str(to)!r} cannot be written: {error}") from error
-    return files
 
 
 def _graphs(to: Path, trust: Trust, onnx: bool, mlflow: bool) -> tuple[str, ...]:
@@ -215,10 +222,12 @@ def _graphs(to: Path, trust: Trust, onnx: bool, mlflow: bool) -> tuple[str, ...]
     if onnx:
         from topk_platform.serving.pt2 import write_onnx  # noqa: PLC0415 - torch
 
-        write_onnx(to, trust)
+        with _writing(to):
+            write_onnx(to, trust)
         more = (ONNX,)
     if mlflow:
         from topk_platform.serving.pt2 import write_pt2  # noqa: PLC0415 - torch
 
-        more += write_pt2(to, trust)
+        with _writing(to):
+            more += write_pt2(to, trust)
     return more

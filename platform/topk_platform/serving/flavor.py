@@ -17,6 +17,7 @@ from topk_platform.records import SavedModel
 from topk_platform.serving.classifier import Classifier
 from topk_platform.serving.loading import assembled, load_trusting
 from topk_platform.serving.package import Config
+from topk_platform.serving.sets.conformal import check_finite
 from topk_platform.trust import Trust
 
 __all__ = ["Predictor"]
@@ -39,11 +40,13 @@ class Predictor:
         takes numbers accepts integers and floats.
 
         Raises:
-            UserError: if the inputs have another shape, type or range.
+            UserError: if the inputs have another shape, type or range, or a score is not finite, as for an input with
+                NaN. MLflow's server would write NaN into its answer, and JSON has no such number.
         """
         del params
         as_taken = _pixels if self.classifier.config.inputs.kind == "image" else _numbers
         scores = self.classifier.scores(torch.from_numpy(as_taken(np.array(model_input))))
+        check_finite(scores)
         return np.asarray(scores.numpy(), np.float32)
 
     def get_raw_model(self) -> Classifier:
@@ -52,7 +55,7 @@ class Predictor:
 
 
 def _pixels(given: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    if given.dtype.kind not in "iu":
+    if given.size and given.dtype.kind not in "iu":  # an empty list is an array of floats
         raise UserError(f"inputs must be whole numbers from 0 to 255, got {given.dtype}")
     if given.size and not 0 <= given.min() <= given.max() <= 255:
         raise UserError(f"inputs must be whole numbers from 0 to 255, got {given.min()} to {given.max()}")

@@ -182,6 +182,16 @@ def test_an_unexpected_error_is_a_line_and_its_traceback_is_kept(
     assert "known_studies()" in err and "is in" not in err.splitlines()[-1]
 
 
+def test_an_unexpected_error_is_a_line_where_no_file_can_be_written(
+    topk: Topk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("topk_platform.cli.commands.listing.known_studies", None)
+    monkeypatch.setattr("tempfile.tempdir", "/proc")
+    code, out, err = topk("list")
+    assert (code, out, len(err.splitlines())) == (Exit.UNEXPECTED, "", 1)
+    assert "its traceback cannot be kept (" in err and err.endswith("--debug shows it\n")
+
+
 def test_the_traceback_of_an_error_about_a_file_with_any_name_is_kept(
     topk: Topk, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -151,7 +151,7 @@ def test_the_pages_lines_run(
     status, answer = asyncio.run(posted(names["app"], (tmp_path / "letter.png").read_bytes()))
     assert (status, answer) == (200, [asdict(guess) for guess in guesses])
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 9)
-    for body in (b"no image", (tmp_path / "letter.png").read_bytes()):
+    for body in (b"no image", b"P6\n", (tmp_path / "letter.png").read_bytes()):
         status, answer = asyncio.run(posted(names["app"], body))
         assert status == 400 and "cannot be read" in answer["detail"]
 
@@ -406,6 +406,7 @@ def test_a_logged_network_takes_pixels_of_any_whole_type(
         (np.full((1, 3, 8, 8), -1), "from 0 to 255, got -1 to -1"),
         (np.full((1, 3, 8, 8), 0.5), "whole numbers from 0 to 255, got float64"),
         (np.zeros((1, 3, 8, 9), dtype=int), r"of shape \(n, 3, 8, 8\), got .*\(1, 3, 8, 9\)"),
+        (np.array([]), r"of shape \(n, 3, 8, 8\), got .*\(0,\)"),
     ],
 )
 def test_a_logged_network_refuses_what_are_no_pixels(
@@ -427,6 +428,29 @@ def test_a_logged_network_of_numbers_takes_whole_ones_too(digits: tuple[Path, St
     np.testing.assert_array_equal(predictor.predict(whole), own.scores(torch.ones(2, 1, 8, 8)).numpy())
     with pytest.raises(UserError, match="inputs must be numbers, got bool"):
         predictor.predict(whole > 0)
+    with pytest.raises(UserError, match="must be finite, and those of input 1"):
+        predictor.predict(np.where(np.arange(2)[:, None, None, None], np.nan, whole))
+
+
+@pytest.mark.parametrize("graph", ["mlflow", "onnx"])
+def test_a_full_disk_for_a_graph_is_bad_input(
+    graph: str, digits: tuple[Path, Study], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    folder, study = digits
+    for writer in ("write_pt2", "write_onnx"):
+        monkeypatch.setattr(f"topk_platform.serving.pt2.{writer}", full)
+    with pytest.raises(UserError, match=r"^--to '.*out' cannot be written: .*No space left on device"):
+        export_model(
+            study,
+            study.arms[0].name,
+            tmp_path / "out",
+            store=folder / "runs",
+            mlflow=graph == "mlflow",
+            onnx=graph == "onnx",
+        )
 
 
 @pytest.mark.slow

@@ -22,6 +22,7 @@ FEATURES_PIXELS = 160
 
 _SPLITS = 3
 _BACKBONE = "efficientnet_lite0"
+_PHOTOS = (".avif", ".gif", ".heic", ".heif", ".jfif")  # as phones and browsers save them
 
 
 def images_code(folder: Path, size: int, groups: str) -> DataCode:
@@ -98,8 +99,8 @@ def _check_groups(
 
 
 def _few(counts: Mapping[str, int], least: int) -> str:
-    """Return a note that names every class with too few images; empty if there is none."""
-    few = ", ".join(f"{name} ({count})" for name, count in counts.items() if count < least)
+    """Return a note that names the first classes with too few images; empty if there is none."""
+    few = first_few([f"{name} ({count})" for name, count in counts.items() if count < least])
     if not few:
         return ""
     return (
@@ -118,8 +119,11 @@ def _not_read(folder: Path, read: Container[str]) -> str:
             if name[0] != "." and str(inner / name) not in read
         )
     kinds = ", ".join(f"{count} {ending}" for ending, count in sorted(others.items()))
-    svg = ": save drawings (.svg) as .png" if others[".svg"] else ""
-    return f"files not read, as they are no images in the folder of a class: {kinds}{svg}" if kinds else ""
+    photos = ", ".join(ending for ending in _PHOTOS if others[ending])
+    as_png = ["drawings (.svg) as .png"] if others[".svg"] else []
+    as_jpg = [f"photos ({photos}) as .jpg"] if photos else []
+    hint = ": save " + " and ".join(as_png + as_jpg) if as_png or as_jpg else ""
+    return f"files not read, as they are no images in the folder of a class: {kinds}{hint}" if kinds else ""
 
 
 def on_features(data: DataCode, pixels: int) -> DataCode:

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from topk_platform.cli.consoles import write_file
+from topk_platform.cli.consoles import say, write_file
 from topk_platform.cli.new.data_code import DataCode
 from topk_platform.cli.options import nonblank
 from topk_platform.errors import UserError, unknown_name
@@ -134,13 +134,13 @@ def new(
     model = _HEADS if features and network is None else _model(network or usual)
     _write(file, _text(name, data, model, guesses))
     for note in data.notes:
-        typer.echo(f"topk: {note}", err=True)
+        say(f"topk: {note}", err=True)
     chosen = [f"--network {usual}"] * (network is None) + [f"-k {guesses}"] * (k is None)
     if chosen:
-        typer.echo(f"chosen: {', '.join(chosen)}")
+        say(f"chosen: {', '.join(chosen)}")
     if data.tail:
-        typer.echo(f"some classes are rare: balanced_softmax is among the losses, macro_top{guesses} selects")
-    typer.echo(f"wrote {file}; now: topk plan {name}:study --data {shlex.quote(str(data.folder))}")
+        say(f"some classes are rare: balanced_softmax is among the losses, macro_top{guesses} selects")
+    say(f"wrote {file}; now: topk plan {name}:study --data {shlex.quote(str(data.folder))}")
 
 
 def _data(source: Path, size: int | None, groups: str, *, features: bool) -> DataCode:

@@ -56,7 +56,7 @@ class Samples:
         aside = f"calibrated with {self.calibration}, " if self.calibration else ""
         return (
             f"trained with {self.train}, validated with {self.validation}, {aside}tested with {self.test} "
-            f"samples{groups}; {self.classes} classes of {self.each} training samples"
+            f"samples{groups}; {self.classes} classes of {self.each} training sample{'s' * (self.each != '1')}"
             f"{'; ' if self.shots else ''}{self.shots}"
             f"{f'; {self.wrong:.1%} of the training labels are wrong' if self.wrong else ''}"
         )

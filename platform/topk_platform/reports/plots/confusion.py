@@ -17,7 +17,7 @@ from scipy.spatial.distance import squareform
 from topk_platform.reports.plots.drawing import as_they_are, figure, frame
 from topk_platform.reports.plots.plot_data import NothingToPlotError, Plotted, RunGuesses
 from topk_platform.reports.plots.style import INK, PAGE
-from topk_platform.reports.words import wrapped
+from topk_platform.reports.words import shortened, wrapped
 
 __all__ = ["confusion", "groups_of", "sharing"]
 
@@ -28,6 +28,7 @@ _MATRIX = 256  # with more classes, pairs of classes are drawn instead of a matr
 _PANELS, _ACROSS = 6, 3
 _LETTERS = 14  # letters of a title per inch
 _PANEL_LINE = 24  # letters in a line of a panel's title, if there are several panels
+_NAME = 24  # letters of a class's name; more would leave the matrix no room
 _ALIKE = 0.5
 _ROW = 0.1  # inches; room for a name in the smallest readable letters
 
@@ -214,7 +215,7 @@ def _framed(ax: Axes, groups: Sequence[Sequence[int]]) -> None:
 
 
 def _named(ax: Axes, names: Sequence[str]) -> None:
-    names, size = [as_they_are(name) for name in names], 6.5 if len(names) <= _FEW else 5
+    names, size = [as_they_are(shortened(name, _NAME)) for name in names], 6.5 if len(names) <= _FEW else 5
     ax.set_yticks(range(len(names)), names, fontsize=size)
     ax.set_xticks(range(len(names)), names, fontsize=size)
     if max(map(len, names)) > (3 if len(names) <= _FEW else 1):

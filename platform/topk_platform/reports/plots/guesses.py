@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from topk_platform.data import Dataset
 from topk_platform.reports.plots.drawing import panels
-from topk_platform.reports.plots.pictures import Pixels, dataset_of_images, pixels_of, tile
+from topk_platform.reports.plots.pictures import Pixels, caption, dataset_of_images, pixels_of, tile
 from topk_platform.reports.plots.plot_data import NothingToPlotError, Plotted, RunGuesses
 from topk_platform.reports.plots.style import PAGE
 from topk_platform.reports.words import wrapped
@@ -76,7 +76,7 @@ def guesses(data: Plotted) -> Figure:
     across = 3 if run.of.guesses.shape[1] <= _BESIDE else 1
     kinds = {title: chosen for title, kind in run.kinds.items() if (chosen := _chosen(run, kind))}
     pixels = _pixels(run, [image for chosen in kinds.values() for image in chosen])
-    lines = max(wrapped(run.name(int(label)), 9).count("\n") + 1 for label in set(run.of.labels.tolist()))
+    lines = max(caption(run.name(int(label))).count("\n") + 1 for label in set(run.of.labels.tolist()))
     step = 1.1 + _LINE * lines
     tiles = 1 + _GAP + min(run.of.guesses.shape[1], _MOST)
     made, axes = panels(list(kinds), 0.3 + _ROWS * step * (PAGE / across - 0.1) / tiles, across=across)

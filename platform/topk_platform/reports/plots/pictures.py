@@ -16,16 +16,18 @@ from topk_platform.data.loading import feature_arguments
 from topk_platform.errors import UserError
 from topk_platform.reports.plots.drawing import as_they_are, frame
 from topk_platform.reports.plots.plot_data import NothingToPlotError, UnsuitedStudyError
-from topk_platform.reports.words import wrapped
+from topk_platform.reports.words import shortened, wrapped
 from topk_platform.specs import FEATURES, Regime
 
-__all__ = ["Pixels", "dataset_of_images", "pixels_of", "tile"]
+__all__ = ["Pixels", "caption", "dataset_of_images", "pixels_of", "tile"]
 
 Pixels = npt.NDArray[np.float64]
 """An image ``(height, width, 1 or 3)`` in [0, 1]."""
 
 _PIXELS = 48  # images in a plot have no shorter side than this
 _RIGHT = "#009E73"
+_LETTERS = 9  # letters of a line below an image
+_LINES = 3  # the most lines below an image; more would reach into the next row
 
 
 def dataset_of_images(regime: Regime, images: str) -> Dataset:
@@ -84,6 +86,13 @@ def pixels_of(data: Dataset, images: Iterable[int]) -> dict[int, Pixels]:
     return dict(zip(needed, inputs.permute(0, 2, 3, 1).double().numpy(), strict=True))
 
 
+def caption(name: str) -> str:
+    """Return a class's name in at most three lines; a longer name lacks its middle."""
+    lengths = range(_LINES * _LETTERS, 0, -1)
+    texts = (wrapped(shortened(name, length), _LETTERS) for length in lengths)
+    return next(text for text in texts if text.count("\n") < _LINES)
+
+
 def tile(ax: Axes, pixels: Pixels | None, x: float, y: float, name: str, *, framed: bool = False) -> None:
     """Draw an image of side 1 with a class's name below it; a class without a test image has only its name.
 
@@ -92,7 +101,7 @@ def tile(ax: Axes, pixels: Pixels | None, x: float, y: float, name: str, *, fram
         pixels: The image; None if there is none.
         x: The left side.
         y: The upper side.
-        name: The name.
+        name: The name; a long one is shortened.
         framed: Whether the image has a frame.
     """
     if pixels is not None:
@@ -108,5 +117,5 @@ def tile(ax: Axes, pixels: Pixels | None, x: float, y: float, name: str, *, fram
     if framed:
         frame(ax, (x + 0.05, y + 0.05), (0.9, 0.9), _RIGHT, 1.5)
     ax.text(
-        x + 0.5, y + 1.0, as_they_are(wrapped(name, 9)), ha="center", va="top", fontsize=4.5, linespacing=1.0
+        x + 0.5, y + 1.0, as_they_are(caption(name)), ha="center", va="top", fontsize=4.5, linespacing=1.0
     )

@@ -159,6 +159,19 @@ def test_rare_classes_are_named_and_get_a_loss_and_a_metric(new: New, tailed: Pa
     )
 
 
+def test_of_many_classes_with_too_few_images_the_first_are_named(new: New, birds: Path) -> None:
+    for number in range(3000):
+        (birds / f"species-{number:04}").mkdir()
+    _, _, err = new("many_birds", "--from", str(birds))
+    assert "species-0004 (0) and 2995 more. Add images" in err and len(err) < 500
+
+
+def test_a_terminal_obeys_no_name_of_a_class(new: New, birds: Path) -> None:
+    (birds / "owl\x1b[2J").mkdir()
+    _, _, err = new("steering_birds", "--from", str(birds))
+    assert r"owl\x1b[2J (0). Add images" in err and "\x1b" not in err
+
+
 def test_a_split_with_a_folder_of_its_own_needs_no_image_of_training(new: New, tailed: Path) -> None:
     (tailed.parent / "split" / "test").mkdir(parents=True)
     tailed.rename(tailed.parent / "split" / "train")
@@ -292,13 +305,14 @@ def test_files_that_are_not_read_are_counted(new: New, birds: Path) -> None:
     (birds / "gull" / "drawing.svg").write_text("<svg/>")
     (birds / "cover.png").write_bytes((birds / "gull" / "0.png").read_bytes())
     (birds / "gull" / ".DS_Store").write_text("")
+    (birds / "gull" / "phone.HEIC").write_text("")
     (birds / "gull" / "old").mkdir()
     (birds / "gull" / "0.png").rename(birds / "gull" / "old" / "0.png")
     code, _, err = new("stray_birds", "--from", str(birds))
     assert (code, err) == (
         0,
-        "topk: files not read, as they are no images in the folder of a class: 1 .png, 1 .svg, 1 .txt: save drawings "
-        "(.svg) as .png\n",
+        "topk: files not read, as they are no images in the folder of a class: 1 .heic, 1 .png, 1 .svg, 1 .txt: save "
+        "drawings (.svg) as .png and photos (.heic) as .jpg\n",
     )
 
 

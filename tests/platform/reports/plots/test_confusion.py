@@ -216,6 +216,15 @@ def test_names_with_dollar_signs_are_no_formulas() -> None:
     FigureCanvasAgg(made).draw()
 
 
+def test_a_long_name_leaves_the_matrix_room() -> None:
+    made = figure(3, 3)
+    ax = made.subplots()
+    _named(ax, ["x" * 200, "02912_Animalia_Chordata_Aves_Passeriformes_Corvidae_Corvus_corax"])
+    assert [tick.get_text() for tick in ax.get_yticklabels()][1] == "02912_Animal…orvus_corax"
+    FigureCanvasAgg(made).draw()
+    assert ax.get_window_extent().width > made.get_window_extent().width / 3
+
+
 @given(st.integers(2, 6), st.integers(1, 30), st.integers(0, 2**16))
 def test_rows_sum_to_k_and_the_diagonal_is_the_accuracy(classes: int, images: int, seed: int) -> None:
     draw = np.random.default_rng(seed)

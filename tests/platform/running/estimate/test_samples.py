@@ -62,6 +62,7 @@ def test_a_regime_says_its_numbers_in_words() -> None:
     assert str(Samples("r", 12, 5, 7, 3, 3, 6)) == (
         "trained with 12, validated with 5, tested with 7 samples; 3 classes of 3 to 6 training samples"
     )
+    assert str(Samples("r", 9, 9, 9, 9, 1, 1)).endswith("9 classes of 1 training sample")
 
 
 def test_wrong_labels_are_counted_in_the_data() -> None:
