@@ -22,6 +22,7 @@ STATED = {
         "level-with-all-data": "undecided",
         "imbalanced-beats-cross-entropy": "refuted",
     },
+    "kanji_map": {"noise-helps-the-svm": "undecided", "few-images-help-the-svm": "undecided"},
     "photos_noise": {
         "svm-beats-cross-entropy-with-noise": "undecided",
         "svm-beats-cross-entropy-in-top1-with-noise": "refuted",
