@@ -259,7 +259,7 @@ def photos_pixels() -> Study:
 
     Example:
         >>> [arm.name for arm in photos_pixels().arms][::3]
-        ['noise-0/resnet8/cross_entropy', 'noise-0.8/resnet8/cross_entropy']
+        ['noise-0/resnet8/cross_entropy', 'noise-0.8/resnet8/cross_entropy', 'noise-0.8/resnet8/topk_transition']
     """
     clean, noisy = (Regime(f"noise-{p:g}", "cifar100", (LabelNoise(p),)) for p in (0.0, 0.8))
     arms = [arm for regime in (clean, noisy) for arm in _at_pixels(regime, *_at_pixels_everywhere())]
