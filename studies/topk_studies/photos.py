@@ -262,7 +262,7 @@ def photos_pixels() -> Study:
         ['noise-0/resnet8/cross_entropy', 'noise-0.8/resnet8/cross_entropy', 'noise-0.8/resnet8/topk_transition']
     """
     clean, noisy = (Regime(f"noise-{p:g}", "cifar100", (LabelNoise(p),)) for p in (0.0, 0.8))
-    arms = [arm for regime in (clean, noisy) for arm in _at_pixels(regime, *_at_pixels_everywhere())]
+    arms = [arm for regime in (clean, noisy) for arm in _at_pixels(regime, *_losses_at_pixels())]
     arms += _at_pixels(noisy, searched("topk_transition", _AT_PIXELS))
     return Study(
         name="photos_pixels",
@@ -278,7 +278,7 @@ def photos_pixels() -> Study:
     )
 
 
-def _at_pixels_everywhere() -> list[Loss]:
+def _losses_at_pixels() -> list[Loss]:
     losses = [searched(name, _AT_PIXELS) for name in _PAPERS_PAIR]
     return [*losses, searched("noised_topk_hinge", _AT_PIXELS, _DRAWN)]
 
