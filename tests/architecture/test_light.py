@@ -141,7 +141,6 @@ AS_JSON = (
     ("checklist light_lab:study", {"study", "items"}),
 )
 BESIDE = {
-    "cardinality": "trains: tests/platform/serving/test_cardinality.py",
     "run": "its events: tests/platform/cli/run/test_view.py",
     "probe": "trains: tests/platform/cli/test_cli.py",
     "adopt": "trains: tests/platform/evidence/test_adopting.py",

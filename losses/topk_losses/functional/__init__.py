@@ -24,7 +24,6 @@ All losses of samples have this in common; conformal training is a loss of whole
 import inspect
 
 from topk_losses.functional.autkc import *
-from topk_losses.functional.cardinality import *
 from topk_losses.functional.conformal import *
 from topk_losses.functional.entropy import *
 from topk_losses.functional.generalized import *

@@ -27,7 +27,6 @@ _PANELS: dict[str, dict[str, tuple[str, ...]]] = {
     "Results": {
         "commands.results": ("table", "plot", "report"),
         "commands.conclusions": ("claims", "tuning", "checklist"),
-        "commands.cardinality": ("cardinality",),
         "commands.findings": ("findings",),
         "commands.recommend": ("recommend",),
     },

@@ -82,10 +82,6 @@ PLOTS: Mapping[str, Plot] = {
         "plots.curves:topk",
         "Accuracy over all k, from the kept ranks; bands are 95 % t-intervals over seeds.",
     ),
-    "cardinality": _stored(
-        "plots.cardinality:cardinality",
-        "Test accuracy by mean number of candidates; lines: a selector chooses 1, 2, 4 or 8; dotted: a fixed number.",
-    ),
     "confusion": _stored(
         "plots.confusion:confusion",
         "Which classes are among the K guesses for which; look-alikes are framed, or the worst pairs shown.",

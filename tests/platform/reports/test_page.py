@@ -209,9 +209,7 @@ def test_the_page_says_what_came_out(page: str) -> None:
     assert "ahead: undecided" in page and "was searched once" in page and "&lt;b&gt;leads&lt;/b&gt;" in page
     assert "Which hyperparameters were searched, within which bounds?" in page
     drawn = set(re.findall('<figure id="plot-(.*?)">', page))
-    assert drawn == set(PLOTS) - {"regions", "winners", "cardinality", "guesses"} and page.count(
-        "<svg"
-    ) == len(drawn)
+    assert drawn == set(PLOTS) - {"regions", "winners", "guesses"} and page.count("<svg") == len(drawn)
     (left_out,) = re.findall(
         "No plot of (.*?): (.*?)[.]<", page
     )  # and none that no result of the study could make
@@ -353,9 +351,7 @@ def test_without_a_ledger_there_is_no_page(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "kind", [kind for kind in PLOTS if kind not in ("cardinality", "guesses", "regions", "winners")]
-)
+@pytest.mark.parametrize("kind", [kind for kind in PLOTS if kind not in ("guesses", "regions", "winners")])
 def test_all_of_a_plot_lies_inside_it(kind: str, store: Path) -> None:
     """No name, number or line is cut off at the edge: what is drawn takes up less than the figure."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg

@@ -6,7 +6,6 @@ import csv
 import io
 import re
 from collections.abc import Callable
-from dataclasses import fields
 from functools import partial
 from pathlib import Path
 
@@ -20,7 +19,6 @@ from topk_platform.records.ledger.snapshot import write_snapshot
 from topk_platform.reports.tables.classes import classes_to_files
 from topk_platform.reports.tables.data import to_files
 from topk_platform.results.by_class import class_results
-from topk_platform.results.cardinality import CardinalityPoint
 from topk_platform.results.from_store import table
 
 PAGE = (Path(__file__).parents[4] / "docs" / "columns.md").read_text()
@@ -82,10 +80,6 @@ def test_the_page_has_the_columns_of_results_by_class(run: tuple[Study, Path]) -
     shown, folder = table(study, store=store), Store.open(store).at("s")
     files = classes_to_files(shown, class_results(shown, folder, partial(read_all_ranks, folder)))
     assert documented("classes.parquet") == pq.read_schema(io.BytesIO(files["classes.parquet"])).names
-
-
-def test_the_page_has_the_columns_of_cardinalities() -> None:
-    assert documented("cardinality.parquet") == [field.name for field in fields(CardinalityPoint)]
 
 
 def test_the_page_has_the_columns_of_an_export(run: tuple[Study, Path], tmp_path: Path) -> None:
