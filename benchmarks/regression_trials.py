@@ -70,7 +70,6 @@ _RECIPES: Mapping[str, Recipe] = {
     "warmup": replace(_TWO_EPOCHS, warmup=1.0, weight_decay=0.01, momentum=0.5),
     "clipped-parts": replace(_TWO_EPOCHS, clip_norm=0.1, accumulate=2),
     "reweighted": replace(_TWO_EPOCHS, reweighting=1),
-    "cross-entropy-first": replace(_TWO_EPOCHS, cross_entropy_epochs=1),
     "adamw": replace(_TWO_EPOCHS, optimizer="adamw", learning_rate=0.002, weight_decay=0.05),
     "heavy-ball": replace(_TWO_EPOCHS, optimizer="heavy_ball"),
     "averaged-steps": replace(_TWO_EPOCHS, average=EMA(0.9)),

@@ -18,6 +18,14 @@ LATER: Mapping[str, Any] = {"later": True}
 JSON and hash leave the field out if its value is false in Python, such as None, 0 or an empty tuple.
 """
 
+_FORMER: Mapping[str, Mapping[str, Any]] = {
+    "Recipe": {"cross_entropy_epochs": 0},
+}
+"""The fields that specs had once, by the spec's name, with the value that all specs of today stand for.
+
+Hashes include them, because random streams and samplers are seeded by hashes: without them all values would change.
+"""
+
 
 def encode(value: Any) -> Any:
     """Return ``value`` as JSON-ready data; dataclasses become objects that carry their class's name.
@@ -87,10 +95,18 @@ def canonical_json(value: Any) -> str:
 
 
 def digest(value: Any, length: int = 20) -> str:
-    """Return the first ``length`` hexadecimal digits of the SHA-256 of ``value``'s canonical JSON.
+    """Return the first ``length`` hexadecimal digits of the SHA-256 of ``value``'s canonical JSON and former fields.
 
     Example:
         >>> digest({"a": 1, "b": 2}) == digest({"b": 2, "a": 1})
         True
     """
-    return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:length]
+    return hashlib.sha256(canonical_json(_with_former(encode(value))).encode()).hexdigest()[:length]
+
+
+def _with_former(data: Any) -> Any:
+    if isinstance(data, list):
+        return [_with_former(item) for item in data]
+    if not isinstance(data, dict):
+        return data
+    return _FORMER.get(data.get(_TYPE, ""), {}) | {key: _with_former(item) for key, item in data.items()}

@@ -144,9 +144,8 @@ class Ensemble:
             pause: See :meth:`Learner.advance`.
         """
         epoch = self.step // self.epoch_steps
-        reweighted, warming = self.recipe.reweights(epoch), self.recipe.warms(epoch)
         for loss in self.losses:
-            loss.begin(epoch, reweighted=reweighted, warming=warming)
+            loss.begin(epoch, reweighted=self.recipe.reweights(epoch))
         self.epoch = self.epoch or self._begun(0)
         total = self.epoch.total
         for inputs, target in self.epoch.batches:

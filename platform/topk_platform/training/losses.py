@@ -49,14 +49,11 @@ class BoundLoss:
         self.generator = generator
         self.weights = weights
         self.in_epoch, self.epoch = in_epoch, 0
-        self._warming = False
         self.draws = "generator" in inspect.signature(module.forward).parameters
         self._keywords: dict[str, Any] = {"generator": generator} if self.draws else {}
 
     def __call__(self, scores: Tensor, target: Tensor) -> Tensor:
         """Return the batch's mean loss."""
-        if self._warming:
-            return tl.functional.cross_entropy(scores, target)
         loss: Tensor = self.module(scores, target, **self._keywords)
         return loss
 
@@ -68,15 +65,13 @@ class BoundLoss:
 
     def per_sample(self, scores: Tensor, target: Tensor, generators: Sequence[Generator]) -> Tensor:
         """Return each sample's loss of a separable loss; if it draws random numbers, each network has a generator."""
-        if self._warming:
-            return tl.functional.cross_entropy(scores, target, reduction="none")
         for module in self.module.modules():
             if hasattr(module, "reduction"):
                 module.reduction = "none"  # type: ignore[assignment]
         losses: Tensor = self.module(scores, target, **({"generator": generators} if self.draws else {}))
         return losses
 
-    def begin(self, epoch: int, *, reweighted: bool, warming: bool = False) -> None:
+    def begin(self, epoch: int, *, reweighted: bool) -> None:
         """Set the loss up for an epoch. It does not matter which epoch came before.
 
         A loss with a schedule is built again for every epoch, because its other tensors may depend on its parameters.
@@ -84,9 +79,7 @@ class BoundLoss:
         Args:
             epoch: From 0.
             reweighted: Whether the classes have the weights ``weights``.
-            warming: Whether cross-entropy replaces the loss, as in a recipe's first epochs.
         """
-        self._warming = warming
         if self.in_epoch is not None and epoch != self.epoch:
             self.module, self.epoch = self.in_epoch(epoch), epoch
         if reweighted:

@@ -149,7 +149,7 @@ def _train(session: Session, samples: int) -> None:
 def _in_parts(trial: Trial, parts: int) -> Trial:
     """Return the trial with batches in parts, the arm's loss from the start, and two steps of the whole network."""
     usual = trial.arm.recipe
-    recipe: Recipe = replace(usual, accumulate=parts, cross_entropy_epochs=0, epochs=usual.epochs + 1)
+    recipe: Recipe = replace(usual, accumulate=parts, epochs=usual.epochs + 1)
     return replace(trial, arm=replace(trial.arm, recipe=recipe))
 
 

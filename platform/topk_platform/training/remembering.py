@@ -57,8 +57,6 @@ class PlacedLoss(BoundLoss):
     def __call__(self, scores: Tensor, target: Tensor) -> Tensor:
         """Return the mean loss of the next part."""
         rows = self.rows.pop(0)
-        if self._warming:
-            return super().__call__(scores, target)
         loss: Tensor = self.module(scores, target, index=rows)
         return loss
 

@@ -103,7 +103,7 @@ class Session:
         """
         self.model.train()
         epoch = self.step // self.epoch_steps
-        self.loss.begin(epoch, reweighted=self.recipe.reweights(epoch), warming=self.recipe.warms(epoch))
+        self.loss.begin(epoch, reweighted=self.recipe.reweights(epoch))
         self.epoch = self.epoch or self._begun(0)
         total = self.epoch.total
         for inputs, target in self.epoch.batches:

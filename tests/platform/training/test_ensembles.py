@@ -148,7 +148,6 @@ CASES: dict[str, dict[str, Any]] = {
     "adam, clipped, kept": {
         "recipe": Recipe(3, optimizer="adam", learning_rate=0.01, clip_norm=0.1, keep=("top1",), warmup=1.0)
     },
-    "warmed by cross-entropy": {"loss": "noised_topk_hinge", "recipe": Recipe(3, cross_entropy_epochs=2)},
     "reweighted": {"recipe": Recipe(3, reweighting=1), "regime": Regime("tail", "digits", (LongTail(5),))},
 }
 

@@ -207,26 +207,24 @@ def test_a_step_is_the_trials_own(
     assert torch.get_num_threads() == threads
 
 
-@pytest.mark.parametrize(
-    "recipe", [Recipe(5, cross_entropy_epochs=3), Recipe(3, after=RetrainedClassifier(2))]
-)
+@pytest.mark.parametrize("recipe", [Recipe(3, after=RetrainedClassifier(2))])
 def test_a_step_is_the_one_that_takes_most(
     recipe: Recipe, make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the arm's loss, where the first epochs have cross-entropy; of all layers, where the last is retrained."""
     from topk_platform.training.session import Session
 
-    seen: list[tuple[int, bool, bool]] = []
+    seen: list[tuple[int, bool]] = []
     backward = Session._backward
 
     def noting(self: Session, inputs: torch.Tensor, target: torch.Tensor, share: float) -> torch.Tensor:
         whole = all(parameter.requires_grad for parameter in self.model.parameters())
-        seen.append((len(inputs), whole, self.loss._warming))
+        seen.append((len(inputs), whole))
         return backward(self, inputs, target, share)
 
     monkeypatch.setattr(Session, "_backward", noting)
     take_step(make_trial(recipe=recipe), 100)
-    assert seen == [(2, True, False), (100, True, False)]
+    assert seen == [(2, True), (100, True)]
 
 
 @pytest.mark.gpu

@@ -44,7 +44,6 @@ def train(trial: Trial) -> TrialRecord:
         ({"decay": 0.0}, "Recipe.decay must be above 0, got 0.0"),
         ({"warmup": -1.0}, "Recipe.warmup must be at least 0, got -1.0"),
         ({"clip_norm": 0.0}, "Recipe.clip_norm must be above 0 or None, got 0.0"),
-        ({"cross_entropy_epochs": -1}, "Recipe.cross_entropy_epochs must be at least 0, got -1"),
         ({"reweighting": -1}, "Recipe.reweighting must be at least 0 or None, got -1"),
     ],
 )
@@ -182,16 +181,6 @@ def test_classes_weigh_from_their_epoch_on(make_trial: MakeTrial) -> None:
         per_class = weights if epoch == 2 else None
         expected = nn.functional.cross_entropy(losses, labels, per_class)
         assert session.train_epoch()[0, 0].item() == pytest.approx(expected.item(), rel=1e-5)
-
-
-def test_the_first_epochs_are_cross_entropys(make_trial: MakeTrial) -> None:
-    """One full batch an epoch, so that an epoch's loss is that of the weights before it."""
-    recipe = Recipe(3, batch_size=10**6, cross_entropy_epochs=2, schedule="constant", learning_rate=0.01)
-    session = Session.prepare(make_trial("autkc", recipe=recipe))
-    for epoch in range(3):
-        scores, labels = session.model(session.dataset.train.inputs).detach(), session.dataset.train.labels
-        of = nn.functional.cross_entropy if epoch < 2 else session.loss.module
-        assert session.train_epoch()[0, 0].item() == pytest.approx(of(scores, labels).item(), rel=1e-5)
 
 
 NUMERICS = {

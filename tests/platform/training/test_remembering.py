@@ -105,7 +105,7 @@ def test_a_memory_comes_back_after_a_cut(make_trial: MakeTrial, memory: Any) -> 
 
 
 def test_without_strength_training_is_that_of_cross_entropy(make_trial: MakeTrial) -> None:
-    plain = make_trial(recipe=Recipe(2, cross_entropy_epochs=1))
+    plain = make_trial(recipe=Recipe(2))
     loss = Loss("early_learning", fixed={"strength": 0.0})
     remembering = dataclasses.replace(plain, arm=dataclasses.replace(plain.arm, loss=loss))
     one, other = finish(run_trials([plain])) + finish(run_trials([remembering]))

@@ -138,8 +138,6 @@ class Recipe:
         clip_norm: Gradients of a larger norm are scaled down to this norm; None: never.
         reweighting: The epoch after which classes are weighted by the inverse of their effective number (deferred
             re-weighting, Cao et al. 2019, with Cui et al.'s β = 0.9999); None: never.
-        cross_entropy_epochs: How many epochs at the start train with cross-entropy in place of the arm's loss, as
-            AUTKC's authors do; class weights apply to the arm's loss only.
         augmentation: The augmentation of the training images.
         evaluate_every: Epochs between validations; the last epoch is always validated.
         keep: Metrics. For each, the weights of the epoch with its best validation value are kept and give the test
@@ -177,7 +175,6 @@ class Recipe:
     warmup: NonNegative = 0.0
     clip_norm: Positive | None = None
     reweighting: Whole | None = None
-    cross_entropy_epochs: Whole = 0
     augmentation: Augmentation = field(default_factory=Augmentation)
     evaluate_every: Count = 1
     keep: tuple[str, ...] = ()
@@ -257,10 +254,6 @@ class Recipe:
             "policy": type(self.augmentation.policy).__name__ if self.augmentation.policy is not None else "",
         }
         return {kind: name for kind, name in names.items() if name}
-
-    def warms(self, epoch: int) -> bool:
-        """Return whether this epoch, counted from 0, trains with cross-entropy in place of the arm's loss."""
-        return epoch < self.cross_entropy_epochs
 
     def reweights(self, epoch: int) -> bool:
         """Return whether classes are weighted by their effective numbers in this epoch, counted from 0."""

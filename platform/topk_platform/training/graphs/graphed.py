@@ -90,7 +90,7 @@ class GraphedSession(Session):
     def _note_phase(self) -> None:
         """Forget the graph where a step differs from the recorded one: another loss, or other class weights."""
         epoch = self.step // self.epoch_steps
-        now = self.loss.module, self.recipe.warms(epoch), self.recipe.reweights(epoch)
+        now = self.loss.module, self.recipe.reweights(epoch)
         if now != self.phase:
             self.phase, self.eager, self.graph = now, 0, None
 

@@ -102,7 +102,7 @@ def losses_of(session: Session, epochs: int = 3) -> list[float]:
     [
         {},
         {"clip_norm": 1.0, "optimizer": "adam", "learning_rate": 0.01},
-        {"accumulate": 2, "cross_entropy_epochs": 1},
+        {"accumulate": 2},
     ],
 )
 def test_replayed_steps_are_the_usual_steps(
@@ -144,7 +144,7 @@ def test_a_resumed_session_records_anew(cut: int, make_trial: MakeTrial, replayi
 def test_another_loss_is_recorded_anew(make_trial: MakeTrial, replaying: type[Repeated]) -> None:
     arm = make_trial().arm
     scheduled = Loss("smooth_topk_svm", fixed={"tau": Schedule("linear", 1.0, 0.1)})
-    changed = Arm(arm.regime, arm.model, scheduled, 3, a_recipe(cross_entropy_epochs=1))
+    changed = Arm(arm.regime, arm.model, scheduled, 3, a_recipe())
     losses_of(Replaying.prepare(make_trial(arm=changed)))
     assert replaying.made == 3
 
