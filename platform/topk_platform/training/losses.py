@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Generator, Tensor, nn
 
-import topk_losses as tl
 from topk_platform.errors import UserError, as_user_error, unknown_name
 from topk_platform.references import check_arguments, look_up, signature_of
 from topk_platform.specs import SEARCHABLE, Loss, Parameter, Recipe, Scalar, Schedule, numbers
