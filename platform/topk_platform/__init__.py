@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from topk_platform.evidence import bundle, verify
     from topk_platform.evidence.recommending import recommend
     from topk_platform.evidence.replaying import replay
-    from topk_platform.reports.checklist import checklist
     from topk_platform.reports.page import report
     from topk_platform.reports.plots import plot
     from topk_platform.results.decisions import decide
@@ -75,7 +74,6 @@ __all__ = [
     "Study",
     "UserError",
     "bundle",
-    "checklist",
     "decide",
     "export_model",
     "grid",

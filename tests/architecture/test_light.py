@@ -124,7 +124,6 @@ READING = (
     ("claims light_lab:study", "They are level."),
     ("claims berrada2018_noise --format csv", "waits for data"),
     ("tuning light_lab:study", "enough, this search"),
-    ("checklist light_lab:study", "fresh seeds per arm"),
     ("plan light_lab:study", "0 trials left"),
     ("export light_lab:study --format csv --to light.csv", "10 trials in"),
 )
@@ -138,7 +137,6 @@ AS_JSON = (
     ("table light_lab:study", {"loss", "metric", "mean", "n"}),
     ("claims light_lab:study", {"claim", "verdict", "measured"}),
     ("tuning light_lab:study", {"arm", "trials"}),
-    ("checklist light_lab:study", {"study", "items"}),
 )
 BESIDE = {
     "run": "its events: tests/platform/cli/run/test_view.py",
@@ -184,7 +182,6 @@ WRONG = (
     ("claims ring_modes --format html", "--format must be rich, md or csv"),
     ("tuning digits", "holds nothing of study 'digits'"),
     ("tuning digits --within 0", "--within must be points"),
-    ("checklist digits", "holds nothing of study 'digits'"),
     ("recommend --classes 1 --images 9", "classes must be at least 2"),
     ("recommend --classes 9 --images 99 --store typo --not-shipped", "holds no study"),
     ("recommend --classes 9 --images 99 --format csv", "--format must be rich or md"),

@@ -26,7 +26,7 @@ _PANELS: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "Results": {
         "commands.results": ("table", "plot", "report"),
-        "commands.conclusions": ("claims", "tuning", "checklist"),
+        "commands.conclusions": ("claims", "tuning"),
         "commands.findings": ("findings",),
         "commands.recommend": ("recommend",),
     },

@@ -47,7 +47,6 @@ def test_what_a_smoke_run_left_is_found(
         ("repair quick-smoke --smoke", 0, "nothing is damaged"),
         ("claims quick_lab:made --smoke", 2, "study quick-smoke has no claims: a smoke run has none"),
         ("table quick_lab:made --smoke --format csv", 0, "cross_entropy"),
-        ("checklist quick_lab:made --smoke", 0, "quick-smoke"),
     ):
         monkeypatch.setattr(sys, "argv", ["topk", *command.split()])
         with pytest.raises(SystemExit) as ended:

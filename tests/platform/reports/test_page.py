@@ -207,7 +207,7 @@ def test_the_numbers_of_the_page_are_the_tables(page: str, table: Table) -> None
 def test_the_page_says_what_came_out(page: str) -> None:
     assert "to cross_entropy was tested, because a loss was searched once" in page
     assert "ahead: undecided" in page and "was searched once" in page and "&lt;b&gt;leads&lt;/b&gt;" in page
-    assert "Which hyperparameters were searched, within which bounds?" in page
+    assert "0.01 to 1, logarithmic" in page
     drawn = set(re.findall('<figure id="plot-(.*?)">', page))
     assert drawn == set(PLOTS) - {"regions", "winners", "guesses"} and page.count("<svg") == len(drawn)
     (left_out,) = re.findall(
@@ -233,11 +233,9 @@ def test_a_report_in_markdown_says_what_the_page_says(store: Path, table: Table,
     assert f"**Answer.** {said}" in text and on_page(said) in page
     for block in blocks(table):
         assert f"### {block.title}\n\n{block_to_markdown(block)}" in text
-    assert (
-        "ahead: undecided" in text and "### Which hyperparameters were searched, within which bounds?" in text
-    )
+    assert "ahead: undecided" in text and "| 0.01 to 1, logarithmic | 0.1 |" in text
     titles = re.findall(r"^## (.*)$", text, flags=re.MULTILINE)
-    assert titles == ["Tables", "Results by class", "Claims", "Tuning", "How it was done"]
+    assert titles == ["Tables", "Results by class", "Claims", "Tuning", "Methods"]
     assert "<svg" not in text and "\n\n\n" not in text
 
 

@@ -1,4 +1,4 @@
-"""Commands for conclusions from a study's results: its claims, its tuning, and the checklist for a paper."""
+"""Commands for conclusions from a study's results: its claims and its tuning."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ from typing import Annotated
 import typer
 
 from topk_platform.cli import options
-from topk_platform.cli.consoles import print_json, print_rows, say, show
+from topk_platform.cli.consoles import print_rows, show
 from topk_platform.cli.options import check_format
 from topk_platform.cli.studies import requested_study
 from topk_platform.errors import UserError
 from topk_platform.reports import decisions_text, tuning_text
-from topk_platform.reports.checklist import checklist as filled_in
 from topk_platform.results.decisions import Decision, decide
 from topk_platform.results.tuning import check_within
 from topk_platform.results.tuning import tuning as tuning_of
 
-__all__ = ["CLAIM_FORMATS", "checklist", "claims", "show_claims", "tuning"]
+__all__ = ["CLAIM_FORMATS", "claims", "show_claims", "tuning"]
 
 CLAIM_FORMATS = ("rich", "md", "csv")
 """The formats of decided claims."""
@@ -108,25 +107,3 @@ def tuning(
         csv=lambda: tuning_text.tuning_to_csv(tuned_arms),
         rows=lambda: tuning_text.tuning_to_rows(tuned_arms),
     )
-
-
-def checklist(
-    study: options.Study,
-    store: options.Store = "runs",
-    searches: options.Searches = None,
-    trials: options.Trials = None,
-    seeds: options.Seeds = None,
-    smoke: options.Smoke = False,
-    json: options.Json = False,
-) -> None:
-    """Write what venues ask to be reported of a study, filled in from its ledger, as Markdown.
-
-    Example: topk checklist letters_quick > checklist.md
-    """
-    requested = requested_study(study, smoke, store=store, searches=searches)
-
-    items = filled_in(requested, store=store, trials=trials, seeds=seeds)
-    if json:
-        print_json(items)
-    else:
-        say(items.to_markdown(), nl=False)

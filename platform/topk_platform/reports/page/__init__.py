@@ -15,7 +15,7 @@ from markupsafe import Markup, escape
 from topk_platform.reports.page.content import content_of
 from topk_platform.reports.page.drawn import Drawn, drawings
 from topk_platform.reports.page.markdown import lowered, to_markdown
-from topk_platform.reports.plots import Plotted, plotted
+from topk_platform.reports.plots import plotted
 from topk_platform.reports.tables.classes import EXPLAINED, HEADER
 from topk_platform.reports.tables.html import block_to_html
 from topk_platform.results.from_store import Held, read
@@ -73,8 +73,7 @@ def report(
     """
     check_call(report, locals())
     held = read(study, store, trials, seeds, curves=True, needed=True)
-    data = plotted(held)
-    return Page(_page(held, data, drawings(data)))
+    return Page(_page(held, drawings(plotted(held))))
 
 
 def report_files(study: Study, *, store: str | Path = "runs") -> dict[str, bytes]:
@@ -88,10 +87,9 @@ def report_files(study: Study, *, store: str | Path = "runs") -> dict[str, bytes
         UserError: as :func:`report`.
     """
     held = read(study, store, curves=True, needed=True)
-    data = plotted(held)
-    drawn = drawings(data)
+    drawn = drawings(plotted(held))
     files = {f"plots/{plot.kind}.svg": plot.file for plot in drawn if plot.file}
-    return {"report.html": _page(held, data, drawn).encode(), **files}
+    return {"report.html": _page(held, drawn).encode(), **files}
 
 
 def markdown_report(
@@ -109,11 +107,11 @@ def markdown_report(
         UserError: as :func:`report`.
     """
     held = read(study, store, trials, seeds, curves=True, needed=True)
-    return to_markdown(content_of(held, plotted(held).tuning))
+    return to_markdown(content_of(held))
 
 
-def _page(held: Held, data: Plotted, drawn: Sequence[Drawn]) -> str:
-    text = content_of(held, data.tuning)
+def _page(held: Held, drawn: Sequence[Drawn]) -> str:
+    text = content_of(held)
     environment = Environment(loader=PackageLoader(__name__), autoescape=True)
     environment.filters["code"] = _with_code
     return environment.get_template("page.html").render(
@@ -124,7 +122,7 @@ def _page(held: Held, data: Plotted, drawn: Sequence[Drawn]) -> str:
         drawn=drawn,
         claims=_html(text.claims),
         tuning=_html(text.tuning),
-        checklist=_html(text.checklist),
+        methods=_html(text.methods),
         header=HEADER,
         explained=EXPLAINED,
     )

@@ -1,4 +1,4 @@
-"""The contents of a study's report, for HTML and for Markdown: answer, tables, claims, tuning, and the checklist."""
+"""The contents of a study's report, for HTML and for Markdown: answer, tables, claims, tuning, and methods."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from itertools import islice
 from topk_platform.records import Samples
 from topk_platform.reports import tuning_text
 from topk_platform.reports.answer import answer
-from topk_platform.reports.checklist import checklist_of
 from topk_platform.reports.decisions_text import claims_to_markdown
+from topk_platform.reports.page.methods import methods
 from topk_platform.reports.sections import Section
 from topk_platform.reports.tables import legend
 from topk_platform.reports.tables import notes as table_notes
@@ -21,7 +21,7 @@ from topk_platform.results.by_class import class_results
 from topk_platform.results.decisions import decided
 from topk_platform.results.from_store import Held, main_metric
 from topk_platform.results.table import Table
-from topk_platform.results.tuning import Tuning
+from topk_platform.results.tuning import tuning_of
 from topk_platform.specs import scale_of
 from topk_platform.specs.checks import plural
 
@@ -62,7 +62,7 @@ class Content:
         tables: The tables that have numbers.
         claims: The verdicts on the claims, in Markdown; empty if the study has none.
         tuning: How the arms were tuned, in Markdown; empty if no arm was.
-        checklist: The checklist, in Markdown.
+        methods: How the study was done, in Markdown.
         keys: The trials behind the numbers.
         classes: The results by class, a part for each column of the table.
         unlisted: Which arms have neither trials nor results by class here, in words; empty if all have.
@@ -76,7 +76,7 @@ class Content:
     tables: Sequence[Part]
     claims: str
     tuning: str
-    checklist: str
+    methods: str
     keys: Sequence[Section]
     classes: Sequence[Section] = ()
     unlisted: str = ""
@@ -96,14 +96,13 @@ class Content:
         return f"{arms}; {searched}{plural(study.seeds, 'fresh seed')} per arm{baseline}."
 
 
-def content_of(held: Held, tuning: Tuning) -> Content:
+def content_of(held: Held) -> Content:
     """Return the contents of a report on a study's results.
 
     Args:
         held: The results, with the epochs of the trials.
-        tuning: How the arms were tuned.
     """
-    study, table = held.study, held.table
+    study, table, tuning = held.study, held.table, tuning_of(held, held.study.arms)
     striking, listed = table_notes.striking(table), _listed(table)
     regimes = dict.fromkeys(arm.regime.name for arm in study.arms)
     return Content(
@@ -114,7 +113,7 @@ def content_of(held: Held, tuning: Tuning) -> Content:
         tables=_parts(table),
         claims=claims_to_markdown(study.name, decided(held)) if study.claims else "",
         tuning=tuning_text.tuning_to_markdown(tuning) if tuning.arms or tuning.fixed else "",
-        checklist=checklist_of(held).to_markdown(),
+        methods=methods(held),
         keys=list(_keys(listed)),
         classes=class_parts(table, class_results(listed, held.ledger.store, held.ranks), _CLASS_ROWS),
         unlisted=_unlisted(listed, table),

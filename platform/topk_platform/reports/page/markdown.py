@@ -42,7 +42,7 @@ def _parts(content: Content) -> Iterator[str]:
     for title, text in (
         ("Claims", content.claims),
         ("Tuning", content.tuning),
-        ("How it was done", content.checklist),
+        ("Methods", content.methods),
     ):
         yield from (f"## {title}", lowered(text).strip()) if text else ()
     if failures := content.table.failures:

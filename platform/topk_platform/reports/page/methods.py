@@ -1,0 +1,127 @@
+"""A study's methods, from its definition and its ledger: a section of the report."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from topk_platform.records import Row, Tally
+from topk_platform.reports.plain_text import markdown_table
+from topk_platform.reports.words import rounded, rounded_in
+from topk_platform.results.from_store import Held
+from topk_platform.specs import Choice, Dimension, Study
+from topk_platform.specs.checks import plural
+
+__all__ = ["methods"]
+
+_DATA = (
+    *("regime", "dataset", "conditions on the training split", "classes", "training samples"),
+    *("of these in a class", "wrong training labels", "validation samples", "test samples", "fingerprint"),
+)
+
+
+def methods(held: Held) -> str:
+    """Return a study's methods as Markdown: data, search spaces, training, selection, seeds, machines, versions, code.
+
+    Args:
+        held: The study's results in its store.
+    """
+    counting = [row for arm in held.results.values() for row in arm.counting()]
+    lines = [*_training(held.study), *_search(held.study, counting), *_computation(held, counting)]
+    parts = (_data(held), _spaces(held.study), "\n".join(f"- {line}" for line in lines))
+    return "\n\n".join(filter(None, parts))
+
+
+def _data(held: Held) -> str:
+    histories = held.histories.values()
+    prints = {h.arm.regime.name: row["dataset_fingerprint"] for h in histories for row in h.rows()}
+    rows = []
+    for name, regime in {arm.regime.name: arm.regime for arm in held.study.arms}.items():
+        dataset = " ".join([regime.dataset, *(f"{k}={v}" for k, v in regime.options.items())])
+        conditions = ", ".join(rounded_in(repr(condition)) for condition in regime.conditions) or "none"
+        sizes = ["–"] * 6
+        if note := held.data.get(name):
+            one = note.samples
+            tested = f"{one.test:,}{f' of {one.groups}' if one.groups else ''}"
+            sizes = [f"{one.classes:,}", f"{one.train:,}", one.each, f"{one.wrong:.1%}"]
+            sizes += [f"{one.validation:,}", tested]
+        rows.append((name, dataset, conditions, *sizes, prints.get(name, "")))
+    return markdown_table(_DATA, rows)
+
+
+def _range(dimension: Dimension) -> str:
+    if isinstance(dimension, Choice):
+        return f"one of {', '.join(map(rounded, dimension.options))}"
+    return f"{rounded(dimension.low)} to {rounded(dimension.high)}{', logarithmic' if dimension.log else ''}"
+
+
+def _spaces(study: Study) -> str:
+    losses = [arm.loss for arm in study.arms]
+    rows = [(o.label, n, _range(d), rounded(o.first[n])) for o in losses for n, d in o.space.items()]
+    rows += [(o.label, n, "fixed", rounded(value)) for o in losses for n, value in o.fixed.items()]
+    return markdown_table(("loss", "parameter", "range", "first value"), dict.fromkeys(rows)) if rows else ""
+
+
+def _training(study: Study) -> Iterator[str]:
+    for label, model in {arm.model.label: arm.model for arm in study.arms}.items():
+        yield rounded_in(f"Model {label}: {model.name} {dict(model.options) or ''}".rstrip())
+    for text, count in Counter(rounded_in(repr(arm.recipe)) for arm in study.arms).items():
+        yield f"{text} ({plural(count, 'arm')})"
+    kept = sorted({metric for arm in study.arms for metric in arm.recipe.keep})
+    weights = [f"those of the epoch with the best validation {', '.join(kept)}"] if kept else []
+    if not all(arm.recipe.keep for arm in study.arms):
+        weights.append(f"{'where a recipe keeps none of these, ' if kept else ''}those of the last epoch")
+    yield f"The tested weights are {'; '.join(weights)}."
+
+
+def _search(study: Study, counting: Sequence[Row]) -> Iterator[str]:
+    searched = [arm for arm in study.arms if arm.is_searched]
+    if searched:
+        each = plural(study.trials // study.searches, "trial")
+        metrics = ", ".join(sorted({arm.metric for arm in searched}))
+        times = "once" if study.searches == 1 else f"{study.searches} times"
+        yield f"Every searched arm is searched {times} with {each}: {_ends(counting, 'search')}."
+        for text, count in Counter(rounded_in(repr(arm.protocol)) for arm in searched).items():
+            yield f"{text} ({plural(count, 'arm')})"
+        yield f"Selected by {metrics} on the validation split alone; search trials never see the test split."
+    yield (
+        f"{plural(study.seeds, 'fresh seed')} per arm, the same in all arms: {_ends(counting, 'confirm')}. Each scores "
+        "the test split once. A seed decides label noise, initial weights, batches, augmentation and the loss's noise. "
+        f"Root of all random streams: {study.seed}."
+    )
+
+
+def _ends(counting: Sequence[Row], phase: str) -> str:
+    ends = Tally.of(row["status"] for row in counting if row["phase"] == phase)
+    stopped = f", {ends.pruned} stopped early" if phase == "search" else ""
+    return (
+        f"{ends.completed} of {ends.ended} completed{stopped}, {ends.diverged} diverged, {ends.failed} failed"
+    )
+
+
+def _computation(held: Held, counting: Sequence[Row]) -> Iterator[str]:
+    # A member's time is that of its ensemble.
+    seconds = [
+        (row["key"], row["phase"], row["train_seconds"] / history.arm.protocol.ensemble)
+        for history in held.histories.values()
+        for row in history.rows()
+    ]
+    keys, study = {row["key"] for row in counting}, held.study
+    device = f"{study.gpu_share:g} of a GPU" if study.device == "cuda" else study.device
+    besides = sum(spent for key, _, spent in seconds if key not in keys) / 3600
+    for phase in sorted({phase for _, phase, _ in seconds}, reverse=True):
+        of_it = [spent for _, this, spent in seconds if this == phase]
+        yield (
+            f"Phase {phase}: {plural(len(of_it), 'training')} of {sum(of_it) / len(of_it):.1f} s, "
+            f"{sum(of_it) / 3600:.2f} hours in all, each on {device} with {plural(study.threads, 'thread')}."
+        )
+    yield (
+        f"{besides:.2f} of these hours went into trainings that the tables do not count; "
+        f"{sum(held.table.outdated.values())} recorded trials do not count at all: of other code, data, definitions or "
+        "machines."
+    )
+    noted = [{**json.loads(row["versions"] or "{}"), "code": row["code_version"]} for row in counting]
+    for name in sorted({name for versions in noted for name in versions}):
+        counts = Counter(str(versions[name]) for versions in noted if name in versions).most_common()
+        yield f"{name}: {', '.join(f'{value} ({count} trials)' for value, count in counts)}"

@@ -1,0 +1,106 @@
+"""The section on methods tells what the ledger holds."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study
+from topk_platform.records import ArmHistory, DataNote, Ledger, Samples, Store, note_data
+from topk_platform.reports.page.methods import methods
+from topk_platform.results.from_store import Held
+
+RATE = {"learning_rate": Float(0.01, 1)}
+LOSSES = [Loss(name, RATE, {"learning_rate": 0.1}) for name in ("cross_entropy", "smooth_topk_svm")]
+
+
+def history_of(study: Study, arm: Arm) -> ArmHistory:
+    """Two search trials and three confirmations of the first, all of a second each; losses differ by seed."""
+    ahead = 0.0 if arm.loss.name == "cross_entropy" else 0.001
+
+    def row(phase: str, number: int, seed: int) -> dict[str, Any]:
+        metrics = {
+            f"{split}.{m}": 0.5 + seed / 100 + ahead * seed**2
+            for split in ("validation", "test")
+            for m in study.metrics
+        }
+        return {
+            "key": f"{arm.name}-{number}-{seed}",
+            "phase": phase,
+            "number": number,
+            "seed": seed,
+            "status": "completed",
+            "reason": "",
+            "values": json.dumps({"learning_rate": 0.1 + number}),
+            "train_seconds": 1.0,
+            "code_version": "abc",
+            "dataset_fingerprint": "f00",
+            "versions": '{"torch": "2.15.0", "machine": "a processor"}',
+            **metrics,
+        }
+
+    search = {number: row("search", number, 0) for number in range(2)}
+    return ArmHistory(arm, search, {(0, seed): row("confirm", 0, seed) for seed in (1, 2, 3)})
+
+
+def held_of(losses: list[Loss], folder: Path, *recipes: Recipe) -> Held:
+    """A study with an arm for each loss and recipe, all of whose trials have ended."""
+    models = [Model("linear"), Model("mlp")][: len(recipes)]
+    arms = [
+        Arm(Regime("r", "digits"), m, one, 3, r)
+        for m, r in zip(models, recipes, strict=True)
+        for one in losses
+    ]
+    study = Study("light", arms, topk=(1, 3), trials=2, seeds=3)
+    histories = {study.arm_id(arm): history_of(study, arm) for arm in arms}
+    return Held(study, Ledger(Store.open(folder).at("light"), "light"), histories)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "- Model linear: linear",
+        "Recipe(epochs=1, batch_size=64,",
+        "| smooth_topk_svm | learning_rate | 0.01 to 1 | 0.1 |",
+        "searched once with 2 trials: 4 of 4 completed, 0 stopped early, 0 diverged, 0 failed.",
+        "Selected by top3 on the validation split alone",
+        "3 fresh seeds per arm, the same in all arms: 6 of 6 completed, 0 diverged, 0 failed.",
+        "Phase search: 4 trainings of 1.0 s, 0.00 hours in all",
+        "| r | digits | none | – | – | – | – | – | – | f00 |",
+        "- torch: 2.15.0 (10 trials)",
+        "- code: abc (10 trials)",
+    ],
+)
+def test_they_say_what_the_ledger_knows(tmp_path: Path, line: str) -> None:
+    assert line in methods(held_of(LOSSES, tmp_path, Recipe(1)))
+
+
+def test_arms_of_other_recipes_tested_other_weights(tmp_path: Path) -> None:
+    last, best = Recipe(1), Recipe(1, keep=("top1",))
+    both = "those of the epoch with the best validation top1; where a recipe keeps none of these, those of the last"
+    for recipes, weights in (
+        ([last], "are those of the last epoch."),
+        ([best], "best validation top1."),
+        ([last, best], both),
+    ):
+        assert weights in methods(held_of(LOSSES, tmp_path, *recipes))
+
+
+def test_numbers_of_samples_are_those_that_a_run_noted(tmp_path: Path) -> None:
+    samples = Samples("r", 1240, 3100, 9920, 62, 3, 6, groups="160 typefaces", wrong=0.3929)
+    note_data(Store.open(tmp_path).at("light"), {"r": DataNote("of", samples)})
+    line = "| 62 | 1,240 | 3 to 6 | 39.3% | 3,100 | 9,920 of 160 typefaces | f00 |"
+    assert f"| r | digits | none {line}" in methods(held_of(LOSSES, tmp_path, Recipe(1)))
+
+
+def test_no_number_is_printed_with_all_its_digits(tmp_path: Path) -> None:
+    """Ranges, first and fixed values, and the recipe: to three digits each."""
+    long = 0.04520469449210724
+    loss = Loss("focal", {"learning_rate": Float(long, 1)}, {"learning_rate": long}, fixed={"gamma": 2 / 3})
+    text = methods(held_of([loss], tmp_path, Recipe(1, weight_decay=1 / 7000)))
+    assert "| focal | learning_rate | 0.0452 to 1 | 0.0452 |" in text and "weight_decay=0.000143" in text
+    assert not re.search(r"\d\.\d{7}", text)
