@@ -21,9 +21,7 @@ from topk_platform.serving.package import (
     CALIBRATION,
     CARD,
     CONFIG,
-    MLMODEL,
     ONNX,
-    PT2,
     WEIGHTS,
     Config,
 )
@@ -59,7 +57,6 @@ def export_model(
     store: str | Path = "runs",
     seed: int | None = None,
     onnx: bool = False,
-    mlflow: bool = False,
     calibrated: bool = True,
     data: str | Path | None = None,
 ) -> Exported:
@@ -78,7 +75,6 @@ def export_model(
         store: Folder or URI of the results.
         seed: The seed whose network is exported; by default the one with the best validation.
         onnx: Whether to write ``model.onnx`` too; it needs the extra ``onnx``.
-        mlflow: Whether the folder is also a model for ``mlflow.pytorch.load_model``.
         calibrated: Whether to calibrate the network if the study sets samples aside; False does not need the data.
         data: The folder of datasets.
 
@@ -108,8 +104,14 @@ def export_model(
     more[CARD] = model_card(study, saved, config, chosen, estimates, note).encode()
     if calibration is not None:
         more[CALIBRATION] = calibration.encode()
-    files = _write(Path(to), saved, config, more)
-    return Exported(Path(to), config, chosen["seed"], (*files, *_graphs(Path(to), trust, onnx, mlflow)))
+    files = tuple(_write(Path(to), saved, config, more))
+    if onnx:
+        from topk_platform.serving.onnx import write_onnx  # noqa: PLC0415 - torch
+
+        with _writing(Path(to)):
+            write_onnx(Path(to), trust)
+        files = (*files, ONNX)
+    return Exported(Path(to), config, chosen["seed"], files)
 
 
 def _calibration(saved: SavedModel, trust: Trust, data: str | Path | None) -> tuple[str, str]:
@@ -201,7 +203,7 @@ def _write(to: Path, saved: SavedModel, config: Config, more: Mapping[str, bytes
     with _writing(to):
         to.mkdir(parents=True, exist_ok=True)
         # Files of an earlier export belong to another network.
-        for name in (BACKBONE, ONNX, PT2, MLMODEL, CALIBRATION):
+        for name in (BACKBONE, ONNX, CALIBRATION):
             (to / name).unlink(missing_ok=True)
         for name, content in files.items():
             (to / name).write_bytes(content)
@@ -214,20 +216,3 @@ def _writing(to: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise UserError(f"--to {str(to)!r} cannot be written: {error}") from error
-
-
-def _graphs(to: Path, trust: Trust, onnx: bool, mlflow: bool) -> tuple[str, ...]:
-    """Write the requested graphs of the network, and return the files' names."""
-    more: tuple[str, ...] = ()
-    if onnx:
-        from topk_platform.serving.pt2 import write_onnx  # noqa: PLC0415 - torch
-
-        with _writing(to):
-            write_onnx(to, trust)
-        more = (ONNX,)
-    if mlflow:
-        from topk_platform.serving.pt2 import write_pt2  # noqa: PLC0415 - torch
-
-        with _writing(to):
-            more += write_pt2(to, trust)
-    return more

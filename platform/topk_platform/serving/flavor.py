@@ -15,7 +15,7 @@ from topk_platform.elsewhere import made_by
 from topk_platform.errors import UserError
 from topk_platform.records import SavedModel
 from topk_platform.serving.classifier import Classifier
-from topk_platform.serving.loading import assembled, load_trusting
+from topk_platform.serving.loading import assembled
 from topk_platform.serving.package import Config
 from topk_platform.serving.sets.conformal import check_finite
 from topk_platform.trust import Trust
@@ -69,13 +69,11 @@ def _numbers(given: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _load_pyfunc(path: str) -> Predictor:
-    """Return the network in a safetensors file, or in the folder of an export; MLflow calls this function by its name.
+    """Return the network in a safetensors file; MLflow calls this function by its name.
 
     A user's own network needs its module in the environment variable ``TOPK_TRUST``. MLflow could also pass options,
     but these come from the model's own file ``MLmodel``, and this file must not decide which code is trusted.
     """
-    if Path(path).is_dir():
-        return Predictor(load_trusting(Path(path), Trust.of_environment()))
     trust = Trust.of_environment()
     with made_by(path, "the network of a trial", SafetensorError):
         saved = SavedModel.of(Path(path).read_bytes())

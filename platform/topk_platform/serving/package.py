@@ -22,9 +22,7 @@ __all__ = [
     "CALIBRATION",
     "CARD",
     "CONFIG",
-    "MLMODEL",
     "ONNX",
-    "PT2",
     "WEIGHTS",
     "Config",
     "Frozen",
@@ -36,8 +34,6 @@ BACKBONE = "backbone.safetensors"
 CARD = "README.md"
 CALIBRATION = "calibration.json"
 ONNX = "model.onnx"
-PT2 = "data/model.pt2"
-MLMODEL = "MLmodel"
 
 _FORMAT = 2
 _FOLDER = "a folder of `topk export --arm`"

@@ -15,8 +15,6 @@ __all__ = [
     "ArmResult",
     "Dataset",
     "Extras",
-    "Graph",
-    "Graphs",
     "Point",
     "StudyResult",
     "TrackedStudy",
@@ -153,32 +151,8 @@ class ArmResult(NamedTuple):
     dataset: Dataset
 
 
-class Graph(NamedTuple):
-    """A network as ``torch.export`` writes it, with its tensors.
-
-    Attributes:
-        content: The file.
-        torch: The version of torch that wrote it.
-    """
-
-    content: bytes
-    torch: str
-
-
-Graphs = Mapping[str, Callable[[], Graph]]
-"""Functions that make the graphs of networks, by the key of the network's confirmation."""
-
-
-class Extras(NamedTuple):
-    """Files that are made from a study's results; making them takes seconds or minutes.
-
-    Attributes:
-        pictures: The report and the plots, by file name.
-        graphs: Functions that make the graphs of networks.
-    """
-
-    pictures: Mapping[str, bytes]
-    graphs: Graphs
+Extras = Mapping[str, bytes]
+"""The report and the plots of a study, by file name; making them takes seconds or minutes."""
 
 
 @dataclass(frozen=True)
@@ -189,7 +163,7 @@ class StudyResult:
         files: The text files of the study's tables, by name, such as ``table.md``.
         digest: The hash of these files; if it is the same, nothing has changed.
         arms: The results of each arm, by the arm's identity.
-        extras: A function that makes the report, the plots and graphs. If that fails, it warns and returns None. None
+        extras: A function that makes the report and the plots. If that fails, it warns and returns None. None
             instead of a function: nothing is made.
     """
 

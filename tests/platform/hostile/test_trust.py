@@ -28,7 +28,6 @@ from topk_platform import (
     load_model,
 )
 from topk_platform.serving.flavor import _load_pyfunc
-from topk_platform.serving.pt2 import write_pt2
 from topk_platform.specs import Sampler, Scalar
 from topk_platform.trust import Trust
 
@@ -44,7 +43,7 @@ def own(tmp_path_factory: pytest.TempPathFactory, train_study: Callable[..., Non
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "path", [str(EXAMPLES), *sys.path])
         train_study(study, folder / "runs")
-        export_model(study, OWN.name, folder / "net", store=folder / "runs", mlflow=True)
+        export_model(study, OWN.name, folder / "net", store=folder / "runs")
     return folder / "net"
 
 
@@ -60,7 +59,6 @@ def test_a_network_of_ones_own_is_built_where_its_module_is_trusted(own: Path, i
         ):
             load_model(own, trust=trust)
     assert load_model(own, trust="own_network").config.arm == OWN.name
-    assert "data/model.pt2" in write_pt2(own, Trust.of_study(Study("own", [OWN], topk=(1, 2), seeds=1)))
     with pytest.raises(UserError, match=r"trust must name modules such as my_lab .*, got 'a:b'"):
         load_model(own, trust=["a:b"])
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import sys
 import tarfile
 from collections.abc import Callable
@@ -24,7 +23,6 @@ from topk_platform import Arm, Loss, Model, Recipe, Regime, Study, UserError, ex
 from topk_platform.cli import main
 from topk_platform.data import data_at
 from topk_platform.records import Ledger, Store
-from topk_platform.serving.flavor import _load_pyfunc
 from topk_platform.serving.frozen import with_backbone
 from topk_platform.serving.package import Config
 from topk_platform.specs import Inputs
@@ -178,34 +176,6 @@ def test_the_command_takes_a_photo_of_any_size(
         f"being among the {len(candidates)} best; those of all classes add up to {len(candidates)}00 %"
         in meaning
     )
-
-
-def test_mlflows_general_flavour_takes_images(wheels: Path) -> None:
-    pixels = np.random.default_rng(0).integers(0, 256, (2, 3, 24, 24))
-    scores = load_model(wheels).scores(torch.from_numpy(pixels.astype(np.uint8)))
-    np.testing.assert_array_equal(_load_pyfunc(str(wheels)).predict(pixels), scores.numpy())
-
-
-@pytest.mark.slow
-def test_mlflows_server_and_its_flavour_of_torch_take_images(
-    trees: Path, tmp_path: Path, train_study: Train
-) -> None:
-    import mlflow
-    from mlflow.pyfunc.scoring_server import invocations
-
-    study = study_on_features("image_folder", WHEEL, size=24)
-    exported(study, trees, train_study, tmp_path)
-    with data_at(trees):
-        export_model(study, study.arms[0].name, tmp_path / "out", store=tmp_path / "runs", mlflow=True)
-    pixels = np.random.default_rng(0).integers(0, 256, (3, 3, 24, 24))
-    images = torch.from_numpy(pixels.astype(np.uint8))
-    expected = load_model(tmp_path / "out").scores(images)
-    model = mlflow.pyfunc.load_model(str(tmp_path / "out"))
-    request = json.dumps({"inputs": pixels.tolist()})
-    answer = invocations(request, "application/json", model, model.metadata.get_input_schema())
-    np.testing.assert_allclose(json.loads(answer.response)["predictions"], expected, rtol=1e-5)
-    graph = mlflow.pytorch.load_model(str(tmp_path / "out"))
-    torch.testing.assert_close(graph(images), expected, rtol=1e-3, atol=1e-4)
 
 
 def damaged(folder: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 import re
 import sys
@@ -26,7 +25,6 @@ from topk_platform.records import Ledger, Store
 from topk_platform.serving.card import _usage
 from topk_platform.serving.classifier import Classifier
 from topk_platform.serving.flavor import Predictor, _load_pyfunc
-from topk_platform.serving.graphs import study_graphs
 from topk_platform.serving.pictures import read_inputs
 from topk_platform.specs import Inputs
 
@@ -432,25 +430,16 @@ def test_a_logged_network_of_numbers_takes_whole_ones_too(digits: tuple[Path, St
         predictor.predict(np.where(np.arange(2)[:, None, None, None], np.nan, whole))
 
 
-@pytest.mark.parametrize("graph", ["mlflow", "onnx"])
 def test_a_full_disk_for_a_graph_is_bad_input(
-    graph: str, digits: tuple[Path, Study], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    digits: tuple[Path, Study], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     folder, study = digits
-    for writer in ("write_pt2", "write_onnx"):
-        monkeypatch.setattr(f"topk_platform.serving.pt2.{writer}", full)
+    monkeypatch.setattr("topk_platform.serving.onnx.write_onnx", full)
     with pytest.raises(UserError, match=r"^--to '.*out' cannot be written: .*No space left on device"):
-        export_model(
-            study,
-            study.arms[0].name,
-            tmp_path / "out",
-            store=folder / "runs",
-            mlflow=graph == "mlflow",
-            onnx=graph == "onnx",
-        )
+        export_model(study, study.arms[0].name, tmp_path / "out", store=folder / "runs", onnx=True)
 
 
 @pytest.mark.slow
@@ -461,7 +450,9 @@ def test_mlflows_server_answers_images_in_json(key: str, trees: tuple[Path, Stud
     from mlflow.pyfunc.scoring_server import invocations
 
     folder, study = trees
-    export_model(study, study.arms[0].name, tmp_path, store=folder / "runs", mlflow=True)
+    export_model(study, study.arms[0].name, tmp_path, store=folder / "runs")
+    flavor = {"loader_module": "topk_platform.serving.flavor", "data": "model.safetensors", "env": {}}
+    (tmp_path / "MLmodel").write_text(json.dumps({"flavors": {"python_function": flavor}}))
     pixels = np.random.default_rng(0).integers(0, 256, (2, 3, 8, 8))
     model = mlflow.pyfunc.load_model(str(tmp_path))
     schema = model.metadata.get_input_schema()
@@ -469,36 +460,3 @@ def test_mlflows_server_answers_images_in_json(key: str, trees: tuple[Path, Stud
     expected = load_model(tmp_path).scores(torch.from_numpy(pixels.astype(np.uint8))).numpy()
     assert result.status == 200
     np.testing.assert_allclose(json.loads(result.response)["predictions"], expected, rtol=1e-6)
-
-
-@pytest.mark.slow
-def test_mlflow_loads_an_exported_folder_and_computes_the_same_scores(
-    trees: tuple[Path, Study], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By its flavour of torch, which refuses whatever is pickled, and by its general one."""
-    import mlflow
-
-    monkeypatch.setenv("MLFLOW_ALLOW_PICKLE_DESERIALIZATION", "false")
-    folder, study = trees
-    result = export_model(study, study.arms[0].name, tmp_path, store=folder / "runs", mlflow=True)
-    assert {"data/model.pt2", "MLmodel"} <= set(result.files)
-    own = load_model(tmp_path)
-    takes = own.config.inputs
-    draw = torch.Generator().manual_seed(0)
-    for count in (1, 3):
-        images = torch.randint(0, 256, (count, *takes.shape), generator=draw, dtype=torch.uint8)
-        expected = own.scores(images)
-        torch.testing.assert_close(
-            mlflow.pytorch.load_model(str(tmp_path))(images), expected, rtol=1e-4, atol=1e-5
-        )
-        np.testing.assert_allclose(
-            mlflow.pyfunc.load_model(str(tmp_path)).predict(images.numpy()), expected, 1e-4
-        )
-    graphs = study_graphs(study, str(folder / "runs"))
-    assert result.config.key in graphs and len(graphs) == len(study.arms)
-    graph = graphs[result.config.key]()
-    loaded = torch.export.load(io.BytesIO(graph.content)).module()
-    torch.testing.assert_close(loaded(images), expected, rtol=1e-4, atol=1e-5)
-    assert graph.torch == torch.__version__
-    export_model(study, study.arms[0].name, tmp_path, store=folder / "runs")
-    assert not (tmp_path / "data" / "model.pt2").exists() and not (tmp_path / "MLmodel").exists()

@@ -48,9 +48,6 @@ def export(
         typer.Option("--seed", help="The confirmation's seed; by default the one with the best validation."),
     ] = None,
     onnx: Annotated[bool, typer.Option("--onnx", help="Write model.onnx as well.")] = False,
-    mlflow: Annotated[
-        bool, typer.Option("--mlflow", help="Write a folder that mlflow.pytorch.load_model can load.")
-    ] = False,
     output: Annotated[
         str,
         typer.Option(
@@ -77,7 +74,7 @@ def export(
 
     Example: topk export letters_quick --arm noise-0.8/mlp/smooth_topk_svm --to winner
     """
-    _check_export(output, arm, seed, onnx or mlflow or not calibrated)
+    _check_export(output, arm, seed, onnx or not calibrated)
     if output in _ENDINGS:
         check_suffix(Path(to), [_ENDINGS[output]], f"with --format {output}")
     if output != "findings" and note:
@@ -93,7 +90,6 @@ def export(
             store=store,
             seed=seed,
             onnx=onnx,
-            mlflow=mlflow,
             calibrated=calibrated,
             data=data,
         )
@@ -134,9 +130,7 @@ def _check_export(output: str, arm: str | None, seed: int | None, more: bool) ->
         )
         raise UserError(f"--format {output} {need}")
     if arm is None and (more or seed is not None):
-        raise UserError(
-            f"--onnx, --mlflow, --no-calibration and --seed are for a network, not for --format {output}"
-        )
+        raise UserError(f"--onnx, --no-calibration and --seed are for a network, not for --format {output}")
 
 
 def predict(

@@ -57,7 +57,7 @@ def sync(
 ) -> None:
     """Bring trackers, by default MLflow, up to date with a study's ledger, later or from another machine.
 
-    For a study that `topk list` shows, MLflow also gets the report, plots and graphs; other studies bring them with
+    For a study that `topk list` shows, MLflow also gets the report and plots; other studies bring them with
     their next run.
 
     Example: topk sync letters_quick --mlflow http://127.0.0.1:5000
@@ -77,7 +77,7 @@ def sync(
 
 
 def _extras(name: str, store: str, smoke: bool) -> Callable[[], Extras] | None:
-    """Return a function that makes a study's report, plots and graphs.
+    """Return a function that makes a study's report and plots.
 
     None if reports are switched off, or if the name does not lead to the study's definition.
     """

@@ -34,7 +34,7 @@ _HURRIED_SECONDS = 2.0
 
 
 def draws_report() -> bool:
-    """Return whether trackers get the report, plots and graphs; ``TOPK_REPORT=off`` in the environment prevents it.
+    """Return whether trackers get the report and plots; ``TOPK_REPORT=off`` in the environment prevents it.
 
     Raises:
         UserError: if the variable is neither ``on`` nor ``off``.
@@ -46,16 +46,15 @@ def draws_report() -> bool:
 
 
 def make_extras(study: Study, store: str) -> Extras:
-    """Return a study's report, plots and graphs for trackers; drawing them takes seconds.
+    """Return a study's report and plots for trackers; drawing them takes seconds.
 
     Args:
         study: The study.
         store: Folder or URI of the results.
     """
     from topk_platform.reports.page import report_files  # noqa: PLC0415 - needed only at the end of a study
-    from topk_platform.serving.graphs import study_graphs  # noqa: PLC0415 - as above
 
-    return Extras(report_files(study, store=store), study_graphs(study, store))
+    return report_files(study, store=store)
 
 
 @dataclass
@@ -66,7 +65,7 @@ class Recorder:
         ledger: The study's ledger.
         writer: The ledger's writer.
         feeds: The feeds of the trackers.
-        extras: Makes the report, plots and graphs for trackers; None for none.
+        extras: Makes the report and plots for trackers; None for none.
         ran: How many trials have ended.
         tracking_error: The error that kept trackers from being written; None if there was none.
         hurry: Whether only seconds are left for trackers. They then get no report, and the next run fills in the rest.

@@ -74,5 +74,5 @@ class MlflowTracker(Tracker):
         self._experiment.write_trial(trial)
 
     def study_ended(self, result: StudyResult) -> None:
-        """Write the arms' results and the tables and, if there are any, the report, plots and graphs."""
+        """Write the arms' results and the tables and, if there are any, the report and plots."""
         self._experiment.write_result(result)

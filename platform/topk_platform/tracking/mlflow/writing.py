@@ -17,7 +17,7 @@ from topk_platform.records.artifacts.files import artifact_name
 from topk_platform.tracking.mlflow.arms import NOTE, log_data, replace_arm, write_arm
 from topk_platform.tracking.mlflow.artifacts import Artifacts
 from topk_platform.tracking.mlflow.database import SQLITE, silence, tracking_uri
-from topk_platform.tracking.mlflow.models import forget_models, log_graphs, log_model
+from topk_platform.tracking.mlflow.models import forget_models, log_model
 from topk_platform.tracking.tracker import StudyResult, TrackedStudy, TrackedTrial
 from topk_platform.tracking.trials import milliseconds
 
@@ -166,7 +166,7 @@ class Experiment:
         return None if own is None else own / self._study.name / artifact_name("network", key)
 
     def write_result(self, result: StudyResult) -> None:
-        """Write the arms' results and the tables and, if there are any, the report, plots and graphs.
+        """Write the arms' results and the tables and, if there are any, the report and plots.
 
         Tables that the experiment already has are not written again.
         """
@@ -200,10 +200,9 @@ class Experiment:
         if extras is None:
             return
         run_id = self._study_run()
-        for name, content in extras.pictures.items():
+        for name, content in extras.items():
             self._artifacts.write_run(run_id, name, content)
             self._study.progressed()
-        log_graphs(self._id, extras.graphs, self._artifacts)
         self._client.set_tag(run_id, _DRAWN, result.digest)
         self._drawn = result.digest
 

@@ -140,7 +140,7 @@ def test_the_sink_gets_the_tables_and_what_draws_them_by_default(
         def close(self, patience: float | None) -> None: ...
 
     def made(study: Study, store: str) -> Extras:
-        return Extras({arm.regime.name: store.encode() for arm in study.arms}, {})
+        return {arm.regime.name: store.encode() for arm in study.arms}
 
     monkeypatch.setattr(Tracking, "open", lambda *_: Sink())
     monkeypatch.setattr(execution, "make_extras", made)
@@ -149,7 +149,7 @@ def test_the_sink_gets_the_tables_and_what_draws_them_by_default(
         run(STUDY, store=tmp_path, only="a/*")
     (files, extras), (_, none) = handed
     assert "table.md" in files and extras is not None and none is None
-    assert extras().pictures == {name: str(tmp_path).encode() for name in ("a", "b")}
+    assert extras() == {name: str(tmp_path).encode() for name in ("a", "b")}
     monkeypatch.setenv("TOPK_REPORT", "yes")
     with pytest.raises(UserError, match="TOPK_REPORT must be on or off, got 'yes'"):
         run(STUDY, store=tmp_path / "new")

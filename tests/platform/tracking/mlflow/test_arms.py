@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +22,7 @@ from topk_platform.reports.arm_notes import arms_to_json
 from topk_platform.results.statistics import estimate
 from topk_platform.results.table_building import build_table
 from topk_platform.specs import Inputs, TrialRecord
-from topk_platform.tracking import Extras, Graph, TrackedStudy, sync, tracking_uri
+from topk_platform.tracking import Extras, TrackedStudy, sync, tracking_uri
 from topk_platform.tracking.mlflow.tracker import MlflowTracker
 from topk_platform.tracking.trials import ARMS, study_result
 
@@ -148,7 +146,7 @@ def study_run(folder: Path) -> Any:
 
 
 class Drawing:
-    """What makes the pictures, how often it was asked, and extras of it alone."""
+    """What makes the pictures, and how often it was asked."""
 
     def __init__(self, *errors: Exception) -> None:
         self.errors = list(errors)
@@ -159,9 +157,6 @@ class Drawing:
         if self.errors:
             raise self.errors.pop()
         return {"report.html": b"<p>all</p>", "plots/map.svg": b"<svg/>"}
-
-    def extras(self) -> Extras:
-        return Extras(self(), {})
 
 
 def filled(folder: Path, ledger: Ledger, table: str, extras: Callable[[], Extras], *, local: bool) -> None:
@@ -182,7 +177,7 @@ def test_the_studys_run_has_the_report_and_plots_of_its_tables(
     with ledger.writing(study) as writer:
         writer.put(record(study, 0, seed=1))
     for table, asked in (("# one", 1), ("# one", 1), ("# two", 2)):
-        filled(tmp_path, ledger, table, drawing.extras, local=local)
+        filled(tmp_path, ledger, table, drawing, local=local)
         assert drawing.asked == asked
     run = study_run(tmp_path)
     if location is not None:
@@ -207,51 +202,34 @@ def test_a_report_that_cannot_be_drawn_is_reported_and_drawn_later(
     with ledger.writing(study) as writer:
         writer.put(record(study, 0))
     ledger.store.write("tables/table.md", b"# one")
-    sync("s", store=tmp_path, extras=drawing.extras)
+    sync("s", store=tmp_path, extras=drawing)
     assert [entry.getMessage() for entry in caplog.records if entry.name == "topk_platform"] == [
         "trackers get no report and no plots: no font"
     ]
     kept = tmp_path / "mlflow-artifacts" / ledger.identity / study_run(tmp_path).info.run_id / "artifacts"
     assert [path.name for path in kept.iterdir()] == ["table.md"]
-    for extras, asked in ((None, 1), (drawing.extras, 2), (drawing.extras, 2), (None, 2)):
+    for extras, asked in ((None, 1), (drawing, 2), (drawing, 2), (None, 2)):
         sync("s", store=tmp_path, extras=extras)
         assert drawing.asked == asked
     assert sorted(path.name for path in kept.iterdir()) == ["plots", "report.html", "table.md"]
     assert len(runs(tmp_path)) == 3  # an arm, its trial, and the study
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(
-    torch.__version__.startswith("2.10."), reason="crashes where a thread has exported and another loads"
-)
 @pytest.mark.parametrize("local", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_mlflow_loads_a_confirmed_network(
     tmp_path: Path, study: Study, record: Make, monkeypatch: pytest.MonkeyPatch, local: bool
 ) -> None:
-    """By its general flavour as soon as it is logged, and by that of torch when a graph was added, once."""
     monkeypatch.chdir(tmp_path)  # where a database's client puts artifacts
-    monkeypatch.setenv("MLFLOW_ALLOW_PICKLE_DESERIALIZATION", "false")
     ledger, confirmed = Ledger.open(Store.open(tmp_path / "runs"), "s"), record(study, 0, seed=1)
     network = build_model(study.arms[0].model, (1, 8, 8), 10, "linear").eval()
     with ledger.writing(study) as writer:
         save_model(ledger.store, confirmed.trial, network, Inputs((1, 8, 8), 10, "tensor"))
         writer.put(confirmed)
-    folder, asked = tmp_path / "runs", list[str]()
+    folder = tmp_path / "runs"
     uri = tracking_uri(folder)
 
-    def graph() -> Graph:
-        asked.append(confirmed.trial.key)
-        content, shapes = io.BytesIO(), ({0: torch.export.Dim("n")},)
-        torch.export.save(
-            torch.export.export(network, (torch.zeros(2, 1, 8, 8),), dynamic_shapes=shapes), content
-        )
-        return Graph(content.getvalue(), torch.__version__)
-
     inputs = torch.rand(3, 1, 8, 8)
-    for table in ("# one", "# two"):
-        graphs = {confirmed.trial.key: graph, "other": graph}
-        filled(folder, ledger, table, partial(Extras, {}, graphs), local=local)
-    assert asked == [confirmed.trial.key]
+    filled(folder, ledger, "# one", dict, local=local)
     (run,) = (run for run in runs(folder) if "topk.key" in run.data.tags)
     (output,) = run.outputs.model_outputs
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
@@ -265,22 +243,3 @@ def test_mlflow_loads_a_confirmed_network(
         np.testing.assert_array_equal(
             mlflow.pyfunc.load_model(model).predict(inputs.numpy()), expected.numpy()
         )
-        torch.testing.assert_close(mlflow.pytorch.load_model(model)(inputs), expected, rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.slow
-def test_a_network_without_a_graph_is_reported_and_stays_a_logged_model(
-    tmp_path: Path, study: Study, record: Make, caplog: pytest.LogCaptureFixture
-) -> None:
-    ledger, confirmed = Ledger.open(Store.open(tmp_path), "s"), record(study, 0, seed=1)
-    ledger.store.write(f"models/{confirmed.trial.key}.safetensors", b"weights")
-    with ledger.writing(study) as writer:
-        writer.put(confirmed)
-
-    def none() -> Graph:
-        raise ValueError("a branch on data")
-
-    filled(tmp_path, ledger, "# one", partial(Extras, {}, {confirmed.trial.key: none}), local=True)
-    assert [entry.getMessage() for entry in caplog.records if entry.name == "topk_platform"] == [
-        "MLflow gets no graph of r/mlp/cross_entropy: a branch on data"
-    ]
