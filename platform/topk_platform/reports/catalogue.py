@@ -73,11 +73,6 @@ PLOTS: Mapping[str, Plot] = {
         "All losses in all regimes. ▲ ▼: Holm-corrected p below 0.05, hollow in a secondary metric; ≈: equivalent; "
         "framed: the best mean of a regime.",
     ),
-    "winners": Plot(
-        "plots.winners:winners",
-        "The loss with the largest lead over the baseline in each regime; grey: all others are worse; white: none is "
-        "better.",
-    ),
     "topk": _stored(
         "plots.curves:topk",
         "Accuracy over all k, from the kept ranks; bands are 95 % t-intervals over seeds.",
@@ -97,14 +92,6 @@ PLOTS: Mapping[str, Plot] = {
         "plots.front:front",
         "Two metrics against each other; the dotted line joins the losses that no other loss beats in both.",
     ),
-    "ranks": Plot(
-        "plots.ranking:ranks",
-        "Mean ranks over regimes; a bar joins losses that do not differ (Nemenyi, 0.05).",
-    ),
-    "profile": Plot(
-        "plots.profile:profile",
-        "The share of regimes in which a loss's error is at most a multiple of the lowest error (Dolan and Moré).",
-    ),
     "regions": _stored(
         "plots.regions:regions",
         "Where on the ring class 2 is guessed, by share of seeds: full, the first guess; faint, one of the K.",
@@ -113,15 +100,8 @@ PLOTS: Mapping[str, Plot] = {
         "plots.curves:training",
         "Validation accuracy of the confirmed runs; bands are 95 % t-intervals over seeds.",
     ),
-    "tuning": _stored(
-        "plots.curves:tuned",
-        "The best validation accuracy by number of trials; dashed: the expected best of random draws.",
-    ),
     "search": _stored(
         "plots.searches:search", "Search trials by parameter: how far each is below its arm's best."
-    ),
-    "importance": _stored(
-        "plots.searches:importance", "Which parameters make a trial one of the best tenth (PED-ANOVA)."
     ),
     "levels": Plot(
         "plots.levels:levels",
@@ -155,7 +135,7 @@ def drawn_from(*sources: str) -> str:
         >>> drawn_from("definition")
         'levels'
         >>> drawn_from("table")
-        'accuracy, differences, map, winners, front, ranks or profile'
+        'accuracy, differences, map or front'
     """
     return or_of(name for name, plot in PLOTS.items() if not sources or plot.source in sources)
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
+
+import numpy as np
 
 from topk_platform.records import Tally
 from topk_platform.results.confirmed_runs import Runs
 from topk_platform.results.contrasts import combined, sums
-from topk_platform.results.statistics import Estimate, holm, improvement, wilcoxon
+from topk_platform.results.statistics import Estimate, holm
 from topk_platform.specs import Published, less_is_better, unit_of
 
 __all__ = ["Cell", "CellKey", "Mark", "cell_of", "marked", "tested"]
@@ -75,11 +77,6 @@ class Cell:
     equivalent: bool = False
     tested: tuple[int, str] | None = None
 
-    @property
-    def p_wilcoxon(self) -> float | None:
-        """The p-value of Wilcoxon's signed-rank test of the differences over seeds; None where there are none."""
-        return wilcoxon(list(self.differences.values())) if self.differences else None
-
 
 def cell_of(
     ours: Runs,
@@ -109,11 +106,21 @@ def cell_of(
         searched=ours.searched,
         stopped=ours.stopped,
         differences=differences,
-        improvement=improvement(values, others) if differences else None,
+        improvement=_improvement(values, others) if differences else None,
         metric=metric,
         primary=primary,
         tested=ours.tested,
     )
+
+
+def _improvement(ours: Sequence[float], theirs: Sequence[float]) -> float:
+    """Return the probability of improvement: that a run of ours beats one of theirs, where a tie counts half.
+
+    Source:
+        Agarwal et al., Deep Reinforcement Learning at the Edge of the Statistical Precipice, NeurIPS 2021.
+    """
+    pairs = np.subtract.outer(np.asarray(ours, float), np.asarray(theirs, float))
+    return float(((pairs > 0) + (pairs == 0) / 2).mean())
 
 
 def marked(cells: Mapping[CellKey, tuple[Cell, Tally]], tolerance: float = 0.0) -> dict[CellKey, Cell]:

@@ -11,8 +11,7 @@ from topk_platform.results.arm_fronts import Front
 from topk_platform.results.cells import Cell
 from topk_platform.results.machine_kinds import Unlike
 from topk_platform.results.range_edges import Edge, edges
-from topk_platform.results.statistics import Ranking, ranking
-from topk_platform.specs import Arm, Phase, Scalar, Study, less_is_better
+from topk_platform.specs import Arm, Phase, Scalar, Study
 from topk_platform.specs.fields import Whole
 
 if TYPE_CHECKING:
@@ -114,23 +113,6 @@ class Table:
     without_ranks: int = 0
     given: Mapping[str, str] = field(default_factory=dict, compare=False)
     stored: bool = field(default=True, compare=False)
-
-    def ranking(self, metric: str) -> Ranking | None:
-        """Return the ranking of the rows over the columns by a metric; None if there are too few rows or columns.
-
-        A column counts only if every row with results has a value and no lost seed in it.
-        """
-        sign = -1 if less_is_better(metric) else 1
-        rows = {row: [self.cells.get((row, c, metric)) for c in self.columns] for row in self.rows}
-        return ranking(
-            {
-                row: [
-                    None if c is None or c.value is None or c.confirmed.lost else sign * c.value.mean
-                    for c in cells
-                ]
-                for row, cells in rows.items()
-            }
-        )
 
     def to_pandas(self) -> DataFrame:
         """Return a pandas frame with a row for each metric of each cell; shares are fractions of 1."""

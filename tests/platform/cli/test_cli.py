@@ -329,14 +329,6 @@ def test_one_damaged_study_hides_no_other(
             "--data is for the plot confusion or guesses, got 'here' for the plot 'map'",
         ),
         (
-            "plot digits search --interactive --metric top1",
-            "--metric, --by, --data and --seeds are not for --inter",
-        ),
-        (
-            "plot digits search --interactive --seeds 2",
-            "--metric, --by, --data and --seeds are not for --interactive",
-        ),
-        (
             "verify no.topk --data here",
             "--seed, --tolerance, --data and --trust are for trials that are trained again",
         ),

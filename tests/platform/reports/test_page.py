@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import html
-import itertools
 import json
 import re
 import shutil
@@ -209,7 +208,7 @@ def test_the_page_says_what_came_out(page: str) -> None:
     assert "ahead: undecided" in page and "was searched once" in page and "&lt;b&gt;leads&lt;/b&gt;" in page
     assert "0.01 to 1, logarithmic" in page
     drawn = set(re.findall('<figure id="plot-(.*?)">', page))
-    assert drawn == set(PLOTS) - {"regions", "winners", "guesses"} and page.count("<svg") == len(drawn)
+    assert drawn == set(PLOTS) - {"regions", "guesses"} and page.count("<svg") == len(drawn)
     (left_out,) = re.findall(
         "No plot of (.*?): (.*?)[.]<", page
     )  # and none that no result of the study could make
@@ -349,7 +348,7 @@ def test_without_a_ledger_there_is_no_page(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [kind for kind in PLOTS if kind not in ("guesses", "regions", "winners")])
+@pytest.mark.parametrize("kind", [kind for kind in PLOTS if kind not in ("guesses", "regions")])
 def test_all_of_a_plot_lies_inside_it(kind: str, store: Path) -> None:
     """No name, number or line is cut off at the edge: what is drawn takes up less than the figure."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -367,7 +366,7 @@ def test_all_of_a_plot_lies_inside_it(kind: str, store: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "options", "taking"),
     [
-        ("tuning", {"metric": "top3"}, "accuracy, differences, map, winners, front, ranks or profile"),
+        ("search", {"metric": "top3"}, "accuracy, differences, map or front"),
         ("map", {"by": "K"}, "accuracy"),
     ],
 )
@@ -420,39 +419,6 @@ def test_curves_over_k_pass_through_the_tables_numbers(store: Path, table: Table
         for k in (1, 3):
             cell = table.cells[str(line.get_label()), "noise-0.2", f"top{k}"].value
             assert cell is not None and ys[k] == pytest.approx(100 * cell.mean)
-
-
-def shares(line: Any, factor: float) -> float:
-    """What a step function says at a factor."""
-    return max(y for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True) if x <= factor)
-
-
-def test_a_profile_says_in_how_many_regimes_an_error_is_near_the_lowest(store: Path, table: Table) -> None:
-    made = plot_of(a_study(), "profile", store=store, metric="top1")
-    means = {r: [table.cells[r, c, "top1"].value for c in table.columns] for r in table.rows}
-    errors = np.array([[1 - cell.mean for cell in cells if cell] for cells in means.values()])
-    assert errors.shape == (3, 5)
-    ratios = dict(zip(means, errors / errors.min(0), strict=True))
-    (ax,) = made.axes
-    assert {line.get_label() for line in ax.lines} == set(table.rows)
-    for line, factor in itertools.product(ax.lines, (1.0, 1.05, 1.1, 1.15, 1.2)):
-        expected = 100 * np.mean(ratios[str(line.get_label())] <= factor)
-        assert shares(line, factor) == pytest.approx(expected)
-    assert ax.get_ylabel() == "share of 5 regimes, %"
-
-
-def test_in_a_profile_a_loss_that_lost_a_seed_never_reaches_the_lowest_error_there(store: Path) -> None:
-    held = read(a_study(), store)
-    data = plots.plotted(held, metric="top1")
-    key = (NAMES[1], "noise-0.4", "top1")
-    lost = dataclasses.replace(data.table.cells[key], confirmed=Tally(completed=4, diverged=1))
-    gone = (NAMES[0], "noise-0.8", "top1")
-    cells = {p: cell for p, cell in {**data.table.cells, key: lost}.items() if p != gone}
-    made = plots.draw(
-        "profile", dataclasses.replace(data, table=dataclasses.replace(data.table, cells=cells))
-    )
-    ends = {line.get_label(): shares(line, 1e9) for line in made.axes[0].lines}
-    assert ends == {NAMES[0]: 100, NAMES[1]: 75, NAMES[2]: 100}  # of the four regimes that all have
 
 
 @pytest.mark.parametrize(

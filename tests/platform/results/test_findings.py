@@ -188,7 +188,7 @@ def test_plots_that_want_a_table_alone_are_drawn(file: Path) -> None:
     data = plots.plotted_table(Findings.read(file).table)
     for kind in ("map", "differences", "accuracy", "front"):
         assert plots.written(plots.draw(kind, data), "svg")
-    for kind in ("topk", "training", "tuning", "search"):
+    for kind in ("topk", "training", "search"):
         with pytest.raises(NothingToPlotError):
             plots.draw(kind, data)
     with pytest.raises(UserError, match="--metric must be one of"):

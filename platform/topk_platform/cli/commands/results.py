@@ -15,7 +15,7 @@ from topk_platform.cli.studies import requested_study
 from topk_platform.errors import UserError
 from topk_platform.records import Store, read_all_ranks
 from topk_platform.reports import page, plots
-from topk_platform.reports.catalogue import PLOT_FILES, TABLE_FORMATS, drawn_from, function_of, or_of
+from topk_platform.reports.catalogue import PLOT_FILES, TABLE_FORMATS, drawn_from, or_of
 from topk_platform.reports.tables import as_format
 from topk_platform.reports.tables.classes import CLASS_FORMATS, classes_as, classes_to_rows
 from topk_platform.reports.tables.data import to_rows
@@ -119,13 +119,6 @@ def plot(
     ] = "",
     by: _By = "",
     data: options.Data = None,
-    interactive: Annotated[
-        bool,
-        typer.Option(
-            "--interactive",
-            help="For search: Optuna's own plots in one .html file, to look around in a browser.",
-        ),
-    ] = False,
     searches: options.Searches = None,
     trials: options.Trials = None,
     seeds: options.Seeds = None,
@@ -137,12 +130,6 @@ def plot(
     Example: topk plot letters_map map --to map.pdf
     """
     requested = requested_study(study, smoke, store=store, searches=searches)
-    if interactive:
-        path = to or Path(f"{requested.name}-{kind}.html")
-        _check_interactive(kind, path, bool(metric or by or data) or seeds is not None)
-        interactive_search = function_of("plots.interactive:interactive_search")
-        _write(path, interactive_search(requested, store=store, trials=trials, only=only).encode())
-        return
     path = to or Path(f"{requested.name}-{kind}.svg")
     check_suffix(path, _SUFFIXES)
 
@@ -158,17 +145,6 @@ def plot(
         data=data,
     )
     _write(path, plots.written(figure, path.suffix[1:]))
-
-
-def _check_interactive(kind: str, path: Path, more: bool) -> None:
-    if kind != "search":
-        raise UserError(f"--interactive is for the plot search, got {kind!r}")
-    if more:
-        raise UserError(
-            "--metric, --by, --data and --seeds are not for --interactive: it shows search trials by the selection "
-            "metric"
-        )
-    check_suffix(path, [".html"], "with --interactive")
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -40,8 +40,8 @@ class Part:
         title: Its heading.
         block: Its rows and columns.
         notes: The lines below it.
-        ranked: The lines about this block alone: the ranks of its rows, the detectable difference, and columns without
-            a value; empty if there are none.
+        ranked: The lines about this block alone: the detectable difference, and columns without a value; empty if
+            there are none.
     """
 
     title: str

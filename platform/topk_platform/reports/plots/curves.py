@@ -1,4 +1,4 @@
-"""Plots of curves: accuracies over all k, over the epochs, and over the search trials."""
+"""Plots of curves: accuracies over all k, and over the epochs."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from matplotlib.ticker import MaxNLocator
 
 from topk_platform.records import Ranks
 from topk_platform.reports.plots.drawing import legend, name_vertical, panels
-from topk_platform.reports.plots.plot_data import NothingToPlotError, Plotted, check_searched
+from topk_platform.reports.plots.plot_data import NothingToPlotError, Plotted
 from topk_platform.reports.plots.style import OTHERS, Look
 from topk_platform.reports.words import title_of
 from topk_platform.results.statistics import estimate
 from topk_platform.results.statistics.images import credit
-from topk_platform.results.tuning import ArmTuning
 
-__all__ = ["topk", "topk_curve", "training", "tuned"]
+__all__ = ["topk", "topk_curve", "training"]
 
 _MOST = 100
 _LONG = 20
@@ -142,51 +141,6 @@ def _selected(data: Plotted) -> str:
     return title_of(metrics.pop()) if len(metrics) == 1 else "accuracy that selects"
 
 
-def tuned(data: Plotted) -> Figure:
-    """Draw the best validation accuracy of the first n search trials, and the expected best of n random draws, over n.
-
-    The steps show the result of the search. The thin dashed line shows the expected best of random draws; it needs at
-    least five random trials. Its 95 % band is drawn if the panel has a single loss.
-    """
-    check_searched(data)
-    known = {arm.arm: arm for arm in data.tuning.arms if arm.trace}
-    shown = {key: known[arm.name] for key, arm in data.arms.items() if arm.name in known}
-    if not shown:
-        raise NothingToPlotError("no search trial has ended")
-    columns = data.columns(shown)
-    made, axes = panels(columns, 2.2)
-    for column, ax in zip(columns, axes, strict=True):
-        inside = {row: result for (row, other), result in shown.items() if other == column}
-        for row, result in inside.items():
-            _steps(ax, data.line_look(row, column), row, result, banded=len(inside) == 1)
-        _near(ax, [100 * value for result in inside.values() for value in result.trace])
-        ax.set_xlim(0.5, max(len(result.trace) for result in inside.values()) + 0.5)
-        ax.set_xlabel("search trials")
-        _whole(ax)
-    name_vertical(axes, f"best validation {_selected(data)}, %")
-    legend(made, axes)
-    return made
-
-
 def _whole(ax: Axes) -> None:
     """Mark only whole numbers on the horizontal axis."""
     ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-
-
-def _near(ax: Axes, values: Sequence[float]) -> None:
-    """Limit the vertical axis to these values and some room around them, even if bands are much wider."""
-    room = max(0.25 * (max(values) - min(values)), 1.0)
-    ax.set_ylim(max(min(values) - 2 * room, 0), min(max(values) + room, 100.5))
-
-
-def _steps(ax: Axes, look: Look, row: str, arm: ArmTuning, *, banded: bool) -> None:
-    ns = list(range(1, len(arm.trace) + 1))
-    trace = [100 * value for value in arm.trace]
-    every = max(1, len(ns) // 8)
-    ax.step(ns, trace, where="post", color=look.colour, marker=look.marker, markevery=every, label=row)
-    if arm.curve is None:
-        return
-    expected, low, high = ([100 * v for v in c] for c in (arm.curve.expected, arm.curve.low, arm.curve.high))
-    ax.plot(range(1, len(expected) + 1), expected, color=look.colour, linewidth=0.7, linestyle="--")
-    if banded:
-        ax.fill_between(range(1, len(low) + 1), low, high, color=look.colour, alpha=0.12, linewidth=0)

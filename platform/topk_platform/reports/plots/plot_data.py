@@ -17,7 +17,6 @@ from topk_platform.reports.plots.style import OTHERS, Look, looks
 from topk_platform.results.cells import Cell
 from topk_platform.results.from_store import Held
 from topk_platform.results.table import Table, row_and_column
-from topk_platform.results.tuning import Tuning, tuning_of
 from topk_platform.specs import Arm, Study, less_is_better
 
 __all__ = [
@@ -85,11 +84,6 @@ class Plotted:
         if self.source is None:
             raise NothingToPlotError("it is drawn from trials, which findings do not have")
         return self.source
-
-    @cached_property
-    def tuning(self) -> Tuning:
-        """How the arms were tuned; computed only once."""
-        return tuning_of(self.held, self.arms.values())
 
     @cached_property
     def looks(self) -> Mapping[str, Look]:

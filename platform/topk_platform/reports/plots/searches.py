@@ -1,4 +1,4 @@
-"""Plots of the search: the results over each parameter's values, and the importance of the parameters."""
+"""Plot of the search: the results over each parameter's values."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ from itertools import product
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from topk_platform.reports.plots.drawing import figure, panels, turn_names
+from topk_platform.reports.plots.drawing import panels
 from topk_platform.reports.plots.plot_data import (
     NothingToPlotError,
     Plotted,
     check_searched,
     completed_trials,
 )
-from topk_platform.reports.plots.style import COLUMN, PAGE, Look
-from topk_platform.reports.words import wrapped
+from topk_platform.reports.plots.style import Look
 from topk_platform.specs import Choice, Dimension, Scalar
 
-__all__ = ["importance", "search"]
+__all__ = ["search"]
 
 _Dot = tuple[Scalar, float]
 _NEAR = 2.0
@@ -96,40 +95,3 @@ def _room(low: float, high: float, *, log: bool) -> tuple[float, float]:
         return low - 0.03 * (high - low), high + 0.03 * (high - low)
     more = math.exp(0.03 * math.log(high / low))
     return low / more, high * more
-
-
-def importance(data: Plotted) -> Figure:
-    """Draw how much each searched parameter decides whether a trial is among the best tenth (PED-ANOVA), by regime."""
-    check_searched(data)
-    shares = _shares(data)
-    if not shares:
-        raise NothingToPlotError("no arm has ten completed search trials with different results")
-    names = list(dict.fromkeys(name for name, _ in shares))
-    columns = data.columns(shares)
-    values = [[shares.get((name, column), math.nan) for column in columns] for name in names]
-    width = max(COLUMN, 2.3 + 0.5 * len(columns))
-    made = figure(min(width, PAGE) if len(columns) <= 9 else width, 0.9 + 0.2 * len(names))
-    ax = made.subplots()
-    image = ax.imshow(values, cmap="cividis", vmin=0, vmax=1, aspect="auto")
-    for y, line in enumerate(values):
-        for x, value in enumerate(line):
-            if not math.isnan(value):
-                colour = "#ffffff" if value < 0.5 else "#000000"
-                ax.text(x, y, f"{value:.2f}", ha="center", va="center", fontsize=6, color=colour)
-    ax.set_yticks(range(len(names)), names)
-    ax.set_xticks(range(len(columns)), [wrapped(column, 13) for column in columns])
-    turn_names(ax, columns)
-    ax.tick_params(length=0)
-    made.colorbar(image, ax=ax, label="importance, share", pad=0.02)
-    return made
-
-
-def _shares(data: Plotted) -> dict[tuple[str, str], float]:
-    known = {arm.arm: arm for arm in data.tuning.arms}
-    return {
-        (f"{row.replace('_', ' ')}: {s.name.replace('_', ' ')}", column): s.importance
-        for (row, column), arm in data.arms.items()
-        if arm.name in known
-        for s in known[arm.name].sensitivities
-        if s.importance is not None
-    }

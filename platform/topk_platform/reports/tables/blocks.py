@@ -48,14 +48,9 @@ class Block:
 
     @property
     def below(self) -> list[str]:
-        """The lines below the block: the ranks of its rows, the detectable difference, and columns without a value."""
+        """The lines below the block: the detectable difference, and columns without a value."""
         table, metric = self.table, self.metric
-        result = (
-            legend.ranked(table, metric),
-            legend.detectable(table, metric),
-            legend.empty_group(table, metric),
-        )
-        return [line for line in result if line]
+        return list(filter(None, (legend.detectable(table, metric), legend.empty_group(table, metric))))
 
 
 def chosen_metrics(table: Table, metrics: Sequence[str] = ()) -> tuple[str, ...]:

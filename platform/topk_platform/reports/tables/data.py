@@ -78,10 +78,9 @@ def to_arrow(table: Table) -> pa.Table:
     ``seeds`` is the number of confirmations that have ended; ``diverged`` and ``failed`` are the numbers of those
     without a result. ``n`` is the number of seeds of the mean. ``low`` and ``high`` are the ends of the mean's 95 %
     interval, and ``covers`` says what this interval covers. ``p`` is the difference's two-sided p-value by the
-    interval's variance, and ``p_wilcoxon`` is its p-value by Wilcoxon's signed-rank test over seeds. ``p_holm`` is
-    ``p``, corrected for all differences of the metric's family. ``p_equivalent`` is the p-value of equivalence within
-    the study's tolerance. ``detectable`` is the smallest true difference that has a chance of 80 % to be marked.
-    ``improvement`` is the probability that a run beats a run of the baseline.
+    interval's variance, and ``p_holm`` is ``p``, corrected for all differences of the metric's family. ``p_equivalent``
+    is the p-value of equivalence within the study's tolerance. ``detectable`` is the smallest true difference that has
+    a chance of 80 % to be marked. ``improvement`` is the probability that a run beats a run of the baseline.
 
     The column ``regime`` is called ``model`` if the table's columns are models.
     """
@@ -119,7 +118,6 @@ def _row(table: Table, key: tuple[str, str, str], cell: Cell) -> dict[str, Any]:
         "difference": difference.pop("mean"),
         **{f"difference_{name}": value for name, value in difference.items()},
         "p": None if cell.difference is None else _known(cell.difference.p),
-        "p_wilcoxon": cell.p_wilcoxon,
         "p_holm": cell.p_holm,
         "p_equivalent": cell.p_equivalent,
         "detectable": cell.detectable,

@@ -1,4 +1,4 @@
-"""Explanations of a table's numbers and marks: intervals, tests, ranks, and the conditions of the study."""
+"""Explanations of a table's numbers and marks: intervals, tests, and the conditions of the study."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 
 from topk_platform.reports.detectable import chance_to_see
 from topk_platform.reports.tables.cell_words import ALIKE, DOWN, UP
-from topk_platform.reports.words import ERRORS, in_range, points, probability
+from topk_platform.reports.words import ERRORS, in_range, points
 from topk_platform.results.cells import Cell, CellKey
-from topk_platform.results.statistics import ONE_SEARCH, Covers, Ranking
+from topk_platform.results.statistics import ONE_SEARCH, Covers
 from topk_platform.results.table import Table
 from topk_platform.specs import Study
 from topk_platform.specs.checks import plural
 from topk_platform.specs.metric_names import GROUPS, less_is_better
 
-__all__ = ["counted", "covered", "detectable", "empty_group", "legend", "ranked", "setting"]
+__all__ = ["counted", "covered", "detectable", "empty_group", "legend", "setting"]
 
 _COVERED: dict[Covers, str] = {
     "seeds": "fresh seeds alone, not the choice of the test images",
@@ -136,31 +136,6 @@ def empty_group(table: Table, metric: str) -> str:
         "20 to 100, below 20 training samples) is measured only if the training split has classes of at least two of "
         "these groups, and the test split has classes of the group itself."
     )
-
-
-def ranked(table: Table, metric: str) -> str:
-    """Return the line about the rows' mean ranks over the columns; empty if there are too few of either."""
-    result = table.ranking(metric)
-    if result is None:
-        return ""
-    ranks = ", ".join(f"{name} {rank:.1f}" for name, rank in result.mean_ranks.items())
-    return (
-        f"Mean ranks in {result.regimes} {table.across}s: {ranks}. Friedman's {probability(result.p)}; ranks further "
-        f"apart than {result.critical:.1f} differ (Nemenyi, 0.05 over all pairs). {_first(result)}"
-    )
-
-
-def _first(ranking: Ranking) -> str:
-    """Return what the ranking shows about the row with the best mean rank."""
-    best, *others = ranking.mean_ranks
-    level = [
-        name for name in others if ranking.mean_ranks[name] - ranking.mean_ranks[best] <= ranking.critical
-    ]
-    if not level:
-        return f"{best} ranks above all others."
-    if len(level) == len(others):
-        return f"{best} has the best mean rank, but is not shown to rank above any other."
-    return f"{best} has the best mean rank, but is not shown to rank above {', '.join(level)}."
 
 
 def setting(table: Table) -> str:

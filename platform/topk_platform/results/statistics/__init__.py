@@ -1,11 +1,10 @@
-"""The statistics of tables: intervals and what they cover, tests with their correction, power, rankings."""
+"""The statistics of tables: intervals and what they cover, tests with their correction, and power."""
 
 from topk_platform.results.statistics.images import ImagePart, accuracies, image_part
 from topk_platform.results.statistics.intervals import ONE_SEARCH, Covers, Estimate, estimate, interval
 from topk_platform.results.statistics.pooling import Luck, Prior, moderated, pooled, prior_of
 from topk_platform.results.statistics.power import Precision
-from topk_platform.results.statistics.regimes import Ranking, improvement, ranking
-from topk_platform.results.statistics.tests import critical, holm, p_of, wilcoxon
+from topk_platform.results.statistics.tests import critical, holm, p_of
 
 __all__ = [
     "ONE_SEARCH",
@@ -15,18 +14,14 @@ __all__ = [
     "Luck",
     "Precision",
     "Prior",
-    "Ranking",
     "accuracies",
     "critical",
     "estimate",
     "holm",
     "image_part",
-    "improvement",
     "interval",
     "moderated",
     "p_of",
     "pooled",
     "prior_of",
-    "ranking",
-    "wilcoxon",
 ]

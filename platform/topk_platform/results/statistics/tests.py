@@ -6,10 +6,9 @@ import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TypeVar
 
-import numpy as np
 from scipy import special
 
-__all__ = ["Part", "critical", "holm", "p_of", "t_quantile", "wilcoxon"]
+__all__ = ["Part", "critical", "holm", "p_of", "t_quantile"]
 
 _Name = TypeVar("_Name", bound=Hashable)
 Part = tuple[float, float]
@@ -18,7 +17,6 @@ Part = tuple[float, float]
 _NOTHING = 1e-9  # of a standard error
 _LEAST = 1e-300
 _CLOSE = 1e-11  # relative, of standard errors
-_EXACT = 50  # up to this many pairs, the test counts all sums of signed ranks
 
 
 def t_quantile(freedom: float, level: float = 0.975) -> float:
@@ -105,50 +103,6 @@ def _root(falling: Callable[[float], float], low: float, high: float) -> float:
             high, below, above = middle, result, above / 2 if side < 0 else above
         side = 1 if result > 0 else -1
     return low if above <= _CLOSE else high
-
-
-def wilcoxon(differences: Sequence[float]) -> float:
-    """Return the two-sided p-value of Wilcoxon's signed-rank test that differences lie symmetrically around 0.
-
-    Zeros are left out, and equal sizes share their mean rank. Up to 50 differences the test is exact, over all signs
-    that they could have; beyond that it uses the normal approximation. The smallest p-value that five differences can
-    have is 0.0625, that of six 0.031.
-
-    Source:
-        Wilcoxon 1945; Pratt and Gibbons, Concepts of Nonparametric Theory, 1981, section 3.7.
-
-    Example:
-        >>> wilcoxon([0.1, 0.2, 0.3, 0.4, 0.5])
-        0.0625
-    """
-    kept = np.round(np.asarray(differences, float), 12)  # values that differ only by rounding are equal
-    kept = kept[kept != 0]
-    if not len(kept):
-        return 1.0
-    doubled = _doubled_ranks(np.abs(kept))
-    total, ours = int(doubled.sum()), int(doubled[kept > 0].sum())
-    least = min(ours, total - ours)
-    if len(kept) > _EXACT:
-        z = (least + 1 - total / 2) / math.sqrt(float((doubled.astype(float) ** 2).sum()) / 4)
-        return min(1.0, 2 * float(special.ndtr(z)))
-    chances = np.ones(1)
-    for rank in doubled:
-        grown = np.zeros(len(chances) + rank)
-        grown[: len(chances)] += chances / 2
-        grown[rank:] += chances / 2
-        chances = grown
-    return min(1.0, 2 * float(chances[: least + 1].sum()))
-
-
-def _doubled_ranks(
-    sizes: np.ndarray[tuple[int], np.dtype[np.float64]],
-) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Return twice the ranks, counted from 1, so that the mean ranks of equal sizes are whole numbers too."""
-    ordered = np.sort(sizes)
-    result: np.ndarray[tuple[int], np.dtype[np.int64]] = (
-        np.searchsorted(ordered, sizes, "left") + np.searchsorted(ordered, sizes, "right") + 1
-    )
-    return result
 
 
 def holm(p: Mapping[_Name, float]) -> dict[_Name, float]:

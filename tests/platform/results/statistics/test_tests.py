@@ -1,46 +1,16 @@
-"""Wilcoxon's test, Holm's correction and the marks that are left of a table."""
+"""Holm's correction and the marks that are left of a table."""
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from topk_platform.records import Tally
 from topk_platform.results.cells import Cell, marked
-from topk_platform.results.statistics import estimate, holm, wilcoxon
-
-
-def by_enumeration(differences: list[int]) -> float:
-    """Wilcoxon's p-value from all signs that the differences could have."""
-    kept = [d for d in differences if d]
-    sizes = sorted(abs(d) for d in kept)
-    rank = {size: np.mean([i for i, s in enumerate(sizes, 1) if s == size]) for size in sizes}
-    total = sum(rank[abs(d)] for d in kept)
-    seen = sum(rank[abs(d)] for d in kept if d > 0)
-    sums = [
-        sum(rank[abs(d)] for d, sign in zip(kept, signs, strict=True) if sign)
-        for signs in itertools.product((0, 1), repeat=len(kept))
-    ]
-    least = min(seen, total - seen)
-    return min(1.0, 2 * np.mean([s <= least + 1e-9 for s in sums]))
-
-
-@given(st.lists(st.integers(-4, 4), min_size=1, max_size=8))
-def test_wilcoxon_counts_all_signs(differences: list[int]) -> None:
-    assert wilcoxon([d / 360 for d in differences]) == pytest.approx(by_enumeration(differences))
-
-
-@pytest.mark.parametrize("n", [5, 12, 50, 60, 200])
-def test_wilcoxon_is_scipys_where_no_two_are_equal(n: int) -> None:
-    values = np.random.default_rng(n).normal(0.2, 1, n)
-    expected = stats.wilcoxon(values, method="exact" if n <= 50 else "approx", correction=True).pvalue
-    assert wilcoxon(list(values)) == pytest.approx(expected, rel=1e-6)
+from topk_platform.results.statistics import estimate, holm
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=7))
