@@ -42,7 +42,6 @@ from topk_platform.specs.search.pruner import *
 from topk_platform.specs.search.sampler import *
 
 if TYPE_CHECKING:
-    from topk_platform.evidence import bundle, verify
     from topk_platform.evidence.recommending import recommend
     from topk_platform.evidence.replaying import replay
     from topk_platform.reports.page import report
@@ -73,7 +72,6 @@ __all__ = [
     "Schedule",
     "Study",
     "UserError",
-    "bundle",
     "decide",
     "export_model",
     "grid",
@@ -86,7 +84,6 @@ __all__ = [
     "run",
     "table",
     "tuning",
-    "verify",
 ]
 __all__ += additions.__all__
 __all__ += conditions.__all__

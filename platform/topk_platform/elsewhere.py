@@ -76,7 +76,7 @@ def made_by(file: str | Path, kind: str, *errors: type[Exception]) -> Iterator[N
 
     Args:
         file: The file.
-        kind: What the file must be, such as ``"a file of `topk bundle`"``.
+        kind: What the file must be, such as ``"a file of findings"``.
         errors: Further error types of the libraries that read it.
 
     Raises:

@@ -25,7 +25,7 @@ _SHIPPED = frozenset(map(standin_reference, STANDINS))  # smoke runs refer to ou
 class Trust:
     """The code that a file from other people may name.
 
-    Exported networks, bundles and rows of a ledger name datasets, networks and losses. A name in our tables is always
+    Exported networks and rows of a ledger name datasets, networks and losses. A name in our tables is always
     allowed. A reference, ``package.module:attribute``, could import any module and call anything in it. It is refused
     unless its module or a package around it is trusted.
 
@@ -35,10 +35,10 @@ class Trust:
 
     Example:
         >>> trust = Trust.of(["my_lab"])
-        >>> trust.check("x.topk", {"model": "mlp", "loss": "my_lab.losses:mine"})
-        >>> trust.check("x.topk", {"model": "os:system"})  # doctest: +ELLIPSIS
+        >>> trust.check("net", {"model": "mlp", "loss": "my_lab.losses:mine"})
+        >>> trust.check("net", {"model": "os:system"})  # doctest: +ELLIPSIS
         Traceback (most recent call last):
-        topk_platform.errors.UserError: x.topk: its model is 'os:system', which is no code of this package; ...
+        topk_platform.errors.UserError: net: its model is 'os:system', which is no code of this package; ...
     """
 
     modules: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Whoever can write a store, a data folder or a bundle runs no code where it is read: nothing is unpickled."""
+"""Whoever can write a store or a data folder runs no code where it is read: nothing is unpickled."""
 
 from __future__ import annotations
 

@@ -61,7 +61,6 @@ RULES_OF_MANY_MODULES = {
         "sources/test_extensions.py": "what recipes add, in the arms' identities",
         "tracking/mlflow/test_mlflow_ui.py": "what MLflow's pages show",
         "tracking/test_contract.py": "the contract of all trackers",
-        "records/test_stores.py": "stores of earlier versions",
         "reports/test_crowd.py": "plots of many losses",
         "reports/test_pictures.py": "all plots",
         "reports/test_set_tables.py": "tables of sets",

@@ -1,4 +1,4 @@
-"""Hostile files made from good ones by mutation: bundles, findings and exported networks that somebody changed.
+"""Hostile files made from good ones by mutation: findings and exported networks that somebody changed.
 
 A case is a kind of mutation and a seed: the same case of the same file is the same bytes. What is changed carelessly is
 damage, which sums of bytes show; what is changed by a forger has right sums again.
@@ -8,18 +8,13 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import io
 import json
 import random
 import shutil
 import struct
-import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
-
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 CANARY = "canary_of_the_tests"
 """A module that writes a file of its name into the working folder as soon as it is imported, or called."""
@@ -136,215 +131,6 @@ def dumped(value: Any) -> bytes:
     return json.dumps(value).encode("utf-8", "surrogatepass")
 
 
-# Bundles.
-
-Files = dict[str, bytes]
-
-
-def files_of(bundle: bytes) -> Files:
-    with zipfile.ZipFile(io.BytesIO(bundle)) as archive:
-        return {name: archive.read(name) for name in archive.namelist()}
-
-
-def zipped(files: Mapping[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", method) as archive:
-        for name, content in files.items():
-            archive.writestr(name, content)
-    return buffer.getvalue()
-
-
-def sealed(files: Files, **more: Any) -> bytes:
-    """Return a bundle whose sums are right."""
-    manifest = {**json.loads(files["bundle.json"]), **more}
-    manifest["sha256"] = {
-        name: hashlib.sha256(content).hexdigest() for name, content in files.items() if name != "bundle.json"
-    }
-    return zipped({**files, "bundle.json": dumped(manifest)})
-
-
-def _bundle_flipped(good: bytes, rng: random.Random) -> bytes:
-    return flipped(good, rng)
-
-
-def _bundle_cut(good: bytes, rng: random.Random) -> bytes:
-    return cut(good, rng)
-
-
-def _bundle_manifest(good: bytes, rng: random.Random) -> bytes:
-    files = files_of(good)
-    return zipped({**files, "bundle.json": dumped(changed(json.loads(files["bundle.json"]), rng, 2))})
-
-
-def _bundle_study(good: bytes, rng: random.Random) -> bytes:
-    files = files_of(good)
-    return sealed(
-        {**files, "study.json": dumped(changed(json.loads(files["study.json"]), rng, rng.choice((1, 3))))}
-    )
-
-
-def _bundle_deep(good: bytes, rng: random.Random) -> bytes:
-    files, name = files_of(good), rng.choice(("study.json", "bundle.json"))
-    files[name] = deep(files[name].decode(), rng).encode()
-    return zipped(files) if name == "bundle.json" else sealed(files)
-
-
-def _bundle_damaged_member(good: bytes, rng: random.Random) -> bytes:
-    files = files_of(good)
-    name = rng.choice([name for name in files if name != "bundle.json"])
-    files[name] = rng.choice((flipped, cut))(files[name], rng)
-    return sealed(files)
-
-
-def _bundle_members(good: bytes, rng: random.Random) -> bytes:
-    """Names that are missing, moved, unsafe or twice."""
-    files = files_of(good)
-    name, way = rng.choice(list(files)), rng.randrange(4)
-    if way == 0:
-        content = files.pop(name)
-        return zipped(files) if name == "bundle.json" else sealed({**files, "results/x.md": content})
-    if way == 1:
-        bad = (
-            "../x",
-            "/tmp/x",
-            "a/../../x",
-            "C:\\x",
-            "ranks/\x1b[2J",
-            "ranks/",
-            "x" * 60_000,
-            ".hidden",
-            "ranks//x",
-            "é",
-        )
-        return sealed({**files, rng.choice(bad): b"x"})
-    if way == 2:
-        del files[name]
-        return zipped(files) if name == "bundle.json" else sealed(files)
-    buffer = io.BytesIO(zipped(files))
-    with zipfile.ZipFile(buffer, "a") as archive:
-        archive.writestr(name, rng.choice((files[name], b"other")))
-    return buffer.getvalue()
-
-
-def _bundle_flags(good: bytes, rng: random.Random) -> bytes:
-    """Methods, links and encryption that no bundle has."""
-    files, way = files_of(good), rng.randrange(3)
-    if way == 0:
-        return zipped(files, rng.choice((zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)))
-    if way == 1:
-        buffer = io.BytesIO()
-        with zipfile.ZipFile(buffer, "w") as archive:
-            for name, content in files.items():
-                entry = zipfile.ZipInfo(name)
-                entry.external_attr = 0o120777 << 16
-                archive.writestr(entry, content)
-        return buffer.getvalue()
-    data, at = bytearray(good), good.rindex(b"PK\x01\x02")
-    data[at + 8] |= 1
-    return bytes(data)
-
-
-def _bundle_lies(good: bytes, rng: random.Random) -> bytes:
-    """Sizes, sums and places in the directory that are not the members'."""
-    data, at = bytearray(good), 0
-    for _ in range(rng.randrange(1, 5)):
-        at = (
-            good.index(b"PK\x01\x02", at + 1)
-            if good.find(b"PK\x01\x02", at + 1) > 0
-            else good.index(b"PK\x01\x02")
-        )
-    field = rng.choice((16, 20, 24, 42))  # sum, packed size, size, place
-    data[at + field : at + field + 4] = struct.pack("<I", rng.choice((0, 1, 2**16, 2**31 - 1, 2**32 - 1)))
-    return bytes(data)
-
-
-def _rows(files: Files) -> list[dict[str, Any]]:
-    return list(pq.read_table(io.BytesIO(files["ledger.parquet"]), partitioning=None).to_pylist())
-
-
-def _with_rows(files: Files, rows: list[dict[str, Any]]) -> bytes:
-    before = pq.read_schema(io.BytesIO(files["ledger.parquet"]))
-    sink = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist(rows, before), sink)
-    return sealed({**files, "ledger.parquet": sink.getvalue()})
-
-
-def _bundle_column(good: bytes, rng: random.Random) -> bytes:
-    """A column of the ledger that is missing, twice, empty, of another type or of another name."""
-    files = files_of(good)
-    table = pq.read_table(io.BytesIO(files["ledger.parquet"]), partitioning=None)
-    name = rng.choice(table.column_names)
-    at, rows = table.column_names.index(name), table.num_rows
-    made = {
-        "gone": lambda: table.drop_columns([name]),
-        "twice": lambda: table.append_column(name, table[name]),
-        "empty": lambda: table.set_column(at, name, pa.nulls(rows, table[name].type)),
-        "texts": lambda: table.set_column(at, name, pa.array([rng.choice(("", "x", EVIL[0], "{}"))] * rows)),
-        "numbers": lambda: table.set_column(at, name, pa.array([rng.choice((-1, 0, 2**62))] * rows)),
-        "lists": lambda: table.set_column(at, name, pa.array([[1, 2]] * rows)),
-        "named": lambda: table.rename_columns(
-            [rng.choice(('"x"', "", "a;b")) if n == name else n for n in table.column_names]
-        ),
-        "rows": lambda: table.slice(rng.randrange(rows), rng.randrange(rows)),
-        "doubled": lambda: pa.concat_tables([table, table]),
-    }
-    sink = io.BytesIO()
-    pq.write_table(made[rng.choice(list(made))](), sink)
-    return sealed({**files, "ledger.parquet": sink.getvalue()})
-
-
-def _bundle_values(good: bytes, rng: random.Random) -> bytes:
-    """Some values of rows that are others, of the same type."""
-    files = files_of(good)
-    rows = _rows(files)
-    for _ in range(rng.choice((1, 5))):
-        row = rng.choice(rows)
-        name = rng.choice(list(row))
-        if name in ("config", "values", "versions") and row[name]:
-            text = json.dumps(changed(json.loads(row[name]), rng))
-            row[name] = rng.choice((text, deep('{"a":1}', rng), "{", text))
-        elif isinstance(row[name], str):
-            row[name] = rng.choice(
-                ("", "x", "../x", "\x1b[2J", "'", "completed", "confirm", "💥", *EVIL, None)
-            )
-        elif isinstance(row[name], int):
-            row[name] = rng.choice((-1, 0, 1, 2**62, None))
-        elif isinstance(row[name], float):
-            row[name] = rng.choice((-1.0, 0.0, 2.0, 1e308, float("nan"), float("inf"), None))
-    return _with_rows(files, rows)
-
-
-def _bundle_references(good: bytes, rng: random.Random) -> bytes:
-    """Every trial names other code for its data, its network or its loss; keys and sums are right again."""
-    from topk_platform.specs import Trial
-
-    files, evil = files_of(good), rng.choice(EVIL)
-    rows, keys = _rows(files), {}
-    part = rng.choice(("model", "loss", "dataset"))
-    for row in rows:
-        if row["kind"] == "trials":
-            data = json.loads(row["config"])
-            _refer(data["arm"], part, evil)
-            row["config"] = json.dumps(data, sort_keys=True, separators=(",", ":"))
-            keys[row["key"]] = Trial.from_json(row["config"]).key
-    for row in rows:
-        row["key"] = keys.get(row["key"], row["key"])
-    renamed = {
-        name if not name.startswith("ranks/") else f"ranks/{keys[name[6:-8]]}.parquet": content
-        for name, content in files.items()
-    }
-    return _with_rows(renamed, rows)
-
-
-def _refer(arm: dict[str, Any], part: str, evil: str) -> None:
-    if part == "model":
-        arm["model"].update(name=evil, options=_options(evil))
-    elif part == "loss":
-        arm["loss"].update(name=evil)
-    else:
-        arm["regime"].update(dataset=evil, options=_options(evil))
-
-
 def _options(evil: str) -> dict[str, Any]:
     result: dict[str, dict[str, Any]] = {
         "os:system": {"command": "touch CANARY"},
@@ -354,23 +140,7 @@ def _options(evil: str) -> dict[str, Any]:
     return result.get(evil, {})
 
 
-BUNDLES: dict[str, Callable[[bytes, random.Random], bytes]] = {
-    "flipped": _bundle_flipped,
-    "cut": _bundle_cut,
-    "manifest": _bundle_manifest,
-    "study": _bundle_study,
-    "deep": _bundle_deep,
-    "damaged member": _bundle_damaged_member,
-    "members": _bundle_members,
-    "flags": _bundle_flags,
-    "lies": _bundle_lies,
-    "column": _bundle_column,
-    "values": _bundle_values,
-    "references": _bundle_references,
-}
-"""The mutations of a bundle, by name."""
-
-CARELESS = ("flipped", "cut", "lies")
+CARELESS = ("flipped", "cut")
 """Those that are damage: what is read of such a file nevertheless must be what was read of the good one."""
 
 

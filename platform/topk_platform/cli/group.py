@@ -30,10 +30,9 @@ _PANELS: dict[str, dict[str, tuple[str, ...]]] = {
         "commands.findings": ("findings",),
         "commands.recommend": ("recommend",),
     },
-    "Trials": {"commands.trials": ("show", "replay", "ui")},
+    "Trials": {"commands.trials": ("replay", "ui")},
     "Taking results elsewhere": {
         "commands.export": ("export", "predict"),
-        "commands.evidence": ("bundle", "verify"),
     },
     "Upkeep": {
         "commands.doctor": ("doctor",),

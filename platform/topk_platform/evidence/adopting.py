@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain, zip_longest
 from pathlib import Path
+from typing import Literal
 
 from topk_platform.errors import UserError, reason
-from topk_platform.evidence.replaying import replay
-from topk_platform.evidence.verifying import Checked, replayed
+from topk_platform.evidence.replaying import Replay, replay
 from topk_platform.identity import Identity, Provenance, provenance_of
 from topk_platform.records import (
     Evidence,
@@ -31,7 +31,9 @@ from topk_platform.records.storage.lease import Lease
 from topk_platform.running.driver.boards import identities_here
 from topk_platform.specs import Study
 
-__all__ = ["Adoption", "Candidates", "adopt", "candidates", "give_up"]
+__all__ = ["Adoption", "Candidates", "Checked", "adopt", "candidates", "give_up", "replayed"]
+
+Outcome = Literal["to the bit", "within tolerance", "differs", "cannot be trained here"]
 
 _COLUMNS = (
     *("key", "arm", "arm_id", "phase", "status", "train_seconds"),
@@ -86,6 +88,21 @@ def _in_turns(rows: Sequence[Row], draw: random.Random, first: str) -> list[Row]
         draw.shuffle(alike)
     turns = zip_longest(*(kinds[kind] for kind in sorted(kinds)))
     return [row for row in chain.from_iterable(turns) if row is not None]
+
+
+@dataclass(frozen=True)
+class Checked:
+    """The outcome for one trial that was trained again.
+
+    Args:
+        name: The trial's key.
+        outcome: How the new result compares with its record.
+        why: What differs, or why the trial cannot be trained here.
+    """
+
+    name: str
+    outcome: Outcome
+    why: str = ""
 
 
 @dataclass(frozen=True)
@@ -251,3 +268,47 @@ def give_up(
         with Lease(ledger.store):
             take_back(ledger.store, names)
     return list(names.values())
+
+
+def replayed(replay: Replay, tolerance: float) -> Checked:
+    """Return how a trial that was trained again compares with its record."""
+    key = str(replay.recorded.row["key"])
+    if not replay.differing:
+        return Checked(key, "to the bit")
+    most, what = _largest(replay)
+    why = "; ".join([*what, *_circumstances(replay)])
+    return Checked(key, "within tolerance" if most <= tolerance else "differs", why)
+
+
+def _largest(replay: Replay) -> tuple[float, list[str]]:
+    """Return the largest difference, infinite if the status differs, and in words what differs."""
+    if "status" in replay.differing:
+        record, before = replay.record, replay.recorded.row["status"]
+        now = ": ".join(filter(None, (record.status, record.reason)))
+        return math.inf, [f"its status was {before}, now {now}"]
+    ranks = ["the ranks of test images differ"] if "ranks" in replay.differing else []
+    differences = list(_differences(replay))
+    if not differences:
+        return 0.0, ranks
+    most, name = max(differences)
+    return most, [f"{name}: difference {most:.2g}, the largest of {len(differences)} differences", *ranks]
+
+
+def _circumstances(replay: Replay) -> Iterable[str]:
+    """Yield in words why a trial may have come out differently."""
+    if replay.code_version != replay.recorded.trial.code_version:
+        yield "the code has changed since"
+    if replay.environment:
+        yield f"other machine or packages: {replay.environment}"
+
+
+def _differences(replay: Replay) -> Iterable[tuple[float, str]]:
+    """Yield by how much each number differs, relative to its size if that is above 1; ranks are left out.
+
+    The difference is infinite if one of the two values is missing or not finite.
+    """
+    for name, (before, now) in replay.differences.items():
+        if name == "ranks":
+            continue
+        finite = before is not None and now is not None and math.isfinite(before) and math.isfinite(now)
+        yield (abs(now - before) / max(1.0, abs(before)) if finite else math.inf), name

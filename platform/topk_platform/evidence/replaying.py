@@ -17,7 +17,7 @@ from topk_platform.specs import Trial, TrialRecord
 from topk_platform.specs.fields import check_call
 from topk_platform.trust import Trust
 
-__all__ = ["Replay", "replay", "replay_trusting"]
+__all__ = ["Replay", "replay"]
 
 
 @dataclass(frozen=True)
@@ -72,21 +72,10 @@ def replay(
     """
     check_call(replay, locals())
     recorded = find(key, store)
-    return replay_trusting(recorded, store, data, Trust.of(trust).with_own_modules(recorded.trial.arm))
-
-
-def replay_trusting(recorded: Found, store: str | Path, data: str | Path | None, trust: Trust) -> Replay:
-    """Train a recorded trial again, as :func:`replay` does.
-
-    Args:
-        recorded: The trial.
-        store: Folder or URI of the results.
-        data: The folder of datasets.
-        trust: The code that its record may name.
-    """
+    trusted = Trust.of(trust).with_own_modules(recorded.trial.arm)
     trials = _ensemble(recorded.trial, store)
     for trial in trials:
-        trust.check_arm(f"trial {trial.key}", trial.arm)
+        trusted.check_arm(f"trial {trial.key}", trial.arm)
     # These import torch, which is not needed for the errors above.
     from topk_platform.data import data_at  # noqa: PLC0415
     from topk_platform.training import environment, finish, run_trials  # noqa: PLC0415

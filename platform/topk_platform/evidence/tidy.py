@@ -20,7 +20,7 @@ __all__ = ["Written", "export_csv", "writing"]
 
 _FACTS = {
     "study": "the study's name",
-    "key": "the trial's key, for topk show and topk replay",
+    "key": "the trial's key, for topk replay",
     "arm": "regime/model/loss",
     "regime": "the regime's name: a dataset with its conditions",
     "model": "the network's label",

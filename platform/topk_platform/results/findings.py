@@ -1,7 +1,7 @@
 """A study's findings in a small file: definition, cells, chosen values, descriptions of regimes, and origin.
 
 The file holds neither trials nor ranks, so it takes kilobytes instead of megabytes. It is enough for the table, for
-plots made from a table, for the verdicts on claims, and for recommendations. To recompute results, use ``topk bundle``.
+plots made from a table, for the verdicts on claims, and for recommendations. Results cannot be recomputed from it.
 """
 
 from __future__ import annotations

@@ -189,13 +189,12 @@ def topk(
         (["table", "digits", "--store", "typo"], "store 'typo' holds nothing of study 'digits'"),
         (["table", "sawada2020_cifar100", "--only", "nothing*"], "matches no arm"),
         (["run", "digits", "--only", "balanced/*", "--only", "nothing*"], "'nothing*' matches no arm"),
-        (["show", "abc"], "got 0 trials"),
         (["replay", "abc"], "got 0 trials"),
         (["status"], "store 'runs' holds no study: there is no such folder"),
         (["status", "--store", "."], "store '.' holds no study\n"),
         (["ui"], "holds no MLflow database"),
         (["status", "--store", "lab_of_bad_things.py"], "store 'lab_of_bad_things.py' cannot be read"),
-        (["show", "abc", "--store", "lab_of_bad_things.py"], "cannot be read"),
+        (["replay", "abc", "--store", "lab_of_bad_things.py"], "cannot be read"),
     ],
 )
 def test_bad_input_is_one_line_and_leaves_nothing(
@@ -328,13 +327,8 @@ def test_one_damaged_study_hides_no_other(
             "plot digits map --data here",
             "--data is for the plot confusion or guesses, got 'here' for the plot 'map'",
         ),
-        (
-            "verify no.topk --data here",
-            "--seed, --tolerance, --data and --trust are for trials that are trained again",
-        ),
-        ("verify no.topk --tolerance 0.1", "give --replay N"),
-        ("verify no.topk --seed 0", "give --replay N"),
-        ("verify no.topk --trust my_lab", "give --replay N"),
+        ("replay abc --no-train --data here", "--data and --trust are for a trial that is trained"),
+        ("replay abc --no-train --trust my_lab", "--data and --trust are for a trial that is trained"),
         ("adopt digits --undo --within 0.1", "--replay, --within, --seed and --data are not for --undo"),
         ("run digits --track none --track-search best", "track_search must be left out where there is no tr"),
         (

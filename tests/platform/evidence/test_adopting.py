@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from driven import run_in_process
@@ -22,14 +25,12 @@ from topk_platform import (
     Regime,
     Study,
     UserError,
-    bundle,
     run,
-    verify,
 )
 from topk_platform import code_version as versions
 from topk_platform.cli import main
 from topk_platform.errors import StoreError
-from topk_platform.evidence.adopting import adopt, give_up
+from topk_platform.evidence.adopting import Checked, adopt, give_up, replayed
 from topk_platform.records import Ledger, Store, StoreKeeper, last_counted, read_history
 from topk_platform.reports import to_markdown
 from topk_platform.results.from_store import read, table
@@ -202,16 +203,6 @@ def test_another_machine_and_torch(lab: Path, runs: Path, monkeypatch: pytest.Mo
     assert {one.bits["torch"] for one in ledger.identities().values()} == {"9.0"}
 
 
-def test_what_was_adopted_is_in_a_bundle_and_is_verified(lab: Path, runs: Path) -> None:
-    edit(lab, SAME)
-    result = adopt(the_study(), store=runs)
-    file = lab / "study.topk"
-    file.write_bytes(bundle(the_study(), store=runs).to_bytes())
-    verified = verify(file, again=20, trust=["adopting_lab"])
-    assert verified.holds and len(verified.trials) == 7
-    assert f"5: {result.summary}." in table(the_study(), store=runs).to_markdown()
-
-
 def test_both_phases_and_all_arms_are_drawn(lab: Path, runs: Path) -> None:
     edit(lab, SAME)
     study = the_study()
@@ -311,3 +302,72 @@ def test_a_run_says_what_it_repeats_and_the_command_that_avoids_it(
     run(the_study(), store=runs, only="*/loss", progress=lambda _, event: lines.append(event.why))
     command = f"topk adopt adopted --only '*/loss' --store {runs} --replay 1"
     assert f"5 of them need not be trained: `{command}` trains 1 again" in lines[0]
+
+
+Differences = dict[str, tuple[Any, Any]]
+
+
+def checked(differences: Differences, tolerance: float = 0.005) -> Checked:
+    recorded = SimpleNamespace(row={"key": "k"}, trial=SimpleNamespace(code_version="v"))
+    again = SimpleNamespace(
+        recorded=recorded,
+        differences=differences,
+        differing=tuple(differences),
+        code_version="v",
+        environment="",
+    )
+    return replayed(again, tolerance)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        (0.5, math.nan),
+        (math.nan, 0.5),
+        (math.inf, 0.5),
+        (0.5, math.inf),
+        (-math.inf, math.inf),
+        (None, 0.5),
+        (0.5, None),
+    ],
+)
+def test_a_number_that_is_not_finite_is_within_no_tolerance(
+    change: tuple[float | None, float | None],
+) -> None:
+    """A comparison with NaN is false, so whether NaN was the largest depended on the order."""
+    small: Differences = {"a": (0.5, 0.501), "z": (0.5, 0.502)}
+    for differences in ({"test.nll": change, **small}, {**small, "test.nll": change}):
+        result = checked(differences)
+        assert result.outcome == "differs"
+        assert result.why == "test.nll: difference inf, the largest of 3 differences"
+
+
+def test_the_largest_difference_decides() -> None:
+    differences = {"a": (0.5, 0.501), "b": (100.0, 100.2), "ranks": (None, None)}
+    result = checked(differences)
+    assert result == Checked(
+        "k",
+        "within tolerance",
+        "b: difference 0.002, the largest of 2 differences; the ranks of test images differ",
+    )
+    assert checked(differences, 0.0019).outcome == checked(differences, -1.0).outcome == "differs"
+
+
+def test_where_ranks_alone_differ_the_line_says_so() -> None:
+    result = checked({"ranks": (None, None)})
+    assert result == Checked("k", "within tolerance", "the ranks of test images differ")
+    assert checked({"ranks": (None, None)}, -1.0).outcome == "differs"  # as where every bit must be equal
+
+
+@pytest.mark.parametrize(("reason", "now"), [("", "completed"), ("nan", "completed: nan")])
+def test_another_status_is_said_with_its_reason_if_there_is_one(reason: str, now: str) -> None:
+    recorded = SimpleNamespace(row={"key": "k", "status": "pruned"}, trial=SimpleNamespace(code_version="v"))
+    again = SimpleNamespace(
+        recorded=recorded,
+        record=SimpleNamespace(status="completed", reason=reason),
+        differing=("status",),
+        code_version="v",
+        environment="",
+    )
+    result = replayed(again, 0.005)  # type: ignore[arg-type]
+    assert result == Checked("k", "differs", f"its status was pruned, now {now}")

@@ -20,7 +20,6 @@ from topk_platform import (
     Recipe,
     Regime,
     Study,
-    bundle,
     export_model,
 )
 from topk_platform.evidence import findings
@@ -42,10 +41,9 @@ def small() -> Study:
 
 @pytest.fixture(scope="session")
 def good(tmp_path_factory: pytest.TempPathFactory, train_study: Callable[..., None]) -> Path:
-    """A folder with ``good.topk``, ``good.json.gz``, the exported network ``good`` and an input for it."""
+    """A folder with ``good.json.gz``, the exported network ``good`` and an input for it."""
     folder, study = tmp_path_factory.mktemp("good"), small()
     train_study(study, folder / "runs")
-    (folder / "good.topk").write_bytes(bundle(study, store=folder / "runs").to_bytes())
     (folder / "good.json.gz").write_bytes(findings(study, store=folder / "runs").to_bytes())
     export_model(study, study.arms[0].name, folder / "good", store=folder / "runs")
     np.save(folder / "x.npy", np.zeros((1, 8, 8), np.float32))

@@ -89,29 +89,6 @@ def test_even_where_it_is_trusted_its_arguments_are_held_to_its_signature(
     assert not hostile.sung(good)
 
 
-def test_a_trusted_module_of_a_bundle_is_run(good: Path, topk: Commands) -> None:
-    """The canary sings, for whoever names it by --trust wants it to."""
-    content = (good / "good.topk").read_bytes()
-    seed = next(n for n in range(100) if hostile.CANARY.encode() in _config(content, n))
-    hostile.mutated_file(content, good / "sings.topk", hostile.BUNDLES, "references", seed)
-    refused = topk.run("verify", "sings.topk", "--replay", "1")
-    assert refused.code == 2 and "sings.topk" in refused.err and not hostile.sung(good)
-    topk.run("verify", "sings.topk", "--replay", "1", "--trust", hostile.CANARY)
-    assert hostile.sung(good)
-    (good / "CANARY").unlink()
-
-
-def _config(content: bytes, seed: int) -> bytes:
-    import random
-
-    import pyarrow.parquet as pq
-    from pyarrow import BufferReader
-
-    made = hostile.BUNDLES["references"](content, random.Random(f"references {seed}"))
-    rows = pq.read_table(BufferReader(hostile.files_of(made)["ledger.parquet"]), partitioning=None)
-    return str(rows["config"].to_pylist()).encode()
-
-
 def test_a_record_of_a_store_names_files_of_ones_own_and_no_installed_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

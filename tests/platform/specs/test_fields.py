@@ -8,11 +8,11 @@ from typing import Any, get_type_hints
 import pytest
 
 import topk_platform
-from topk_platform import LabelNoise, Regime, Study, UserError, load_model, plan, replay, run, table, verify
+from topk_platform import LabelNoise, Regime, Study, UserError, load_model, plan, replay, run, table
 from topk_platform.specs.fields import check_call
 from topk_studies import digits
 
-OF_STUDIES = ("run", "plan", "table", "report", "tuning", "decide", "bundle")
+OF_STUDIES = ("run", "plan", "table", "report", "tuning", "decide")
 STUDY = digits()
 Anything = Callable[..., Any]
 
@@ -52,10 +52,9 @@ def test_other_arguments_are_named_with_their_rule(
         function(STUDY, **arguments)
 
 
-@pytest.mark.parametrize("function", [load_model, verify])
-def test_paths_are_paths(function: Anything) -> None:
+def test_paths_are_paths() -> None:
     with pytest.raises(UserError, match="must be a string or a path, got 3"):
-        function(3)
+        load_model(3)  # type: ignore[arg-type]
     with pytest.raises(UserError, match="key must be a string, got 3"):
         replay(3)  # type: ignore[arg-type]
 

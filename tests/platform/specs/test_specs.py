@@ -515,3 +515,13 @@ def test_what_stands_in_the_wrong_place_is_reported_in_one_line(
         make()
     assert message in str(caught.value)
     assert "\n" not in str(caught.value) and len(str(caught.value)) < 300
+
+
+def test_a_study_is_the_same_after_json() -> None:
+    number = Published(regime="noisy", loss="smooth_topk_svm", metric="top1", value=50.0, source="me")
+    study = Study("s", [an_arm()], topk=(1, 3), trials=2, seeds=3, published=[number])
+    again = Study.from_json(study.to_json())
+    assert [again.arm_id(arm) for arm in again.arms] == [study.arm_id(arm) for arm in study.arms]
+    assert again.to_json() == study.to_json()
+    with pytest.raises(ValueError, match="not a study"):
+        Study.from_json('{"a": 1}')

@@ -27,41 +27,59 @@ from topk_platform.running.cluster.address import is_loopback_host
 from topk_platform.specs.checks import first_few
 from topk_platform.tracking import experiments, tracking_uri
 
-__all__ = ["replay", "show", "ui"]
+__all__ = ["replay", "ui"]
 
 _NAMED = 8  # differences in a line
 
 KeyArgument = Annotated[str, typer.Argument(help="A trial's key, or its first letters.")]
 
 
-def show(key: KeyArgument, store: options.Store = "runs", json: options.Json = False) -> None:
-    """Show one trial: how it ended, its configuration, its epochs, and how to run it alone.
+def replay(
+    key: KeyArgument,
+    no_train: Annotated[bool, typer.Option("--no-train", help="Only print the record.")] = False,
+    store: options.Store = "runs",
+    data: options.Data = None,
+    trust: options.Trust = None,
+    json: options.Json = False,
+) -> None:
+    """Print the record of one trial, train it again, alone in this process, and compare.
 
-    Example: topk show 3f2a
+    The record says how the trial ended, and has its configuration and its epochs. Code in files of your own is run if
+    the record names it; code of an installed package needs --trust. Exit code 1: something differs.
+
+    Example: topk replay 3f2a
     """
+    if no_train and (data is not None or trust):
+        raise UserError("--data and --trust are for a trial that is trained: leave --no-train out")
     recorded = find(key, store)
+    if not json:
+        _print_record(recorded)
+    replayed = None if no_train else replay_trial(recorded.row["key"], store, data, trust=trust or ())
     if json:
-        read = {
-            name: json_.loads(recorded.row[name])
-            for name in ("config", "values", "versions")
-            if recorded.row[name]
-        }
-        print_json({**recorded.row, **read, "epochs": recorded.epochs})
-        return
+        print_json({**_as_data(recorded), **({"replay": _replayed(replayed)} if replayed else {})})
+    elif replayed:
+        _print_replay(replayed)
+    raise typer.Exit(Exit.FAILED if replayed and replayed.differing else Exit.DONE)
+
+
+def _as_data(recorded: Found) -> dict[str, Any]:
+    row = recorded.row
+    read = {name: json_.loads(row[name]) for name in ("config", "values", "versions") if row[name]}
+    return {**row, **read, "epochs": recorded.epochs}
+
+
+def _print_record(recorded: Found) -> None:
     row, console = recorded.row, make_console()
     console.print(f"[bold]{row['key']}[/]  {row['arm']}  {row['phase']} {row['number']}, seed {row['seed']}")
     console.print(f"{row['status']}{': ' + row['reason'] if row['reason'] else ''}", markup=False)
     parameters = {f"param.{name}": value for name, value in json_.loads(row["values"]).items()}
     for name, value in {**parameters, **row}.items():
         if value is not None and name.startswith(("param.", "validation.", "test.")):
-            shown = (
-                f"{value:.6g}" if isinstance(value, float) else value
-            )  # the configuration below has all digits
+            # The configuration below has all digits.
+            shown = f"{value:.6g}" if isinstance(value, float) else value
             console.print(f"  {name:<28} {shown}", highlight=False)
     console.print(_epochs(recorded))
     console.print_json(json_.dumps(json_.loads(row["config"])))
-    alone = f"{sys.argv[0]} replay {row['key']} --store {shlex.quote(store)}"
-    console.print(f"run it alone: {alone}", highlight=False, markup=False, soft_wrap=True)
 
 
 def _epochs(recorded: Found) -> Table:
@@ -75,46 +93,22 @@ def _epochs(recorded: Found) -> Table:
     return table
 
 
-def replay(
-    key: KeyArgument,
-    store: options.Store = "runs",
-    data: options.Data = None,
-    trust: options.Trust = None,
-    json: options.Json = False,
-) -> None:
-    """Run one recorded trial again, alone in this process, and compare it with its record.
-
-    Code in files of your own is run if the record names it; code of an installed package needs --trust.
-    Exit code 1: something differs.
-
-    Example: topk replay 3f2a
-    """
-    replayed = replay_trial(key, store, data, trust=trust or ())
-    if json:
-        print_json(_replayed(replayed))
-    else:
-        _print_replay(replayed)
-    raise typer.Exit(Exit.FAILED if replayed.differing else Exit.DONE)
-
-
 def _replayed(replayed: Replay) -> dict[str, Any]:
     record = replayed.record
     named = {"status": record.status, "reason": record.reason, "seconds": record.train_seconds}
     return {
-        "key": record.trial.key,
         **named,
         "validation": record.validation,
         "test": record.test,
         "differing": replayed.differing,
         "code_version": replayed.code_version,
-        "recorded_code_version": replayed.recorded.trial.code_version,
-        "environment": replayed.environment,
     }
 
 
 def _print_replay(replayed: Replay) -> None:
     record = replayed.record
-    say(f"{record.status}{': ' + record.reason if record.reason else ''} in {record.train_seconds:.2f} s")
+    why = f": {record.reason}" if record.reason else ""
+    say(f"trained again: {record.status}{why} in {record.train_seconds:.2f} s")
     for name, value in {**record.validation, **(record.test or {})}.items():
         say(f"  {name:<16} {value:.6f}")
     if replayed.code_version != replayed.recorded.trial.code_version:

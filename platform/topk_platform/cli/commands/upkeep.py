@@ -26,8 +26,7 @@ def repair(
 ) -> None:
     """Read every file of a study's records, and repair damaged ones; the next `topk run` trains lost trials again.
 
-    The damaged table is kept in the folder `damaged` of the study, and lost files are named. To check a bundle, use
-    `topk verify`.
+    The damaged table is kept in the folder `damaged` of the study, and lost files are named.
 
     Example: topk repair letters_quick
     """

@@ -190,20 +190,6 @@ class Ledger:
         opened = Opened.of(self.store)
         return opened.stream(_sql(opened.table, kind), [kind])
 
-    def whole(self) -> pa.Table:
-        """Return all rows of trials and epochs with all columns, ordered by kind, key and epoch."""
-        return Opened.of(self.store).query("select * from ledger order by kind, key, epoch")
-
-    @classmethod
-    def restored(cls, store: Store, study: str, rows: pa.Table, identities: Mapping[str, Identity]) -> Ledger:
-        """Return a new ledger in ``store`` with the rows that :meth:`whole` returned for another ledger."""
-        ledger = cls(store.at(study), study)
-        Mark(study).write(ledger.store)
-        ledger.identify(identities)
-        delta.create(ledger.store, FOLDER, rows.schema)
-        delta.Writing(ledger.store, rows.schema, FOLDER).append(rows)
-        return ledger
-
     def rows(self, where: str = "true", without: Sequence[str] = ()) -> list[Row]:
         """Return the ``trials`` rows as dictionaries.
 

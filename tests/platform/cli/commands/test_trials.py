@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import socket
 import sys
 from collections.abc import Callable
@@ -25,7 +26,7 @@ from topk_platform.training import environment, finish, run_trials
 
 REGIME = Regime("r", "digits")
 ARM = Arm(REGIME, Model("linear"), Loss("loss_of_ones_own:loss"), 3, Recipe(1))
-Replay = Callable[[str], tuple[int, str, str]]
+Replay = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
@@ -66,9 +67,9 @@ def recorded(fingerprint: str = "", **versions_then: str) -> str:
 
 @pytest.fixture
 def replay(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Replay:
-    def call(key: str) -> tuple[int, str, str]:
+    def call(*arguments: str) -> tuple[int, str, str]:
         forget(monkeypatch)
-        monkeypatch.setattr(sys, "argv", ["topk", "replay", key])
+        monkeypatch.setattr(sys, "argv", ["topk", "replay", *arguments])
         with pytest.raises(SystemExit) as caught:
             main()
         out, err = capsys.readouterr()
@@ -81,6 +82,32 @@ def test_modules_of_the_folder_are_found(folder: Path, replay: Replay) -> None:
     code, out, err = replay(recorded())
     assert (code, err) == (0, "")
     assert "bit for bit" in out and "the code has changed" not in out
+
+
+def test_the_record_is_shown_without_training(
+    folder: Path, replay: Replay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = recorded()
+    monkeypatch.setattr(trials, "replay_trial", None)
+    (row,) = Ledger.open(Store.open("runs"), "own").rows()
+    code, out, err = replay(key[:8], "--no-train")
+    assert (code, err) == (0, "") and "trained again" not in out
+    for shown in (key, row["arm"], "completed", f"{row['validation.top3']:.6g}", f'"{row["code_version"]}"'):
+        assert shown in out
+    whole = json.loads(replay(key, "--no-train", "--json")[1])
+    assert whole["validation.top3"] == row["validation.top3"] and len(whole["epochs"]) == 1
+    assert whole["config"] == json.loads(row["config"]) and "replay" not in whole
+
+
+def test_what_differs_is_named_and_ends_with_code_1(folder: Path, replay: Replay) -> None:
+    key = recorded()
+    with (folder / "helper_of_ones_own.py").open("a") as file:
+        file.write("from functools import partial\nloss = partial(loss, label_smoothing=0.5)\n")
+    code, out, err = replay(key, "--json")
+    whole = json.loads(out)
+    assert (code, err, whole["key"], whole["status"]) == (1, "", key, "completed")
+    assert "epoch 1: train.loss" in whole["replay"]["differing"]
+    assert whole["replay"]["validation"].keys() >= {"top1", "top3"}
 
 
 def test_changed_code_is_reported(folder: Path, replay: Replay) -> None:
@@ -114,13 +141,13 @@ def test_a_missing_module_is_no_difference(folder: Path, replay: Replay, lacking
     key = recorded()
     (folder / f"{lacking}.py").unlink()
     code, out, err = replay(key)
-    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    assert (code, "trained again" in out, len(err.splitlines())) == (2, False, 1)
     assert message in err
 
 
 def test_other_data_are_no_difference(folder: Path, replay: Replay) -> None:
     code, out, err = replay(recorded("another"))
-    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    assert (code, "trained again" in out, len(err.splitlines())) == (2, False, 1)
     assert "dataset digits has fingerprint" in err
 
 

@@ -171,7 +171,7 @@ def test_until_then_the_table_and_the_status_say_how_many_lack_theirs(
 
 
 COMMANDS = {
-    "ranks": ("table", "report", "bundle", "plot topk", "export"),
+    "ranks": ("table", "report", "plot topk", "export"),
     "guesses": ("plot confusion", "report"),
     "network": ("export",),
 }
@@ -185,7 +185,7 @@ def test_a_command_that_reads_a_damaged_file_is_one_line_that_names_it(
         flip(file_of(store, kind, index))
     name, *more = command.split()
     arm = rows_of(store)[0]["arm"]
-    options = {"export": ("--arm", arm, "--to", "out"), "bundle": ("--to", "out.topk")}.get(name, ())
+    options = ("--arm", arm, "--to", "out") if name == "export" else ()
     code, _, err = topk(capsys, name, "lab_of_losses:study", *more, *options)
     (line,) = err.splitlines()
     assert code == 2
