@@ -42,7 +42,6 @@ from topk_platform.specs.search.pruner import *
 from topk_platform.specs.search.sampler import *
 
 if TYPE_CHECKING:
-    from topk_platform.evidence.recommending import recommend
     from topk_platform.evidence.replaying import replay
     from topk_platform.reports.page import report
     from topk_platform.reports.plots import plot
@@ -78,7 +77,6 @@ __all__ = [
     "load_model",
     "plan",
     "plot",
-    "recommend",
     "replay",
     "report",
     "run",

@@ -145,7 +145,6 @@ BESIDE = {
     "predict": "needs a network: tests/platform/serving/test_serving.py",
     "doctor": "asks machines: tests/platform/running/preflight/test_doctor.py",
     "findings": "reads a file: tests/platform/results/test_findings.py",
-    "recommend": "reads data: tests/platform/results/test_recommendation.py",
 }
 
 WRONG = (
@@ -180,9 +179,6 @@ WRONG = (
     ("claims ring_modes --format html", "--format must be rich, md or csv"),
     ("tuning digits", "holds nothing of study 'digits'"),
     ("tuning digits --within 0", "--within must be points"),
-    ("recommend --classes 1 --images 9", "classes must be at least 2"),
-    ("recommend --classes 9 --images 99 --store typo --not-shipped", "holds no study"),
-    ("recommend --classes 9 --images 99 --format csv", "--format must be rich or md"),
     ("export digits --format csv --to x.csv", "holds nothing of study 'digits'"),
     ("export digits --format csv --to x.csv --note n", "--note is for --format findings"),
     ("findings digit.gz", "must be a file of findings"),

@@ -86,7 +86,6 @@ RULES_OF_MANY_MODULES = {
         "test_answers.py": "the answers that are shipped",
         "test_examples.py": "the examples of the documentation",
         "test_papers.py": "the studies of papers",
-        "test_recommended.py": "the recommendations that are shipped",
         "test_shipped_claims.py": "the verdicts that the pages state",
         "test_spaces.py": "the spaces of all studies",
     },

@@ -28,7 +28,6 @@ _PANELS: dict[str, dict[str, tuple[str, ...]]] = {
         "commands.results": ("table", "plot", "report"),
         "commands.conclusions": ("claims", "tuning"),
         "commands.findings": ("findings",),
-        "commands.recommend": ("recommend",),
     },
     "Trials": {"commands.trials": ("replay", "ui")},
     "Taking results elsewhere": {

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from topk_platform.errors import UserError
-from topk_platform.evidence.recommending import situations_of
 from topk_platform.identity import environment_of
 from topk_platform.results.contrast_results import of_store
 from topk_platform.results.findings import Findings
+from topk_platform.results.findings_schema import Situation
 from topk_platform.results.from_store import Held, read
-from topk_platform.specs import Study
+from topk_platform.specs import LabelNoise, Regime, Study
 
-__all__ = ["findings"]
+__all__ = ["findings", "situation_of"]
 
 
 def findings(
@@ -41,14 +41,52 @@ def findings(
     table = held.table
     if not table.confirmed.completed:
         raise UserError(f"no confirmation of study {study.name} has ended, so there are no findings yet")
-    left_out: dict[str, str] = {}
     from topk_platform.data import data_at  # noqa: PLC0415 - torch
 
+    situations, unread = {}, {}
     with data_at(data):
-        situations = situations_of(study.name, study.arms, left_out)
-    if left_out:
-        raise UserError("; ".join(f"{regime}: {why}" for regime, why in left_out.items()))
+        for (name, k), regime in {(arm.regime.name, arm.k): arm.regime for arm in study.arms}.items():
+            try:
+                situations[name, k] = situation_of(regime, k)
+            except UserError as error:
+                unread[name] = f"{study.name}, {name}: its data cannot be read: {error}"
+    if unread:
+        raise UserError("; ".join(unread.values()))
     return Findings(table, situations, _made(held, note), of_store(held))
+
+
+def situation_of(regime: Regime, k: int) -> Situation:
+    """Return a regime's description: its classes, and their training images after its conditions.
+
+    Args:
+        regime: The regime.
+        k: K, the number of guesses.
+
+    Raises:
+        UserError: if its data are not on disk.
+
+    Example:
+        >>> from topk_platform import LongTail
+        >>> tail = situation_of(Regime("tail", "digits", (LongTail(10), LabelNoise(0.2))), 3)
+        >>> tail.classes, tail.images < 600, 9 < tail.imbalance < 11, tail.noise, tail.k
+        (10, True, True, 0.2, 3)
+    """
+    import torch  # noqa: PLC0415 - takes a second to import; errors in options are reported without it
+
+    from topk_platform.data import Population, apply_conditions, load  # noqa: PLC0415 - as above
+    from topk_platform.data.noise import Tracked, wrong_share  # noqa: PLC0415 - as above
+
+    others = [condition for condition in regime.conditions if not isinstance(condition, LabelNoise)]
+    source = load(regime)
+    source = source.example if isinstance(source, Population) else source
+    source = source.with_train(Tracked.of(source.train))
+    dataset = apply_conditions(source, others, lambda _role: torch.Generator().manual_seed(0))
+    counts = [count for count in dataset.class_counts.tolist() if count]
+    kept = 1.0 - wrong_share(dataset.train)  # the share of labels that no condition replaces
+    for condition in regime.conditions:
+        kept *= 1 - condition.probability if isinstance(condition, LabelNoise) else 1
+    imbalance = max(counts) / min(counts)
+    return Situation(dataset.classes, sum(counts), imbalance, round(1 - kept, 12), k)
 
 
 def _made(held: Held, note: str) -> Mapping[str, Any]:

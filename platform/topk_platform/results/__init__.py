@@ -1,4 +1,4 @@
-"""A study's results as values: its table, statistics, claims, tuning, findings and recommendation.
+"""A study's results as values: its table, statistics, claims, tuning and findings.
 
 The code that shows them is in ``topk_platform.reports``.
 """

@@ -1,7 +1,7 @@
 """A study's findings in a small file: definition, cells, chosen values, descriptions of regimes, and origin.
 
 The file holds neither trials nor ranks, so it takes kilobytes instead of megabytes. It is enough for the table, for
-plots made from a table, for the verdicts on claims, and for recommendations. Results cannot be recomputed from it.
+plots made from a table, and for the verdicts on claims. Results cannot be recomputed from it.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from topk_platform.elsewhere import made_by, parse_json, unzipped
-from topk_platform.results.comparisons import Compared, Situations, comparisons
 from topk_platform.results.contrast_results import ContrastResult, of_table
 from topk_platform.results.decisions import Decision, decisions_of
 from topk_platform.results.findings_file import findings_data, findings_of
+from topk_platform.results.findings_schema import Situations
 from topk_platform.results.table import Table
 from topk_platform.specs import Study
 
@@ -65,13 +65,7 @@ class Findings:
                 allows.
         """
         with made_by(file, _KIND):
-            findings = cls(*findings_of(parse_json(unzipped(file))))
-            findings.compared()  # reads all that comparisons need, so that a damaged file is refused here
-        return findings
-
-    def compared(self) -> list[Compared]:
-        """Return the comparisons of every searched loss with the searched baseline, as ``topk recommend`` uses them."""
-        return list(comparisons(self.table, self.situations))
+            return cls(*findings_of(parse_json(unzipped(file))))
 
     def decisions(self) -> tuple[Decision, ...]:
         """Return the verdicts on the study's claims."""

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from topk_platform.elsewhere import parse_study
 from topk_platform.records import Tally
 from topk_platform.results.cells import Cell, marked
-from topk_platform.results.comparisons import Situation, Situations
 from topk_platform.results.contrast_results import ContrastResult
 from topk_platform.results.findings_schema import (
     CellData,
@@ -20,6 +19,8 @@ from topk_platform.results.findings_schema import (
     MadeData,
     PrecisionData,
     RunsData,
+    Situation,
+    Situations,
     TableData,
     part_of,
 )
@@ -221,5 +222,5 @@ def _runs(data: Mapping[str, Sequence[str]]) -> dict[int, dict[str, Any]]:
 
 
 def _situation(data: Mapping[str, Any]) -> tuple[tuple[str, int], Situation]:
-    result = Situation(**{field.name: data[field.name] for field in fields(Situation)})
+    result = part_of(Situation, data)
     return (data["regime"], result.k), result

@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypeVar, get_args
 
 from topk_platform.results.statistics.intervals import Covers
 from topk_platform.specs import Status
+from topk_platform.specs.checks import check
 from topk_platform.specs.fields import Count, Rule, Share, Whole, check_fields, one_of
 
 __all__ = [
@@ -18,6 +19,8 @@ __all__ = [
     "MadeData",
     "PrecisionData",
     "RunsData",
+    "Situation",
+    "Situations",
     "TableData",
     "part_of",
 ]
@@ -40,6 +43,41 @@ def part_of(kind: type[T], text: Mapping[str, Any]) -> T:
     result = kind(**{field.name: text[field.name] for field in fields(kind)})  # type: ignore[arg-type]
     check_fields(result)
     return result
+
+
+@dataclass(frozen=True)
+class Situation:
+    """A description of a regime's data, after its conditions.
+
+    Args:
+        classes: The number of classes.
+        images: Training images, of all classes together.
+        imbalance: The largest class's number of images over the smallest's.
+        noise: The share of training labels that are replaced at random.
+        k: K, the number of guesses that count.
+
+    Raises:
+        UserError: if a number is out of range, or K is not below the number of classes.
+    """
+
+    classes: Annotated[int, Rule("at least 2", lambda value: value >= 2)]
+    images: Count
+    imbalance: Annotated[float, Rule("at least 1, the largest class over the smallest", lambda v: v >= 1)]
+    noise: Share
+    k: Count
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        of_classes = f"of {self.classes} classes"
+        check(self.k < self.classes, f"k must be below the number of classes, got {self.k} {of_classes}")
+        check(
+            self.images >= self.classes,
+            f"images must be at least the number of classes, got {self.images} {of_classes}",
+        )
+
+
+Situations = Mapping[tuple[str, int], Situation]
+"""The description of each regime at each K, by the regime's name and K."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from topk_platform import Arm, Loss, Model, Recipe, Regime, Study
 from topk_platform.cli import main
 from topk_platform.cli.group import COMMANDS, load_command
 
-WITHOUT = {"new", "list", "findings", "recommend", "replay", "ui", "predict", "doctor"}
+WITHOUT = {"new", "list", "findings", "replay", "ui", "predict", "doctor"}
 
 
 def made() -> Study:

@@ -1,4 +1,4 @@
-"""Findings: a study's table in a file, which says what the store says, and is weighed as the store's results are."""
+"""Findings: a study's table in a file, which says what the store says."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ from topk_platform import (
     Study,
     UserError,
     grid,
-    recommend,
 )
 from topk_platform import table as table_of
 from topk_platform.cli import main
@@ -41,7 +40,6 @@ from topk_platform.results import Cell, Table, estimate
 from topk_platform.results.cells import marked
 from topk_platform.results.decisions import decide
 from topk_platform.results.findings import Findings
-from topk_platform.results.recommendation import Recommendation
 from topk_platform.results.table import row_and_column
 from topk_studies import STUDIES, evidence
 
@@ -84,10 +82,6 @@ def file(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("file") / "known.json.gz"
     path.write_bytes(findings(a_study(), store=store, note="made up").to_bytes())
     return path
-
-
-def asked(store: Path, *result: Findings) -> Recommendation:
-    return recommend([a_study()], classes=12, images=300, k=3, store=store, evidence=result)
 
 
 def test_a_file_says_what_the_store_says(store: Path, file: Path) -> None:
@@ -169,21 +163,6 @@ def test_a_study_that_was_searched_shows_all_its_trials(
     assert chosen.trials == 2 and set(chosen.values) == {"learning_rate"}
 
 
-def test_findings_are_weighed_as_the_stores_results_are(store: Path, file: Path, tmp_path: Path) -> None:
-    own, theirs = asked(store), asked(tmp_path, Findings.read(file))
-    assert (own.verdict, own.loss) == (theirs.verdict, theirs.loss) == ("baseline", "cross_entropy")
-    assert [(c.name, c.apart, c.p_holm, c.first.values) for c in own.near] == [
-        (c.name, c.apart, c.p_holm, c.first.values) for c in theirs.near
-    ]
-    assert theirs.left_out == {}
-
-
-def test_of_a_study_that_the_store_has_its_own_results_count_alone(store: Path, file: Path) -> None:
-    both = asked(store, Findings.read(file))
-    assert [c.name for c in both.near] == [c.name for c in asked(store).near]
-    assert both.left_out == {"known, its findings": "the store has the study's own results"}
-
-
 def test_plots_that_want_a_table_alone_are_drawn(file: Path) -> None:
     data = plots.plotted_table(Findings.read(file).table)
     for kind in ("map", "differences", "accuracy", "front"):
@@ -227,7 +206,7 @@ def topk(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *a
     return capsys.readouterr().out
 
 
-def test_commands_write_read_and_weigh_findings(
+def test_commands_write_and_read_findings(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lab = f"import runpy\nstudy = runpy.run_path({__file__!r})['a_study']()\n"
@@ -235,7 +214,7 @@ def test_commands_write_read_and_weigh_findings(
     monkeypatch.syspath_prepend(str(tmp_path))
     file = str(tmp_path / "known.json.gz")
     options = ("--format", "findings", "--to", file, "--store", str(store))
-    assert "2 comparisons" in topk(monkeypatch, capsys, "export", "findings_lab:study", *options)
+    assert "known: 16 recorded trials" in topk(monkeypatch, capsys, "export", "findings_lab:study", *options)
     table = topk(monkeypatch, capsys, "findings", file)
     assert "badly" in table and "and 8 more." in table
     assert "`topk " not in table  # the reader has no store
@@ -251,19 +230,6 @@ def test_commands_write_read_and_weigh_findings(
     picture = tmp_path / "map.svg"
     assert "wrote" in topk(monkeypatch, capsys, "findings", file, "--plot", "map", "--to", str(picture))
     assert picture.read_bytes().startswith(b"<?xml")
-    question = (
-        "--classes",
-        "12",
-        "--images",
-        "300",
-        "--k",
-        "3",
-        "--not-shipped",
-        "--store",
-        str(tmp_path / "none"),
-    )
-    said = json.loads(topk(monkeypatch, capsys, "recommend", *question, "--evidence", file, "--json"))
-    assert said["loss"] == "cross_entropy" and said["near"][0]["study"] == "known"
 
 
 def test_shipped_findings_are_of_our_studies_and_small() -> None:

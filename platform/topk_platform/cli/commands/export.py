@@ -69,8 +69,7 @@ def export(
 ) -> None:
     """Write an arm's confirmed network for `topk predict`, a study's trials for other tools, or its findings.
 
-    Findings are the study's table in a small file, for `topk findings` and `topk recommend` on machines without the
-    store.
+    Findings are the study's table in a small file, for `topk findings` on machines without the store.
 
     Example: topk export letters_quick --arm noise-0.8/mlp/smooth_topk_svm --to winner
     """
@@ -96,9 +95,11 @@ def export(
         say(f"{exported.config.arm}, seed {exported.seed}: {', '.join(exported.files)} in {to}")
         return
     if output == "findings":
-        _export_findings(requested, Path(to), store, data, note)
+        exported_findings = findings(requested, store=store, data=data, note=note)
+        content = exported_findings.to_bytes()
+        write_file(Path(to), content)
+        say(f"{to}: {len(content):,} bytes; {exported_findings.origin()}")
         return
-
     written = (export_csv if output == "csv" else _export_optuna)(requested, to, store=store)
     say(f"{plural(written.trials, 'trial')} in {' and '.join(map(str, written.files))}")
 
@@ -107,15 +108,6 @@ def _export_optuna(study: Study, to: str, *, store: str) -> Written:
     from topk_platform.evidence.optuna_journal import export_optuna  # noqa: PLC0415 - Optuna, which CSV does not need
 
     return export_optuna(study, to, store=store)
-
-
-def _export_findings(study: Study, to: Path, store: str, data: str | None, note: str) -> None:
-
-    exported = findings(study, store=store, data=data, note=note)
-    content = exported.to_bytes()
-    write_file(to, content)
-    counting = sum(one.counts for one in exported.compared())
-    say(f"{to}: {plural(counting, 'comparison')}, {len(content):,} bytes; {exported.origin()}")
 
 
 def _check_export(output: str, arm: str | None, seed: int | None, more: bool) -> None:
