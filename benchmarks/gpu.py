@@ -138,7 +138,7 @@ def _tests(device: str) -> list[Step]:
         environment={"TRITON_INTERPRET": "1"} if interpreted else {},
         skipped="" if has("triton") else "Triton is not installed",
     )
-    lacks = missing("deltalake", "optuna", "opda", "safetensors")  # what the tests of the platform import
+    lacks = missing("deltalake", "optuna", "safetensors")  # what the tests of the platform import
     marked = [name for name in marked_files() if name not in MEMORY]
     ours = [name for name in marked if name.startswith("tests/losses")]
     modules = pytest_command("-m", "gpu", *ours)

@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from topk_platform.reports.plots import plot
     from topk_platform.results.decisions import decide
     from topk_platform.results.from_store import table
-    from topk_platform.results.tuning import tuning
     from topk_platform.running.driver.study import run
     from topk_platform.running.estimate.planning import plan
     from topk_platform.serving import export_model, load_model
@@ -81,7 +80,6 @@ __all__ = [
     "report",
     "run",
     "table",
-    "tuning",
 ]
 __all__ += additions.__all__
 __all__ += conditions.__all__

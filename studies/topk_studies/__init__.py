@@ -61,6 +61,7 @@ __all__ = [
     "berrada2018_temperature",
     "digits",
     "evidence",
+    "findings_files",
     "garcin2022_epsilon",
     "garcin2022_imagenet",
     "garcin2022_noise",
@@ -107,6 +108,12 @@ __all__ = [
 ]
 
 
+def findings_files() -> dict[str, Path]:
+    """Return the files of the shipped findings by study name, without reading them."""
+    folder = Path(__file__).parent / "findings"
+    return {file.name.partition(".")[0]: file for file in sorted(folder.glob("*.json.gz"))}
+
+
 def evidence(*names: str) -> tuple["Findings", ...]:
     """Return the shipped findings, by study name: these studies' results on our machines.
 
@@ -122,8 +129,7 @@ def evidence(*names: str) -> tuple["Findings", ...]:
     """
     from topk_platform.results.findings import Findings  # noqa: PLC0415 - pyarrow, which no definition needs
 
-    folder = Path(__file__).parent / "findings"
-    files = {file.name.partition(".")[0]: file for file in sorted(folder.glob("*.json.gz"))}
+    files = findings_files()
     for name in names:
         if name not in files:
             raise unknown_name("study whose findings are shipped", name, files)

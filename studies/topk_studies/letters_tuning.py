@@ -18,9 +18,9 @@ _SEEDS = 5
 def letters_tuning() -> Study:
     """Return the study of what a budget buys: three losses in two regimes, each with 64 random draws of its space.
 
-    The first trial has the paper's values; the 64 others are drawn independently, and none is stopped early. So the
-    curve of the best of n draws has a band that is valid for all n (``topk tuning letters_tuning``). The regimes and
-    the spaces are those of :func:`~topk_studies.letters_searches.letters_searches`, whose searches have 15 trials.
+    The first trial has the paper's values; the 64 others are drawn independently, and none is stopped early. The
+    regimes and the spaces are those of :func:`~topk_studies.letters_searches.letters_searches`, whose searches have 15
+    trials.
 
     Example:
         >>> study = letters_tuning()

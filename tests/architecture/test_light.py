@@ -121,22 +121,20 @@ READING = (
     ("table light_lab:study --format md", "(n = 3"),
     ("table light_lab:study --format csv", "cross_entropy,r,top1,"),
     ("table berrada2018_noise", "published"),
-    ("claims light_lab:study", "They are level."),
-    ("claims berrada2018_noise --format csv", "waits for data"),
-    ("tuning light_lab:study", "enough, this search"),
+    ("table light_lab:study --claims", "They are level."),
+    ("table berrada2018_noise --claims --format csv", "waits for data"),
     ("plan light_lab:study", "0 trials left"),
     ("export light_lab:study --format csv --to light.csv", "10 trials in"),
 )
 
 # Every command that reads, with what its JSON has at the top: an object's names, or those of a list's first object.
 AS_JSON = (
-    ("list", {"studies", "losses", "regimes"}),
+    ("list", {"studies", "findings_only", "losses", "regimes"}),
     ("status", {"study", "arms", "left", "recorded", "not_counted", "notes"}),
     ("plan light_lab:study --price 2", {"study", "left", "seconds", "cost", "arms"}),
     ("replay KEY --no-train", {"key", "arm", "status", "config", "epochs", "validation.top3"}),
     ("table light_lab:study", {"loss", "metric", "mean", "n"}),
-    ("claims light_lab:study", {"claim", "verdict", "measured"}),
-    ("tuning light_lab:study", {"arm", "trials"}),
+    ("table light_lab:study --claims", {"claim", "verdict", "measured"}),
 )
 BESIDE = {
     "run": "its events: tests/platform/cli/run/test_view.py",
@@ -144,7 +142,6 @@ BESIDE = {
     "adopt": "trains: tests/platform/evidence/test_adopting.py",
     "predict": "needs a network: tests/platform/serving/test_serving.py",
     "doctor": "asks machines: tests/platform/running/preflight/test_doctor.py",
-    "findings": "reads a file: tests/platform/results/test_findings.py",
 }
 
 WRONG = (
@@ -175,15 +172,15 @@ WRONG = (
     ("table digits --json --format md", "--json and --format md exclude each other"),
     ("status --watch --json", "--watch and --json exclude each other"),
     ("run digits --quiet --json", "--quiet and --json exclude each other"),
-    ("claims digits", "has no claims"),
-    ("claims ring_modes --format html", "--format must be rich, md or csv"),
-    ("tuning digits", "holds nothing of study 'digits'"),
-    ("tuning digits --within 0", "--within must be points"),
+    ("table digits --claims", "has no claims"),
+    ("table ring_modes --claims --format html", "--format must be rich, md or csv"),
+    ("table ring_modes --claims --transpose", "--transpose, --by and --only are for a table"),
     ("export digits --format csv --to x.csv", "holds nothing of study 'digits'"),
     ("export digits --format csv --to x.csv --note n", "--note is for --format findings"),
-    ("findings digit.gz", "must be a file of findings"),
-    ("findings letterz", "unknown study whose findings are shipped"),
-    ("findings --to x.svg", "--to is for --plot"),
+    ("table digit.gz", "must be a file of findings"),
+    ("table digit.gz --trials 2", "--trials need results in a store"),
+    ("table digit.gz --store here", "--store need results in a store"),
+    ("plot digit.gz map --data here", "--data is for the plot"),
     ("predict nothing x.png", "must be a folder of `topk export --arm`"),
     ("doctor digit", "did you mean 'digits'"),
     ("replay abc", "got 0 trials"),

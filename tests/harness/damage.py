@@ -151,8 +151,7 @@ def topk(*arguments: str) -> Said:
 
 COMMANDS: Mapping[str, tuple[str, ...]] = {
     "table": ("table", "damage:study", "--format", "csv"),
-    "tuning": ("tuning", "damage:study", "--format", "csv"),
-    "claims": ("claims", "damage:study", "--format", "csv"),
+    "claims": ("table", "damage:study", "--claims", "--format", "csv"),
     "status": ("status",),
 }
 
@@ -314,7 +313,7 @@ def _wrong_after(folder: Path, repaired: str, sound: Mapping[str, Said]) -> Iter
         for record in records():
             if record.trial.key not in kept:
                 writer.put(record)
-    for name in ("table", "tuning", "claims"):
+    for name in ("table", "claims"):
         if (said := _asked(COMMANDS[name], folder)) != sound[name]:
             yield f"after {repaired!r} and what was lost, {name}: {said}"
 

@@ -26,8 +26,6 @@ _PANELS: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "Results": {
         "commands.results": ("table", "plot", "report"),
-        "commands.conclusions": ("claims", "tuning"),
-        "commands.findings": ("findings",),
     },
     "Trials": {"commands.trials": ("replay", "ui")},
     "Taking results elsewhere": {

@@ -28,6 +28,7 @@ __all__ = [
     "Smoke",
     "Store",
     "Study",
+    "StudyOrFindings",
     "TableFormat",
     "To",
     "Track",
@@ -93,6 +94,13 @@ Study = Annotated[
     str,
     typer.Argument(
         help="A name that `topk list` shows, or package.module:attribute.", autocompletion=_begins
+    ),
+]
+StudyOrFindings = Annotated[
+    str,
+    typer.Argument(
+        help="A name that `topk list` shows, package.module:attribute, or a file of findings.",
+        autocompletion=_begins,
     ),
 ]
 Recorded = Annotated[

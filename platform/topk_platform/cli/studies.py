@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from topk_platform import records
+from topk_platform.cli.consoles import say
 from topk_platform.errors import UserError, as_user_error, unknown_name
 from topk_platform.references import check_arguments, import_reference, is_reference, look_up
 from topk_platform.specs import STANDINS, Arm, Study, images_of
@@ -27,9 +28,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "find_modules_here",
+    "findings_alone",
     "known_studies",
     "load_study",
     "others",
+    "requested_findings",
     "requested_study",
     "shipped_findings",
     "smoke_notice",
@@ -69,6 +72,56 @@ def shipped_findings(*names: str) -> tuple[Findings, ...]:
     """
     shipped: tuple[Findings, ...] = importlib.import_module("topk_studies").evidence(*names)
     return shipped
+
+
+def findings_alone() -> list[str]:
+    """Return the names of the shipped findings whose study has no definition."""
+    known = known_studies()
+    return [name for name in _shipped() if name not in known]
+
+
+def _shipped() -> Mapping[str, Path]:
+    """Return the files of the shipped findings by study name."""
+    files: Mapping[str, Path] = importlib.import_module("topk_studies").findings_files()
+    return files
+
+
+def requested_findings(
+    name: str, store: str, given: Mapping[str, object], *, shipped: bool = True
+) -> Findings | None:
+    """Return the findings that a name means; None if it means a study whose results are in a store.
+
+    A name means findings if it is a file of findings, or if only the findings of this study are shipped. For a study
+    with a definition, the store counts; if it holds nothing of the study and findings are shipped, a line says so.
+
+    Args:
+        name: The name, or the file.
+        store: The store.
+        given: The options that choose among results in a store, by name; unset if they are None, False or empty.
+        shipped: Whether shipped findings may take the place of results in the store.
+
+    Raises:
+        UserError: if the file is not one of findings, or if such an option is given with findings.
+    """
+    options = [f"--{option}" for option, value in given.items() if value]
+    if name.endswith(".gz") or (name in _shipped() and name not in known_studies()):
+        options += ["--store"] if store != "runs" else []
+        if options:
+            raise UserError(
+                f"{' and '.join(options)} need results in a store, and {name!r} has findings alone"
+            )
+        from topk_platform.results.findings import Findings  # noqa: PLC0415 - numpy, which few commands need
+
+        return Findings.read(name) if name.endswith(".gz") else shipped_findings(name)[0]
+    if options or not shipped or name not in _shipped():
+        return None
+    if records.Ledger.open(records.Store.open(store), name).exists:
+        return None
+    say(
+        f"topk: store {store!r} holds nothing of study {name}; shown are the findings of it that are shipped",
+        err=True,
+    )
+    return shipped_findings(name)[0]
 
 
 def others(kind: str) -> dict[str, str]:
@@ -163,6 +216,10 @@ def _known(name: str, store: str | None) -> Callable[[], Study]:
     if name not in known and file.is_file():
         example = f"{file.stem}:ATTRIBUTE, such as {file.stem}:study"
         raise UserError(f"a study in {file} must be named as {example}, got {name!r}")
+    if name not in known and name in _shipped():
+        raise UserError(
+            f"study {name!r} has no definition here, only findings: `topk table {name}` prints them"
+        )
     if name not in known and store is not None and _is_held(name, store):
         raise UserError(
             f"store {store!r} holds results of study {name!r}, whose definition is not known here: go to its folder, "

@@ -40,7 +40,7 @@ _STORE = "runs"  # the default of --store
 _TAKEN = {"run": ("store", "data", "address"), "adopt": ("store", "data")}  # other commands take store alone
 _BUDGET = ("searches", "trials", "seeds")
 _SEARCHING = {  # commands that not all of these concern
-    **dict.fromkeys(("adopt", "tuning"), _BUDGET[:2]),
+    "adopt": _BUDGET[:2],
     "sync": (),
 }
 _ENOUGH = 3  # searches of an arm

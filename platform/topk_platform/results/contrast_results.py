@@ -133,7 +133,7 @@ def _from_table(contrast: Contrast, table: Table) -> ContrastResult:
 def _decided_by(table: Table) -> str:
     from topk_platform.reports.words import command  # noqa: PLC0415 - how results are shown, on first use
 
-    return f"`{command('claims', table.study, given=table.given)}` decides this from a store"
+    return f"`{command('table', table.study, '--claims', given=table.given)}` decides this from a store"
 
 
 def _shown_by(contrast: Contrast, baseline: str | None) -> str | None:

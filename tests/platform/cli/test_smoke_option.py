@@ -12,7 +12,7 @@ from topk_platform import Arm, Loss, Model, Recipe, Regime, Study
 from topk_platform.cli import main
 from topk_platform.cli.group import COMMANDS, load_command
 
-WITHOUT = {"new", "list", "findings", "replay", "ui", "predict", "doctor"}
+WITHOUT = {"new", "list", "replay", "ui", "predict", "doctor"}
 
 
 def made() -> Study:
@@ -45,7 +45,7 @@ def test_what_a_smoke_run_left_is_found(
         ("repair quick_lab:mode --smoke", 2, "did you mean 'made'? (known: made, "),
         ("sync quick_lab:made --smoke --mlflow sqlite:///mlflow.db", 0, "has all of quick-smoke"),
         ("repair quick-smoke --smoke", 0, "nothing is damaged"),
-        ("claims quick_lab:made --smoke", 2, "study quick-smoke has no claims: a smoke run has none"),
+        ("table quick_lab:made --claims --smoke", 2, "study quick-smoke has no claims: a smoke run has none"),
         ("table quick_lab:made --smoke --format csv", 0, "cross_entropy"),
     ):
         monkeypatch.setattr(sys, "argv", ["topk", *command.split()])

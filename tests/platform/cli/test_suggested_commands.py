@@ -59,13 +59,11 @@ def test_every_suggested_command_is_taken_as_it_is_printed() -> None:
     assert {name for name, _ in suggested} >= {
         "run",
         "adopt",
-        "tuning",
         "plot",
         "table",
         "export",
         "report",
         "sync",
-        "claims",
     }
     changed = a_study().with_budget(trials=6, seeds=4, searches=2)
     for name, arguments in suggested:

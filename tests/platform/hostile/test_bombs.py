@@ -26,7 +26,7 @@ MEBIBYTES = (
 @pytest.mark.parametrize("letters", [b" ", b"[", b"[],"])
 def test_findings(letters: bytes, good: Path, topk: Commands) -> None:
     (good / "bomb.json.gz").write_bytes(gzip.compress(letters * (BYTES // len(letters)), 1))
-    ended = topk.run("findings", "bomb.json.gz", **LIMITED)
+    ended = topk.run("table", "bomb.json.gz", **LIMITED)
     assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1), ended
     assert "TOPK_FILE_GIB allows more" in ended.err and "bomb.json.gz" in ended.err
     assert ended.mebibytes < topk.base + MEBIBYTES

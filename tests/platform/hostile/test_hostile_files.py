@@ -42,7 +42,7 @@ def check(ended: Ended, good: Ended, folder: Path, name: str) -> str:
 
 @pytest.fixture(scope="module")
 def findings(topk: Commands) -> Ended:
-    return topk.run("findings", "good.json.gz")
+    return topk.run("table", "good.json.gz")
 
 
 @pytest.fixture(scope="module")
@@ -58,14 +58,14 @@ def test_findings(kind: str, seed: int, good: Path, topk: Commands, findings: En
     hostile.mutated_file(
         (good / "good.json.gz").read_bytes(), good / "bad.json.gz", hostile.FINDINGS, kind, seed
     )
-    ended = topk.run("findings", "bad.json.gz")
+    ended = topk.run("table", "bad.json.gz")
     outcome = check(ended, findings, good, "bad.json.gz")
     assert outcome in ("read", "refused")
     if kind in hostile.CARELESS and outcome == "read":
         assert ended.out == findings.out
     if outcome == "read":
         output = ("csv", "md", "html", "latex")[seed % 4]
-        check(topk.run("findings", "bad.json.gz", "--format", output), findings, good, "bad.json.gz")
+        check(topk.run("table", "bad.json.gz", "--format", output), findings, good, "bad.json.gz")
 
 
 @pytest.mark.breaks

@@ -233,6 +233,8 @@ def test_a_report_in_markdown_says_what_the_page_says(store: Path, table: Table,
     for block in blocks(table):
         assert f"### {block.title}\n\n{block_to_markdown(block)}" in text
     assert "ahead: undecided" in text and "| 0.01 to 1, logarithmic | 0.1 |" in text
+    assert "| noise-0.0/linear/cross_entropy | top3 | 50.9 | 2 of 10 |" in text
+    assert "| cross_entropy | noise-0.0 | learning_rate " in text
     titles = re.findall(r"^## (.*)$", text, flags=re.MULTILINE)
     assert titles == ["Tables", "Results by class", "Claims", "Tuning", "Methods"]
     assert "<svg" not in text and "\n\n\n" not in text
@@ -281,7 +283,7 @@ def test_json_has_numbers_truth_values_and_nulls(store: Path, topk: Callable[...
     assert baseline["difference"] is None and baseline["p"] is None and baseline["n"] == 5
     assert isinstance(svm["difference"], float) and svm["published"] is None
     assert {row["mark"] for row in rows} <= {None, "better", "worse"} and baseline["mark"] is None
-    (claim,) = json.loads(topk("claims", "page_lab:study", "--store", str(store), "--json"))
+    (claim,) = json.loads(topk("table", "page_lab:study", "--claims", "--store", str(store), "--json"))
     assert claim["stand_in"] is False and isinstance(claim["power"], float | None) and claim["n"] == 5
 
 

@@ -41,7 +41,7 @@ from topk_platform.results.cells import marked
 from topk_platform.results.decisions import decide
 from topk_platform.results.findings import Findings
 from topk_platform.results.table import row_and_column
-from topk_studies import STUDIES, evidence
+from topk_studies import evidence
 
 SHIPPED = Path(topk_studies.__file__).parent / "findings"
 SHIPPED_BYTES = 200_000  # of a study: a hundred times less than its ledger
@@ -215,26 +215,47 @@ def test_commands_write_and_read_findings(
     file = str(tmp_path / "known.json.gz")
     options = ("--format", "findings", "--to", file, "--store", str(store))
     assert "known: 16 recorded trials" in topk(monkeypatch, capsys, "export", "findings_lab:study", *options)
-    table = topk(monkeypatch, capsys, "findings", file)
+    table = topk(monkeypatch, capsys, "table", file)
     assert "badly" in table and "and 8 more." in table
     assert "`topk " not in table  # the reader has no store
-    assert json.loads(topk(monkeypatch, capsys, "findings", file, "--json"))
+    assert json.loads(topk(monkeypatch, capsys, "table", file, "--json"))
     verdicts = [
-        row["verdict"]
-        for row in json.loads(topk(monkeypatch, capsys, "findings", file, "--claims", "--json"))
+        row["verdict"] for row in json.loads(topk(monkeypatch, capsys, "table", file, "--claims", "--json"))
     ]
     assert verdicts == [one.verdict for one in decide(a_study(), store=store)]
-    assert topk(monkeypatch, capsys, "findings", file, "--claims", "--format", "md").startswith(
+    assert topk(monkeypatch, capsys, "table", file, "--claims", "--format", "md").startswith(
         "# Claims of known"
     )
     picture = tmp_path / "map.svg"
-    assert "wrote" in topk(monkeypatch, capsys, "findings", file, "--plot", "map", "--to", str(picture))
+    assert "wrote" in topk(monkeypatch, capsys, "plot", file, "map", "--to", str(picture))
     assert picture.read_bytes().startswith(b"<?xml")
 
 
-def test_shipped_findings_are_of_our_studies_and_small() -> None:
+def test_findings_take_the_place_of_a_store_that_holds_nothing(
+    tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Those of a study without a definition are its table; those of another one are, until the store has results."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(topk_studies, "findings_files", lambda: {"archived": file, "digits": file})
+    rows = json.loads(topk(monkeypatch, capsys, "table", "archived", "--json"))
+    assert rows == json.loads(topk(monkeypatch, capsys, "table", str(file), "--json"))
+    monkeypatch.setattr(sys, "argv", ["topk", "table", "digits", "--json"])
+    with pytest.raises(SystemExit, match="0"):
+        main()
+    printed = capsys.readouterr()
+    assert json.loads(printed.out) == rows and printed.err.count("\n") == 1
+    assert "store 'runs' holds nothing of study digits" in printed.err
+    assert json.loads(topk(monkeypatch, capsys, "list", "--json"))["findings_only"] == ["archived"]
+    assert "findings only: archived" in topk(monkeypatch, capsys, "list")
+    for wrong in ("run archived", "table archived --seeds 2", "table digits --seeds 2", "plot digits search"):
+        monkeypatch.setattr(sys, "argv", ["topk", *wrong.split()])
+        with pytest.raises(SystemExit, match="2"):
+            main()
+        capsys.readouterr()
+
+
+def test_shipped_findings_are_small() -> None:
     for result in shipped():
-        assert result.study.name in STUDIES
         assert len(result.to_bytes()) < SHIPPED_BYTES and result.table.cells
 
 

@@ -92,7 +92,7 @@ def test_losses_take_the_proposed_values(loss: str, name: str) -> None:
 def test_a_line_says_whose_values_lie_there() -> None:
     (edge,) = edges(Loss("x", {"rate": RATE}, {"rate": 0.1}), {"rate": 1.0})
     assert range_edges_line([]) == ""
-    text = range_edges_line([(f"svm, r{i}", edge) for i in range(6)], "topk tuning s --store mine")
+    text = range_edges_line([(f"svm, r{i}", edge) for i in range(6)], "topk report s --store mine")
     assert "svm, r0: rate = 1 (searched 0.001 to 1; try 0.001 to 10); svm, r1" in text
-    assert text.endswith("and 2 more, which `topk tuning s --store mine` lists.")
+    assert text.endswith("and 2 more, which `topk report s --store mine` lists.")
     assert range_edges_line([(f"svm, r{i}", edge) for i in range(6)]).endswith("; and 2 more.")

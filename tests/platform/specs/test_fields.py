@@ -12,7 +12,7 @@ from topk_platform import LabelNoise, Regime, Study, UserError, load_model, plan
 from topk_platform.specs.fields import check_call
 from topk_studies import digits
 
-OF_STUDIES = ("run", "plan", "table", "report", "tuning", "decide")
+OF_STUDIES = ("run", "plan", "table", "report", "decide")
 STUDY = digits()
 Anything = Callable[..., Any]
 

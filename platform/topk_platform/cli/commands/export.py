@@ -69,7 +69,7 @@ def export(
 ) -> None:
     """Write an arm's confirmed network for `topk predict`, a study's trials for other tools, or its findings.
 
-    Findings are the study's table in a small file, for `topk findings` on machines without the store.
+    Findings are the study's table in a small file, for `topk table` on machines without the store.
 
     Example: topk export letters_quick --arm noise-0.8/mlp/smooth_topk_svm --to winner
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -9,24 +10,31 @@ from typing import Annotated
 import typer
 
 from topk_platform.cli import options
-from topk_platform.cli.consoles import check_suffix, print_rows, say, show, write_file
+from topk_platform.cli.consoles import check_suffix, make_console, print_rows, say, show, write_file
 from topk_platform.cli.options import check_format, check_transpose
-from topk_platform.cli.studies import requested_study
+from topk_platform.cli.studies import requested_findings, requested_study
 from topk_platform.errors import UserError
 from topk_platform.records import Store, read_all_ranks
-from topk_platform.reports import page, plots
-from topk_platform.reports.catalogue import PLOT_FILES, TABLE_FORMATS, drawn_from, or_of
+from topk_platform.reports import decisions_text, page, plots
+from topk_platform.reports.catalogue import PLOT_FILES, PLOTS, TABLE_FORMATS, drawn_from, or_of
 from topk_platform.reports.tables import as_format
 from topk_platform.reports.tables.classes import CLASS_FORMATS, classes_as, classes_to_rows
 from topk_platform.reports.tables.data import to_rows
 from topk_platform.reports.tables.notes import without_ranks
 from topk_platform.results.by_class import class_results
+from topk_platform.results.decisions import Decision, decide
 from topk_platform.results.from_store import table as read_table
 from topk_platform.results.table import Table
+from topk_platform.specs import Study
 
 __all__ = ["plot", "report", "table"]
 
 _SUFFIXES = [f".{kind}" for kind in PLOT_FILES]
+_CLAIMS: Mapping[str, Callable[[str, Sequence[Decision]], object]] = {
+    "rich": lambda _, decisions: decisions_text.claims_to_rich(decisions),
+    "md": decisions_text.claims_to_markdown,
+    "csv": lambda _, decisions: decisions_text.claims_to_csv(decisions),
+}
 
 _By = Annotated[
     str,
@@ -39,7 +47,7 @@ _By = Annotated[
 
 
 def table(
-    study: options.Study,
+    study: options.StudyOrFindings,
     store: options.Store = "runs",
     output: Annotated[str, typer.Option("--format", help=f"{or_of(TABLE_FORMATS)}.")] = "rich",
     searches: options.Searches = None,
@@ -51,20 +59,40 @@ def table(
     by: Annotated[
         str, typer.Option("--by", help="class: each class's accuracies, and what it is confused with.")
     ] = "",
+    claims: Annotated[
+        bool,
+        typer.Option(
+            "--claims",
+            help="Decide the study's claims, such as its paper's findings: confirmed, refuted, undecided, or waiting "
+            "for data.",
+        ),
+    ] = False,
     smoke: options.Smoke = False,
     json: options.Json = False,
 ) -> None:
-    """Print a study's table from the results in the store; runs nothing.
+    """Print a study's table, or its decided claims, from the results in the store or from findings; runs nothing.
 
     Example: topk table letters_quick --format latex > table.tex
     """
-    check_format(output, *TABLE_FORMATS, json=json)
+    check_format(output, *(_CLAIMS if claims else TABLE_FORMATS), json=json)
     check_transpose(output, transpose=transpose, json=json)
+    if claims and (metric or transpose or by or only):
+        raise UserError("--metric, --transpose, --by and --only are for a table, not for --claims")
     if by:
         _check_by_class(by, output, bool(metric) or transpose)
-    requested = requested_study(study, smoke, store=store, searches=searches)
-
-    results = read_table(requested, store=store, trials=trials, seeds=seeds, only=only)
+    given = {"smoke": smoke, "searches": searches, "trials": trials, "seeds": seeds, "only": only, "by": by}
+    if findings := requested_findings(study, store, given):
+        if claims:
+            _print_claims(findings.study, findings.decisions(), output, json)
+            return
+        results = findings.table
+    else:
+        requested = requested_study(study, smoke, store=store, searches=searches)
+        if claims:
+            _check_claims(requested, smoke)
+            _print_claims(requested, decide(requested, store=store, trials=trials, seeds=seeds), output, json)
+            return
+        results = read_table(requested, store=store, trials=trials, seeds=seeds, only=only)
     if (line := without_ranks(results)) and (
         json or output == "csv"
     ):  # the other formats show it below the table
@@ -76,6 +104,26 @@ def table(
         print_rows(to_rows(results, metric or ()))
         return
     show(output, as_format(output, results, metric or (), transpose=transpose))
+    if findings and output == "rich":
+        make_console().print(findings.origin())
+
+
+def _check_claims(study: Study, smoke: bool) -> None:
+    if not study.claims:
+        why = (
+            "a smoke run has none, because its numbers say nothing about them"
+            if smoke
+            else "define them, Study(claims=...)"
+        )
+        raise UserError(f"study {study.name} has no claims: {why}")
+
+
+def _print_claims(study: Study, decisions: Sequence[Decision], output: str, json: bool) -> None:
+    _check_claims(study, smoke=False)
+    if json:
+        print_rows(decisions_text.claims_to_rows(decisions))
+    else:
+        show(output, _CLAIMS[output](study.name, decisions))
 
 
 def _check_by_class(by: str, output: str, more: bool) -> None:
@@ -100,7 +148,7 @@ def _print_classes(results: Table, store: str, output: str, json: bool) -> None:
 
 
 def plot(
-    study: options.Study,
+    study: options.StudyOrFindings,
     kind: Annotated[
         str,
         typer.Argument(help=f"{drawn_from()}."),
@@ -125,25 +173,38 @@ def plot(
     only: options.Only = None,
     smoke: options.Smoke = False,
 ) -> None:
-    """Plot a study's results from the store into a file.
+    """Plot a study's results from the store, or those of findings, into a file.
 
     Example: topk plot letters_map map --to map.pdf
     """
-    requested = requested_study(study, smoke, store=store, searches=searches)
+    plots.check_options(kind, metric=metric, by=by, data=data)
+    given = {
+        "smoke": smoke,
+        "searches": searches,
+        "trials": trials,
+        "seeds": seeds,
+        "only": only,
+        "data": data,
+    }
+    findings = requested_findings(study, store, given, shipped=PLOTS[kind].source == "table")
+    requested = findings.study if findings else requested_study(study, smoke, store=store, searches=searches)
     path = to or Path(f"{requested.name}-{kind}.svg")
     check_suffix(path, _SUFFIXES)
 
-    figure = plots.plot(
-        requested,
-        kind,
-        store=store,
-        metric=metric,
-        by=by,
-        trials=trials,
-        seeds=seeds,
-        only=only,
-        data=data,
-    )
+    if findings:
+        figure = plots.draw(kind, plots.plotted_table(findings.table, metric, by))
+    else:
+        figure = plots.plot(
+            requested,
+            kind,
+            store=store,
+            metric=metric,
+            by=by,
+            trials=trials,
+            seeds=seeds,
+            only=only,
+            data=data,
+        )
     _write(path, plots.written(figure, path.suffix[1:]))
 
 

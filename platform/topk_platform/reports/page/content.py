@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from topk_platform.records import Samples
-from topk_platform.reports import tuning_text
 from topk_platform.reports.answer import answer
 from topk_platform.reports.decisions_text import claims_to_markdown
 from topk_platform.reports.page.methods import methods
+from topk_platform.reports.page.tuning import tuning
 from topk_platform.reports.sections import Section
 from topk_platform.reports.tables import legend
 from topk_platform.reports.tables import notes as table_notes
@@ -21,7 +21,6 @@ from topk_platform.results.by_class import class_results
 from topk_platform.results.decisions import decided
 from topk_platform.results.from_store import Held, main_metric
 from topk_platform.results.table import Table
-from topk_platform.results.tuning import tuning_of
 from topk_platform.specs import scale_of
 from topk_platform.specs.checks import plural
 
@@ -102,7 +101,7 @@ def content_of(held: Held) -> Content:
     Args:
         held: The results, with the epochs of the trials.
     """
-    study, table, tuning = held.study, held.table, tuning_of(held, held.study.arms)
+    study, table = held.study, held.table
     striking, listed = table_notes.striking(table), _listed(table)
     regimes = dict.fromkeys(arm.regime.name for arm in study.arms)
     return Content(
@@ -112,7 +111,7 @@ def content_of(held: Held) -> Content:
         notes=[note for note in table_notes.notes(table) if note not in striking],
         tables=_parts(table),
         claims=claims_to_markdown(study.name, decided(held)) if study.claims else "",
-        tuning=tuning_text.tuning_to_markdown(tuning) if tuning.arms or tuning.fixed else "",
+        tuning=tuning(held),
         methods=methods(held),
         keys=list(_keys(listed)),
         classes=class_parts(table, class_results(listed, held.ledger.store, held.ranks), _CLASS_ROWS),

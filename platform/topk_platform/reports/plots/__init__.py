@@ -23,6 +23,7 @@ __all__ = [
     "NothingToPlotError",
     "Plotted",
     "UnsuitedStudyError",
+    "check_options",
     "draw",
     "plot",
     "plotted",
@@ -63,12 +64,7 @@ def plot(
             ``metric``, ``by`` or ``data`` that is given, or there is nothing to draw for this kind.
     """
     check_call(plot, locals())
-    if kind not in PLOTS:
-        raise unknown_name("kind of plot", kind, PLOTS)
-    for option, value in {"metric": metric, "by": by, "data": data}.items():
-        if value and option not in PLOTS[kind].options:
-            taking = or_of(name for name, one in PLOTS.items() if option in one.options)
-            raise UserError(f"--{option} is for the plot {taking}, got {str(value)!r} for the plot {kind!r}")
+    check_options(kind, metric=metric, by=by, data=data)
     held = read(study, store, trials, seeds, curves=True, needed=PLOTS[kind].source != "definition")
     shown = plotted(held, metric=metric, by=by, only=only)
     if data is None:
@@ -77,6 +73,16 @@ def plot(
 
     with data_at(data):
         return draw(kind, shown)
+
+
+def check_options(kind: str, **options: object) -> None:
+    """Raise ``UserError`` for a kind of plot that is not known, or an option that it does not use."""
+    if kind not in PLOTS:
+        raise unknown_name("kind of plot", kind, PLOTS)
+    for option, value in options.items():
+        if value and option not in PLOTS[kind].options:
+            taking = or_of(name for name, one in PLOTS.items() if option in one.options)
+            raise UserError(f"--{option} is for the plot {taking}, got {str(value)!r} for the plot {kind!r}")
 
 
 def plotted(

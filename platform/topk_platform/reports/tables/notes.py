@@ -34,7 +34,7 @@ def notes(table: Table) -> list[str]:
         legend(table),
         *striking(table),
         _raced(table),
-        range_edges_line(table.edges, _tuning(table)),
+        range_edges_line(table.edges, _report(table)),
         _uncounted(table),
         _environments(table),
         _adopted(table),
@@ -70,8 +70,8 @@ def once(table: Table) -> str:
     )
 
 
-def _tuning(table: Table) -> str:
-    return command("tuning", table.study, given=table.given) if table.stored else ""
+def _report(table: Table) -> str:
+    return command("report", table.study, given=table.given) if table.stored else ""
 
 
 def _more_searches(table: Table) -> str:

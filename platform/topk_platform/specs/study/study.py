@@ -77,7 +77,7 @@ class Study(StudyFields):
         racing: The rule that stops the confirmations of arms that cannot win any more; None: all arms get all seeds.
         interval: The variation that the tables' intervals cover: ``"crossed"``, seeds and test images, crossed, and the
             search if it was repeated; ``"seeds"``, only the seeds, by Student's t. It changes no result.
-        claims: Findings that its results decide, see ``topk claims``. They change no result.
+        claims: Findings that its results decide, see ``topk table --claims``. They change no result.
         measures: Metrics recorded besides the accuracies: ``"autkc5"``, ``"average5"``, ``"size90"``, ``"size95"`` or
             ``"size99"``, with any K in place of 5; ``"ece"``, ``"nll"`` or ``"brier"``; see ``docs/metrics.md``. The
             measures that ``show``, an arm's metrics and its recipe's ``keep`` name are added. They are part of every
