@@ -5,15 +5,14 @@ from __future__ import annotations
 from functools import cache
 
 from topk_platform import Study
-from topk_platform.cli.studies import shipped_findings
 from topk_platform.results.findings import Findings
-from topk_studies import STUDIES
+from topk_studies import STUDIES, evidence
 
 
 @cache
 def shipped() -> tuple[Findings, ...]:
-    """Return the findings as the command reads them; nobody changes what is in them."""
-    return shipped_findings()
+    """Return the findings; nobody changes what is in them."""
+    return evidence()
 
 
 @cache

@@ -34,7 +34,6 @@ __all__ = [
     "others",
     "requested_findings",
     "requested_study",
-    "shipped_findings",
     "smoke_notice",
     "smoke_study",
 ]
@@ -59,19 +58,6 @@ def known_studies() -> Mapping[str, Callable[[], Study]]:
             f"an installed package registers a study named {twice[0]!r}, and this name is taken: uninstall the package"
         )
     return {**table, **brought}
-
-
-def shipped_findings(*names: str) -> tuple[Findings, ...]:
-    """Return the findings that ``topk_studies`` ships, in the order of the studies' names.
-
-    Args:
-        *names: Studies whose findings to read; by default all that are shipped.
-
-    Raises:
-        UserError: for a study whose findings are not shipped.
-    """
-    shipped: tuple[Findings, ...] = importlib.import_module("topk_studies").evidence(*names)
-    return shipped
 
 
 def findings_alone() -> list[str]:
@@ -110,9 +96,7 @@ def requested_findings(
             raise UserError(
                 f"{' and '.join(options)} need results in a store, and {name!r} has findings alone"
             )
-        from topk_platform.results.findings import Findings  # noqa: PLC0415 - numpy, which few commands need
-
-        return Findings.read(name) if name.endswith(".gz") else shipped_findings(name)[0]
+        return _read(Path(name) if name.endswith(".gz") else _shipped()[name])
     if options or not shipped or name not in _shipped():
         return None
     if records.Ledger.open(records.Store.open(store), name).exists:
@@ -121,7 +105,13 @@ def requested_findings(
         f"topk: store {store!r} holds nothing of study {name}; shown are the findings of it that are shipped",
         err=True,
     )
-    return shipped_findings(name)[0]
+    return _read(_shipped()[name])
+
+
+def _read(file: Path) -> Findings:
+    from topk_platform.results.findings import Findings  # noqa: PLC0415 - numpy, which few commands need
+
+    return Findings.read(file)
 
 
 def others(kind: str) -> dict[str, str]:

@@ -9,10 +9,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import optuna
-
 from topk_platform.protocol import Ended
-from topk_platform.protocol.search.suggest import to_optuna
 from topk_platform.records import ArmResults
 from topk_platform.results.from_store import Held
 from topk_platform.specs import Dimension
@@ -86,6 +83,10 @@ def _result(trial: Ended) -> float:
 def _importances(space: Mapping[str, Dimension], trials: Sequence[Ended]) -> dict[str, float]:
     if len(trials) < _LEAST or len({trial.objective for trial in trials}) < 2:
         return {}
+    import optuna  # noqa: PLC0415 - a second, which a table needs not
+
+    from topk_platform.protocol.search.suggest import to_optuna  # noqa: PLC0415 - Optuna, as above
+
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     distributions, study = to_optuna(space), optuna.create_study(direction="maximize")
     for trial in trials:
