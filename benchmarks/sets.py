@@ -2,9 +2,10 @@
 
     python benchmarks/sets.py                       # letters, an MLP: 3 networks, 20 calibrations each; minutes
     python benchmarks/sets.py --networks 1 --calibrations 5 --coverage 90 95 99
+    python benchmarks/sets.py --tail 100            # trained on a long tail of this ratio
 
-Each network trains on 50 images of each class. Half of the validation images, drawn anew each time, calibrate it; the
-test images, of other typefaces, are covered or not. Tables are Markdown, on standard output.
+Each network trains on 50 images of each class, or on a long tail. Half of the validation images, drawn anew each time,
+calibrate it; the test images, of other typefaces, are covered or not. Tables are Markdown, on standard output.
 """
 
 from __future__ import annotations
@@ -16,16 +17,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from topk_platform import Arm, Loss, PerClass, Regime
+from topk_platform import Arm, LongTail, Loss, PerClass, Regime
 from topk_platform.data import load
-from topk_platform.serving.sets.conformal import calibrate, prevalences_of, sets
-from topk_platform.serving.sets.set_calibration import METHODS
+from topk_platform.serving.conformal import calibrate, prevalences_of, sets
+from topk_platform.serving.set_calibration import METHODS
 from topk_platform.specs import Trial
 from topk_platform.training import Session
 from topk_platform.training.session import score
 from topk_studies.letters import MLP, K, recipe
-
-REGIME = Regime("50", "letters", (PerClass(50),))
 
 
 class Network(NamedTuple):
@@ -36,10 +35,10 @@ class Network(NamedTuple):
     counts: Tensor
 
 
-def trained(seed: int, epochs: int) -> Network:
+def trained(regime: Regime, seed: int, epochs: int) -> Network:
     """Train a network with cross-entropy and score both splits."""
-    arm = Arm(REGIME, MLP, Loss("cross_entropy"), K, recipe(epochs))
-    fingerprint = load(REGIME).fingerprint
+    arm = Arm(regime, MLP, Loss("cross_entropy"), K, recipe(epochs))
+    fingerprint = load(regime).fingerprint
     trial = Trial("sets", "", arm, (1,), "confirm", 0, seed, 0, {}, fingerprint, "")
     session = Session.prepare(trial)
     for _ in range(epochs):
@@ -82,8 +81,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--calibrations", type=int, default=20, help="of each network")
     parser.add_argument("--coverage", type=int, nargs="+", default=[90, 95], help="percent")
     parser.add_argument("--epochs", type=int, default=28)
+    parser.add_argument(
+        "--tail", type=float, help="the ratio of a long tail, instead of 50 images of each class"
+    )
     given = parser.parse_args(arguments)
-    networks = [trained(seed, given.epochs) for seed in range(1, given.networks + 1)]
+    condition = LongTail(given.tail) if given.tail else PerClass(50)
+    regime = Regime("r", "letters", (condition,))
+    networks = [trained(regime, seed, given.epochs) for seed in range(1, given.networks + 1)]
     print(
         "| method | requested | covered | over the calibrations | the least covered class | mean size | largest |"
     )

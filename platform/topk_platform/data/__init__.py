@@ -33,7 +33,7 @@ The data folder is ``topk run --data DIR``, the environment's ``TOPK_DATA``, or 
 
 from topk_platform.data import loading
 from topk_platform.data.checking import check_source
-from topk_platform.data.conditions import apply_conditions, long_tail_counts, noisy_labels, set_aside
+from topk_platform.data.conditions import apply_conditions, long_tail_counts, noisy_labels
 from topk_platform.data.dataset import Dataset, Split
 from topk_platform.data.datasets.cifar import read_cifar100
 from topk_platform.data.datasets.letters import LOOK_ALIKES
@@ -61,7 +61,6 @@ __all__ = [
     "long_tail_counts",
     "noisy_labels",
     "read_cifar100",
-    "set_aside",
     "shot_words",
     "shots",
     "use_data_folder",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 
 import torch
 from torch import Generator, Tensor
@@ -19,8 +18,7 @@ from topk_platform.data.noise import (
 )
 from topk_platform.data.noise_files import read_confusion, read_labels
 from topk_platform.data.population import Population, Source
-from topk_platform.data.splits.grouping import split_whole_groups
-from topk_platform.data.splits.splitting import by_class, stratified
+from topk_platform.data.splits.splitting import by_class
 from topk_platform.errors import UserError
 from topk_platform.specs import (
     Condition,
@@ -35,7 +33,7 @@ from topk_platform.specs import (
 )
 from topk_platform.specs.checks import first_few
 
-__all__ = ["apply_conditions", "long_tail_counts", "noisy_labels", "set_aside"]
+__all__ = ["apply_conditions", "long_tail_counts", "noisy_labels"]
 
 
 def noisy_labels(labels: Tensor, superclasses: Tensor, probability: float, generator: Generator) -> Tensor:
@@ -210,33 +208,3 @@ def apply_conditions(
         kind = type(condition)
         dataset = _CONDITIONS[kind](dataset, condition, generator(f"condition.{index}.{kind.__name__}"))
     return dataset
-
-
-def set_aside(dataset: Dataset, part: float, generator: Generator) -> Dataset:
-    """Return the dataset with a part of each class's validation samples set aside.
-
-    These samples are for the thresholds of prediction sets. If the validation samples have groups, whole groups are set
-    aside.
-
-    Args:
-        dataset: The dataset, on the CPU.
-        part: The fraction of the validation split to set aside, in ``(0, 1)``.
-        generator: The source of randomness.
-
-    Raises:
-        UserError: if a class has too few validation samples or groups for both parts.
-    """
-    whole_split = dataset.validation
-    try:
-        if whole_split.groups is None:
-            rows = stratified(whole_split.labels, (part,), generator, dataset.names)
-        else:
-            rows = split_whole_groups(
-                whole_split.labels, whole_split.groups, (part,), generator, dataset.names
-            )
-    except UserError as error:
-        raise UserError(
-            f"calibration = {part} cannot be set aside from the validation split: {error}"
-        ) from error
-    kept, calibration = map(whole_split.take, rows)
-    return replace(dataset, validation=kept, calibration=calibration)

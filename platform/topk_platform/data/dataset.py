@@ -153,8 +153,6 @@ class Dataset:
         superclasses: The superclass of each class, if the dataset has superclasses.
         names: The name of each class, shown with results; names change no result.
         groups: The name of the groups of samples, in the plural, such as ``"patients"``.
-        calibration: Validation samples that ``Study(calibration=...)`` has set aside for the thresholds of prediction
-            sets; None if the validation split decides the thresholds.
 
     Raises:
         UserError: if a split is empty, a label is outside ``[0, classes)``, the splits' inputs are not of one shape
@@ -169,7 +167,6 @@ class Dataset:
     superclasses: tuple[int, ...] | None = None
     names: tuple[str, ...] | None = None
     groups: str = GROUPS
-    calibration: Split | None = None
 
     def __post_init__(self) -> None:
         for name, split in self.splits.items():
@@ -267,5 +264,4 @@ class Dataset:
             train=self.train.to(device),
             validation=self.validation.to(device),
             test=self.test.to(device),
-            calibration=None if self.calibration is None else self.calibration.to(device),
         )

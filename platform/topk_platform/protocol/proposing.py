@@ -67,7 +67,6 @@ class Proposer:
             environment=identity.environment,
             origin=identity.origin,
             measures=study.measures,
-            calibration=study.calibration,
         )
 
     def _values_and_stopping(self, slot: Slot) -> tuple[Mapping[str, Scalar], Stopping]:

@@ -92,8 +92,8 @@ def _example(inputs: Inputs) -> tuple[str, str]:
 def _sets(inputs: Inputs, calibration: str) -> str:
     if not calibration:
         return (
-            "The network is not calibrated, so it gives no sets with a guaranteed coverage. "
-            "`Study(calibration=0.5)` sets validation samples aside for that.\n"
+            "The network is not calibrated, so it gives no sets. `topk export --calibrate` or "
+            "`model.calibrated(inputs, labels)` calibrates it.\n"
         )
     file, _ = _example(inputs)
     return (

@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from topk_losses.operators import inclusion_probabilities
 from topk_platform.data import Split
 from topk_platform.errors import UserError
+from topk_platform.serving.conformal import calibrate, check_finite, prevalences_of, sets
 from topk_platform.serving.package import Config
 from topk_platform.serving.pictures import Given, listed, read_inputs
-from topk_platform.serving.sets.conformal import calibrate, check_finite, prevalences_of, sets
-from topk_platform.serving.sets.set_calibration import METHODS, SetCalibration, needed_calibration
+from topk_platform.serving.set_calibration import METHODS, SetCalibration, needed_calibration
 from topk_platform.training.steps.batches import Normalisation
 
 __all__ = ["Candidate", "Classifier", "Prepared"]
@@ -106,19 +106,17 @@ class Classifier:
         """Return the scores of all samples of a split."""
         return torch.cat([self.scores(part) for part in split.in_order()])
 
-    def candidates(self, inputs: Tensor, k: int | None = None) -> list[list[Candidate]]:
+    def candidates(self, inputs: Tensor, k: int | None = None, first: int = 0) -> list[list[Candidate]]:
         """Return the K candidates for each input, the most probable first.
 
         Args:
             inputs: As for :meth:`scores`.
             k: K; by default the arm's K.
+            first: The number of the first input among all, for messages.
 
         Raises:
             UserError: if k is not in [1, L] or a score is not finite, and as for :meth:`scores`.
         """
-        return self._candidates(inputs, k, 0)
-
-    def _candidates(self, inputs: Tensor, k: int | None, first: int) -> list[list[Candidate]]:
         k, classes = self.config.k if k is None else k, self.config.inputs.classes
         if not 1 <= k <= classes:
             raise UserError(f"k must be in [1, {classes}], the number of classes, got {k}")
@@ -147,27 +145,28 @@ class Classifier:
             UserError: if a file cannot be read, the network does not take such an input, k is not in [1, L], or a
                 score is not finite, as for an input with NaN.
         """
-        return self._each(given, lambda inputs, first: self._candidates(inputs, k, first))
+        return self._each(given, lambda inputs, first: self.candidates(inputs, k, first))
 
-    def sets(self, inputs: Tensor, coverage: float = 0.95, method: str = METHODS[0]) -> list[list[Candidate]]:
+    def sets(
+        self, inputs: Tensor, coverage: float = 0.95, method: str = METHODS[0], first: int = 0
+    ) -> list[list[Candidate]]:
         """Return a set of classes for each input, the most probable class first.
 
         On average over many images, the share of sets that hold the true class is at least ``coverage``, if the images
-        and the calibration samples are exchangeable. A set has at least one class.
+        and the calibration samples are exchangeable and the latter did not select the network. A set has at least one
+        class.
 
         Args:
             inputs: As for :meth:`scores`.
             coverage: In ``(0, 1)``.
-            method: ``"threshold"``, ``"aps"``, ``"raps"`` or ``"prevalence"``, see
-                :func:`~topk_platform.serving.sets.conformal.nonconformity`.
+            method: ``"threshold"`` or ``"prevalence"``, see
+                :func:`~topk_platform.serving.conformal.nonconformity`.
+            first: The number of the first input among all, for messages.
 
         Raises:
             UserError: if the network is not calibrated, the coverage is not in (0, 1) or needs more calibration
                 samples, or the method is unknown, and as for :meth:`scores`.
         """
-        return self._sets(inputs, coverage, method, 0)
-
-    def _sets(self, inputs: Tensor, coverage: float, method: str, first: int) -> list[list[Candidate]]:
         calibration = needed_calibration(self.calibration)
         inside, probabilities = sets(self.scores(inputs), calibration, coverage, method, first)
         return [
@@ -196,7 +195,7 @@ class Classifier:
             UserError: if a file cannot be read, and as for :meth:`sets`.
         """
         needed_calibration(self.calibration).threshold(coverage, method)  # before any file is read
-        return self._each(given, lambda inputs, first: self._sets(inputs, coverage, method, first))
+        return self._each(given, lambda inputs, first: self.sets(inputs, coverage, method, first))
 
     def calibrated(
         self, given: Given | Sequence[Given], labels: Sequence[int] | npt.NDArray[Any] | Tensor

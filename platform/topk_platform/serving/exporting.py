@@ -6,9 +6,10 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from topk_platform.errors import MissingDataError, StoreError, UserError, unknown_name
+from topk_platform.errors import StoreError, UserError, unknown_name
 from topk_platform.records import ArmHistory, Row, SavedModel, read_model
 from topk_platform.records.table.mark import command_of
 from topk_platform.results.confirmed_runs import Runs, runs_of_all
@@ -25,11 +26,14 @@ from topk_platform.serving.package import (
     WEIGHTS,
     Config,
 )
+from topk_platform.serving.set_calibration import SetCalibration
 from topk_platform.specs import FEATURES, Study
 from topk_platform.specs.fields import check_call
 from topk_platform.trust import Trust
 
-__all__ = ["Exported", "best_of", "export_model"]
+__all__ = ["Exported", "export_model"]
+
+_SPLIT = "validation"
 
 
 @dataclass(frozen=True)
@@ -57,16 +61,13 @@ def export_model(
     store: str | Path = "runs",
     seed: int | None = None,
     onnx: bool = False,
-    calibrated: bool = True,
+    calibrate: str | Path | None = None,
     data: str | Path | None = None,
 ) -> Exported:
     """Write an arm's confirmed network to a folder: tensors, configuration, model card and, if requested, more.
 
     By default, the network of the seed with the best validation is exported. The test set is not used to choose it. The
     test metrics on the card are those of the arm, over all its seeds.
-
-    If the study sets calibration samples aside, ``Study(calibration=...)``, the network is calibrated on them, for sets
-    with a guaranteed coverage. This reads the study's data.
 
     Args:
         study: The study.
@@ -75,14 +76,20 @@ def export_model(
         store: Folder or URI of the results.
         seed: The seed whose network is exported; by default the one with the best validation.
         onnx: Whether to write ``model.onnx`` too; it needs the extra ``onnx``.
-        calibrated: Whether to calibrate the network if the study sets samples aside; False does not need the data.
+        calibrate: What the network is calibrated on, for sets with a coverage: ``"validation"``, the study's validation
+            split, or a folder with a folder of labelled inputs for each class. The split has selected the network, so
+            that only samples of your own guarantee a coverage. By default it is not calibrated.
         data: The folder of datasets.
 
     Raises:
-        UserError: if there is no such arm, it has no network, the folder contains something else, or the data for the
-            calibration are missing or have changed.
+        UserError: if there is no such arm, it has no network, the folder contains something else, or what is to
+            calibrate the network is missing or does not fit it.
     """
     check_call(export_model, locals())
+    if calibrate is not None and calibrate != _SPLIT and not Path(calibrate).is_dir():
+        raise UserError(
+            f"--calibrate must be {_SPLIT} or a folder with a folder for each class, got {str(calibrate)!r}"
+        )
     held = read(study, store, needed=True)
     history = _history(held, arm)
     runs = runs_of_all(study, held.results)[study.arm_id(history.arm)]
@@ -97,14 +104,15 @@ def export_model(
     estimates = _estimates(study, runs.with_ranks(held.ranks if study.interval == "crossed" else None))
     trust = Trust.of_study(study)
     _check_folder(Path(to))
-    calibration, note = None, ""
-    if calibrated and saved.trial.calibration:
-        calibration, note = _calibration(saved, trust, data)
     config, more = _configured(saved, data)
-    more[CARD] = model_card(study, saved, config, chosen, estimates, note).encode()
-    if calibration is not None:
-        more[CALIBRATION] = calibration.encode()
-    files = tuple(_write(Path(to), saved, config, more))
+    card = partial(model_card, study, saved, config, chosen, estimates)
+    files = tuple(_write(Path(to), saved, config, {**more, CARD: card().encode()}))
+    if calibrate is not None:
+        calibration, note = _calibration(saved, Path(to), calibrate, trust, data)
+        with _writing(Path(to)):
+            (Path(to) / CALIBRATION).write_text(calibration.to_json())
+            (Path(to) / CARD).write_text(card(note))
+        files = (*files, CALIBRATION)
     if onnx:
         from topk_platform.serving.onnx import write_onnx  # noqa: PLC0415 - torch
 
@@ -114,18 +122,20 @@ def export_model(
     return Exported(Path(to), config, chosen["seed"], files)
 
 
-def _calibration(saved: SavedModel, trust: Trust, data: str | Path | None) -> tuple[str, str]:
-    """Return the calibration of a network as JSON, and the text about it for the card."""
+def _calibration(
+    saved: SavedModel, to: Path, calibrate: str | Path, trust: Trust, data: str | Path | None
+) -> tuple[SetCalibration, str]:
+    """Return the calibration of a network, and the text about it for the card."""
     from topk_platform.data import data_at  # noqa: PLC0415 - torch, like the next
-    from topk_platform.serving.sets.calibrating import calibrated_network  # noqa: PLC0415
+    from topk_platform.serving.calibrating import (  # noqa: PLC0415
+        calibrated_on_samples,
+        calibrated_on_validation,
+    )
 
-    try:
-        with data_at(data):
-            return calibrated_network(saved, trust)
-    except MissingDataError as error:
-        raise MissingDataError(
-            f"{error}; the calibration needs these data: --no-calibration exports the network without it"
-        ) from error
+    if calibrate != _SPLIT:
+        return calibrated_on_samples(to, Path(calibrate), trust)
+    with data_at(data):
+        return calibrated_on_validation(saved, trust)
 
 
 def _history(held: Held, arm: str) -> ArmHistory:
@@ -135,28 +145,17 @@ def _history(held: Held, arm: str) -> ArmHistory:
     return named[arm]
 
 
-def best_of(history: ArmHistory, confirmations: Mapping[int, Row]) -> Row | None:
-    """Return the completed confirmation with the best validation; None if there is none.
-
-    Args:
-        history: The arm's history.
-        confirmations: Its confirmations that count, by seed.
-    """
-    completed = [row for row in confirmations.values() if row["status"] == "completed"]
-    return max(completed, key=lambda row: history.ended_of(row).score, default=None)
-
-
 def _chosen(held: Held, history: ArmHistory, confirmations: Mapping[int, Row], seed: int | None) -> Row:
-    best = best_of(history, confirmations)
-    if best is None:
+    completed = {s: row for s, row in confirmations.items() if row["status"] == "completed"}
+    if not completed:
         plan = command_of(held.ledger.store, "plan", reference=held.study.reference)
         raise UserError(
             f"arm {history.arm.name} has no completed confirmation that counts: run the study first; `{plan}` says "
             "which recorded trials do not count, and why"
         )
-    completed = {s: row for s, row in confirmations.items() if row["status"] == "completed"}
     if seed is not None and seed not in completed:
         raise UserError(f"seed must be one of the confirmed seeds {sorted(completed)}, got {seed}")
+    best = max(completed.values(), key=lambda row: history.ended_of(row).score)
     return best if seed is None else completed[seed]
 
 

@@ -15,7 +15,7 @@ from topk_platform.models import MODELS, architecture_of, build_model, check_mod
 from topk_platform.serving.classifier import Classifier, Prepared
 from topk_platform.serving.frozen import OnFeatures, read_frozen
 from topk_platform.serving.package import WEIGHTS, Config
-from topk_platform.serving.sets.set_calibration import SetCalibration
+from topk_platform.serving.set_calibration import SetCalibration
 from topk_platform.serving.tensors import differing_tensor, read_tensors
 from topk_platform.specs import Model
 from topk_platform.specs.fields import check_call

@@ -64,7 +64,6 @@ class Trial:
         origin: The code and data of the arm from which the arm's search started, see
             :func:`~topk_platform.identity.with_origins`; empty if it started from the first values.
         measures: The metrics besides the accuracies, see :class:`~topk_platform.specs.Study`.
-        calibration: The part of the validation split that is set aside for the thresholds of sets, see there too.
     """
 
     study: str
@@ -87,7 +86,6 @@ class Trial:
     environment: Mapping[str, str] = field(default_factory=dict)
     origin: str = ""
     measures: tuple[str, ...] = field(default=(), metadata=LATER)
-    calibration: float = field(default=0.0, metadata=LATER)
 
     @cached_property
     def key(self) -> str:

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Generator, Tensor, nn
 
-from topk_platform.data import Dataset, Images, Split, apply_conditions, load, set_aside, shots
+from topk_platform.data import Dataset, Images, Split, apply_conditions, load, shots
 from topk_platform.errors import ChangedError
 from topk_platform.extensions import extended
 from topk_platform.metrics import Scorer, target_rank
@@ -169,7 +169,7 @@ def generator_of(trial: Trial, role: str, device: str = "cpu") -> Generator:
 
 
 def dataset_of(trial: Trial) -> Dataset:
-    """Return the trial's data on the CPU, with its conditions applied and its calibration samples set aside.
+    """Return the trial's data on the CPU, with its conditions applied.
 
     Raises:
         ChangedError: if the data differ from those that the trial was planned with.
@@ -182,12 +182,7 @@ def dataset_of(trial: Trial) -> Dataset:
             "function returns other data in every process, because its module draws random numbers without a seed when "
             "it is imported, or because it depends on the order of a set"
         )
-    dataset = apply_conditions(source, trial.arm.regime.conditions, partial(generator_of, trial))
-    if not trial.calibration:
-        return dataset
-    # All seeds share one stream, so that no trial selects by samples that another one sets aside.
-    stream = Generator().manual_seed(stream_seed(trial.study, trial.root, 0, "calibration"))
-    return set_aside(dataset, trial.calibration, stream)
+    return apply_conditions(source, trial.arm.regime.conditions, partial(generator_of, trial))
 
 
 def recipe_of(trial: Trial) -> Recipe:
@@ -258,7 +253,7 @@ def scorer_of(trial: Trial, dataset: Dataset) -> Scorer:
 
 
 def score_test(score: Callable[[Split, Scorer], Scored], dataset: Dataset, scorer: Scorer) -> Scored:
-    """Score the test split. Thresholds of sets come from the calibration samples, or else from the validation split.
+    """Score the test split. Thresholds of sets come from the validation split.
 
     Args:
         score: Scores a split with the network.
@@ -266,8 +261,7 @@ def score_test(score: Callable[[Split, Scorer], Scored], dataset: Dataset, score
         scorer: The measures.
     """
     if scorer.sets:
-        calibration = dataset.validation if dataset.calibration is None else dataset.calibration
-        scored = score(calibration, replace(scorer, measures=()))
+        scored = score(dataset.validation, replace(scorer, measures=()))
         scorer = scorer.cut_by(scored.logits, scored.split.labels)
     return score(dataset.test, scorer)._replace(
         clusters=dataset.groups if dataset.test.groups is not None else ""

@@ -195,8 +195,6 @@ def test_only_those_who_ask_become_other_arms() -> None:
         (plain.name, plain.seed, plain.topk, plain.targets, plain.threads, plain.device, arm)
     )
     assert "measures" not in plain.to_json() and asked.arm_id(arm) != plain.arm_id(arm)
-    aside = a_study(calibration=0.5)
-    assert aside.arm_id(arm) != asked.arm_id(arm) and "calibration" not in asked.to_json()
     part = asked.only("r0/*")
     assert part.measures == asked.measures and part.arm_id(arm) == asked.arm_id(arm)
     assert Study.from_json(asked.to_json()) == asked and asked.smoke().measures == asked.measures
@@ -218,7 +216,6 @@ def test_only_those_who_ask_become_other_arms() -> None:
             "measures must be names such as 'autkc5', 'average5' or 'size95'.*got 'top5'",
         ),
         ({"show": ("coverage95", "size95")}, "metric 'coverage95' is not among"),
-        ({"calibration": 1.0}, r"calibration must be in \[0, 1\)"),
         ({"arms": some_arms(metric="nll")}, "metric 'nll' cannot select"),
         (
             {"published": [Published(regime="r0", loss="ldam", metric="size95", value=3.0, source="me")]},

@@ -15,13 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from topk_platform import UserError
-from topk_platform.data import Dataset, Split, set_aside
+from topk_platform.data import Split
 from topk_platform.metrics import Scorer, cut_of, inside, log_probabilities, topk_credit
 from topk_platform.specs import Measure, Trial, accuracy_names
 from topk_platform.training import finish, run_trials
 from topk_platform.training.session import Session
-from topk_platform.training.setup import Scored, dataset_of, initialised
+from topk_platform.training.setup import Scored
 
 ASKED = ("autkc3", "average2", "size90")
 MakeTrial = Callable[..., Trial]
@@ -186,45 +185,6 @@ def test_sets_are_cut_by_the_validation_split_of_the_weights_that_are_tested(mak
     own = log_probabilities(after.scores).gather(1, session.dataset.test.labels[:, None])[:, 0]
     result = session.scorer.named(after.measures[1:].tolist())
     assert result["average2"] == pytest.approx(inside(own, cut).mean().item(), abs=1e-12)
-
-
-@pytest.mark.parametrize("together", [(), (1, 2)])
-def test_what_is_set_aside_cuts_sets_and_selects_nothing(
-    together: tuple[int, ...], make_trial: MakeTrial, memory: Any
-) -> None:
-    """Validation metrics are of the rest alone, and the thresholds are those of the samples that were set aside."""
-    keeper, changes = memory(), {"measures": ("size90",), "calibration": 0.4, "together": together}
-    trials = [make_trial(seed=seed, **changes) for seed in together or (1,)]
-    records = finish(run_trials(trials, keeper))
-    aside = dataset_of(trials[0])
-    assert aside.calibration is not None and len(aside.calibration) + len(aside.validation) == 360
-    rows = {tuple(row.tolist()) for row in aside.calibration.tensor.flatten(1)}
-    assert not rows & {tuple(row.tolist()) for row in aside.validation.tensor.flatten(1)}
-    for trial, record in zip(trials, records, strict=True):
-        data = dataset_of(trial)
-        assert data.calibration is not None and data.calibration.fingerprint == aside.calibration.fingerprint
-        network = initialised(trial, data)
-        network.load_state_dict(keeper.models[trial.key])
-        network.eval()
-        scorer = Scorer((1,), (), (torch.zeros(10, dtype=torch.bool),) * 3, ("size90",))
-        cut = scorer.cut_by(network(data.calibration.tensor).detach(), data.calibration.labels)
-        result = cut.named(cut(network(data.test.tensor).detach(), data.test.labels).tolist())
-        assert record.test is not None and record.test["size90"] == pytest.approx(result["size90"], abs=0.02)
-        hits = network(data.validation.tensor).argmax(1) == data.validation.labels
-        assert record.validation["top1"] == pytest.approx(hits.double().mean().item(), abs=1e-9)
-
-
-def test_setting_aside_is_asked_for_and_part_of_the_key(make_trial: MakeTrial) -> None:
-    plain, aside = make_trial(), make_trial(calibration=0.5, measures=("size90",))
-    assert "calibration" not in plain.to_json() and Trial.from_json(aside.to_json()) == aside
-    groups = Split(torch.zeros(40, 2), torch.arange(40) % 2, torch.arange(40) // 4)
-    data = set_aside(Dataset(groups, groups, groups, 2), 0.5, torch.Generator().manual_seed(0))
-    assert data.calibration is not None and len(data.calibration) == 20
-    few = dataclasses.replace(groups, groups=torch.arange(40) % 2)
-    with pytest.raises(
-        UserError, match=r"calibration = 0.5 cannot be set aside .* too few groups: class 0 has 1"
-    ):
-        set_aside(Dataset(few, few, few, 2), 0.5, torch.Generator())
 
 
 def test_scores_averaged_over_crops_are_cut_as_probabilities() -> None:

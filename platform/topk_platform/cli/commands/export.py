@@ -18,21 +18,12 @@ from topk_platform.evidence import findings
 from topk_platform.evidence.tidy import Written, export_csv
 from topk_platform.reports.plain_text import rows_to_csv
 from topk_platform.serving.package import Config
-from topk_platform.serving.sets.set_calibration import METHODS
+from topk_platform.serving.set_calibration import METHODS
 from topk_platform.specs import Study
 from topk_platform.specs.checks import plural
 from topk_platform.terminal import printable
 
 __all__ = ["export", "predict"]
-
-_Calibrated = Annotated[
-    bool,
-    typer.Option(
-        "--calibration/--no-calibration",
-        help="Calibrate the network for `topk predict --coverage`, if its study sets samples aside for that.",
-    ),
-]
-
 
 _ENDINGS = {"csv": ".csv", "findings": ".json.gz"}
 
@@ -56,7 +47,15 @@ def export(
             "with a codebook; findings.",
         ),
     ] = "model",
-    calibrated: _Calibrated = True,
+    calibrate: Annotated[
+        str | None,
+        typer.Option(
+            "--calibrate",
+            help="Calibrate the network for `topk predict --coverage`: on `validation`, or on labelled inputs in a "
+            "folder with a folder for each class.",
+            callback=nonblank,
+        ),
+    ] = None,
     note: Annotated[
         str, typer.Option("--note", help="A note kept in the findings, such as the commit.")
     ] = "",
@@ -73,7 +72,7 @@ def export(
 
     Example: topk export letters_quick --arm noise-0.8/mlp/smooth_topk_svm --to winner
     """
-    _check_export(output, arm, seed, onnx or not calibrated)
+    _check_export(output, arm, seed, onnx or calibrate is not None)
     if output in _ENDINGS:
         check_suffix(Path(to), [_ENDINGS[output]], f"with --format {output}")
     if output != "findings" and note:
@@ -89,7 +88,7 @@ def export(
             store=store,
             seed=seed,
             onnx=onnx,
-            calibrated=calibrated,
+            calibrate=calibrate,
             data=data,
         )
         say(f"{exported.config.arm}, seed {exported.seed}: {', '.join(exported.files)} in {to}")
@@ -122,7 +121,7 @@ def _check_export(output: str, arm: str | None, seed: int | None, more: bool) ->
         )
         raise UserError(f"--format {output} {need}")
     if arm is None and (more or seed is not None):
-        raise UserError(f"--onnx, --no-calibration and --seed are for a network, not for --format {output}")
+        raise UserError(f"--onnx, --calibrate and --seed are for a network, not for --format {output}")
 
 
 def predict(

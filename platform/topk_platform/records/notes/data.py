@@ -33,7 +33,6 @@ class Samples:
         classes: The number of classes.
         fewest: Training samples of the rarest class.
         most: Training samples of the most frequent class.
-        calibration: Validation samples that are set aside for the thresholds of sets.
         groups: How many groups the test samples form, such as ``"160 typefaces"``; empty if that is not known.
         shots: How many classes are many-, medium- and few-shot, in words.
         wrong: The share of the training samples whose label a condition changed, as counted in the data.
@@ -46,16 +45,14 @@ class Samples:
     classes: int
     fewest: int
     most: int
-    calibration: int = 0
     groups: str = ""
     shots: str = ""
     wrong: float = 0.0
 
     def __str__(self) -> str:
         groups = f" of {self.groups}" if self.groups else ""
-        aside = f"calibrated with {self.calibration}, " if self.calibration else ""
         return (
-            f"trained with {self.train}, validated with {self.validation}, {aside}tested with {self.test} "
+            f"trained with {self.train}, validated with {self.validation}, tested with {self.test} "
             f"samples{groups}; {self.classes} classes of {self.each} training sample{'s' * (self.each != '1')}"
             f"{'; ' if self.shots else ''}{self.shots}"
             f"{f'; {self.wrong:.1%} of the training labels are wrong' if self.wrong else ''}"

@@ -8,7 +8,7 @@ from topk_platform.data import Dataset, apply_conditions, shot_words
 from topk_platform.data.noise import Tracked, wrong_share
 from topk_platform.identity import Identity
 from topk_platform.records import DataNote, Samples, Store, note_data, read_data
-from topk_platform.running.preflight.training_splits import calibrated, streams, trained_on
+from topk_platform.running.preflight.training_splits import streams, trained_on
 from topk_platform.specs import Arm, Regime, Study, digest
 
 __all__ = ["Samples", "note_samples", "samples_of"]
@@ -52,13 +52,13 @@ def note_samples(store: Store, study: Study, identities: Mapping[str, Identity])
 
 def _hash(study: Study, arm: Arm, identities: Mapping[str, Identity]) -> str:
     data = identities[study.arm_id(arm)].dataset_fingerprint
-    return digest((data, arm.regime.conditions, study.calibration, study.seed))
+    return digest((data, arm.regime.conditions, study.seed))
 
 
 def _samples(study: Study, regime: Regime) -> tuple[Samples, tuple[str, ...]]:
     data = trained_on(study, regime, conditions=False)
     data = data.with_train(Tracked.of(data.train))
-    data = calibrated(study, apply_conditions(data, regime.conditions, streams(study)))
+    data = apply_conditions(data, regime.conditions, streams(study))
     samples = Samples(
         regime.name,
         len(data.train),
@@ -67,7 +67,6 @@ def _samples(study: Study, regime: Regime) -> tuple[Samples, tuple[str, ...]]:
         data.classes,
         fewest=int(data.class_counts.min()),
         most=int(data.class_counts.max()),
-        calibration=0 if data.calibration is None else len(data.calibration),
         groups=_groups(data),
         shots=shot_words(data.class_counts),
         wrong=wrong_share(data.train),

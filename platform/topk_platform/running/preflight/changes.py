@@ -190,7 +190,7 @@ def _differing(trial: Trial, arm: Arm, study: Study) -> list[str]:
 
 
 def _facts(arm: Arm, seed: int, holder: Trial | Study) -> dict[str, Any]:
-    names = ("topk", "targets", "threads", "device", "measures", "calibration")
+    names = ("topk", "targets", "threads", "device", "measures")
     facts: dict[str, Any] = encode({field.name: getattr(arm, field.name) for field in fields(arm)})
     return {**facts, "seed": seed, **encode({name: getattr(holder, name) for name in names})}
 

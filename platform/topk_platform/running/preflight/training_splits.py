@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
-from topk_platform.data import Dataset, Population, apply_conditions, load, set_aside, shot_words, shots
+from topk_platform.data import Dataset, apply_conditions, load, shot_words, shots
 from topk_platform.errors import UserError
 from topk_platform.references import is_reference
 from topk_platform.specs import Arm, Regime, Study, TrainFraction
@@ -16,7 +16,7 @@ from topk_platform.specs.checks import first_few
 from topk_platform.specs.metric_names import GROUPS, accuracy_k
 from topk_platform.streams import stream_seed
 
-__all__ = ["Draws", "calibrated", "notes_on_data", "streams", "trained_on"]
+__all__ = ["Draws", "notes_on_data", "streams", "trained_on"]
 
 
 def streams(study: Study, seed: int = 0) -> Callable[[str], Generator]:
@@ -42,16 +42,6 @@ def trained_on(study: Study, regime: Regime, seed: int = 0, *, conditions: bool 
         UserError: if the data cannot be read, or a condition cannot be applied.
     """
     return apply_conditions(load(regime), regime.conditions if conditions else (), streams(study, seed))
-
-
-def calibrated(study: Study, data: Dataset) -> Dataset:
-    """Return data of a seed with the calibration samples set aside, if the study has any, as its trials do.
-
-    Raises:
-        UserError: if a class has too few validation samples or groups.
-    """
-    part = study.calibration
-    return set_aside(data, part, streams(study)("calibration")) if part else data
 
 
 @dataclass(frozen=True)
@@ -81,12 +71,12 @@ class Draws:
         """Return the counts with which the search's loss is built; for a user's loss, the fewest over all seeds.
 
         Raises:
-            UserError: if groups cannot be kept whole, or nothing can be set aside for calibration.
+            UserError: if groups cannot be kept whole.
         """
         own = is_reference(arm.loss.name)
-        counts = [
-            draw.class_counts for draw in self._of(arm, every=own or _may_fail(self._study, arm.regime))
-        ]
+        # Chance decides whether groups can be kept whole; other draws would only cost time.
+        by_groups = any(isinstance(one, TrainFraction) and one.whole_groups for one in arm.regime.conditions)
+        counts = [draw.class_counts for draw in self._of(arm, every=own or by_groups)]
         return torch.stack(counts).amin(0) if own else counts[0]
 
     def sizes(self, arm: Arm) -> frozenset[int]:
@@ -117,20 +107,8 @@ class Draws:
 
     def _draw(self, regime: Regime, seed: int) -> _Draw:
         data = trained_on(self._study, regime, seed)
-        if not seed or _is_drawn(regime):  # otherwise all seeds share the validation split
-            data = calibrated(self._study, data)
         validated = torch.bincount(data.validation.labels, minlength=data.classes) > 0
         return _Draw(data.class_counts, validated)
-
-
-def _may_fail(study: Study, regime: Regime) -> bool:
-    """Return whether chance decides if the platform can split a seed's data; other draws would only cost time."""
-    by_groups = any(isinstance(one, TrainFraction) and one.whole_groups for one in regime.conditions)
-    return by_groups or (study.calibration > 0 and _is_drawn(regime))
-
-
-def _is_drawn(regime: Regime) -> bool:
-    return isinstance(load(regime), Population)
 
 
 def _empty_group(arm: Arm, metric: str, counts: Tensor, seed: int) -> UserError:

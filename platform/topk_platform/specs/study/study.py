@@ -82,9 +82,6 @@ class Study(StudyFields):
             ``"size99"``, with any K in place of 5; ``"ece"``, ``"nll"`` or ``"brier"``; see ``docs/metrics.md``. The
             measures that ``show``, an arm's metrics and its recipe's ``keep`` name are added. They are part of every
             arm's identity.
-        calibration: The part of the validation split, in [0, 1), that is set aside for the thresholds of sets, in the
-            results and in exported networks. These samples select no configuration and no epoch. With 0, the whole
-            split is used for both, and exported networks are not calibrated. It is part of every arm's identity.
         equivalence: The difference of accuracies, in points, below which losses count as equivalent. Tables mark a
             difference that is shown to be within it by ≈. With 0 there is no such test. It changes no result.
         reference: The name that commands use for the study if it is not ``name``, such as ``"my_birds:study"``.

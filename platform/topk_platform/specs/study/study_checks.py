@@ -37,18 +37,11 @@ def check_measures(study: str, measures: Iterable[str]) -> None:
 def check_metrics(study: StudyFields, shown: Iterable[str], selecting: Sequence[str]) -> None:
     """Raise ``UserError`` unless all metrics that are shown or select are measured, and the latter can select.
 
-    Calibration samples also need a measure of sets.
-
     Args:
         study: The study, with its measures.
         shown: The metrics in tables.
         selecting: The metrics that select a configuration or the weights to keep.
     """
-    check(
-        not study.calibration or any(m.is_of_sets for m in map(measure_of, study.measures) if m is not None),
-        f"study {study.name}: calibration sets samples aside for the thresholds of sets, such as those of 'size95' "
-        f"or 'average5', but no such metric is measured; got {study.calibration}",
-    )
     for metric in (*selecting, *shown):
         if metric not in study.tabled:
             raise _not_measured(study, metric)

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from topk_platform.specs.arms.arm import Arm
 from topk_platform.specs.codec import LATER, digest
-from topk_platform.specs.fields import Below1, Count, Part, Positive, Rule, one_of
+from topk_platform.specs.fields import Count, Part, Positive, Rule, one_of
 from topk_platform.specs.metric_names import accuracy_names, candidate_names, coverage_names, less_is_better
 from topk_platform.specs.search.racing import Racing
 from topk_platform.specs.study.claims import Claim
@@ -64,7 +64,6 @@ class StudyFields:
     accelerator: Annotated[str, Rule("a kind of GPU such as 'A100'", _is_kind)] = field(
         default="", metadata=LATER
     )
-    calibration: Below1 = field(default=0.0, metadata=LATER)
     equivalence: Annotated[float, Rule("points, at least 0 and below 100", _is_tolerance)] = field(
         default=0.0, metadata=LATER
     )
@@ -150,6 +149,5 @@ class StudyFields:
         origin = self.origin(arm)
         start = () if origin is None else (self.arm_id(origin), self.trials // self.searches)
         more = (*start, {"measures": self.measures}) if self.measures else start
-        more = (*more, {"calibration": self.calibration}) if self.calibration else more
         once = arm.searched(1)
         return digest((self.name, self.seed, self.topk, self.targets, self.threads, self.device, once, *more))

@@ -18,7 +18,7 @@ from topk_platform.running.estimate.samples import samples_of
 from topk_platform.running.preflight import training_splits
 from topk_platform.running.preflight.checks import check_study
 from topk_platform.running.preflight.doctor import diagnose
-from topk_platform.running.preflight.training_splits import Draws, calibrated, notes_on_data, trained_on
+from topk_platform.running.preflight.training_splits import Draws, notes_on_data, trained_on
 from topk_platform.specs import Trial
 from topk_platform.training import finish, run_trials
 from topk_platform.training.setup import dataset_of
@@ -44,8 +44,8 @@ def families():  # each tenth family alone has samples of class 0
     part = lambda groups: (torch.zeros(40, 12), label, groups)
     return from_tensors(part(family), part(family), part(family), whole_groups=False)
 
-def drawn(generator, least=1):  # for each seed another number of validation samples of class 0
-    few = int(torch.randint(least, 12, (1,), generator=generator))
+def drawn(generator):  # for each seed another number of validation samples of class 0
+    few = int(torch.randint(1, 12, (1,), generator=generator))
     validation = torch.cat([torch.zeros(few), torch.arange(8) % 2 + 1]).long()
     whole = torch.arange(12) % 3
     return from_tensors(*((torch.zeros(len(labels), 12), labels) for labels in (whole, validation, whole)))
@@ -172,11 +172,10 @@ def test_the_classes_that_validation_lacks_are_named_and_trained(tmp_path: Path)
     assert record.validation["macro_top1"] == record.validation["top1"]  # of the only class in validation
 
 
-def sampled(regime: Regime, seeds: int, metric: str = "", calibration: float = 0.0) -> Study:
+def sampled(regime: Regime, seeds: int, metric: str = "") -> Study:
     losses = [Loss("cross_entropy"), Loss("focal")]
     arms = grid([regime], [Model("linear")], losses, k=1, recipe=Recipe(1), metric=metric)
-    show = ("top1", "size95") if calibration else ("top1",)
-    return Study("s", arms, topk=(1,), seeds=seeds, calibration=calibration, show=show)
+    return Study("s", arms, topk=(1,), seeds=seeds)
 
 
 def first_failing(study: Study) -> int:
@@ -184,7 +183,7 @@ def first_failing(study: Study) -> int:
 
     def fails(seed: int) -> bool:
         try:
-            calibrated(study, trained_on(study, study.arms[0].regime, seed))
+            trained_on(study, study.arms[0].regime, seed)
         except UserError:
             return True
         return False
@@ -192,50 +191,28 @@ def first_failing(study: Study) -> int:
     return next(seed for seed in range(100) if fails(seed))
 
 
-@pytest.mark.parametrize(
-    ("regime", "calibration", "why"),
-    [
-        (
-            Regime("r", "emoji_lab:families", (TrainFraction(0.5, whole_groups=True),)),
-            0.0,
-            "leaves 1 classes without a training image",
-        ),
-        (Regime("r", "emoji_lab:drawn"), 0.5, "calibration = 0.5 cannot be set aside"),
-    ],
-)
-def test_a_confirmation_whose_data_cannot_be_drawn_is_refused_before_the_start(
-    regime: Regime, calibration: float, why: str
-) -> None:
-    seed = first_failing(sampled(regime, 1, calibration=calibration))
+def test_a_confirmation_whose_data_cannot_be_drawn_is_refused_before_the_start() -> None:
+    regime = Regime("r", "emoji_lab:families", (TrainFraction(0.5, whole_groups=True),))
+    seed = first_failing(sampled(regime, 1))
     assert seed > 1
-    check_study(sampled(regime, seed - 1, calibration=calibration))
+    check_study(sampled(regime, seed - 1))
+    why = "leaves 1 classes without a training image"
     with pytest.raises(UserError, match=rf"arm r/linear/cross_entropy: with seed {seed}: .*{why}"):
-        check_study(sampled(regime, seed, calibration=calibration))
-
-
-def test_samples_are_set_aside_as_trials_set_them_aside(tmp_path: Path) -> None:
-    study = sampled(Regime("r", "emoji_lab:families"), 1, calibration=0.5)
-    aside = calibrated(study, trained_on(study, study.arms[0].regime)).calibration
-    (trial, _) = next_trials(study, tmp_path)
-    theirs = dataset_of(trial).calibration
-    assert aside is not None and theirs is not None
-    assert aside.groups is not None and theirs.groups is not None
-    assert torch.equal(aside.groups, theirs.groups)
+        check_study(sampled(regime, seed))
 
 
 @pytest.mark.parametrize(
-    ("regime", "metric", "calibration", "draws"),
+    ("regime", "metric", "draws"),
     [
-        (Regime("r", "emoji_lab:data"), "", 0.0, 1),
-        (Regime("r", "emoji_lab:data", (LabelNoise(0.5),)), "", 0.0, 1),
-        (Regime("r", "emoji_lab:families"), "", 0.5, 1),
-        (Regime("r", "emoji_lab:drawn"), "", 0.0, 1),
-        (Regime("r", "emoji_lab:drawn", options={"least": 3}), "", 0.5, 1 + 2),
-        (Regime("r", "digits"), "many_top1", 0.0, 1 + 2),
+        (Regime("r", "emoji_lab:data"), "", 1),
+        (Regime("r", "emoji_lab:data", (LabelNoise(0.5),)), "", 1),
+        (Regime("r", "emoji_lab:families", (TrainFraction(0.9, whole_groups=True),)), "", 1 + 2),
+        (Regime("r", "emoji_lab:drawn"), "", 1),
+        (Regime("r", "digits"), "many_top1", 1 + 2),
     ],
 )
 def test_arms_share_the_draws_of_their_regime_and_draw_no_more_than_they_need(
-    regime: Regime, metric: str, calibration: float, draws: int, monkeypatch: pytest.MonkeyPatch
+    regime: Regime, metric: str, draws: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seeds: list[int] = []
 
@@ -244,7 +221,7 @@ def test_arms_share_the_draws_of_their_regime_and_draw_no_more_than_they_need(
         return trained_on(study, of, seed, **options)
 
     monkeypatch.setattr(training_splits, "trained_on", counted)
-    study = sampled(regime, 2, metric, calibration)
+    study = sampled(regime, 2, metric)
     checked = Draws(study)
     for arm in study.arms:
         checked.class_counts(arm)

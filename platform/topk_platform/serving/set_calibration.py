@@ -14,14 +14,14 @@ from topk_platform.errors import UserError, unknown_name
 from topk_platform.serving.package import CALIBRATION
 from topk_platform.specs.checks import check
 from topk_platform.specs.codec import decode, encode
-from topk_platform.specs.fields import NonNegative, Part, Positive, Whole, check_fields
+from topk_platform.specs.fields import Part, Positive, Whole, check_fields
 
 __all__ = ["METHODS", "SetCalibration", "check_coverage", "needed_calibration", "rank_of"]
 
-METHODS = ("threshold", "aps", "raps", "prevalence")
-"""The conformity scores: see :func:`~topk_platform.serving.sets.conformal.nonconformity`."""
+METHODS = ("threshold", "prevalence")
+"""The conformity scores: see :func:`~topk_platform.serving.conformal.nonconformity`."""
 
-_FORMAT = 2
+_FORMAT = 3
 # Coverages in percent, for programs that read thresholds from a list.
 _LISTED = (*range(50, 70, 10), *range(70, 96, 5), 97, 98, 99)
 
@@ -59,9 +59,7 @@ class SetCalibration:
     Args:
         key: The key of the network's trial.
         temperature: The temperature, by which the scores are divided.
-        tuned: The number of samples that decided the temperature and the two values of RAPS.
-        rank: RAPS' rank; classes with a larger rank are penalised.
-        penalty: RAPS' penalty per rank.
+        tuned: The number of samples that decided the temperature.
         prevalences: The share of each class in the training set, ``(L,)``; a class without samples counts as having
             one.
         nonconformity: For each of :data:`METHODS`, the nonconformity of the true class in n further samples, ascending.
@@ -73,8 +71,6 @@ class SetCalibration:
     key: str
     temperature: Positive
     tuned: Whole
-    rank: Whole
-    penalty: NonNegative
     prevalences: tuple[Part, ...]
     nonconformity: Mapping[str, tuple[float, ...]]
 
@@ -184,8 +180,7 @@ def needed_calibration(calibration: SetCalibration | None) -> SetCalibration:
     """Return the calibration of a network; raise ``UserError`` with the remedies if it has none."""
     if calibration is None:
         raise UserError(
-            "sets with a coverage need a calibrated network, and this export has no calibration.json: run its study "
-            "with Study(calibration=0.5), which sets validation samples aside, and export it again; or calibrate it on "
-            "labelled samples of yours, load_model(folder).calibrated(inputs, labels)"
+            "sets with a coverage need a calibrated network, and this export has no calibration.json: export it with "
+            "--calibrate, or calibrate it on labelled samples of yours, load_model(folder).calibrated(inputs, labels)"
         )
     return calibration

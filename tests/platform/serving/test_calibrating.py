@@ -17,24 +17,24 @@ from topk_platform import Arm, Loss, Model, Recipe, Regime, Study, UserError, ex
 from topk_platform.cli import main
 from topk_platform.data import Dataset, load
 from topk_platform.records import Ledger, Store
-from topk_platform.serving.sets.conformal import calibrate, prevalences_of
-from topk_platform.serving.sets.set_calibration import METHODS
+from topk_platform.serving.conformal import calibrate, prevalences_of
+from topk_platform.serving.set_calibration import METHODS
 
 Train = Callable[[Study, Path], None]
 
 
-def digits_study(calibration: float) -> Study:
+def digits_study() -> Study:
     arm = Arm(Regime("r", "digits"), Model("linear"), Loss("cross_entropy"), 2, Recipe(4, batch_size=32))
-    return Study("s", [arm], topk=(1, 2), seeds=1, measures=("size90",), calibration=calibration)
+    return Study("s", [arm], topk=(1, 2), seeds=1, measures=("size90",))
 
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory, train_study: Train) -> tuple[Path, Study, Path]:
     """An export that is calibrated, its study and its store."""
     folder = tmp_path_factory.mktemp("sets")
-    study = digits_study(0.5)
+    study = digits_study()
     train_study(study, folder / "runs")
-    export_model(study, study.arms[0].name, folder / "out", store=folder / "runs")
+    export_model(study, study.arms[0].name, folder / "out", store=folder / "runs", calibrate="validation")
     return folder / "out", study, folder / "runs"
 
 
@@ -55,9 +55,9 @@ def predicted(folder: Path, *options: str, capsys: pytest.CaptureFixture[str]) -
 
 @pytest.mark.parametrize("method", METHODS)
 def test_the_test_set_is_covered(method: str, exported: tuple[Path, Study, Path]) -> None:
-    """Within 4 standard errors, of 360 test samples and 135 calibration samples, of the requested coverage."""
+    """Within 4 standard errors, of 360 test samples and 270 calibration samples, of the requested coverage."""
     model, data = load_model(exported[0]), the_data()
-    assert model.calibration is not None and (model.calibration.tuned, model.calibration.samples) == (45, 135)
+    assert model.calibration is not None and (model.calibration.tuned, model.calibration.samples) == (90, 270)
     result = model.sets(data.test.tensor, 0.9, method)
     covered = np.mean(
         [
@@ -65,7 +65,7 @@ def test_the_test_set_is_covered(method: str, exported: tuple[Path, Study, Path]
             for row, label in zip(result, data.test.labels.tolist(), strict=True)
         ]
     )
-    assert covered >= 0.9 - 4 * np.sqrt(0.9 * 0.1 * (1 / 360 + 1 / 135))
+    assert covered >= 0.9 - 4 * np.sqrt(0.9 * 0.1 * (1 / 360 + 1 / 270))
     card = (exported[0] / "README.md").read_text()
     assert f"| {method} | 90% | {covered:.2%} |" in card
     for row in result:
@@ -83,12 +83,42 @@ def test_sets_are_about_as_large_as_the_study_measured(exported: tuple[Path, Stu
     assert sizes == pytest.approx(row["test.size90"], rel=0.25)
 
 
-def test_the_card_and_the_config_say_what_was_calibrated(exported: tuple[Path, Study, Path]) -> None:
+def test_the_card_says_what_was_calibrated_and_promises_nothing(exported: tuple[Path, Study, Path]) -> None:
     card = (exported[0] / "README.md").read_text()
-    assert "180 validation samples that chose neither the network nor its values" in card
-    assert "45 of them decided the temperature" in card and "the other 135 decide the thresholds" in card
-    assert "exchangeable" in card and "at most 99.26% with so many samples" in card
+    assert "90 of the 360 samples decided the temperature" in card and "the other 270 decide" in card
+    assert "no coverage is guaranteed" in card and "Guarantee:" not in card
     assert "topk predict . input.npy --coverage 95" in card and "predict_sets" in card
+
+
+def test_labelled_samples_calibrate_at_the_export_and_promise_a_coverage(
+    exported: tuple[Path, Study, Path], tmp_path: Path
+) -> None:
+    _, study, store = exported
+    inputs, labels = the_data().test.tensor[:120], the_data().test.labels[:120]
+    order = labels.argsort(stable=True)
+    for number, row in enumerate(order.tolist()):
+        folder = tmp_path / "samples" / str(int(labels[row]))
+        folder.mkdir(parents=True, exist_ok=True)
+        np.save(folder / f"{number:03}.npy", inputs[row].numpy())
+    (tmp_path / "samples" / ".hidden").mkdir()
+
+    def export(samples: Path) -> tuple[str, ...]:
+        given = {"store": store, "calibrate": samples}
+        return export_model(study, study.arms[0].name, tmp_path / "out", **given).files  # type: ignore[arg-type]
+
+    assert "calibration.json" in export(tmp_path / "samples")
+    own = load_model(tmp_path / "out")
+    assert own.calibration == own.calibrated(inputs[order], labels[order]).calibration
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "30 of the 120 samples decided the temperature" in card and "at most 98.90% with" in card
+    (tmp_path / "empty").mkdir()
+    for samples, why in ((tmp_path / "empty", "a folder for each class"), (tmp_path / "none", "--calibrate must")):
+        with pytest.raises(UserError, match=why):
+            export(samples)
+    (tmp_path / "samples" / "ten").mkdir()
+    with pytest.raises(UserError, match=r"unknown class: .* has a folder for 'ten'"):
+        export(tmp_path / "samples")
+    assert load_model(tmp_path / "out").calibration is None  # what cannot calibrate it leaves the network
 
 
 def test_sets_from_the_command_line(
@@ -99,9 +129,9 @@ def test_sets_from_the_command_line(
     for row, part in enumerate(inputs):
         np.save(tmp_path / f"{row}.npy", part.numpy())
         paths.append(str(tmp_path / f"{row}.npy"))
-    expected = load_model(exported[0]).sets(inputs, 0.95, "raps")
-    assert load_model(exported[0]).predict_sets(paths, 0.95, "raps") == expected
-    options = (*paths, "--coverage", "95", "--method", "raps")
+    expected = load_model(exported[0]).sets(inputs, 0.95, "prevalence")
+    assert load_model(exported[0]).predict_sets(paths, 0.95, "prevalence") == expected
+    options = (*paths, "--coverage", "95", "--method", "prevalence")
     code, out, _ = predicted(exported[0], *options, "--json", capsys=capsys)
     data: list[dict[str, Any]] = json.loads(out)
     assert code == 0 and [[c["label"] for c in image["set"]] for image in data] == [
@@ -116,10 +146,10 @@ def test_sets_from_the_command_line(
     [
         (["--coverage", "0.95"], "must be a percentage in [1, 100), got 0.95, do you mean 95?"),
         (["--coverage", "100"], "must be a percentage in [1, 100), got 100"),
-        (["--coverage", "99.9"], "needs at least 999 calibration samples, and this network has 135"),
+        (["--coverage", "99.9"], "needs at least 999 calibration samples, and this network has 270"),
         (["--coverage", "90", "-k", "2"], "leave -k out"),
-        (["--method", "aps"], "give --coverage too"),
-        (["--coverage", "90", "--method", "apps"], "unknown method 'apps': did you mean 'aps'"),
+        (["--method", "prevalence"], "give --coverage too"),
+        (["--coverage", "90", "--method", "prevalance"], "unknown method 'prevalance': did you mean 'prevalence'"),
     ],
 )
 def test_bad_options_are_one_line(
@@ -135,12 +165,12 @@ def test_bad_options_are_one_line(
 def test_a_network_without_calibration_names_the_remedies(
     tmp_path: Path, train_study: Train, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    study = digits_study(0.0)
+    study = digits_study()
     train_study(study, tmp_path / "runs")
     export_model(study, study.arms[0].name, tmp_path / "out", store=tmp_path / "runs")
     assert "The network is not calibrated" in (tmp_path / "out" / "README.md").read_text()
     code, _, err = predicted(tmp_path / "out", "x.npy", "--coverage", "90", capsys=capsys)
-    assert code == 2 and "Study(calibration=0.5)" in " ".join(err.split())
+    assert code == 2 and "export it with --calibrate" in " ".join(err.split())
     model, data = load_model(tmp_path / "out"), the_data()
     with pytest.raises(UserError, match="calibrate it on labelled samples of yours"):
         model.predict_sets(["x.npy"])
@@ -202,20 +232,20 @@ def test_a_calibration_of_another_network_is_refused(
     exported: tuple[Path, Study, Path], tmp_path: Path
 ) -> None:
     _, study, store = exported
-    export_model(study, study.arms[0].name, tmp_path, store=store)
+    export_model(study, study.arms[0].name, tmp_path, store=store, calibrate="validation")
     path = tmp_path / "calibration.json"
     content = json.loads(path.read_text())
     for change, why in (
         ({"key": "other"}, "belongs to trial other"),
         ({"temperature": -1}, "temperature must be above 0"),
-        ({"nonconformity": content["nonconformity"] | {"aps": [2.0, 1.0]}}, "equally many"),
-        ({"format": 1}, "format must be 2"),
+        ({"nonconformity": content["nonconformity"] | {"prevalence": [2.0, 1.0]}}, "equally many"),
+        ({"format": 2}, "format must be 3"),
     ):
         path.write_text(json.dumps(content | change))
         with pytest.raises(UserError, match=why) as caught:
             load_model(tmp_path)
         assert str(path) in str(caught.value)
-    export_model(study, study.arms[0].name, tmp_path, store=store, calibrated=False)
+    export_model(study, study.arms[0].name, tmp_path, store=store)
     assert not path.exists() and load_model(tmp_path).calibration is None
 
 
@@ -224,10 +254,10 @@ def test_onnx_has_the_calibration_in_its_metadata(exported: tuple[Path, Study, P
     import onnxruntime
 
     _, study, store = exported
-    export_model(study, study.arms[0].name, tmp_path, store=store, onnx=True)
+    export_model(study, study.arms[0].name, tmp_path, store=store, onnx=True, calibrate="validation")
     session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
     data = json.loads(session.get_modelmeta().custom_metadata_map["topk.calibration"])
     calibration = load_model(tmp_path).calibration
     assert calibration is not None and data["temperature"] == calibration.temperature
-    assert data["thresholds"]["raps"]["95"] == calibration.threshold(0.95, "raps")
-    assert data["samples"] == 135
+    assert data["thresholds"]["prevalence"]["95"] == calibration.threshold(0.95, "prevalence")
+    assert data["samples"] == 270

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,14 +14,14 @@ from scipy.stats import betabinom
 
 from topk_platform import UserError
 from topk_platform.metrics import log_probabilities
-from topk_platform.serving.sets.conformal import (
+from topk_platform.serving.conformal import (
     calibrate,
     nonconformity,
     prevalences_of,
     sets,
     temperature_of,
 )
-from topk_platform.serving.sets.set_calibration import METHODS, SetCalibration, rank_of
+from topk_platform.serving.set_calibration import METHODS, SetCalibration, rank_of
 
 CLASSES = 6
 EQUAL = torch.full((CLASSES,), 1 / CLASSES, dtype=torch.float64)
@@ -37,48 +35,33 @@ def drawn(samples: int, seed: int, sharpness: float = 1.0) -> tuple[torch.Tensor
     return sharpness * scores, (scores - noise).argmax(1)
 
 
-def oracle(p: np.ndarray, method: str, rank: int, penalty: float, prevalences: np.ndarray) -> list[float]:
+def oracle(p: np.ndarray, method: str, prevalences: np.ndarray) -> list[float]:
     """The scores of one sample's classes as their papers write them, and the least there is for the best class."""
-    values = []
-    for label, own in enumerate(p):
-        mass = sum(other for other in p if other >= own)
-        position = sum(other >= own for other in p)
-        values.append(
-            {
-                "threshold": 1 - own,
-                "aps": mass,
-                "raps": mass + penalty * max(position - rank, 0),
-                "prevalence": -own / prevalences[label],
-            }[method]
-        )
-    least = {"threshold": 0.0, "aps": 0.0, "raps": 0.0, "prevalence": -1 / min(prevalences)}[method]
+    if method == "threshold":
+        values, least = [1 - own for own in p], 0.0
+    else:
+        values, least = [-own / share for own, share in zip(p, prevalences, strict=True)], -1 / min(prevalences)
     return [least if value == min(values) else value for value in values]
+
+
+def as_written(values: np.ndarray, method: str) -> np.ndarray:
+    """Our scores as the papers write them."""
+    result: np.ndarray = 1 - np.exp(-values) if method == "threshold" else -np.exp(-values)
+    return result
 
 
 rows = st.lists(st.integers(-6, 6), min_size=CLASSES, max_size=CLASSES)
 
 
 @pytest.mark.parametrize("method", METHODS)
-@given(rows, st.integers(0, CLASSES), st.sampled_from([0.0, 0.01, 0.3]))
-def test_scores_order_classes_as_the_papers_do(
-    method: str, row: list[int], rank: int, penalty: float
-) -> None:
-    """With ties among the classes; APS and RAPS are the papers' values less 1, the others a function of them."""
+@given(rows)
+def test_scores_order_classes_as_the_papers_do(method: str, row: list[int]) -> None:
+    """With ties among the classes; ours are functions of the papers' values."""
     shares = torch.arange(1, CLASSES + 1).double() / 21
     logs = log_probabilities(torch.tensor([row]))
-    result = nonconformity(logs, method, rank=rank, penalty=penalty, prevalences=shares)[0].numpy()
-    expected = np.array(oracle(logs.exp()[0].numpy(), method, rank, penalty, shares.numpy()))
-    as_written = {
-        "threshold": lambda: 1 - np.exp(-result),
-        "prevalence": lambda: -np.exp(-result),
-    }.get(method, lambda: result + 1)()
-    np.testing.assert_allclose(as_written, expected, rtol=1e-12, atol=1e-14)
-
-
-def test_masses_near_one_are_distinguished() -> None:
-    """Summed from the largest on, the masses of the second classes would both round to 1."""
-    first, second = nonconformity(log_probabilities(torch.tensor([[0.0, -40, -45], [0.0, -40, -46]])), "aps")
-    assert first[1] < second[1] < 0
+    result = nonconformity(logs, method, shares)[0].numpy()
+    expected = np.array(oracle(logs.exp()[0].numpy(), method, shares.numpy()))
+    np.testing.assert_allclose(as_written(result, method), expected, rtol=1e-12, atol=1e-14)
 
 
 def slow_sets(
@@ -91,11 +74,8 @@ def slow_sets(
     result = []
     for row in scores / calibration.temperature:
         p = np.exp(row - row.max()) / np.exp(row - row.max()).sum()
-        values = oracle(p, method, calibration.rank, calibration.penalty, np.array(calibration.prevalences))
-        limit = {
-            "threshold": lambda t: 1 - math.exp(-t),
-            "prevalence": lambda t: -math.exp(-t),
-        }.get(method, lambda t: 1 + t)(threshold)
+        values = oracle(p, method, np.array(calibration.prevalences))
+        limit = as_written(np.array(threshold), method)
         result.append([value <= limit + 1e-12 for value in values])
     return result
 
@@ -108,11 +88,6 @@ def test_a_network_that_was_right_on_all_tuning_samples_gives_sets_of_one_class(
     inside, probabilities = sets(scores, calibration, 0.9, method)
     assert calibration.temperature == pytest.approx(1e-3) and set(probabilities.flatten().tolist()) == {0, 1}
     assert torch.equal(inside, scores > 0)
-
-
-def one_is_fast(methods: Iterable[str]) -> list[Any]:
-    """The methods, all but the first one's test as a slow one: a faster test compares each with its oracle."""
-    return [pytest.param(name, marks=pytest.mark.slow if n else ()) for n, name in enumerate(methods)]
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -128,7 +103,7 @@ def test_sets_are_those_of_the_oracle(method: str) -> None:
     torch.testing.assert_close(probabilities, (others.double() / calibration.temperature).softmax(1))
 
 
-@pytest.mark.parametrize("method", one_is_fast(METHODS))
+@pytest.mark.parametrize("method", ["threshold", pytest.param("prevalence", marks=pytest.mark.slow)])
 def test_fresh_samples_are_covered_as_often_as_exchangeability_says(method: str) -> None:
     """In 200 draws, how many of m fresh samples are covered is beta-binomial, for the scores near the threshold differ.
 
@@ -229,4 +204,4 @@ def test_scores_that_are_not_finite_give_no_set() -> None:
     calibration = calibrate(scores, labels, EQUAL, "key")
     scores[3, 1] = math.nan
     with pytest.raises(UserError, match="must be finite, and those of input 3 are not"):
-        sets(scores, calibration, 0.9, "aps")
+        sets(scores, calibration, 0.9, "prevalence")

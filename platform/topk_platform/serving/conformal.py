@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import torch
 from torch import Generator, Tensor
 
 from topk_platform.errors import UserError
 from topk_platform.metrics import log_probabilities
-from topk_platform.serving.sets.set_calibration import METHODS, SetCalibration, rank_of
+from topk_platform.serving.set_calibration import METHODS, SetCalibration
 
 __all__ = ["calibrate", "check_finite", "nonconformity", "prevalences_of", "sets", "temperature_of"]
 
-_TUNING = 4  # one sample in four decides the temperature and RAPS' values, the others decide the thresholds
-_PENALTIES = (0.001, 0.01, 0.1, 0.2, 0.5)  # RAPS' penalties that the paper's code tries
-_TUNED_AT = 0.9  # the coverage at which RAPS' values are chosen, as in the paper
+_TUNING = 4  # one sample in four decides the temperature, the others decide the thresholds
 _HALVINGS = 60
 _RANGE = 1e3  # temperatures are in [1 / _RANGE, _RANGE]
 
@@ -51,18 +47,12 @@ def temperature_of(scores: Tensor, labels: Tensor) -> float:
     return float(1 / (low * high) ** 0.5)
 
 
-def nonconformity(
-    logs: Tensor, method: str, *, rank: int = 0, penalty: float = 0.0, prevalences: Tensor | None = None
-) -> Tensor:
+def nonconformity(logs: Tensor, method: str, prevalences: Tensor) -> Tensor:
     """Return the nonconformity of each class with its sample; a set holds the classes up to a threshold.
 
-    Let p be the probability of a class, and ``o`` its rank: the number of classes with a probability of at least p.
+    Let p be the probability of a class.
 
     - ``threshold``: ``-log p``, which orders classes as ``1 - p`` does (Sadinle, Lei, Wasserman, JASA 2019).
-    - ``aps``: the sum of the probabilities that are at least p, minus 1 (Romano, Sesia, Candès, NeurIPS 2020). This is
-      the paper's score with u = 1: nothing is random, so an image always gets the same set.
-    - ``raps``: the value of ``aps`` plus ``penalty · max(o - rank, 0)`` (Angelopoulos, Bates, Jordan, Malik, ICLR
-      2021).
     - ``prevalence``: ``-log(p / prevalence)``, for a high mean coverage over classes (Ding, Fermanian, Salmon 2025).
 
     The class of a sample that conforms best gets the smallest possible value, so it is in every set: an empty set would
@@ -70,34 +60,21 @@ def nonconformity(
 
     Args:
         logs: Log probabilities ``(n, L)``, as :func:`~topk_platform.metrics.log_probabilities` returns them.
-        method: One of :data:`~topk_platform.serving.sets.set_calibration.METHODS`.
-        rank: RAPS' rank; classes with a larger rank are penalised.
-        penalty: RAPS' penalty per rank.
-        prevalences: The share of each class in the training set, ``(L,)``; by default all are equal.
+        method: One of :data:`~topk_platform.serving.set_calibration.METHODS`.
+        prevalences: The share of each class in the training set, ``(L,)``.
 
     Returns:
         float64 ``(n, L)``.
 
     Example:
         >>> logs = torch.tensor([[0.5, 0.3, 0.2]]).double().log()
-        >>> [round(value, 6) for value in (1 + nonconformity(logs, "aps"))[0].tolist()]
-        [0.0, 0.8, 1.0]
+        >>> shares = torch.tensor([0.6, 0.3, 0.1]).double()
+        >>> [round(value, 3) for value in nonconformity(logs, "threshold", shares)[0].tolist()]
+        [0.0, 1.204, 1.609]
     """
     if method == "threshold":
         return _with_best_at(-logs, 0.0)
-    if method == "prevalence":
-        shares = logs.new_full((logs.shape[1],), 1 / logs.shape[1]) if prevalences is None else prevalences
-        return _with_best_at(shares.log() - logs, float(shares.min().log()))
-    masses = logs.exp()
-    ascending = masses.sort(1).values
-    smaller = torch.searchsorted(ascending, masses)  # how many classes are less probable
-    # Probabilities are summed from the smallest on, because sums near 1 would round to the same value.
-    below = torch.nn.functional.pad(ascending.cumsum(1), (1, 0)).gather(1, smaller)
-    ranks = (masses.shape[1] - smaller).double()
-    excess = penalty * (ranks - rank).clamp(min=0) if method == "raps" else 0.0
-    # Not by the values, which are all 0 if all but one of the probabilities are 0 in float64.
-    best = logs == logs.amax(1, keepdim=True)
-    return (excess - below).masked_fill(best, -1.0)
+    return _with_best_at(prevalences.log() - logs, float(prevalences.min().log()))
 
 
 def _with_best_at(values: Tensor, least: float) -> Tensor:
@@ -119,10 +96,10 @@ def prevalences_of(counts: Tensor) -> Tensor:
 
 
 def calibrate(scores: Tensor, labels: Tensor, prevalences: Tensor, key: str) -> SetCalibration:
-    """Return the calibration of a network, from samples that selected neither the network nor its values.
+    """Return the calibration of a network; sets have their coverage if the samples did not select the network.
 
-    One sample in four, drawn with a fixed seed, decides the temperature and RAPS' values. The others decide the
-    thresholds, so the guarantee also holds with tuned values.
+    One sample in four, drawn with a fixed seed, decides the temperature. The others decide the thresholds, so the
+    guarantee also holds with a temperature that was tuned.
 
     Args:
         scores: The network's scores of these samples, ``(n, L)``.
@@ -138,43 +115,17 @@ def calibrate(scores: Tensor, labels: Tensor, prevalences: Tensor, key: str) -> 
     tuning, rest = order[: len(order) // _TUNING], order[len(order) // _TUNING :]
     temperature = temperature_of(scores[tuning], labels[tuning])
     logs = log_probabilities(scores.double() / temperature)
-    rank, penalty = _tuned(logs[tuning], labels[tuning])
-    options = {"rank": rank, "penalty": penalty, "prevalences": prevalences}
+    thresholds = {
+        method: nonconformity(logs[rest], method, prevalences).gather(1, labels[rest, None])[:, 0].sort().values
+        for method in METHODS
+    }
     return SetCalibration(
         key,
         temperature,
         len(tuning),
-        rank,
-        penalty,
         tuple(prevalences.tolist()),
-        {method: _sorted_scores(logs[rest], labels[rest], method, options) for method in METHODS},
+        {method: tuple(values.tolist()) for method, values in thresholds.items()},
     )
-
-
-def _sorted_scores(
-    logs: Tensor, labels: Tensor, method: str, options: Mapping[str, object]
-) -> tuple[float, ...]:
-    own = nonconformity(logs, method, **options).gather(1, labels[:, None])[:, 0]  # type: ignore[arg-type]
-    return tuple(own.sort().values.tolist())
-
-
-def _tuned(logs: Tensor, labels: Tensor) -> tuple[int, float]:
-    """Return RAPS' rank and penalty, chosen as in its paper.
-
-    The rank is a quantile of the true classes' ranks. The penalty is the one that gives the smallest sets.
-    """
-    if not len(labels):
-        return logs.shape[1], _PENALTIES[0]
-    quantile = min(rank_of(_TUNED_AT, len(labels)), len(labels)) - 1
-    own = logs.gather(1, labels[:, None])
-    rank = int((logs >= own).sum(1).sort().values[quantile])
-
-    def size(penalty: float) -> float:
-        values = nonconformity(logs, "raps", rank=rank, penalty=penalty)
-        threshold = values.gather(1, labels[:, None])[:, 0].sort().values[quantile]
-        return float((values <= threshold).double().sum(1).mean())
-
-    return rank, min(_PENALTIES, key=size)
 
 
 def sets(
@@ -189,7 +140,7 @@ def sets(
         scores: The network's scores, ``(n, L)``.
         calibration: The network's calibration.
         coverage: The requested coverage, in ``(0, 1)``.
-        method: One of :data:`~topk_platform.serving.sets.set_calibration.METHODS`.
+        method: One of :data:`~topk_platform.serving.set_calibration.METHODS`.
         first: The number of the first sample among all inputs, for messages.
 
     Returns:
@@ -201,13 +152,8 @@ def sets(
     threshold = calibration.threshold(coverage, method)
     check_finite(scores, first)
     logs = log_probabilities(scores.double() / calibration.temperature)
-    values = nonconformity(
-        logs,
-        method,
-        rank=calibration.rank,
-        penalty=calibration.penalty,
-        prevalences=torch.tensor(calibration.prevalences, dtype=torch.float64),
-    )
+    prevalences = torch.tensor(calibration.prevalences, dtype=torch.float64)
+    values = nonconformity(logs, method, prevalences)
     return values <= threshold, logs.exp()
 
 

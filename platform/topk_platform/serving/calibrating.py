@@ -1,0 +1,141 @@
+"""Calibration of a network at its export, on labelled samples or on its study's validation split."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from safetensors.torch import load
+
+from topk_platform.data import Dataset
+from topk_platform.errors import UserError, unknown_name
+from topk_platform.records import SavedModel
+from topk_platform.serving.classifier import Classifier
+from topk_platform.serving.conformal import calibrate, prevalences_of, sets
+from topk_platform.serving.loading import assembled, load_trusting
+from topk_platform.serving.package import Config
+from topk_platform.serving.pictures import Given, listed
+from topk_platform.serving.set_calibration import (
+    METHODS,
+    SetCalibration,
+    needed_calibration,
+    rank_of,
+)
+from topk_platform.specs import Inputs
+from topk_platform.training.setup import dataset_of
+from topk_platform.trust import Trust
+
+__all__ = ["calibrated_on_samples", "calibrated_on_validation"]
+
+_COVERAGES = (0.9, 0.95, 0.99)
+
+
+def calibrated_on_samples(export: Path, samples: Path, trust: Trust) -> tuple[SetCalibration, str]:
+    """Return the calibration of an exported network on labelled samples, and the text about it for the card.
+
+    Args:
+        export: The folder of the export.
+        samples: A folder with a folder of inputs for each class, by the class's name.
+        trust: The code that may build the network.
+
+    Raises:
+        UserError: if a folder has another name than a class, there is none, or an input cannot be read.
+    """
+    classifier = load_trusting(export, trust)
+    calibration = needed_calibration(
+        classifier.calibrated(*_labelled(samples, classifier.config.inputs)).calibration
+    )
+    return calibration, (
+        f"It was calibrated on labelled samples. {_numbers(calibration)}\n\n"
+        "Guarantee: if none of these samples trained or selected the network, and a new image is exchangeable with "
+        "them, drawn in the same way from the same images, its set holds the true class with at least the requested "
+        f"probability, which may be at most {calibration.most:.2%} with so many samples. This is an average over "
+        "images and over draws of calibration samples. It promises nothing for a single class, nor for images of "
+        "another kind.\n"
+    )
+
+
+def calibrated_on_validation(saved: SavedModel, trust: Trust) -> tuple[SetCalibration, str]:
+    """Return the calibration of a network on its validation split, and the text about it for the card.
+
+    The exported network scores the samples in float32 and with one crop, because it will predict in this way.
+
+    Args:
+        saved: The network.
+        trust: The code that may build it.
+
+    Raises:
+        MissingDataError: if the study's data are missing.
+        ChangedError: if they are not the data on which the network was trained.
+    """
+    dataset = dataset_of(saved.trial)
+    file = f"the network of trial {saved.trial.key}"
+    classifier = assembled(Config.of(saved), load(saved.content), file, trust)
+    known, prevalences = dataset.validation, prevalences_of(dataset.class_counts)
+    calibration = calibrate(classifier.scores_of(known), known.labels, prevalences, saved.trial.key)
+    return calibration, (
+        f"It was calibrated on the validation split. {_numbers(calibration)}\n\n"
+        "The validation split has also selected this network: its parameters, and the epoch whose weights were kept. "
+        "So no coverage is guaranteed, and sets tend to be a little too small. Calibration on samples that selected "
+        f"nothing gives a guarantee: `topk export --calibrate FOLDER`.\n{_caution(dataset)}\n"
+        + "\n".join(_table(classifier, dataset, calibration))
+        + "\n"
+    )
+
+
+def _labelled(folder: Path, inputs: Inputs) -> tuple[list[Given], list[int]]:
+    """Return the inputs in the folders of the classes, and the number of each one's class."""
+    numbers = {inputs.name(label): label for label in range(inputs.classes)}
+    files: list[Given] = []
+    labels: list[int] = []
+    for one in sorted(folder.iterdir()):
+        if one.is_dir() and one.name[0] != ".":
+            if one.name not in numbers:
+                raise unknown_name(f"class: --calibrate {folder} has a folder for", one.name, numbers)
+            new = listed(one, inputs)
+            files += new
+            labels += [numbers[one.name]] * len(new)
+    if not files:
+        raise UserError(f"--calibrate must be a folder with a folder for each class, got {str(folder)!r}")
+    return files, labels
+
+
+def _numbers(calibration: SetCalibration) -> str:
+    return (
+        f"{calibration.tuned} of the {calibration.tuned + calibration.samples} samples decided the temperature, "
+        f"{calibration.temperature:.4g}, by which scores are divided; the other {calibration.samples} decide the "
+        "thresholds of sets."
+    )
+
+
+def _caution(dataset: Dataset) -> str:
+    groups = dataset.validation.groups
+    if groups is None:
+        return ""
+    count = len(set(groups.tolist()))
+    return (
+        f"\nThe validation samples come from {count} {dataset.groups}, and samples of one resemble one another: on few "
+        "new groups the coverage varies more than the number of samples suggests.\n"
+    )
+
+
+def _table(classifier: Classifier, dataset: Dataset, calibration: SetCalibration) -> Iterator[str]:
+    """Yield the lines of a table: the coverage of the test set, and the sizes of its sets."""
+    scores, labels = classifier.scores_of(dataset.test), dataset.test.labels
+    yield f"On the {len(labels)} test samples, which decided nothing:\n"
+    yield "| method | requested | covered | mean over classes | classes in a set | largest set |"
+    yield "|---|---|---|---|---|---|"
+    for method in METHODS:
+        for coverage in _COVERAGES:
+            if rank_of(coverage, calibration.samples) <= calibration.samples:
+                inside, _ = sets(scores, calibration, coverage, method)
+                covered = inside.gather(1, labels[:, None])[:, 0].double()
+                sizes = inside.sum(1)
+                by_class = torch.stack(
+                    [covered[labels == label].mean() for label in sorted(set(labels.tolist()))]
+                )
+                yield (
+                    f"| {method} | {coverage:.0%} | {covered.mean().item():.2%} | {by_class.mean().item():.2%} | "
+                    f"{sizes.double().mean().item():.2f} | {int(sizes.max())} |"
+                )
