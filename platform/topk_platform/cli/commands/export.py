@@ -25,6 +25,16 @@ from topk_platform.terminal import printable
 
 __all__ = ["export", "predict"]
 
+_Calibrate = Annotated[
+    str | None,
+    typer.Option(
+        "--calibrate",
+        help="Calibrate the network for `topk predict --coverage`: on `validation`, or on labelled inputs in a folder "
+        "with a folder for each class.",
+        callback=nonblank,
+    ),
+]
+
 _ENDINGS = {"csv": ".csv", "findings": ".json.gz"}
 
 
@@ -47,15 +57,7 @@ def export(
             "with a codebook; findings.",
         ),
     ] = "model",
-    calibrate: Annotated[
-        str | None,
-        typer.Option(
-            "--calibrate",
-            help="Calibrate the network for `topk predict --coverage`: on `validation`, or on labelled inputs in a "
-            "folder with a folder for each class.",
-            callback=nonblank,
-        ),
-    ] = None,
+    calibrate: _Calibrate = None,
     note: Annotated[
         str, typer.Option("--note", help="A note kept in the findings, such as the commit.")
     ] = "",
