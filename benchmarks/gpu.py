@@ -29,7 +29,7 @@ from typing import NoReturn
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("losses", "platform", "studies")
 KERNELS = "tests/losses/kernels"
-MEMORY = ("tests/platform/running/cluster/test_gpu_share.py", "tests/platform/training/test_probing.py")
+MEMORY = ("tests/platform/running/cluster/test_gpu_share.py",)
 LONGEST = 400  # lines of a step's output in the report
 GRACE = 5.0  # seconds that a step has to end in good order
 MINUTES = 9.0

@@ -60,7 +60,7 @@ def on_cuda() -> Study:
 
 
 def on_cpu() -> Study:
-    """The same on the CPU, without what takes minutes to compile there."""
+    """The same on the CPU."""
     return _study("cpu")
 
 
@@ -99,7 +99,7 @@ def _small() -> list[Arm]:
 
 
 def _images(device: str) -> list[Arm]:
-    """Convolutions, in each way that a recipe can ask for; small ones on a CPU, where nothing is compiled either."""
+    """Convolutions, in each way that a recipe can ask for; small ones on a CPU."""
     cuda = device == "cuda"
     half = Numerics(bfloat16=True, channels_last=True, tf32=True)
     dense = {"depth": 22, "growth": 12} if cuda else {"depth": 7, "growth": 4}
@@ -108,9 +108,7 @@ def _images(device: str) -> list[Arm]:
         (Model("densenet", dense), _loss("noised_topk_hinge", 0.05, epsilon=0.2), half),
     ]
     if cuda:
-        compiled = Numerics(bfloat16=True, compiled=True)
         ways.append((Model("resnet18_small"), _loss("smooth_topk_svm", 0.05, tau=1.0), half))
-        ways.append((Model("convnet", label="compiled"), _loss("cross_entropy", 0.1), compiled))
     recipe = Recipe(EPOCHS, 100 if cuda else 20, augmentation=MOVED)
     images = _pictures(200 if cuda else 40)
     return [Arm(images, model, loss, K, replace(recipe, numerics=how)) for model, loss, how in ways]

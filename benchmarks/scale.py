@@ -1,7 +1,7 @@
 """What a training step and scoring cost with thousands of classes: head and losses apart, and what helps.
 
     python benchmarks/scale.py step --threads 1 --clock cpu       # 1,006 to 100,000 classes
-    python benchmarks/scale.py scoring                            # all scores at once, and part by part
+    python benchmarks/scale.py scoring                            # time and memory of scoring a split
     python benchmarks/scale.py share --smooth-topk DIR --noised-topk DIR   # each loss's share of a step, and the peers'
 
 A step is that of an MLP on 784 numbers: its body and head forward, the loss, both backward, and SGD with momentum.
@@ -29,7 +29,6 @@ from topk_platform import Recipe
 from topk_platform.data import Split
 from topk_platform.metrics import Scorer
 from topk_platform.training.session import score
-from topk_platform.training.steps.in_parts import score_in_parts
 
 INPUTS = 784
 Work = Callable[[], object]
@@ -135,10 +134,9 @@ def print_step(options: argparse.Namespace) -> None:
 
 
 def print_scoring(options: argparse.Namespace) -> None:
-    """A row per number of classes: scoring at once and in parts, accuracies alone and with the log-likelihood."""
-    print(f"\nScoring {options.samples:,} samples, {describe(options)}: at once, and part by part\n")
-    print("| classes | measures | at once, s | in parts / at once | at once, MB | in parts, MB |")
-    print("|---|---|---|---|---|---|")
+    """A row per number of classes: accuracies alone and with the log-likelihood."""
+    print(f"\nScoring {options.samples:,} samples, {describe(options)}\n")
+    print("| classes | measures | s | MB |\n|---|---|---|---|")
     for classes in options.classes:
         network = Network(classes, options)
         count = min(options.samples, int(options.most_scores // classes))
@@ -153,12 +151,11 @@ def print_scoring(options: argparse.Namespace) -> None:
                 "cpu",
                 Scorer((1, 5, 10), (), groups, measures),
             )
-            whole, parts = partial(score, *given), partial(score_in_parts, *given)
-            at_once, in_parts = minima([whole, parts], options)
-            held = [most_held(work) / 1e6 for work in (whole, parts)]
+            work = partial(score, *given)
+            (seconds,) = minima([work], options)
             print(
-                f"| {classes:,} (N = {count:,}) | {'top-k' if not measures else 'top-k, nll'} | {at_once:.2f} "
-                f"| {in_parts / at_once:.2f} | {held[0]:,.0f} | {held[1]:,.0f} |",
+                f"| {classes:,} (N = {count:,}) | {'top-k' if not measures else 'top-k, nll'} | {seconds:.2f} "
+                f"| {most_held(work) / 1e6:,.0f} |",
                 flush=True,
             )
 

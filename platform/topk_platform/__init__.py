@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from topk_platform.errors import UserError
 from topk_platform.lazy import first_use
 from topk_platform.specs import (
+    EMA,
     Arm,
     Augmentation,
     Choice,
@@ -34,8 +35,7 @@ from topk_platform.specs import (
     Study,
     grid,
 )
-from topk_platform.specs.arms import additions, conditions
-from topk_platform.specs.arms.additions import *
+from topk_platform.specs.arms import conditions
 from topk_platform.specs.arms.conditions import *
 from topk_platform.specs.search import pruner, sampler
 from topk_platform.specs.search.pruner import *
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from topk_platform.serving import export_model, load_model
 
 __all__ = [
+    "EMA",
     "Arm",
     "Augmentation",
     "Choice",
@@ -81,7 +82,6 @@ __all__ = [
     "run",
     "table",
 ]
-__all__ += additions.__all__
 __all__ += conditions.__all__
 __all__ += pruner.__all__
 __all__ += sampler.__all__

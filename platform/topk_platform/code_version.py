@@ -46,12 +46,7 @@ _DATASETS = Node("topk_platform.data.loading", "DATASETS")
 _CONDITIONS = Node("topk_platform.data.conditions", "_CONDITIONS")
 _ADDITIONS = {  # tables of what a recipe may add, by kind
     "optimizer": Node("topk_platform.training.steps.optim", "OPTIMIZERS"),
-    "policy": Node("topk_platform.training.steps.policies", "POLICIES"),
     "learner": Node("topk_platform.training.learners", "LEARNERS"),
-    "average": Node("topk_platform.training.averaging", "AVERAGES"),
-    "after": Node("topk_platform.training.after", "AFTERS"),
-    "scoring": Node("topk_platform.training.steps.in_parts", "SCORINGS"),
-    "replacer": Node("topk_platform.specs.arms.recipe", "REPLACERS"),
 }
 _TABLES = (_LOSSES, _MODELS, _DATASETS, _CONDITIONS, *_ADDITIONS.values())
 # The classes of a trial's parts. Only those of their methods that are called count.

@@ -138,7 +138,6 @@ AS_JSON = (
 )
 BESIDE = {
     "run": "its events: tests/platform/cli/run/test_view.py",
-    "probe": "trains: tests/platform/cli/test_cli.py",
     "adopt": "trains: tests/platform/evidence/test_adopting.py",
     "predict": "needs a network: tests/platform/serving/test_serving.py",
     "doctor": "asks machines: tests/platform/running/preflight/test_doctor.py",
@@ -158,9 +157,6 @@ WRONG = (
     ("run digits --store nosuch://bucket", "cannot be opened"),
     ("plan digit", "did you mean 'digits'"),
     ("plan digits --only nothing*", "matches no arm"),
-    ("probe digit", "did you mean 'digits'"),
-    ("probe digits --memory 0", "memory must be above 0 GiB"),
-    ("probe digits --only nothing*", "matches no arm"),
     ("table digit", "did you mean 'digits'"),
     ("table digits --format xml", "--format must be rich, md, csv, latex or html"),
     ("table digits", "holds nothing of study 'digits'"),

@@ -12,10 +12,7 @@ import torch
 from ray.cluster_utils import Cluster
 
 from topk_platform import Loss, Model, Recipe, Regime, Study, grid
-from topk_platform.errors import ClusterError
 from topk_platform.running.cluster import connecting as cluster
-from topk_platform.running.cluster import machines
-from topk_platform.running.cluster.machines import measured
 from topk_platform.running.own_ray import starting as own_ray
 from topk_platform.running.ray_internals import on_loopback
 
@@ -85,45 +82,6 @@ def test_a_study_on_the_cpu_has_no_kind_of_gpu(visited: Any) -> None:
         "run", "lab:plain", "--store", visited.folder / "cpu", "--accelerator", "L4", code=2
     )
     assert "accelerator must be left out where trials run on the CPU" in err
-
-
-def test_trials_take_the_share_that_was_measured(
-    nodes: Cluster, visited: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each node is asked where machines may differ, and the run says what came out."""
-
-    def six(trials: object, data: object) -> Any:
-        from topk_platform.running.estimate.packing import Measured
-
-        return Measured(40 * 2**30, {"a": 4 * 2**30})
-
-    monkeypatch.setattr(machines, "measure", six)
-    before = len(resources(visited))
-    arguments = ("run", "lab:on_shared_gpu", "--store", visited.folder / "auto", "--address", nodes.address)
-    _, err = visited.topk(*arguments, "--mixed", code=1)
-    assert "6 trials share a GPU: a takes 4.0 of 40.0 GiB" in err
-    result = resources(visited)[before:]
-    assert result == [{"CPU": 1.0, "GPU": 0.1666}] * len(result) != []
-
-
-def test_one_free_gpu_is_measured_in_a_process_that_ends(
-    nodes: Cluster, visited: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def pid(trials: object, data: object) -> Any:
-        import os
-
-        from topk_platform.running.estimate.packing import Measured
-
-        return Measured(os.getpid(), {"a": 0})
-
-    monkeypatch.setattr(machines, "measure", pid)
-    with cluster.connected(a_study(gpus="auto"), nodes.address, None) as (slots, _):
-        assert slots == 4
-        result = {measured(a_study(gpus="auto"), [], everywhere=False).free for _ in range(2)}
-        assert len(result) == 2
-        monkeypatch.undo()
-        with pytest.raises(ClusterError, match="node that has a free GPU cannot train the study's trials: "):
-            measured(a_study(gpus="auto"), [], everywhere=False)
 
 
 def test_each_slice_of_mig_is_a_gpu_of_the_machine(visited: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -131,7 +131,7 @@ def test_what_is_open_is_reported_later_and_by_any_machine(troubled: Troubled, s
         ("raises", "ArithmeticError: no such luck ("),
         ("exits", "SystemExit: enough of it ("),
         ("interrupts", "KeyboardInt"),
-        ("hungry", "out of memory at batch size 64, `topk probe` names the largest that fits: "),
+        ("hungry", "out of memory at batch size 64, take a smaller batch_size: "),
     ],
 )
 def test_what_a_trials_own_code_raises_is_final_at_the_first_try(

@@ -67,9 +67,9 @@ study = Study(
 '''
 
 LARGE = """
-from topk_platform import Arm, Augmentation, Choice, LabelNoise, Loss, Model, Numerics, PerClass, Recipe, Regime, Study
+from topk_platform import Arm, Augmentation, Choice, LabelNoise, Loss, Model, PerClass, Recipe, Regime, Study
 
-recipe = Recipe(epochs=90, batch_size=256, accumulate=2, schedule="milestones", milestones=(30, 60),
+recipe = Recipe(epochs=90, batch_size=256, schedule="milestones", milestones=(30, 60),
                 augmentation=Augmentation(window=True, flip=True), keep=("top5", "few_top5"))
 small = Model("convnet", {"width": 4})
 pretrained = Model("torchvision", {"architecture": "mobilenet_v3_small", "weights": "IMAGENET1K_V1"})
@@ -81,7 +81,7 @@ def over(name, dataset, model=small, loss=Loss("cross_entropy"), recipe=recipe, 
 
 
 study = Study("large", [
-    over("cifar", "cifar100", recipe=Recipe(epochs=300, numerics=Numerics(compiled=True)),
+    over("cifar", "cifar100", recipe=Recipe(epochs=300),
          conditions=(LabelNoise(0.4),), loss=Loss("smooth_topk_svm")),
     over("subset", "imagenet", conditions=(PerClass(64),), loss=batch, validation=50, unreadable="skip"),
     over("tail", "imagenet_lt", recipe=Recipe(epochs=90, test_crops="inclusion"), loss=Loss("ldam")),

@@ -264,15 +264,7 @@ def test_the_file_that_defines_the_study_does_not_count(lab: Path) -> None:
 
 
 # What a recipe adds counts for the arms that have it (tests/platform/sources/test_extensions.py).
-ADDED = {
-    "EMA",
-    "SWA",
-    "LogitAdjustment",
-    "TauNormalised",
-    "RetrainedClassifier",
-    "RandAugment",
-    "TrivialAugment",
-}
+ADDED = {"EMA"}
 
 
 def test_all_that_a_trial_is_made_of_is_followed_but_what_chooses_its_values() -> None:

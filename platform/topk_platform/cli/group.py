@@ -20,7 +20,7 @@ _PANELS: dict[str, dict[str, tuple[str, ...]]] = {
     "Studies": {
         "new.new": ("new",),
         "commands.listing": ("list",),
-        "commands.plan": ("plan", "probe"),
+        "commands.plan": ("plan",),
         "run.run": ("run",),
         "commands.status": ("status",),
     },

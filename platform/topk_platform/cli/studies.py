@@ -21,7 +21,7 @@ from topk_platform import records
 from topk_platform.cli.consoles import say
 from topk_platform.errors import UserError, as_user_error, unknown_name
 from topk_platform.references import check_arguments, import_reference, is_reference, look_up
-from topk_platform.specs import STANDINS, Arm, Study, images_of
+from topk_platform.specs import STANDINS, Study, images_of
 
 if TYPE_CHECKING:
     from topk_platform.results.findings import Findings
@@ -245,12 +245,7 @@ def smoke_study(study: Study, here: bool) -> Study:
 
     if torch.cuda.is_available():
         return small
-    return dataclasses.replace(small, device="cpu", arms=tuple(map(_uncompiled, small.arms)))
-
-
-def _uncompiled(arm: Arm) -> Arm:
-    numerics = dataclasses.replace(arm.recipe.numerics, compiled=False)  # compiling takes minutes on the CPU
-    return dataclasses.replace(arm, recipe=dataclasses.replace(arm.recipe, numerics=numerics))
+    return dataclasses.replace(small, device="cpu")
 
 
 def smoke_notice(study: Study, small: Study) -> str:

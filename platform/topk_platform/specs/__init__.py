@@ -1,13 +1,12 @@
 # ruff: noqa: F403 - what the catalogues of conditions, samplers and pruners export
 """Frozen dataclasses for a study's question and its records; they need only the standard library."""
 
-from topk_platform.specs.arms import additions, conditions
-from topk_platform.specs.arms.additions import *
+from topk_platform.specs.arms import conditions
 from topk_platform.specs.arms.arm import Arm, Model, Protocol, grid
 from topk_platform.specs.arms.conditions import *
 from topk_platform.specs.arms.conditions import CONDITIONS, Condition, Noise, strength
 from topk_platform.specs.arms.loss import Loss
-from topk_platform.specs.arms.recipe import SEARCHABLE, Augmentation, Numerics, Recipe
+from topk_platform.specs.arms.recipe import EMA, SEARCHABLE, Augmentation, Numerics, Recipe
 from topk_platform.specs.arms.regime import Regime
 from topk_platform.specs.arms.schedule import Parameter, Schedule
 from topk_platform.specs.arms.setting import Setting, numbers
@@ -44,6 +43,7 @@ from topk_platform.specs.trial import EpochRecord, Phase, Status, Trial, TrialRe
 
 __all__ = [
     "CONDITIONS",
+    "EMA",
     "FEATURES",
     "GROUPS",
     "SEARCHABLE",
@@ -103,7 +103,6 @@ __all__ = [
     "strength",
     "unit_of",
 ]
-__all__ += additions.__all__
 __all__ += conditions.__all__
 __all__ += pruner.__all__
 __all__ += sampler.__all__

@@ -19,7 +19,8 @@ JSON and hash leave the field out if its value is false in Python, such as None,
 """
 
 _FORMER: Mapping[str, Mapping[str, Any]] = {
-    "Recipe": {"cross_entropy_epochs": 0},
+    "Numerics": {"compiled": False},
+    "Recipe": {"accumulate": 1, "cross_entropy_epochs": 0},
 }
 """The fields that specs had once, by the spec's name, with the value that all specs of today stand for.
 

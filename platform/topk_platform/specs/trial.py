@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, cast
 
-from topk_platform.specs.arms.additions import ADDITIONS
 from topk_platform.specs.arms.arm import Arm, Model, Protocol
 from topk_platform.specs.arms.conditions import CONDITIONS
 from topk_platform.specs.arms.loss import Loss
-from topk_platform.specs.arms.recipe import Augmentation, Numerics, Recipe
+from topk_platform.specs.arms.recipe import EMA, Augmentation, Numerics, Recipe
 from topk_platform.specs.arms.regime import Regime
 from topk_platform.specs.arms.schedule import Parameter, Schedule
 from topk_platform.specs.arms.setting import Setting
@@ -29,7 +28,7 @@ Status = Literal["completed", "pruned", "diverged", "failed"]
 
 SPECS = (
     *(Arm, Augmentation, Choice, Float, Int, Loss, Model, Numerics, Protocol, Recipe, Regime, Schedule),
-    *ADDITIONS,
+    EMA,
     *CONDITIONS,
     *SAMPLERS,
     *PRUNERS,

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from topk_platform.training.process.environment import environment
     from topk_platform.training.run import Training, finish, run_trials
     from topk_platform.training.session import Session
-    from topk_platform.training.shown import check_additions
     from topk_platform.training.trials.group import Heartbeat, Keeper
 
 __all__ = [
@@ -23,7 +22,6 @@ __all__ = [
     "Session",
     "Training",
     "build_loss",
-    "check_additions",
     "check_ensemble",
     "check_loss",
     "check_parameters",

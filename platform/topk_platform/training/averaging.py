@@ -1,116 +1,78 @@
-"""Averages of a network's weights over the steps of its training."""
+"""A learner that validates, keeps and exports an average of the weights that it trains."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, cast
 
 from torch import Tensor
 
-from topk_platform.specs import EMA, SWA, Recipe
+from topk_platform.specs import Trial
+from topk_platform.training.session import Session
 
-__all__ = ["AVERAGES", "Average", "ExponentialAverage", "MeanOfEpochs"]
+__all__ = ["AveragedSession"]
 
 _SLOWER = 9  # steps: step t averages with min(decay, t / (t + 9))
 
 
-class Average(Protocol):
-    """An average of weights and buffers, by name."""
+@dataclass
+class AveragedSession(Session):
+    """A session that shows the average of :class:`~topk_platform.specs.EMA`, if its recipe has one."""
 
-    values: dict[str, Tensor]
-    count: int
-    of_epochs: bool
+    average: dict[str, Tensor] = field(default_factory=dict)
+    """The averaged weights and buffers by name; empty if the recipe has no average."""
 
-    def note(self, weights: Mapping[str, Tensor], step: int, epoch_steps: int) -> None:
-        """Process the weights after a step.
+    @classmethod
+    def prepare(cls, trial: Trial) -> AveragedSession:
+        """Return a fresh session."""
+        session = cast("AveragedSession", super().prepare(trial))
+        if session.recipe.average is not None:
+            session.average = _copied(session.model.state_dict())
+        return session
 
-        Args:
-            weights: The current weights, which change in place later.
-            step: From 1.
-            epoch_steps: Steps of an epoch.
-        """
-        ...
+    def _step(self, inputs: Tensor, target: Tensor) -> Tensor:
+        loss = super()._step(inputs, target)
+        if self.recipe.average is not None:
+            decay = min(self.recipe.average.decay, self.step / (self.step + _SLOWER))
+            for name, value in self.model.state_dict().items():
+                if value.is_floating_point():
+                    self.average[name].lerp_(value.detach(), 1 - decay)
+                else:
+                    self.average[name].copy_(value)
+        return loss
 
+    def validate(self) -> Tensor:
+        """Return ``(1, 1 + measures)`` of the validation split, scored with the shown weights."""
+        with self._holding(self.weights()):
+            return super().validate()
 
-class ExponentialAverage:
-    """The average of :class:`~topk_platform.specs.EMA`.
+    def weights(self, member: int = 0) -> dict[str, Tensor]:
+        """Return a copy of the shown weights and buffers."""
+        return _copied(self.average) if self.average else super().weights(member)
 
-    Args:
-        recipe: The recipe.
-        weights: The initial ones.
-    """
+    @contextmanager
+    def _holding(self, weights: dict[str, Tensor]) -> Iterator[None]:
+        """Give the network these weights in the block, and the trained ones again afterwards."""
+        trained = super().weights()
+        self.model.load_state_dict(weights)
+        try:
+            yield
+        finally:
+            self.model.load_state_dict(trained)
 
-    of_epochs = False
+    def state(self) -> dict[str, object]:
+        """Return all that the next steps depend on."""
+        return {**super().state(), "model": super().weights(), "average": _copied(self.average)}
 
-    def __init__(self, recipe: Recipe, weights: Mapping[str, Tensor]) -> None:
-        assert isinstance(recipe.average, EMA)  # noqa: S101 - for the type checker: the table's key says so
-        self._decay = recipe.average.decay
-        self.values = _copied(weights)
-        self.count = 0
-
-    def note(self, weights: Mapping[str, Tensor], step: int, epoch_steps: int) -> None:
-        """Move the average towards the weights."""
-        del epoch_steps
-        self.count = step
-        _move(self.values, weights, 1 - min(self._decay, step / (step + _SLOWER)))
-
-
-class MeanOfEpochs:
-    """The mean of :class:`~topk_platform.specs.SWA`; empty until the first epoch that counts has ended.
-
-    Args:
-        recipe: The recipe.
-        weights: The initial ones.
-    """
-
-    of_epochs = True
-
-    def __init__(self, recipe: Recipe, weights: Mapping[str, Tensor]) -> None:
-        del weights
-        assert isinstance(recipe.average, SWA)  # noqa: S101 - as above
-        self._begins = recipe.average.start * recipe.epochs
-        self.values: dict[str, Tensor] = {}
-        self.count = 0
-
-    def note(self, weights: Mapping[str, Tensor], step: int, epoch_steps: int) -> None:
-        """Add the weights to the mean at the end of an epoch that counts; do nothing after other steps."""
-        epoch, rest = divmod(step, epoch_steps)
-        if rest or epoch <= self._begins:
-            return
-        self.count += 1
-        if self.count == 1:
-            self.values = _copied(weights)
-        else:
-            _move(self.values, weights, 1 / self.count)
-
-
-AVERAGES: dict[str, Callable[[Recipe, Mapping[str, Tensor]], Average]] = {
-    "EMA": ExponentialAverage,
-    "SWA": MeanOfEpochs,
-}
-"""The averages by the names of their specs."""
+    def load_state(self, state: dict[str, object]) -> None:
+        """Continue from a state that :meth:`state` returned."""
+        super().load_state(state)
+        like = self.model.state_dict()
+        average = cast("dict[str, Any]", state["average"])
+        self.average = {name: value.to(like[name].device, copy=True) for name, value in average.items()}
 
 
 def _copied(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: value.detach().clone() for name, value in weights.items()}
-
-
-def _move(average: Mapping[str, Tensor], weights: Mapping[str, Tensor], share: float) -> None:
-    """Move an average towards weights by a share of the distance, in place; whole numbers are copied."""
-    for name, value in weights.items():
-        if value.is_floating_point():
-            average[name].lerp_(value.detach(), share)
-        else:
-            average[name].copy_(value)
-
-
-def state_of(average: Average | None) -> dict[str, Any]:
-    """Return an average as tensors and plain data."""
-    return {} if average is None else {"values": _copied(average.values), "count": average.count}
-
-
-def load_state(average: Average | None, state: Mapping[str, Any], like: Mapping[str, Tensor]) -> None:
-    """Restore an average from what :func:`state_of` returned, on the device of the weights ``like``."""
-    if average is not None:
-        average.values = {n: v.to(like[n].device, copy=True) for n, v in state["values"].items()}
-        average.count = state["count"]

@@ -53,10 +53,8 @@ def check_ensemble(model: nn.Module, recipe: Recipe, searched: Sequence[str]) ->
         raise UserError("an ensemble's network must have no hooks on gradients, which a stack would not call")
     if "batch_size" in searched:
         raise UserError("an ensemble's members must have one batch_size; it cannot be searched")
-    if recipe.numerics.compiled or recipe.numerics.channels_last:
-        raise UserError("an ensemble's network can be neither compiled nor channels_last")
-    if recipe.accumulate > 1:
-        raise UserError("an ensemble's batches cannot be taken in parts; accumulate must be 1")
+    if recipe.numerics.channels_last:
+        raise UserError("an ensemble's network cannot be channels_last")
 
 
 @dataclass

@@ -6,20 +6,18 @@ from collections.abc import Sequence
 
 from topk_platform.extensions import extended
 from topk_platform.specs import Trial
+from topk_platform.training.averaging import AveragedSession
 from topk_platform.training.ensemble import Ensemble
 from topk_platform.training.graphs.graphed import GraphedSession
 from topk_platform.training.remembering import RememberingSession
-from topk_platform.training.retrained import RetrainedSession
 from topk_platform.training.session import Session
-from topk_platform.training.shown import ShownSession
 
 __all__ = ["LEARNERS", "learner_of", "prepared_learner", "session_of"]
 
 LEARNERS: dict[str, type[Session]] = {
+    "averaged": AveragedSession,
     "graphed": GraphedSession,
     "remembering": RememberingSession,
-    "retrained": RetrainedSession,
-    "shown": ShownSession,
 }
 """Learners by the name that :attr:`~topk_platform.specs.Arm.additions` gives them."""
 

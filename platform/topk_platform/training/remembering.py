@@ -11,8 +11,8 @@ from torch import Tensor
 
 from topk_platform.data import Split
 from topk_platform.specs import Trial
+from topk_platform.training.averaging import AveragedSession
 from topk_platform.training.losses import BoundLoss
-from topk_platform.training.shown import ShownSession
 from topk_platform.training.steps.batches import Batches
 
 __all__ = ["PlacedBatches", "RememberingSession"]
@@ -46,8 +46,8 @@ class PlacedBatches(Batches):
 class PlacedLoss(BoundLoss):
     """A loss that is also called with the position of each sample, ``index=``."""
 
-    rows: list[Tensor]
-    """The positions of the samples in each part of a batch, in the order in which the parts are taken."""
+    rows: Tensor
+    """The positions of the next batch's samples."""
 
     @classmethod
     def of(cls, loss: BoundLoss) -> PlacedLoss:
@@ -55,14 +55,13 @@ class PlacedLoss(BoundLoss):
         return cls(loss.module, loss.generator, loss.weights, loss.in_epoch)
 
     def __call__(self, scores: Tensor, target: Tensor) -> Tensor:
-        """Return the mean loss of the next part."""
-        rows = self.rows.pop(0)
-        loss: Tensor = self.module(scores, target, index=rows)
+        """Return the mean loss of the next batch."""
+        loss: Tensor = self.module(scores, target, index=self.rows)
         return loss
 
 
 @dataclass
-class RememberingSession(ShownSession):
+class RememberingSession(AveragedSession):
     """A session whose loss has a state for each training sample. The loss's buffers hold it, and so do checkpoints."""
 
     @classmethod
@@ -74,6 +73,5 @@ class RememberingSession(ShownSession):
         return session
 
     def _step(self, inputs: Tensor, target: Tensor) -> Tensor:
-        placed, batches = cast("PlacedLoss", self.loss), cast("PlacedBatches", self.batches)
-        placed.rows = list(batches.rows.chunk(self.recipe.accumulate))
+        cast("PlacedLoss", self.loss).rows = cast("PlacedBatches", self.batches).rows
         return super()._step(inputs, target)

@@ -90,8 +90,7 @@ def _reason(error: BaseException, trial: Trial) -> str:
     where = f"{type(error).__name__}: {error} ({frame.filename}:{frame.lineno} in {frame.name})"
     if is_out_of_memory(error):
         size = trial.parameters.get("batch_size", trial.arm.recipe.batch_size)
-        hint = "" if trial.together else ", `topk probe` names the largest that fits"
-        return f"out of memory at batch size {size}{hint}: {where}"
+        return f"out of memory at batch size {size}, take a smaller batch_size: {where}"
     return where
 
 

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from topk_platform.data import Dataset, Split
-from topk_platform.extensions import extended
 from topk_platform.metrics import Scorer
 from topk_platform.specs import Inputs, Recipe, Trial
 from topk_platform.training.losses import BoundLoss
@@ -27,10 +26,8 @@ from topk_platform.training.setup import (
     scorer_of,
 )
 from topk_platform.training.steps.batches import Batches, Normalisation, prepared
-from topk_platform.training.steps.compiling import compiled
 from topk_platform.training.steps.crops import score_crops
 from topk_platform.training.steps.epoch import Epoch, never_pause, order_states
-from topk_platform.training.steps.in_parts import SCORINGS
 from topk_platform.training.steps.optim import learning_rate, make_optimizer
 from topk_platform.training.steps.stepping import clip, density_of, optimizer_state, precision
 
@@ -68,8 +65,6 @@ class Session:
         model = initialised(trial, dataset).to(trial.device)
         if recipe.numerics.channels_last:
             model = model.to(memory_format=torch.channels_last)
-        if recipe.numerics.compiled:
-            model = compiled(trial, recipe, dataset, model)
         dataset = dataset.to(trial.device)
         return cls(
             trial=trial,
@@ -125,30 +120,19 @@ class Session:
             group["lr"] = self.rate(0, self.step)
         self.step += 1
         self.optimizer.zero_grad()
-        parts = self.recipe.accumulate
-        losses = [
-            self._backward(part, labels, len(labels) / len(target))
-            for part, labels in zip(inputs.chunk(parts), target.chunk(parts), strict=True)
-        ]
-        if self.recipe.clip_norm is not None:
-            clip((p for group in self.optimizer.param_groups for p in group["params"]), self.recipe.clip_norm)
-        self.optimizer.step()
-        return losses[0] if len(losses) == 1 else torch.stack(losses).sum()
-
-    def _backward(self, inputs: Tensor, target: Tensor, share: float) -> Tensor:
-        """Add a part's gradient to that of its batch; return the part's share of the loss."""
         with precision(self.trial.device, self.recipe.numerics.bfloat16):
             scores = self.model(inputs)
         scores = scores.float()
         if self.step % len(self.batches) == 0 and scores.requires_grad:
             scores.register_hook(self._note_density)
         loss = self.loss(scores, target)
-        if share < 1:
-            loss = loss * share
         loss.backward()  # type: ignore[no-untyped-call]
+        if self.recipe.clip_norm is not None:
+            clip((p for group in self.optimizer.param_groups for p in group["params"]), self.recipe.clip_norm)
+        self.optimizer.step()
         return loss.detach()
 
-    def _note_density(self, gradient: Tensor) -> None:  # only the last part of a batch counts
+    def _note_density(self, gradient: Tensor) -> None:
         self.density = density_of(gradient)
 
     def rate(self, member: int = 0, step: int | None = None) -> float:  # noqa: ARG002 - there is one member
@@ -164,17 +148,11 @@ class Session:
             ``(1, 1 + measures)``: 1 if all scores are finite, else 0, followed by the measures.
         """
         split, device = self.dataset.validation, self.trial.device
-        return extended(score, SCORINGS, self.recipe.additions.get("scoring", ""))(
-            self.model, split, self.normalisation, self.recipe, device, self.scorer
-        ).measures[None]
+        return score(self.model, split, self.normalisation, self.recipe, device, self.scorer).measures[None]
 
     def test(self, member: int, weights: dict[str, Tensor]) -> Scored:
         """Load these weights into the network and score the test split with it."""
-        how = (
-            score_crops
-            if self.recipe.test_crops
-            else extended(score, SCORINGS, self.recipe.additions.get("scoring", ""))
-        )
+        how = score_crops if self.recipe.test_crops else score
         model = self.network(member, weights)
 
         def shown(split: Split, scorer: Scorer) -> Scored:

@@ -12,7 +12,6 @@ from torch import Generator, Tensor, nn
 
 from topk_platform.data import Dataset, Images, Split, apply_conditions, load, shots
 from topk_platform.errors import ChangedError
-from topk_platform.extensions import extended
 from topk_platform.metrics import Scorer, target_rank
 from topk_platform.models import build_model
 from topk_platform.specs import Inputs, Recipe, Schedule, Trial, numbers
@@ -20,7 +19,6 @@ from topk_platform.streams import stream_seed
 from topk_platform.training.losses import BoundLoss, build_loss
 from topk_platform.training.steps.batches import Batches, Normalisation
 from topk_platform.training.steps.optim import effective_weights
-from topk_platform.training.steps.policies import POLICIES
 
 __all__ = [
     "Learner",
@@ -218,7 +216,7 @@ def batches_of(
     trial: Trial, recipe: Recipe, dataset: Dataset, normalisation: Normalisation | None
 ) -> Batches:
     """Return the training split's batches; the dataset must be on the trial's device."""
-    return extended(Batches, POLICIES, recipe.additions.get("policy", ""))(
+    return Batches(
         split=dataset.train,
         classes=dataset.classes,
         size=recipe.batch_size,

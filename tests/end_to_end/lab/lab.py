@@ -170,10 +170,6 @@ def on_gpu():
     return study("none", device="cuda", gpus=0.5)
 
 
-def on_shared_gpu():
-    return study("none", device="cuda", gpus="auto")
-
-
 def too_large():
     return study("none", threads=9)
 

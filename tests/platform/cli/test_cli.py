@@ -181,9 +181,6 @@ def topk(
         (["run", "digits", "--store", "/proc/runs"], "cannot be written"),
         (["run", "digits", "--store", "nosuch://bucket"], "cannot be opened"),
         (["plan", "digit"], "did you mean 'digits'"),
-        (["probe", "digit"], "did you mean 'digits'"),
-        (["probe", "digits", "--memory", "0"], "memory must be above 0 GiB, got 0"),
-        (["probe", "lab_of_bad_things:absent"], "dataset cifar100 is not on disk"),
         (["table", "digits", "--format", "xml"], "--format must be rich, md, csv, latex or html, got 'xml'"),
         (["table", "digit"], "did you mean 'digits'"),
         (["table", "digits", "--store", "typo"], "store 'typo' holds nothing of study 'digits'"),
@@ -405,25 +402,6 @@ def test_an_error_in_the_users_code_is_not_the_programs(
     assert message.endswith(f"({lab / 'lab_of_bad_things.py'}:7 in forward)")
     assert "ZeroDivisionError" in Path(file).read_text()
     Path(file).unlink()
-
-
-@pytest.mark.slow
-def test_probe_names_the_largest_batch(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], lab: Path
-) -> None:
-    """All training samples of the digits fit, and an ensemble is said not to be tried."""
-    code, out, err = topk(monkeypatch, capsys, "probe", "lab_of_bad_things:good", "--memory", "2")
-    assert (code, err) == (0, "")
-    assert "mine on cpu, 2.00 GiB a trial" in out
-    (row,) = [line for line in out.splitlines() if "mlp" in line]
-    numbers = [part.strip() for part in row.split("│")[2:-1]]
-    samples = int(numbers[0])
-    assert 1000 < samples < 1797
-    assert numbers == [str(samples), "64", "1"]
-    code, out, _ = topk(monkeypatch, capsys, "probe", "ring_overlap", "--only", "sigma-10/*/cross_entropy")
-    assert code == 1
-    assert "sigma-10/linear/cross_entropy: ensembles are not probed" in out
-    assert not (lab / "runs").exists()
 
 
 def test_before_anything_ran_there_is_a_table_of_what_is_published(

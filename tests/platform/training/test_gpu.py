@@ -41,7 +41,7 @@ def test_a_trial_learns_as_on_the_cpu(loss: str, make_trial: MakeTrial) -> None:
 
 
 @pytest.mark.parametrize(
-    "numerics", [Numerics(), Numerics(bfloat16=True, channels_last=True), Numerics(tf32=True, compiled=True)]
+    "numerics", [Numerics(), Numerics(bfloat16=True, channels_last=True), Numerics(tf32=True)]
 )
 def test_images_on_the_device(numerics: Numerics, make_trial: MakeTrial) -> None:
     recipe = Recipe(4, augmentation=Augmentation(crop=4, flip=True, cutout=4), numerics=numerics)

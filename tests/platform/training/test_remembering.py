@@ -12,14 +12,11 @@ import torch
 from topk_platform import (
     EMA,
     Augmentation,
-    LogitAdjustment,
     Loss,
     Model,
     Protocol,
-    RandAugment,
     Recipe,
     Regime,
-    RetrainedClassifier,
     Schedule,
     UserError,
 )
@@ -27,7 +24,6 @@ from topk_platform.code_version import code_version
 from topk_platform.data import load
 from topk_platform.specs import Trial
 from topk_platform.training import Session, check_loss, finish, run_trials
-from topk_platform.training.probing import take_step
 from topk_platform.training.remembering import PlacedBatches, RememberingSession
 
 MakeTrial = Callable[..., Trial]
@@ -44,9 +40,8 @@ IMAGES = Regime(
         Recipe(1),
         Recipe(1, batch_size=10_000),
         Recipe(1, augmentation=Augmentation(crop=2, flip=True)),
-        Recipe(1, augmentation=Augmentation(policy=RandAugment())),
     ],
-    ids=["batches", "one batch", "augmented", "by a policy"],
+    ids=["batches", "one batch", "augmented"],
 )
 def test_placed_batches_are_the_usual_ones_and_know_their_places(
     recipe: Recipe, make_trial: MakeTrial
@@ -62,11 +57,8 @@ def test_placed_batches_are_the_usual_ones_and_know_their_places(
     assert sorted(seen) == list(range(len(placed.split)))
 
 
-@pytest.mark.parametrize(
-    "recipe", [Recipe(2), Recipe(2, batch_size=50, accumulate=3)], ids=["whole", "in parts"]
-)
-def test_the_memory_is_the_plain_loops_average_of_predictions(recipe: Recipe, make_trial: MakeTrial) -> None:
-    session = RememberingSession.prepare(make_trial("early_learning", recipe=recipe))
+def test_the_memory_is_the_plain_loops_average_of_predictions(make_trial: MakeTrial) -> None:
+    session = RememberingSession.prepare(make_trial("early_learning", recipe=Recipe(2)))
     predictions: dict[int, list[torch.Tensor]] = {}
     session.model.register_forward_hook(
         lambda _module, _inputs, scores: noted.extend(scores.detach().softmax(1))
@@ -86,9 +78,7 @@ def test_the_memory_is_the_plain_loops_average_of_predictions(recipe: Recipe, ma
 
 def test_a_memory_comes_back_after_a_cut(make_trial: MakeTrial, memory: Any) -> None:
     """Bit for bit, and it matters: a training that has forgotten ends otherwise."""
-    trial = make_trial(
-        "early_learning", recipe=Recipe(3, accumulate=2, average=EMA(0.8), after=LogitAdjustment())
-    )
+    trial = make_trial("early_learning", recipe=Recipe(3, average=EMA(0.8)))
     whole = memory()
     (expected,) = finish(run_trials([trial], whole))
     assert expected.status == "completed", expected.reason
@@ -113,18 +103,12 @@ def test_without_strength_training_is_that_of_cross_entropy(make_trial: MakeTria
     assert (one.test, one.validation) == (other.test, other.validation)
 
 
-def test_a_step_can_be_tried_in_advance(make_trial: MakeTrial) -> None:
-    take_step(make_trial("early_learning"), 64, parts=2)
-
-
 def test_what_it_cannot_go_with_is_refused(make_trial: MakeTrial) -> None:
     arm = make_trial("early_learning").arm
     with pytest.raises(
         UserError, match="early_learning remembers each training sample and cannot train an ensemble"
     ):
         dataclasses.replace(arm, protocol=Protocol(ensemble=2))
-    with pytest.raises(UserError, match="does not go with RetrainedClassifier, whose batches repeat samples"):
-        dataclasses.replace(arm, recipe=Recipe(3, after=RetrainedClassifier(1)))
     counts = load(IMAGES).class_counts
     scheduled = Loss("early_learning", fixed={"strength": Schedule("cosine", 1.0, 0.1)})
     with pytest.raises(

@@ -1,4 +1,4 @@
-"""Commands that plan a run: what is left of a study, and which batches fit into memory."""
+"""The command that plans a run: what is left of a study, and how long it takes."""
 
 from __future__ import annotations
 
@@ -11,14 +11,12 @@ from rich.console import Console
 from rich.table import Table
 
 from topk_platform.cli import options
-from topk_platform.cli.codes import Exit
 from topk_platform.cli.consoles import make_console, print_json
 from topk_platform.cli.studies import requested_study
 from topk_platform.errors import UserError
 from topk_platform.protocol import ArmProgress
 from topk_platform.records import unless_ended
 from topk_platform.reports.words import command, only_words
-from topk_platform.running.estimate.batch_sizes import Probe, arms_to_probe
 from topk_platform.running.estimate.planning import Plan
 from topk_platform.running.estimate.planning import plan as plan_study
 from topk_platform.running.machine.resources import fitting, local_cpus
@@ -27,7 +25,7 @@ from topk_platform.running.progress.rows import duration
 from topk_platform.specs import Study
 from topk_platform.specs.checks import plural
 
-__all__ = ["plan", "probe"]
+__all__ = ["plan"]
 
 
 def plan(
@@ -84,47 +82,6 @@ def plan(
         _print_plan(console, planned, price, only or (), {"store": store, "data": data or ""})
 
 
-def probe(
-    study: options.Study,
-    only: options.Only = None,
-    memory: Annotated[
-        float | None,
-        typer.Option(
-            metavar="GIB",
-            help="GiB of memory per trial; by default the free memory, divided by "
-            "the trials that run at once.",
-        ),
-    ] = None,
-    data: options.Data = None,
-    smoke: options.Smoke = False,
-    json: options.Json = False,
-) -> None:
-    """Find the largest batch of each arm that fits into this machine's memory, by trying training steps.
-
-    Exit code 1: for some arm, no batch fits.
-
-    Example: topk probe garcin2022_plantnet --memory 40
-    """
-    console = make_console()
-    requested = arms_to_probe(
-        requested_study(study, smoke, notice_to=None if json else console), only, memory
-    )
-    from topk_platform.running.estimate.fitting import probe as probe_study  # noqa: PLC0415 - imports torch
-
-    with make_console(stderr=True).status("reading data") as shown:
-        probed = probe_study(
-            requested,
-            memory=memory,
-            data=data,
-            report=lambda arm: shown.update(f"trying {arm.name}"),
-        )
-    if json:
-        print_json(_probe_data(probed))
-    else:
-        _print_probe(console, probed)
-    raise typer.Exit(Exit.FAILED if any(arm.problem for arm in probed.arms) else Exit.DONE)
-
-
 def _plan_data(plan: Plan, price: float | None) -> dict[str, Any]:
     arms = [
         {
@@ -155,12 +112,6 @@ def _plan_data(plan: Plan, price: float | None) -> dict[str, Any]:
         "notes": plan.notes,
         "arms": arms,
     }
-
-
-def _probe_data(probed: Probe) -> dict[str, Any]:
-    names = ("samples", "batch", "largest", "accumulate", "problem")
-    arms = [{"arm": arm.arm.name, **{name: getattr(arm, name) for name in names}} for arm in probed.arms]
-    return {"study": probed.study.name, "device": probed.study.device, "memory": probed.memory, "arms": arms}
 
 
 def _print_plan(
@@ -252,23 +203,5 @@ def _feeds(plan: Plan) -> str:
 
 def _workers(study: Study, count: int) -> str:
     text = plural(count, "worker")
-    gpus = math.ceil(count / fitting(1, study.gpu_share))
+    gpus = math.ceil(count / fitting(1, study.gpus))
     return text if study.device == "cpu" else f"{text} ({gpus} GPU{'s' if gpus > 1 else ''})"
-
-
-def _print_probe(console: Console, probed: Probe) -> None:
-    """Print a probe."""
-    memory = "all free memory" if probed.memory is None else f"{probed.memory / 2**30:.2f} GiB"
-    title = f"{probed.study.name} on {probed.study.device}, {memory} a trial"
-    table = Table("arm", "largest batch", "recipe's batch", "accumulate", title=title, title_justify="left")
-    for arm in probed.arms:
-        numbers = arm.largest or "–", arm.batch, arm.accumulate or "–"
-        table.add_row(arm.arm.name, *map(str, numbers))
-    console.print(table)
-    console.print(
-        "largest batch: the most samples that fit into one step, found to within 1/16, at most the "
-        "training split; accumulate: the least number of parts with which the recipe's batch fits"
-    )
-    problems = {arm.arm.name: arm.problem for arm in probed.arms if arm.problem}
-    for name, problem in problems.items():
-        console.print(f"{name}: {problem}", markup=False, style="red")

@@ -42,7 +42,7 @@ def trial_resources(study: Study) -> dict[str, float]:
     """
     needs: dict[str, float] = {"CPU": study.threads}
     if study.device == "cuda":
-        needs["GPU"] = max(math.floor(_UNITS * study.gpu_share + 1e-6), 1) / _UNITS
+        needs["GPU"] = max(math.floor(_UNITS * study.gpus + 1e-6), 1) / _UNITS
     if study.accelerator:
         needs[f"{_KIND}{study.accelerator}"] = 0.001
     return needs

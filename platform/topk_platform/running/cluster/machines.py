@@ -5,25 +5,22 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 import ray
 from ray.exceptions import RayError
 
-from topk_platform.data import data_folder
 from topk_platform.errors import ClusterError, StoreError
 from topk_platform.records import Store
 from topk_platform.running.cluster.capacity import LOST, nodes_for, pinned_to, trial_resources
 from topk_platform.running.cluster.patience import NotYetError, Patience
 from topk_platform.running.cluster.reasons import reason_in
-from topk_platform.running.estimate.packing import Packing, measure, packing
-from topk_platform.specs import Study, Trial
+from topk_platform.specs import Study
 from topk_platform.specs.checks import first_few
 from topk_platform.training import environment
 
-__all__ = ["as_options", "check_shared", "common_environment", "measured"]
+__all__ = ["as_options", "check_shared", "common_environment"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -68,29 +65,6 @@ def common_environment(study: Study, patience: Patience | None = None) -> dict[s
 
 def _environment(device: str) -> dict[str, str]:
     return environment(device)
-
-
-def measured(
-    study: Study, trials: Sequence[Trial], *, everywhere: bool, patience: Patience | None = None
-) -> Packing:
-    """Return how many trials share a GPU. A separate process measures the memory that they take of a free GPU.
-
-    Args:
-        study: Says what a trial needs, except its share of a GPU.
-        trials: Those to measure.
-        everywhere: Whether to measure on each node, because GPUs may differ, or on any one node.
-        patience: As for :func:`common_environment`.
-
-    Raises:
-        ClusterError: if a node cannot train them, or a step fails for another reason than memory.
-    """
-    whole = trial_resources(replace(study, gpus=1.0))
-    texts, data = [trial.to_json() for trial in trials], str(data_folder())
-    if everywhere:
-        return packing([size for _, size in _ask(whole, whole, patience, measure, texts, data)])
-    # The process ends with the task, and with it its CUDA context.
-    task = ray.remote(**as_options(whole), max_calls=1)(measure)
-    return packing([_answer(task.remote(texts, data), "that has a free GPU")])
 
 
 def check_shared(store: Store, study: Study, patience: Patience | None = None) -> None:

@@ -37,7 +37,7 @@ from topk_platform.running.driver.summary import Summary
 from topk_platform.running.preflight.changes import avoidable, note_code, outdated
 from topk_platform.running.progress.events import Event
 from topk_platform.running.progress.watching import Noting, Watch
-from topk_platform.specs import Arm, Study, Trial
+from topk_platform.specs import Arm, Study
 from topk_platform.tracking import moved
 
 __all__ = ["Execution", "Progress"]
@@ -142,13 +142,12 @@ class Execution:
             )
 
     def _cluster(self, *, needed: bool) -> AbstractContextManager[Cluster]:
-        return on_cluster(self.part, self.launch, self._largest) if needed else nullcontext(Cluster())
+        return on_cluster(self.part, self.launch) if needed else nullcontext(Cluster())
 
     def _identify(self, cluster: Cluster) -> None:
         """Note which rows count, now that the machines are known, and note the run's plan and its data."""
         if cluster.environment is not None:
             self.counted = in_environment(self.part, self.counted, cluster.environment)
-        self.launch.budget.gpus = cluster.share
         self.ledger.identify({**last_counted(self.ledger, self.whole), **self.counted})
         note_plan(self.store, self.part)
         from topk_platform.running.estimate.samples import note_samples  # noqa: PLC0415 - torch
@@ -173,11 +172,10 @@ class Execution:
         notified(self._begun(board, cluster))
         from topk_platform.running.driver.tuning import tune_trials  # noqa: PLC0415 - Ray, which a finished study does not need
 
-        shared = replace(self.part, gpus=cluster.share)
         with Noting(self.store, watch):
             if self.launch.address is None:
                 budget.guess_unknown(board)
-            return tune_trials(shared, board, recorder, notified, cluster, self.launch)
+            return tune_trials(self.part, board, recorder, notified, cluster, self.launch)
 
     def _begun(self, board: Board, cluster: Cluster) -> Event:
         left = [arm_id for arm_id, arm in board.arms.items() if arm.left]
@@ -187,7 +185,7 @@ class Execution:
         )
         why = "; ".join(filter(None, (*map(str, again), adopting)))
         note_code(self.store, self.part)
-        return Event("begun", slots=cluster.slots, gpus=cluster.gpus, share=cluster.share, why=why)
+        return Event("begun", slots=cluster.slots, gpus=cluster.gpus, share=self.part.gpus, why=why)
 
     def _table(self) -> Table:
         study = self.whole.with_budget(self.part.trials, self.part.seeds, self.part.searches)
@@ -245,11 +243,6 @@ class Execution:
         histories = self._histories()
         self.launch.budget.durations = Durations({i: one.ended_seconds() for i, one in histories.items()})
         return make_board(self.part, self.counted, histories)
-
-    def _largest(self) -> list[Trial]:
-        from topk_platform.running.estimate.packing import largest_trials  # noqa: PLC0415 - torch
-
-        return largest_trials(self.part, self._board(), self.counted)
 
 
 def _failed(histories: Iterable[ArmHistory]) -> list[str]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from topk_platform.errors import UserError
 from topk_platform.records import NEEDED, Store
@@ -15,7 +15,7 @@ from topk_platform.running.driver.budget import Budget
 from topk_platform.running.own_ray.interrupts import interrupts_wait
 from topk_platform.running.own_ray.lifeline import Lifeline
 from topk_platform.running.own_ray.scratch import check_temporary
-from topk_platform.specs import Study, Trial
+from topk_platform.specs import Study
 from topk_platform.tracking import Tracking
 
 __all__ = ["Cluster", "Launch", "on_cluster"]
@@ -63,25 +63,22 @@ class Cluster:
         environment: The properties of its machines that decide a result's last bits; None if the machines were not
             asked.
         gpus: How many GPUs it has.
-        share: The part of a GPU that a trial takes.
         line: Checks whether Ray still runs.
     """
 
     slots: int = 0
     environment: Mapping[str, str] | None = None
     gpus: float = 0.0
-    share: float = 1.0
     line: Lifeline = field(default_factory=Lifeline)
 
 
 @contextmanager
-def on_cluster(study: Study, launch: Launch, largest: Callable[[], Sequence[Trial]]) -> Iterator[Cluster]:
-    """Connect to Ray for as long as the block lasts; with ``gpus="auto"``, measure how many trials share a GPU.
+def on_cluster(study: Study, launch: Launch) -> Iterator[Cluster]:
+    """Connect to Ray for as long as the block lasts.
 
     Args:
         study: The study.
         launch: The settings of the run.
-        largest: Returns the trials to measure with ``gpus="auto"``.
     """
     check_temporary()
     # Ray and Tune take seconds to import, and a finished study does not need them. Everything is imported before other
@@ -99,21 +96,4 @@ def on_cluster(study: Study, launch: Launch, largest: Callable[[], Sequence[Tria
             check_shared(launch.store, study, launch.patience)
         environment = None if here or launch.mixed else common_environment(study, launch.patience)
         gpus = ray.cluster_resources().get("GPU", 0.0)
-        cluster = Cluster(slots, environment, gpus, study.gpu_share, line)
-        measures = study.device == "cuda" and study.gpus == "auto"
-        yield _measured(cluster, study, launch, largest) if measures else cluster
-
-
-def _measured(
-    cluster: Cluster, study: Study, launch: Launch, largest: Callable[[], Sequence[Trial]]
-) -> Cluster:
-    """Return the cluster with as many trials on each GPU as its memory holds."""
-    from topk_platform.running.cluster.capacity import slots  # noqa: PLC0415 - Ray
-    from topk_platform.running.cluster.machines import measured  # noqa: PLC0415 - Ray
-
-    launch.patience.say("measuring how much of a GPU's memory trials take")
-    sharing = measured(study, largest(), everywhere=launch.mixed, patience=launch.patience)
-    launch.patience.say(str(sharing))
-    shared = replace(study, gpus=sharing.share)
-    fit = slots(shared, launch.workers, may_grow=launch.address is not None)
-    return replace(cluster, slots=fit, share=sharing.share)
+        yield Cluster(slots, environment, gpus, line)

@@ -101,9 +101,8 @@ def run(
             fits. The default is a minute for each, or 15 minutes for a node that ``workers`` lets the cluster add. A
             head that listens has 20 s to answer in any case. Nodes have two minutes to answer, or ``wait`` if that is
             longer; without ``wait`` they have no limit.
-        waiting: Called with lines of text: what the run waits for, which classes have no sample in a split, and with
-            ``gpus="auto"`` how many trials share a GPU. By default only the lines about classes are shown, as Python
-            warnings.
+        waiting: Called with lines of text: what the run waits for, and which classes have no sample in a split. By
+            default only the lines about classes are shown, as Python warnings.
 
     Raises:
         MissingDataError: if a dataset is not on disk.
@@ -129,7 +128,7 @@ def run(
         workers=workers,
         tracking=tracking,
         checkpoint_seconds=checkpoint_seconds,
-        budget=Budget(limits, part.gpu_share),
+        budget=Budget(limits, part.gpus),
         retry_failed=retry_failed,
         mixed=mixed,
         patience=Patience(wait, waiting),

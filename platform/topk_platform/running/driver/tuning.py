@@ -69,7 +69,7 @@ def tune_trials(
     limit = math.inf if study.time_limit is None else 3600 * study.time_limit
     every = max(_REPORT_SECONDS, cluster.slots / _MESSAGES_A_SECOND)
     store = launch.store.at(study.name).address
-    orders = Orders(store, launch.checkpoint_seconds, limit, every, study.gpu_share)
+    orders = Orders(store, launch.checkpoint_seconds, limit, every, study.gpus)
     starts = Starts(3600 * study.start_limit, Room(trial_resources(study)))
     conductor = Conductor(board, keep, notify, orders, PAUSES, launch.budget, starts)
     try:

@@ -1,1 +1,1 @@
-"""Estimates for a study: its remaining work, the time for it, and the batch sizes that fit into memory."""
+"""Estimates for a study: its remaining work and the time for it."""

@@ -121,9 +121,9 @@ class Plan:
 
         Args:
             price: Price of a GPU hour, or of a worker's hour for a study on the CPU. A trial takes the fraction
-                ``Study.gpus`` of a GPU, or a whole GPU if that is ``"auto"``.
+                ``Study.gpus`` of a GPU.
         """
-        return self.seconds / 3600 * price * (self.study.gpu_share if self.study.device == "cuda" else 1)
+        return self.seconds / 3600 * price * (self.study.gpus if self.study.device == "cuda" else 1)
 
 
 def plan(

@@ -85,7 +85,7 @@ def _kind(trials: Sequence[Trial]) -> str:
     """Return a digest of all that decides how long a step takes, except the loss; an ensemble's size is part of it."""
     arm, recipe = trials[0].arm, recipe_of(trials[0])
     data = (arm.regime.dataset, arm.regime.options)
-    batches = (recipe.batch_size, recipe.accumulate, recipe.optimizer, recipe.augmentation, recipe.numerics)
+    batches = (recipe.batch_size, recipe.optimizer, recipe.augmentation, recipe.numerics)
     return digest((data, arm.model, arm.loss.head, batches, len(trials)))
 
 

@@ -41,7 +41,7 @@ def local_workers(study: Study) -> int:
     if study.device == "cuda":
         from topk_platform.running.machine.devices import gpu_count  # noqa: PLC0415 - torch, a second or two
 
-        trials = min(trials, fitting(gpu_count(), study.gpu_share))
+        trials = min(trials, fitting(gpu_count(), study.gpus))
     return max(1, trials)
 
 
@@ -76,7 +76,7 @@ def available_memory(root: Path = _ROOT) -> int:
         fields = dict(line.split(":") for line in (root / "proc/meminfo").read_text().splitlines())
         free = 1024 * int(fields["MemAvailable"].split()[0])
     except (OSError, LookupError, ValueError) as error:  # old kernels and some containers lack the field
-        raise UserError("this system does not report its available memory: give --memory") from error
+        raise UserError("this system does not report its available memory") from error
     return max(min([free, *_left_in_groups(root)]), 0)
 
 

@@ -19,9 +19,8 @@ from topk_platform.running.preflight.reading import load_regime
 from topk_platform.running.preflight.rehearsal import Rehearsal
 from topk_platform.running.preflight.training_splits import Draws
 from topk_platform.specs import Arm, Model, Recipe, Scalar, Setting, Study, images_of, measure_of, reaching
-from topk_platform.specs.arms.recipe import replaced
 from topk_platform.specs.checks import check, first_few
-from topk_platform.training import check_additions, check_ensemble, check_loss
+from topk_platform.training import check_ensemble, check_loss
 
 __all__ = ["check_device", "check_imported", "check_network", "check_study"]
 
@@ -142,8 +141,6 @@ def _check_arm(arm: Arm, dataset: Source, class_counts: Tensor) -> None:
     _check_space(arm, class_counts)
     if arm.protocol.ensemble > 1:
         _check_ensemble(arm, dataset)
-    if "learner" in dict(arm.additions):
-        _check_additions(arm, dataset)
 
 
 def _check_inputs(arm: Arm, dataset: Source) -> None:
@@ -163,29 +160,6 @@ def _check_inputs(arm: Arm, dataset: Source) -> None:
         raise UserError(
             f"arm {arm.name}: dataset {arm.regime.dataset} is in files and cannot train an ensemble"
         )
-    if arm.recipe.augmentation.policy is not None and not _holds_pictures(dataset):
-        raise UserError(
-            f"arm {arm.name}: RandAugment and TrivialAugment are for uint8 images of 1 or 3 channels, got inputs of "
-            f"shape {dataset.shape}"
-        )
-
-
-def _holds_pictures(dataset: Source) -> bool:
-    data = dataset if isinstance(dataset, Dataset) else dataset.example
-    return data.train.inputs.dtype == torch.uint8 and data.shape[0] in (1, 3)
-
-
-def _check_additions(arm: Arm, dataset: Source) -> None:
-    """Raise ``UserError`` if the network cannot have the recipe's additions, with the largest searched depth."""
-    depth = arm.loss.space.get("stochastic_depth")
-    recipe = arm.setting(arm.loss.first).recipe
-    if depth is not None:
-        recipe = replaced(recipe, stochastic_depth=depth.ends[-1])
-    network = build_model(arm.model, dataset.shape, dataset.classes, arm.loss.head)
-    try:
-        check_additions(network, recipe, dataset.classes)
-    except UserError as error:
-        raise UserError(f"arm {arm.name}: {error}") from error
 
 
 def _check_space(arm: Arm, class_counts: Tensor) -> None:

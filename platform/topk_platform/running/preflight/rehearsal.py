@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
@@ -59,7 +58,7 @@ class Rehearsal:
         Args:
             arm: The arm.
             dataset: Its data.
-            recipe: The recipe, with the batch size and the number of parts of a batch.
+            recipe: The recipe, with the batch size.
             sizes: The numbers of training samples of its seeds.
         """
         single = [size for size in sizes if _smallest(size, recipe) == 1]
@@ -70,10 +69,9 @@ class Rehearsal:
             with restored_process():
                 self._alone[same] = _fault_alone(arm, dataset)
         if fault := self._alone[same]:
-            parts = f", each in {recipe.accumulate} parts," if recipe.accumulate > 1 else ""
             raise UserError(
                 f"arm {arm.name}: batch_size must leave no training step with a single sample, on which model "
-                f"{arm.model.name} raised {fault}; got batches of {recipe.batch_size}{parts} from {single[0]} training "
+                f"{arm.model.name} raised {fault}; got batches of {recipe.batch_size} from {single[0]} training "
                 "samples"
             )
 
@@ -85,9 +83,7 @@ def _smallest(samples: int, recipe: Recipe) -> int:
         >>> _smallest(101, Recipe(1, batch_size=50)), _smallest(100, Recipe(1, batch_size=50))
         (1, 50)
     """
-    batches = {min(recipe.batch_size, samples), samples % recipe.batch_size} - {0}
-    parts = ((size, math.ceil(size / recipe.accumulate)) for size in batches)
-    return min(size % part or part for size, part in parts)
+    return min({min(recipe.batch_size, samples), samples % recipe.batch_size} - {0})
 
 
 def _fault_alone(arm: Arm, dataset: Source) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from topk_platform.references import reference_of
 from topk_platform.specs.arms.loss import Loss
-from topk_platform.specs.arms.recipe import Recipe, replacer_of
+from topk_platform.specs.arms.recipe import Recipe
 from topk_platform.specs.arms.regime import Regime
 from topk_platform.specs.arms.setting import Setting
 from topk_platform.specs.checks import check, check_name
@@ -148,11 +148,6 @@ class Arm:
 
     def _check_remembering(self) -> None:
         check(
-            self.recipe.additions.get("learner") != "retrained",
-            f"arm {self.name}: loss {self.loss.name} does not go with RetrainedClassifier, "
-            "whose batches repeat samples",
-        )
-        check(
             not self.recipe.numerics.cuda_graphs,
             f"arm {self.name}: loss {self.loss.name} remembers each training sample and does not go with "
             "Numerics.cuda_graphs, which replay the same step for every batch",
@@ -166,13 +161,7 @@ class Arm:
     def _check_ensemble(self) -> None:
         check(
             "learner" not in dict(self.additions),
-            f"arm {self.name}: an ensemble cannot train with average, after, stochastic_depth or "
-            "Numerics.cuda_graphs: set Protocol(ensemble=1)",
-        )
-        check(
-            not self.recipe.scoring,
-            f"arm {self.name}: an ensemble scores its members together: leave out Recipe.scoring, or set "
-            "Protocol(ensemble=1)",
+            f"arm {self.name}: an ensemble cannot train with average or Numerics.cuda_graphs: set Protocol(ensemble=1)",
         )
         check(
             "optimizer" not in self.loss.space,
@@ -202,13 +191,8 @@ class Arm:
         names = options.options if isinstance(options, Choice) else (self.loss.fixed.get("optimizer"),)
         recipes = [self.recipe, *(replace(self.recipe, optimizer=str(name)) for name in names if name)]
         named = {pair: None for recipe in recipes for pair in recipe.additions.items()}
-        given = {*self.loss.space, *self.loss.fixed}
-        if {"stochastic_depth"} & given:
-            named["learner", self.recipe.additions.get("learner", "shown")] = None
         if self.loss.remembers:
             named["learner", "remembering"] = None
-        if replacer := replacer_of(given):
-            named["replacer", replacer] = None
         return tuple(named)
 
     @property

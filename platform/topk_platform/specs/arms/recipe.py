@@ -2,52 +2,40 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated
 
-from topk_platform.errors import UserError
-from topk_platform.extensions import extended
-from topk_platform.specs.arms.additions import (
-    EMA,
-    SWA,
-    LogitAdjustment,
-    RandAugment,
-    RetrainedClassifier,
-    TauNormalised,
-    TrivialAugment,
-)
 from topk_platform.specs.checks import check
 from topk_platform.specs.codec import LATER
 from topk_platform.specs.fields import Below1, Count, NonNegative, Positive, Whole, check_fields, one_of
 
-__all__ = ["REPLACERS", "SEARCHABLE", "Augmentation", "Numerics", "Recipe", "replaced", "replacer_of"]
+__all__ = ["EMA", "SEARCHABLE", "Augmentation", "Numerics", "Recipe"]
 
-_PLACES: Mapping[str, tuple[str, ...]] = {
-    "average_decay": ("average", "decay"),
-    "average_start": ("average", "start"),
-    "after_tau": ("after", "tau"),
-    "after_epochs": ("after", "epochs"),
-    "policy_operations": ("augmentation", "policy", "operations"),
-    "policy_magnitude": ("augmentation", "policy", "magnitude"),
-}
-"""The position in a recipe of each searchable field of the parts that it adds."""
-
-_WIDER = {
-    "all": (
-        *("learning_rate", "weight_decay", "momentum", "batch_size", "optimizer", "stochastic_depth"),
-        *_PLACES,
-    )
-}
-
-SEARCHABLE = extended(("learning_rate", "weight_decay", "momentum", "batch_size"), _WIDER, "all")
-"""The fields of a recipe that a loss may search or fix.
-
-The fields after the first four do not change the identity of arms that do not use them.
-"""
+SEARCHABLE = ("learning_rate", "weight_decay", "momentum", "batch_size", "optimizer")
+"""The fields of a recipe that a loss may search or fix."""
 
 _OPTIMIZERS = ("heavy_ball", "adamw")  # those of `OPTIMIZERS` in training/steps/optim.py
+
+
+@dataclass(frozen=True)
+class EMA:
+    """Evaluate, keep and export an exponential moving average of the weights: ``a ← d a + (1 - d) w`` after every step.
+
+    Step t, from 1, has ``d = min(decay, t / (t + 9))``, so that the average soon forgets the initial weights. Running
+    statistics of batch normalisation are averaged likewise; whole numbers are copied.
+
+    Args:
+        decay: In ``[0, 1)``; 0 is no averaging.
+
+    Source:
+        Polyak and Juditsky, SIAM J. Control Optim. 1992; the rising decay is that of TensorFlow's
+        ``ExponentialMovingAverage``, ``(1 + n) / (10 + n)`` after n earlier steps.
+    """
+
+    decay: Below1 = 0.999
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 @dataclass(frozen=True)
@@ -62,8 +50,6 @@ class Augmentation:
         cutout: Side of a square of zeros at a random centre, cut off at the borders (DeVries and Taylor 2017).
         mix: ``""``, ``"mixup"`` (Zhang et al. 2018) or ``"cutmix"`` (Yun et al. 2019); their labels are soft.
         mix_alpha: Parameter of the Beta distribution from which a batch's mixing share is drawn.
-        policy: :class:`RandAugment` or :class:`TrivialAugment`, for uint8 images with 1 or 3 channels. It is applied
-            between ``crop`` and ``flip``. None: neither.
     """
 
     crop: Whole = 0
@@ -72,7 +58,6 @@ class Augmentation:
     cutout: Whole = 0
     mix: Annotated[str, one_of("", "mixup", "cutmix")] = ""
     mix_alpha: Positive = 1.0
-    policy: RandAugment | TrivialAugment | None = field(default=None, metadata=LATER)
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -80,7 +65,7 @@ class Augmentation:
     @property
     def on_images(self) -> bool:
         """Whether inputs must be images ``(n, channels, height, width)``."""
-        return bool(self.crop or self.flip or self.cutout or self.mix == "cutmix" or self.policy)
+        return bool(self.crop or self.flip or self.cutout or self.mix == "cutmix")
 
 
 @dataclass(frozen=True)
@@ -96,7 +81,6 @@ class Numerics:
         tf32: Let GPUs round the inputs of float32 matrix products and convolutions to 10 bits.
         channels_last: Keep images with their channels innermost, which is fastest for convolutions on GPUs.
         deterministic: Use only algorithms that repeat bit for bit.
-        compiled: Compile the network once for all trials of the same shape in a worker.
         cuda_graphs: On a GPU, record a training step once and replay it for every full batch. Networks whose kernels
             are short train several times as fast. Python code of the network and the loss then runs for the first
             steps only, so it must take the same way for every batch, and must not wait for the GPU (``.item()``).
@@ -107,7 +91,6 @@ class Numerics:
     tf32: bool = False
     channels_last: bool = False
     deterministic: bool = False
-    compiled: bool = False
     cuda_graphs: bool = field(default=False, metadata=LATER)
 
     def __post_init__(self) -> None:
@@ -122,8 +105,6 @@ class Recipe:
         epochs: Passes over the training split.
         batch_size: Samples per step; a size of at least the training split's means full batches, in the data's own
             order.
-        accumulate: Number of parts into which a batch is split, to fit a smaller device: gradients are accumulated
-            over the parts, weighted by their samples. Batch normalisation sees each part alone.
         optimizer: ``"sgd"`` (with Nesterov momentum where momentum is not 0), ``"heavy_ball"`` (SGD with momentum that
             is not Nesterov's), ``"adam"``, whose weight decay is an L2 penalty, or ``"adamw"``, whose weight decay is
             decoupled from the gradient (Loshchilov and Hutter, ICLR 2019).
@@ -149,22 +130,12 @@ class Recipe:
             centre crop; ``"inclusion"`` by ten crops, averaging the probabilities that a class is among the k best
             (Berrada et al. 2018, appendix C); ``"softmax"`` by ten crops, averaging the softmax.
         numerics: How the network computes.
-        average: :class:`EMA` or :class:`SWA`, whose averaged weights are validated, kept and exported. None: the
-            weights of the last step are.
-        after: The step that changes the network after training: :class:`LogitAdjustment`, :class:`TauNormalised` or
-            :class:`RetrainedClassifier`. Validation scores the changed network. None: no such step.
-        stochastic_depth: The probability with which the last residual block is left out for a sample in training. For
-            the blocks before it, the probability falls linearly to 0 (Huang et al., ECCV 2016). Only for networks with
-            residual blocks:
-            ``resnet18_small``, and torchvision's ResNets and those with its ``StochasticDepth``.
-        scoring: ``""``: the scores of a whole split are kept until they are measured, N × L numbers; ``"parts"``: each
-            part is measured at once, and only ranks and the best K classes are kept. The results are the same bit for
-            bit. ``"parts"`` is meant for many classes and test images. It has no measures of sets.
+        average: :class:`EMA`, whose averaged weights are validated, kept and exported. None: the weights of the last
+            step are.
     """
 
     epochs: Count
     batch_size: Count = 64
-    accumulate: Count = 1
     optimizer: Annotated[str, one_of("sgd", "adam", *_OPTIMIZERS)] = "sgd"
     learning_rate: NonNegative = 0.1
     momentum: Below1 = 0.9
@@ -181,41 +152,18 @@ class Recipe:
     patience: Count | None = None
     test_crops: Annotated[str, one_of("", "inclusion", "softmax")] = ""
     numerics: Numerics = field(default_factory=Numerics)
-    average: EMA | SWA | None = field(default=None, metadata=LATER)
-    after: LogitAdjustment | TauNormalised | RetrainedClassifier | None = field(default=None, metadata=LATER)
-    stochastic_depth: Below1 = field(default=0.0, metadata=LATER)
-    scoring: Annotated[str, one_of("", "parts")] = field(default="", metadata=LATER)
+    average: EMA | None = field(default=None, metadata=LATER)
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if isinstance(self.after, RetrainedClassifier):
-            self._check_retrained(self.after)
         self._check_milestones()
         check(
             self.patience is None or bool(self.keep),
             f"Recipe.patience needs a metric in keep, got {self.patience!r} with keep {self.keep!r}",
         )
         check(
-            not (self.stochastic_depth and self.numerics.compiled),
-            "Recipe.stochastic_depth cannot go with Numerics.compiled, whose networks trials share",
-        )
-        self._check_graphs()
-        check(
-            not (self.scoring and self.test_crops),
-            f"Recipe.scoring {self.scoring!r} cannot go with test_crops {self.test_crops!r}, which add up all scores",
-        )
-
-    def _check_graphs(self) -> None:
-        others = {
-            "average": self.average,
-            "after": self.after,
-            "augmentation.policy": self.augmentation.policy,
-        }
-        given = [name for name, value in others.items() if value is not None]
-        given += ["stochastic_depth"] * bool(self.stochastic_depth)
-        check(
-            not (self.numerics.cuda_graphs and given),
-            f"Numerics.cuda_graphs replays the same step for every batch and cannot go with Recipe.{', '.join(given)}",
+            not (self.numerics.cuda_graphs and self.average),
+            "Numerics.cuda_graphs replays the same step for every batch and cannot go with Recipe.average",
         )
 
     def _check_milestones(self) -> None:
@@ -228,30 +176,12 @@ class Recipe:
             f"Recipe.milestones must be rising epochs, got {self.milestones!r}",
         )
 
-    def _check_retrained(self, after: RetrainedClassifier) -> None:
-        check(
-            after.epochs < self.epochs,
-            f"RetrainedClassifier.epochs must be below the recipe's {self.epochs} epochs, got {after.epochs}",
-        )
-        check(
-            self.average is None and not self.milestones and self.reweighting is None,
-            "RetrainedClassifier goes with neither average, nor milestones, nor reweighting",
-        )
-        check(not self.keep, f"RetrainedClassifier keeps the last epoch's weights, got keep {self.keep!r}")
-
     @property
     def additions(self) -> dict[str, str]:
         """The recipe's additions to the usual training: the name of an entry, by the kind of table."""
-        learner = "retrained" if isinstance(self.after, RetrainedClassifier) else "shown"
-        shown = self.average is not None or self.after is not None or self.stochastic_depth > 0
-        usual = "graphed" if self.numerics.cuda_graphs else ""
         names = {
             "optimizer": self.optimizer if self.optimizer in _OPTIMIZERS else "",
-            "learner": learner if shown else usual,
-            "average": type(self.average).__name__ if self.average is not None else "",
-            "after": type(self.after).__name__ if self.after is not None else "",
-            "scoring": self.scoring,
-            "policy": type(self.augmentation.policy).__name__ if self.augmentation.policy is not None else "",
+            "learner": "averaged" if self.average else "graphed" if self.numerics.cuda_graphs else "",
         }
         return {kind: name for kind, name in names.items() if name}
 
@@ -262,39 +192,3 @@ class Recipe:
     def evaluates(self, epoch: int) -> bool:
         """Return whether the validation split is scored after this epoch, counted from 1."""
         return epoch % self.evaluate_every == 0 or epoch == self.epochs
-
-
-def replaced(recipe: Recipe, **values: Any) -> Recipe:
-    """Return a recipe with new values of :data:`SEARCHABLE` fields, including those of the parts that it adds.
-
-    Args:
-        recipe: The recipe.
-        **values: The new values, by name.
-
-    Raises:
-        UserError: if the recipe has no such part, or a value is out of range.
-
-    Example:
-        >>> replaced(Recipe(1, average=EMA()), average_decay=0.9).average
-        EMA(decay=0.9)
-    """
-    for name, value in values.items():
-        recipe = _replaced(recipe, name, _PLACES.get(name, (name,)), value)
-    return recipe
-
-
-def _replaced(part: Any, name: str, path: tuple[str, ...], value: Any) -> Any:
-    first, *rest = path
-    if not hasattr(part, first):
-        raise UserError(f"{name} is searched or fixed, but the recipe has no part with it, only {part!r}")
-    inner = _replaced(getattr(part, first), name, tuple(rest), value) if rest else value
-    return dataclasses.replace(part, **{first: inner})
-
-
-REPLACERS: Mapping[str, Callable[..., Recipe]] = {"parts": replaced}
-"""The functions that put a trial's values into its recipe, if a part that the recipe adds is searched."""
-
-
-def replacer_of(names: Iterable[str]) -> str:
-    """Return the name in :data:`REPLACERS` that these fields need; empty if they are fields of ``Recipe`` itself."""
-    return "parts" if any(name in _PLACES for name in names) else ""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
-from topk_platform.extensions import extended
 from topk_platform.specs.arms.loss import Loss
-from topk_platform.specs.arms.recipe import REPLACERS, SEARCHABLE, Recipe, replacer_of
+from topk_platform.specs.arms.recipe import SEARCHABLE, Recipe
 from topk_platform.specs.arms.schedule import Parameter, Schedule
 from topk_platform.specs.search.space import Scalar
 
@@ -42,13 +41,13 @@ class Setting(NamedTuple):
             values: The chosen values, by name.
 
         Raises:
-            UserError: if the recipe has no such field, or a value is out of range.
+            UserError: if a value is out of range.
         """
         parameters = loss.parameters(values)
         theirs: dict[str, Any] = {name: parameters[name] for name in SEARCHABLE if name in parameters}
         named = {name for schedule in loss.schedules.values() for name in schedule.names}
         own = {n: value for n, value in parameters.items() if n not in theirs and n not in named}
-        return cls(extended(dataclasses.replace, REPLACERS, replacer_of(theirs))(recipe, **theirs), own)
+        return cls(replace(recipe, **theirs), own)
 
 
 def numbers(own: Mapping[str, Parameter], epoch: int, epochs: int) -> dict[str, Scalar]:

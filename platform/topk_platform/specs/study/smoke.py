@@ -7,11 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from topk_platform.specs.arms.additions import RetrainedClassifier
 from topk_platform.specs.arms.arm import Arm, Model
 from topk_platform.specs.arms.loss import Loss
 from topk_platform.specs.arms.noise import ConfusionNoise, NoisyLabels
-from topk_platform.specs.arms.recipe import Recipe
 from topk_platform.specs.arms.regime import Regime
 from topk_platform.specs.metric_names import GROUPS, measure_of
 from topk_platform.specs.search.sampler import Grid, Random
@@ -44,7 +42,6 @@ _TRIALS = 2  # the trials of each search
 _SEEDS = 2  # the seeds of an arm, at least
 _CLASSES = 8
 _BATCH = 16  # images of a batch; the stand-ins have about 50
-_PARTS = 4  # the parts of a batch
 _WHOLE_SIZE = ("alexnet", "inception", "maxvit", "vit")  # torchvision's networks that take no small images
 
 
@@ -102,9 +99,9 @@ def smoke_study(study: S) -> S:
 def smoke_arm(arm: Arm, classes: int) -> Arm:
     """Return an arm that takes seconds: two epochs, untrained weights, and a stand-in for a large dataset.
 
-    Two trials cannot hold a grid, so they are drawn at random instead. A second stage, which may be searched, has one
-    epoch. With a stand-in, batches have at most 16 samples. A stand-in may have no many-, medium- or few-shot classes,
-    so an accuracy over such a group is replaced by the macro accuracy over all classes.
+    Two trials cannot hold a grid, so they are drawn at random instead. With a stand-in, batches have at most
+    16 samples. A stand-in may have no many-, medium- or few-shot classes, so an accuracy over such a group is replaced
+    by the macro accuracy over all classes.
 
     Args:
         arm: The arm.
@@ -116,12 +113,11 @@ def smoke_arm(arm: Arm, classes: int) -> Arm:
         >>> small.regime.dataset, small.regime.options["classes"], small.recipe.epochs, small.recipe.batch_size
         ('topk_platform.testing.smoke_datasets:imagenet', 8, 2, 16)
     """
-    recipe = _short(arm.recipe)
+    recipe = replace(arm.recipe, epochs=min(_EPOCHS, arm.recipe.epochs))
     small = replace(
         arm,
         model=_untrained(arm.model),
         recipe=recipe,
-        loss=_among(arm.loss, "after_epochs", (_EPOCHS - 1,)),
         protocol=replace(arm.protocol, sampler=Random())
         if isinstance(arm.protocol.sampler, Grid)
         else arm.protocol,
@@ -131,18 +127,15 @@ def smoke_arm(arm: Arm, classes: int) -> Arm:
     return replace(
         small,
         regime=_stood_in(arm.regime, arm.model, classes),
-        loss=_among(small.loss, "batch_size", (_BATCH // 2, _BATCH)),
-        recipe=_in_small_batches(recipe),
+        loss=_in_small_batches(small.loss),
+        recipe=replace(
+            recipe,
+            batch_size=min(recipe.batch_size, _BATCH),
+            keep=tuple(dict.fromkeys(map(_over_all, recipe.keep))),
+        ),
         metric=_over_all(arm.metric),
         metrics=tuple(dict.fromkeys(map(_over_all, arm.metrics))),
     )
-
-
-def _short(recipe: Recipe) -> Recipe:
-    epochs, after = min(_EPOCHS, recipe.epochs), recipe.after
-    if isinstance(after, RetrainedClassifier):
-        after = replace(after, epochs=min(after.epochs, epochs - 1))
-    return replace(recipe, epochs=epochs, after=after)
 
 
 def _untrained(model: Model) -> Model:
@@ -177,32 +170,22 @@ def standin_reference(dataset: str) -> str:
     return f"{_MODULE}:{dataset}"
 
 
-def _in_small_batches(recipe: Recipe) -> Recipe:
-    return replace(
-        recipe,
-        batch_size=min(recipe.batch_size, _BATCH),
-        accumulate=min(recipe.accumulate, _PARTS),
-        keep=tuple(dict.fromkeys(map(_over_all, recipe.keep))),
-    )
-
-
-def _among(loss: Loss, name: str, numbers: tuple[int, ...]) -> Loss:
-    """Return a loss that fixes or searches a field of the recipe among a few rising whole numbers only."""
+def _in_small_batches(loss: Loss) -> Loss:
+    """Return a loss that fixes or searches small batches only."""
+    name = "batch_size"
     if name in loss.fixed:
         value = loss.fixed[name]
-        small = min(value, numbers[-1]) if isinstance(value, int) else value
+        small = min(value, _BATCH) if isinstance(value, int) else value
         return replace(loss, fixed={**loss.fixed, name: small})
     others_wait = any(name in dimension.when for dimension in loss.space.values())
     if name not in loss.space or others_wait:
         return loss
-    first = {**loss.first, **({name: numbers[-1]} if name in loss.first else {})}
-    return replace(loss, space={**loss.space, name: _narrow(loss.space[name], numbers)}, first=first)
-
-
-def _narrow(dimension: Dimension, numbers: tuple[int, ...]) -> Dimension:
-    if isinstance(dimension, Int) and len(numbers) > 1:  # CmaEs needs numbers, not a choice
-        return Int(numbers[0], numbers[-1], when=dimension.when)
-    return Choice(numbers, dimension.when)
+    dimension = loss.space[name]
+    narrow: Dimension = Choice((_BATCH // 2, _BATCH), dimension.when)
+    if isinstance(dimension, Int):  # CmaEs needs numbers, not a choice
+        narrow = Int(_BATCH // 2, _BATCH, when=dimension.when)
+    first = {**loss.first, **({name: _BATCH} if name in loss.first else {})}
+    return replace(loss, space={**loss.space, name: narrow}, first=first)
 
 
 def _over_all(metric: str) -> str:

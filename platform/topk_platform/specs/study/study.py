@@ -27,7 +27,6 @@ from topk_platform.specs.study.study_checks import (
     check_metrics,
     check_origins,
     check_parameters,
-    check_scoring,
     check_searches,
     check_targets,
     with_equal_searches,
@@ -61,9 +60,8 @@ class Study(StudyFields):
         threads: Torch threads of a trial; part of a trial's key, because it changes the last bits.
         device: ``"cpu"`` or ``"cuda"``.
         gpus: The part of a GPU that a trial on ``"cuda"`` takes, in (0, 1]. A trial that takes less than a whole GPU
-            shares it with others and gets that part of its memory. With ``"auto"``, as many trials share a GPU as its
-            memory holds of the arm that needs the most; every run measures this before it starts. It is part of
-            neither an arm's identity nor a trial's key.
+            shares it with others and gets that part of its memory. It is part of neither an arm's identity nor
+            a trial's key.
         accelerator: The only kind of GPU that trials may run on, by Ray's name for it, such as ``"A100"`` or ``"L4"``;
             empty: any kind. Like ``gpus`` it is part of no identity. Each trial's record holds the GPU's model.
         time_limit: Hours that a trial may train in all. A trial that takes longer is ended without a result. None is
@@ -124,7 +122,6 @@ class Study(StudyFields):
         check_claims(self.name, self.claims, names, self.metrics)
         check_searches(self)
         check_origins(self)
-        check_scoring(self)
 
     def __str__(self) -> str:
         return study_to_text(self)

@@ -17,7 +17,6 @@ __all__ = [
     "check_metrics",
     "check_origins",
     "check_parameters",
-    "check_scoring",
     "check_searches",
     "check_targets",
     "with_equal_searches",
@@ -75,23 +74,6 @@ def check_parameters(study: StudyFields) -> None:
         )
 
 
-def check_scoring(study: StudyFields) -> None:
-    """Raise ``UserError`` if arms that score in parts need scores that they do not keep."""
-    of_sets = [m for m in study.measures if (measure := measure_of(m)) is not None and measure.is_of_sets]
-    for arm in study.arms:
-        if arm.recipe.scoring:
-            check(
-                not of_sets,
-                f"study {study.name}: arm {arm.name} scores in parts, which keeps no scores for sets; leave out "
-                f"{', '.join(of_sets)}, or Recipe.scoring",
-            )
-            check(
-                arm.k <= max(study.topk),
-                f"study {study.name}: arm {arm.name} scores in parts, which keeps the best {max(study.topk)} classes, "
-                f"the largest of topk; its k is {arm.k}",
-            )
-
-
 def _not_measured(study: StudyFields, metric: str) -> UserError:
     k = accuracy_k(metric)
     if k is None:
@@ -121,16 +103,10 @@ def check_origins(study: StudyFields) -> None:
 
 
 def check_gpus(study: StudyFields) -> None:
-    """Raise ``UserError`` if the study asks for GPUs that its trials cannot use, or whose memory cannot be measured."""
+    """Raise ``UserError`` if the study asks for GPUs that its trials cannot use."""
     check(
         study.device == "cuda" or not study.accelerator,
         f"study {study.name}: accelerator must be left out where trials run on the CPU, got {study.accelerator!r}",
-    )
-    together = [arm.name for arm in study.arms if arm.protocol.ensemble > 1]
-    check(
-        study.gpus != "auto" or not together,
-        f"study {study.name}: gpus must be a number where trials train together, because the memory of ensembles is "
-        f"not measured, got 'auto' with {', '.join(together)}",
     )
 
 

@@ -18,8 +18,6 @@ from topk_platform.specs.study.published import Published
 
 __all__ = ["StudyFields"]
 
-_Share = Annotated[float, Rule("in (0, 1]: a trial trains on one GPU", lambda value: 0 < value <= 1)]
-
 _DEVICE = Rule(
     "one of ['cpu', 'cuda'] (Apple's mps has no float64, in which scores are computed)",
     ("cpu", "cuda").__contains__,
@@ -52,7 +50,7 @@ class StudyFields:
     seed: int = 0
     threads: Count = 1
     device: Annotated[str, _DEVICE] = "cpu"
-    gpus: _Share | Annotated[str, Rule("'auto' or a number in (0, 1]", lambda value: value == "auto")] = 1.0
+    gpus: Annotated[float, Rule("in (0, 1]: a trial trains on one GPU", lambda value: 0 < value <= 1)] = 1.0
     time_limit: Positive | None = None
     description: str = ""
     published: Sequence[Published] = ()
@@ -91,11 +89,6 @@ class StudyFields:
     def metrics(self) -> tuple[str, ...]:
         """The names of all metrics recorded."""
         return self.tabled + coverage_names(self.measures) + candidate_names(self.targets)
-
-    @property
-    def gpu_share(self) -> float:
-        """The part of a GPU that a trial takes. With ``gpus="auto"``, which is measured later, it is a whole GPU."""
-        return 1.0 if isinstance(self.gpus, str) else self.gpus
 
     @property
     def size(self) -> int:

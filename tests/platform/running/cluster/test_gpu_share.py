@@ -51,21 +51,3 @@ def test_a_whole_gpu_has_no_limit() -> None:
     cap_memory(1.0)
     total = torch.cuda.get_device_properties().total_memory
     torch.empty(min(int(0.2 * total), torch.cuda.mem_get_info()[0] // 2), dtype=torch.uint8, device="cuda")
-
-
-def test_what_a_trial_takes_is_measured_with_its_context_left_aside() -> None:
-    pytest.importorskip("optuna")
-    from topk_platform import Arm, Loss, Model, Recipe, Regime, Study
-    from topk_platform.data import load
-    from topk_platform.identity import Identity
-    from topk_platform.protocol import ArmBoard
-    from topk_platform.running.estimate.packing import measure, packing
-
-    arm = Arm(Regime("r", "digits"), Model("mlp"), Loss("cross_entropy"), 3, Recipe(1))
-    study = Study("s", [arm], topk=(1, 3), device="cuda", gpus="auto")
-    board = ArmBoard(study, arm, Identity("code", load(arm.regime).fingerprint))
-    trial = board.trial(("confirm", 0, 1))
-    result = measure([trial.to_json()], "data")
-    peak = result.peaks[arm.name]
-    assert peak is not None and 0 < peak < result.free <= torch.cuda.mem_get_info()[1]
-    assert packing([result]).trials >= 1

@@ -12,8 +12,21 @@ import pytest
 import torch
 from PIL import Image
 
-from topk_platform import Choice, Float, Int, Loss, Model, Recipe, Regime, Study, UserError, grid
+from topk_platform import (
+    Choice,
+    ConfusionNoise,
+    Float,
+    Int,
+    Loss,
+    Model,
+    Recipe,
+    Regime,
+    Study,
+    UserError,
+    grid,
+)
 from topk_platform.data import from_tensors, load
+from topk_platform.errors import MissingDataError
 from topk_platform.references import import_reference
 from topk_platform.running.preflight.checks import check_study
 from topk_platform.specs import Dimension
@@ -306,6 +319,13 @@ def test_the_script_that_is_run_is_no_module_of_the_workers() -> None:
         import_reference("__main__:data")
 
 
+def test_a_file_that_is_not_there_is_missed_before_anything_starts() -> None:
+    regime = Regime("r", "digits", (ConfusionNoise("no.csv"),))
+    arms = grid([regime], [Model("mlp")], [Loss("cross_entropy")], k=3, recipe=Recipe(4))
+    with pytest.raises(MissingDataError, match=r"no\.csv, which a condition reads, does not exist"):
+        check_study(Study("s", arms, topk=(3,), trials=1, seeds=1))
+
+
 def test_options_of_our_models_are_tried() -> None:
     loss = Loss("cross_entropy")
     model = Model("convnet", {"blocks": 6})  # halves 8 pixels six times
@@ -350,7 +370,6 @@ def test_the_process_is_left_as_it_was(lab: str) -> None:
     [
         (Recipe(1, batch_size=1), {}, "got batches of 1 from 48 training samples"),
         (Recipe(1, batch_size=47), {}, "got batches of 47 from 48 training samples"),
-        (Recipe(1, batch_size=9, accumulate=4), {}, "got batches of 9, each in 4 parts, from 48"),
         (Recipe(1), {"batch_size": Choice((16, 47))}, "got batches of 47 from 48"),
     ],
 )

@@ -19,7 +19,6 @@ from topk_platform import (
     Random,
     Recipe,
     Regime,
-    RetrainedClassifier,
     Study,
 )
 from topk_platform.protocol import check_sampler
@@ -85,8 +84,8 @@ def test_no_weights_are_needed(dataset: str) -> None:
 
 
 def test_batches_are_small_wherever_they_are_said() -> None:
-    recipe = smoke_arm(arm(recipe=Recipe(90, batch_size=256, accumulate=64)), 8).recipe
-    assert (recipe.batch_size, recipe.accumulate) == (16, 4)
+    recipe = smoke_arm(arm(recipe=Recipe(90, batch_size=256)), 8).recipe
+    assert recipe.batch_size == 16
     rate = {"learning_rate": Float(0.1, 1)}
     for sizes, small in ((Choice((128, 256)), Choice((8, 16))), (Int(32, 256), Int(8, 16))):
         loss = Loss("cross_entropy", rate | {"batch_size": sizes}, {"learning_rate": 0.1, "batch_size": 128})
@@ -94,16 +93,6 @@ def test_batches_are_small_wherever_they_are_said() -> None:
         assert (result.space["batch_size"], result.first["batch_size"]) == (small, 16)
         assert result.space["learning_rate"] == rate["learning_rate"]
     assert smoke_arm(arm(loss=Loss("ldam", fixed={"batch_size": 64})), 8).loss.fixed == {"batch_size": 16}
-
-
-def test_a_second_stage_that_is_searched_or_fixed_has_one_epoch() -> None:
-    recipe = Recipe(90, after=RetrainedClassifier(10))
-    for loss in (
-        Loss("ldam", {"after_epochs": Int(5, 30)}, {"after_epochs": 10}),
-        Loss("ldam", fixed={"after_epochs": 30}),
-    ):
-        small = smoke_arm(arm("digits", loss=loss, recipe=recipe), 8)
-        assert small.setting(small.loss.first).recipe.after == RetrainedClassifier(1)
 
 
 def test_two_trials_of_a_grid_are_drawn_and_other_samplers_still_fit() -> None:

@@ -227,7 +227,7 @@ def test_a_trial_out_of_memory_failed_alone_and_is_tried_again_beside_a_neighbou
     else:
         (record,) = finish(training)
         assert record.status == "failed"
-        assert record.reason.startswith("out of memory at batch size 64, `topk probe` names")
+        assert record.reason.startswith("out of memory at batch size 64, take a smaller")
 
 
 def raising(error: Exception) -> Callable[..., Any]:

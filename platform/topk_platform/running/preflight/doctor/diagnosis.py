@@ -105,7 +105,7 @@ class _Asked:
     def shared(self) -> bool:
         """Whether several trials are to run on a GPU."""
         study = self.study
-        return study is not None and study.device == "cuda" and (study.gpus == "auto" or study.gpu_share < 1)
+        return study is not None and study.device == "cuda" and study.gpus < 1
 
     def question(self, store: Store | None = None, name: str = "") -> Question:
         return Question(
