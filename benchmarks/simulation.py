@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -37,7 +38,7 @@ from topk_platform.running.driver import tuning
 from topk_platform.running.driver.conductor import Conductor
 from topk_platform.running.driver.launching import Cluster, Launch
 from topk_platform.specs import EpochRecord, Study, Trial, TrialRecord
-from topk_platform.tracking import Feeds, Tracking
+from topk_platform.tracking import Feed, tracking_uri
 
 STARTING = 5.0  # simulated seconds until a worker is there
 EPOCHS = 30
@@ -304,10 +305,10 @@ def seconds_of_waiting(many: int = 1000, times: int = 30) -> float:
     return spent / times / many
 
 
-def put_all(feeds: Feeds, records: Sequence[TrialRecord]) -> None:
+def put_all(feed: Feed, records: Sequence[TrialRecord]) -> None:
     """Hand over what was committed."""
     for record in records:
-        feeds.put(record)
+        feed.put(record)
 
 
 def simulate(study: Study, world: World, workers: int, mlflow: bool) -> None:
@@ -317,16 +318,19 @@ def simulate(study: Study, world: World, workers: int, mlflow: bool) -> None:
     setattr(tuning, "Conductor", partial(Conductor, clock=world.clock))  # noqa: B010 - with the simulated clock
     setattr(tuning, "Desk", lambda: world.desk)  # noqa: B010 - as above
     with ExitStack() as stack:
-        store = Store.open(stack.enter_context(tempfile.TemporaryDirectory()))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        store = Store.open(folder)
         ledger = Ledger.open(store, study.name)
         writer = stack.enter_context(ledger.writing(study))
-        feeds = Tracking.of(store, "mlflow" if mlflow else "none").open(store, ledger)
-        writer.committed = partial(put_all, feeds)
+        feed = Feed(tracking_uri(folder), ledger, folder)
+        if mlflow:
+            feed.start()
+            writer.committed = partial(put_all, feed)
         faults = tuning.tune_trials(
             study, board, writer.put, lambda _event: None, Cluster(workers), Launch(store)
         )
         writer.flush()
-        feeds.close()
+        feed.close()
     spent, elapsed = time.process_time() - began, world.clock()
     print(
         f"{workers} | {world.seconds:g} s | {board.total} | {world.lost} | {len(faults.open)} | "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
 import uuid
@@ -103,6 +104,19 @@ def one_thread_and_seed(seed_of_torch: Callable[[int], object]) -> Iterator[None
     torch.set_num_threads(1)
     seed_of_torch(0)
     yield from hermetic.around_a_test()
+
+
+@pytest.fixture
+def heard() -> Iterator[None]:
+    """Let a test, and what it starts, hear the signals that end a run, which a shell's background and nohup ignore."""
+    wanted = {
+        signal.SIGINT: signal.default_int_handler,
+        **dict.fromkeys((signal.SIGTERM, signal.SIGHUP), signal.SIG_DFL),
+    }
+    before = {number: signal.signal(number, handler) for number, handler in wanted.items()}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 class ObjectStore:

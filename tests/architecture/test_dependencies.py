@@ -65,7 +65,7 @@ def imported(root: str) -> Iterator[tuple[str, Path]]:
 
 @pytest.mark.parametrize(
     ("root", "extras"),
-    [("losses", ["fast"]), ("platform", ["platform", "tensorboard", "wandb"]), ("studies", ["platform"])],
+    [("losses", ["fast"]), ("platform", ["platform"]), ("studies", ["platform"])],
 )
 def test_what_is_imported_is_declared(root: str, extras: list[str]) -> None:
     names = distributions_of_packages() | {"pynvml": ["nvidia-ml-py"]}  # NVIDIA's, and not its namesake

@@ -22,7 +22,6 @@ from topk_platform.reports.catalogue import PLOTS, TABLE_FORMATS
 from topk_platform.specs import CONDITIONS
 from topk_platform.specs.search.pruner import PRUNERS
 from topk_platform.specs.search.sampler import SAMPLERS
-from topk_platform.tracking.trackers import OWN
 from topk_platform.training.steps.optim import OPTIMIZERS
 
 ROOT = Path(__file__).parents[2]
@@ -106,7 +105,6 @@ def test_no_extension_starts_an_arm_anew_that_does_not_use_it(usable: list[str])
         ("optimizer", OPTIMIZERS),
         ("sampler", [sampler.__name__ for sampler in SAMPLERS]),
         ("pruner", [pruner.__name__ for pruner in PRUNERS]),
-        ("tracker", OWN),
         ("object store", OBJECT_STORES),
         ("table format", TABLE_FORMATS),
         ("plot", PLOTS),

@@ -39,9 +39,9 @@ ALLOWED = {
         "serving",
         "tracking",
     },
-    "tracking": {"records"},  # trackers are filled from the ledger alone
-    # networks at work, with their numbers; their graphs go to trackers
-    "serving": {"data", "models", "training", "records", "results", "tracking"},
+    "tracking": {"records"},  # MLflow is filled from the ledger alone
+    # networks at work, with their numbers
+    "serving": {"data", "models", "training", "records", "results"},
     # what a study's results rest on, computed again
     "evidence": {"data", "models", "records", "results", "reports", "running", "protocol", "training"},
     # arrays of a user's own are looked at by the code that trains on them, and networks are named
@@ -57,8 +57,8 @@ ALLOWED = {
         "evidence",
         "tracking",
     },
-    # contracts of regimes, samplers and trackers; a fake run leaves the records of a real one, from the driver's board
-    "testing": {"data", "training", "protocol", "records", "running", "tracking"},
+    # contracts of regimes and samplers; a fake run leaves the records of a real one, from the driver's board
+    "testing": {"data", "training", "protocol", "records", "running"},
     "sources": set(),
 }
 LEAVES = {

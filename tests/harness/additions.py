@@ -231,53 +231,6 @@ class AtLeast(Checked):
         ],
         "docs/searching.md": [("", "\n| `AtLeast(value)` | below a value after the first epoch |\n")],
     },
-    "tracker": {
-        f"{P}tracking/lines.py": [
-            (
-                "",
-                '''"""Writing a study to a text file, a line per trial."""
-
-from collections.abc import Collection, Iterable
-from pathlib import Path
-
-from topk_platform.tracking.tracker import StudyResult, TrackedStudy, TrackedTrial, Tracker
-
-__all__ = ["LinesTracker"]
-
-
-class LinesTracker(Tracker):
-    """Writes a line per trial to ``lines.txt``, or to the file of its location."""
-
-    title = "lines"
-
-    def __init__(self, location: str | None = None) -> None:
-        self._file = Path(location or "lines.txt")
-
-    def begin(self, study: TrackedStudy) -> Iterable[str]:
-        """Return the keys of the file's lines."""
-        lines = self._file.read_text().splitlines() if self._file.exists() else []
-        return [line.partition(" ")[0] for line in lines]
-
-    def remove(self, keys: Collection[str]) -> None:
-        """Delete the trials' lines."""
-        lines = [line for line in self._file.read_text().splitlines() if line.partition(" ")[0] not in keys]
-        self._file.write_text("".join(f"{line}\\n" for line in lines))
-
-    def trial_ended(self, trial: TrackedTrial) -> None:
-        """Add the trial's line."""
-        with self._file.open("a") as file:
-            file.write(f"{trial.key} {trial.name}\\n")
-
-    def study_ended(self, result: StudyResult) -> None:
-        """Write nothing: the lines are all there is."""
-''',
-            )
-        ],
-        f"{P}tracking/trackers.py": [
-            ('    "mlflow": "topk_platform', '    "lines": "topk_platform.tracking.lines:LinesTracker",\n')
-        ],
-        "docs/trackers.md": [("", "\n| `lines` | with `[platform]` | a file | `lines.txt` |\n")],
-    },
     "object store": {
         f"{P}records/storage/addresses.py": [
             ('    "gs": ObjectStore(', '    "memory": ObjectStore("it needs none"),\n')

@@ -10,13 +10,12 @@ import pytest
 from topk_platform.protocol import Board
 from topk_platform.protocol.ended import Ended
 from topk_platform.records import Store
-from topk_platform.running.driver import execution, tuning
+from topk_platform.running.driver import execution, study, tuning
 from topk_platform.running.driver.launching import Cluster, Launch
 from topk_platform.running.driver.recording import Recorder
 from topk_platform.running.driver.retries import Faults
 from topk_platform.running.progress.events import Event
 from topk_platform.specs import Study, Trial, TrialRecord
-from topk_platform.tracking import Feeds, Tracking
 
 __all__ = ["Train", "end_all", "replace_ray", "run_in_process"]
 
@@ -59,5 +58,5 @@ def run_in_process(patch: pytest.MonkeyPatch, train: Train) -> None:
 def replace_ray(patch: pytest.MonkeyPatch, tune: Callable[..., Faults]) -> None:
     """Call a function where ``topk_platform.run`` would hand its trials to Ray Tune; MLflow is left out."""
     patch.setattr(execution, "on_cluster", lambda *_: nullcontext(Cluster(1)))
-    patch.setattr(Tracking, "open", lambda *_: Feeds())
+    patch.setattr(study, "mlflow_of", lambda *_: None)
     patch.setattr(tuning, "tune_trials", tune)

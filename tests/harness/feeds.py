@@ -1,20 +1,17 @@
-"""Filling a tracker in a test, and MLflow databases that are copies of one."""
+"""Filling MLflow in a test, and MLflow databases that are copies of one."""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
 from topk_platform.records import Ledger
-from topk_platform.tracking import Extras, TrackedStudy, Tracker
-from topk_platform.tracking.feed import Feed
-from topk_platform.tracking.mlflow.database import SQLITE, tracking_uri
-from topk_platform.tracking.mlflow.tracker import MlflowTracker
-from topk_platform.tracking.mlflow.writing import make_database
-from topk_platform.tracking.trials import SearchTrials, study_result
+from topk_platform.tracking import Feed, Pictures, tracking_uri
+from topk_platform.tracking.database import SQLITE
+from topk_platform.tracking.writing import make_database
 
 __all__ = ["copy_database", "fill", "start_feed"]
 
@@ -37,22 +34,20 @@ def copy_database(uri: str) -> None:
 def start_feed(
     folder: Path | None,
     ledger: Ledger,
-    tracker: Tracker | None = None,
+    uri: str | None = None,
     *,
-    search: SearchTrials = "all",
     stale: Collection[str] = (),
     pauses: Sequence[float] = (0.01,),
 ) -> Feed:
-    """Return a started feed of a tracker, by default MLflow's database in ``folder``, made if missing."""
-    if tracker is None and folder is not None:
+    """Return a started feed, by default of MLflow's database in ``folder``, made if missing."""
+    if uri is None and folder is not None:
         copy_database(tracking_uri(folder))
-    study = TrackedStudy(ledger.study, ledger.identity, folder)
-    feed = Feed(tracker or MlflowTracker(), study, ledger, search, stale=stale, pauses=pauses)
+    feed = Feed(uri or tracking_uri(folder or Path()), ledger, folder, stale=stale, pauses=pauses)
     feed.start()
     return feed
 
 
-def fill(feed: Feed, files: Mapping[str, str], extras: Callable[[], Extras] | None = None) -> None:
+def fill(feed: Feed, files: Mapping[str, str], pictures: Pictures | None = None) -> None:
     """Hand over tables, and check that all is written."""
-    feed.put_result(study_result(files, extras))
-    assert feed.close() is None
+    feed.put_files(files, pictures)
+    assert feed.close() == ""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-from pathlib import Path
 
 import torch
 
@@ -36,7 +35,6 @@ from topk_platform.reports.plots.style import looks
 from topk_platform.reports.tables import as_format
 from topk_platform.specs import Trial
 from topk_platform.testing import RegimeContract, fake_run
-from topk_platform.tracking.trackers import Tracking
 from topk_platform.training import finish, run_trials
 from topk_platform.training.losses import build_loss
 
@@ -129,14 +127,6 @@ def use_pruner(folder: str) -> None:
 
     rows = faked(searched(pruner=AtLeast(0.2)), folder)
     assert {row["status"] for row in rows if row["phase"] == "search"} == {"completed", "pruned"}
-
-
-def use_tracker(folder: str) -> None:
-    study, store = searched(), Store.open(folder)
-    ledger = fake_run(study, folder, lambda trial: 0.5)
-    feeds = Tracking.of(store, f"lines={folder}/lines.txt").open(store, ledger)
-    assert feeds.close() is None
-    assert len(Path(folder, "lines.txt").read_text().splitlines()) == len(ledger.rows())
 
 
 def use_object_store(folder: str) -> None:

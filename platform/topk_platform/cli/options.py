@@ -31,9 +31,6 @@ __all__ = [
     "StudyOrFindings",
     "TableFormat",
     "To",
-    "Track",
-    "TrackNetworks",
-    "TrackSearch",
     "Trials",
     "Trust",
     "check_format",
@@ -80,7 +77,6 @@ def under(heading: str) -> Callable[..., Any]:
 
 
 _size, _location, _output = under("Which part of the study"), under("Where things are"), under("Output")
-_tracker = under("Trackers")
 
 
 def _begins(incomplete: str) -> list[str]:
@@ -140,26 +136,11 @@ Download = Annotated[
 ]
 Mlflow = Annotated[
     str | None,
-    _location("--mlflow", help="MLflow's tracking URI; sqlite in the store by default.", callback=nonblank),
-]
-Track = Annotated[
-    list[str] | None,
-    _tracker(
-        "--track",
-        metavar="NAME[=LOCATION]",
-        help="A tracker to fill: mlflow (the default), tensorboard, wandb, or another that is installed; may be given "
-        "several times. none: no tracker.",
+    _location(
+        "--mlflow",
+        help="MLflow's tracking URI; sqlite in the store by default. none: no MLflow.",
+        callback=nonblank,
     ),
-]
-TrackSearch = Annotated[
-    str,
-    _tracker(
-        "--track-search",
-        help="Which search trials trackers show: all, best or none. Arms and confirmations are always shown.",
-    ),
-]
-TrackNetworks = Annotated[
-    bool, _tracker("--track-networks/--no-track-networks", help="Whether MLflow gets the confirmed networks.")
 ]
 Trust = Annotated[
     list[str] | None,

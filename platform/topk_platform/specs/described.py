@@ -1,4 +1,4 @@
-"""An arm's settings as a flat mapping, by which trackers let people compare runs."""
+"""An arm's settings as a flat mapping, by which MLflow lets people compare runs."""
 
 from __future__ import annotations
 

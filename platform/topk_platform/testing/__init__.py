@@ -1,4 +1,4 @@
-"""Contracts for your own regimes, samplers and trackers, and studies that run without training.
+"""Contracts for your own regimes and samplers, and studies that run without training.
 
 Only running the contracts needs pytest. Each name is imported on first use: one contract needs torch, the other Optuna.
 """
@@ -11,9 +11,8 @@ if TYPE_CHECKING:
     from topk_platform.testing.fake_runs import FAKE_DATA, fake_record, fake_run
     from topk_platform.testing.regimes import RegimeContract
     from topk_platform.testing.samplers import SamplerContract
-    from topk_platform.testing.trackers import TrackerContract
 
-__all__ = ["FAKE_DATA", "RegimeContract", "SamplerContract", "TrackerContract", "fake_record", "fake_run"]
+__all__ = ["FAKE_DATA", "RegimeContract", "SamplerContract", "fake_record", "fake_run"]
 
 if not TYPE_CHECKING:  # a type checker would take any name for one of this package's
     __getattr__ = first_use(__name__)

@@ -1,6 +1,6 @@
-"""Trackers: where people look at trials and compare them. MLflow, TensorBoard and Weights & Biases are three of them.
+"""MLflow, where people look at trials and compare them. It is filled from the ledger and decides nothing.
 
-A tracker is filled from the ledger and decides nothing. Each name is imported on first use.
+Each name is imported on first use.
 """
 
 from __future__ import annotations
@@ -10,40 +10,18 @@ from typing import TYPE_CHECKING
 from topk_platform.lazy import first_use
 
 if TYPE_CHECKING:
+    from topk_platform.tracking.answering import check_tracking, mlflow_of
+    from topk_platform.tracking.database import experiments, tracking_uri
+    from topk_platform.tracking.feed import Feed, Pictures
     from topk_platform.tracking.locations import moved
-    from topk_platform.tracking.mlflow.answering import check_tracking
-    from topk_platform.tracking.mlflow.database import experiments, tracking_uri
     from topk_platform.tracking.syncing import sync
-    from topk_platform.tracking.tracker import (
-        ArmResult,
-        Dataset,
-        Extras,
-        Point,
-        StudyResult,
-        TrackedStudy,
-        TrackedTrial,
-        Tracker,
-    )
-    from topk_platform.tracking.trackers import Feeds, Track, Tracking, TrackingError, known_trackers
-    from topk_platform.tracking.trials import SearchTrials
 
 __all__ = [
-    "ArmResult",
-    "Dataset",
-    "Extras",
-    "Feeds",
-    "Point",
-    "SearchTrials",
-    "StudyResult",
-    "Track",
-    "TrackedStudy",
-    "TrackedTrial",
-    "Tracker",
-    "Tracking",
-    "TrackingError",
+    "Feed",
+    "Pictures",
     "check_tracking",
     "experiments",
-    "known_trackers",
+    "mlflow_of",
     "moved",
     "sync",
     "tracking_uri",

@@ -1,202 +1,204 @@
-"""The thread that fills a tracker from the ledger, so that a tracker neither stops nor delays a study."""
+"""The thread that fills MLflow from the ledger, so that MLflow neither stops nor delays a study."""
 
 from __future__ import annotations
 
 import logging
+import os
 import queue
 import threading
-from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from topk_platform.errors import reason
 from topk_platform.records.ledger.ledger import Ledger
+from topk_platform.records.table.rows import Row
 from topk_platform.records.table.schema import epoch_rows, trial_row
 from topk_platform.specs import TrialRecord
-from topk_platform.tracking.tracker import Extras, StudyResult, TrackedStudy, TrackedTrial, Tracker
-from topk_platform.tracking.trials import SearchTrials, listed, read_trials, started, tracked_trial
+from topk_platform.tracking.trials import read_trials, started
 
-__all__ = ["Feed"]
+if TYPE_CHECKING:
+    from topk_platform.tracking.writing import Experiment
+
+__all__ = ["Feed", "Pictures"]
+
+Pictures = Callable[[], Mapping[str, bytes]]
+"""Makes the report and the plots, by file name, which takes seconds or minutes."""
 
 _PAUSES = (5.0, 15.0, 60.0, 300.0)
 _STILL_SECONDS = 60.0
-_NOTHING = StudyResult({}, "")
+_DEFAULTS = {
+    # By default MLflow waits two minutes for an answer and tries seven times, which is too long at the end of a study.
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "15",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
+    # A connection that was made while the disk was read-only would stay read-only, so each use makes a new one.
+    "MLFLOW_SQLALCHEMYSTORE_POOLCLASS": "NullPool",
+    # Otherwise it prints every run's address, with the server's password if the address has one.
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+}
 _LOG = logging.getLogger("topk_platform")
 
-_Item = TrackedTrial | StudyResult | None
-"""An ended trial, the study's results, or None for the end."""
+
+class _Trial(NamedTuple):
+    row: Row
+    epochs: Sequence[Row]
+
+
+class _Tables(NamedTuple):
+    files: Mapping[str, str]
+    pictures: Callable[[], Mapping[str, bytes] | None] | None
 
 
 class Feed(threading.Thread):
-    """A thread that fills a tracker with a study's trials, as they end, and with its results.
+    """A thread that fills MLflow with a study's trials, as they end, and with its results.
 
-    The thread first brings the tracker up to date with the ledger. If the tracker fails, a warning says so at once, the
-    study goes on, and the thread tries again with growing pauses. Trials that the tracker missed are filled in from the
-    ledger, at the latest by the next run or by :func:`~topk_platform.tracking.sync`.
+    The thread first brings MLflow up to date with the ledger. If MLflow fails, a warning says so at once, the study
+    goes on, and the thread tries again with growing pauses. Trials that MLflow missed are filled in from the ledger, at
+    the latest by the next run or by :func:`~topk_platform.tracking.sync`.
 
     Args:
-        tracker: The tracker.
-        study: The study.
+        uri: MLflow's tracking URI.
         ledger: The study's ledger.
-        search: Which search trials the tracker shows.
-        networks: Whether confirmations come with their networks.
-        stale: The keys of trials that are written again, because the ledger no longer has what the tracker shows.
+        folder: The store's folder if it is on this machine.
+        stale: The keys of trials that are written again, because the ledger no longer has what MLflow shows.
         pauses: The seconds before each further try; the last one repeats.
 
     Attributes:
-        error: The error of the last try; None if the tracker works.
+        error: The error of the last try; None if MLflow works.
     """
 
     def __init__(
         self,
-        tracker: Tracker,
-        study: TrackedStudy,
+        uri: str,
         ledger: Ledger,
-        search: SearchTrials = "all",
+        folder: Path | None = None,
         *,
-        networks: bool = True,
         stale: Collection[str] = (),
         pauses: Sequence[float] = _PAUSES,
     ) -> None:
-        super().__init__(name=tracker.title, daemon=True)
-        self.tracker = tracker
+        super().__init__(name="MLflow", daemon=True)
         self.ledger = ledger
         self.error: Exception | None = None
-        self._study = replace(study, progressed=self._progressed)
-        self._search: SearchTrials = search
-        self._networks = networks
+        self._uri, self._folder = uri, folder
         self._stale = set(stale)
         self._pauses = pauses
         self._closing = threading.Event()
-        self._queue: queue.SimpleQueue[_Item] = queue.SimpleQueue()
-        self._result: StudyResult | None = None
+        self._queue: queue.SimpleQueue[_Trial | _Tables | None] = queue.SimpleQueue()
+        self._tables: _Tables | None = None
         self._written: set[str] = set()
-        self._starts: dict[str, int] = {}
         self._steps = 0
         self._drawing = False
 
     def put(self, record: TrialRecord) -> None:
-        """Hand over an ended trial that is in the ledger, without waiting for the tracker."""
-        if record.trial.phase == "confirm" or self._search == "all":
-            row, epochs = trial_row(record), epoch_rows(record)
-            self._queue.put(tracked_trial(row, epochs, self.ledger.store, networks=self._networks))
+        """Hand over an ended trial that is in the ledger, without waiting for MLflow."""
+        self._queue.put(_Trial(trial_row(record), epoch_rows(record)))
 
-    def put_result(self, result: StudyResult) -> None:
-        """Hand over the study's results, after all trials, without waiting for the tracker."""
-        extras = None if result.extras is None else partial(self._make, result.extras)
-        self._queue.put(replace(result, extras=extras))
+    def put_files(self, files: Mapping[str, str], pictures: Pictures | None = None) -> None:
+        """Hand over the study's tables, after all trials, without waiting for MLflow.
 
-    def _make(self, extras: Callable[[], Extras | None]) -> Extras | None:
+        Args:
+            files: The text files of the tables, by name.
+            pictures: Makes the report and the plots; if it fails, a warning says so, and MLflow gets none.
+        """
+        drawn = None if pictures is None else cache(lambda: self._drawn(pictures))
+        self._queue.put(_Tables(files, drawn))
+
+    def _drawn(self, pictures: Pictures) -> Mapping[str, bytes] | None:
         self._drawing = True
         try:
-            return extras()
+            return pictures()
+        except Exception as error:  # noqa: BLE001 - a plot may raise any error, and the study is done
+            _LOG.warning("MLflow gets no report and no plots: %s", reason(error))
+            return None
         finally:
             self._drawing = False
 
-    def close(self, patience: float = _STILL_SECONDS) -> Exception | None:
-        """Wait until all is written, or until one more try has failed; return the error, if any.
+    def close(self, patience: float | None = None) -> str:
+        """Wait until all is written, or until one more try has failed; return what failed, in words, or nothing.
 
         Args:
-            patience: How many seconds to wait while the tracker makes no progress. After that, the error is returned,
-                or a ``TimeoutError`` if there is none.
+            patience: How many seconds to wait while MLflow makes no progress; a minute by default.
         """
+        patience = _STILL_SECONDS if patience is None else patience
         self._closing.set()
         self._queue.put(None)
-        while self.is_alive():
+        error = None
+        while self.is_alive() and error is None:
             before = self._steps
             self.join(patience)
             if self.is_alive() and self._steps == before and not self._drawing:
-                return self.error or TimeoutError(f"it has made no progress for {patience:g} s")
-        return self.error
+                error = self.error or TimeoutError(f"it has made no progress for {patience:g} s")
+        error = error or self.error
+        return "" if error is None else f"MLflow is behind: {reason(error)}"
 
     def run(self) -> None:
-        """Fill in the trials that the tracker lacks, then write those that are handed over, until closed."""
+        """Fill in the trials that MLflow lacks, then write those that are handed over, until closed."""
         item = self._queue.get()
         failures = 0
         while True:
             last = self._closing.is_set()
             try:
-                self._begin()
+                experiment = self._begin()
                 self.error = None
-                self._stream(item)
-            except Exception as error:  # noqa: BLE001 - no tracker's failure may stop a study; close() returns it
+                self._stream(experiment, item)
+            except Exception as error:  # noqa: BLE001 - no failure of MLflow may stop a study; close() returns it
                 self._failed(error)
             else:
-                self._close_tracker()
                 return
             if last:
                 return
             self._closing.wait(self._pauses[min(failures, len(self._pauses) - 1)])
             failures += 1
-            if isinstance(item, TrackedTrial):
-                item = _NOTHING  # it is filled in from the ledger
+            if isinstance(item, _Trial):
+                item = _Tables({}, None)  # the trial is filled in from the ledger
             if item is not None:
-                item = self._result or item
+                item = self._tables or item
 
     def _failed(self, error: Exception) -> None:
         if self.error is None:
-            _LOG.warning("%s is behind and is tried again: %s", self.tracker.title, reason(error))
+            _LOG.warning("MLflow is behind and is tried again: %s", reason(error))
         self.error = error
-        self._close_tracker()
 
-    def _close_tracker(self) -> None:
-        with suppress(Exception):  # all is written, or the tracker has failed and may fail to close too
-            self.tracker.close()
+    def _begin(self) -> Experiment:
+        """Open the study's experiment, and bring it up to date with the ledger."""
+        for name, value in _DEFAULTS.items():
+            os.environ.setdefault(name, value)
+        from topk_platform.tracking.writing import Experiment  # noqa: PLC0415 - seconds, in this thread
 
-    def _begin(self) -> None:
-        self._written.clear()
-        for key in self.tracker.begin(self._study):
-            self._written.add(key)
-            self._progressed()
-        self._starts = dict(self.tracker.started())
-        shown, hidden = listed(self.ledger, self._search)
-        self._remove(self._written & (self._stale | hidden | self._replaced()))
+        experiment = Experiment(self.ledger, self._uri, self._folder, self._progressed)
+        self._written = set(experiment.complete())
+        now = started(self.ledger)
+        replaced = {key for key, before in experiment.started.items() if now.get(key, before) != before}
+        self._remove(experiment, self._written & (self._stale | replaced))
         self._stale.clear()
-        self._fill_in(shown)
+        for row, epochs in read_trials(self.ledger, set(self.ledger.keys()) - self._written):
+            self._write(experiment, row, epochs)
+        return experiment
 
-    def _replaced(self) -> set[str]:
-        """Return the keys of trials that were trained again while the tracker was not attached."""
-        now = started(self.ledger) if self._starts else {}
-        return {key for key, before in self._starts.items() if now.get(key, before) != before}
+    def _remove(self, experiment: Experiment, keys: set[str]) -> None:
+        experiment.remove(keys)
+        self._written -= keys
 
-    def _remove(self, keys: set[str]) -> None:
-        if keys:
-            self.tracker.remove(keys)
-            self._written -= keys
-            for key in keys:
-                self._starts.pop(key, None)
-            self._progressed()
-
-    def _fill_in(self, shown: set[str]) -> None:
-        for trial in read_trials(self.ledger, shown - self._written, networks=self._networks):
-            self._write(trial)
-
-    def _stream(self, item: _Item) -> None:
+    def _stream(self, experiment: Experiment, item: _Trial | _Tables | None) -> None:
         while item is not None:
-            if isinstance(item, TrackedTrial):
-                self._write(item)
-            elif item is not _NOTHING:
-                self._end(item)
+            if isinstance(item, _Trial):
+                self._write(experiment, item.row, item.epochs)
+            elif item.files:
+                self._tables = item
+                experiment.write_tables(*item)
+                self._progressed()
             item = self._queue.get()
 
-    def _write(self, trial: TrackedTrial) -> None:
-        # The ledger lacked the trial at the beginning, or it would have been removed there.
-        if self._starts.get(trial.key, trial.began) != trial.began:
-            self._remove(self._written & {trial.key})
-        if trial.key not in self._written:
-            self.tracker.trial_ended(trial)
-            self._written.add(trial.key)
+    def _write(self, experiment: Experiment, row: Row, epochs: Sequence[Row]) -> None:
+        key, began = row["key"], int(row["started"].timestamp())
+        # If the ledger lacked the trial at the beginning, MLflow may have an earlier one.
+        if experiment.started.get(key, began) != began:
+            self._remove(experiment, self._written & {key})
+        if key not in self._written:
+            experiment.write_trial(row, epochs)
+            self._written.add(key)
             self._progressed()
-
-    def _end(self, result: StudyResult) -> None:
-        self._result = result
-        if self._search == "best":  # only now it is known which trials are the best
-            shown, hidden = listed(self.ledger, self._search)
-            self._remove(self._written & hidden)
-            self._fill_in(shown)
-        self.tracker.study_ended(result)
-        self._progressed()
 
     def _progressed(self) -> None:
         self._steps += 1

@@ -1,9 +1,7 @@
-"""The update of trackers from a ledger, later or from another machine."""
+"""The update of MLflow from a ledger, later or from another machine."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -15,63 +13,47 @@ from topk_platform.records.notes.undone import Undone
 from topk_platform.records.storage.checked_json import damaged
 from topk_platform.records.storage.store import Store
 from topk_platform.records.table.mark import command_of
-from topk_platform.tracking.tracker import Extras
-from topk_platform.tracking.trackers import Track, Tracking
-from topk_platform.tracking.trials import ARMS, study_result
+from topk_platform.tracking.answering import mlflow_of
+from topk_platform.tracking.feed import Feed, Pictures
+from topk_platform.tracking.trials import ARMS, results_of_arms
 
 __all__ = ["sync"]
-
-_BEHIND = re.compile(r"(?:^|; )([^:;]+) is behind: ")
-"""The trackers that a :class:`~topk_platform.tracking.TrackingError` names."""
 
 
 def sync(
     study: str,
     *,
     store: str | Path = "runs",
-    track: Track | None = None,
     mlflow_uri: str | None = None,
-    track_search: str = "all",
-    track_networks: bool = True,
-    extras: Callable[[], Extras] | None = None,
-) -> list[str]:
-    """Write a study's ended trials and tables to trackers that lack them; train nothing.
+    pictures: Pictures | None = None,
+) -> None:
+    """Write a study's ended trials and tables to an MLflow that lacks them; train nothing.
 
     Args:
         study: The study's name.
         store: Folder or URI of the results.
-        track: The trackers; by default MLflow.
         mlflow_uri: MLflow's tracking URI; by default a sqlite database in a local store.
-        track_search: Which search trials the trackers show, ``all``, ``best`` or ``none``. The others are removed.
-        track_networks: Whether confirmations come with their networks.
-        extras: A function that makes the report, plots and graphs; without it, the trackers keep those that they have.
-
-    Returns:
-        The names of the trackers.
+        pictures: A function that makes the report and the plots; without it, MLflow keeps those that it has.
 
     Raises:
-        UserError: if the store holds nothing of the study, its tables are damaged, or a tracker cannot be written.
+        UserError: if the store holds nothing of the study, its tables are damaged, or MLflow cannot be written.
     """
     opened = Store.open(store)
     ledger = Ledger.open(opened, study)
     if not ledger.exists:
         raise nothing_of(store, study)
-    tracking = Tracking.of(
-        opened, track or "mlflow", mlflow_uri=mlflow_uri, search=track_search, networks=track_networks
-    )
-    if not tracking.trackers:
-        raise UserError("track must name a tracker to fill, got none")
-    tracking.check(opened, study)
+    uri = mlflow_of(opened, mlflow_uri)
+    if uri is None:
+        raise UserError(f"mlflow must name an MLflow to fill, such as http://HOST:PORT, got {mlflow_uri}")
     tables = _tables(ledger.store)
-    feeds = tracking.open(opened, ledger)
-    feeds.put_files(tables, extras)
-    if (error := feeds.close()) is not None:
-        raise UserError(f"not everything could be written: {error}") from error
-    titles = [tracker.title for tracker in tracking.trackers]
+    feed = Feed(uri, ledger, opened.local)
+    feed.start()
+    feed.put_files(tables, pictures)
+    if problem := feed.close():
+        raise UserError(f"not everything could be written: {problem}")
     undone = Undone.read(ledger.store)
-    if {*_BEHIND.findall(undone.tracking)} <= {*titles}:
+    if undone.tracking:
         replace(undone, tracking="").note(ledger.store)
-    return titles
 
 
 def _tables(store: Store) -> dict[str, str]:
@@ -86,7 +68,7 @@ def _tables(store: Store) -> dict[str, str]:
             texts[name] = store.read(f"tables/{name}").decode()
     try:
         if ARMS in names:
-            study_result({ARMS: texts[ARMS]})
+            results_of_arms({ARMS: texts[ARMS]})
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise damaged(store, f"tables/{ARMS}", f"`{command_of(store, 'run')}` makes it again") from error
     return texts

@@ -166,7 +166,6 @@ def topk(
         (["run", "digits", "--mlflow", ""], "--mlflow must not be blank"),
         (["run", "digits", "--address", ""], "--address must not be blank"),
         (["run", "digits", "--accelerator", ""], "--accelerator must not be blank"),
-        (["run", "digits", "--track", "mlflow="], "the location of track mlflow must not be blank"),
         (["ui", "--host", ""], "--host must not be blank"),
         (["run", "digits", "--mlflow", "foo://x"], "got 'foo://x': the schemes that it knows are file, "),
         (
@@ -327,7 +326,6 @@ def test_one_damaged_study_hides_no_other(
         ("replay abc --no-train --data here", "--data and --trust are for a trial that is trained"),
         ("replay abc --no-train --trust my_lab", "--data and --trust are for a trial that is trained"),
         ("adopt digits --undo --within 0.1", "--replay, --within, --seed and --data are not for --undo"),
-        ("run digits --track none --track-search best", "track_search must be left out where there is no tr"),
         (
             "new arrays_of_mine --from lab_of_bad_things.py --size 64",
             "--size is for images that are scaled, not for",

@@ -16,7 +16,6 @@ from topk_platform.cli.group import COMMANDS, load_command
 from topk_platform.records import Store
 from topk_platform.records.table.mark import command_of, repair_of
 from topk_platform.reports.words import command, more_searches
-from topk_platform.running.driver.study import _sync_words
 from topk_platform.specs.study.smoke import SMOKE
 
 BUDGET = ("searches", "trials", "seeds")
@@ -106,18 +105,6 @@ def test_no_message_suggests_a_command_without_its_study() -> None:
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and "\n" not in node.value:
                 assert not re.search(mends, node.value), f"{file.name}: {node.value}"
-
-
-def test_the_command_that_fills_trackers_names_those_of_the_run() -> None:
-    words = _sync_words(
-        ["mlflow", "tensorboard=my logs"], "http://me:secret@host:5000", "best", networks=False
-    )
-    taken = parsed(command("sync", a_study(), *words, given={}))
-    assert (
-        taken["track"] == ["mlflow", "tensorboard=my logs"] and taken["mlflow"] == "http://me:***@host:5000"
-    )
-    assert taken["track_search"] == "best" and taken["track_networks"] is False
-    assert _sync_words(None, None, "all", networks=True) == []
 
 
 def test_more_searches_keep_the_budget_of_each_search() -> None:

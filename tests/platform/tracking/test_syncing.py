@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -11,29 +11,19 @@ from topk_platform import Study
 from topk_platform.errors import UserError
 from topk_platform.records import DamagedError, Ledger, Store, Undone
 from topk_platform.specs import TrialRecord
-from topk_platform.tracking import StudyResult, TrackedStudy, TrackedTrial, Tracker, sync
+from topk_platform.tracking import Feed, sync
 
-BEHIND = "MLflow is behind: no answer; tried twice; TensorBoard is behind: disk full"
+BEHIND = "MLflow is behind: no answer; tried twice"
 
 
-class Files(Tracker):
-    """A tracker of some name that keeps the tables."""
-
-    def __init__(self, title: str = "TensorBoard") -> None:
-        self.title = title
-        self.files: dict[str, str] = {}
-
-    def begin(self, study: TrackedStudy) -> Collection[str]:
-        return ()
-
-    def remove(self, keys: Collection[str]) -> None:
-        pass
-
-    def trial_ended(self, trial: TrackedTrial) -> None:
-        pass
-
-    def study_ended(self, result: StudyResult) -> None:
-        self.files.update(result.files)
+@pytest.fixture
+def handed(monkeypatch: pytest.MonkeyPatch) -> list[Mapping[str, str]]:
+    """The tables that were handed to MLflow, which has written all."""
+    result: list[Mapping[str, str]] = []
+    monkeypatch.setattr(Feed, "start", lambda _: None)
+    monkeypatch.setattr(Feed, "put_files", lambda _, files, pictures: result.append(files))
+    monkeypatch.setattr(Feed, "close", lambda _: "")
+    return result
 
 
 @pytest.fixture
@@ -45,11 +35,12 @@ def store(tmp_path: Path, study: Study, record: Callable[..., TrialRecord]) -> S
     return ledger.store
 
 
-def test_a_picture_that_somebody_keeps_beside_the_tables_is_left_out(tmp_path: Path, store: Store) -> None:
+def test_a_picture_that_somebody_keeps_beside_the_tables_is_left_out(
+    tmp_path: Path, store: Store, handed: list[Mapping[str, str]]
+) -> None:
     store.write("tables/plot.png", b"\x89PNG\xff")
-    tracker = Files()
-    assert sync("s", store=tmp_path, track=tracker) == ["TensorBoard"]
-    assert tracker.files == {"table.md": "# s"}
+    sync("s", store=tmp_path)
+    assert handed == [{"table.md": "# s"}]
 
 
 @pytest.mark.parametrize("content", [b'{"a": ', b'{"a": {"name": "a"}}', b"[]", b"\xff"])
@@ -57,23 +48,23 @@ def test_damaged_results_of_arms_are_one_line_with_the_remedy(
     content: bytes, tmp_path: Path, store: Store
 ) -> None:
     store.write("tables/arms.json", content)
-    remedy = r"tables/arms\.json is damaged; `topk run s --store .*` makes it again"
-    with pytest.raises(DamagedError, match=remedy):
-        sync("s", store=tmp_path, track=Files())
+    with pytest.raises(DamagedError, match=r"tables/arms\.json is damaged; `topk run s --store "):
+        sync("s", store=tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("titles", "left"),
-    [(["TensorBoard"], BEHIND), (["MLflow", "TensorBoard"], "")],
-)
-def test_a_tracker_that_was_not_filled_stays_noted_as_behind(
-    titles: list[str], left: str, tmp_path: Path, store: Store
+def test_mlflow_stays_noted_as_behind_until_all_is_written(
+    tmp_path: Path, store: Store, handed: list[Mapping[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Undone(tracking=BEHIND).note(store)
-    sync("s", store=tmp_path, track=[Files(title) for title in titles])
-    assert Undone.read(store).tracking == left
+    with monkeypatch.context() as patch:
+        patch.setattr(Feed, "close", lambda _: BEHIND)
+        with pytest.raises(UserError, match=BEHIND):
+            sync("s", store=tmp_path)
+    assert Undone.read(store).tracking == BEHIND
+    sync("s", store=tmp_path)
+    assert Undone.read(store).tracking == ""
 
 
-def test_a_sync_that_would_fill_no_tracker_is_refused(tmp_path: Path, store: Store) -> None:
-    with pytest.raises(UserError, match="track must name a tracker to fill, got none"):
-        sync("s", store=tmp_path, track="none")
+def test_a_sync_that_would_fill_nothing_is_refused(tmp_path: Path, store: Store) -> None:
+    with pytest.raises(UserError, match="mlflow must name "):
+        sync("s", store=tmp_path, mlflow_uri="none")

@@ -206,8 +206,8 @@ def _standing(recorded: Recorded, suggested: Callable[..., str]) -> list[str]:
     lines += [f"{trial} (noted {trial.when})" for trial in undone.open if trial.key not in ended]
     if undone.tracking:
         lines.append(
-            f"{undone.tracking}; `{suggested('sync')}` fills it in (with the run's --mlflow and --track, if it had "
-            "them), or the next run"
+            f"{undone.tracking}; `{suggested('sync')}` fills it in (with the run's --mlflow, if it had one), "
+            "or the next run"
         )
     return lines
 

@@ -1,8 +1,7 @@
-"""Commands that repair a damaged study and bring trackers up to date."""
+"""Commands that repair a damaged study and bring MLflow up to date."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 from topk_platform.cli import options
@@ -11,9 +10,9 @@ from topk_platform.cli.options import recorded_name
 from topk_platform.cli.studies import known_studies, requested_study
 from topk_platform.records import repair as repair_study
 from topk_platform.references import is_reference
-from topk_platform.running.driver.recording import draws_report, make_extras
+from topk_platform.running.driver.recording import draws_report, make_pictures
 from topk_platform.specs.checks import plural
-from topk_platform.tracking import Extras
+from topk_platform.tracking import Pictures
 from topk_platform.tracking import sync as sync_study
 
 __all__ = ["repair", "sync"]
@@ -49,37 +48,25 @@ def sync(
     study: options.Recorded,
     store: options.Store = "runs",
     mlflow: options.Mlflow = None,
-    track: options.Track = None,
-    track_search: options.TrackSearch = "all",
-    track_networks: options.TrackNetworks = True,
     smoke: options.Smoke = False,
 ) -> None:
-    """Bring trackers, by default MLflow, up to date with a study's ledger, later or from another machine.
+    """Bring MLflow up to date with a study's ledger, later or from another machine.
 
-    For a study that `topk list` shows, MLflow also gets the report and plots; other studies bring them with
-    their next run.
+    For a study that `topk list` shows, MLflow also gets the report and the plots; other studies bring them with their
+    next run.
 
     Example: topk sync letters_quick --mlflow http://127.0.0.1:5000
     """
     name = recorded_name(study, smoke)
-    titles = sync_study(
-        name,
-        store=store,
-        track=track,
-        mlflow_uri=mlflow,
-        track_search=track_search,
-        track_networks=track_networks,
-        extras=_extras(study, store, smoke),
-    )
-    for title in titles:
-        say(f"{title} has all of {name}")
+    sync_study(name, store=store, mlflow_uri=mlflow, pictures=_pictures(study, store, smoke))
+    say(f"MLflow has all of {name}")
 
 
-def _extras(name: str, store: str, smoke: bool) -> Callable[[], Extras] | None:
+def _pictures(name: str, store: str, smoke: bool) -> Pictures | None:
     """Return a function that makes a study's report and plots.
 
     None if reports are switched off, or if the name does not lead to the study's definition.
     """
     if not draws_report() or not (is_reference(name) or name in known_studies()):
         return None
-    return partial(make_extras, requested_study(name, smoke), store)
+    return partial(make_pictures, requested_study(name, smoke), store)

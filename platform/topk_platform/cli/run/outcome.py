@@ -11,7 +11,6 @@ from typing import Any
 from rich.console import Console
 
 from topk_platform.cli.codes import Exit
-from topk_platform.errors import reason
 from topk_platform.running.driver.summary import Summary
 
 __all__ = ["exit_code", "print_summary", "summary_data"]
@@ -42,7 +41,7 @@ def print_summary(console: Console, summary: Summary, filled: str) -> None:
         filled: The store whose MLflow has the run; empty if it has not.
     """
     console.print(summary)
-    if filled and summary.tracking_error is None and Path(filled, "mlflow.db").is_file():
+    if filled and not summary.tracking_error and Path(filled, "mlflow.db").is_file():
         console.print(
             f"Look into every trial in the MLflow UI: {sys.argv[0]} ui --store {shlex.quote(filled)}",
             highlight=False,
@@ -53,7 +52,7 @@ def print_summary(console: Console, summary: Summary, filled: str) -> None:
 
 def summary_data(summary: Summary) -> dict[str, Any]:
     """Return a run's summary as JSON types."""
-    error, faults = summary.tracking_error, summary.faults
+    faults = summary.faults
     return {
         "event": "finished",
         "interrupted": summary.interrupted,
@@ -67,5 +66,5 @@ def summary_data(summary: Summary) -> dict[str, Any]:
         "open": faults.open,
         "ended": faults.ended,
         "unsaved": faults.unsaved,
-        "tracking_error": None if error is None else reason(error),
+        "tracking_error": summary.tracking_error or None,
     }

@@ -89,9 +89,6 @@ def run(
     only: options.Only = None,
     workers: Workers = None,
     mlflow: options.Mlflow = None,
-    track: options.Track = None,
-    track_search: options.TrackSearch = "all",
-    track_networks: options.TrackNetworks = True,
     checkpoints: Checkpoints = 30.0,
     data: options.Data = None,
     download: options.Download = False,
@@ -123,9 +120,6 @@ def run(
         only=only,
         workers=workers,
         mlflow_uri=mlflow,
-        track=track,
-        track_search=track_search,
-        track_networks=track_networks,
         checkpoint_seconds=checkpoints,
         data=data,
         download=download,
@@ -139,19 +133,14 @@ def run(
         wait=wait,
         waiting=(lambda _: None) if quiet else partial(typer.echo, err=True),
     )
-    filled = store if _in_store(mlflow, track) else ""
+    filled = store if mlflow is None else ""
     raise typer.Exit(_shown(start, console, filled, json=json))
-
-
-def _in_store(mlflow: str | None, track: list[str] | None) -> bool:
-    """Whether a run fills MLflow's database in the store, so that ``topk ui --store`` shows it."""
-    return mlflow is None and (not track or "mlflow" in track)
 
 
 def _shown(start: Callable[..., Summary], console: Console | None, filled: str, *, json: bool) -> int:
     """Run a study, show its progress and its summary, and return the exit code; without a console, print no table.
 
-    ``filled`` is the store if its MLflow gets the run; empty if another one or none does.
+    ``filled`` is the store if its own MLflow gets the run; empty if another one or none does.
     """
     course = Course(json=json)
     view = make_view(console or make_console(), quiet=console is None, json=json)

@@ -49,7 +49,7 @@ class Undone:
 
     Args:
         open: Trials without a result. A trial may have ended since, in a run that was cut off.
-        tracking: Why trackers are behind; empty if none is.
+        tracking: Why MLflow is behind; empty if it is not.
     """
 
     open: tuple[OpenTrial, ...] = ()
@@ -86,7 +86,7 @@ class Undone:
         Args:
             trials: The trials that this run has left open.
             settled: The names of arms whose other trials were all tried, or that the study no longer has.
-            tracking: Why trackers are behind now.
+            tracking: Why MLflow is behind now; empty if it is not.
         """
         done = set(settled)
         left = {trial.key: trial for trial in self.open if trial.arm not in done}

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from dataclasses import dataclass, replace
 from functools import partial
 
-from topk_platform.errors import StoreError, reason
+from topk_platform.errors import StoreError
 from topk_platform.identity import Identity
 from topk_platform.protocol import Board, Durations
 from topk_platform.records import (
@@ -31,14 +31,14 @@ from topk_platform.running.driver.boards import in_environment, make_board
 from topk_platform.running.driver.budget import Budget
 from topk_platform.running.driver.incomplete import trained_again, used
 from topk_platform.running.driver.launching import Cluster, Launch, on_cluster
-from topk_platform.running.driver.recording import Recorder, draws_report, make_extras
+from topk_platform.running.driver.recording import Recorder, draws_report, make_pictures
 from topk_platform.running.driver.retries import Faults
 from topk_platform.running.driver.summary import Summary
 from topk_platform.running.preflight.changes import avoidable, note_code, outdated
 from topk_platform.running.progress.events import Event
 from topk_platform.running.progress.watching import Noting, Watch
 from topk_platform.specs import Arm, Study
-from topk_platform.tracking import moved
+from topk_platform.tracking import Feed, moved, tracking_uri
 
 __all__ = ["Execution", "Progress"]
 
@@ -134,10 +134,10 @@ class Execution:
     def _hurry(self, recorder: Recorder) -> None:
         """After an interrupt, wait less for the store, and say why the run has not ended yet."""
         recorder.writer.hurry()
-        if names := " and ".join(feed.tracker.title for feed in recorder.feeds.feeds):
+        if recorder.feed is not None:
             sync = command("sync", self.part, *self.launch.sync, given=self.launch.given)
             self.launch.patience.say(
-                f"Interrupted: {names} gets what it lacks, which can take minutes. Another signal, such as Ctrl-C, "
+                f"Interrupted: MLflow gets what it lacks, which can take minutes. Another signal, such as Ctrl-C, "
                 f"ends this at once and loses nothing: `{sync}` or the next run fills it in"
             )
 
@@ -155,11 +155,17 @@ class Execution:
         note_samples(self.store, self.part, self.counted)
 
     def _recorder(self, writer: Writer, again: Sequence[str]) -> Recorder:
-        tracking = self.launch.tracking
-        if line := moved(self.store, tracking.mlflow_uri):
+        uri, store = self.launch.mlflow, self.launch.store
+        own = store.local is not None and uri == tracking_uri(store.local)
+        if line := moved(self.store, None if own else uri):
             self.launch.patience.say(line)
-        extras = partial(make_extras, store=self.launch.store.address) if draws_report() else None
-        return Recorder(self.ledger, writer, tracking.open(self.launch.store, self.ledger, again), extras)
+        feed = None if uri is None else Feed(uri, self.ledger, store.local, stale=again)
+        if feed is not None:
+            feed.start()
+        draws = feed is not None and draws_report()
+        return Recorder(
+            self.ledger, writer, feed, partial(make_pictures, store=store.address) if draws else None
+        )
 
     def _train(self, board: Board, recorder: Recorder, cluster: Cluster) -> Faults:
         """Train the remaining trials; return the work that faults left undone."""
@@ -256,7 +262,7 @@ def _notify(watch: Watch, notify: Progress, event: Event) -> None:
 
 
 def _note_undone(
-    store: Store, whole: Study, tried: Sequence[Arm], faults: Faults, tracking_error: Exception | None
+    store: Store, whole: Study, tried: Sequence[Arm], faults: Faults, tracking_error: str
 ) -> None:
     """Note the work that is left undone, for `topk status`.
 
@@ -265,11 +271,11 @@ def _note_undone(
         whole: The study as it is defined.
         tried: The arms for which this run tried all trials.
         faults: The work that faults left undone in this run.
-        tracking_error: The error that kept trackers from being written; None if there was none.
+        tracking_error: Why MLflow is behind; empty if it is not.
     """
     before, names = Undone.read(store), {arm.name for arm in whole.arms}
     settled = {arm.name for arm in tried} | {trial.arm for trial in before.open} - names
-    before.after(faults.open, settled, "" if tracking_error is None else reason(tracking_error)).note(store)
+    before.after(faults.open, settled, tracking_error).note(store)
 
 
 @contextmanager

@@ -16,7 +16,6 @@ from topk_platform.running.own_ray.interrupts import interrupts_wait
 from topk_platform.running.own_ray.lifeline import Lifeline
 from topk_platform.running.own_ray.scratch import check_temporary
 from topk_platform.specs import Study
-from topk_platform.tracking import Tracking
 
 __all__ = ["Cluster", "Launch", "on_cluster"]
 
@@ -28,7 +27,7 @@ class Launch:
     store: Store
     address: str | None = None
     workers: int | None = None
-    tracking: Tracking = field(default_factory=Tracking)
+    mlflow: str | None = None
     checkpoint_seconds: float = 30.0
     budget: Budget = field(default_factory=Budget)
     retry_failed: bool = False

@@ -1,4 +1,4 @@
-"""Keeping trials' records: in the ledger, in trackers, and in the tables at the end of a run."""
+"""Keeping trials' records: in the ledger, in MLflow, and in the tables at the end of a run."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from topk_platform.reports.tables.classes import CLASSES, classes_to_files
 from topk_platform.results import build_table
 from topk_platform.results.by_class import class_results
 from topk_platform.specs import Study, TrialRecord
-from topk_platform.tracking import Extras, Feeds
+from topk_platform.tracking import Feed
 from topk_platform.tracking.trials import ARMS
 
-__all__ = ["Recorder", "draws_report", "make_extras"]
+__all__ = ["Recorder", "draws_report", "make_pictures"]
 
 _HURRIED_SECONDS = 2.0
 
 
 def draws_report() -> bool:
-    """Return whether trackers get the report and plots; ``TOPK_REPORT=off`` in the environment prevents it.
+    """Return whether MLflow gets the report and the plots; ``TOPK_REPORT=off`` in the environment prevents it.
 
     Raises:
         UserError: if the variable is neither ``on`` nor ``off``.
@@ -45,8 +45,8 @@ def draws_report() -> bool:
     return value == "on"
 
 
-def make_extras(study: Study, store: str) -> Extras:
-    """Return a study's report and plots for trackers; drawing them takes seconds.
+def make_pictures(study: Study, store: str) -> Mapping[str, bytes]:
+    """Return a study's report and plots for MLflow, by file name; drawing them takes seconds.
 
     Args:
         study: The study.
@@ -59,24 +59,24 @@ def make_extras(study: Study, store: str) -> Extras:
 
 @dataclass
 class Recorder:
-    """Keeps trials' records: first in the ledger, then, in the background, in trackers.
+    """Keeps trials' records: first in the ledger, then, in the background, in MLflow.
 
     Args:
         ledger: The study's ledger.
         writer: The ledger's writer.
-        feeds: The feeds of the trackers.
-        extras: Makes the report and plots for trackers; None for none.
+        feed: Fills MLflow; None for no MLflow.
+        pictures: Makes the report and the plots for MLflow; None for none.
         ran: How many trials have ended.
-        tracking_error: The error that kept trackers from being written; None if there was none.
-        hurry: Whether only seconds are left for trackers. They then get no report, and the next run fills in the rest.
+        tracking_error: Why MLflow is behind; empty if it is not.
+        hurry: Whether only seconds are left for MLflow. It then gets no report, and the next run fills in the rest.
     """
 
     ledger: Ledger
     writer: Writer
-    feeds: Feeds = field(default_factory=Feeds)
-    extras: Callable[[Study], Extras] | None = None
+    feed: Feed | None = None
+    pictures: Callable[[Study], Mapping[str, bytes]] | None = None
     ran: int = 0
-    tracking_error: Exception | None = None
+    tracking_error: str = ""
     hurry: bool = False
     _ended: set[str] = field(default_factory=set, init=False)
 
@@ -91,11 +91,12 @@ class Recorder:
         self.ran += 1
 
     def _committed(self, records: Sequence[TrialRecord]) -> None:
-        """Hand committed trials to the trackers, and delete their checkpoints, which are no longer needed."""
+        """Hand committed trials to MLflow, and delete their checkpoints, which are no longer needed."""
         self._ended.update(record.trial.key for record in records)
         self._forget()
-        for record in records:
-            self.feeds.put(record)
+        if self.feed is not None:
+            for record in records:
+                self.feed.put(record)
 
     def _forget(self) -> None:
         """Delete the checkpoints of ended trials; if the store fails now, a later call deletes them."""
@@ -104,17 +105,17 @@ class Recorder:
             self._ended.clear()
 
     def close(self, whole: Study, known: Callable[[Study], dict[str, ArmHistory]]) -> None:
-        """Wait for the ledger, write the tables, wait for the trackers, and keep their error, if any.
+        """Wait for the ledger, write the tables, wait for MLflow, and keep its error, if any.
 
-        An interrupt ends it at once, without a wait for the trackers: the next run fills in what they lack.
+        An interrupt ends it at once, without a wait for MLflow: the next run fills in what it lacks.
         """
         try:
             self._flush()
             self._write_tables(whole, known(whole))
         except Exception:
-            self._close_feeds()
+            self._close_feed()
             raise
-        self._close_feeds()
+        self._close_feed()
 
     def _flush(self) -> None:
         self.writer.flush()
@@ -122,8 +123,9 @@ class Recorder:
             raise self.writer.error
         self._forget()
 
-    def _close_feeds(self) -> None:
-        self.tracking_error = self.feeds.close(_HURRIED_SECONDS if self.hurry else None)
+    def _close_feed(self) -> None:
+        if self.feed is not None:
+            self.tracking_error = self.feed.close(_HURRIED_SECONDS if self.hurry else None)
 
     def _write_tables(self, whole: Study, histories: Mapping[str, ArmHistory]) -> None:
         store = self.ledger.store
@@ -138,6 +140,7 @@ class Recorder:
             for name, content in classes_to_files(table, class_results(table, store, ranks)).items():
                 store.write(f"tables/{name}", content)
             write_snapshot(self.ledger, counting)  # last, because is_current reads it
-        texts = {name: files[name].decode() for name in files if not name.endswith(".parquet")}
-        extras = None if self.hurry or self.extras is None else partial(self.extras, whole)
-        self.feeds.put_files(texts, extras)
+        if self.feed is not None:
+            texts = {name: files[name].decode() for name in files if not name.endswith(".parquet")}
+            draws = not self.hurry and self.pictures is not None
+            self.feed.put_files(texts, partial(self.pictures, whole) if draws else None)

@@ -23,7 +23,7 @@ from topk_platform.running.driver.summary import Summary
 from topk_platform.running.progress.views import view_for
 from topk_platform.specs import Study
 from topk_platform.specs.fields import check_call
-from topk_platform.tracking import Track, Tracker, Tracking
+from topk_platform.tracking import mlflow_of
 
 __all__ = ["Progress", "run"]
 
@@ -38,9 +38,6 @@ def run(
     only: str | Sequence[str] | None = None,
     workers: int | None = None,
     mlflow_uri: str | None = None,
-    track: Track | None = None,
-    track_search: str = "all",
-    track_networks: bool = True,
     checkpoint_seconds: float = 30.0,
     progress: Progress | bool = True,
     data: str | Path | None = None,
@@ -71,13 +68,7 @@ def run(
         only: A glob over arm names, ``regime/model/loss``, or several.
         workers: How many trials may run at once.
         mlflow_uri: MLflow's tracking URI. MLflow must answer at the start; if it is down later, the study goes on. By
-            default a sqlite database in a local store.
-        track: The trackers that show the trials: ``"mlflow"`` (the default), ``"tensorboard"``, ``"wandb"``, or others
-            by name, each also as ``"NAME=LOCATION"``; :class:`~topk_platform.tracking.Tracker` objects; several of
-            these; or ``"none"``. They change no result.
-        track_search: Which search trials the trackers show: ``"all"``, ``"best"`` or ``"none"``. Confirmations and the
-            arms' results are always shown.
-        track_networks: Whether MLflow gets the confirmed networks.
+            default a sqlite database in a local store. ``"none"`` for no MLflow.
         checkpoint_seconds: The least number of seconds between two checkpoints of a trial. A trial that is cut off
             continues from its last checkpoint.
         progress: Whether to show progress: in a notebook below the cell; otherwise on standard error, live in a
@@ -121,12 +112,10 @@ def run(
     part = part if accelerator is None else replace(part, accelerator=accelerator)
     limits = Limits(max_hours, max_gpu_hours, max_trials)
     opened = Store.open(store)
-    tracking = Tracking.of(opened, track, mlflow_uri=mlflow_uri, search=track_search, networks=track_networks)
     launch = Launch(
         store=opened,
         address=address,
         workers=workers,
-        tracking=tracking,
         checkpoint_seconds=checkpoint_seconds,
         budget=Budget(limits, part.gpus),
         retry_failed=retry_failed,
@@ -135,12 +124,12 @@ def run(
         networks=networks,
         given=_given(store=store, data=data, address=address),
         only=(only,) if isinstance(only, str) else tuple(only or ()),
-        sync=_sync_words(track, mlflow_uri, track_search, networks=track_networks),
+        sync=() if mlflow_uri is None else ("--mlflow", shlex.quote(masked(mlflow_uri))),
     )
     launch.check()
     draws_report()  # a wrong value in the environment is refused here
-    tracking.check(opened, study.name)
     limits.check(part)
+    launch = replace(launch, mlflow=mlflow_of(opened, mlflow_uri))
     ledger = Ledger.open(launch.store, study.name)
     ledger.store.check_writable()
     check_undriven(ledger.store)
@@ -151,16 +140,6 @@ def run(
 
 def _given(**locations: str | Path | None) -> dict[str, str]:
     return {name: str(one) for name, one in locations.items() if one is not None}
-
-
-def _sync_words(track: Track | None, mlflow_uri: str | None, search: str, *, networks: bool) -> list[str]:
-    """Return the options with which ``topk sync`` fills the trackers of a run; trackers given as objects have none."""
-    named = [track] if isinstance(track, str) else [] if isinstance(track, Tracker) else track or ()
-    locations = [("--track", one) for one in named if isinstance(one, str)]
-    locations += [("--mlflow", mlflow_uri)] if mlflow_uri is not None else []
-    words = [word for option, where in locations for word in (option, shlex.quote(masked(where)))]
-    words += ["--track-search", search] if search != "all" else []
-    return words if networks else [*words, "--no-track-networks"]
 
 
 def _run_checked(

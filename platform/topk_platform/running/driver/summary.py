@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from rich.console import Group
 from rich.text import Text
 
-from topk_platform.errors import reason
 from topk_platform.reports.plain_text import as_text
 from topk_platform.reports.words import command, only_words
 from topk_platform.results import Table
@@ -27,7 +26,7 @@ class Summary:
         table: The current table of the requested arms and budget.
         ran: How many trials ended in this run.
         left: How many trials have not ended; above 0 after an interrupt, at a limit, or if faults left trials open.
-        tracking_error: The error that kept trackers from being written; None if there was none.
+        tracking_error: Why MLflow is behind; empty if it is not.
         folder: The study's folder, as a URI.
         interrupted: Whether the run ended before all trials had been tried.
         faults: The work that faults left undone: trials without a result, which the next run tries again, and networks
@@ -35,13 +34,13 @@ class Summary:
         partial: The limits that were used up before all trials had been tried, in words; empty if none was.
         beyond: How many of the ended trials were not requested: ensembles are trained as a whole.
         only: The globs that chose the arms.
-        tracking: The options of ``topk sync`` that fill the run's trackers.
+        tracking: The options of ``topk sync`` that fill the run's MLflow.
     """
 
     table: Table
     ran: int
     left: int
-    tracking_error: Exception | None
+    tracking_error: str
     folder: str
     interrupted: bool = False
     faults: Faults = field(default_factory=Faults)
@@ -77,10 +76,9 @@ class Summary:
 def problems(summary: Summary) -> list[Text]:
     """Return the problems of a run and the remaining work, one line each."""
     lines = []
-    if summary.tracking_error is not None:
-        why = reason(summary.tracking_error)
+    if summary.tracking_error:
         sync = summary.command("sync", *summary.tracking)
-        lines.append(Text(f"{why}; `{sync}` fills it in, or the next run"))
+        lines.append(Text(f"{summary.tracking_error}; `{sync}` fills it in, or the next run"))
     lines += [Text(f"failed: {key} {arm}: {why}", "red") for key, arm, why in summary.table.failures]
     lines += [
         Text(

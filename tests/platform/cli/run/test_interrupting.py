@@ -7,7 +7,7 @@ import pty
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -38,12 +38,7 @@ app(args=[])
 """
 
 
-@pytest.fixture(autouse=True)
-def hangups_are_heard() -> Iterator[None]:
-    """Let runs hear SIGHUP although the tests were started with nohup, which processes inherit."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    yield
-    signal.signal(signal.SIGHUP, before)
+pytestmark = pytest.mark.usefixtures("heard")
 
 
 def start(folder: Path, *arguments: str, **more: int) -> subprocess.Popen[bytes]:

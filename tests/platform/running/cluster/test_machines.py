@@ -110,7 +110,7 @@ def test_machines_may_differ_where_the_user_allows_it_and_the_table_says_so(stor
     with ledger.writing(a_study()) as writer:
         writer.remove([same["key"]])
         writer.put(record)
-    assert run(a_study(), store=store, mixed=True, track="none").ran == 0
+    assert run(a_study(), store=store, mixed=True, mlflow_uri="none").ran == 0
     text = to_markdown(table(a_study(), store=store))
     assert (
         "Machines or versions differ, and with them the last bits of results: 2 of machine a mainframe"
@@ -136,7 +136,7 @@ def test_a_pair_of_compared_runs_on_different_kinds_of_machine_is_reported(store
     with ledger.writing(a_study()) as writer:
         writer.remove(old)
         writer.put(record)
-    run(a_study(), store=store, mixed=True, track="none")
+    run(a_study(), store=store, mixed=True, mlflow_uri="none")
     result = table(a_study(), store=store)
     assert result.unlike == {("smooth_topk_svm", "r"): {1: ("a mainframe", environment("cpu")["machine"])}}
     assert (

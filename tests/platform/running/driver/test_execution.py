@@ -6,7 +6,7 @@ import gc
 import os
 import signal
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,13 @@ import pyarrow as pa
 import pytest
 
 from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid, run
+from topk_platform.records import Ledger
 from topk_platform.records.table.rows import RowViews
 from topk_platform.running.driver.launching import Cluster
 from topk_platform.running.driver.retries import Faults
 from topk_platform.running.preflight.checks import check_study
 from topk_platform.testing import fake_run
-from topk_platform.tracking import StudyResult, TrackedStudy, TrackedTrial, Tracker, sync
+from topk_platform.tracking import sync, writing
 
 
 def a_study(seeds: int) -> Study:
@@ -52,7 +53,7 @@ def test_it_frees_the_rows_of_the_trials_that_have_ended(
         "topk_platform.running.driver.execution.on_cluster", lambda *_: nullcontext(Cluster())
     )
     monkeypatch.setattr("topk_platform.running.driver.tuning.tune_trials", train)
-    summary = run(a_study(seeds=3), store=tmp_path, track="none", progress=False, mixed=True)
+    summary = run(a_study(seeds=3), store=tmp_path, mlflow_uri="none", progress=False, mixed=True)
     assert (summary.left, held) == (1, [0])  # the trials that have ended count
 
 
@@ -72,7 +73,7 @@ def test_what_another_run_has_trained_again_meanwhile_is_not_trained_once_more(
 
     monkeypatch.setattr("topk_platform.running.driver.execution.on_cluster", join)
     monkeypatch.setattr("topk_platform.running.driver.tuning.tune_trials", lambda *_: Faults())
-    summary = run(study, store=tmp_path, track="none", progress=False, mixed=True)
+    summary = run(study, store=tmp_path, mlflow_uri="none", progress=False, mixed=True)
     assert (summary.left, store.folders("damaged"), store.exists(name)) == (0, [], True)
 
 
@@ -82,35 +83,32 @@ def test_a_finished_study_keeps_no_checkpoints(seeds: int | None, kept: list[str
     study = a_study(seeds=2)
     store = fake_run(study, tmp_path, lambda trial: 0.5, identities=check_study(study)).store
     store.write("checkpoints/dead/000000000001.ckpt", b"of code that is gone")
-    summary = run(study, store=tmp_path, seeds=seeds, track="none", progress=False, mixed=True)
+    summary = run(study, store=tmp_path, seeds=seeds, mlflow_uri="none", progress=False, mixed=True)
     assert (summary.left, store.folders("checkpoints")) == (0, kept)
 
 
-class Slow(Tracker):
-    """A tracker that takes long to write the study's results, and is interrupted as soon as it begins."""
+class Slow:
+    """An experiment that takes long to get the study's tables, and is interrupted as soon as it begins."""
 
-    title = "Slow"
+    enough, files = threading.Event(), dict[str, str]()
 
-    def __init__(self) -> None:
-        self.enough, self.files = threading.Event(), dict[str, str]()
+    def __init__(self, ledger: Ledger, *_: object) -> None:
+        self._keys, self.started = ledger.keys(), dict[str, int]()
 
-    def begin(self, study: TrackedStudy) -> Collection[str]:
-        return ()
+    def complete(self) -> list[str]:
+        return self._keys
 
-    def remove(self, keys: Collection[str]) -> None:
-        pass
+    def remove(self, keys: Collection[str]) -> None: ...
 
-    def trial_ended(self, trial: TrackedTrial) -> None:
-        pass
-
-    def study_ended(self, result: StudyResult) -> None:
+    def write_tables(self, files: Mapping[str, str], pictures: object) -> None:
         if not self.enough.is_set():
             os.kill(os.getpid(), signal.SIGINT)
         self.enough.wait()
-        self.files.update(result.files)
+        self.files.update(files)
 
 
-def test_a_second_signal_ends_the_wait_for_trackers_and_loses_nothing(
+@pytest.mark.usefixtures("heard")
+def test_a_second_signal_ends_the_wait_for_mlflow_and_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ended = a_study(seeds=2)
@@ -118,15 +116,17 @@ def test_a_second_signal_ends_the_wait_for_trackers_and_loses_nothing(
     monkeypatch.setattr(
         "topk_platform.running.driver.execution.on_cluster", lambda *_: nullcontext(Cluster())
     )
+    monkeypatch.setattr(writing, "Experiment", Slow)
     # As after a first signal: trials are left, and no limit is used up.
     monkeypatch.setattr("topk_platform.running.driver.tuning.tune_trials", lambda *_: Faults())
-    said, tracker = list[str](), Slow()
+    said = list[str]()
     with pytest.raises(KeyboardInterrupt):
-        run(a_study(seeds=3), store=tmp_path, track=tracker, progress=False, mixed=True, waiting=said.append)
-    assert not tracker.files
-    tracker.enough.set()
-    assert said[-1].startswith("Interrupted: Slow gets what it lacks, which can take minutes. Another signal")
+        run(a_study(seeds=3), store=tmp_path, progress=False, mixed=True, waiting=said.append)
+    assert not Slow.files
+    Slow.enough.set()
+    assert said[-1].startswith(
+        "Interrupted: MLflow gets what it lacks, which can take minutes. Another signal"
+    )
     assert f"`topk sync s --store {tmp_path}` or the next run fills it in" in said[-1]
-    later = Slow()
-    later.enough.set()
-    assert sync("s", store=tmp_path, track=later) == ["Slow"] and "table.md" in later.files
+    sync("s", store=tmp_path)
+    assert "table.md" in Slow.files

@@ -44,7 +44,7 @@ def test_a_checkpoint_that_a_store_kept_while_it_was_gone_is_deleted_with_the_ne
 
 
 @pytest.mark.parametrize(("error", "waits"), [(StoreError("full"), 1), (KeyboardInterrupt(), 0)])
-def test_an_interrupt_while_tables_are_written_does_not_wait_for_the_trackers(
+def test_an_interrupt_while_tables_are_written_does_not_wait_for_mlflow(
     error: BaseException, waits: int, there: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
@@ -53,7 +53,7 @@ def test_an_interrupt_while_tables_are_written_does_not_wait_for_the_trackers(
     monkeypatch.setattr(Recorder, "_write_tables", fail)
     recorder, _ = a_recorder()
     closed = list[float | None]()
-    recorder.feeds = SimpleNamespace(close=closed.append)  # type: ignore[assignment]
+    recorder.feed = SimpleNamespace(close=closed.append)  # type: ignore[assignment]
     with pytest.raises(type(error)):
         recorder.close(None, lambda _: {})  # type: ignore[arg-type]
     assert len(closed) == waits

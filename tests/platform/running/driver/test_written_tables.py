@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from topk_platform.running.driver import execution, recording, tuning
 from topk_platform.running.preflight import reading
 from topk_platform.running.preflight.rehearsal import Rehearsal
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
-from topk_platform.tracking import Extras, Tracking
+from topk_platform.tracking import Pictures
 
 RATE = {"learning_rate": Float(0.01, 1)}
 LOSSES = [Loss(name, RATE, {"learning_rate": 0.1}) for name in ("cross_entropy", "smooth_topk_svm")]
@@ -129,27 +129,33 @@ def test_the_sink_gets_the_tables_and_what_draws_them_by_default(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What it is handed draws the whole study, whatever part ran."""
-    handed: list[tuple[Mapping[str, str], Callable[[], Extras] | None]] = []
+    handed: list[tuple[Mapping[str, str], Pictures | None]] = []
 
     class Sink:
+        def __init__(self, *_: object, **__: object) -> None: ...
+
+        def start(self) -> None: ...
+
         def put(self, record: TrialRecord) -> None: ...
 
-        def put_files(self, files: Mapping[str, str], extras: Callable[[], Extras] | None) -> None:
-            handed.append((files, extras))
+        def put_files(self, files: Mapping[str, str], pictures: Pictures | None) -> None:
+            handed.append((files, pictures))
 
-        def close(self, patience: float | None) -> None: ...
+        def close(self, patience: float | None) -> str:
+            return ""
 
-    def made(study: Study, store: str) -> Extras:
+    def made(study: Study, store: str) -> dict[str, bytes]:
         return {arm.regime.name: store.encode() for arm in study.arms}
 
-    monkeypatch.setattr(Tracking, "open", lambda *_: Sink())
-    monkeypatch.setattr(execution, "make_extras", made)
+    monkeypatch.setattr("topk_platform.running.driver.study.mlflow_of", lambda *_: "http://none")
+    monkeypatch.setattr(execution, "Feed", Sink)
+    monkeypatch.setattr(execution, "make_pictures", made)
     for choice in ("on", "off"):
         monkeypatch.setenv("TOPK_REPORT", choice)
         run(STUDY, store=tmp_path, only="a/*")
-    (files, extras), (_, none) = handed
-    assert "table.md" in files and extras is not None and none is None
-    assert extras() == {name: str(tmp_path).encode() for name in ("a", "b")}
+    (files, pictures), (_, none) = handed
+    assert "table.md" in files and pictures is not None and none is None
+    assert pictures() == {name: str(tmp_path).encode() for name in ("a", "b")}
     monkeypatch.setenv("TOPK_REPORT", "yes")
     with pytest.raises(UserError, match="TOPK_REPORT must be on or off, got 'yes'"):
         run(STUDY, store=tmp_path / "new")

@@ -13,6 +13,8 @@ from topk_platform.running.own_ray import starting
 from topk_platform.running.own_ray.interrupts import interrupts_wait
 from topk_studies import digits
 
+pytestmark = pytest.mark.usefixtures("heard")
+
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_waits_for_the_end_of_the_block_and_comes_then(number: signal.Signals) -> None:

@@ -125,10 +125,10 @@ def test_plan_doctor_and_run_name_the_classes_that_noise_empties(
     ]
     notes: list[str] = []
     monkeypatch.setattr("topk_platform.running.driver.study.Execution.run", lambda _: None)  # Ray's part
-    run(study, store=tmp_path / "runs", track="none", progress=False, waiting=notes.append)
+    run(study, store=tmp_path / "runs", mlflow_uri="none", progress=False, waiting=notes.append)
     assert notes == [f"Note: {note}"]
     with pytest.warns(UserWarning, match="Note: noisy: label noise leaves"):
-        run(study, store=tmp_path / "runs", track="none", progress=False)
+        run(study, store=tmp_path / "runs", mlflow_uri="none", progress=False)
 
 
 def test_no_note_where_every_split_has_every_class() -> None:

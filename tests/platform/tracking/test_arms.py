@@ -22,9 +22,8 @@ from topk_platform.reports.arm_notes import arms_to_json
 from topk_platform.results.statistics import estimate
 from topk_platform.results.table_building import build_table
 from topk_platform.specs import Inputs, TrialRecord
-from topk_platform.tracking import Extras, TrackedStudy, sync, tracking_uri
-from topk_platform.tracking.mlflow.tracker import MlflowTracker
-from topk_platform.tracking.trials import ARMS, study_result
+from topk_platform.tracking import Pictures, sync, tracking_uri
+from topk_platform.tracking.writing import Experiment
 
 Make = Callable[..., TrialRecord]
 
@@ -73,19 +72,6 @@ def test_an_arms_run_says_what_it_came_to(tmp_path: Path, study: Study, record: 
             assert (data.dataset.name, data.dataset.digest) == ("digits", "f")
 
 
-def test_an_arms_results_have_its_name(tmp_path: Path, study: Study, record: Make) -> None:
-    """Tables of earlier versions have none; such an arm has its identity as name."""
-    ledger = Ledger.open(Store.open(tmp_path), "s")
-    with ledger.writing(study) as writer:
-        for seed in range(3):
-            writer.put(record(study, 0, seed=seed))
-    arms = json.loads(arms_of(study, ledger))
-    ((arm_id, arm),) = arms.items()
-    assert study_result({ARMS: json.dumps(arms)}).arms[arm_id].name == "r/mlp/cross_entropy"
-    del arm["name"]
-    assert study_result({ARMS: json.dumps(arms)}).arms[arm_id].name == arm_id
-
-
 def test_an_arm_that_chose_otherwise_has_a_new_run_with_its_trials(
     tmp_path: Path, study: Study, record: Make
 ) -> None:
@@ -126,12 +112,12 @@ def test_a_kill_leaves_no_arm_twice_and_none_without_its_data(
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
 
-    tracker = MlflowTracker()
-    list(tracker.begin(TrackedStudy("s", ledger.identity, tmp_path)))
+    experiment = Experiment(ledger, tracking_uri(tmp_path), tmp_path)
+    assert len(list(experiment.complete())) == 3
     with monkeypatch.context() as patch:
         patch.setattr(MlflowClient, cut_off_at, killed)
         with pytest.raises(KeyboardInterrupt):
-            tracker.study_ended(study_result(tables))
+            experiment.write_tables(tables)
     fill(start_feed(tmp_path, ledger), tables)
     after = parent(tmp_path)
     assert after.data.params == {"learning_rate": "0.5"} and after.info.status == "FINISHED"
@@ -159,10 +145,10 @@ class Drawing:
         return {"report.html": b"<p>all</p>", "plots/map.svg": b"<svg/>"}
 
 
-def filled(folder: Path, ledger: Ledger, table: str, extras: Callable[[], Extras], *, local: bool) -> None:
+def filled(folder: Path, ledger: Ledger, table: str, pictures: Pictures | None, *, local: bool) -> None:
     """In the store's own database, or in the same one as if it were a server's, to which artifacts are sent."""
-    tracker = MlflowTracker(None if local else tracking_uri(folder))
-    fill(start_feed(folder if local else None, ledger, tracker), {"table.md": table}, extras)
+    uri = None if local else tracking_uri(folder)
+    fill(start_feed(folder if local else None, ledger, uri), {"table.md": table}, pictures)
 
 
 @pytest.mark.slow
@@ -202,19 +188,20 @@ def test_a_report_that_cannot_be_drawn_is_reported_and_drawn_later(
     with ledger.writing(study) as writer:
         writer.put(record(study, 0))
     ledger.store.write("tables/table.md", b"# one")
-    sync("s", store=tmp_path, extras=drawing)
+    sync("s", store=tmp_path, pictures=drawing)
     assert [entry.getMessage() for entry in caplog.records if entry.name == "topk_platform"] == [
-        "trackers get no report and no plots: no font"
+        "MLflow gets no report and no plots: no font"
     ]
     kept = tmp_path / "mlflow-artifacts" / ledger.identity / study_run(tmp_path).info.run_id / "artifacts"
     assert [path.name for path in kept.iterdir()] == ["table.md"]
-    for extras, asked in ((None, 1), (drawing, 2), (drawing, 2), (None, 2)):
-        sync("s", store=tmp_path, extras=extras)
+    for pictures, asked in ((None, 1), (drawing, 2), (drawing, 2), (None, 2)):
+        sync("s", store=tmp_path, pictures=pictures)
         assert drawing.asked == asked
     assert sorted(path.name for path in kept.iterdir()) == ["plots", "report.html", "table.md"]
     assert len(runs(tmp_path)) == 3  # an arm, its trial, and the study
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("local", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_mlflow_loads_a_confirmed_network(
     tmp_path: Path, study: Study, record: Make, monkeypatch: pytest.MonkeyPatch, local: bool
@@ -227,9 +214,9 @@ def test_mlflow_loads_a_confirmed_network(
         writer.put(confirmed)
     folder = tmp_path / "runs"
     uri = tracking_uri(folder)
-
     inputs = torch.rand(3, 1, 8, 8)
-    filled(folder, ledger, "# one", dict, local=local)
+    for table in ("# one", "# two"):
+        filled(folder, ledger, table, None, local=local)
     (run,) = (run for run in runs(folder) if "topk.key" in run.data.tags)
     (output,) = run.outputs.model_outputs
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)

@@ -12,7 +12,7 @@ from mlflow.entities import Dataset as LoggedDataset
 from mlflow.entities import DatasetInput, InputTag, Metric, Param
 
 from topk_platform.specs import digest
-from topk_platform.tracking.tracker import ArmResult, Dataset
+from topk_platform.tracking.trials import ArmResult, Dataset
 
 __all__ = ["NOTE", "log_data", "replace_arm", "write_arm"]
 

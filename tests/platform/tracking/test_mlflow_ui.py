@@ -23,8 +23,8 @@ from mlflow import MlflowClient
 
 from topk_platform import Float, LabelNoise, Loss, Model, NoPruning, Protocol, Recipe, Regime, Study, grid
 from topk_platform.records import Ledger, Store, last_counted, read_history
-from topk_platform.running.driver.recording import Recorder, make_extras
-from topk_platform.tracking import Tracking
+from topk_platform.running.driver.recording import Recorder, make_pictures
+from topk_platform.tracking import Feed, tracking_uri
 
 CHROMIUM = Path("/usr/bin/chromium")
 ARM = "clean/mlp/smooth_topk_svm"
@@ -89,10 +89,11 @@ def store(train_study: Callable[[Study, Path], None], tmp_path_factory: pytest.T
         return read_history(ledger, wanted, last_counted(ledger, wanted), curves=False)
 
     with ledger.writing(study) as writer:
-        feeds = Tracking.of(opened).open(opened, ledger)
-        recorder = Recorder(ledger, writer, feeds, partial(make_extras, store=opened.address))
+        feed = Feed(tracking_uri(folder), ledger, folder)
+        feed.start()
+        recorder = Recorder(ledger, writer, feed, partial(make_pictures, store=opened.address))
         recorder.close(study, known)
-    assert recorder.tracking_error is None
+    assert recorder.tracking_error == ""
     return folder
 
 

@@ -11,31 +11,49 @@ from pathlib import Path
 from topk_platform.errors import StoreError, UserError, masked, reason
 from topk_platform.records.storage.store import Store
 from topk_platform.specs.checks import check_place
+from topk_platform.tracking.database import SQLITE, tracking_uri
 
-__all__ = ["check_tracking"]
+__all__ = ["check_tracking", "mlflow_of"]
 
-_SQLITE = "sqlite:///"
 _ANSWER_SECONDS = 20.0
 _IMPATIENT = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "10"}
 
 
-def check_tracking(uri: str | None) -> None:
+def mlflow_of(store: Store, uri: str | None) -> str | None:
+    """Return the URI of a store's MLflow; None if it has none.
+
+    Args:
+        store: The store.
+        uri: MLflow's tracking URI, or ``"none"``; by default a sqlite database in a local store, else none.
+
+    Raises:
+        UserError: unless MLflow answers at the URI; the store's own database need not exist yet.
+    """
+    if uri == "none" or (uri is None and store.local is None):
+        return None
+    if uri is not None:
+        check_tracking(uri)
+        return uri
+    if "?" in str(store.local):
+        raise UserError(
+            f"store {str(store.local)!r} cannot hold MLflow's database, because an address of sqlite ends at the "
+            "'?': choose another --store, or give --mlflow URI or --mlflow none"
+        )
+    return tracking_uri(Path(str(store.local)))
+
+
+def check_tracking(uri: str) -> None:
     """Raise ``UserError`` unless MLflow understands a tracking URI, and the server or database answers in 20 seconds.
 
     The check asks the server or the database for an experiment. If a sqlite file does not exist yet, the check does not
     create it, but its folder must be writable.
 
     Args:
-        uri: MLflow's tracking URI, such as ``http://HOST:PORT`` or ``sqlite:///PATH``; None, if there is no URI, is an
-            error.
+        uri: MLflow's tracking URI, such as ``http://HOST:PORT`` or ``sqlite:///PATH``.
     """
-    if uri is None:
-        raise UserError(
-            "mlflow must name a server when the store is not a folder, such as --mlflow http://HOST:PORT"
-        )
     check_place("mlflow", uri)
-    file = Path(uri.removeprefix(_SQLITE).partition("?")[0])
-    why = _unwritable(file) if uri.startswith(_SQLITE) and not file.exists() else _refusal(uri)
+    file = Path(uri.removeprefix(SQLITE).partition("?")[0])
+    why = _unwritable(file) if uri.startswith(SQLITE) and not file.exists() else _refusal(uri)
     if why:
         raise UserError(
             "mlflow must be the URI of an MLflow server that answers, http://HOST:PORT, or of a database, "

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from mlflow import MlflowClient
 from mlflow.entities import LoggedModelOutput
 from mlflow.version import VERSION
 
-from topk_platform.tracking.mlflow.artifacts import Artifacts
-from topk_platform.tracking.tracker import TrackedTrial
+from topk_platform.records.table.rows import Row
+from topk_platform.tracking.artifacts import Artifacts
 
 __all__ = ["forget_models", "log_model"]
 
 _WEIGHTS = "model.safetensors"
+_LOADER = "topk_platform.serving.flavor"
 _REFUSED = re.compile(
     r"[/:.%\"']"
 )  # MLflow refuses them in a model's name, and labels may have them: tau-0.1
@@ -24,7 +26,8 @@ _REFUSED = re.compile(
 def log_model(
     experiment: str,
     run_id: str,
-    trial: TrackedTrial,
+    row: Row,
+    parameters: Mapping[str, str],
     content: bytes,
     artifacts: Artifacts,
     stored: Path | None,
@@ -37,27 +40,27 @@ def log_model(
     Args:
         experiment: The experiment's id.
         run_id: The run of the trial.
-        trial: The trial.
+        row: The trial's row.
+        parameters: Its parameters.
         content: The network's safetensors file.
         artifacts: Where the experiment's files go.
         stored: The same file in the store, if that is on this machine.
     """
     client = artifacts.client
-    params = {name: str(value) for name, value in trial.parameters.items()}
-    name = _REFUSED.sub("_", f"{trial.loss}-{trial.number}-{trial.seed}")
-    tags = {"topk.key": trial.key, "arm": trial.arm}
-    model = client.create_logged_model(experiment, name, run_id, tags=tags, params=params)
+    name = _REFUSED.sub("_", f"{row['loss']}-{row['number']}-{row['seed']}")
+    tags = {"topk.key": row["key"], "arm": row["arm"]}
+    model = client.create_logged_model(experiment, name, run_id, tags=tags, params=dict(parameters))
     client.log_outputs(run_id, [LoggedModelOutput(model.model_id, 0)])
-    flavor = {"loader_module": "topk_platform.serving.flavor", "data": _WEIGHTS, "env": {}}
     described = {
-        "flavors": {"python_function": flavor},
+        "flavors": {"python_function": {"loader_module": _LOADER, "data": _WEIGHTS, "env": {}}},
         "mlflow_version": VERSION,
         "model_id": model.model_id,
         "model_uuid": model.model_id,
         "run_id": run_id,
-        "utc_time_created": f"{trial.ended:%Y-%m-%d %H:%M:%S.%f}",
+        "utc_time_created": f"{row['ended']:%Y-%m-%d %H:%M:%S.%f}",
     }
-    files = {"MLmodel": json.dumps(described, indent=1).encode(), _WEIGHTS: content}  # JSON is YAML too
+    # JSON is YAML too.
+    files = {"MLmodel": json.dumps(described, indent=1).encode(), _WEIGHTS: content}
     artifacts.write_model(model.model_id, files, None if stored is None else {_WEIGHTS: stored})
     client.finalize_logged_model(model.model_id, "READY")
 

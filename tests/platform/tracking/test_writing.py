@@ -28,24 +28,21 @@ from topk_platform import Study, UserError
 from topk_platform.records import Ledger, Store, artifact_name
 from topk_platform.records.artifacts.files import write_artifact
 from topk_platform.specs import TrialRecord, digest
-from topk_platform.tracking import (
-    ArmResult,
-    StudyResult,
-    TrackedStudy,
-    TrackedTrial,
-    check_tracking,
-    sync,
-    tracking_uri,
-)
-from topk_platform.tracking.mlflow import answering
-from topk_platform.tracking.mlflow.tracker import MlflowTracker
-from topk_platform.tracking.mlflow.writing import make_database
+from topk_platform.tracking import answering, check_tracking, sync, tracking_uri, writing
 from topk_platform.tracking.trials import read_trials
+from topk_platform.tracking.writing import Experiment, make_database
 
 Make = Callable[..., TrialRecord]
 
 
 PARAMETERS = {"learning_rate": "0.1", "k": "3", "epochs": "2", "batch_size": "64", "optimizer": "sgd"}
+
+
+def opened(folder: Path, ledger: Ledger) -> tuple[Experiment, list[str]]:
+    """A study's experiment in the store's own database, and the keys of the trials that it holds."""
+    copy_database(tracking_uri(folder))
+    experiment = Experiment(ledger, tracking_uri(folder), folder)
+    return experiment, list(experiment.complete())
 
 
 def runs(folder: Path) -> list[Any]:
@@ -75,29 +72,30 @@ def test_a_network_is_logged_under_a_name_that_mlflow_takes_unless_it_is_damaged
     assert run.info.status == "FINISHED"
     if damaged:
         assert not run.outputs or not run.outputs.model_outputs
-        assert f"trackers get no network of {confirmed.trial.arm.name}: store " in caplog.text
+        assert f"MLflow gets no network of {confirmed.trial.arm.name}: store " in caplog.text
         return
     (model,) = run.outputs.model_outputs
     assert MlflowClient(tracking_uri(tmp_path)).get_logged_model(model.model_id).name == "tau-0_1-0-1"
 
 
 def test_more_values_than_mlflow_takes_at_once_are_all_written(
-    tmp_path: Path, study: Study, record: Make
+    tmp_path: Path, study: Study, record: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """MLflow takes 100 parameters in one request, and 1,000 values in all."""
     ledger = Ledger.open(Store.open(tmp_path), "s")
     with ledger.writing(study) as writer:
         writer.put(record(study, 0, seed=1))
     (trial,) = read_trials(ledger, set(ledger.keys()))
-    parameters = {f"p{number}": number for number in range(250)}
+    parameters = {f"p{number}": str(number) for number in range(250)}
     metrics = {f"m{number}": float(number) for number in range(1200)}
-    copy_database(tracking_uri(tmp_path))
-    tracker = MlflowTracker()
-    assert not list(tracker.begin(TrackedStudy("s", ledger.identity, tmp_path)))
-    tracker.trial_ended(dataclasses.replace(trial, parameters=parameters, metrics=metrics))
-    texts = {name: str(value) for name, value in parameters.items()}
-    arm = ArmResult(trial.arm, texts, metrics, "", trial.dataset)
-    tracker.study_ended(StudyResult({"table.md": "# one"}, "d", {trial.arm_id: arm}))
+    monkeypatch.setattr(writing, "parameters", lambda _: parameters)
+    monkeypatch.setattr(writing, "results", lambda *_: metrics)
+    experiment, held = opened(tmp_path, ledger)
+    assert not held
+    experiment.write_trial(*trial)
+    data = {"name": "digits", "options": "{}", "regime": "r", "fingerprint": "f"}
+    arm = {"name": "a", "parameters": parameters, "metrics": metrics, "note": "", "dataset": data}
+    experiment.write_tables({"table.md": "# one", "arms.json": json.dumps({trial[0]["arm_id"]: arm})})
     written = [run.data for run in runs(tmp_path) if run.data.tags.get("topk.parent") != "study"]
     assert [len(data.params) for data in written] == [250, 250]
     assert all(data.metrics.items() >= metrics.items() for data in written)
@@ -111,7 +109,7 @@ def test_no_trial_is_listed_less_because_another_was_cut_off(
     with ledger.writing(study) as writer:
         for number in range(5):
             writer.put(record(study, number))
-    assert start_feed(tmp_path, ledger).close() is None
+    assert start_feed(tmp_path, ledger).close() == ""
     client = MlflowClient(tracking_uri(tmp_path))
     cut_off = next(run for run in runs(tmp_path) if "topk.key" in run.data.tags)  # on the first page
     client.update_run(cut_off.info.run_id, status="RUNNING")
@@ -121,7 +119,7 @@ def test_no_trial_is_listed_less_because_another_was_cut_off(
         return search(*given, **{**more, "max_results": 2})
 
     monkeypatch.setattr(MlflowClient, "search_runs", two)
-    listed = list(MlflowTracker().begin(TrackedStudy("s", ledger.identity, tmp_path)))
+    _, listed = opened(tmp_path, ledger)
     assert sorted([*listed, cut_off.data.tags["topk.key"]]) == ledger.keys()
 
 
@@ -132,32 +130,72 @@ def test_a_trial_that_two_processes_wrote_is_there_once_in_the_end(
     ledger = Ledger.open(Store.open(tmp_path), "s")
     with ledger.writing(study) as writer:
         writer.put(record(study, 0))
-    copy_database(tracking_uri(tmp_path))
-    trackers = MlflowTracker(), MlflowTracker()
-    for tracker in trackers:
-        assert not list(tracker.begin(TrackedStudy("s", ledger.identity, tmp_path)))
-    for tracker in trackers:
-        tracker.trial_ended(next(read_trials(ledger, set(ledger.keys()))))
+    two = opened(tmp_path, ledger), opened(tmp_path, ledger)
+    for experiment, held in two:
+        assert not held
+        experiment.write_trial(*next(read_trials(ledger, set(ledger.keys()))))
     assert len([run for run in runs(tmp_path) if "topk.key" in run.data.tags]) == 2
-    assert start_feed(tmp_path, ledger).close() is None
+    assert start_feed(tmp_path, ledger).close() == ""
     (child,) = (run for run in runs(tmp_path) if "topk.key" in run.data.tags)
     (arm,) = (run for run in runs(tmp_path) if "topk.parent" in run.data.tags)
     assert child.data.tags["mlflow.parentRunId"] == arm.info.run_id
+
+
+class KilledError(Exception):
+    """The end of the process, as an exception."""
+
+
+@pytest.mark.parametrize("cut_off_at", ["log_batch", "log_inputs", "set_terminated"])
+def test_a_trial_that_a_kill_cuts_off_is_not_listed_and_appears_once_in_the_end(
+    cut_off_at: str, tmp_path: Path, study: Study, record: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = Ledger.open(Store.open(tmp_path), "s")
+    with ledger.writing(study) as writer:
+        for number in range(2):
+            writer.put(record(study, number))
+    experiment, _ = opened(tmp_path, ledger)
+    first, second = read_trials(ledger, set(ledger.keys()))
+    experiment.write_trial(*first)
+
+    def killed(*_: object, **__: object) -> None:
+        raise KilledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MlflowClient, cut_off_at, killed)
+        with pytest.raises(KilledError):
+            experiment.write_trial(*second)
+    experiment, held = opened(tmp_path, ledger)
+    assert held == [first[0]["key"]]
+    assert experiment.started == {held[0]: int(first[0]["started"].timestamp())}
+    experiment.write_trial(*second)
+    assert sorted(run.data.tags["topk.key"] for run in runs(tmp_path) if "topk.key" in run.data.tags) == (
+        ledger.keys()
+    )
+
+
+def test_trials_that_are_removed_are_gone_and_can_be_written_again(
+    tmp_path: Path, study: Study, record: Make
+) -> None:
+    """A failed trial that is trained again has the same key."""
+    ledger = Ledger.open(Store.open(tmp_path), "s")
+    with ledger.writing(study) as writer:
+        for number in range(2):
+            writer.put(record(study, number))
+    assert start_feed(tmp_path, ledger).close() == ""
+    first, second = read_trials(ledger, set(ledger.keys()))
+    opened(tmp_path, ledger)[0].remove([first[0]["key"]])
+    experiment, held = opened(tmp_path, ledger)
+    assert held == [second[0]["key"]]
+    experiment.write_trial(*first)
+    assert sorted(opened(tmp_path, ledger)[1]) == ledger.keys()
 
 
 def test_a_database_may_have_options(tmp_path: Path) -> None:
     copy_database(f"sqlite:///{tmp_path / 'mlflow.db'}")
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}?timeout=60"
     check_tracking(uri)
-    assert not list(MlflowTracker(uri).begin(TrackedStudy("s", "1" * 32)))
-    assert [path.name for path in tmp_path.iterdir()] == ["mlflow.db"]
-
-
-def test_a_store_whose_path_an_address_of_sqlite_cannot_hold_is_refused_at_once(tmp_path: Path) -> None:
-    study = TrackedStudy("s", "1" * 32, tmp_path / "what?")
-    with pytest.raises(UserError, match=r"what\?' cannot hold MLflow's database, .* --track none"):
-        MlflowTracker().check(study)
-    MlflowTracker().check(TrackedStudy("s", "1" * 32, tmp_path))
+    assert not list(Experiment(Ledger.open(Store.open(tmp_path), "s"), uri, None).complete())
+    assert [path.name for path in tmp_path.iterdir() if path.name != "s"] == ["mlflow.db"]
 
 
 @pytest.mark.parametrize("kept", [0.75, 0.25])
@@ -168,7 +206,7 @@ def test_a_run_has_the_validation_of_the_weights_that_were_kept(
     ledger = Ledger.open(Store.open(tmp_path), "s")
     with ledger.writing(study) as writer:
         writer.put(dataclasses.replace(record(study, 0), validation=dict.fromkeys(study.metrics, kept)))
-    assert start_feed(tmp_path, ledger).close() is None
+    assert start_feed(tmp_path, ledger).close() == ""
     (run,) = (run for run in runs(tmp_path) if "topk.key" in run.data.tags)
     assert run.data.metrics["validation.top3"] == kept
     history = MlflowClient(tracking_uri(tmp_path)).get_metric_history(run.info.run_id, "validation.top3")
@@ -343,15 +381,14 @@ def test_mlflow_being_down_stops_nothing_and_is_reported(
 ) -> None:
     ledger = Ledger.open(Store.open(tmp_path), "s")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    down = start_feed(tmp_path, ledger, MlflowTracker("http://127.0.0.1:9"))
+    down = start_feed(tmp_path, ledger, "http://127.0.0.1:9")
     with ledger.writing(study) as writer:
         writer.put(record(study, 0))
         down.put(record(study, 0))
-    error = down.close()
-    assert error is not None
+    assert "Connection refused" in down.close()
     assert len(ledger.rows()) == 1
     up = start_feed(tmp_path, ledger)
-    assert up.close() is None
+    assert up.close() == ""
     assert sum("topk.key" in run.data.tags for run in runs(tmp_path)) == 1
 
 
@@ -366,19 +403,19 @@ def test_mlflow_that_was_down_for_a_while_has_everything_in_the_end(
     """It is told of once, at once; then it comes back in the middle of the run, and streams what it missed."""
     ledger, write, failures, back = (
         Ledger.open(Store.open(tmp_path), "s"),
-        MlflowTracker.trial_ended,
+        Experiment.write_trial,
         [3],
         threading.Event(),
     )
 
-    def shaky(self: MlflowTracker, trial: TrackedTrial) -> None:
+    def shaky(self: Experiment, *trial: Any) -> None:
         if failures[0]:
             failures[0] -= 1
             raise ConnectionError("the server went away")
-        write(self, trial)
+        write(self, *trial)
         back.set()
 
-    monkeypatch.setattr(MlflowTracker, "trial_ended", shaky)
+    monkeypatch.setattr(Experiment, "write_trial", shaky)
     made = start_feed(tmp_path, ledger)
     with ledger.writing(study) as writer:
         writer.committed = lambda records: [made.put(one) for one in records] and None
@@ -386,7 +423,7 @@ def test_mlflow_that_was_down_for_a_while_has_everything_in_the_end(
         assert back.wait(60)
         writer.put(record(study, 1))
         writer.flush()
-    assert made.close() is None
+    assert made.close() == ""
     assert Counter(run.data.tags.get("topk.key") for run in runs(tmp_path)).keys() >= set(ledger.keys())
     assert [entry.getMessage() for entry in caplog.records if entry.name == "topk_platform"] == [
         "MLflow is behind and is tried again: the server went away"
@@ -425,7 +462,7 @@ def test_studies_of_one_name_on_one_server_never_touch_each_other(
             writer.put(record(study, number))
         fill(start_feed(tmp_path, ledger), {"table.md": f"# {number}"})
     again = start_feed(tmp_path, ledgers[0], stale=ledgers[0].keys())
-    assert again.close() is None
+    assert again.close() == ""
     client = MlflowClient(tracking_uri(tmp_path))
     result = {e.name: e.experiment_id for e in client.search_experiments() if e.name != "Default"}
     assert set(result) == {"s", f"s ({ledgers[1].identity[:8]})"}
@@ -449,9 +486,9 @@ def test_a_database_is_whole_or_not_there(
     with monkeypatch.context() as patch:
         patch.setattr(Path, "hardlink_to", killed)
         with pytest.raises(KeyboardInterrupt):
-            list(MlflowTracker().begin(TrackedStudy("s", ledger.identity, tmp_path)))
+            Experiment(ledger, tracking_uri(tmp_path), tmp_path)
     assert not (tmp_path / "mlflow.db").exists()
-    assert start_feed(tmp_path, ledger, MlflowTracker()).close() is None
+    assert start_feed(tmp_path, ledger, tracking_uri(tmp_path)).close() == ""
     assert sum("topk.key" in run.data.tags for run in runs(tmp_path)) == 1
 
 
@@ -474,7 +511,7 @@ def test_a_database_that_another_run_made_meanwhile_stays(
         Path(tracking_uri.removeprefix("sqlite:///")).write_text("ours")
         path.write_text("theirs")
 
-    monkeypatch.setattr("topk_platform.tracking.mlflow.writing.MlflowClient", client)
+    monkeypatch.setattr("topk_platform.tracking.writing.MlflowClient", client)
     make_database(tracking_uri(tmp_path))
     assert path.read_text() == "theirs" and [*tmp_path.iterdir()] == [path]
 
@@ -486,7 +523,7 @@ def test_a_database_is_made_whether_or_not_files_can_be_linked(
     if not links:
         monkeypatch.setattr(Path, "hardlink_to", no_links)
     monkeypatch.setattr(
-        "topk_platform.tracking.mlflow.writing.MlflowClient",
+        "topk_platform.tracking.writing.MlflowClient",
         lambda tracking_uri: Path(tracking_uri.removeprefix("sqlite:///")).write_text("made"),
     )
     make_database(tracking_uri(tmp_path))
@@ -528,7 +565,7 @@ def test_a_trial_of_many_epochs_takes_forty_kilobytes(tmp_path: Path, study: Stu
         with ledger.writing(study) as writer:
             for number in numbers:
                 writer.put(long(number))
-        assert start_feed(tmp_path, ledger).close() is None
+        assert start_feed(tmp_path, ledger).close() == ""
         sizes.append((tmp_path / "mlflow.db").stat().st_size)
     assert sizes[1] - sizes[0] <= 20 * 40_000
     run = next(run for run in runs(tmp_path) if "topk.key" in run.data.tags)

@@ -1,6 +1,6 @@
-"""What 10,000 trials cost in a tracker: writing them, opening the study again, and the first page of MLflow.
+"""What 10,000 trials cost in MLflow: writing them, opening the study again, and its first page.
 
-    python benchmarks/trackers.py --trials 10000 --track mlflow --search all
+    python benchmarks/many_trials.py --trials 10000
 
 The trials are made up: 20 arms, of each 5 confirmations and for the rest search trials, of 20 epochs.
 """
@@ -18,7 +18,8 @@ from pathlib import Path
 from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study
 from topk_platform.records import Ledger, Store
 from topk_platform.specs import EpochRecord, Phase, Trial, TrialRecord
-from topk_platform.tracking import Tracking, sync, tracking_uri
+from topk_platform.tracking import sync, tracking_uri
+from topk_platform.tracking.writing import Experiment
 
 _ARMS, _CONFIRMATIONS, _EPOCHS = 20, 5, 20
 
@@ -62,16 +63,14 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--trials", type=int, default=10_000)
-    parser.add_argument("--track", default="mlflow")
-    parser.add_argument("--search", default="all")
     parser.add_argument("--store", help="A folder to keep; a temporary one by default.")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
-        measure(Path(given.store or scratch), given.trials, given.track, given.search)
+        measure(Path(given.store or scratch), given.trials)
 
 
-def measure(folder: Path, count: int, track: str, search: str) -> None:
-    """Write a study to a tracker, and measure."""
+def measure(folder: Path, count: int) -> None:
+    """Write a study to MLflow, and measure."""
     study, store = a_study(), Store.open(folder)
     ledger = Ledger.open(store, study.name)
     if not ledger.exists:
@@ -80,18 +79,16 @@ def measure(folder: Path, count: int, track: str, search: str) -> None:
                 writer.put(ended)
         ledger.store.write("tables/table.md", b"| made | up |\n|---|---|\n| 1 | 2 |\n")
     began = time.perf_counter()
-    sync(study.name, store=folder, track=track, track_search=search)
+    sync(study.name, store=folder)
     written = time.perf_counter() - began
     began = time.perf_counter()
-    (tracker,) = Tracking.of(store, track).trackers
-    from topk_platform.tracking import TrackedStudy  # noqa: PLC0415 - beside what it is used for
-
-    held = len(list(tracker.begin(TrackedStudy(study.name, ledger.identity, folder))))
+    held = len(list(Experiment(ledger, tracking_uri(folder), folder).complete()))
     opened = time.perf_counter() - began
-    row = f"{track} | {search} | {count} | {held} | {written:.1f} s | {opened:.1f} s"
-    if track == "mlflow":
-        row += f" | {first_page(folder):.2f} s | {(folder / 'mlflow.db').stat().st_size / 2**20:.0f} MiB"
-    print(row, flush=True)
+    size = (folder / "mlflow.db").stat().st_size / 2**20
+    print(
+        f"{count} | {held} | {written:.1f} s | {opened:.1f} s | {first_page(folder):.2f} s | {size:.0f} MiB",
+        flush=True,
+    )
 
 
 def first_page(folder: Path) -> float:
