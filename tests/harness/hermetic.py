@@ -1,8 +1,8 @@
 """What a test changes in its process is as it was when the next one begins, whichever tests share the process.
 
 The product and libraries change some things on purpose, and these are put back without a word: environment variables
-(the feed of MLflow sets some), the folders in which Python looks for modules (``topk`` adds the current one) and, after a
-file of tests, the modules that it wrote and imported, of which other files may have others by the same names. What
+(the feed of MLflow sets some), the folders in which Python looks for modules (``topk`` adds the current one) and, after
+a file of tests, the modules that it wrote and imported, of which other files may have others by the same names. What
 nobody means to leave behind fails the test that changed it, or its file where comparing takes longer, and is put back.
 """
 
