@@ -22,22 +22,10 @@ from topk_studies.garcin2022 import (
 from topk_studies.handwritten import digits
 from topk_studies.kanji import kanji, kanji_classes, kanji_map, kanji_quick
 from topk_studies.letters import letters, letters_quick
-from topk_studies.letters_axes import letters_capacity, letters_imbalance, letters_k, letters_map
-from topk_studies.letters_convnet import letters_convnet
-from topk_studies.letters_noise import letters_noise_losses
-from topk_studies.letters_questions import (
-    letters_epsilon,
-    letters_fraction,
-    letters_margin,
-    letters_samples,
-    letters_temperature,
-    letters_tradeoff,
-)
-from topk_studies.letters_reasons import letters_memory, letters_underfit
-from topk_studies.letters_searches import letters_searches
-from topk_studies.letters_tuning import letters_tuning
+from topk_studies.letters_map import letters_map
+from topk_studies.letters_questions import letters_questions
 from topk_studies.photos import photos_fraction, photos_map, photos_noise, photos_pixels, photos_tail
-from topk_studies.ring import ring_capacity, ring_modes, ring_overlap
+from topk_studies.ring import ring
 from topk_studies.sawada2020 import sawada2020_cifar100
 from topk_studies.searches import (
     SEARCHES,
@@ -72,31 +60,15 @@ __all__ = [
     "kanji_map",
     "kanji_quick",
     "letters",
-    "letters_capacity",
-    "letters_convnet",
-    "letters_epsilon",
-    "letters_fraction",
-    "letters_imbalance",
-    "letters_k",
     "letters_map",
-    "letters_margin",
-    "letters_memory",
-    "letters_noise_losses",
+    "letters_questions",
     "letters_quick",
-    "letters_samples",
-    "letters_searches",
-    "letters_temperature",
-    "letters_tradeoff",
-    "letters_tuning",
-    "letters_underfit",
     "photos_fraction",
     "photos_map",
     "photos_noise",
     "photos_pixels",
     "photos_tail",
-    "ring_capacity",
-    "ring_modes",
-    "ring_overlap",
+    "ring",
     "sawada2020_cifar100",
     "search_cifar100_augmented",
     "search_cifar100_fraction",
@@ -141,20 +113,7 @@ STUDIES: dict[str, Callable[[], Study]] = {
     "letters": letters,
     "letters_quick": letters_quick,
     "letters_map": letters_map,
-    "letters_searches": letters_searches,
-    "letters_tuning": letters_tuning,
-    "letters_imbalance": letters_imbalance,
-    "letters_k": letters_k,
-    "letters_capacity": letters_capacity,
-    "letters_convnet": letters_convnet,
-    "letters_temperature": letters_temperature,
-    "letters_epsilon": letters_epsilon,
-    "letters_samples": letters_samples,
-    "letters_fraction": letters_fraction,
-    "letters_margin": letters_margin,
-    "letters_tradeoff": letters_tradeoff,
-    "letters_memory": letters_memory,
-    "letters_underfit": letters_underfit,
+    "letters_questions": letters_questions,
     "kanji": kanji,
     "kanji_quick": kanji_quick,
     "kanji_map": kanji_map,
@@ -164,10 +123,7 @@ STUDIES: dict[str, Callable[[], Study]] = {
     "photos_tail": photos_tail,
     "photos_map": photos_map,
     "photos_pixels": photos_pixels,
-    "letters_noise_losses": letters_noise_losses,
-    "ring_overlap": ring_overlap,
-    "ring_modes": ring_modes,
-    "ring_capacity": ring_capacity,
+    "ring": ring,
     "berrada2018_noise": berrada2018_noise,
     "berrada2018_temperature": berrada2018_temperature,
     "berrada2018_imagenet": berrada2018_imagenet,

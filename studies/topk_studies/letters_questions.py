@@ -1,275 +1,179 @@
-"""The papers' questions asked of letters: stand-ins, of minutes, for experiments that take days on CIFAR-100.
+"""Five questions asked of letters, a regime each: temperature, noise scale, samples, under-fitting, convolutions.
 
-Each docstring says that the study is a stand-in. The results hold for letters and a perceptron, and do not carry over
-to CIFAR-100 and a DenseNet. Nothing is searched: parameters that the question is not about have the papers' values.
+Each question has its own baseline, which its claims name. Three are stand-ins, of minutes, for experiments of papers
+that take days on CIFAR-100: what holds for letters and a perceptron does not carry over to a DenseNet. In the first
+four nothing is searched: parameters that the question is not about have the papers' values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
 
 from topk_platform import (
     Arm,
     Claim,
+    Contrast,
     LabelNoise,
-    LongTail,
     Loss,
+    Model,
     PerClass,
     Protocol,
     Regime,
     Study,
-    TrainFraction,
     grid,
 )
-from topk_studies.berrada2018 import fraction_claims, temperature_claims, without_temperature
+from topk_studies.berrada2018 import temperature_claims, without_temperature
 from topk_studies.claims import gaps, stand_ins
 from topk_studies.garcin2022 import epsilon_claims, samples_claims
-from topk_studies.letters import MLP, K, recipe
-from topk_studies.letters_losses import SAMPLES
+from topk_studies.letters import MLP, SHOW, TOPK, K, recipe
+from topk_studies.letters_losses import SAMPLES, as_published, balanced, others
 
-__all__ = [
-    "letters_epsilon",
-    "letters_fraction",
-    "letters_margin",
-    "letters_samples",
-    "letters_temperature",
-    "letters_tradeoff",
-]
+__all__ = ["letters_questions"]
 
-_SEEDS = 10
-_PROTOCOL = Protocol(ensemble=_SEEDS)
-_EPOCHS = 40
-_CLEAN = Regime("clean", "letters", (PerClass(50),))
-_NOISY = Regime("noise-0.4", "letters", (PerClass(50), LabelNoise(0.4)))
-_TAIL = Regime("long-tail", "letters", (LongTail(50),))
-_TOPK = (1, 2, 3, 5, 10)
+_SEEDS, _SEARCHES, _TRIALS = 10, 5, 12
+_TOGETHER = Protocol(ensemble=_SEEDS)
+_CONVNET = Model("convnet", {"width": 8})
+_ENTROPY, _SVM, _SOFT = "cross_entropy", "smooth_topk_svm", "soft_topk_loss"
+_LEARNING = ("fast", "long")
+"""What lets a network learn more: ten times the learning rate, or four times the epochs."""
+
+_TEMPERATURE, _EPSILON, _COUNTS = (
+    Regime(name, "letters", (PerClass(50),)) for name in ("temperature", "epsilon", "samples")
+)
+_UNDERFIT = Regime("underfit", "letters", (PerClass(50), LabelNoise(0.8)))
+_CONVOLUTIONS = Regime("convolutions", "letters", (PerClass(5), LabelNoise(0.8)))
 
 
-def _study(
-    name: str,
-    description: str,
-    regimes: Iterable[Regime],
-    losses: Iterable[Loss],
-    baseline: str | None = None,
-    show: tuple[str, ...] = ("top1", "top5"),
-    claims: Iterable[Claim] = (),
-    first: Iterable[Arm] = (),
-) -> Study:
-    return Study(
-        name=name,
-        arms=(*first, *grid(regimes, [MLP], losses, k=K, recipe=recipe(_EPOCHS), protocol=_PROTOCOL)),
-        topk=_TOPK,
-        seeds=_SEEDS,
-        baseline=baseline,
-        show=show,
-        description=f"stand-in on letters: {description}; an MLP; K = 5",
-        claims=stand_ins(*claims),
-    )
+def letters_questions() -> Study:
+    """Return the study of five questions, a regime each; see its claims, ``topk table letters_questions --claims``.
 
-
-def letters_temperature() -> Study:
-    """Return the stand-in for berrada2018's Table 6 and Figure 2: τ from 0 to 100 of the smooth top-5 SVM.
-
-    τ = 0 is the limit, a fifth of the top-5 hinge with margin 5. The share of the gradient's non-zero entries, their
-    Figure 2, is recorded for every epoch as ``gradient_density``.
+    - ``temperature``: τ from 0 to 100 of the smooth top-5 SVM, beside τ = 1; stand-in for berrada2018's Table 6 and
+      Figure 2 (the share of the gradient's non-zero entries is recorded as ``gradient_density``). τ = 0 is the limit,
+      a fifth of the top-5 hinge with margin 5.
+    - ``epsilon``: ε from 0 to 100 of the noised hinge with B = 10, beside 0.1; stand-in for garcin2022's Table 2.
+      ε = 0 is the calibrated hinge.
+    - ``samples``: B from 1 to 100 with ε = 0.2, and the exact expectation, beside B = 10; stand-in for its Table 3.
+    - ``underfit``: at the papers' values top-K losses leave a small convolutional network untrained. If their gradients
+      are too small for so few steps, ``fast`` (a learning rate of 1 in place of 0.1) and ``long`` (80 epochs in place
+      of 20) have to help the smooth SVM by more than cross-entropy.
+    - ``convolutions``: does the lead with five images and mostly wrong labels hold for a convolutional network? Four
+      losses, each searched five times with twelve trials, beside cross-entropy.
 
     Example:
-        >>> [arm.loss.label for arm in letters_temperature().arms]
+        >>> [arm.loss.label for arm in letters_questions().only("temperature/*").arms]
         ['tau-0', 'tau-0.001', 'tau-0.01', 'tau-0.1', 'tau-1', 'tau-10', 'tau-100']
     """
-    smooth = [
-        Loss("smooth_topk_svm", fixed={"tau": tau}, label=f"tau-{tau:g}")
-        for tau in (0.001, 0.01, 0.1, 1.0, 10.0, 100.0)
-    ]
-    limit, how = without_temperature("tau-0", recipe(_EPOCHS), K)
-    sharp = Arm(_CLEAN, MLP, limit, K, how, protocol=_PROTOCOL)
-    question = "berrada2018 5.1, τ from 0 to 100"
-    claims = temperature_claims(f"clean/{MLP.label}")
-    return _study("letters_temperature", question, [_CLEAN], smooth, "tau-1", claims=claims, first=[sharp])
+    return Study(
+        name="letters_questions",
+        arms=(*_temperatures(), *_epsilons(), *_sample_counts(), *_underfitted(), *_convolutions()),
+        topk=TOPK,
+        trials=_SEARCHES * _TRIALS,
+        seeds=_SEEDS,
+        show=SHOW,
+        description="letters: temperature, noise scale, samples, under-fitting, a convnet; a question a regime; K = 5",
+        claims=(
+            *_stand_ins(_TEMPERATURE, temperature_claims(f"{_TEMPERATURE.name}/{MLP.label}")),
+            *_stand_ins(_EPSILON, epsilon_claims(f"{_EPSILON.name}/{MLP.label}")),
+            *_stand_ins(_COUNTS, samples_claims(f"{_COUNTS.name}/{MLP.label}")),
+            *_underfit_claims(f"{_UNDERFIT.name}/{_CONVNET.label}"),
+            *_convolution_claims(f"{_CONVOLUTIONS.name}/{_CONVNET.label}"),
+        ),
+    )
 
 
-def letters_epsilon() -> Study:
-    """Return the stand-in for garcin2022's Table 2: the noise scale ε from 0 to 100 with B = 10.
-
-    ε = 0 is the calibrated hinge.
-
-    Example:
-        >>> [arm.loss.label for arm in letters_epsilon().arms][:3]
-        ['epsilon-0', 'epsilon-0.0001', 'epsilon-0.001']
-    """
-    noised = [
-        Loss(
-            "noised_topk_hinge", fixed={"epsilon": epsilon, "samples": SAMPLES}, label=f"epsilon-{epsilon:g}"
-        )
-        for epsilon in (1e-4, 1e-3, 0.01, 0.1, 1.0, 10.0, 100.0)
-    ]
-    losses = [Loss("calibrated_topk_hinge", label="epsilon-0"), *noised]
-    question = "garcin2022 4.1, ε from 0 to 100"
-    claims = epsilon_claims(f"clean/{MLP.label}")
-    return _study("letters_epsilon", question, [_CLEAN], losses, "epsilon-0.1", claims=claims)
+def _stand_ins(regime: Regime, claims: tuple[Claim, ...]) -> tuple[Claim, ...]:
+    return stand_ins(*(replace(claim, name=f"{regime.name}-{claim.name}") for claim in claims))
 
 
-def letters_samples() -> Study:
-    """Return the stand-in for garcin2022's Table 3: the sample count B from 1 to 100 with ε = 0.2, and the expectation.
-
-    Example:
-        >>> [arm.loss.label for arm in letters_samples().arms][-2:]
-        ['samples-100', 'expectation']
-    """
-    counts = (1, 2, 3, 5, 10, 50, 100)
-    drawn = [
-        Loss("noised_topk_hinge", fixed={"epsilon": 0.2, "samples": count}, label=f"samples-{count}")
-        for count in counts
-    ]
-    exact = Loss("noised_topk_hinge", fixed={"epsilon": 0.2, "samples": None}, label="expectation")
-    question, losses = "garcin2022 4.2, B from 1 to 100", [*drawn, exact]
-    claims = samples_claims(f"clean/{MLP.label}")
-    return _study("letters_samples", question, [_CLEAN], losses, "samples-10", claims=claims)
-
-
-def letters_fraction() -> Study:
-    """Return the stand-in for berrada2018's Table 2: a part of the training data, from 4 to 100 %.
-
-    The smooth top-5 SVM has τ = 1, as on CIFAR-100; on ImageNet theirs had 0.1, which is beside it.
-
-    Example:
-        >>> [arm.regime.name for arm in letters_fraction().arms[::3]]
-        ['4-percent', '10-percent', '25-percent', '50-percent', '100-percent']
-    """
-    regimes = [
-        Regime(f"{percent}-percent", "letters", (TrainFraction(percent / 100),))
-        for percent in (4, 10, 25, 50, 100)
-    ]
+def _temperatures() -> tuple[Arm, ...]:
+    limit, how = without_temperature("tau-0", recipe(40), K)
     losses = [
-        Loss("cross_entropy"),
-        Loss("smooth_topk_svm", fixed={"tau": 1.0}),
-        Loss("smooth_topk_svm", fixed={"tau": 0.1}, label="smooth_topk_svm-tau-0.1"),
+        Loss(_SVM, fixed={"tau": tau}, label=f"tau-{tau:g}") for tau in (0.001, 0.01, 0.1, 1.0, 10.0, 100.0)
     ]
-    places = [f"{regime.name}/{MLP.label}" for regime in regimes]
-    claims = fraction_claims(places[:-1], places[-1])
-    return _study(
-        "letters_fraction", "berrada2018 5.2, 4 to 100 % of the data", regimes, losses, claims=claims
-    )
+    return Arm(_TEMPERATURE, MLP, limit, K, how, protocol=_TOGETHER), *_fixed(_TEMPERATURE, losses)
 
 
-def letters_margin() -> Study:
-    """Return the stand-in for garcin2022's uneven margins on a long tail: none, even and uneven, by their largest.
-
-    Cross-entropy beside LDAM and the noised imbalanced hinge with ε = 0.01, B = 5 and scale 50, each with a largest
-    margin of 0.1 to 0.8; accuracy is the mean over classes as well.
-
-    Example:
-        >>> [arm.loss.label for arm in letters_margin().arms][:3]
-        ['cross_entropy', 'noised_topk_hinge', 'ldam-0.1']
-    """
-    margins = (0.1, 0.2, 0.4, 0.8)
-    ldam = [
-        Loss("ldam", fixed={"max_margin": m, "scale": 30.0}, head="cosine", label=f"ldam-{m:g}")
-        for m in margins
-    ]
+def _epsilons() -> tuple[Arm, ...]:
     noised = [
-        Loss(
-            "noised_imbalanced_topk_hinge",
-            fixed={"epsilon": 0.01, "samples": 5, "scale": 50.0, "max_margin": m},
-            head="cosine",
-            label=f"noised_imbalanced-{m:g}",
-        )
-        for m in margins
+        Loss("noised_topk_hinge", fixed={"epsilon": scale, "samples": SAMPLES}, label=f"epsilon-{scale:g}")
+        for scale in (1e-4, 1e-3, 0.01, 0.1, 1.0, 10.0, 100.0)
     ]
-    even = Loss("noised_topk_hinge", fixed={"epsilon": 0.2, "samples": SAMPLES})
-    return _study(
-        "letters_margin",
-        "garcin2022 4.5, uneven margins on a long tail",
-        [_TAIL],
-        [Loss("cross_entropy"), even, *ldam, *noised],
-        show=("macro_top1", "macro_top5", "few_top5"),
-        claims=_margin_claims(),
-    )
+    return _fixed(_EPSILON, [Loss("calibrated_topk_hinge", label="epsilon-0"), *noised])
 
 
-def _margin_claims() -> tuple[Claim, ...]:
-    column, source = f"long-tail/{MLP.label}", "garcin2022, Table 5"
-    return (
-        Claim(
-            name="imbalanced-beats-ldam",
-            text="The noised imbalanced hinge beats LDAM in macro-average top-5, both with a largest margin of 0.2.",
-            source=source,
-            contrasts=gaps([column], "noised_imbalanced-0.2", "ldam-0.2", "macro_top5"),
-            tolerance=0.1,
-        ),
-        Claim(
-            name="imbalanced-beats-cross-entropy",
-            text="The noised imbalanced hinge beats cross-entropy in macro-average top-5.",
-            source=source,
-            contrasts=gaps([column], "noised_imbalanced-0.2", "cross_entropy", "macro_top5"),
-            tolerance=0.5,
-        ),
-        Claim(
-            name="ldam-beats-cross-entropy",
-            text="LDAM beats cross-entropy in macro-average top-5.",
-            source=source,
-            contrasts=gaps([column], "ldam-0.2", "cross_entropy", "macro_top5"),
-            tolerance=0.5,
-        ),
-    )
-
-
-def letters_tradeoff() -> Study:
-    """Return the stand-in for sawada2020's Table I: what a loss that trains for five guesses costs in one.
-
-    Clean, with labels noised among look-alikes, and on the long tail.
-
-    Example:
-        >>> [arm.loss.label for arm in letters_tradeoff().arms][:3]
-        ['cross_entropy', 'topk_grouping', 'topk_transition']
-    """
+def _sample_counts() -> tuple[Arm, ...]:
+    counts = {f"samples-{count}": count for count in (1, 2, 3, 5, 10, 50, 100)}
     losses = [
-        Loss("cross_entropy"),
-        Loss("topk_grouping"),
-        Loss("topk_transition"),
-        Loss("smooth_topk_svm", fixed={"tau": 1.0}),
+        Loss("noised_topk_hinge", fixed={"epsilon": 0.2, "samples": count}, label=label)
+        for label, count in {**counts, "expectation": None}.items()
     ]
-    return _study(
-        "letters_tradeoff",
-        "sawada2020 V, top-1 against top-5",
-        [_CLEAN, _NOISY, _TAIL],
-        losses,
-        show=("top1", "top2", "top3", "top5", "top10"),
-        claims=_tradeoff_claims(),
+    return _fixed(_COUNTS, losses)
+
+
+def _fixed(regime: Regime, losses: list[Loss]) -> tuple[Arm, ...]:
+    return grid([regime], [MLP], losses, k=K, recipe=recipe(40), protocol=_TOGETHER)
+
+
+def _underfitted() -> tuple[Arm, ...]:
+    published = [as_published(loss) for loss in balanced() if loss.name in (_ENTROPY, _SVM)]
+    arms = []
+    for loss in published:
+        fast = replace(loss, fixed={**loss.fixed, "learning_rate": 1.0}, label=f"{loss.name}-fast")
+        for how, epochs in (
+            (replace(loss, label=""), 20),
+            (fast, 20),
+            (replace(loss, label=f"{loss.name}-long"), 80),
+        ):
+            arms.append(Arm(_UNDERFIT, _CONVNET, how, k=K, recipe=recipe(epochs)))
+    return tuple(arms)
+
+
+def _convolutions() -> tuple[Arm, ...]:
+    losses = [
+        loss for loss in balanced() + others() if loss.name in (_ENTROPY, _SVM, "noised_topk_hinge", _SOFT)
+    ]
+    protocol = Protocol(searches=_SEARCHES)
+    return grid([_CONVOLUTIONS], [_CONVNET], losses, k=K, recipe=recipe(100), protocol=protocol)
+
+
+def _underfit_claims(column: str) -> tuple[Claim, ...]:
+    def gains_more(way: str) -> Contrast:
+        smooth, entropy = f"{column}/{_SVM}", f"{column}/{_ENTROPY}"
+        weights = {f"{smooth}-{way}": 1.0, smooth: -1.0, f"{entropy}-{way}": -1.0, entropy: 1.0}
+        return Contrast(weights, "top5")
+
+    claim = partial(Claim, source="an explanation of what an earlier study of letters showed", tolerance=1.0)
+    return (
+        claim(
+            name="svm-behind-at-the-papers-values",
+            text="At the papers' values the smooth top-5 SVM is behind cross-entropy in top-5 on a small convnet.",
+            contrasts=gaps([column], _ENTROPY, _SVM, "top5"),
+        ),
+        claim(
+            name="learning-more-helps-the-svm",
+            text="What lets a network learn more helps the smooth top-5 SVM in top-5.",
+            contrasts=gaps([column], [f"{_SVM}-{way}" for way in _LEARNING], _SVM, "top5"),
+        ),
+        claim(
+            name="it-helps-cross-entropy-less",
+            text="It helps the smooth top-5 SVM by more than cross-entropy.",
+            contrasts=[gains_more(way) for way in _LEARNING],
+        ),
     )
 
 
-def _tradeoff_claims() -> tuple[Claim, ...]:
-    column, source = f"clean/{MLP.label}", "sawada2020, Table I"
+def _convolution_claims(column: str) -> tuple[Claim, ...]:
+    claim = partial(Claim, source="stated when the perceptron's results were known", tolerance=0.5)
     return (
-        Claim(
-            name="cross-entropy-best-in-top1",
-            text="Cross-entropy is the best of all losses in top-1.",
-            source=source,
-            contrasts=gaps(
-                [column], "cross_entropy", ("topk_grouping", "topk_transition", "smooth_topk_svm"), "top1"
-            ),
-            tolerance=0.5,
+        claim(
+            name="ahead-with-five-images-and-noise",
+            text="With five images and noise 0.8 the smooth SVM and the soft top-K loss are ahead in top-5.",
+            contrasts=gaps([column], (_SVM, _SOFT), _ENTROPY, "top5"),
         ),
-        Claim(
-            name="transition-beats-cross-entropy-in-top5",
-            text="Top-5 transition beats cross-entropy in top-5.",
-            source=source,
-            contrasts=gaps([column], "topk_transition", "cross_entropy", "top5"),
-            tolerance=0.1,
-        ),
-        Claim(
-            name="smooth-svm-beats-cross-entropy-in-top5",
-            text="The smooth top-5 SVM beats cross-entropy in top-5.",
-            source=source,
-            contrasts=gaps([column], "smooth_topk_svm", "cross_entropy", "top5"),
-            tolerance=0.1,
-        ),
-        Claim(
-            name="grouping-behind-cross-entropy",
-            text="Top-5 grouping is worse than cross-entropy in top-1 and in top-5.",
-            source=source,
-            contrasts=gaps([column], "cross_entropy", "topk_grouping", "top1", "top5"),
-            tolerance=0.1,
+        claim(
+            name="top5-losses-cost-the-first-guess",
+            text="With five images and noise 0.8 the smooth SVM and the soft top-K loss are behind in top-1.",
+            contrasts=gaps([column], _ENTROPY, (_SVM, _SOFT), "top1"),
         ),
     )

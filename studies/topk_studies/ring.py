@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from functools import partial
 
 from topk_platform import Claim, Contrast, Loss, Model, Protocol, Regime, Study, grid
 from topk_platform.recipes import SAWADA2020_RING
 from topk_studies.claims import gaps
 
-__all__ = ["ring_capacity", "ring_modes", "ring_overlap"]
+__all__ = ["ring"]
 
 _SOURCE = "sawada2020 IV"
 _SEEDS = 10
@@ -16,45 +16,40 @@ _CE, _TOP2 = "cross_entropy", ("topk_grouping", "topk_transition")
 _MATTERS = 0.5  # points
 
 
-def _study(
-    name: str, regimes: Iterable[Regime], models: Iterable[Model], description: str, claims: Iterable[Claim]
-) -> Study:
-    arms = grid(
-        regimes,
-        models,
-        [Loss("cross_entropy"), Loss("topk_grouping"), Loss("topk_transition")],
-        k=2,
-        recipe=SAWADA2020_RING,
-        protocol=Protocol(ensemble=_SEEDS),
-    )
+def ring() -> Study:
+    """Return sawada2020's first three experiments: points around a circle, six classes, two guesses.
+
+    Nothing is searched: each loss is trained with fixed settings on ten fresh draws of the data, and the weights of the
+    last epoch are tested.
+
+    - ``sigma-S``: one mode per class, whose standard deviation σ is 10° to 30°, and a linear classifier;
+    - ``distance-D/linear``: two modes per class, D = 30° to 90° apart;
+    - ``distance-90/units-M``: the same at 90°, and a network with one hidden layer of 2 to 32 units.
+
+    Example:
+        >>> [arm.regime.name for arm in ring().only("sigma-*").arms[::3]]
+        ['sigma-10', 'sigma-15', 'sigma-20', 'sigma-25', 'sigma-30']
+        >>> [arm.model.label for arm in ring().only("distance-90/units-*").arms[::3]]
+        ['units-2', 'units-4', 'units-8', 'units-16', 'units-32']
+    """
+    overlap = [Regime(f"sigma-{sigma}", "ring", options={"sigma": sigma}) for sigma in range(10, 31, 5)]
+    modes = [_modes(distance) for distance in range(30, 91, 15)]
+    networks = [Model("mlp", {"hidden": units}, label=f"units-{units}") for units in (2, 4, 8, 16, 32)]
+    losses = [Loss("cross_entropy"), Loss("topk_grouping"), Loss("topk_transition")]
+    arms_of = partial(grid, losses=losses, k=2, recipe=SAWADA2020_RING, protocol=Protocol(ensemble=_SEEDS))
     return Study(
-        name=name,
-        arms=arms,
+        name="ring",
+        arms=(*arms_of(overlap + modes, [Model("linear")]), *arms_of([_modes(90)], networks)),
         topk=(1, 2),
         seeds=_SEEDS,
         show=("top1", "top2"),
-        description=f"{_SOURCE}: {description}; K = 2",
-        claims=tuple(claims),
+        description=f"{_SOURCE}: points around a circle that overlap, have two modes, or meet small networks; K = 2",
+        claims=(*_overlap_claims(), *_modes_claims(), *_capacity_claims()),
     )
 
 
 def _modes(distance: int) -> Regime:
     return Regime(f"distance-{distance}", "ring", options={"sigma": 10, "distance": distance})
-
-
-def ring_overlap() -> Study:
-    """Return experiment 1: one mode per class, whose standard deviation σ is 10° to 30°, and a linear classifier.
-
-    Nothing is searched: each loss is trained with fixed settings on ten fresh draws of the data, and the weights of the
-    last epoch are tested.
-
-    Example:
-        >>> [arm.regime.name for arm in ring_overlap().arms[::3]]
-        ['sigma-10', 'sigma-15', 'sigma-20', 'sigma-25', 'sigma-30']
-    """
-    regimes = [Regime(f"sigma-{sigma}", "ring", options={"sigma": sigma}) for sigma in range(10, 31, 5)]
-    text = "six classes that overlap, σ from 10° to 30°"
-    return _study("ring_overlap", regimes, [Model("linear")], text, _overlap_claims())
 
 
 def _overlap_claims() -> list[Claim]:
@@ -89,18 +84,6 @@ def _overlap_claims() -> list[Claim]:
     ]
 
 
-def ring_modes() -> Study:
-    """Return experiment 2: a third of each class lies in a minor mode 30° to 90° away, and the classifier is linear.
-
-    Example:
-        >>> [arm.regime.name for arm in ring_modes().arms[::3]]
-        ['distance-30', 'distance-45', 'distance-60', 'distance-75', 'distance-90']
-    """
-    regimes = [_modes(distance) for distance in range(30, 91, 15)]
-    text = "six classes of two modes, 30° to 90° apart"
-    return _study("ring_modes", regimes, [Model("linear")], text, _modes_claims())
-
-
 def _modes_claims() -> list[Claim]:
     source = f"{_SOURCE}-B, Fig. 3"
     places = {d: f"distance-{d}/linear" for d in range(30, 91, 15)}
@@ -132,18 +115,6 @@ def _modes_claims() -> list[Claim]:
             tolerance=_MATTERS,
         ),
     ]
-
-
-def ring_capacity() -> Study:
-    """Return experiment 3: the minor modes are 90° away, and the network has one hidden layer of 2 to 32 units.
-
-    Example:
-        >>> [arm.model.label for arm in ring_capacity().arms[::3]]
-        ['units-2', 'units-4', 'units-8', 'units-16', 'units-32']
-    """
-    models = [Model("mlp", {"hidden": units}, label=f"units-{units}") for units in (2, 4, 8, 16, 32)]
-    text = "modes 90° apart, a hidden layer of 2 to 32 units"
-    return _study("ring_capacity", [_modes(90)], models, text, _capacity_claims())
 
 
 def _capacity_claims() -> list[Claim]:
