@@ -61,28 +61,3 @@ def test_claims_on_noise_are_about_every_level_of_it(name: str) -> None:
     (claim,) = [c for c in study.claims if c.name == "svm-beats-cross-entropy-with-noise"]
     levels = [arm.regime.name for arm in study.arms if arm.regime.name.startswith("noise-")]
     assert {arm.partition("/")[0] for arm in claim.arms} == {*levels} - {levels[0]}
-
-
-def test_stand_ins_say_that_they_are() -> None:
-    for study in STUDIES_WITH_CLAIMS:
-        own_questions = (
-            "letters_capacity",
-            "letters_convnet",
-            "letters_imbalance",
-            "letters_k",
-            "letters_memory",
-            "letters_searches",
-            "letters_underfit",
-            "kanji_classes",
-            "kanji_quick",
-        )
-        asks_a_paper = (
-            study.name.startswith(("letters", "photos", "kanji")) and study.name not in own_questions
-        )
-        both = study.name in (
-            "letters_map",
-            "photos_map",
-            "photos_noise",
-            "photos_pixels",
-        )  # a paper's, and some of their own
-        assert {claim.stand_in for claim in study.claims} == ({True, False} if both else {asks_a_paper})

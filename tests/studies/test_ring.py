@@ -12,41 +12,34 @@ import dataclasses
 
 import pytest
 
-from topk_platform import Arm, Model, Study
+from topk_platform import Arm, Model
 from topk_platform.data import load
 from topk_platform.results import estimate
 from topk_platform.specs import Trial
 from topk_platform.training import finish, run_trials
-from topk_studies import ring_capacity, ring_modes, ring_overlap
+from topk_studies import ring
 
 EPOCHS = 300
 LOSSES = ["cross_entropy", "topk_grouping", "topk_transition"]
 
 
-@pytest.mark.parametrize(
-    ("study", "options", "models"),
-    [
-        (ring_overlap(), [{"sigma": s} for s in (10, 15, 20, 25, 30)], [Model("linear")]),
-        (
-            ring_modes(),
-            [{"sigma": 10, "distance": d} for d in (30, 45, 60, 75, 90)],
-            [Model("linear")],
-        ),
-        (
-            ring_capacity(),
-            [{"sigma": 10, "distance": 90}],
-            [Model("mlp", {"hidden": m}, label=f"units-{m}") for m in (2, 4, 8, 16, 32)],
-        ),
+LINEAR = Model("linear")
+SETTINGS = [
+    *[({"sigma": sigma}, LINEAR) for sigma in (10, 15, 20, 25, 30)],
+    *[({"sigma": 10, "distance": distance}, LINEAR) for distance in (30, 45, 60, 75, 90)],
+    *[
+        ({"sigma": 10, "distance": 90}, Model("mlp", {"hidden": m}, label=f"units-{m}"))
+        for m in (2, 4, 8, 16, 32)
     ],
-    ids=lambda value: value.name if isinstance(value, Study) else "",
-)
-def test_a_study_is_the_papers_experiment(
-    study: Study, options: list[dict[str, int]], models: list[Model]
-) -> None:
-    """Five settings × three losses, ten seeds, full batches for 1,000 epochs, nothing searched."""
+]
+
+
+def test_the_study_is_the_papers_experiments() -> None:
+    """Fifteen settings × three losses, ten seeds, full batches for 1,000 epochs, nothing searched."""
+    study = ring()
     settings = [(arm.regime.options, arm.model) for arm in study.arms if arm.loss.label == "cross_entropy"]
-    assert settings == [(o, m) for o in options for m in models]
-    assert [arm.loss.label for arm in study.arms] == LOSSES * 5
+    assert settings == SETTINGS
+    assert [arm.loss.label for arm in study.arms] == LOSSES * 15
     assert (study.seeds, study.topk, study.show) == (10, (1, 2), ("top1", "top2"))
     for arm in study.arms:
         assert (arm.k, arm.is_searched, arm.protocol.ensemble) == (2, False, 10)
@@ -69,9 +62,9 @@ def top2(arm: Arm) -> dict[int, float]:
     return {record.trial.seed: record.test["top2"] for record in records if record.test}
 
 
-def advantage(study: Study, setting: str) -> tuple[float, bool]:
+def advantage(setting: str) -> tuple[float, bool]:
     """The transition loss's top-2 accuracy over cross-entropy's, in points; whether its 95 % interval excludes 0."""
-    arms = {arm.name: arm for arm in study.arms}
+    arms = {arm.name: arm for arm in ring().arms}
     ours, theirs = (top2(arms[f"{setting}/{loss}"]) for loss in ("topk_transition", "cross_entropy"))
     result = estimate([ours[seed] - theirs[seed] for seed in sorted(ours)])
     assert result is not None and result.n == 10
@@ -81,14 +74,14 @@ def advantage(study: Study, setting: str) -> tuple[float, bool]:
 @pytest.mark.slow
 def test_cross_entropy_fails_in_top2_where_a_linear_classifier_meets_minor_modes_far_away() -> None:
     """The paper's Fig. 3c at 90°: about 80 against 94 %."""
-    difference, sure = advantage(ring_modes(), "distance-90/linear")
+    difference, sure = advantage("distance-90/linear")
     assert sure and 10 < difference < 20
 
 
 @pytest.mark.slow
 def test_cross_entropy_is_behind_with_four_hidden_units_and_ahead_with_sixteen() -> None:
     """The paper's Fig. 4b: what decides is whether the model can represent the best top-1 prediction."""
-    behind, sure = advantage(ring_capacity(), "distance-90/units-4")
+    behind, sure = advantage("distance-90/units-4")
     assert sure and behind > 0
-    ahead, sure = advantage(ring_capacity(), "distance-90/units-16")
+    ahead, sure = advantage("distance-90/units-16")
     assert sure and ahead < 0
