@@ -35,7 +35,7 @@ def test_besides_their_own_parameters_all_losses_of_a_study_search_the_same(name
 
 
 def test_ranges_hold_the_shipped_choices_of_letters_well_inside() -> None:
-    """An end is a twentieth of a range, so a value that does not matter is at one of two ends in a tenth of the choices.
+    """An end is a twentieth of a range, so an indifferent value is at one of two ends in a tenth of the choices.
 
     What was chosen may not be there more often, but for three standard errors.
     """

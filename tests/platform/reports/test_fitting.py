@@ -19,7 +19,7 @@ from topk_studies import evidence
 
 STUDIES = (
     "kanji_map",
-    "letters_searches",
+    "letters",
 )  # 3 losses in 18 regimes; 9 in 7, of which neither fits as columns
 NUMBER = re.compile(r"\d+\.\d ± \d+\.\d")
 
@@ -60,7 +60,7 @@ def test_losses_are_columns_where_that_fits_better() -> None:
 
 def test_a_request_for_losses_as_columns_is_kept() -> None:
     for width in (80, 100_000):
-        rows = [line for line in printed("letters_searches", width, transpose=True) if line.startswith("┃")]
+        rows = [line for line in printed("letters", width, transpose=True) if line.startswith("┃")]
         corners = {line.split()[1] for line in rows} - {"┃"}
         assert corners == {"regime"}
 
