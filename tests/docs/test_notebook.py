@@ -42,7 +42,7 @@ def test_it_shows_results_and_nothing_of_where_it_ran() -> None:
     assert not re.search(r"/(home|root|tmp|work|Users)/", written) and len(written) < BYTES
     assert {kind for kind, _ in kinds(stored())} == {"display_data", "execute_result"}
     shown = set().union(*(data for _, data in kinds(stored())))
-    assert {"text/html", "text/markdown", "image/png"} <= shown
+    assert {"text/html", "image/png"} <= shown
     progress = next(output for output in outputs(stored()) if output["output_type"] == "display_data")
     assert 'value="24" max="24"' in text(progress["data"]["text/html"])
     assert "u001b" not in written  # colours of a terminal
