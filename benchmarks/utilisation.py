@@ -20,8 +20,7 @@ from unittest.mock import patch
 
 from topk_platform import Arm, Float, Loss, Model, NoPruning, Protocol, Random, Recipe, Regime, Study
 from topk_platform.identity import Identity
-from topk_platform.protocol import ArmBoard, Board, Durations, Ended, Pace
-from topk_platform.protocol.order import Order
+from topk_platform.protocol import ArmBoard, Board, Durations, Ended, Pace, board
 from topk_platform.specs import Trial
 
 LOSS = Loss("smooth_topk_svm", {"tau": Float(0.01, 10)}, {"tau": 1.0})
@@ -81,8 +80,7 @@ class _Simulation:
         self.durations.add(trials[0].arm_id, self.lasting(trials[0]))
         self.now = then
         for trial in trials:
-            others = (0.0,) * (len(trial.arm.objectives) - 1)
-            self.board.end(trial, Ended(trial.number, trial.values, "completed", {1: 0.0}, others=others))
+            self.board.end(trial, Ended(trial.number, trial.values, "completed", {1: 0.0}))
 
 
 def simulated(board: Board, lasting: Lasting, workers: int) -> Simulated:
@@ -108,10 +106,10 @@ def a_study(arms: int, trials: int, seeds: int) -> Study:
 def most_left_first() -> Iterator[None]:
     """Let the arm with most trials left go first, whatever they take."""
 
-    def urgency(_order: Order, arm: ArmBoard, _pace: Pace) -> tuple[float, float]:
+    def urgency(arm: ArmBoard, _pace: Pace) -> tuple[float, float]:
         return float(arm.left - len(arm.running)), 0.0
 
-    with patch.object(Order, "urgency", urgency):
+    with patch.object(board, "urgency", urgency):
         yield
 
 

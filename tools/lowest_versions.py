@@ -11,7 +11,7 @@ from pathlib import Path
 __all__ = ["lowest"]
 
 _PROJECT = Path(__file__).parents[1] / "pyproject.toml"
-_EXTRAS = ("fast", "platform", "cmaes", "gp", "onnx")  # those that users install
+_EXTRAS = ("fast", "platform", "onnx")  # those that users install
 _BOUND = re.compile(r"(?P<name>[\w.-]+)(\[[\w,]+\])?>=(?P<lowest>[\w.]+)")
 
 

@@ -10,10 +10,8 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from topk_platform.specs import Arm, Study, digest
-
 __all__ = [
-    "SEARCHERS",
+    "CHOOSER",
     "Adopted",
     "Identity",
     "Provenance",
@@ -23,32 +21,29 @@ __all__ = [
     "environment_of",
     "machine_of",
     "provenance_of",
-    "with_origins",
 ]
 
 _BITS = ("machine", "torch", "losses")
-SEARCHERS = ("optuna", "cmaes", "greenlet", "scipy")
-"""The packages that choose the values of trials.
+CHOOSER = "optuna"
+"""The package that chooses the values of trials.
 
-Their versions change no trial's result, so a search also uses trials that were made with other versions.
+Its version changes no trial's result, so a search also uses trials that were made with other versions.
 """
 
 
 @dataclass(frozen=True)
 class Provenance:
-    """The code, data, environment and start that made a row of the ledger.
+    """The code, data and environment that made a row of the ledger.
 
     Args:
         code_version: See :class:`Identity`.
         dataset_fingerprint: Likewise.
         environment: The part of the environment that decides the last bits, in words.
-        origin: See :class:`Identity`.
     """
 
     code_version: str
     dataset_fingerprint: str
     environment: str
-    origin: str = ""
 
 
 @dataclass(frozen=True)
@@ -59,22 +54,18 @@ class Adopted:
         was: The provenance of the rows.
         code_version: The code version of the identity for which they count.
         environment: Likewise.
-        origin: Likewise.
         evidence: The evidence that the results are the same, in words.
     """
 
     was: Provenance
     code_version: str
     environment: Mapping[str, str]
-    origin: str
     evidence: str
 
     def counts_for(self, identity: Identity) -> bool:
         """Return whether the rows count for an identity."""
         environment = identity.bits
-        return (self.code_version, self.origin) == (identity.code_version, identity.origin) and (
-            not environment or environment == self.environment
-        )
+        return self.code_version == identity.code_version and environment in ({}, self.environment)
 
 
 @dataclass(frozen=True)
@@ -85,21 +76,19 @@ class Identity:
         code_version: Hash of the code that its trials execute, see :func:`~topk_platform.code_version.code_version`.
         dataset_fingerprint: Fingerprint of the data before conditions.
         environment: Package versions and kind of machine, see :func:`~topk_platform.training.environment`. For an arm
-            that searches, also the versions of its sampler's packages; rows with other versions of these still count.
-        origin: Code and data of the arm that its search starts from, if any, see :func:`with_origins`.
+            that searches, also Optuna's version; rows with another version of it still count.
         adopted: Rows of other code or another environment that count nevertheless.
     """
 
     code_version: str = ""
     dataset_fingerprint: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
-    origin: str = ""
     adopted: tuple[Adopted, ...] = ()
 
     @property
     def bits(self) -> dict[str, str]:
-        """The environment without the packages that choose the values of trials."""
-        return {name: value for name, value in self.environment.items() if name not in SEARCHERS}
+        """The environment without the package that chooses the values of trials."""
+        return {name: value for name, value in self.environment.items() if name != CHOOSER}
 
     @property
     def own(self) -> Identity:
@@ -141,33 +130,12 @@ class Identity:
         if self.dataset_fingerprint not in ("", row["dataset_fingerprint"]):
             return "other data"
         versions = _versions(row["versions"] or "{}")
-        if self.origin not in ("", versions.get("origin", "")):
-            return "another start, whose code or data have changed"
         differing = (
             f"{name} {versions.get(name, 'unknown')} in place of {needed}"
             for name, needed in self.bits.items()
             if versions.get(name) != needed
         )
         return ", ".join(differing)
-
-
-def with_origins(study: Study, identities: Mapping[str, Identity]) -> dict[str, Identity]:
-    """Return the arms' identities, each with the code and data of the arm from which its search starts, if any.
-
-    Args:
-        study: The study, which says which arm starts from which.
-        identities: By arm identity, with code and data.
-    """
-
-    def origin_of(arm: Arm) -> str:
-        other = study.origin(arm)
-        if other is None:
-            return ""
-        start = identities[study.arm_id(other)]
-        return digest((start.code_version, start.dataset_fingerprint, origin_of(other)))
-
-    arms = {study.arm_id(arm): arm for arm in study.arms}
-    return {i: replace(identity, origin=origin_of(arms[i])) for i, identity in identities.items()}
 
 
 @lru_cache(maxsize=256)  # a ledger's rows share a few texts
@@ -182,21 +150,19 @@ def provenance_of(row: Mapping[str, Any]) -> Provenance:
     Example:
         >>> row = {"code_version": "c", "dataset_fingerprint": "f", "versions": '{"torch": "2.14.0", "optuna": "5"}'}
         >>> provenance_of(row)
-        Provenance(code_version='c', dataset_fingerprint='f', environment='torch 2.14.0', origin='')
+        Provenance(code_version='c', dataset_fingerprint='f', environment='torch 2.14.0')
     """
-    text = row["versions"] or "{}"
-    origin = _versions(text).get("origin", "")
-    return Provenance(row["code_version"], row["dataset_fingerprint"], _environment(text, _BITS), origin)
+    return Provenance(row["code_version"], row["dataset_fingerprint"], bits_of(row))
 
 
 def chooser_of(row: Mapping[str, Any]) -> str:
-    """Return the packages that chose the values of a search's trial; empty if none did.
+    """Return the package that chose the values of a search's trial; empty if none did.
 
     Example:
-        >>> chooser_of({"versions": '{"torch": "2.14.0", "optuna": "5.0.0", "cmaes": "0.13"}'})
-        'optuna 5.0.0, cmaes 0.13'
+        >>> chooser_of({"versions": '{"torch": "2.14.0", "optuna": "5.0.0"}'})
+        'optuna 5.0.0'
     """
-    return _environment(row["versions"] or "{}", SEARCHERS)
+    return _environment(row["versions"] or "{}", (CHOOSER,))
 
 
 def bits_of(row: Mapping[str, Any]) -> str:
@@ -216,7 +182,7 @@ def environment_of(row: Mapping[str, Any]) -> str:
         >>> environment_of({"versions": '{"machine": "NVIDIA H200", "python": "3.12.1", "torch": "2.14.0"}'})
         'machine NVIDIA H200, torch 2.14.0'
     """
-    return _environment(row["versions"] or "{}", (*_BITS, *SEARCHERS))
+    return _environment(row["versions"] or "{}", (*_BITS, CHOOSER))
 
 
 @lru_cache(maxsize=256)

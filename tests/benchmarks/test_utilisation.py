@@ -94,24 +94,6 @@ def test_the_narrow_arm_that_takes_longest_is_begun_first() -> None:
     assert result == Simulated(workers=2, seconds=11.0, last_start=10.0, idle=0.0)
 
 
-def test_arms_that_others_wait_for_go_first() -> None:
-    first = Arm(Regime("a", "digits"), Model("mlp"), LOSS, 3, Recipe(4))
-    later = Arm(
-        Regime("b", "digits"),
-        Model("mlp"),
-        LOSS,
-        3,
-        Recipe(4),
-        protocol=Protocol(start_from="a/*/*"),
-    )
-    alone = Arm(Regime("c", "digits"), Model("mlp"), LOSS, 3, Recipe(4))
-    study = Study("s", [alone, first, later], topk=(1, 3), trials=4, seeds=1)
-    board = a_board(study)
-    (trial,) = board.next_trials()
-    assert trial.arm.regime.name == "a"
-    assert simulated(a_board(study), lambda trial: 1.0, workers=2).seconds == 9  # 4 + 4 + 1
-
-
 def test_what_is_known_to_take_long_goes_first() -> None:
     study = a_study(2, 3, 1)
     short, long = (study.arm_id(arm) for arm in study.arms)
@@ -128,12 +110,3 @@ def test_the_expected_time_of_a_study_is_that_of_a_simulation_where_trainings_ta
         expected = a_board(study).seconds(durations, workers)
         took = simulated(a_board(study), lambda trial: 2.0, workers).seconds
         assert expected <= took + 1e-9 and took <= expected + 2.0
-
-
-def test_an_arm_that_waits_for_anothers_search_ends_after_it() -> None:
-    first = Arm(Regime("a", "digits"), Model("mlp"), LOSS, 3, Recipe(4))
-    how = Protocol(start_from="a/*/*")
-    later = Arm(Regime("b", "digits"), Model("mlp"), LOSS, 3, Recipe(4), protocol=how)
-    study = Study("s", [first, later], topk=(1, 3), trials=4, seeds=1)
-    durations = Durations({study.arm_id(arm): [1.0] for arm in study.arms})
-    assert a_board(study).seconds(durations, workers=100) == 4 + 1 + 4 + 1

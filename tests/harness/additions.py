@@ -188,21 +188,19 @@ class BruteForce:
     """Every value once, in Optuna's order."""
 
     random: ClassVar[float] = 0
-    most_objectives: ClassVar[int | None] = None
-    packages: ClassVar[tuple[str, ...]] = ("optuna",)
 
 
 ''',
             ),
-            ("Random | QMC", "BruteForce | "),
-            ('"CmaEs"', '"BruteForce", '),
+            ("Random | Grid", "BruteForce | "),
+            ('"TPE", "Grid"', '"BruteForce", '),
         ],
         f"{P}protocol/search/samplers.py": [
             (
-                "        case OptunaSampler(reference, options):",
-                "        case BruteForce():\n            return samplers.BruteForceSampler(seed=seed)\n",
+                "            case OptunaSampler(reference, options):",
+                "            case BruteForce():\n                return _referenced('BruteForceSampler', {}, seed)\n",
             ),
-            ("    Choice,\n", "    BruteForce,\n"),
+            ("TPE, Arm, ", "BruteForce, "),
         ],
         "docs/searching.md": [("", "\n| `BruteForce()` | every value once | |\n")],
     },
@@ -214,20 +212,21 @@ class BruteForce:
 class AtLeast(Checked):
     """Stop a search trial whose metric is below a value after the first epoch."""
 
+    rungs: ClassVar[tuple[float, ...]] = ()
     value: Share = 0.5
 
 
 ''',
             ),
             ("NoPruning | Quantile", "AtLeast | "),
-            ('"NoPruning", "Patient"', '"AtLeast", '),
+            ('"NoPruning", "Quantile"', '"AtLeast", '),
         ],
         f"{P}protocol/search/pruning.py": [
             (
-                "        case Patient(inner",
-                "        case AtLeast(value):\n            return Stopping(((1, value),))\n",
+                "        case Quantile(",
+                "        case AtLeast(value):\n            return ((1, value),)\n",
             ),
-            ("NoPruning, Patient, Pruner", "AtLeast, "),
+            ("NoPruning, Pruner", "AtLeast, "),
         ],
         "docs/searching.md": [("", "\n| `AtLeast(value)` | below a value after the first epoch |\n")],
     },

@@ -55,12 +55,10 @@ def export_optuna(study: Study, to: str | Path, *, store: str | Path = "runs") -
 def _add(storage: JournalStorage, study: str, history: ArmHistory) -> int:
     """Add an arm's search as an Optuna study; return how many trials it has."""
     arm, trials = history.arm, _frozen(history)
-    optuna_study = optuna.create_study(
-        storage=storage, study_name=arm.name, directions=["maximize"] * len(arm.objectives)
-    )
+    optuna_study = optuna.create_study(storage=storage, study_name=arm.name, direction="maximize")
     with warnings.catch_warnings():  # Optuna warns that names of metrics are experimental
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        optuna_study.set_metric_names([f"validation.{metric}" for metric in arm.objectives])
+        optuna_study.set_metric_names([f"validation.{arm.metric}"])
     optuna_study.set_user_attr("topk.study", study)
     optuna_study.add_trials(trials)
     return len(trials)
@@ -75,10 +73,10 @@ def _frozen(history: ArmHistory) -> list[FrozenTrial]:
         frozen.append(
             create_trial(
                 state=states.get(ended.status, TrialState.FAIL),
-                values=ended.objectives if ended.status == "completed" else None,
+                value=ended.objective if ended.status == "completed" else None,
                 params=dict(ended.values),
                 distributions={name: distributions[name] for name in ended.values},
-                intermediate_values=dict(ended.curve) if len(history.arm.objectives) == 1 else {},
+                intermediate_values=dict(ended.curve),
                 user_attrs={
                     "topk.key": row["key"],
                     "topk.number": number,

@@ -2,16 +2,14 @@
 
 from topk_platform.protocol.arm_board import ArmBoard
 from topk_platform.protocol.arm_progress import ArmProgress
-from topk_platform.protocol.board import Board
+from topk_platform.protocol.board import Board, Pace
 from topk_platform.protocol.correlations import early_correlations, spearman
 from topk_platform.protocol.counts import Counts
 from topk_platform.protocol.durations import Durations
 from topk_platform.protocol.ended import Ended
 from topk_platform.protocol.lane import Slot
-from topk_platform.protocol.order import Pace
-from topk_platform.protocol.search.pruning import Stopping, stopping_values
-from topk_platform.protocol.search.samplers import check_packages, check_sampler, informed
-from topk_platform.protocol.standings import hold_races
+from topk_platform.protocol.search.pruning import stopping_values
+from topk_platform.protocol.search.samplers import check_sampler, informed
 
 __all__ = [
     "ArmBoard",
@@ -22,11 +20,8 @@ __all__ = [
     "Ended",
     "Pace",
     "Slot",
-    "Stopping",
-    "check_packages",
     "check_sampler",
     "early_correlations",
-    "hold_races",
     "informed",
     "spearman",
     "stopping_values",

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from topk_platform.identity import Identity
 from topk_platform.protocol.arm_progress import ArmProgress
 from topk_platform.protocol.ended import Ended
 from topk_platform.protocol.lane import Lane, Slot
-from topk_platform.protocol.proposing import Proposer
-from topk_platform.specs import Arm, Study, Trial
+from topk_platform.protocol.search.pruning import stopping_values
+from topk_platform.specs import Arm, Scalar, Study, Trial
+
+if TYPE_CHECKING:
+    from topk_platform.protocol.search.suggest import Searcher
 
 __all__ = ["ArmBoard"]
 
@@ -29,7 +33,6 @@ class ArmBoard(ArmProgress):
 
     Attributes:
         open: The slots of trials that this run leaves without a result.
-        origin: The arm whose best configurations its searches start from, if there is one.
         beyond: How many trials outside the budget have ended, because they trained in an ensemble with others.
     """
 
@@ -44,26 +47,20 @@ class ArmBoard(ArmProgress):
     ) -> None:
         self._searched = {} if searched is None else searched
         self._confirmed = {} if confirmed is None else confirmed
-        super().__init__(arm, study.trials, study.seeds, study.points(arm), self._searched, self._confirmed)
+        super().__init__(arm, study.trials, study.seeds, self._searched, self._confirmed)
         self.study, self.identity, self.outdated = study, identity, outdated or {}
         self.arm_id = study.arm_id(arm)
         self.open: set[Slot] = set()
-        self.origin: ArmBoard | None = None
         self.beyond = 0
         self._ahead: tuple[int, int, int] | None = None
-        self._proposer: Proposer | None = None
+        self._searchers: dict[int, Searcher] = {}
 
     def next_slot(self) -> Slot | None:
         """Return the first slot that may start now because its history is complete, or None. Searches take turns."""
-        if len(self.lanes) == 1 and self.origin is None:  # fast: every arm is asked before every trial
+        if len(self.lanes) == 1:  # fast: every arm is asked before every trial
             return self.lanes[0].next_slot()
-        lanes = (lane for lane in self.lanes if not self._waits(lane))
-        slots = (slot for lane in lanes if (slot := lane.next_slot()) is not None)
+        slots = (slot for lane in self.lanes if (slot := lane.next_slot()) is not None)
         return min(slots, key=self._turn, default=None)
-
-    def _waits(self, lane: Lane) -> bool:
-        """Return whether a search waits for the search that it starts from."""
-        return self.origin is not None and self.origin.lanes[lane.index].searching
 
     def _turn(self, slot: Slot) -> tuple[int, int, int]:
         repeats, (_, number, seed) = self.arm.repeats, slot
@@ -75,11 +72,6 @@ class ArmBoard(ArmProgress):
         if self._ahead is None:
             self._ahead = (*self.rounds, self.left - len(self.running))
         return self._ahead
-
-    def limit(self, until: int, last: int) -> None:
-        """Let only seeds with a rank up to ``until`` start now, and never any with a rank above ``last``."""
-        self._ahead = None
-        super().limit(until, last)
 
     def _lane(self, slot: Slot) -> Lane:
         phase, number, seed = slot
@@ -124,7 +116,48 @@ class ArmBoard(ArmProgress):
             other.note()
 
     def trial(self, slot: Slot) -> Trial:
-        """Return the trial of a slot that is ready."""
-        if self._proposer is None:
-            self._proposer = Proposer(self.study, self.identity, self, self.origin)
-        return self._proposer.trial(slot, self.block(slot))
+        """Return the trial of a slot whose history is complete."""
+        phase, number, seed = slot
+        study, arm, identity, block = self.study, self.arm, self.identity, self.block(slot)
+        if phase == "search":
+            known = self.known(number)
+            values: Mapping[str, Scalar] = self._searcher(number).suggest(arm.repeats.position(number), known)
+            below = stopping_values(arm.protocol.pruner, arm.recipe, known)
+        else:
+            values, below = self.searched[number].values if arm.is_searched else {}, ()
+        return Trial(
+            study=study.name,
+            arm_id=self.arm_id,
+            arm=arm.searched(1),
+            topk=study.topk,
+            targets=study.targets,
+            phase=phase,
+            number=number,
+            seed=seed,
+            root=study.seed,
+            values=values,
+            dataset_fingerprint=identity.dataset_fingerprint,
+            code_version=identity.code_version,
+            stop_below=below,
+            together=() if len(block) == 1 else tuple(n if phase == "search" else s for _, n, s in block),
+            threads=study.threads,
+            device=study.device,
+            environment=identity.environment,
+            measures=study.measures,
+        )
+
+    def _searcher(self, number: int) -> Searcher:
+        """Return the searcher of a trial's search, made once; each search has its own random draws."""
+        from topk_platform.protocol.search.suggest import Searcher  # noqa: PLC0415 - imports Optuna, which counting trials does not need
+
+        repeats = self.arm.repeats
+        search = repeats.search_of(number)
+        if search not in self._searchers:
+            lane = self.lanes[search]
+            self._searchers[search] = Searcher(
+                f"{self.arm_id}/{search}" if search else self.arm_id,
+                self.arm.loss,
+                self.arm.protocol.sampler,
+                lambda position: lane.known(repeats.number_at(search, position)),
+            )
+        return self._searchers[search]

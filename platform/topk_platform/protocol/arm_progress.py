@@ -1,4 +1,4 @@
-"""What has ended of one arm, and what follows from it: choices, results in a race, and what is left."""
+"""What has ended of one arm, and what follows from it: choices and what is left."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 
 from topk_platform.protocol.ended import Ended
 from topk_platform.protocol.lane import Lane, Slot
-from topk_platform.protocol.racing import Results
 from topk_platform.specs import Arm
 
 __all__ = ["ArmProgress"]
@@ -23,13 +22,11 @@ class ArmProgress:
         arm: The arm.
         trials: How many search trials its searches share out; ignored for an arm that searches nothing.
         seeds: How many seeds the arm asks for.
-        points: The maximum number of configurations of each search that are confirmed.
         searched: The ended search trials by number. The mapping is kept, not copied.
         confirmed: The ended confirmations by slot. The mapping is kept, not copied.
 
     Attributes:
         lanes: The arm's searches with their confirmations.
-        last: How many seeds count: fewer than ``seeds`` if the arm dropped out of a race.
         running: The slots of running trials, including those that wait for a retry.
 
     Example:
@@ -38,7 +35,7 @@ class ArmProgress:
         >>> arm = Arm(Regime("r", "digits"), Model("mlp"), loss, 1, Recipe(epochs=4))
         >>> ended = {n: Ended(n, {}, "completed", {4: 0.8 + n / 10}) for n in range(2)}
         >>> progress = ArmProgress(arm, trials=2, seeds=3, searched=ended)
-        >>> [chosen[0].number for chosen in progress.chosen], progress.left
+        >>> [chosen.number for chosen in progress.chosen], progress.left
         ([1], 3)
     """
 
@@ -47,17 +44,16 @@ class ArmProgress:
         arm: Arm,
         trials: int,
         seeds: int,
-        points: int = 1,
         searched: Mapping[int, Ended] | None = None,
         confirmed: Mapping[Slot, Ended] | None = None,
     ) -> None:
-        self.arm, self.seeds, self.points, self.last = arm, seeds, points, seeds
+        self.arm, self.seeds = arm, seeds
         self.searched: Mapping[int, Ended] = {} if searched is None else searched
         self.confirmed: Mapping[Slot, Ended] = {} if confirmed is None else confirmed
         self.running: set[Slot] = set()
         self._budget = trials if arm.is_searched else 0
         self.lanes = [
-            Lane(arm, index, self._budget, seeds, points, self.searched, self.confirmed)
+            Lane(arm, index, self._budget, seeds, self.searched, self.confirmed)
             for index in range(arm.repeats.count)
         ]
 
@@ -69,7 +65,7 @@ class ArmProgress:
     @property
     def total(self) -> int:
         """How many trials the arm asks for in all."""
-        return self.trials + self.seeds * self.points
+        return self.trials + self.seeds
 
     @property
     def searching(self) -> bool:
@@ -77,8 +73,8 @@ class ArmProgress:
         return any(lane.searching for lane in self.lanes)
 
     @property
-    def chosen(self) -> list[tuple[Ended, ...]]:
-        """The configurations that each search has chosen so far, the main one first; empty if no trial completed."""
+    def chosen(self) -> list[Ended | None]:
+        """The configuration that each search has chosen so far; None if no trial of it completed."""
         return [lane.chosen_by_now for lane in self.lanes]
 
     @property
@@ -113,18 +109,6 @@ class ArmProgress:
         """Return whether the arm asks for a search trial, by its number."""
         return self.arm.repeats.holds(number, self._budget)
 
-    def results(self) -> Results | None:
-        """Return the arm's results in a race, by the seed's rank; None if it has nothing to confirm."""
-        if not any(lane.chosen or not lane.confirming for lane in self.lanes):
-            return None
-        results, repeats = {}, self.arm.repeats
-        for rank, seed in enumerate(repeats.seeds(self.seeds), 1):
-            lane = self.lanes[repeats.search_of_seed(seed)]
-            slots: list[Slot] = [("confirm", ended.number, seed) for ended in lane.chosen[:1]]
-            if lane.confirming and all(slot in self.confirmed for slot in slots):
-                results[rank] = sum(self.confirmed[slot].score for slot in slots)  # 0 if nothing is chosen
-        return results
-
     def missing(self) -> list[Slot]:
         """Return the slots that have not ended. A search's confirmations are listed only after the search has ended."""
         return [slot for lane in self.lanes for slot in lane.missing()]
@@ -136,12 +120,6 @@ class ArmProgress:
         if repeats.count == 1:
             return [self.searched[position] for position in known]
         return [self.searched[repeats.number_at(search, i)]._replace(number=i) for i in known]
-
-    def limit(self, until: int, last: int) -> None:
-        """Let only seeds with a rank up to ``until`` start now, and let none with a rank above ``last`` count."""
-        self.last = last
-        for lane in self.lanes:
-            lane.limit(until, last)
 
     def block(self, slot: Slot) -> tuple[Slot, ...]:
         """Return the slots that train together with a slot, including it: one alone, or a whole ensemble.
@@ -164,7 +142,7 @@ class ArmProgress:
         for lane in self.lanes:
             if not lane.confirming:  # its seeds are known, but not yet its choice
                 seeds = self.arm.repeats.seeds_of(lane.index, self.seeds)
-                count += lane.points * self._filling([("confirm", -1, seed) for seed in seeds])
+                count += self._filling([("confirm", -1, seed) for seed in seeds])
         return count
 
     def _filling(self, missing: Iterable[Slot], running: Iterable[Slot] = ()) -> int:

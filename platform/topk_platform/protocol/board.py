@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 from topk_platform.protocol.arm_board import ArmBoard
 from topk_platform.protocol.durations import Durations
 from topk_platform.protocol.ended import Ended
-from topk_platform.protocol.order import Order, Pace, alike
-from topk_platform.protocol.standings import hold_race, rivals_of
 from topk_platform.specs import Trial
 
-__all__ = ["Board"]
+__all__ = ["Board", "Pace", "urgency"]
 
+Pace = Callable[[str], float]
+"""The expected seconds of an arm's training (or its ensemble's), by its identity."""
 
 MayStart = Callable[[str, int], bool]
 """Returns whether a number of trials of an arm, given by its identity, may start together now."""
@@ -21,6 +21,21 @@ MayStart = Callable[[str, int], bool]
 
 def _whatever(_arm_id: str, _trials: int) -> bool:
     return True
+
+
+def _alike(_arm_id: str) -> float:
+    return 1.0
+
+
+def urgency(arm: ArmBoard, pace: Pace) -> tuple[float, float]:
+    """Return the time of an arm's longest chain of trainings, and of all its work. The largest pair goes first.
+
+    An arm's search trials wait for one another, and its confirmations wait for all of them. More workers do not make
+    that chain shorter, so a free worker goes to the arm with the longest one; among equals, to the arm with the most
+    work left. No result depends on the order.
+    """
+    seconds, (searches, confirmations, left) = pace(arm.arm_id), arm.ahead
+    return seconds * (searches + confirmations), seconds * left
 
 
 class Board:
@@ -36,30 +51,21 @@ class Board:
     def __init__(self, arms: Iterable[ArmBoard]) -> None:
         self.arms = {arm.arm_id: arm for arm in arms}
         self.again = 0
-        for board in self.arms.values():
-            if (origin := board.study.origin(board.arm)) is not None:
-                board.origin = self.arms[board.study.arm_id(origin)]
-        self._order = Order(self.arms.values())
-        self._rivals: dict[str, Mapping[str, ArmBoard]] = {}
-        for study in {arm.study.name: arm.study for arm in self.arms.values()}.values():
-            for rivals in rivals_of(study, self.arms):
-                self._rivals |= dict.fromkeys(rivals, rivals)
-                hold_race(study, rivals)
 
-    def next_trials(self, may_start: MayStart = _whatever, pace: Pace = alike) -> tuple[Trial, ...]:
+    def next_trials(self, may_start: MayStart = _whatever, pace: Pace = _alike) -> tuple[Trial, ...]:
         """Return the next trial, or all of the next ensemble, and mark them as running; none while nothing can start.
 
         Args:
             may_start: Returns whether a number of trials of an arm, given by its identity, may start together.
             pace: Returns the expected seconds of an arm's trainings. The order of arms depends on it, see
-                :class:`~topk_platform.protocol.order.Order`.
+                :func:`urgency`.
         """
         candidates = (
             (arm, slot)
             for arm in self.arms.values()
             if (slot := arm.next_slot()) is not None and may_start(arm.arm_id, arm.arm.protocol.ensemble)
         )
-        first = max(candidates, key=lambda pair: self._order.urgency(pair[0], pace), default=None)
+        first = max(candidates, key=lambda pair: urgency(pair[0], pace), default=None)
         if first is None:
             return ()
         arm, slot = first
@@ -76,10 +82,7 @@ class Board:
 
     def end(self, trial: Trial, ended: Ended) -> None:
         """Note that a trial has ended."""
-        arm = self.arms[trial.arm_id]
-        arm.end((trial.phase, trial.number, trial.seed), ended)
-        if arm.arm_id in self._rivals and not arm.searching:
-            hold_race(arm.study, self._rivals[arm.arm_id])
+        self.arms[trial.arm_id].end((trial.phase, trial.number, trial.seed), ended)
 
     def release(self, trial: Trial) -> None:
         """Let a trial that was running start again."""
@@ -135,11 +138,5 @@ class Board:
         """
         left = [arm for arm in self.arms.values() if arm.left]
         work = sum(arm.trainings * durations.of(arm.arm_id) for arm in left)
-        return max([work / max(1, workers), *(self._chain(arm, durations) for arm in left)], default=0.0)
-
-    def _chain(self, arm: ArmBoard, durations: Durations) -> float:
-        """Return the time of an arm's trainings in sequence, including the search of another arm that it waits for."""
-        own = (sum(arm.rounds) + bool(arm.running)) * durations.of(arm.arm_id)
-        if arm.origin is None or not arm.origin.searching:
-            return own
-        return own + self._chain(arm.origin, durations)
+        chains = ((sum(arm.rounds) + bool(arm.running)) * durations.of(arm.arm_id) for arm in left)
+        return max([work / max(1, workers), *chains], default=0.0)

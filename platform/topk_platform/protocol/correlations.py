@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from topk_platform.protocol.ended import Ended
 from topk_platform.protocol.search.pruning import rung_epochs, values_at
-from topk_platform.specs import Arm, Quantile, rungs_of
+from topk_platform.specs import Arm, Quantile
 
 __all__ = ["early_correlations", "spearman"]
 
@@ -36,7 +36,7 @@ def early_correlations(arm: Arm, ended: Sequence[Ended]) -> dict[int, tuple[int,
         {1: (3, 0.5), 2: (3, 1.0)}
     """
     completed = [trial for trial in ended if trial.status == "completed"]
-    rungs = rungs_of(arm.protocol.pruner) or rungs_of(Quantile())
+    rungs = arm.protocol.pruner.rungs or Quantile().rungs
     correlations = {}
     for epoch in rung_epochs(rungs, arm.recipe):
         pairs = [(value, trial.objective) for trial in completed for value in values_at([trial], epoch)]

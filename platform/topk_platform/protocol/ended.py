@@ -1,4 +1,4 @@
-"""An ended trial as the protocol sees it, and the choice of the best trial."""
+"""An ended trial as the protocol sees it, and the best of several."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from topk_platform.protocol.fronts import pareto, spread
-from topk_platform.specs import Arm, Scalar, Status, TrialRecord
+from topk_platform.specs import Scalar, Status, TrialRecord
 
-__all__ = ["Ended", "best", "chosen"]
+__all__ = ["Ended", "best"]
 
 
 class Ended(NamedTuple):
@@ -22,7 +21,6 @@ class Ended(NamedTuple):
         status: How it ended.
         curve: The selection metric after each epoch that was validated.
         selected: The selection metric of the weights kept; by default the curve's last value.
-        others: The other selection metrics, for an arm searched by several.
     """
 
     number: int
@@ -30,7 +28,6 @@ class Ended(NamedTuple):
     status: Status
     curve: Mapping[int, float] = MappingProxyType({})
     selected: float | None = None
-    others: tuple[float, ...] = ()
 
     @property
     def objective(self) -> float:
@@ -42,11 +39,6 @@ class Ended(NamedTuple):
         return self.selected
 
     @property
-    def objectives(self) -> tuple[float, ...]:
-        """All selection metrics of a completed trial."""
-        return (self.objective, *self.others)
-
-    @property
     def score(self) -> float:
         """The selection metric; 0 unless the trial was completed."""
         return self.objective if self.status == "completed" else 0.0
@@ -56,8 +48,7 @@ class Ended(NamedTuple):
         """Return a record's trial as the protocol sees it."""
         trial, metric = record.trial, record.trial.arm.metric
         curve = {epoch.epoch: epoch.validation[metric] for epoch in record.epochs}
-        others = tuple(record.validation.get(other, math.nan) for other in trial.arm.objectives[1:])
-        return cls(trial.number, trial.values, record.status, curve, record.validation.get(metric), others)
+        return cls(trial.number, trial.values, record.status, curve, record.validation.get(metric))
 
 
 def best(ended: Iterable[Ended]) -> Ended | None:
@@ -70,24 +61,3 @@ def best(ended: Iterable[Ended]) -> Ended | None:
     """
     completed = [trial for trial in ended if trial.status == "completed"]
     return max(completed, key=lambda trial: (trial.objective, -trial.number), default=None)
-
-
-def chosen(arm: Arm, ended: Iterable[Ended], front: int = 1) -> tuple[Ended, ...]:
-    """Return the search trials to be confirmed: the best one, or the only one of an arm that searches nothing.
-
-    For an arm searched by several metrics, return its Pareto front, the best by the first metric first.
-
-    Args:
-        arm: The arm.
-        ended: The search's trials that count.
-        front: The maximum number of points of the front to return.
-    """
-    if not arm.is_searched:
-        return (Ended(0, {}, "completed", selected=math.nan),)
-    if len(arm.objectives) == 1:
-        winner = best(ended)
-        return () if winner is None else (winner,)
-    completed = sorted((e for e in ended if e.status == "completed"), key=lambda trial: trial.number)
-    points = [trial.objectives for trial in completed]
-    unbeaten = [completed[i] for i in pareto(points)]
-    return tuple(unbeaten[i] for i in spread([trial.objectives for trial in unbeaten], front))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import heapq
 import math
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
-from topk_platform.protocol.ended import Ended, chosen
-from topk_platform.protocol.free_slots import FreeSlots, Turn
+from topk_platform.protocol.ended import Ended, best
 from topk_platform.specs import Arm, Phase
 
 __all__ = ["Lane", "Slot"]
@@ -15,10 +15,41 @@ __all__ = ["Lane", "Slot"]
 Slot = tuple[Phase, int, int]
 """Phase, number and seed of a trial in an arm's plan."""
 
+_Turn = tuple[int, int]
+"""The order of a search's slots: the rank of a confirmation's seed, or 0 for a search trial; then the number."""
+
+
+class _FreeSlots:
+    """A set of slots, given by their turns in rising order, that knows the first one."""
+
+    def __init__(self, turns: Iterable[_Turn]) -> None:
+        self._heap = list(turns)
+        self._there = set(self._heap)
+
+    def __len__(self) -> int:
+        return len(self._there)
+
+    def add(self, turn: _Turn) -> None:
+        """Add a slot, if it is not there yet."""
+        if turn not in self._there:
+            self._there.add(turn)
+            heapq.heappush(self._heap, turn)
+
+    def discard(self, turn: _Turn) -> None:
+        """Remove a slot, if it is there."""
+        self._there.discard(turn)
+
+    @property
+    def first(self) -> _Turn | None:
+        """The slot whose turn is first, or None."""
+        while self._heap and self._heap[0] not in self._there:
+            heapq.heappop(self._heap)
+        return self._heap[0] if self._heap else None
+
 
 @dataclass
 class Lane:
-    """One of an arm's searches, and the confirmations of the configurations that it chose.
+    """One of an arm's searches, and the confirmations of the configuration that it chose.
 
     The slots that may start are kept up to date as trials start and end. So finding the next one takes the same time
     for any number of trials.
@@ -28,12 +59,11 @@ class Lane:
         index: The search's index.
         trials: How many search trials the arm's searches share out; 0 for an arm that searches nothing.
         seeds: How many seeds the arm's searches share out.
-        points: The maximum number of configurations that are confirmed.
         searched: The arm's ended search trials by number; the arm adds to them.
         confirmed: The slots of the arm's ended confirmations; the arm adds to them too.
 
     Attributes:
-        chosen: The configurations to confirm, the main one first; none until the search has ended.
+        chosen: The configuration to confirm; None until the search has ended, or if no trial of it completed.
         confirming: Whether the search has ended.
     """
 
@@ -41,24 +71,22 @@ class Lane:
     index: int
     trials: int
     seeds: int
-    points: int
     searched: Mapping[int, Ended]
     confirmed: Container[Slot]
 
     def __post_init__(self) -> None:
         self._repeats, self._size = self.arm.repeats, self.arm.protocol.ensemble
         self._width = self.arm.protocol.width
-        self.chosen: tuple[Ended, ...] = ()
+        self.chosen: Ended | None = None
         self._whole = 0  # all trials at lower positions have ended
         self._length = self._repeats.length(self.index, self.trials)
         self._own = self._repeats.own(self.index, self.trials)
         self._shares = self._length > 0 and self._first not in self._own
-        self._free = FreeSlots((0, number) for number in self._own if number not in self.searched)
+        self._free = _FreeSlots((0, number) for number in self._own if number not in self.searched)
         self._unsearched, self._unconfirmed, self.confirming = len(self._free), 0, False
-        self._until = self._last = self.seeds
+        self._seeds = self._repeats.seeds_of(self.index, self.seeds)
         # The last number that was looked at, and how many trials its suggestion needs.
         self._asked, self._needed = -1, 0
-        self._limit()
         self.note()
 
     @property
@@ -75,26 +103,11 @@ class Lane:
         """How many of its own trials have not ended, including running and open ones."""
         if self.confirming:
             return self._unconfirmed
-        return self._unsearched + self._to_confirm
+        return self._unsearched + len(self._seeds)
 
-    def _limit(self) -> None:
-        self._seeds = self._repeats.seeds_of(self.index, self._last)
-        self._to_confirm = len(self._seeds) * self.points  # while the search goes on, no more is known
-
-    def _turn(self, slot: Slot) -> Turn:
+    def _turn(self, slot: Slot) -> _Turn:
         _, number, seed = slot
         return self._repeats.rank_of(seed), number
-
-    def limit(self, until: int, last: int) -> None:
-        """Let only seeds with a rank up to ``until`` start now, and never any with a rank above ``last``."""
-        self._until = until
-        if last == self._last:
-            return
-        self._last = last
-        self._limit()
-        if self.confirming:
-            self._free.keep(lambda turn: turn[0] <= last)
-            self._unconfirmed = len(self.missing())
 
     def known(self, number: int) -> range:
         """Return the positions of the trials on which a trial of the search depends."""
@@ -107,7 +120,7 @@ class Lane:
             return None
         rank, number = turn
         if rank:
-            return ("confirm", number, self._repeats.seed_at(rank)) if rank <= self._until else None
+            return "confirm", number, self._repeats.seed_at(rank)
         if number != self._asked:
             self._asked, self._needed = number, len(self.known(number))
         # A later number never needs fewer trials, so only the first one is checked.
@@ -118,7 +131,7 @@ class Lane:
         phase, number, seed = slot
         if phase == "search":
             return self._repeats.holds(number, self.trials) and number not in self.searched
-        return self._repeats.rank_of(seed) <= self._last and slot not in self.confirmed
+        return self._repeats.rank_of(seed) <= self.seeds and slot not in self.confirmed
 
     def take(self, slot: Slot) -> None:
         """Note that a trial starts."""
@@ -136,25 +149,22 @@ class Lane:
             self._unsearched -= 1
 
     def note(self) -> None:
-        """Update the state of the search after a trial has ended. At its end, choose the configurations to confirm."""
+        """Update the state of the search after a trial has ended. At its end, choose the configuration to confirm."""
         while self._repeats.number_at(self.index, self._whole) in self.searched:
             self._whole += 1
         if not self.searching and not self.confirming:
-            self._confirm()
-
-    def _confirm(self) -> None:
-        self.confirming, self.chosen = True, self._choice()
-        self._free = FreeSlots(sorted(map(self._turn, self.missing())))
-        self._unconfirmed = len(self._free)
+            self.chosen, self.confirming = self.chosen_by_now, True
+            self._free = _FreeSlots(sorted(map(self._turn, self.missing())))
+            self._unconfirmed = len(self._free)
 
     @property
-    def chosen_by_now(self) -> tuple[Ended, ...]:
-        """The configurations that would be confirmed if the search ended now; empty if no trial has completed."""
-        return self.chosen if self.confirming else self._choice()
-
-    def _choice(self) -> tuple[Ended, ...]:
-        ended = (self.searched[n] for n in self.numbers if n in self.searched)
-        return chosen(self.arm, ended, self.points)
+    def chosen_by_now(self) -> Ended | None:
+        """The configuration that would be confirmed if the search ended now; None if no trial has completed."""
+        if self.confirming:
+            return self.chosen
+        if not self.arm.is_searched:
+            return Ended(0, {}, "completed", selected=math.nan)
+        return best(self.searched[n] for n in self.numbers if n in self.searched)
 
     @property
     def numbers(self) -> tuple[int, ...]:
@@ -164,7 +174,7 @@ class Lane:
     @property
     def ended(self) -> int:
         """How many confirmations within the budget have ended."""
-        return len(self.chosen) * len(self._seeds) - self._unconfirmed
+        return len(self._seeds) - self._unconfirmed if self.chosen else 0
 
     @property
     def search_workers(self) -> int:
@@ -189,11 +199,7 @@ class Lane:
     @property
     def confirm_workers(self) -> int:
         """The maximum number of workers that the rest of the confirmations can keep busy at once."""
-        if not self.confirming:
-            seeds = [seed for seed in self._seeds if self._repeats.rank_of(seed) <= self._until]
-            return math.ceil(len(seeds) / self.arm.protocol.ensemble) * self.points
-        left = [slot for slot in self.missing() if self._turn(slot)[0] <= self._until]
-        return math.ceil(len(left) / self.arm.protocol.ensemble)
+        return math.ceil((self._unconfirmed if self.confirming else len(self._seeds)) / self._size)
 
     @property
     def search_rounds(self) -> int:
@@ -205,11 +211,13 @@ class Lane:
     @property
     def confirm_rounds(self) -> int:
         """How many confirmations must run in sequence: at most one, because they wait only for the search."""
-        return int((len(self._free) if self.confirming else self._to_confirm) > 0)
+        return int(len(self._free if self.confirming else self._seeds) > 0)
 
     def missing(self) -> list[Slot]:
         """Return the slots that have not ended: search trials until the search has ended, then confirmations."""
         if not self.confirming:
             return [("search", number, 0) for number in self._own if number not in self.searched]
-        slots: list[Slot] = [("confirm", e.number, seed) for seed in self._seeds for e in self.chosen]
+        if self.chosen is None:
+            return []
+        slots: list[Slot] = [("confirm", self.chosen.number, seed) for seed in self._seeds]
         return [slot for slot in slots if slot not in self.confirmed]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -13,7 +12,7 @@ from types import MappingProxyType
 import pyarrow as pa
 
 from topk_platform.code_version import code_versions
-from topk_platform.identity import Identity, with_origins
+from topk_platform.identity import Identity
 from topk_platform.protocol import Ended, Slot
 from topk_platform.records.ledger.curves import Curves
 from topk_platform.records.ledger.ledger import Ledger
@@ -77,14 +76,12 @@ class ArmHistory:
         return self._ended(row, Late(partial(_values, row, self.arm.loss.space)))
 
     def _ended(self, row: Row, values: Mapping[str, Scalar]) -> Ended:
-        others = self.arm.objectives[1:]
         return Ended(
             row["number"],
             values,
             row["status"],
             self.curves.get(row["key"], _NO_CURVE),
             row.get(f"validation.{self.arm.metric}"),
-            tuple(_or_nan(row.get(f"validation.{metric}")) for metric in others) if others else (),
         )
 
     def confirmed(self) -> Iterator[Ended]:
@@ -124,7 +121,7 @@ def last_counted(ledger: Ledger, study: Study, data: Mapping[str, str] | None = 
     }
     if data is not None:
         counted = {i: replace(identity, dataset_fingerprint=data[i]) for i, identity in counted.items()}
-    return with_origins(study, counted)
+    return counted
 
 
 @dataclass(frozen=True)
@@ -150,7 +147,7 @@ class StudyRows:
 
     def __init__(self, ledger: Ledger, arms: Iterable[Arm], *, curves: bool = True) -> None:
         self.ledger, self._curves = ledger, curves
-        self._metrics = sorted({f"validation.{metric}" for arm in arms for metric in arm.objectives})
+        self._metrics = sorted({f"validation.{arm.metric}" for arm in arms})
         self._held: _Read | None = None
 
     @property
@@ -249,10 +246,6 @@ def _counted(
         else:
             own.append((history, row, number, seed))
     yield from own
-
-
-def _or_nan(value: float | None) -> float:
-    return math.nan if value is None else value
 
 
 class _Excluded:

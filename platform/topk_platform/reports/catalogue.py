@@ -88,10 +88,6 @@ PLOTS: Mapping[str, Plot] = {
         "data",
         images=True,
     ),
-    "front": Plot(
-        "plots.front:front",
-        "Two metrics against each other; the dotted line joins the losses that no other loss beats in both.",
-    ),
     "regions": _stored(
         "plots.regions:regions",
         "Where on the ring class 2 is guessed, by share of seeds: full, the first guess; faint, one of the K.",
@@ -135,7 +131,7 @@ def drawn_from(*sources: str) -> str:
         >>> drawn_from("definition")
         'levels'
         >>> drawn_from("table")
-        'accuracy, differences, map or front'
+        'accuracy, differences or map'
     """
     return or_of(name for name, plot in PLOTS.items() if not sources or plot.source in sources)
 

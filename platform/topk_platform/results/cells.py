@@ -33,8 +33,7 @@ class Cell:
     Args:
         value: Mean test metric over the completed seeds; None if there are none.
         difference: The difference to the baseline, paired by seed and image; None for the baseline itself.
-        best: Whether no other cell of this column has a better mean; never if a seed diverged or failed, or if the
-            arm dropped out of a race.
+        best: Whether no other cell of this column has a better mean; never if a seed diverged or failed.
         published: What a paper printed for it, in percent.
         confirmed: How its seeds ended.
         searched: How its search trials ended.
@@ -43,7 +42,6 @@ class Cell:
             and would have lowered the mean: a cell with such seeds is never marked better, and if the baseline has such
             seeds, no cell is marked worse. If the arm or the baseline was searched once, there is no mark.
         differences: The differences by seed, whose mean is ``difference``.
-        stopped: Whether it dropped out of a race (:class:`~topk_platform.specs.Racing`), so that it has fewer seeds.
         improvement: The probability that one of its runs beats a run of the baseline, with independent seeds.
         p_holm: The difference's p-value, Holm-corrected; None where nothing is tested, as without spread.
         tests: How many differences of its family ``p_holm`` is corrected for; 0 where nothing is tested.
@@ -69,7 +67,6 @@ class Cell:
     p_holm: float | None = None
     tests: int = 0
     improvement: float | None = None
-    stopped: bool = False
     metric: str = ""
     primary: bool = True
     detectable: float | None = None
@@ -104,7 +101,6 @@ def cell_of(
         published=published,
         confirmed=ours.confirmed,
         searched=ours.searched,
-        stopped=ours.stopped,
         differences=differences,
         improvement=_improvement(values, others) if differences else None,
         metric=metric,
@@ -215,7 +211,7 @@ def _with_best(cells: Mapping[CellKey, Cell]) -> dict[CellKey, Cell]:
     sound = {
         key: round(-cell.value.mean if less_is_better(key[2]) else cell.value.mean, _DIGITS)
         for key, cell in cells.items()
-        if cell.value is not None and not cell.confirmed.lost and not cell.stopped
+        if cell.value is not None and not cell.confirmed.lost
     }
     top: dict[tuple[str, str], float] = {}
     for (_, column, metric), mean in sound.items():

@@ -28,7 +28,6 @@ class Runs:
         searched: How its search trials ended.
         searches: How often the arm was searched; 0 if it has nothing to search.
         ranks: The confirmations' ranks by seed, where kept.
-        stopped: Whether it dropped out of a race.
         luck: The luck of one of its searches by metric, estimated from all arms' searches; empty if no searches were
             repeated, or only those of this arm.
         without_ranks: How many completed confirmations lack their ranks; 0 if no ranks were read.
@@ -38,7 +37,6 @@ class Runs:
     searched: Tally = field(default_factory=Tally)
     searches: int = 0
     ranks: Mapping[int, Ranks] = field(default_factory=dict)
-    stopped: bool = False
     luck: Mapping[str, Luck] = field(default_factory=dict)
     without_ranks: int = 0
 
@@ -95,7 +93,7 @@ def runs_of(results: ArmResults) -> Runs:
     """
     searched = Tally.of(row["status"] for row in results.searched())
     searches = results.arm.repeats.count if results.arm.is_searched else 0
-    return Runs(results.confirmations(), searched, searches, stopped=results.last < results.state.seeds)
+    return Runs(results.confirmations(), searched, searches)
 
 
 def runs_of_all(study: Study, results: Mapping[str, ArmResults]) -> dict[str, Runs]:

@@ -36,7 +36,7 @@ __all__ = ["findings_data", "findings_of", "metrics_kept"]
 
 _FORMAT = 2
 _NUMBERS = ("mean", "half_width", "low", "high", "p")
-_COPIED = ("stopped", "improvement", "metric")
+_COPIED = ("improvement", "metric")
 
 
 def metrics_kept(study: Study) -> frozenset[str]:
@@ -44,7 +44,7 @@ def metrics_kept(study: Study) -> frozenset[str]:
 
     Holm's correction in the metric of the search is for the differences of all arms, whether tables show it or not.
     """
-    of_arms = (metric for arm in study.arms for metric in (f"top{arm.k}", *arm.objectives))
+    of_arms = (metric for arm in study.arms for metric in (f"top{arm.k}", arm.metric))
     return frozenset((*study.show, *of_arms))
 
 
@@ -199,7 +199,7 @@ def _cell(saved: Mapping[str, Any], study: Study, arm: Arm) -> Cell:
         differences=differences,
         confirmed=part_of(Tally, saved["confirmed"]),
         searched=part_of(Tally, saved["searched"]),
-        primary=data.metric in arm.objectives,
+        primary=data.metric == arm.metric,
     )
 
 

@@ -139,7 +139,6 @@ class PrecisionData:
 class CellData:
     """A cell without its estimates and tallies, and without its marks, which are computed again."""
 
-    stopped: bool
     improvement: Share | None
     metric: str
     differences: Mapping[str, float]

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from topk_platform.records import Row, Tally
-from topk_platform.results.arm_fronts import Front
 from topk_platform.results.cells import Cell
 from topk_platform.results.machine_kinds import Unlike
 from topk_platform.results.range_edges import Edge, edges
@@ -80,8 +79,6 @@ class Table:
         across: What the columns are, ``"regime"`` or ``"model"``.
         confirmations: The ended confirmations' ledger rows by seed, by row and column.
         left: How many trials of these arms have not ended.
-        fronts: The fronts of arms searched by several metrics, by row and column; their cells show the best by the
-            first metric.
         unlike: The pairs of runs behind a difference that were made on different kinds of machine, by row and column.
         tested: The number of test images, or of groups of them, by column, where it is known.
         units: The name of the groups that ``tested`` counts, such as ``"typefaces"``, by column; missing for test
@@ -106,7 +103,6 @@ class Table:
     across: str = "regime"
     confirmations: Mapping[tuple[str, str], Mapping[int, Row]] = field(default_factory=dict)
     left: int = 0
-    fronts: Mapping[tuple[str, str], Front] = field(default_factory=dict)
     unlike: Mapping[tuple[str, str], Unlike] = field(default_factory=dict)
     tested: Mapping[str, int] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=dict)

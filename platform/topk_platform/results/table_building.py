@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from topk_platform.identity import bits_of, chooser_of
 from topk_platform.protocol.ended import Ended
 from topk_platform.records import ArmHistory, ArmResults, Tally, results_of
-from topk_platform.results.arm_fronts import front_of
 from topk_platform.results.cells import Cell, CellKey, cell_of, marked, tested
 from topk_platform.results.confirmed_runs import IMAGES, ReadRanks, Runs, runs_of_all
 from topk_platform.results.machine_kinds import Unlike, unlike
@@ -61,7 +60,6 @@ def build_table(
         choosers={keys[i]: c for i, arm in counting.items() if (c := _choosers(arm))},
         across=across,
         confirmations={key: runs[arm_id].confirmations for arm_id, key in keys.items()},
-        fronts={keys[i]: f for i, arm in counting.items() if (f := front_of(arm))},
         unlike={keys[i]: pairs for i, pairs in _unlike(study, histories, runs).items() if i in keys},
         tested={column: count for column, (count, _) in images.items()},
         units={column: what for column, (_, what) in images.items() if what != IMAGES},
@@ -98,7 +96,7 @@ def _cells(
             beside = Runs() if arm_id == baseline else theirs
             lacking[arm_id] = ours.without_ranks
             for metric in study.tabled:
-                published, primary = study.published_of(arm, metric), metric in arm.objectives
+                published, primary = study.published_of(arm, metric), metric == arm.metric
                 cell = cell_of(ours, beside, metric, published, primary=primary)
                 if cell.value is not None or cell.published is not None or ours.fruitless:
                     cells[(*row_and_column(study, across, arm), metric)] = cell, beside.confirmed
@@ -122,7 +120,7 @@ def _choices(results: ArmResults) -> tuple[ChosenValues, ...]:
     if not results.arm.is_searched:
         return ()
     chosen = enumerate(results.chosen)
-    return tuple(_choice(results, search, best[0]) for search, best in chosen if best)
+    return tuple(_choice(results, search, best) for search, best in chosen if best)
 
 
 def _choice(results: ArmResults, search: int, best: Ended) -> ChosenValues:
@@ -164,7 +162,9 @@ def _fruitless(results: ArmResults) -> Fruitless | None:
 def _due(results: ArmResults) -> int:
     """Return how many confirmations are due: none for a search that chose nothing."""
     repeats = results.arm.repeats
-    return sum(bool(results.chosen[repeats.search_of_seed(seed)]) for seed in repeats.seeds(results.last))
+    return sum(
+        bool(results.chosen[repeats.search_of_seed(seed)]) for seed in repeats.seeds(results.state.seeds)
+    )
 
 
 def _failures(histories: Mapping[str, ArmHistory]) -> list[tuple[str, str, str]]:

@@ -116,7 +116,10 @@ def calibrate(scores: Tensor, labels: Tensor, prevalences: Tensor, key: str) -> 
     temperature = temperature_of(scores[tuning], labels[tuning])
     logs = log_probabilities(scores.double() / temperature)
     thresholds = {
-        method: nonconformity(logs[rest], method, prevalences).gather(1, labels[rest, None])[:, 0].sort().values
+        method: nonconformity(logs[rest], method, prevalences)
+        .gather(1, labels[rest, None])[:, 0]
+        .sort()
+        .values
         for method in METHODS
     }
     return SetCalibration(

@@ -29,8 +29,7 @@ from topk_platform.specs.metric_names import (
 from topk_platform.specs.search import pruner, sampler
 from topk_platform.specs.search.active import active, in_order, reaching
 from topk_platform.specs.search.pruner import *
-from topk_platform.specs.search.pruner import Pruner, rungs_of
-from topk_platform.specs.search.racing import Racing
+from topk_platform.specs.search.pruner import Pruner
 from topk_platform.specs.search.repeats import Repeats
 from topk_platform.specs.search.sampler import *
 from topk_platform.specs.search.sampler import Sampler
@@ -69,7 +68,6 @@ __all__ = [
     "Protocol",
     "Pruner",
     "Published",
-    "Racing",
     "Recipe",
     "Regime",
     "Repeats",
@@ -97,7 +95,6 @@ __all__ = [
     "number_text",
     "numbers",
     "reaching",
-    "rungs_of",
     "scale_of",
     "smoke_arm",
     "strength",

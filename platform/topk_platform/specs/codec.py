@@ -19,8 +19,11 @@ JSON and hash leave the field out if its value is false in Python, such as None,
 """
 
 _FORMER: Mapping[str, Mapping[str, Any]] = {
+    "Arm": {"metrics": []},
     "Numerics": {"compiled": False},
+    "Protocol": {"start_from": ""},
     "Recipe": {"accumulate": 1, "cross_entropy_epochs": 0},
+    "Trial": {"origin": "", "spare": []},
 }
 """The fields that specs had once, by the spec's name, with the value that all specs of today stand for.
 

@@ -52,16 +52,12 @@ class Trial:
         values: The values that the searcher chose.
         targets: Accuracies. For each, the least K that reaches it is measured.
         stop_below: Pairs (epoch, value): stop after that epoch if the metric is below that value.
-        spare: Pair (n, tolerance): do not stop while the best of the last n validations is within the tolerance of the
-            best of those before them. Empty: always stop.
         together: The trials that train as one ensemble: the numbers of search trials, or the seeds of confirmations.
         threads: Torch threads.
         device: ``"cpu"`` or ``"cuda"``.
         dataset_fingerprint: The fingerprint of the data before conditions.
         code_version: The version of the code that its training executes.
         environment: The versions and the kind of machine that determine its last bits; empty if any may train it.
-        origin: The code and data of the arm from which the arm's search started, see
-            :func:`~topk_platform.identity.with_origins`; empty if it started from the first values.
         measures: The metrics besides the accuracies, see :class:`~topk_platform.specs.Study`.
     """
 
@@ -78,12 +74,10 @@ class Trial:
     code_version: str
     targets: tuple[float, ...] = ()
     stop_below: tuple[tuple[int, float], ...] = ()
-    spare: tuple[int, float] | tuple[()] = ()
     together: tuple[int, ...] = ()
     threads: int = 1
     device: str = "cpu"
     environment: Mapping[str, str] = field(default_factory=dict)
-    origin: str = ""
     measures: tuple[str, ...] = field(default=(), metadata=LATER)
 
     @cached_property

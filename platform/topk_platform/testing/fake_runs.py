@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from topk_platform.code_version import code_versions
 from topk_platform.errors import UserError
-from topk_platform.identity import Identity, with_origins
+from topk_platform.identity import Identity
 from topk_platform.protocol.ended import Ended
 from topk_platform.records import Ledger, Store, note_plan, read_history
 from topk_platform.records.artifacts.guesses import save_guesses
@@ -90,7 +90,7 @@ def fake_run(
     """
     ledger = Ledger.open(Store.open(store), study.name)
     codes = code_versions(study)
-    counted = identities or with_origins(study, {i: Identity(code, FAKE_DATA) for i, code in codes.items()})
+    counted = identities or {i: Identity(code, FAKE_DATA) for i, code in codes.items()}
     with ledger.writing(study) as writer:
         ledger.identify(counted)
         note_plan(ledger.store, study)
@@ -164,18 +164,9 @@ def _curve(trial: Trial, final: Mapping[str, float]) -> tuple[EpochRecord, ...]:
         part = math.sqrt(epoch / recipe.epochs)
         validation = {name: value * part for name, value in final.items()}
         epochs.append(EpochRecord(epoch, 1 - part * final[metric], validation, 0.1, 0.1))
-        values = [one.validation[metric] for one in epochs]
-        if values[-1] < below.get(epoch, -math.inf) and not _is_spared(trial, values):
+        if validation[metric] < below.get(epoch, -math.inf):
             break
     return tuple(epochs)
-
-
-def _is_spared(trial: Trial, values: list[float]) -> bool:
-    """Return whether :class:`~topk_platform.Patient` lets a trial go on below its threshold."""
-    if not trial.spare:
-        return False
-    last, tolerance = trial.spare
-    return len(values) <= last or max(values[-last:]) >= max(values[:-last]) - tolerance
 
 
 def _keep(store: Store, record: TrialRecord, ranks: Ranks | None, guesses: Ranks | None) -> dict[str, str]:

@@ -120,9 +120,8 @@ def parameters(trial: Trial) -> dict[str, str]:
 
 def results(row: Row, trial: Trial) -> dict[str, float]:
     """Return the results at the end: ``train_seconds``, the last validation, and ``test.NAME`` of confirmations."""
-    arm = trial.arm
-    chosen_by = [f"validation.{metric}" for metric in arm.metrics or (arm.metric,)]
-    names = ["train_seconds", *chosen_by, *(name for name in row if name.startswith("test."))]
+    chosen_by = f"validation.{trial.arm.metric}"
+    names = ["train_seconds", chosen_by, *(name for name in row if name.startswith("test."))]
     return {name: row[name] for name in names if row.get(name) is not None}
 
 

@@ -7,7 +7,6 @@ that was cut off goes on from these.
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import random
 from collections.abc import Iterable, Sequence
@@ -22,44 +21,38 @@ from hypothesis import strategies as st
 from topk_platform import (
     TPE,
     Arm,
-    Choice,
     Float,
     Loss,
     Model,
     NoPruning,
     Protocol,
     Quantile,
-    Racing,
     Random,
     Recipe,
     Regime,
     Study,
 )
-from topk_platform.identity import Identity, with_origins
+from topk_platform.identity import Identity
 from topk_platform.protocol import ArmProgress, Board
 from topk_platform.protocol.ended import Ended
 from topk_platform.records import ArmHistory, results_of
 from topk_platform.records.table.schema import trial_row
-from topk_platform.reports import to_csv, to_files, to_markdown
+from topk_platform.reports import to_csv, to_markdown
 from topk_platform.results import build_table
 from topk_platform.running.driver.boards import make_board
-from topk_platform.specs import EpochRecord, Scalar, Status, Trial, TrialRecord
+from topk_platform.specs import EpochRecord, Trial, TrialRecord
 
 SPACE = {"tau": Float(0.01, 10, log=True), "learning_rate": Float(0.001, 1, log=True)}
 LOSS = Loss("smooth_topk_svm", SPACE, {"tau": 1.0, "learning_rate": 0.1})
 FIXED = Loss("cross_entropy")
-OTHER = Loss("ldam")
-
-
 SPAN = 1_000_000  # between the numbers, and the seeds, of two searches
-SKILLS = {"cross_entropy": -0.04, "ldam": -0.2}
 
 
 def trained(trial: Trial) -> TrialRecord:
     """What a made-up training returns."""
     draw = random.Random(trial.key)
     rate = float(trial.values.get("learning_rate", 0.1))  # type: ignore[arg-type]
-    status, epochs, skill = "completed", [], SKILLS.get(trial.arm.loss.name, 0.0)
+    status, epochs, skill = "completed", [], -0.04 if trial.arm.loss == FIXED else 0.0
     if draw.random() < 0.1:
         return TrialRecord(trial, "diverged")
     for epoch in range(1, 5):
@@ -132,34 +125,20 @@ def a_study(
     regimes: int = 1,
     trials: int = 6,
     seeds: int = 6,
-    metrics: tuple[str, ...] = (),
-    **how: Any,
 ) -> Study:
     arms = [
-        Arm(Regime(f"r{i}", "digits"), Model("mlp"), loss, 3, Recipe(4), protocol=protocol, metrics=metrics)
+        Arm(Regime(f"r{i}", "digits"), Model("mlp"), loss, 3, Recipe(4), protocol=protocol)
         for i in range(regimes)
         for loss in losses or (LOSS, FIXED)
     ]
-    return Study("s", arms, topk=(1, 3), trials=trials, seeds=seeds, **how)
+    return Study("s", arms, topk=(1, 3), trials=trials, seeds=seeds)
 
 
-BOTH = ("top3", "top1")
-RACE = Racing(first=4, level=0.07)
 STUDIES = {
     "two searches": a_study(Protocol(TPE(random=1), searches=2)),
     "three wide ones": a_study(Protocol(TPE(random=1), searches=3, width=2), trials=9),
     "in ensembles": a_study(Protocol(TPE(random=1), searches=2, ensemble=2, width=2), trials=8),
-    "racing": a_study(Protocol(TPE(random=1)), LOSS, FIXED, OTHER, trials=2, seeds=8, racing=RACE),
-    "racing in ensembles": a_study(
-        Protocol(TPE(random=1), ensemble=2, searches=2), LOSS, OTHER, trials=4, seeds=12, racing=RACE
-    ),
-    "two metrics": a_study(Protocol(TPE(random=1)), trials=6, seeds=3, metrics=BOTH, front=2),
-    "from another regime": a_study(
-        Protocol(TPE(random=1), width=2, start_from="r0/*/*"), LOSS, regimes=2, trials=5, seeds=2
-    ),
-    "of two searches": a_study(
-        Protocol(TPE(random=1), searches=2, ensemble=2), trials=8, seeds=4, metrics=BOTH, racing=RACE
-    ),
+    "two wide regimes": a_study(Protocol(TPE(random=1), width=2), LOSS, regimes=2, trials=5, seeds=2),
 }
 
 
@@ -190,9 +169,7 @@ CHECKED = 0.25
 def facts(arm: ArmProgress) -> dict[str, object]:
     """What follows from the trials of an arm that have ended."""
     return {
-        "chosen": [[(ended.number, ended.values) for ended in chosen] for chosen in arm.chosen],
-        "results": arm.results(),
-        "last": arm.last,
+        "chosen": [chosen and (chosen.number, chosen.values) for chosen in arm.chosen],
         "left": arm.left,
         "searching": arm.searching,
         "missing": arm.missing(),
@@ -209,9 +186,8 @@ def check_states(study: Study, live: Board, records: Sequence[TrialRecord]) -> N
         assert facts(arm) == facts(rebuilt.arms[arm_id]) == facts(read[arm_id].state)
         again = rebuilt.arms[arm_id]
         again.take(arm.running | arm.open)
-    for arm_id, arm in live.arms.items():  # an arm may start from what another one has chosen
-        assert arm.next_slot() == rebuilt.arms[arm_id].next_slot()
-        assert arm.along == rebuilt.arms[arm_id].along
+        assert arm.next_slot() == again.next_slot()
+        assert arm.along == again.along
     assert sum(arm.left for arm in read.values()) == live.left == rebuilt.left
 
 
@@ -335,210 +311,3 @@ def test_a_search_without_a_result_has_no_confirmations_and_the_others_have_thei
 
     seeds = [trial.seed for trial in end_all(board, end) if trial.seed]
     assert seeds == [SPAN + 1, SPAN + 2] and board.left == 0
-
-
-def seeds_of(study: Study, records: Iterable[TrialRecord]) -> dict[str, list[int]]:
-    by_arm: dict[str, list[int]] = {arm.name: [] for arm in study.arms}
-    for record in records:
-        by_arm[record.trial.arm.name] += [record.trial.seed] if record.trial.seed else []
-    return {name: sorted(seeds) for name, seeds in by_arm.items()}
-
-
-def test_what_cannot_win_is_confirmed_no_further_and_the_table_says_so() -> None:
-    study = STUDIES["racing"]
-    records = run_on(study, 3, 7)
-    seeds = seeds_of(study, records)
-    table = build_table(study, histories_of(study, records))
-    assert table.left == 0
-    for arm in study.arms:
-        cell = table.cells[arm.loss.label, arm.regime.name, "top3"]
-        assert seeds[arm.name] == list(range(1, cell.confirmed.ended + 1))
-        assert cell.stopped == (cell.confirmed.ended < 8)
-        assert not (cell.stopped and cell.best)
-    ends = {len(result) for result in seeds.values()}
-    assert 8 in ends and min(ends) < 8  # some won, some dropped out
-    text = to_markdown(table)
-    assert ", dropped out)" in text and "Dropped out: from seed 4 on" in text
-
-
-def test_without_a_race_all_get_all_seeds_and_those_that_a_race_had_are_kept() -> None:
-    racing = STUDIES["racing"]
-    whole = dataclasses.replace(racing, racing=None)
-    first = run_on(racing, 2, 1)
-    more = run_on(whole, 2, 2, first)
-    assert keys(first) < keys(more)
-    assert keys(more) == keys(run_on(whole, 1, 0))
-    # What the ledger holds beyond it does not count in a race.
-    tables = {to_markdown(build_table(racing, histories_of(racing, records))) for records in (first, more)}
-    assert len(tables) == 1
-    assert board_of(racing, more).left == 0
-
-
-def test_a_race_waits_for_all_that_are_still_in_it() -> None:
-    study = a_study(Protocol(), FIXED, OTHER, seeds=8, racing=RACE)
-    board = board_of(study)
-    slow = [board.next_trials()[0]]
-    ended = list(end_all(board, lambda trial: Ended.from_record(trained(trial))))
-    assert len(ended) == 2 * 4 - 1 and not board.stuck
-    board.leave(slow[0])
-    assert board.next_trials() == () and board.stuck
-
-
-def test_an_arm_that_has_nothing_to_confirm_holds_up_no_race() -> None:
-    study = a_study(Protocol(), LOSS, FIXED, OTHER, trials=2, seeds=8, racing=RACE)
-    board = board_of(study)
-
-    def end(trial: Trial) -> Ended:
-        searching = trial.phase == "search"
-        return Ended.from_record(TrialRecord(trial, "failed", "why") if searching else trained(trial))
-
-    assert {trial.phase for trial in end_all(board, end)} == {"search", "confirm"}
-    assert board.left == 0
-
-
-def beaten(points: dict[int, tuple[float, ...]]) -> set[int]:
-    """The points that another one is as good as in all and better than in one, or an earlier one equal to."""
-    return {
-        i
-        for i, mine in points.items()
-        for j, other in points.items()
-        if i != j and all(a >= b for a, b in zip(other, mine, strict=True)) and (other != mine or j < i)
-    }
-
-
-def test_the_front_of_two_metrics_is_confirmed_and_front_of_all() -> None:
-    study = a_study(
-        Protocol(TPE(random=8), pruner=NoPruning()), LOSS, trials=12, seeds=6, metrics=BOTH, front=4
-    )
-    records = run_on(study, 2, 3)
-    by_number = searched(records, study)
-    points = {
-        number: tuple(record.validation[metric] for metric in BOTH)
-        for number, record in by_number.items()
-        if record.status == "completed"
-    }
-    front = points.keys() - beaten(points)
-    confirmed = {(r.trial.number, r.trial.seed) for r in records if r.trial.phase == "confirm"}
-    assert len(front) > 1
-    assert {number for number, _ in confirmed} <= front
-    assert len(confirmed) == 6 * min(4, len(front))
-    for k in range(2):  # the best by each metric are among them
-        assert max(front, key=lambda number: points[number][k]) in {number for number, _ in confirmed}
-    table = build_table(study, histories_of(study, records))
-    (front_of_all,) = table.fronts.values()
-    assert front_of_all.metrics == BOTH and len(front_of_all.points) == min(4, len(front))
-    assert front_of_all.points[0].validation[0] == max(points[number][0] for number in front)
-    lost = {r.trial.seed for r in records if r.trial.phase == "confirm" and r.status != "completed"}
-    assert (0 if front_of_all.volume is None else front_of_all.volume.n) == 6 - len(lost)
-    main = next(n for n in front if points[n] == front_of_all.points[0].validation)
-    tests = [r.test["top3"] for r in records if r.test and r.trial.number == main]
-    value = table.cells["smooth_topk_svm", "r0", "top3"].value
-    assert value is not None and value.mean == pytest.approx(sum(tests) / len(tests))
-    assert "## Fronts" in to_markdown(table) and "hypervolume" in to_files(table)["fronts.csv"].decode()
-
-
-def test_no_trial_is_pruned_that_may_be_ahead_by_another_metric() -> None:
-    study = a_study(Protocol(), LOSS, trials=9, metrics=BOTH)
-    assert not any(record.trial.stop_below for record in run_on(study, 1, 0))
-
-
-def test_a_larger_front_only_adds_confirmations() -> None:
-    small, large = (STUDIES["two metrics"], dataclasses.replace(STUDIES["two metrics"], front=4))
-    first = run_on(small, 2, 1)
-    assert keys(first) <= keys(run_on(large, 3, 2, first)) == keys(run_on(large, 1, 0))
-
-
-def test_a_search_starts_from_another_ones_best_as_far_as_its_space_holds_it() -> None:
-    rate = {"learning_rate": Float(0.05, 1, log=True), "weight_decay": Float(0.0, 1.0)}
-    narrow = Loss("cross_entropy", rate, {"learning_rate": 0.3, "weight_decay": 0.5})
-    protocol = Protocol(TPE(random=9), searches=2, pruner=NoPruning())
-    after = dataclasses.replace(protocol, start_from="r0/mlp/smooth_topk_svm")
-    arms = [
-        Arm(Regime("r0", "digits"), Model("mlp"), loss, 3, Recipe(4), protocol=how)
-        for loss, how in ((narrow, after), (LOSS, protocol))
-    ]
-    study = Study("s", arms, topk=(1, 3), trials=12, seeds=2)
-    records = run_on(study, 3, 1)
-    mine, theirs = searched(records, study, 0), searched(records, study, 1)
-    order = {record.trial.key: n for n, record in enumerate(records)}
-    for search in range(2):  # each from what the other arm's search of the same index chose
-        own = [r for number, r in mine.items() if number // SPAN == search]
-        others = [r for number, r in theirs.items() if number // SPAN == search or number == 0]
-        best = max(
-            (r for r in others if r.status == "completed"),
-            key=lambda r: (r.validation["top3"], -r.trial.number),
-        )
-        rate_of_it = best.trial.values["learning_rate"]
-        kept = rate_of_it if rate["learning_rate"].holds(rate_of_it) else 0.3
-        assert mine[SPAN * search].trial.values == {"learning_rate": kept, "weight_decay": 0.5}
-        assert min(order[r.trial.key] for r in own) > max(order[r.trial.key] for r in others)
-
-
-@pytest.mark.parametrize(
-    ("best", "own", "first"),
-    [
-        (None, {"samples": 10, "epsilon": 0.5}, {"samples": None}),
-        (10, {"samples": None}, {"samples": 10, "epsilon": 0.25}),
-    ],
-)
-def test_a_start_has_a_value_for_each_dimension_that_is_active_with_it(
-    best: int | None, own: dict[str, Scalar], first: dict[str, Scalar]
-) -> None:
-    samples = Choice((None, 10))
-    space = {"samples": samples, "epsilon": Float(0.25, 1, when={"samples": (10,)})}
-    arms = [
-        Arm(Regime(name, "digits"), Model("mlp"), loss, 3, Recipe(4), protocol=Protocol(start_from="r0/*/*"))
-        for name, loss in (
-            ("r0", Loss("noised_topk_hinge", {"samples": samples}, {"samples": best})),
-            ("r1", Loss("noised_topk_hinge", space, own)),
-        )
-    ]
-    board = board_of(Study("s", arms, topk=(3,), trials=1, seeds=1))
-    ended = end_all(board, lambda trial: Ended(trial.number, trial.values, "completed", {4: 0.5}))
-    assert [t.values for t in ended if t.phase == "search"] == [{"samples": best}, first]
-
-
-def test_what_an_arm_starts_from_is_part_of_its_identity() -> None:
-    """So is the budget that decides what it is: of the others a larger one only adds trials."""
-    alone, after = (a_study(Protocol(start_from=name), regimes=2) for name in ("", "r0/*/*"))
-    ids = {arm.name: alone.arm_id(arm) != alone.with_budget(12).arm_id(arm) for arm in alone.arms}
-    assert not any(ids.values())
-    changed = {arm.name for arm in after.arms if after.arm_id(arm) != after.with_budget(12).arm_id(arm)}
-    assert changed == {
-        "r1/mlp/smooth_topk_svm"
-    }  # those of r0 start as ever, and cross-entropy searches nothing
-    wider = dataclasses.replace(LOSS, space={**SPACE, "tau": Float(0.01, 20, log=True)})
-    other = [
-        dataclasses.replace(arm, loss=wider) if arm.name == "r0/mlp/smooth_topk_svm" else arm
-        for arm in after.arms
-    ]
-    moved = dataclasses.replace(after, arms=other)
-    assert moved.arm_id(moved.arms[2]) != after.arm_id(after.arms[2])
-
-
-def test_what_another_program_made_the_start_of_does_not_count() -> None:
-    study = a_study(Protocol(start_from="r0/*/*"), LOSS, regimes=2)
-    first, second = (study.arm_id(arm) for arm in study.arms)
-
-    def identified(code: str, data: str) -> dict[str, Identity]:
-        return with_origins(study, {first: Identity(code, data), second: Identity("c", "f")})
-
-    old = identified("c", "f")[second]
-    row = {"code_version": "c", "dataset_fingerprint": "f", "versions": json.dumps({"origin": old.origin})}
-    assert old.origin and old.excludes(row) == ""
-    for code, data in (("c2", "f"), ("c", "f2")):
-        assert identified(code, data)[second].excludes(row).startswith("another start")
-    assert identified("c2", "f")[first].origin == ""
-
-
-def test_an_arm_whose_origin_has_no_result_starts_from_its_own_first_values() -> None:
-    study = a_study(Protocol(start_from="r0/*/*"), LOSS, regimes=2, trials=2)
-    board = board_of(study)
-
-    def end(trial: Trial) -> Ended:
-        status: Status = "diverged" if trial.arm.regime.name == "r0" else "completed"
-        return Ended(trial.number, trial.values, status, {4: 0.5})
-
-    ended = list(end_all(board, end))
-    firsts = [trial.values for trial in ended if trial.number == 0 and trial.phase == "search"]
-    assert firsts == [LOSS.first, LOSS.first] and board.left == 0

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from topk_platform import Float, Loss, Model, Protocol, Racing, Recipe, Regime, Study, grid, table
+from topk_platform import Float, Loss, Model, Protocol, Recipe, Regime, Study, grid, table
 from topk_platform.identity import Identity
 from topk_platform.protocol import Board
 from topk_platform.records import Ledger, Recorded, Store, last_counted, read_history, read_state
@@ -18,10 +18,10 @@ RATE = {"learning_rate": Float(0.01, 1)}
 LOSSES = [Loss(name, RATE, {"learning_rate": 0.1}) for name in ("cross_entropy", "focal")] + [Loss("ldam")]
 
 
-def a_study(**more: object) -> Study:
+def a_study() -> Study:
     protocol = Protocol(searches=2, ensemble=2)
     arms = grid([Regime("r", "digits")], [Model("mlp")], LOSSES, k=1, recipe=Recipe(2), protocol=protocol)
-    return Study("s", arms, topk=(1,), trials=8, seeds=12, **more)  # type: ignore[arg-type]
+    return Study("s", arms, topk=(1,), trials=8, seeds=12)
 
 
 def score(trial: Trial) -> float:
@@ -35,10 +35,9 @@ def board_of(study: Study, ledger: Ledger) -> Board:
 
 
 @pytest.mark.parametrize("ended", [1, 9, 30, None])
-@pytest.mark.parametrize("racing", [None, Racing(first=8)])
-def test_status_has_the_counts_of_a_run(tmp_path: Path, ended: int | None, racing: Racing | None) -> None:
-    """With several searches, ensembles trained whole, and arms that drop out of a race."""
-    study = a_study(racing=racing)
+def test_status_has_the_counts_of_a_run(tmp_path: Path, ended: int | None) -> None:
+    """With several searches, and ensembles trained whole."""
+    study = a_study()
     ledger = fake_run(study, tmp_path, score, stop_after=ended)
     board, state = board_of(study, ledger), read_state(Recorded.read(ledger))
     assert [arm.left for arm in state.arms] == [arm.left + arm.along for arm in board.arms.values()]

@@ -18,7 +18,6 @@ from topk_platform.reports import to_arrow, to_csv, to_markdown
 from topk_platform.reports.answer import answer
 from topk_platform.reports.arm_notes import arms_to_json
 from topk_platform.reports.plots import plotted_table
-from topk_platform.reports.plots.front import unbeaten
 from topk_platform.reports.plots.results import regimes
 from topk_platform.reports.tables.legend import detectable
 from topk_platform.results import Cell, Table, build_table, estimate
@@ -162,12 +161,6 @@ def test_what_mlflow_gets_is_in_classes() -> None:
     assert "| size95 | 4.00 | 0.01 | 5 | seeds |" in note and "| average2 | 70.00% |" in note
 
 
-def test_the_edge_of_a_front_turns_with_the_metric() -> None:
-    points = [(0.5, 3.0), (0.6, 3.0), (0.5, 2.0), (0.7, 5.0), (0.65, 6.0)]
-    assert unbeaten(points, ("top1", "size95")) == [(0.5, 2.0), (0.6, 3.0), (0.7, 5.0)]
-    assert unbeaten(points, ("top1", "top3")) == [(0.65, 6.0), (0.7, 5.0)]
-
-
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 4)), min_size=1, max_size=20), st.integers(1, 8))
 def test_the_ranks_have_the_area_under_the_curve(places: list[tuple[int, int]], k: int) -> None:
     greater, tied = (np.array(column) for column in zip(*places, strict=True))
@@ -207,7 +200,6 @@ def test_only_those_who_ask_become_other_arms() -> None:
             {"arms": some_arms(metric="size95")},
             "metric 'size95' cannot select, because smaller values are better",
         ),
-        ({"arms": some_arms(metrics=("top1", "size90"))}, "metric 'size90' cannot select"),
         ({"arms": some_arms(recipe=Recipe(1, keep=("size99",)))}, "metric 'size99' cannot select"),
         ({"show": ("size80",)}, "metric 'size80' is not among"),
         ({"show": ("autkc0",)}, "metric 'autkc0' is not among"),

@@ -165,7 +165,7 @@ def test_a_study_that_was_searched_shows_all_its_trials(
 
 def test_plots_that_want_a_table_alone_are_drawn(file: Path) -> None:
     data = plots.plotted_table(Findings.read(file).table)
-    for kind in ("map", "differences", "accuracy", "front"):
+    for kind in ("map", "differences", "accuracy"):
         assert plots.written(plots.draw(kind, data), "svg")
     for kind in ("topk", "training", "search"):
         with pytest.raises(NothingToPlotError):

@@ -112,7 +112,10 @@ def test_labelled_samples_calibrate_at_the_export_and_promise_a_coverage(
     card = (tmp_path / "out" / "README.md").read_text()
     assert "30 of the 120 samples decided the temperature" in card and "at most 98.90% with" in card
     (tmp_path / "empty").mkdir()
-    for samples, why in ((tmp_path / "empty", "a folder for each class"), (tmp_path / "none", "--calibrate must")):
+    for samples, why in (
+        (tmp_path / "empty", "a folder for each class"),
+        (tmp_path / "none", "--calibrate must"),
+    ):
         with pytest.raises(UserError, match=why):
             export(samples)
     (tmp_path / "samples" / "ten").mkdir()
@@ -149,7 +152,10 @@ def test_sets_from_the_command_line(
         (["--coverage", "99.9"], "needs at least 999 calibration samples, and this network has 270"),
         (["--coverage", "90", "-k", "2"], "leave -k out"),
         (["--method", "prevalence"], "give --coverage too"),
-        (["--coverage", "90", "--method", "prevalance"], "unknown method 'prevalance': did you mean 'prevalence'"),
+        (
+            ["--coverage", "90", "--method", "prevalance"],
+            "unknown method 'prevalance': did you mean 'prevalence'",
+        ),
     ],
 )
 def test_bad_options_are_one_line(

@@ -40,7 +40,10 @@ def oracle(p: np.ndarray, method: str, prevalences: np.ndarray) -> list[float]:
     if method == "threshold":
         values, least = [1 - own for own in p], 0.0
     else:
-        values, least = [-own / share for own, share in zip(p, prevalences, strict=True)], -1 / min(prevalences)
+        values, least = (
+            [-own / share for own, share in zip(p, prevalences, strict=True)],
+            -1 / min(prevalences),
+        )
     return [least if value == min(values) else value for value in values]
 
 

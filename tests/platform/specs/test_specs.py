@@ -3,8 +3,8 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
-from collections.abc import Callable
 from types import MappingProxyType
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from topk_platform import (
     Arm,
     Choice,
-    CmaEs,
     Float,
     Int,
     LabelNoise,
@@ -53,16 +52,6 @@ def an_arm(**changes: object) -> Arm:
     return dataclasses.replace(arm, **changes)  # type: ignore[arg-type]
 
 
-def in_a_ring(*pairs: tuple[str, str]) -> Study:
-    """Arms by regime, each starting from another regime's; one of them searches nothing."""
-    loss = Loss("x", {"tau": Float(0.1, 1)}, {"tau": 0.5})
-    arms = [
-        an_arm(regime=Regime(name, "digits"), loss=loss, protocol=Protocol(start_from=f"{other}/*/*"))
-        for name, other in pairs
-    ]
-    return Study("s", [*arms, an_arm(regime=Regime("fixed", "digits"), loss=Loss("x"))], topk=(3,))
-
-
 def printed(**changes: object) -> Published:
     fields: dict[str, object] = {
         "regime": "noisy", "loss": "smooth_topk_svm", "metric": "top3", "value": 94.3, "source": "berrada2018, Table 1",
@@ -93,201 +82,124 @@ def a_trial(**changes: object) -> Trial:
     return Trial(**{**fields, **changes})  # type: ignore[arg-type]
 
 
+def a_function() -> None: ...
+
+
+def a_study(*arms: Arm, **fields: Any) -> Study:
+    return Study("s", arms or [an_arm()], **{"topk": (3,), **fields})
+
+
+def searched(times: int, **changes: Any) -> Arm:
+    return an_arm(protocol=Protocol(searches=times), **changes)
+
+
 @pytest.mark.parametrize(
-    ("make", "message"),
+    ("make", "named"),
     [
         (lambda: Float(2, 1), "low < high"),
         (lambda: Float(1, 1), "low < high"),
         (lambda: Float(0, 1, log=True), "low > 0"),
-        (lambda: Float(float("nan"), 1), "Float.low must be a finite number, got nan"),
+        (lambda: Float(float("nan"), 1), "Float.low"),
         (lambda: Int(5, 4), "low < high"),
         (lambda: Int(0, 4, log=True), "low > 0"),
-        (lambda: Choice(()), "at least one option"),
-        (lambda: Choice((1, 1)), "only once"),
+        (lambda: Int(0.5, 3), "Int.low"),
+        (lambda: Choice(()), "Choice"),
+        (lambda: Choice((1, 1)), "Choice"),
+        (lambda: Choice({"adam", "sgd"}), "Choice.options"),
         (lambda: LabelNoise(1.5), "probability"),
         (lambda: LongTail(0.5), "ratio"),
         (lambda: TrainFraction(0), "fraction"),
         (lambda: TrainFraction(1.1), "fraction"),
-        (lambda: Recipe(epochs=0), "epochs"),
-        (lambda: Recipe(epochs=1, optimizer="lion"), "optimizer"),
-        (lambda: Recipe(epochs=1, schedule="step"), "schedule"),
-        (lambda: Recipe(epochs=2.5), "Recipe.epochs must be a whole number, got 2.5"),
-        (lambda: Recipe(epochs=True), "Recipe.epochs must be a whole number, got True"),
-        (lambda: Recipe(epochs="3"), "Recipe.epochs must be a whole number, got '3'"),
-        (lambda: Recipe(1, batch_size=32.5), "Recipe.batch_size must be a whole number, got 32.5"),
-        (lambda: Recipe(1, learning_rate=math.nan), "Recipe.learning_rate must be a finite number, got nan"),
-        (lambda: Recipe(1, learning_rate=-1), "Recipe.learning_rate must be at least 0, got -1"),
-        (lambda: Recipe(1, weight_decay=-1), "Recipe.weight_decay must be at least 0, got -1"),
-        (lambda: Recipe(1, momentum=5), r"Recipe.momentum must be in \[0, 1\), got 5"),
-        (
-            lambda: Recipe(1, clip_norm="x"),
-            "Recipe.clip_norm must be a finite number or None|above 0 or None",
-        ),
-        (lambda: Recipe(1, clip_norm=0), "Recipe.clip_norm must be above 0 or None, got 0"),
-        (lambda: Recipe(1, keep="top1"), "Recipe.keep must be a sequence, each a string, got 'top1'"),
-        (lambda: Numerics(bfloat16="yes"), "Numerics.bfloat16 must be True or False, got 'yes'"),
-        (
-            lambda: Study("s", [an_arm()], topk=(3,), trials="3"),
-            "Study.trials must be a whole number, got '3'",
-        ),
-        (
-            lambda: Study("s", [an_arm()], topk=(3,), trials=2.5),
-            "Study.trials must be a whole number, got 2.5",
-        ),
-        (lambda: Study("s", [an_arm()], topk=(3,), seeds=1.5), "Study.seeds must be a whole number, got 1.5"),
-        (
-            lambda: Study("s", [an_arm(protocol=Protocol(searches=2))], topk=(3,), trials=9),
-            "study s: trials must be a multiple of the 2 searches of its arms, which share them, got 9",
-        ),
-        (
-            lambda: Study("s", [an_arm(protocol=Protocol(searches=2))], topk=(3,), trials=8, seeds=5),
-            "study s: seeds must be a multiple of the 2 searches of its arms, which share them, got 5",
-        ),
-        (
-            lambda: Study(
-                "s",
-                [an_arm(), an_arm(model=Model("mlp", label="m"), protocol=Protocol(searches=2))],
-                topk=(3,),
-                trials=8,
-                seeds=4,
-            ),
-            "study s: all arms must be searched equally often, .* got searches=1 in noisy/mlp/.*, searches=2 in ",
-        ),
-        (
-            lambda: Study("s", [an_arm(loss=Loss("x"))], topk=(3,)).with_budget(searches=2),
-            "study s: searches must be left out, because none of its arms is searched, got 2",
-        ),
-        (
-            lambda: an_arm(metric="top1", metrics=("top3", "top1")),
-            r"arm noisy/mlp/smooth_topk_svm: metric must be the first of metrics \['top3', 'top1'\], got 'top1'",
-        ),
-        (
-            lambda: an_arm(metric="", metrics=("top3", "top3")),
-            r"arm noisy/.*: metrics must each be named once, got \['top3', 'top3'\]",
-        ),
-        (
-            lambda: an_arm(metric="", metrics=("top3", "top1"), protocol=Protocol(CmaEs())),
-            r"arm noisy/.*: its sampler searches by 1 metric at most, got \['top3', 'top1'\]",
-        ),
-        (
-            lambda: Study("s", [an_arm(metric="", metrics=("top3", "top7"))], topk=(1, 3)),
-            r"study s: topk must contain 7, for metric 'top7', got \(1, 3\): take topk=\(1, 3, 7\)",
-        ),
-        (
-            lambda: Study("s", [an_arm(k=20, metric="")], topk=(1, 3)),
-            r"study s: topk must contain 20, which is the k of arm noisy/.*, got \(1, 3\): take topk=\(1, 3, 20\)",
-        ),
-        (lambda: Study("s", [an_arm()], topk=(3,), front=0), "Study.front must be at least 1, got 0"),
-        (
-            lambda: Protocol(start_from="noisy/mlp"),
-            "Protocol.start_from must be regime/model/loss, got 'noisy/mlp'",
-        ),
-        (
-            lambda: Study("s", [an_arm(protocol=Protocol(start_from="*/*/ldam"))], topk=(3,)),
-            r"study s: arm noisy/mlp/smooth_topk_svm cannot start from 'noisy/mlp/ldam'; arms: \['noisy/.*'\]",
-        ),
-        (
-            lambda: Study(
-                "s", [an_arm(protocol=Protocol(start_from="noisy/mlp/smooth_topk_svm"))], topk=(3,)
-            ),
-            "study s: arm .* cannot start from 'noisy/mlp/.*', which waits for it: noisy/.* -> noisy/.*",
-        ),
-        (
-            lambda: in_a_ring(("a", "b"), ("b", "a")),
-            "'a/mlp/x', which waits for it: .* -> a/mlp/x -> b/mlp/x|'b/mlp/x'",
-        ),
-        (
-            lambda: in_a_ring(("a", "fixed"), ("b", "a")),
-            "study s: arm a/mlp/x cannot start from 'fixed/mlp/x', which searches nothing",
-        ),
-        (lambda: Protocol(searches=0), "Protocol.searches must be at least 1, got 0"),
-        (
-            lambda: Study("s", [an_arm()], topk=3),
-            "Study.topk must be a sequence, each a whole number .*, got 3",
-        ),
-        (lambda: Study("s", [an_arm()], topk=(3, 0)), r"Study.topk\[1\] must be at least 1, got 0"),
-        (lambda: Study("s", ["arm"], topk=(3,)), r"Study.arms\[0\] must be an Arm, got 'arm'"),
-        (
-            lambda: Loss("ldam", {"scale": (0.1, 1)}, {"scale": 1}),
-            r"Loss.space\['scale'\] must be a Float or an Int or a Choice, got \(0.1, 1\)",
-        ),
-        (lambda: Model("mlp", {"hidden": [3]}), r"Model.options\['hidden'\] must be .* got \[3\]"),
-        (lambda: Int(0.5, 3), "Int.low must be a whole number, got 0.5"),
-        (lambda: Quantile(rungs=(1.0,)), "rungs"),
-        (lambda: Quantile(quantile=2), "quantile"),
-        (lambda: Protocol(width=0), "width"),
+        (lambda: Recipe(epochs=0), "Recipe.epochs"),
+        (lambda: Recipe(epochs=2.5), "Recipe.epochs"),
+        (lambda: Recipe(epochs=True), "Recipe.epochs"),
+        (lambda: Recipe(epochs="3"), "Recipe.epochs"),
+        (lambda: Recipe(1, optimizer="lion"), "optimizer"),
+        (lambda: Recipe(1, schedule="step"), "schedule"),
+        (lambda: Recipe(1, batch_size=32.5), "Recipe.batch_size"),
+        (lambda: Recipe(1, learning_rate=math.nan), "Recipe.learning_rate"),
+        (lambda: Recipe(1, learning_rate=-1), "Recipe.learning_rate"),
+        (lambda: Recipe(1, learning_rate=10**400), "Recipe.learning_rate"),
+        (lambda: Recipe(1, weight_decay=-1), "Recipe.weight_decay"),
+        (lambda: Recipe(1, momentum=5), "Recipe.momentum"),
+        (lambda: Recipe(1, clip_norm="x"), "Recipe.clip_norm"),
+        (lambda: Recipe(1, clip_norm=0), "Recipe.clip_norm"),
+        (lambda: Recipe(1, keep="top1"), "Recipe.keep"),
+        (lambda: Numerics(bfloat16="yes"), "Numerics.bfloat16"),
+        (lambda: Quantile(rungs=(1.0,)), "Quantile.rungs"),
+        (lambda: Quantile(quantile=2), "Quantile.quantile"),
+        (lambda: Protocol(width=0), "Protocol.width"),
+        (lambda: Protocol(searches=0), "Protocol.searches"),
         (lambda: Regime("../x", "digits"), "regime name"),
+        (lambda: Model("mlp", {"hidden": [3]}), "Model.options['hidden']"),
         (lambda: Loss("ldam", head="round"), "head"),
+        (lambda: Loss("ldam", {"scale": (0.1, 1)}, {"scale": 1}), "Loss.space['scale']"),
         (lambda: Loss("ldam", {"scale": Float(1, 2)}), "first must give one value"),
         (lambda: Loss("ldam", {"scale": Float(1, 2)}, {"scale": 3}), "must lie in"),
         (lambda: Loss("ldam", {"scale": Float(1, 2)}, {"scale": 1}, {"scale": 1}), "both in space and fixed"),
+        (lambda: Loss("focal", fixed={"gamma": a_function}), "gamma"),
+        (lambda: Regime("r", [["a line\n"] * 99] * 99), "Regime.dataset"),
+        (lambda: grid("digits", [], [], k=1, recipe=Recipe(1)), "regimes must be a list"),
+        (lambda: grid([], Model("mlp"), [], k=1, recipe=Recipe(1)), "models must be a list"),
         (lambda: an_arm(k=0), "Arm.k"),
+        (lambda: a_study(trials="3"), "Study.trials"),
+        (lambda: a_study(trials=2.5), "Study.trials"),
+        (lambda: a_study(trials=0), "Study.trials"),
+        (lambda: a_study(seeds=1.5), "Study.seeds"),
+        (lambda: a_study(seeds=0), "Study.seeds"),
+        (lambda: a_study(searched(2), trials=9), "trials must be a multiple of the 2 searches"),
+        (lambda: a_study(searched(2), trials=8, seeds=5), "seeds must be a multiple of the 2 searches"),
+        (
+            lambda: a_study(an_arm(), searched(2, model=Model("m")), trials=8, seeds=4),
+            "searches=2 in noisy/m/",
+        ),
+        (lambda: a_study(an_arm(loss=Loss("x"))).with_budget(searches=2), "searches must be left out"),
+        (lambda: a_study(an_arm(k=20, metric=""), topk=(1, 3)), "take topk=(1, 3, 20)"),
+        (lambda: a_study(an_arm(metric="top7"), topk=(1, 3)), "take topk=(1, 3, 7)"),
+        (lambda: a_study(topk=(1, 5)), "take topk=(1, 3, 5)"),
+        (lambda: a_study(topk=3), "Study.topk"),
+        (lambda: a_study(topk=(3, 0)), "Study.topk[1]"),
+        (lambda: a_study("arm"), "Study.arms[0]"),
         (lambda: Study("a/b", [an_arm()], topk=(3,)), "study name"),
         (lambda: Study("..", [an_arm()], topk=(3,)), "study name"),
         (lambda: Study("s", []), "at least one arm"),
-        (lambda: Study("s", [an_arm(), an_arm()], topk=(3,)), "two arms"),
-        (
-            lambda: Study("s", [an_arm(model=Model("lab:net", {"type": "wide"}))], topk=(3,)),
-            "called 'type'.*net",
+        (lambda: a_study(an_arm(), an_arm()), "two arms"),
+        (lambda: a_study(an_arm(model=Model("lab:net", {"type": "wide"}))), "'type'"),
+        (lambda: a_study(an_arm(regime=Regime("r", "lab:data", options={"type": 1}))), "'type'"),
+        (lambda: a_study(an_arm(protocol=Protocol(OptunaSampler("a:b", {"type": 1})))), "'type'"),
+        (lambda: a_study(targets=(0.9, 0.99, 0.99)), "targets"),
+        (lambda: a_study(device="mps"), "Study.device"),
+        (lambda: a_study(show=("top9",)), "top9"),
+        (lambda: a_study().only("nothing*"), "'nothing*'"),
+        (lambda: a_study().only(["*", "nothing*"]), "'nothing*'"),
+        (lambda: a_study(baseline="crossentropy"), "baseline"),
+        (lambda: a_study(accelerator="A100"), "accelerator"),
+        (lambda: a_study(accelerator="a b", device="cuda"), "accelerator"),
+        *(
+            (lambda gpus=gpus: a_study(gpus=gpus, device="cuda"), "gpus")
+            for gpus in (0, -1, 1.5, 2, 4, "all", "auto")
         ),
-        (
-            lambda: Study("s", [an_arm(regime=Regime("r", "lab:data", options={"type": 1}))], topk=(3,)),
-            "'type'",
-        ),
-        (
-            lambda: Study("s", [an_arm(protocol=Protocol(OptunaSampler("a:b", {"type": 1})))], topk=(3,)),
-            "a sampler must not be called 'type'",
-        ),
-        (lambda: Choice({"adam", "sgd"}), r"Choice.options must be a sequence, .*, got \{"),  # type: ignore[arg-type]
-        (
-            lambda: Recipe(1, learning_rate=10**400),
-            "Recipe.learning_rate must be a finite number, got 1000",
-        ),
-        (
-            lambda: grid([], [], [], k=1, recipe=Recipe(1), metrics="top1"),
-            "metrics must be a list, got 'top1'",
-        ),
-        (
-            lambda: Study("s", [an_arm()], topk=(1, 5)),
-            r"topk must contain 3, which is the k of arm noisy/.*, got \(1, 5\): take topk=\(1, 3, 5\)",
-        ),
-        (lambda: Study("s", [an_arm()], topk=(3,), trials=0), "trials"),
-        (
-            lambda: Study("s", [an_arm()], topk=(3,), targets=(0.9, 0.99, 0.99)),
-            "targets must differ in the six digits of their metrics",
-        ),
-        (lambda: Study("s", [an_arm()], topk=(3,), seeds=0), "seeds"),
-        (
-            lambda: Study("s", [an_arm()], topk=(3,), device="mps"),
-            r"Study.device must be one of .*Apple.s mps has no float64.*, got .mps.",
-        ),
-        (lambda: Study("s", [an_arm()], topk=(3,), show=("top9",)), "top9"),
-        (lambda: Study("s", [an_arm()], topk=(3,)).only("nothing*"), "matches no arm"),
-        (lambda: Study("s", [an_arm()], topk=(3,)).only(["*", "nothing*"]), r"'nothing\*' matches no arm"),
-        (
-            lambda: Study("s", [an_arm()], topk=(3,), baseline="crossentropy"),
-            "baseline must be .* got 'crossentropy'",
-        ),
-        (lambda: printed(value=0.943e3), r"value must be a percentage in \[0, 100\]"),
-        (lambda: printed(value=float("nan")), "value must be a finite number, got nan"),
-        (lambda: printed(spread=-0.1), "spread"),
-        (lambda: printed(runs=0), "runs"),
-        (lambda: printed(split="train"), "split"),
-        (lambda: printed(source=""), "source"),
+        *((lambda h=h: a_study(time_limit=h), "time_limit") for h in (0, -1, math.inf)),
+        *((lambda h=h: a_study(start_limit=h), "start_limit") for h in (0, -1, math.inf)),
+        (lambda: printed(value=0.943e3), "Published.value"),
+        (lambda: printed(value=float("nan")), "Published.value"),
+        (lambda: printed(spread=-0.1), "Published.spread"),
+        (lambda: printed(runs=0), "Published.runs"),
+        (lambda: printed(split="train"), "Published.split"),
+        (lambda: printed(source=""), "Published.source"),
         (lambda: a_study_with(printed(regime="noise")), "noise/smooth_topk_svm belongs to no arm"),
         (lambda: a_study_with(printed(model="wide")), "noisy/wide/smooth_topk_svm belongs to no arm"),
-        (lambda: a_study_with(printed(metric="top4")), "metric 'top4' of a published number"),
-        (lambda: a_study_with(printed(metric="candidates99")), "metric 'candidates99' of a published number"),
-        (
-            lambda: a_study_with(printed(), printed(value=1)),
-            "two published numbers belong to noisy/mlp/smooth_topk_svm",
-        ),
-        (lambda: a_study_with(printed(), models=("mlp", "wide")), "several arms.*name its model"),
+        (lambda: a_study_with(printed(metric="top4")), "'top4'"),
+        (lambda: a_study_with(printed(metric="candidates99")), "'candidates99'"),
+        (lambda: a_study_with(printed(), printed(value=1)), "two published numbers"),
+        (lambda: a_study_with(printed(), models=("mlp", "wide")), "several arms"),
     ],
 )
-def test_bad_specs_are_refused_with_the_rule(make: object, message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        make()  # type: ignore[operator]
+def test_bad_specs_are_refused_in_one_short_line_that_names_what_is_wrong(make: Any, named: str) -> None:
+    with pytest.raises(UserError) as caught:
+        make()
+    assert named in str(caught.value)
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 400
 
 
 def test_whole_and_real_first_values_are_one_value() -> None:
@@ -368,30 +280,11 @@ def test_how_long_a_trial_may_take_is_part_of_no_identity_nor_is_its_share_of_a_
     assert "time_limit" not in {field.name for field in dataclasses.fields(Trial)}
 
 
-@pytest.mark.parametrize("gpus", [0, -1, 1.5, 2, 4, "auto"])
-def test_a_trial_trains_on_one_gpu_or_a_part_of_it(gpus: object) -> None:
-    with pytest.raises(UserError, match=f"gpus must be .*, got {gpus!r}"):
-        Study("s", [an_arm()], topk=(1, 3), device="cuda", gpus=gpus)
-
-
 def test_a_kind_of_gpu_is_of_a_study_on_gpus_and_part_of_no_identity() -> None:
     arm = an_arm()
     plain, pinned = (Study("s", [arm], topk=(1, 3), device="cuda", accelerator=kind) for kind in ("", "A100"))
     assert plain.arm_id(arm) == pinned.arm_id(arm)
     assert "accelerator" not in plain.to_json() and Study.from_json(pinned.to_json()) == pinned
-    with pytest.raises(
-        UserError, match="accelerator must be left out where trials run on the CPU, got 'A100'"
-    ):
-        Study("s", [arm], topk=(1, 3), accelerator="A100")
-    with pytest.raises(UserError, match="accelerator must be a kind of GPU such as 'A100', got 'a b'"):
-        Study("s", [arm], topk=(1, 3), device="cuda", accelerator="a b")
-
-
-@pytest.mark.parametrize("limit", ["time_limit", "start_limit"])
-@pytest.mark.parametrize("hours", [0, -1, math.inf])
-def test_a_limit_is_some_hours(limit: str, hours: float) -> None:
-    with pytest.raises(UserError, match=f"{limit} must be"):
-        Study("s", [an_arm()], topk=(1, 3), **{limit: hours})  # type: ignore[arg-type]
 
 
 def test_a_record_survives_json() -> None:
@@ -481,30 +374,6 @@ def test_published_numbers_go_with_their_arms_and_none_is_left_to_a_smoke_run() 
     assert study.only("*/wide/*").published == numbers[1:]
     assert study.smoke().published == ()
     assert dataclasses.replace(study, seeds=2).published == numbers
-
-
-def a_function() -> None: ...
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: Loss("focal", fixed={"gamma": a_function}), "got <function a_function"),  # type: ignore[dict-item]
-        (lambda: Regime("r", [["a line\n"] * 99] * 99), "got [['a line"),  # type: ignore[arg-type]
-        (lambda: grid("digits", [], [], k=1, recipe=Recipe(1)), "regimes must be a list, got 'digits'"),  # type: ignore[arg-type]
-        (
-            lambda: grid([], Model("mlp"), [], k=1, recipe=Recipe(1)),
-            "models must be a list, got Model(name='mlp'",
-        ),  # type: ignore[arg-type]
-    ],
-)
-def test_what_stands_in_the_wrong_place_is_reported_in_one_line(
-    make: Callable[[], object], message: str
-) -> None:
-    with pytest.raises(UserError) as caught:
-        make()
-    assert message in str(caught.value)
-    assert "\n" not in str(caught.value) and len(str(caught.value)) < 300
 
 
 def test_a_study_is_the_same_after_json() -> None:

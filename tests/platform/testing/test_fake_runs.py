@@ -13,7 +13,6 @@ from topk_platform import (
     Float,
     Loss,
     Model,
-    Patient,
     Protocol,
     Quantile,
     Random,
@@ -87,11 +86,10 @@ def test_ranks_and_guesses_agree_with_the_test_metrics_and_with_one_another(tmp_
             assert (right == (ranks.greater < k)).all()
 
 
-@pytest.mark.parametrize("pruner", [Quantile(startup=2), Patient(Quantile(startup=2), patience=1)])
-def test_a_pruner_stops_trials_by_their_curves(tmp_path: Path, pruner: Quantile | Patient) -> None:
-    study = make_study(Protocol(Random(), pruner=pruner), trials=20)
+def test_a_pruner_stops_trials_by_their_curves(tmp_path: Path) -> None:
+    study = make_study(Protocol(Random(), pruner=Quantile(startup=2)), trials=20)
     statuses = [row["status"] for row in fake_run(study, tmp_path, score).rows("phase = 'search'")]
-    assert ("pruned" in statuses) != isinstance(pruner, Patient)  # which spares curves that rise
+    assert "pruned" in statuses
 
 
 def test_a_score_that_is_not_finite_makes_a_trial_diverge(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def _plan_data(plan: Plan, price: float | None) -> dict[str, Any]:
             "searched": _searched(arm),
             "search_trials": plan.study.search_trials(arm.arm),
             "confirmed": _confirmed(arm),
-            "confirmations": plan.study.seeds * plan.study.points(arm.arm),
+            "confirmations": plan.study.seeds,
             "left": arm.left,
             "along": arm.along,
             "trial_seconds": plan.durations.of(arm.arm_id),
@@ -138,7 +138,7 @@ def _print_plan(
         guess = "" if plan.durations.knows(arm.arm_id) else " (guess)"
         seconds = f"{plan.durations.of(arm.arm_id):.2f}{guess}"
         trials = study.search_trials(arm.arm)
-        done = f"{_searched(arm)}/{trials}", f"{_confirmed(arm)}/{study.seeds * study.points(arm.arm)}"
+        done = f"{_searched(arm)}/{trials}", f"{_confirmed(arm)}/{study.seeds}"
         table.add_row(arm.arm.name, *done, str(arm.left), seconds)
     console.print(table)
     along = f" and {plan.along} more that are trained too, because ensembles are trained as a whole"

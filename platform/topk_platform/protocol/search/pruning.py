@@ -4,32 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from topk_platform.protocol.ended import Ended
-from topk_platform.specs import NoPruning, Patient, Pruner, Quantile, Recipe, SuccessiveHalving, rungs_of
+from topk_platform.specs import NoPruning, Pruner, Quantile, Recipe
 
-__all__ = ["Stopping", "rung_epochs", "stopping_values", "values_at"]
-
-
-@dataclass(frozen=True)
-class Stopping:
-    """The thresholds that stop a trial. They are stored in it, see :class:`~topk_platform.specs.Trial`.
-
-    Args:
-        below: Pairs (epoch, value): the trial stops after that epoch if the metric is below that value.
-        spare: Pair (n, tolerance): the trial does not stop while the best of its last n validations is at least the
-            best of the earlier ones minus the tolerance, or while it has at most n validations. Empty: no exception.
-    """
-
-    below: tuple[tuple[int, float], ...] = ()
-    spare: tuple[int, float] | tuple[()] = ()
+__all__ = ["rung_epochs", "stopping_values", "values_at"]
 
 
-def stopping_values(pruner: Pruner, recipe: Recipe, history: Sequence[Ended]) -> Stopping:
-    """Return the thresholds of a new trial.
+def stopping_values(
+    pruner: Pruner, recipe: Recipe, history: Sequence[Ended]
+) -> tuple[tuple[int, float], ...]:
+    """Return the thresholds of a new trial, pairs (epoch, value): it stops after the epoch if it is below the value.
 
     The thresholds are computed from the values that the trials of ``history`` had at the rungs. A rung that fewer than
     ``startup`` trials reached stops nothing. A trial that completed before a rung (``Recipe.patience``) counts there
@@ -43,32 +30,18 @@ def stopping_values(pruner: Pruner, recipe: Recipe, history: Sequence[Ended]) ->
     Example:
         >>> past = [Ended(n, {}, "completed", {1: 0.1 * n, 2: 0.9}) for n in range(4)]
         >>> stopping_values(Quantile(rungs=(0.5,), startup=4), Recipe(epochs=2), past)
-        Stopping(below=((1, 0.15),), spare=())
-        >>> stopping_values(SuccessiveHalving(first=0.5, factor=2), Recipe(epochs=2), past).below
-        ((1, 0.2),)
+        ((1, 0.15),)
     """
     match pruner:
         case NoPruning():
-            return Stopping()
-        case Patient(inner, patience, tolerance):
-            below = stopping_values(inner, recipe, history).below
-            return Stopping(below, (patience + 1, tolerance) if below else ())
-    reached = {epoch: values_at(history, epoch) for epoch in rung_epochs(rungs_of(pruner), recipe)}
-    return Stopping(
-        tuple(
-            (epoch, round(_threshold(pruner, values), 12))
-            for epoch, values in reached.items()
-            if len(values) >= pruner.startup
-        )
-    )
-
-
-def _threshold(pruner: Quantile | SuccessiveHalving, values: Sequence[float]) -> float:
-    """Return the least value with which a trial goes on, computed from the values of earlier trials."""
-    if isinstance(pruner, Quantile):
-        return float(np.quantile(values, pruner.quantile))
-    going_on = max(1, (len(values) + 1) // pruner.factor)
-    return sorted(values, reverse=True)[going_on - 1]
+            return ()
+        case Quantile(rungs, quantile, startup):
+            reached = {epoch: values_at(history, epoch) for epoch in rung_epochs(rungs, recipe)}
+            return tuple(
+                (epoch, round(float(np.quantile(values, quantile)), 12))
+                for epoch, values in reached.items()
+                if len(values) >= startup
+            )
 
 
 def rung_epochs(rungs: Sequence[float], recipe: Recipe) -> list[int]:

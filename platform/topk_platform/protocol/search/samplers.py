@@ -2,36 +2,22 @@
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from topk_platform.errors import UserError, as_user_error
-from topk_platform.references import check_arguments, look_up
-from topk_platform.specs import (
-    GP,
-    NSGAII,
-    QMC,
-    TPE,
-    Arm,
-    Choice,
-    CmaEs,
-    Dimension,
-    Grid,
-    OptunaSampler,
-    Protocol,
-    Sampler,
-)
+from topk_platform.protocol.ended import Ended
+from topk_platform.references import check_arguments, is_reference, look_up
+from topk_platform.specs import TPE, Arm, Dimension, Grid, OptunaSampler, Protocol, Sampler
 
 if TYPE_CHECKING:
-    from optuna.distributions import BaseDistribution
     from optuna.samplers import BaseSampler
-    from optuna.study import Study
-    from optuna.trial import FrozenTrial
 
-__all__ = ["check_packages", "check_sampler", "informed", "make_sampler"]
+__all__ = ["check_sampler", "informed", "make_sampler"]
+
+_TRIED = 3  # made-up trials after the random ones; Optuna's samplers begin to choose with the second or third
 
 
 def informed(protocol: Protocol, trials: int) -> int:
@@ -50,65 +36,45 @@ def informed(protocol: Protocol, trials: int) -> int:
     )
 
 
-def make_sampler(sampler: Sampler, space: Mapping[str, Dimension], arm_seed: int, seed: int) -> BaseSampler:
+def make_sampler(sampler: Sampler, space: Mapping[str, Dimension], seed: int) -> BaseSampler:
     """Return Optuna's sampler for one suggestion.
 
     Args:
-        sampler: The sampler; not ``Random``.
+        sampler: The sampler; neither ``Random`` nor ``Grid``.
         space: The search space.
-        arm_seed: A seed that all trials of an arm share.
         seed: This suggestion's own seed.
 
     Raises:
         UserError: if the function of an ``OptunaSampler`` cannot be loaded or called, or returns no sampler.
     """
-    conditional = any(dimension.when for dimension in space.values())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Optuna calls some of them experimental; its version is pinned
-        made = _made(sampler, arm_seed, seed, conditional)
-    if isinstance(sampler, (TPE, OptunaSampler)) or not conditional:
-        return made
-    return _over_what_is_always_there(made, [name for name, part in space.items() if not part.when])
+        match sampler:
+            case TPE(multivariate=multivariate, candidates=candidates):
+                from optuna.samplers import TPESampler  # noqa: PLC0415 - it takes a second to import, and reading commands do not need it
 
-
-def _made(sampler: Sampler, arm_seed: int, seed: int, conditional: bool) -> BaseSampler:
-    from optuna import samplers  # noqa: PLC0415 - it takes a second to import, and reading commands do not need it
-
-    alone: dict[str, Any] = {
-        "independent_sampler": samplers.RandomSampler(seed=seed),
-        "warn_independent_sampling": False,
-    }
-    match sampler:
-        case TPE(multivariate=multivariate, candidates=candidates):
-            return samplers.TPESampler(
-                seed=seed,
-                n_startup_trials=0,
-                n_ei_candidates=candidates,
-                multivariate=multivariate,
-                group=multivariate and conditional,
-                constant_liar=False,
-            )
-        case QMC(kind, scramble):
-            return samplers.QMCSampler(qmc_type=kind, scramble=scramble, seed=arm_seed, **alone)
-        case CmaEs(population=population, margin=margin):
-            return samplers.CmaEsSampler(seed=seed, popsize=population, with_margin=margin, **alone)
-        case GP():
-            return samplers.GPSampler(seed=seed, n_startup_trials=1, **alone)
-        case NSGAII(population, crossover, mutation):
-            return samplers.NSGAIISampler(
-                seed=seed, population_size=population, crossover_prob=crossover, mutation_prob=mutation
-            )
-        case OptunaSampler(reference, options):
-            return _referenced(reference, options, seed)
+                return TPESampler(
+                    seed=seed,
+                    n_startup_trials=0,
+                    n_ei_candidates=candidates,
+                    multivariate=multivariate,
+                    group=multivariate and any(dimension.when for dimension in space.values()),
+                    constant_liar=False,
+                )
+            case OptunaSampler(reference, options):
+                return _referenced(reference, options, seed)
     raise AssertionError(sampler)
 
 
 def _referenced(reference: str, options: Mapping[str, Any], seed: int) -> BaseSampler:
     from optuna.samplers import BaseSampler  # noqa: PLC0415 - as above
 
-    table: dict[str, Callable[..., object]] = {}  # no short names, only references
-    function = look_up("sampler", reference, table)
-    given = {**options, **({"seed": seed} if "seed" in inspect.signature(function).parameters else {})}
+    table: dict[str, Callable[..., object]] = {}  # its short names are those of Optuna's module
+    name = reference if is_reference(reference) else f"optuna.samplers:{reference}"
+    function = look_up("sampler", name, table)
+    parameters = inspect.signature(function).parameters
+    usual = {"warn_independent_sampling": False, **options, "seed": seed}  # it warns with every suggestion
+    given = {name: value for name, value in usual.items() if name in options or name in parameters}
     check_arguments("sampler", reference, function, given)
     with as_user_error(f"sampler {reference}"):
         made = function(**given)
@@ -119,19 +85,8 @@ def _referenced(reference: str, options: Mapping[str, Any], seed: int) -> BaseSa
     return made
 
 
-def _over_what_is_always_there(made: BaseSampler, names: Iterable[str]) -> BaseSampler:
-    """Restrict a sampler to the dimensions that all trials have. It draws each of the others independently."""
-    infer, always = made.infer_relative_search_space, set(names)
-
-    def inferred(study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        return {name: part for name, part in infer(study, trial).items() if name in always}
-
-    made.infer_relative_search_space = inferred  # type: ignore[method-assign]
-    return made
-
-
 def check_sampler(arm: Arm, trials: int) -> None:
-    """Raise ``UserError`` unless an arm's sampler is installed, can be made, and fits the arm's space and budget.
+    """Raise ``UserError`` unless an arm's sampler can be made, suggests values, and fits the arm's space and budget.
 
     Args:
         arm: The arm.
@@ -139,37 +94,25 @@ def check_sampler(arm: Arm, trials: int) -> None:
     """
     if not arm.is_searched:
         return
-    check_packages(arm)
-    sampler, space, who = arm.protocol.sampler, arm.loss.space, f"arm {arm.name}"
-    match sampler:
-        case Grid():
-            _check_grid(arm, sampler, trials)
-        case CmaEs():
-            numbers = [n for n, part in space.items() if not isinstance(part, Choice) and not part.when]
-            if len(numbers) < 2:
-                raise UserError(
-                    f"{who}: sampler CmaEs needs two or more dimensions that are Float or Int and always active, "
-                    f"got {numbers}"
-                )
-        case OptunaSampler():
+    match arm.protocol.sampler:
+        case Grid() as grid:
+            _check_grid(arm, grid, trials)
+        case OptunaSampler() as sampler:
             try:
-                make_sampler(sampler, space, 0, 0)
+                _try(sampler, arm)
             except UserError as error:
-                raise UserError(f"{who}: {error}") from error
+                raise UserError(f"arm {arm.name}: {error}") from error
 
 
-def check_packages(arm: Arm) -> None:
-    """Raise ``UserError`` unless the packages that an arm's sampler needs are installed."""
-    sampler = arm.protocol.sampler
-    for package in sampler.packages:
-        if importlib.util.find_spec(package) is None:
-            raise UserError(
-                f"arm {arm.name}: sampler {type(sampler).__name__} needs the package {package}, which is not "
-                f"installed: pip install '{_SOURCES.get(package, package)}'"
-            )
+def _try(sampler: OptunaSampler, arm: Arm) -> None:
+    """Let a sampler suggest a trial after made-up ones: packages that it lacks are often imported only then."""
+    from topk_platform.protocol.search.suggest import Searcher  # noqa: PLC0415 - it imports Optuna, as above
 
-
-_SOURCES = {"cmaes": "topk-studies[cmaes]", "greenlet": "topk-studies[gp]"}
+    searcher, past = Searcher("try", arm.loss, sampler, range), list[Ended]()
+    with as_user_error(f"sampler {sampler.reference}"):
+        for number in range(sampler.random + _TRIED):
+            values = searcher.suggest(number, past)
+            past.append(Ended(number, values, "completed", {1: 1 / (1 + number)}))
 
 
 def _check_grid(arm: Arm, grid: Grid, trials: int) -> None:

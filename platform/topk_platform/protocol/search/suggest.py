@@ -17,13 +17,11 @@ from optuna.distributions import (
 )
 from optuna.samplers import RandomSampler
 from optuna.storages import InMemoryStorage
-from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from topk_platform.protocol.ended import Ended
 from topk_platform.protocol.search.samplers import make_sampler
 from topk_platform.specs import (
-    GP,
     TPE,
     Choice,
     Dimension,
@@ -49,7 +47,6 @@ def suggest(
     protocol: Protocol,
     number: int,
     history: Sequence[Ended],
-    objectives: int = 1,
 ) -> dict[str, Scalar]:
     """Return the values of the arm's trial ``number``, from a fresh :class:`Searcher`.
 
@@ -59,10 +56,8 @@ def suggest(
         protocol: The rules of the search, with the sampler.
         number: The trial's number, from 0.
         history: The arm's ended trials that this suggestion may use.
-        objectives: By how many metrics the arm is searched.
     """
-    searcher = Searcher(arm_id, loss, protocol.sampler, protocol.known, objectives)
-    return searcher.suggest(number, history)
+    return Searcher(arm_id, loss, protocol.sampler, protocol.known).suggest(number, history)
 
 
 @dataclass(frozen=True)
@@ -93,7 +88,6 @@ class Searcher:
         loss: The loss, with the search space and the first values.
         sampler: The sampler.
         known: Returns the earlier trials that the suggestion of a trial may use: those below some number.
-        objectives: By how many metrics the arm is searched.
     """
 
     def __init__(
@@ -102,10 +96,8 @@ class Searcher:
         loss: Loss,
         sampler: Sampler,
         known: Callable[[int], range],
-        objectives: int = 1,
     ) -> None:
         self._search_id, self._loss, self._sampler, self._known = search_id, loss, sampler, known
-        self._directions = [StudyDirection.MAXIMIZE] * objectives
         self._distributions = to_optuna(loss.space)
         self._order = in_order(loss.space)
         self._points = sampler.combinations(loss.space, loss.first) if isinstance(sampler, Grid) else []
@@ -126,11 +118,9 @@ class Searcher:
         return dict(answer.values)
 
     def _to_replay(self, number: int) -> range:
-        """Return the earlier trials that are replayed first: all, those still running, or none."""
+        """Return the earlier trials that are replayed first: all or none."""
         if number <= self._sampler.random or isinstance(self._sampler, TPE):
             return range(0)
-        if isinstance(self._sampler, GP):  # it uses values, and no attributes
-            return range(len(self._known(number)), number)
         return range(number)
 
     def _ask(self, number: int, ended: Mapping[int, Ended]) -> _Answer:
@@ -143,9 +133,9 @@ class Searcher:
         seed = _seed(f"{self._search_id}\0{number}")
         if number <= sampler.random:  # these samplers need no history, and adding one takes time
             return _Answer(self._values(optuna.create_study(sampler=RandomSampler(seed=seed)).ask()))
-        made = make_sampler(sampler, space, _seed(self._search_id), seed)
+        made = make_sampler(sampler, space, seed)
         storage = InMemoryStorage()
-        study = optuna.create_study(storage=storage, directions=self._directions, sampler=made)
+        study = optuna.create_study(storage=storage, direction="maximize", sampler=made)
         study_id = storage.get_study_id_from_name(study.study_name)
         study.add_trials(self._past(number, ended))
         for key, value in self._written(number).items():
@@ -244,7 +234,7 @@ def frozen_trial(
         TrialState.COMPLETE if completed else TrialState.PRUNED,
         ended.values,
         distributions,
-        objectives=ended.objectives if completed else None,
+        objective=ended.objective if completed else None,
         intermediate_values=dict(ended.curve) if ended.status == "pruned" else {},
         system_attrs=written,
     )
@@ -256,7 +246,7 @@ def _frozen(
     values: Mapping[str, Scalar],
     distributions: Mapping[str, BaseDistribution],
     *,
-    objectives: Sequence[float] | None = None,
+    objective: float | None = None,
     intermediate_values: dict[int, float] | None = None,
     system_attrs: Mapping[str, Any],
 ) -> FrozenTrial:
@@ -264,8 +254,7 @@ def _frozen(
         number=number,
         trial_id=-1,  # the storage replaces it
         state=state,
-        value=None,
-        values=objectives,
+        value=objective,
         params=dict(values),
         distributions={name: distributions[name] for name in values},
         intermediate_values=intermediate_values or {},

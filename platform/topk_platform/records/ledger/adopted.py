@@ -89,7 +89,6 @@ def _adopted(arm: Mapping[str, Any], evidence: str) -> list[Adopted]:
             Provenance(**was),
             counts_for["code_version"],
             counts_for["environment"],
-            counts_for["origin"],
             evidence,
         )
         for was in arm["was"]
@@ -119,7 +118,6 @@ def note_adopted(
             "for": {
                 "code_version": identities[arm_id].code_version,
                 "environment": identities[arm_id].bits,
-                "origin": identities[arm_id].origin,
             },
         }
         for arm_id, made in was.items()

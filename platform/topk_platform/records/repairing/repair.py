@@ -272,6 +272,6 @@ def _last(ledger: Ledger) -> dict[str, Identity]:
             last[arm_id] = row
     trials = {arm_id: Trial.from_json(row["config"]) for arm_id, row in last.items()}
     return {
-        arm_id: Identity(trial.code_version, trial.dataset_fingerprint, trial.environment, trial.origin)
+        arm_id: Identity(trial.code_version, trial.dataset_fingerprint, trial.environment)
         for arm_id, trial in trials.items()
     }

@@ -134,7 +134,7 @@ def trial_row(record: TrialRecord) -> dict[str, Any]:
         "ended": datetime.fromtimestamp(record.ended, UTC),
         "code_version": trial.code_version,
         "dataset_fingerprint": trial.dataset_fingerprint,
-        "versions": canonical_json({**record.versions, **({"origin": trial.origin} if trial.origin else {})}),
+        "versions": canonical_json(record.versions),
         "artifacts": _artifacts(record),
     }
 

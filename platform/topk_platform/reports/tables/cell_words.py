@@ -38,10 +38,8 @@ def mean(cell: Cell) -> str:
 
 
 def count(cell: Cell) -> str:
-    """Return the number of seeds of a cell's mean, whether its arm was searched once, and whether it dropped out."""
-    if cell.value is None:
-        return ""
-    return f"({', '.join(filter(None, (counted_seeds(cell.value), 'dropped out' if cell.stopped else '')))})"
+    """Return the number of seeds of a cell's mean, and whether its arm was searched once."""
+    return "" if cell.value is None else f"({counted_seeds(cell.value)})"
 
 
 def counted_seeds(estimate: Estimate) -> str:
@@ -57,7 +55,7 @@ def mark(cell: Cell) -> str:
 def missing(cell: Cell) -> str:
     """Return which runs a cell lacks because they diverged or failed; empty if none."""
     if cell.confirmed.lost:
-        return f"({ends(cell.confirmed, 'seeds')}{', dropped out' if cell.stopped else ''})"
+        return f"({ends(cell.confirmed, 'seeds')})"
     fruitless = cell.searched.ended and not cell.searched.completed
     return f"({ends(cell.searched, 'search trials')})" if fruitless else ""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -14,7 +13,6 @@ from topk_platform.records import Tally
 from topk_platform.reports.plain_text import rows_to_csv
 from topk_platform.reports.tables.blocks import chosen_metrics
 from topk_platform.reports.tables.markdown import to_markdown
-from topk_platform.results.arm_fronts import front_rows
 from topk_platform.results.cells import Cell
 from topk_platform.results.statistics import Estimate
 from topk_platform.results.table import Table
@@ -53,7 +51,7 @@ _COUNTS = (
     ),
     *("published_n", "search", "class", "images", "k", "confused_with"),
 )
-_FLAGS = ("best", "equivalent", "dropped_out")
+_FLAGS = ("best", "equivalent")
 _KINDS = {
     **dict.fromkeys(_TEXTS, pa.string()),
     **dict.fromkeys(_COUNTS, pa.int64()),
@@ -125,7 +123,6 @@ def _row(table: Table, key: tuple[str, str, str], cell: Cell) -> dict[str, Any]:
         "family": "primary" if cell.primary else "secondary",
         "mark": cell.mark,
         "equivalent": cell.equivalent,
-        "dropped_out": cell.stopped,
         "published": published and published.value / 100,
         "published_sd": None if published is None or published.spread is None else published.spread / 100,
         "published_n": published and published.runs,
@@ -192,7 +189,7 @@ def to_csv(table: Table, metrics: Sequence[str] = (), *, transpose: bool = False
 def to_files(table: Table) -> dict[str, bytes]:
     """Return the files of a study's ``tables`` folder by name.
 
-    These are the table as Markdown, CSV and Parquet, its seeds as CSV and Parquet, and its fronts as CSV if it has any.
+    These are the table as Markdown, CSV and Parquet, and its seeds as CSV and Parquet.
     """
     return {
         "table.md": to_markdown(table).encode(),
@@ -200,17 +197,4 @@ def to_files(table: Table) -> dict[str, bytes]:
         "table.parquet": to_parquet(table),
         "seeds.csv": rows_to_csv(*_seeds(table)).encode(),
         "seeds.parquet": parquet(to_seeds(table)),
-        **({"fronts.csv": _fronts(table).encode()} if table.fronts else {}),
     }
-
-
-def _fronts(table: Table) -> str:
-    """Return CSV with a row for each metric of each point of the fronts, and for the hypervolume of each front."""
-    first = ("loss", table.across, "search", "values", "metric", "validation")
-    rows: list[tuple[Any, ...]] = [
-        (*key, search, json.dumps(dict(values)), metric, validation, test)
-        for *key, search, values, metric, validation, test in front_rows(table.fronts)
-    ]
-    rows += [(*key, None, None, "hypervolume", None, front.volume) for key, front in table.fronts.items()]
-    named = [{**dict(zip(first, row, strict=False)), **_estimated(row[-1])} for row in rows]
-    return rows_to_csv([*first, *_estimated(None)], named)

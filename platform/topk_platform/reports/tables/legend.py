@@ -149,7 +149,7 @@ def setting(table: Table) -> str:
     parts = [
         f"K = {', '.join(map(str, ks))}",
         _selected(study) if searched else "",
-        f"{'up to ' if study.racing else ''}{plural(study.seeds, 'fresh seed')} for each mean",
+        f"{plural(study.seeds, 'fresh seed')} for each mean",
         _tested_on(table),
     ]
     return f"{'; '.join(filter(None, parts))}."

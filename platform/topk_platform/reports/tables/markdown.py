@@ -6,19 +6,17 @@ from collections.abc import Sequence
 
 from topk_platform.reports import words
 from topk_platform.reports.plain_text import markdown_table
-from topk_platform.reports.sections import Section
 from topk_platform.reports.tables import cell_words
 from topk_platform.reports.tables import notes as table_notes
 from topk_platform.reports.tables.blocks import Block, blocks
-from topk_platform.results.arm_fronts import front_rows
 from topk_platform.results.cells import Cell
 from topk_platform.results.table import Table
 
-__all__ = ["block_to_markdown", "configurations", "to_markdown", "volumes"]
+__all__ = ["block_to_markdown", "configurations", "to_markdown"]
 
 
 def to_markdown(table: Table, metrics: Sequence[str] = (), *, transpose: bool = False) -> str:
-    """Return the table as Markdown: a part for each metric, the chosen configurations, fronts, and failed trials.
+    """Return the table as Markdown: a part for each metric, the chosen configurations, and failed trials.
 
     Args:
         table: The table.
@@ -34,9 +32,6 @@ def to_markdown(table: Table, metrics: Sequence[str] = (), *, transpose: bool = 
         parts += block.below
     if table.choices or any(arm.is_searched for arm in table.study.arms):
         parts += ["## Configurations", configurations(table)]
-    if table.fronts:
-        parts += ["## Fronts", _FRONTS, _front_points(table)]
-        parts.append(markdown_table(volumes(table).header, volumes(table).rows))
     if table.failures:
         parts += [
             "## Failed trials",
@@ -73,39 +68,6 @@ def configurations(table: Table) -> str:
     return markdown_table(
         [*key, "chosen on validation", "validation, %", "trials", "of these not completed"], body
     )
-
-
-_FRONTS = (
-    "Arms that are searched by several metrics: the configurations on the validation front that were confirmed, the "
-    "best by each metric and those farthest from these. The tables above show the best one by the first metric. "
-    "Hypervolume: the part of the unit cube that a seed's runs cover by their test metrics."
-)
-
-
-def _front_points(table: Table) -> str:
-    header = ["loss", table.across, "search", "chosen on validation", "metric", "validation, %", "test, %"]
-    body = [
-        [
-            row,
-            column,
-            f"{search + 1}",
-            words.settings(values),
-            metric,
-            f"{100 * validation:.1f}",
-            cell_words.tested(test),
-        ]
-        for row, column, search, values, metric, validation, test in front_rows(table.fronts)
-    ]
-    return markdown_table(header, body)
-
-
-def volumes(table: Table) -> Section:
-    """Return the hypervolumes of a table's fronts."""
-    rows = [
-        (*key, f"{len(front.points)}", cell_words.tested(front.volume)) for key, front in table.fronts.items()
-    ]
-    title = "fronts: hypervolume by test metrics, %"
-    return Section(title, ("loss", table.across, "points", "hypervolume, %"), rows)
 
 
 def _markdown_cell(cell: Cell | None) -> str:

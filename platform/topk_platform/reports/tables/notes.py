@@ -33,7 +33,6 @@ def notes(table: Table) -> list[str]:
     lines = [
         legend(table),
         *striking(table),
-        _raced(table),
         range_edges_line(table.edges, _report(table)),
         _uncounted(table),
         _environments(table),
@@ -85,18 +84,6 @@ def partial(table: Table) -> str:
     if not table.left or not (table.choices or table.confirmed.ended):
         return ""
     return f"Partial: {not_ended(table.left)}."
-
-
-def _raced(table: Table) -> str:
-    """Return the line about the rule by which arms dropped out; empty if none did."""
-    racing = table.study.racing
-    if racing is None or not any(cell.stopped for cell in table.cells.values()):
-        return ""
-    return (
-        f"Dropped out: from seed {racing.first} on, an arm gets no more seeds if it is behind the leader of its regime "
-        "and model in validation results over the same seeds. The test is Wilcoxon's, one-sided, p ≤ "
-        f"{racing.level:g}, repeated after every round of seeds. Such an arm is not marked best."
-    )
 
 
 def lost(table: Table) -> str:

@@ -12,11 +12,9 @@ from rich.text import Text
 
 from topk_platform.reports.answer import answer
 from topk_platform.reports.fitting import fitted, needed
-from topk_platform.reports.sections import to_rich as to_section
 from topk_platform.reports.tables import cell_words
 from topk_platform.reports.tables import notes as table_notes
 from topk_platform.reports.tables.blocks import Block, blocks
-from topk_platform.reports.tables.markdown import volumes
 from topk_platform.results.cells import Cell
 from topk_platform.results.from_store import main_metric
 from topk_platform.results.table import Table
@@ -37,7 +35,6 @@ def to_rich(table: Table, metrics: Sequence[str] = (), *, transpose: bool = Fals
     """
     striking = table_notes.striking(table)
     below = [Text(line, style="yellow" if line in striking else "dim") for line in table_notes.notes(table)]
-    fronts = [to_section([], [volumes(table)])] if table.fronts else []
 
     @cache
     def turned() -> Sequence[Block]:
@@ -48,7 +45,7 @@ def to_rich(table: Table, metrics: Sequence[str] = (), *, transpose: bool = Fals
         for number, block in enumerate(blocks(table, metrics, transpose=transpose))
     ]
     text = Text(answer(table, metrics[0] if metrics else main_metric(table.study)), style="bold")
-    return Group(*(part for pair in parts for part in pair if part), *fronts, text, *below)
+    return Group(*(part for pair in parts for part in pair if part), text, *below)
 
 
 @dataclass(frozen=True)

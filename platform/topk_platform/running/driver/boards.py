@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from topk_platform.identity import Identity
-from topk_platform.protocol import ArmBoard, Board, check_packages
+from topk_platform.identity import CHOOSER, Identity
+from topk_platform.protocol import ArmBoard, Board
 from topk_platform.records import ArmHistory, Ledger, last_counted
 from topk_platform.specs import Study
 
@@ -18,28 +18,17 @@ __all__ = ["as_checked", "finished", "identities_here", "in_environment", "make_
 def in_environment(
     study: Study, identities: Mapping[str, Identity], environment: Mapping[str, str]
 ) -> dict[str, Identity]:
-    """Return the arms' identities with an environment; for arms that search, it includes the samplers' packages.
+    """Return the arms' identities with an environment; for arms that search, it includes Optuna's version.
 
     Args:
         study: The study.
         identities: The identities whose environment is replaced, by arm identity.
         environment: See :func:`~topk_platform.training.environment`.
-
-    Raises:
-        UserError: if one of these packages is not installed.
     """
-    searching = [arm for arm in study.arms if arm.is_searched]
-    for arm in searching:
-        check_packages(arm)
-    packages = {study.arm_id(arm): arm.protocol.sampler.packages for arm in searching}
+    searching = {study.arm_id(arm) for arm in study.arms if arm.is_searched}
+    chosen_by = {CHOOSER: importlib.metadata.version(CHOOSER)}
     return {
-        arm_id: replace(
-            identity,
-            environment={
-                **environment,
-                **{name: importlib.metadata.version(name) for name in packages.get(arm_id, ())},
-            },
-        )
+        arm_id: replace(identity, environment={**environment, **(chosen_by if arm_id in searching else {})})
         for arm_id, identity in identities.items()
     }
 

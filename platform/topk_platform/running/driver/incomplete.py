@@ -59,7 +59,7 @@ def used(study: Study, histories: Mapping[str, ArmHistory]) -> list[Row]:
         histories: The histories of its arms, by identity.
     """
     arms = results_of(study, histories).values()
-    return [row for arm in arms for rows in arm.confirmed_points().values() for row in rows]
+    return [row for arm in arms for row in arm.confirmations().values()]
 
 
 def trained_again(files: Sequence[Unsound]) -> str:

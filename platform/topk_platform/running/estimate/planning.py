@@ -90,11 +90,7 @@ class Plan:
     @property
     def search_workers(self) -> int:
         """The most workers that the searches can keep busy; more would idle while trials wait for others."""
-
-        def most(arm: ArmBoard) -> int:  # an arm searches before those that start from it do
-            return max(arm.search_workers, sum(most(other) for other in self.arms if other.origin is arm))
-
-        return sum(most(arm) for arm in self.arms if arm.origin is None)
+        return sum(arm.search_workers for arm in self.arms)
 
     @property
     def confirm_workers(self) -> int:

@@ -24,10 +24,6 @@ __all__ = ["Outdated", "avoidable", "note_code", "outdated"]
 _FILE = "code.json"
 _VERSIONS = 300  # the newest are kept
 _NAMED = 4  # definitions, or differences of a study, in one line
-_CHANGES = {  # reasons of an identity, as messages word them
-    "other data": "the data have changed",
-    "another start, whose code or data have changed": "code or data of the arm that it starts from have changed",
-}
 _KIND = ("arm", "arm_id", "code_version", "dataset_fingerprint", "versions")
 _COLUMNS = ("key", *_KIND, "train_seconds", "ended")
 
@@ -142,7 +138,9 @@ class _Explained:
         if identity.code_version not in ("", row["code_version"]):
             return self._code(self.arms[arm_id], row["code_version"]), adoptable
         reason = identity.excludes(row)
-        return _CHANGES.get(reason, f"the machine or its packages have changed: {reason}"), adoptable
+        if reason == "other data":
+            return "the data have changed", adoptable
+        return f"the machine or its packages have changed: {reason}", adoptable
 
     def _definition(self, arm: Arm, key: str) -> str:
         """Return how the study now differs from the trial with this key."""

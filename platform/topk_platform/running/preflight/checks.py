@@ -11,7 +11,7 @@ from torch import Tensor
 from topk_platform.code_version import code_versions, references
 from topk_platform.data import Dataset, Images, Source, check_source, download, forget_datasets
 from topk_platform.errors import UserError
-from topk_platform.identity import Identity, with_origins
+from topk_platform.identity import Identity
 from topk_platform.loss_catalogue import LOSS_CATALOGUE
 from topk_platform.models import build_model, check_model
 from topk_platform.protocol import check_sampler
@@ -70,7 +70,7 @@ def check_study(
             _check_class_names(arm, dataset)
             sound.add(same)
         _check_open_arm(study, arm, dataset, draws, rehearse)
-    return with_origins(study, identities)
+    return identities
 
 
 def _check_names(study: Study) -> None:

@@ -85,7 +85,7 @@ class Draws:
 
     def check_group_metrics(self, arm: Arm) -> None:
         """Raise ``UserError`` if an arm selects by the accuracy of a group of classes that is empty in some seed."""
-        used = dict.fromkeys((*arm.objectives, *arm.recipe.keep))
+        used = dict.fromkeys((arm.metric, *arm.recipe.keep))
         metrics = [name for name in used if name.partition("_")[0] in GROUPS]
         for seed, draw in enumerate(self._of(arm, every=True) if metrics else ()):
             groups = shots(draw.class_counts)

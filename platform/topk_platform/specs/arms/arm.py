@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated
 
 from topk_platform.references import reference_of
 from topk_platform.specs.arms.loss import Loss
@@ -12,7 +11,7 @@ from topk_platform.specs.arms.recipe import Recipe
 from topk_platform.specs.arms.regime import Regime
 from topk_platform.specs.arms.setting import Setting
 from topk_platform.specs.checks import check, check_name
-from topk_platform.specs.fields import Count, Rule, check_fields
+from topk_platform.specs.fields import Checked, Count, check_fields
 from topk_platform.specs.search.pruner import Pruner, Quantile
 from topk_platform.specs.search.repeats import Repeats
 from topk_platform.specs.search.sampler import TPE, Sampler
@@ -44,7 +43,7 @@ class Model:
 
 
 @dataclass(frozen=True)
-class Protocol:
+class Protocol(Checked):
     """The search of an arm. It is part of the arm's identity.
 
     Args:
@@ -62,14 +61,6 @@ class Protocol:
             budgets stay equal. Every search begins with the first values. That trial is trained only once, because the
             same values and seed give the same result, and all searches use it. ``searches`` is not part of the arm's
             identity: more searches only add trials.
-        start_from: The arm of the same study, ``regime/model/loss``, from whose best configuration the search starts:
-            once the other arm's search has ended, the first trial takes its best values for the dimensions that both
-            have, in place of the first values. A dimension that is active only with the best values, and has none of
-            its own, takes its smallest value or its first option. A ``*`` stands for the arm's own: ``"balanced/*/*"``
-            is the same model and loss in the regime ``balanced``; the arms of ``balanced`` itself are not affected. The
-            other arm and the number of trials of each of its searches become part of this arm's identity, because they
-            decide what was chosen. So with another budget, this search starts from scratch. Each repeated search starts
-            from the corresponding search of the other arm.
     """
 
     sampler: Sampler = field(default_factory=TPE)
@@ -77,12 +68,6 @@ class Protocol:
     pruner: Pruner = field(default_factory=Quantile)
     ensemble: Count = 1
     searches: Count = 1
-    start_from: Annotated[
-        str, Rule("regime/model/loss", lambda value: not value or value.count("/") == 2)
-    ] = ""
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
     def known(self, number: int) -> range:
         """Return the numbers of the trials on which a search trial's suggestion is based.
@@ -98,11 +83,6 @@ class Protocol:
         """
         return range(max(0, number // self.ensemble * self.ensemble - self.width + 1))
 
-    @property
-    def most_objectives(self) -> int | None:
-        """The number of metrics by which its sampler can search at once; None: any number."""
-        return self.sampler.most_objectives
-
 
 @dataclass(frozen=True)
 class Arm:
@@ -117,14 +97,6 @@ class Arm:
         metric: The validation metric that selects, such as ``"top3"`` or ``"macro_top5"``; by default
             ``top{k}``.
         protocol: The protocol of its search.
-        metrics: Several such metrics, the first of which is ``metric``: the search then looks for the Pareto front of
-            all of them, and no trial is pruned, because it may be behind by one metric and ahead by another. At most
-            ``Study.front`` configurations of the front are confirmed: the best by each metric, then those farthest
-            from them.
-
-    Raises:
-        UserError: if ``metric`` is not the first of ``metrics``, one is named twice, or the protocol's sampler cannot
-            search by so many.
     """
 
     regime: Regime
@@ -134,13 +106,10 @@ class Arm:
     recipe: Recipe
     metric: str = ""
     protocol: Protocol = field(default_factory=Protocol)
-    metrics: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_fields(self)
-        first = self.metrics[0] if self.metrics else f"top{self.k}"
-        object.__setattr__(self, "metric", self.metric or first)
-        self._check_metrics(first)
+        object.__setattr__(self, "metric", self.metric or f"top{self.k}")
         if self.loss.remembers:
             self._check_remembering()
         if self.protocol.ensemble > 1:
@@ -168,22 +137,6 @@ class Arm:
             f"arm {self.name}: an ensemble's members must have one optimizer; it cannot be searched",
         )
 
-    def _check_metrics(self, first: str) -> None:
-        check(
-            not self.metrics or self.metric == first,
-            f"arm {self.name}: metric must be the first of metrics {list(self.metrics)}, got {self.metric!r}",
-        )
-        check(
-            len(set(self.metrics)) == len(self.metrics),
-            f"arm {self.name}: metrics must each be named once, got {list(self.metrics)}",
-        )
-        most = self.protocol.most_objectives
-        check(
-            most is None or len(self.objectives) <= most,
-            f"arm {self.name}: its sampler searches by {most} metric{'s' if most != 1 else ''} at most, "
-            f"got {list(self.objectives)}",
-        )
-
     @property
     def additions(self) -> tuple[tuple[str, str], ...]:
         """The additions to the usual training that its trials may have: pairs of a kind of table and an entry."""
@@ -208,7 +161,7 @@ class Arm:
     def repeats(self) -> Repeats:
         """The division of its trials and seeds among its searches; one search if nothing is searched."""
         searches = self.protocol.searches
-        return Repeats(searches if self.is_searched else 1, searches, shared=not self.start_from)
+        return Repeats(searches if self.is_searched else 1, searches)
 
     def searched(self, times: int) -> Arm:
         """Return the arm with this number of searches.
@@ -218,22 +171,6 @@ class Arm:
         if self.protocol.searches == times:
             return self
         return replace(self, protocol=replace(self.protocol, searches=times))
-
-    @property
-    def start_from(self) -> str:
-        """The name of the arm that its search starts from; empty if it starts from its loss's first values."""
-        pattern = self.protocol.start_from
-        if not pattern or not self.is_searched:
-            return ""
-        own = (self.regime.name, self.model.label, self.loss.label)
-        parts = zip(pattern.split("/"), own, strict=True)
-        name = "/".join(mine if part == "*" else part for part, mine in parts)
-        return "" if name == self.name and "*" in pattern else name
-
-    @property
-    def objectives(self) -> tuple[str, ...]:
-        """The metrics that select: one, or several for a search by several metrics."""
-        return self.metrics or (self.metric,)
 
     @property
     def name(self) -> str:
@@ -250,7 +187,6 @@ def grid(
     recipe: Recipe,
     metric: str = "",
     protocol: Protocol | None = None,
-    metrics: Sequence[str] = (),
 ) -> tuple[Arm, ...]:
     """Return one arm for every regime × model × loss.
 
@@ -267,17 +203,12 @@ def grid(
         ['clean/mlp/cross_entropy', 'clean/mlp/smooth_topk_svm']
 
     Raises:
-        UserError: if regimes, models, losses or metrics are not a list; also as :class:`Arm` raises.
+        UserError: if regimes, models or losses are not a list.
     """
-    for name, parts in (("regimes", regimes), ("models", models), ("losses", losses), ("metrics", metrics)):
+    for name, parts in (("regimes", regimes), ("models", models), ("losses", losses)):
         check(
             isinstance(parts, Iterable) and not isinstance(parts, str),
             f"{name} must be a list, got {parts!r}",
         )
     models, losses, how = tuple(models), tuple(losses), protocol or Protocol()
-    return tuple(
-        Arm(r, m, loss, k, recipe, metric, how, tuple(metrics))
-        for r in regimes
-        for m in models
-        for loss in losses
-    )
+    return tuple(Arm(r, m, loss, k, recipe, metric, how) for r in regimes for m in models for loss in losses)

@@ -26,8 +26,6 @@ class Repeats:
         blocks: How many blocks of seeds there are; 0 stands for ``count``. An arm that searches nothing counts as one
             search, but has as many blocks as the searches of the other arms: its one configuration is confirmed with
             the seeds of all blocks.
-        shared: Whether the trial at position 0 is the same for all searches. It is not if each search starts from the
-            choice of another arm's search.
 
     Example:
         >>> two = Repeats(2)
@@ -41,7 +39,6 @@ class Repeats:
 
     count: int = 1
     blocks: int = 0
-    shared: bool = True
 
     def search_of(self, number: int) -> int:
         """Return the search to which a trial belongs; a trial that all searches share belongs to the first."""
@@ -53,7 +50,7 @@ class Repeats:
 
     def number_at(self, search: int, position: int) -> int:
         """Return the number of the trial at a position of a search."""
-        return 0 if position == 0 and self.shared else _SPAN * search + position
+        return 0 if position == 0 else _SPAN * search + position
 
     def length(self, search: int, trials: int) -> int:
         """Return how many positions a search has if all searches together have ``trials`` trials."""

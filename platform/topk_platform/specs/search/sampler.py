@@ -2,11 +2,7 @@
 
 :mod:`topk_platform.protocol.search.samplers` builds them.
 
-Each class also holds what the search needs:
-
-- ``random``: how many trials after the first are drawn at random before the sampler chooses;
-- ``most_objectives``: the number of metrics by which it can search at once, or None for any number;
-- ``packages``: the packages that it needs and whose versions may change what it suggests.
+Each class also has ``random``: how many trials after the first are drawn at random before the sampler chooses.
 """
 
 from __future__ import annotations
@@ -15,50 +11,26 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar, get_args
+from typing import ClassVar, get_args
 
 from topk_platform.errors import unknown_name
 from topk_platform.specs.checks import check
-from topk_platform.specs.fields import Checked, Count, Rule, Several, Share, Whole, check_fields, one_of
+from topk_platform.specs.fields import Checked, Count, Several, Whole, check_fields
 from topk_platform.specs.search.active import active
 from topk_platform.specs.search.space import Choice, Dimension, Int, Scalar
 
-__all__ = ["GP", "NSGAII", "QMC", "TPE", "CmaEs", "Grid", "OptunaSampler", "Random"]
-
-_Reference = Annotated[str, Rule("package.module:attribute", lambda value: ":" in value)]
-
-
-class _Usual(Checked):
-    most_objectives: ClassVar[int | None] = None
-    packages: ClassVar[tuple[str, ...]] = ("optuna",)
+__all__ = ["TPE", "Grid", "OptunaSampler", "Random"]
 
 
 @dataclass(frozen=True)
-class Random(_Usual):
+class Random:
     """Random search: every trial is drawn independently of all others."""
 
     random: ClassVar[float] = math.inf
 
 
 @dataclass(frozen=True)
-class QMC(_Usual):
-    """A sequence that fills the space more evenly than draws at random; trial n takes its n-th point.
-
-    Dimensions that are not always active are drawn at random.
-
-    Args:
-        kind: ``"sobol"`` (Sobol' 1967) or ``"halton"`` (Halton 1960).
-        scramble: Whether the sequence is shuffled, differently for every arm.
-    """
-
-    kind: Annotated[str, one_of("sobol", "halton")] = "sobol"
-    scramble: bool = True
-    random: ClassVar[float] = 0
-    packages: ClassVar[tuple[str, ...]] = ("optuna", "scipy")
-
-
-@dataclass(frozen=True)
-class Grid(_Usual):
+class Grid:
     """Every combination of some values of each dimension; the first trial's values come first.
 
     If the budget has more trials than the grid has points, the remaining trials are drawn at random.
@@ -137,7 +109,7 @@ def _spread(low: float, high: float, log: bool, count: int, whole: bool) -> tupl
 
 
 @dataclass(frozen=True)
-class TPE(_Usual):
+class TPE(Checked):
     """A tree of Parzen estimators (Bergstra et al. 2011) over all dimensions together, after random draws.
 
     Dimensions that are not always active are modelled in groups of those that are active together.
@@ -154,62 +126,7 @@ class TPE(_Usual):
 
 
 @dataclass(frozen=True)
-class CmaEs(_Usual):
-    """Covariance matrix adaptation (Hansen and Ostermeier 2001) over ``Float`` and ``Int``, after random draws.
-
-    A ``Choice``, and dimensions that are not always active, are drawn at random. A generation learns from its completed
-    trials.
-
-    Args:
-        random: How many trials after the first are drawn at random.
-        population: The number of trials in a generation; None: ``4 + ⌊3 ln d⌋`` for d dimensions.
-        margin: Whether whole numbers keep a margin of probability, so that none is lost (Hamano et al. 2022).
-    """
-
-    random: Whole = 5
-    population: Several | None = None
-    margin: bool = False
-    most_objectives: ClassVar[int | None] = 1
-    packages: ClassVar[tuple[str, ...]] = ("optuna", "cmaes")
-
-
-@dataclass(frozen=True)
-class GP(_Usual):
-    """Bayesian optimisation with a Gaussian process and expected improvement, after random draws.
-
-    Trials that run at the same time are kept apart from each other. Dimensions that are not always active are drawn at
-    random. A suggestion takes a tenth of a second or more.
-
-    Args:
-        random: How many trials after the first are drawn at random.
-    """
-
-    random: Whole = 5
-    packages: ClassVar[tuple[str, ...]] = (
-        "optuna",
-        "scipy",
-        "greenlet",
-    )  # with another version of greenlet, the search differs
-
-
-@dataclass(frozen=True)
-class NSGAII(_Usual):
-    """A genetic algorithm with elites (Deb et al. 2002).
-
-    Args:
-        population: The number of completed trials in a generation; the first generation is drawn at random.
-        crossover: The probability that a trial has two parents, in [0, 1].
-        mutation: The probability that a value is drawn again, in [0, 1]; None: 1 / d for d dimensions.
-    """
-
-    population: Several = 8
-    crossover: Share = 0.9
-    mutation: Share | None = None
-    random: ClassVar[float] = 0
-
-
-@dataclass(frozen=True)
-class OptunaSampler(_Usual):
+class OptunaSampler(Checked):
     """Any sampler of Optuna, of OptunaHub, or of your own.
 
     The sampler is made again for each trial, and the earlier trials are replayed in their order. So the attributes that
@@ -217,22 +134,22 @@ class OptunaSampler(_Usual):
     :class:`topk_platform.testing.SamplerContract` tests whether that is enough for a sampler.
 
     Args:
-        reference: ``package.module:attribute`` of a class or function that returns an ``optuna.samplers.BaseSampler``.
-            It is called with ``seed`` if it has that parameter.
+        reference: A class of ``optuna.samplers`` by its name, or ``package.module:attribute`` of a class or function
+            that returns an ``optuna.samplers.BaseSampler``. It is called with ``seed`` if it has that parameter.
         options: Its other keyword arguments.
         random: How many trials after the first are drawn at random.
 
     Example:
-        >>> OptunaSampler("optuna.samplers:NSGAIIISampler", {"population_size": 10}).random
+        >>> OptunaSampler("NSGAIIISampler", {"population_size": 10}).random
         0
     """
 
-    reference: _Reference
+    reference: str
     options: Mapping[str, Scalar] = field(default_factory=dict)
     random: Whole = 0
 
 
-Sampler = Random | QMC | Grid | TPE | CmaEs | GP | NSGAII | OptunaSampler
+Sampler = Random | Grid | TPE | OptunaSampler
 """All samplers."""
 
 SAMPLERS: tuple[type[Sampler], ...] = get_args(Sampler)

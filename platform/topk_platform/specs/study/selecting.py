@@ -16,7 +16,7 @@ S = TypeVar("S", bound=StudyFields)
 
 
 def arms_like(study: S, patterns: str | Sequence[str]) -> S:
-    """Return the study with the arms whose names match any of the globs, and the arms from which these start.
+    """Return the study with the arms whose names match any of the globs.
 
     Args:
         study: The study.
@@ -25,7 +25,7 @@ def arms_like(study: S, patterns: str | Sequence[str]) -> S:
     Raises:
         UserError: if a glob matches no arm.
     """
-    names = _with_origins(study, _matching(study, (patterns,) if isinstance(patterns, str) else patterns))
+    names = _matching(study, (patterns,) if isinstance(patterns, str) else patterns)
     arms = tuple(arm for arm in study.arms if arm.name in names)
     return dataclasses.replace(
         study,
@@ -42,11 +42,3 @@ def _matching(study: StudyFields, globs: Sequence[str]) -> set[str]:
         if not any(fnmatchcase(name, glob) for name in names):
             raise UserError(f"--only {glob!r} matches no arm of {study.name}; arms: {names}")
     return {name for name in names if any(fnmatchcase(name, glob) for glob in globs)}
-
-
-def _with_origins(study: StudyFields, names: set[str]) -> set[str]:
-    """Return the names of arms, and of those from which they start, directly or through others."""
-    origins = {arm.name: study.origin(arm) for arm in study.arms}
-    while more := {origin.name for name in names if (origin := origins[name])} - names:
-        names = names | more
-    return names

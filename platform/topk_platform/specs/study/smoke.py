@@ -134,7 +134,6 @@ def smoke_arm(arm: Arm, classes: int) -> Arm:
             keep=tuple(dict.fromkeys(map(_over_all, recipe.keep))),
         ),
         metric=_over_all(arm.metric),
-        metrics=tuple(dict.fromkeys(map(_over_all, arm.metrics))),
     )
 
 
@@ -182,7 +181,7 @@ def _in_small_batches(loss: Loss) -> Loss:
         return loss
     dimension = loss.space[name]
     narrow: Dimension = Choice((_BATCH // 2, _BATCH), dimension.when)
-    if isinstance(dimension, Int):  # CmaEs needs numbers, not a choice
+    if isinstance(dimension, Int):  # some samplers need numbers, not a choice
         narrow = Int(_BATCH // 2, _BATCH, when=dimension.when)
     first = {**loss.first, **({name: _BATCH} if name in loss.first else {})}
     return replace(loss, space={**loss.space, name: narrow}, first=first)

@@ -16,7 +16,6 @@ from topk_platform.specs.checks import check, check_name
 from topk_platform.specs.codec import decode, encode
 from topk_platform.specs.fields import check_fields
 from topk_platform.specs.metric_names import measures_among
-from topk_platform.specs.search.racing import Racing
 from topk_platform.specs.study.claims import Claim, Contrast, check_claims
 from topk_platform.specs.study.published import Published, check_published
 from topk_platform.specs.study.selecting import arms_like
@@ -25,7 +24,6 @@ from topk_platform.specs.study.study_checks import (
     check_gpus,
     check_measures,
     check_metrics,
-    check_origins,
     check_parameters,
     check_searches,
     check_targets,
@@ -70,15 +68,13 @@ class Study(StudyFields):
             or for which machines are being added, does not count. A trial that exceeds it is tried again. Like
             ``time_limit`` it is part of no identity.
         description: A line for ``topk list``.
-        front: How many configurations of an arm that is searched by several metrics are confirmed at most.
         published: Numbers that papers printed for its arms. Tables show them beside ours. They change no result.
-        racing: The rule that stops the confirmations of arms that cannot win any more; None: all arms get all seeds.
         interval: The variation that the tables' intervals cover: ``"crossed"``, seeds and test images, crossed, and the
             search if it was repeated; ``"seeds"``, only the seeds, by Student's t. It changes no result.
         claims: Findings that its results decide, see ``topk table --claims``. They change no result.
         measures: Metrics recorded besides the accuracies: ``"autkc5"``, ``"average5"``, ``"size90"``, ``"size95"`` or
             ``"size99"``, with any K in place of 5; ``"ece"``, ``"nll"`` or ``"brier"``; see ``docs/metrics.md``. The
-            measures that ``show``, an arm's metrics and its recipe's ``keep`` name are added. They are part of every
+            measures that ``show``, an arm's metric and its recipe's ``keep`` name are added. They are part of every
             arm's identity.
         equivalence: The difference of accuracies, in points, below which losses count as equivalent. Tables mark a
             difference that is shown to be within it by ≈. With 0 there is no such test. It changes no result.
@@ -92,8 +88,7 @@ class Study(StudyFields):
     Raises:
         UserError: if a name is unsafe, two arms have one name, the baseline is no arm's loss, a number is out of
             range, its arms are not searched equally often, trials or seeds are not a multiple of the number of
-            searches, an arm starts from an arm that does not exist, that searches nothing or that waits for the first
-            one, or a published number or a claim names an arm or a metric that the study does not have.
+            searches, or a published number or a claim names an arm or a metric that the study does not have.
     """
 
     @staticmethod
@@ -121,7 +116,6 @@ class Study(StudyFields):
         check_published(self.name, self.published, self.arms, self.selecting)
         check_claims(self.name, self.claims, names, self.metrics)
         check_searches(self)
-        check_origins(self)
 
     def __str__(self) -> str:
         return study_to_text(self)
@@ -140,7 +134,7 @@ class Study(StudyFields):
 
     def _complete_metrics(self) -> None:
         """Add the metrics that are shown by default, and measure those that are shown, kept or select."""
-        selected = dict.fromkeys(metric for arm in self.arms for metric in arm.objectives)
+        selected = dict.fromkeys(arm.metric for arm in self.arms)
         kept = dict.fromkeys(metric for arm in self.arms for metric in arm.recipe.keep)
         shown = tuple(dict.fromkeys(self.show or (*selected, *self.accuracies[:1])))
         object.__setattr__(self, "show", shown)
@@ -155,7 +149,7 @@ class Study(StudyFields):
         return next(numbers, None)
 
     def only(self, patterns: str | Sequence[str]) -> Study:
-        """Return the study with the arms whose names match any of the globs, and the arms from which these start.
+        """Return the study with the arms whose names match any of the globs.
 
         If the baseline has no arm among them, the study gets the default baseline.
 
@@ -214,7 +208,7 @@ class Study(StudyFields):
         Raises:
             ValueError: if the text is not a study's.
         """
-        study = decode(json.loads(text), (*SPECS, Claim, Contrast, Published, Racing, cls))
+        study = decode(json.loads(text), (*SPECS, Claim, Contrast, Published, cls))
         if not isinstance(study, cls):
             raise ValueError(f"not a study: {text[:80]!r}")
         return study

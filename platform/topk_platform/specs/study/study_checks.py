@@ -15,7 +15,6 @@ __all__ = [
     "check_gpus",
     "check_measures",
     "check_metrics",
-    "check_origins",
     "check_parameters",
     "check_searches",
     "check_targets",
@@ -84,22 +83,6 @@ def _not_measured(study: StudyFields, metric: str) -> UserError:
         f"study {study.name}: topk must contain {k}, {why}, got {study.topk}: "
         f"take topk={tuple(sorted({*study.topk, k}))}"
     )
-
-
-def check_origins(study: StudyFields) -> None:
-    """Raise ``UserError`` if an arm starts from an unknown arm, one that searches nothing, or one that waits for it."""
-    for arm in study.arms:
-        if not arm.start_from:
-            continue
-        problem = f"study {study.name}: arm {arm.name} cannot start from {arm.start_from!r}"
-        if (origin := study.origin(arm)) is None:
-            raise UserError(f"{problem}; arms: {[other.name for other in study.arms]}")
-        check(origin.is_searched, f"{problem}, which searches nothing")
-        seen = [arm.name]
-        while origin is not None:
-            seen.append(origin.name)
-            check(origin.name not in seen[:-1], f"{problem}, which waits for it: {' -> '.join(seen)}")
-            origin = study.origin(origin)
 
 
 def check_gpus(study: StudyFields) -> None:

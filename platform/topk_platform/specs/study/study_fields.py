@@ -12,7 +12,6 @@ from topk_platform.specs.arms.arm import Arm
 from topk_platform.specs.codec import LATER, digest
 from topk_platform.specs.fields import Count, Part, Positive, Rule, one_of
 from topk_platform.specs.metric_names import accuracy_names, candidate_names, coverage_names, less_is_better
-from topk_platform.specs.search.racing import Racing
 from topk_platform.specs.study.claims import Claim
 from topk_platform.specs.study.published import Published
 
@@ -54,8 +53,6 @@ class StudyFields:
     time_limit: Positive | None = None
     description: str = ""
     published: Sequence[Published] = ()
-    racing: Racing | None = None
-    front: Count = 3
     interval: Annotated[str, one_of("crossed", "seeds")] = "crossed"
     claims: Sequence[Claim] = ()
     measures: tuple[str, ...] = field(default=(), metadata=LATER)
@@ -93,7 +90,7 @@ class StudyFields:
     @property
     def size(self) -> int:
         """How many trials the study asks for."""
-        return sum(self.search_trials(arm) + self.seeds * self.points(arm) for arm in self.arms)
+        return sum(self.search_trials(arm) + self.seeds for arm in self.arms)
 
     @property
     def searches(self) -> int:
@@ -104,10 +101,6 @@ class StudyFields:
         """Return how many search trials of an arm are trained."""
         return arm.repeats.asked(self.trials) if arm.is_searched else 0
 
-    def points(self, arm: Arm) -> int:
-        """Return how many configurations of an arm are confirmed at most."""
-        return self.front if len(arm.objectives) > 1 and arm.is_searched else 1
-
     @cached_property
     def models(self) -> tuple[str, ...]:
         """The labels of the arms' networks, each once."""
@@ -117,16 +110,10 @@ class StudyFields:
     def _named(self) -> dict[str, Arm]:
         return {arm.name: arm for arm in self.arms}
 
-    def origin(self, arm: Arm) -> Arm | None:
-        """Return the arm from whose best configuration an arm's search starts, or None."""
-        return self._named.get(arm.start_from)
-
     def arm_id(self, arm: Arm) -> str:
         """Return the hash of all that determines the arm's results, without its budget.
 
-        Neither the number of trials and seeds nor that of searches is part of it. For an arm that starts from the best
-        of another arm, the number of trials of each search of that other arm is part of it, because it decides which
-        configuration is the best.
+        Neither the number of trials and seeds nor that of searches is part of it.
         """
         if self._named.get(arm.name) is not arm:  # another study's, or a changed one
             return self._hashed(arm)
@@ -139,8 +126,6 @@ class StudyFields:
         return {}
 
     def _hashed(self, arm: Arm) -> str:
-        origin = self.origin(arm)
-        start = () if origin is None else (self.arm_id(origin), self.trials // self.searches)
-        more = (*start, {"measures": self.measures}) if self.measures else start
+        more = ({"measures": self.measures},) if self.measures else ()
         once = arm.searched(1)
         return digest((self.name, self.seed, self.topk, self.targets, self.threads, self.device, once, *more))

@@ -109,16 +109,8 @@ class Member:
     def _prune(self, epoch: int, validation: dict[str, float]) -> None:
         metric = self.trial.arm.metric
         threshold = dict(self.trial.stop_below).get(epoch, -math.inf)
-        if validation[metric] < threshold and not self._is_spared(metric):
+        if validation[metric] < threshold:
             self.end("pruned", f"{metric} below {threshold:.6g} after epoch {epoch}")
-
-    def _is_spared(self, metric: str) -> bool:
-        """Return whether the last validations are as good as the ones before them, or too few to decide."""
-        if not self.trial.spare:
-            return False
-        last, tolerance = self.trial.spare
-        values = [epoch.validation[metric] for epoch in self.epochs]
-        return len(values) <= last or max(values[-last:]) >= max(values[:-last]) - tolerance
 
     def better(self) -> list[str]:
         """Return the metrics of ``Recipe.keep`` whose best value so far is that of the last epoch."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import re
 from collections.abc import Callable
@@ -47,9 +46,9 @@ def folded(columns: list[str]) -> list[str]:
 def run(
     tmp_path_factory: pytest.TempPathFactory, train_study: Callable[[Study, Path], None]
 ) -> tuple[Study, Path]:
-    """A study of one arm, searched, with a published number and a front, and the folder of its results."""
+    """A study of one arm, searched, with a published number, and the folder of its results."""
     loss = Loss("cross_entropy", {"learning_rate": Float(0.01, 1, log=True)}, {"learning_rate": 0.1})
-    arm = Arm(Regime("digits", "digits"), Model("linear"), loss, 2, Recipe(1), metrics=("top1", "top2"))
+    arm = Arm(Regime("digits", "digits"), Model("linear"), loss, 2, Recipe(1))
     study, store = Study("s", [arm], topk=(1, 2), trials=2, seeds=2), tmp_path_factory.mktemp("runs")
     train_study(study, store)
     ledger = Ledger.open(Store.open(store), "s")
@@ -70,9 +69,6 @@ def test_the_page_has_the_columns_of_the_tables(run: tuple[Study, Path]) -> None
     seeds = pq.read_schema(io.BytesIO(files["seeds.parquet"])).names
     assert documented("seeds.parquet") == [*seeds[:5], "METRIC"]
     assert set(seeds[5:]) == set(study.tabled)
-    names, *rows = csv.reader(io.StringIO(files["fronts.csv"].decode()))
-    assert documented("fronts.csv") == names
-    assert {len(row) for row in rows} == {len(names)}
 
 
 def test_the_page_has_the_columns_of_results_by_class(run: tuple[Study, Path]) -> None:

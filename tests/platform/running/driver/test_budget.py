@@ -269,24 +269,3 @@ def test_no_more_workers_can_be_busy_than_a_plan_shows(
             board.end(trial, Ended(trial.number, trial.values, "completed", {1: 0.5}))
     assert all(most[phase] <= shown[phase] for phase in shown)
     assert searches > 1 or most == shown
-
-
-def test_arms_that_start_from_another_search_after_it_and_not_beside_it() -> None:
-    """Of a chain a <- (b, c), b <- d, and e alone: a's two workers, then those of b and c or of d and c, and e's."""
-    starts = {"a": "", "b": "a", "c": "a", "d": "b", "e": ""}
-    width = {"a": 2, "b": 1, "c": 1, "d": 3, "e": 1}
-    arms = [
-        Arm(
-            Regime(name, "digits"),
-            Model("mlp"),
-            SEARCHED,
-            3,
-            Recipe(1),
-            protocol=Protocol(start_from=f"{start}/*/*" if start else "", width=width[name]),
-        )
-        for name, start in starts.items()
-    ]
-    study = Study("s", arms, topk=(1, 3))
-    board = Board(ArmBoard(study, arm, Identity("c", "f")) for arm in study.arms)
-    plan = Plan(study, board, Durations(), 1)
-    assert plan.search_workers == max(2, max(1, 3) + 1) + 1

@@ -14,7 +14,7 @@ import pytest
 from driven import run_in_process
 from made_records import keep_made_up
 
-from topk_platform import Arm, Float, Loss, Model, Protocol, Recipe, Regime, Study, grid, plan, run
+from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study, grid, plan, run
 from topk_platform.data import Source, digits
 from topk_platform.errors import StoreError, UserError
 from topk_platform.records import Store
@@ -307,21 +307,3 @@ def test_a_run_that_may_not_go_on_says_so_in_its_table_and_the_same_command_goes
         partial = "Partial: 1 trial has not ended" if left == 1 else f"Partial: {left} trials have not ended"
         assert (partial in (tmp_path / "s" / "tables" / "table.md").read_text()) == (left > 0)
     assert summary.ran == 1 and summary.table.left == 0
-
-
-@pytest.mark.slow
-def test_a_search_that_starts_from_another_ones_best_belongs_to_one_budget(tmp_path: Path) -> None:
-    """With more trials the other arm goes on, and what starts from it begins anew; the table is of those asked for."""
-    how = Protocol(start_from="a/*/*")
-    arms = grid(REGIMES, [Model("linear")], LOSSES[:1], k=3, recipe=Recipe(1), protocol=how)
-    study = Study("s", arms, topk=(1, 3), trials=2, seeds=3)
-    assert run(study, store=tmp_path).ran == 2 * (2 + 3)
-    # Equal results: the first trial stays the best, and its confirmations count.
-    more = run(study, store=tmp_path, trials=3)
-    assert (more.ran, more.left) == (1 + 3 + 3, 0)
-    assert {cell.value.n for cell in more.table.cells.values() if cell.value} == {3}
-    assert {len(choices) for choices in more.table.choices.values()} == {1}
-    assert run(study, store=tmp_path).ran == 0
-    part = run(study, store=tmp_path, only="b/*", trials=4)  # with what it starts from
-    assert part.table.columns == ("a", "b") and part.ran == 1 + 4 + 3
-    assert plan(study, store=tmp_path, trials=4).left == 0
