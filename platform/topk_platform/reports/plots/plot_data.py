@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from topk_platform.errors import UserError
-from topk_platform.protocol import Ended
 from topk_platform.records import ArmHistory, Row, read_guesses
 from topk_platform.reports.plots.style import OTHERS, Look, looks
 from topk_platform.results.cells import Cell
@@ -24,8 +23,6 @@ __all__ = [
     "Plotted",
     "RunGuesses",
     "UnsuitedStudyError",
-    "check_searched",
-    "completed_trials",
 ]
 
 _CROWD, _NAMED = 16, 8  # with more than 16 rows, only the baseline and 8 other losses are named
@@ -164,18 +161,3 @@ class Plotted:
     def look(self, row: str, column: str) -> Look:
         """Return how the loss of a cell is drawn."""
         return self.looks[self.arms[row, column].loss.label]
-
-
-def check_searched(data: Plotted) -> None:
-    """Raise ``UnsuitedStudyError`` if none of the arms is searched."""
-    if not any(arm.is_searched for arm in data.arms.values()):
-        raise UnsuitedStudyError("none of the arms is searched")
-
-
-def completed_trials(history: ArmHistory, study: Study) -> list[Ended]:
-    """Return an arm's completed search trials within the study's budget, in the order of their numbers."""
-    return [
-        trial
-        for number, trial in sorted(history.ended().items())
-        if trial.status == "completed" and history.arm.repeats.holds(number, study.trials)
-    ]

@@ -9,15 +9,11 @@ from itertools import product
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from topk_platform.protocol import Ended
 from topk_platform.reports.plots.drawing import panels
-from topk_platform.reports.plots.plot_data import (
-    NothingToPlotError,
-    Plotted,
-    check_searched,
-    completed_trials,
-)
+from topk_platform.reports.plots.plot_data import NothingToPlotError, Plotted, UnsuitedStudyError
 from topk_platform.reports.plots.style import Look
-from topk_platform.specs import Choice, Dimension, Scalar
+from topk_platform.specs import Arm, Choice, Dimension, Scalar
 
 __all__ = ["search"]
 
@@ -31,7 +27,8 @@ def search(data: Plotted) -> Figure:
 
     Each regime has its own panels. The best trial of each arm is at 0. Trials without a result are left out.
     """
-    check_searched(data)
+    if not any(arm.is_searched for arm in data.arms.values()):
+        raise UnsuitedStudyError("none of the arms is searched")
     result = _dots(data)
     if not result:
         raise NothingToPlotError("no search trial was completed")
@@ -65,7 +62,7 @@ def _heights(ax: Axes, lowest: float) -> None:
 
 def _dots(data: Plotted) -> dict[tuple[str, str, str], tuple[Dimension, list[_Dot]]]:
     """Return the dots of each panel, by row, parameter and column. A parameter's panels are next to each other."""
-    completed = {key: completed_trials(data.history(arm), data.study) for key, arm in data.arms.items()}
+    completed = {key: _completed(data, arm) for key, arm in data.arms.items()}
     names = dict.fromkeys(name for arm in data.arms.values() for name in arm.loss.space)
     result: dict[tuple[str, str, str], tuple[Dimension, list[_Dot]]] = {}
     for row, name, column in product(data.table.rows, names, data.table.columns):
@@ -74,6 +71,15 @@ def _dots(data: Plotted) -> dict[tuple[str, str, str], tuple[Dimension, list[_Do
         if dots := [(t.values[name], 100 * (t.objective - best)) for t in trials if name in t.values]:
             result[row, name, column] = data.arms[row, column].loss.space[name], dots
     return result
+
+
+def _completed(data: Plotted, arm: Arm) -> list[Ended]:
+    """Return an arm's completed search trials within the study's budget, in the order of their numbers."""
+    return [
+        trial
+        for number, trial in sorted(data.history(arm).ended().items())
+        if trial.status == "completed" and arm.repeats.holds(number, data.study.trials)
+    ]
 
 
 def _scatter(ax: Axes, dimension: Dimension, dots: Sequence[_Dot], look: Look) -> None:
