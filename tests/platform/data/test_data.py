@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -123,9 +125,7 @@ def test_a_long_tail_of_a_class_without_a_sample_is_refused() -> None:
     """The smallest class decides how many samples the largest keeps: all would keep one."""
     data = digits()
     data = data.with_train(data.train.take((data.train.labels != 3).nonzero()[:, 0]))
-    with pytest.raises(
-        UserError, match=r"LongTail\(20\) needs a training sample of each class, got none of: 3"
-    ):
+    with pytest.raises(UserError, match=r"LongTail.*: 3"):
         apply_conditions(data, [LongTail(20)], lambda role: generator(1))
 
 
@@ -173,54 +173,40 @@ def test_conditions_compose_in_order() -> None:
     assert not torch.equal(both.train.labels, clean.train.labels)
 
 
+X, Y = torch.zeros(3, 2), torch.zeros(3).long()
+
+
+def regime(dataset: str, **options: Any) -> Regime:
+    return Regime("r", dataset, options=options)
+
+
 @pytest.mark.parametrize(
-    ("make", "message"),
+    ("make", "name"),
     [
-        (
-            lambda: Split(torch.zeros(3, 2), torch.zeros(3)),
-            r"whole numbers .* got float32 \(3,\): take labels.long",
-        ),
-        (lambda: Split(torch.zeros(3, 2), torch.zeros(2, dtype=torch.int64)), "equal in number"),
-        (
-            lambda: Split(np.zeros((3, 2)), torch.zeros(3).long()),
-            "inputs must be a tensor, got ndarray: take torch.as",
-        ),  # type: ignore[arg-type]
-        (
-            lambda: Split(torch.zeros(3, 2), [0, 1, 2]),
-            "labels must be a tensor, got list: take torch.as_tensor",
-        ),  # type: ignore[arg-type]
-        (
-            lambda: Split(torch.zeros(3, 2).double(), torch.zeros(3).long()),
-            r"float64 \(3, 2\): take inputs.float",
-        ),
-        (
-            lambda: Split(torch.zeros(3, 5, 5, 1).byte(), torch.zeros(3).long()),
-            r"inputs.permute\(0, 3, 1, 2\)",
-        ),
-        (
-            lambda: Split(torch.zeros(3, 5, 5).byte(), torch.zeros(3).long()),
-            r"for grey images take inputs\[:, None\]",
-        ),
-        (lambda: dataclasses.replace(digits(), classes=9), r"\[0, 9\)"),
-        (lambda: dataclasses.replace(digits(), superclasses=("a",) * 10), r"a whole number per class \(10\)"),  # type: ignore[arg-type]
-        (
-            lambda: digits().with_train(Split(torch.zeros(9, 64), torch.arange(9))),
-            "of one type and shape, got {'tr",
-        ),
+        (lambda: Split(X, Y.float()), "labels"),
+        (lambda: Split(X, Y[:2]), "labels"),
+        (lambda: Split(X.numpy(), Y), "inputs"),  # type: ignore[arg-type]
+        (lambda: Split(X, [0, 1, 2]), "labels"),  # type: ignore[arg-type]
+        (lambda: Split(X.double(), Y), "inputs"),
+        (lambda: Split(torch.zeros(3, 5, 5, 1).byte(), Y), "permute"),
+        (lambda: Split(torch.zeros(3, 5, 5).byte(), Y), "inputs"),
+        (lambda: dataclasses.replace(digits(), classes=9), "labels"),
+        (lambda: dataclasses.replace(digits(), superclasses=("a",) * 10), "superclasses"),  # type: ignore[arg-type]
         (lambda: dataclasses.replace(digits(), superclasses=(0, 1)), "superclasses"),
-        (lambda: shots(torch.tensor([1]), many=10, few=12), "few must be at most many"),
-        (lambda: load(Regime("r", "digitz")), "did you mean 'digits'"),
-        (lambda: load(Regime("r", "digits", options={"size": 3})), "unknown parameter"),
-        (lambda: load(Regime("r", "math:floor", options={"x": 3})), "cannot be called with"),
-        (lambda: load(Regime("r", "builtins:list")), "must return a topk_platform.data.Dataset, got list"),
-        (lambda: load(Regime("r", "builtins:open", options={"file": "/no/such/file"})), "cannot be read"),
-        (lambda: load(Regime("r", "no_such_module:x")), "no module 'no_such_module'"),
-        (lambda: load(Regime("r", "math:flor")), "did you mean 'floor'"),
+        (lambda: digits().with_train(Split(torch.zeros(9, 64), torch.arange(9))), "inputs"),
+        (lambda: shots(torch.tensor([1]), many=10, few=12), "few"),
+        (lambda: load(regime("digitz")), "'digits'"),
+        (lambda: load(regime("digits", size=3)), "size"),
+        (lambda: load(regime("math:floor", x=3)), "math:floor"),
+        (lambda: load(regime("builtins:list")), "builtins:list"),
+        (lambda: load(regime("builtins:open", file="/no/such/file")), "builtins:open"),
+        (lambda: load(regime("no_such_module:x")), "no_such_module"),
+        (lambda: load(regime("math:flor")), "'floor'"),
     ],
 )
-def test_bad_data_are_refused(make: object, message: str) -> None:
-    with pytest.raises((UserError, ValueError), match=message):
-        make()  # type: ignore[operator]
+def test_bad_data_are_refused(make: Callable[[], object], name: str) -> None:
+    with pytest.raises((UserError, ValueError), match=name):
+        make()
 
 
 @pytest.mark.parametrize(("shape", "expected"), [((64,), 4096), ((3, 32, 32), 341), ((3, 1024, 1024), 1)])

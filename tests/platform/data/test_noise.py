@@ -112,31 +112,31 @@ def three_classes(labels: torch.Tensor) -> Dataset:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    "text",
     [
-        ("", "got an empty file"),
-        ("1,2\n3,4\n", "a row and a column for each of the 3 classes, got rows of 2, 2 numbers in 2 rows"),
-        ("1,2,3\n3,4\n1,1,1\n", "got rows of 3, 2, 3 numbers in 3 rows"),
-        ("1,2,3\n3,-4,5\n1,1,1\n", "finite numbers of at least 0, got -4.0"),
-        ("1,2,3\n3,inf,-5\n1,1,1\n", "finite numbers of at least 0, got inf, -5.0"),
-        ("1,2,3\n3,nan,5\n1,1,1\n", "finite numbers of at least 0, got nan"),
-        ("1,2,3\n3,x,5\n1,1,1\n", "must hold numbers, got 'x'"),
-        ("1,2,3\n0,0,0\n1,1,1\n", "got 0 in row 2"),
-        ("0.5,0.5,0\n0.2,0.2,0.2\n0,0,1\n", "got 0.6 in row 2"),
-        ("t,a,b,d\na,1,0,0\nb,0,1,0\nd,0,0,1\n", "the dataset's classes, each once, differing: c, d"),
-        ("t,a,b,c\na,1,0,0\nc,0,1,0\nb,0,0,1\n", "rows and columns must name the same classes"),
+        "",
+        "1,2\n3,4\n",
+        "1,2,3\n3,4\n1,1,1\n",
+        "1,2,3\n3,-4,5\n1,1,1\n",
+        "1,2,3\n3,inf,-5\n1,1,1\n",
+        "1,2,3\n3,nan,5\n1,1,1\n",
+        "1,2,3\n3,x,5\n1,1,1\n",
+        "1,2,3\n0,0,0\n1,1,1\n",
+        "0.5,0.5,0\n0.2,0.2,0.2\n0,0,1\n",
+        "t,a,b,d\na,1,0,0\nb,0,1,0\nd,0,0,1\n",
+        "t,a,b,c\na,1,0,0\nc,0,1,0\nb,0,0,1\n",
     ],
 )
-def test_a_wrong_matrix_is_refused(text: str, message: str, folder: Path) -> None:
+def test_a_wrong_matrix_is_refused(text: str, folder: Path) -> None:
     (folder / "human.csv").write_text(text)
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError, match=r"human\.csv(: rows and columns)? must"):
         conditioned(three_classes(torch.arange(3)), ConfusionNoise("human.csv"))
 
 
 def test_names_need_names(folder: Path) -> None:
     (folder / "human.csv").write_text(NAMED)
     nameless = dataclasses.replace(three_classes(torch.arange(3)), names=None)
-    with pytest.raises(UserError, match="names its classes, and the dataset does not"):
+    with pytest.raises(UserError, match=r"human\.csv names its classes"):
         conditioned(nameless, ConfusionNoise("human.csv"))
 
 
@@ -241,22 +241,19 @@ def test_labels_in_order_are_those_of_all_training_samples(folder: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("arrays", "message"),
+    ("arrays", "name"),
     [
-        ({"human": np.arange(3)}, "must hold an array 'label'"),
-        ({"label": np.array([0.5])}, "whole numbers"),
-        ({"label": np.array([], dtype=np.int64)}, "whole numbers"),
-        ({"label": np.array([0, 10])}, r"must lie in \[0, 10\), got 0 to 10"),
-        ({"label": np.array([1, 2]), "sample": np.array(["x"])}, "must have the same shape"),
-        (
-            {"label": np.array([1]), "sample": np.array(["x"])},
-            "none of its 1 samples is in the training split",
-        ),
+        ({"human": np.arange(3)}, "label"),
+        ({"label": np.array([0.5])}, "label"),
+        ({"label": np.array([], dtype=np.int64)}, "label"),
+        ({"label": np.array([0, 10])}, "labels"),
+        ({"label": np.array([1, 2]), "sample": np.array(["x"])}, "sample"),
+        ({"label": np.array([1]), "sample": np.array(["x"])}, "samples"),
     ],
 )
-def test_wrong_files_of_labels_are_refused(arrays: dict[str, Any], message: str, folder: Path) -> None:
+def test_wrong_files_of_labels_are_refused(arrays: dict[str, Any], name: str, folder: Path) -> None:
     np.savez(folder / "labels.npz", **arrays)
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError, match=rf"labels\.npz.*\b{name}\b"):
         conditioned(digits(), NoisyLabels("labels.npz"))
 
 
@@ -317,17 +314,19 @@ def test_the_share_of_wrong_labels_is_counted_through_all_conditions() -> None:
     assert wrong_share(noisy.train) == pytest.approx(np.mean(wrong)) and wrong_share(plain.train) == 0
 
 
-def test_wrong_conditions_are_refused() -> None:
-    cases: list[tuple[Callable[..., object], tuple[object, ...], str]] = [
-        (PairFlip, (1.5,), r"PairFlip.probability must be in \[0, 1\], got 1.5"),
-        (InstanceNoise, (0.0,), r"InstanceNoise.probability must be in \(0, 1\], got 0.0"),
-        (InstanceNoise, (0.2, "soft"), "InstanceNoise.form must be one of"),
-        (ConfusionNoise, (" ",), "ConfusionNoise.file must be the name of a file"),
-        (NoisyLabels, ("",), "NoisyLabels.file must be the name of a file"),
-    ]
-    for make, values, message in cases:
-        with pytest.raises(UserError, match=message):
-            make(*values)
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (lambda: PairFlip(1.5), "PairFlip.probability"),
+        (lambda: InstanceNoise(0.0), "InstanceNoise.probability"),
+        (lambda: InstanceNoise(0.2, "soft"), "InstanceNoise.form"),  # type: ignore[arg-type]
+        (lambda: ConfusionNoise(" "), "ConfusionNoise.file"),
+        (lambda: NoisyLabels(""), "NoisyLabels.file"),
+    ],
+)
+def test_wrong_conditions_are_refused(make: Callable[[], object], name: str) -> None:
+    with pytest.raises(UserError, match=name):
+        make()
 
 
 @pytest.mark.slow

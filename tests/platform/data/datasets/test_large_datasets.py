@@ -174,55 +174,49 @@ def test_the_only_image_of_a_class_is_trained_on(folder: Path) -> None:
 @pytest.mark.parametrize("content", ["[1]", '{"images": [], "annotations": [{"id": 1}]}', "no json"])
 def test_lists_in_another_format_are_refused(folder: Path, content: str) -> None:
     (write_inaturalist_lists(folder) / "val2018.json").write_text(content)
-    with pytest.raises(UserError, match="must hold images with id and file_name and annotations with"):
+    with pytest.raises(UserError, match=r"val2018\.json"):
         inaturalist(**SMALL)
 
 
-def test_years_and_fractions_that_there_are_not(folder: Path) -> None:
+@pytest.mark.parametrize(
+    ("year", "validation", "named"),
+    [(2021, 0.1, "year"), (2018, 0.0, "validation"), (2018, 1.0, "validation")],
+)
+def test_years_and_fractions_that_there_are_not(
+    folder: Path, year: int, validation: float, named: str
+) -> None:
     write_inaturalist_lists(folder)
-    with pytest.raises(UserError, match=r"year must be one of \[2017, 2018, 2019\], got 2021"):
-        inaturalist(2021)
-    for fraction in (0.0, 1.0):
-        with pytest.raises(
-            UserError, match=f"fraction of validation must be above 0 and below 1, got {fraction}"
-        ):
-            inaturalist(**SMALL, validation=fraction)
+    with pytest.raises(UserError, match=f"{named} must be"):
+        inaturalist(year, **SMALL, validation=validation)
 
 
 @pytest.mark.parametrize(
-    ("make", "missing", "get"),
+    ("make", "named"),
     [
-        (imagenet, "imagenet lacks train, val", "https://image-net.org"),
-        (imagenet_lt, "imagenet lacks train, val", "https://image-net.org"),
-        (plantnet300k, "plantnet_300K lacks plantnet300K_metadata.json", "https://zenodo.org"),
-        (inaturalist, "inaturalist2018 lacks train2018.json, val2018.json", "https://github.com/visipedia"),
+        (imagenet, r"imagenet lacks train, val.*https://image-net\.org"),
+        (imagenet_lt, r"imagenet lacks train, val.*https://image-net\.org"),
+        (plantnet300k, r"plantnet_300K lacks plantnet300K_metadata\.json.*https://zenodo\.org"),
+        (inaturalist, r"inaturalist2018 lacks train2018\.json, val2018\.json.*https://github\.com"),
     ],
 )
-def test_what_is_missing_is_said_with_where_to_get_it(
-    folder: Path, make: Any, missing: str, get: str
-) -> None:
-    with pytest.raises(MissingDataError) as caught:
+def test_what_is_missing_is_said_with_where_to_get_it(folder: Path, make: Any, named: str) -> None:
+    with pytest.raises(MissingDataError, match=rf"(?s){folder}/{named}"):
         make()
-    message = str(caught.value)
-    assert f"{folder}/{missing}" in message and get in message and "--data DIR" in message
 
 
 def test_missing_lists_and_images_are_said(folder: Path) -> None:
     root = write_imagenet(folder)
-    with pytest.raises(MissingDataError, match=r"lacks ImageNet_LT_train.txt, .*OpenLongTailRecognition"):
+    with pytest.raises(MissingDataError, match=r"lacks ImageNet_LT_train\.txt"):
         imagenet_lt(**SMALL, classes=4)
     shutil.rmtree(root)
     root = write_imagenet_lt(folder)
-    tested = sorted((root / "val").rglob("*.JPEG"))
-    for path in tested[:7]:
+    for path in sorted((root / "val").rglob("*.JPEG"))[:7]:
         path.unlink()
-    with pytest.raises(
-        MissingDataError, match=r"ImageNet_LT_test.txt lists images that .* lacks: val/.* and 2 more"
-    ):
+    with pytest.raises(MissingDataError, match=r"ImageNet_LT_test\.txt .*val/.* and 2 more"):
         imagenet_lt(**SMALL, classes=4)
     plants = write_plantnet300k(folder)
     min((plants / "images_val").rglob("*.jpg")).unlink()
-    with pytest.raises(MissingDataError, match=r"metadata.json lists images .*lacks: images_val/.*zenodo"):
+    with pytest.raises(MissingDataError, match=r"metadata\.json .*images_val/"):
         plantnet300k(**SMALL)
 
 
@@ -231,52 +225,46 @@ def spoil_lines(root: Path) -> None:
         file.write("train/n01440764/a.JPEG zero\n")
 
 
-def empty_list(root: Path) -> None:
-    (root / "ImageNet_LT_val.txt").write_text("")
-
-
-def broken_off_training(root: Path) -> None:
-    (root / "train" / "n01440764.tar").write_bytes(b"")
-
-
 def unsorted_test(root: Path) -> None:
     path = min((root / "val").rglob("*.JPEG"))
     path.rename(root / "val" / path.name)
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "named"),
     [
-        (spoil_lines, "a line must be the path of an image and its label, got 'train/n01440764/a.JPEG zero'"),
-        (empty_list, "lists no images of validation"),
-        (broken_off_training, r"n01440764.tar must be in its class's folder; if unpacking was interrupted"),
-        (unsorted_test, r"val_\d+.JPEG must be in its class's folder"),
+        (spoil_lines, r"a\.JPEG zero"),
+        (lambda root: (root / "ImageNet_LT_val.txt").write_text(""), "no images of validation"),
+        (lambda root: (root / "train" / "n01440764.tar").write_bytes(b""), r"n01440764\.tar"),
+        (unsorted_test, r"val_\d+\.JPEG"),
     ],
 )
-def test_half_an_imagenet_is_not_taken_for_one(folder: Path, change: Any, message: str) -> None:
+def test_half_an_imagenet_is_not_taken_for_one(folder: Path, change: Any, named: str) -> None:
     change(write_imagenet_lt(folder))
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(UserError, match=named):
         imagenet_lt(**SMALL, classes=4)
 
 
-def test_the_number_of_classes_is_checked(folder: Path) -> None:
+@pytest.mark.parametrize(
+    ("make", "named"),
+    [
+        (lambda: imagenet(**SMALL), "1000 classes"),
+        (lambda: imagenet_lt(**SMALL), "1000 classes"),
+        (lambda: imagenet(**IMAGENET | {"validation": 10}), "class 0 has 10"),
+        (lambda: imagenet(**IMAGENET | {"validation": 0}), "got 0"),
+    ],
+)
+def test_the_numbers_of_classes_and_of_samples_are_checked(folder: Path, make: Any, named: str) -> None:
     write_imagenet_lt(folder)
-    for make in (imagenet, imagenet_lt):
-        with pytest.raises(ValueError, match="must have 1000 classes, found 4"):
-            make(**SMALL)
-    with pytest.raises(UserError, match=r"at least 11 samples to be split in 2, .* class 0 has 10"):
-        imagenet(**IMAGENET | {"validation": 10})
-    with pytest.raises(UserError, match="must be at least 1, got 0"):
-        imagenet(**IMAGENET | {"validation": 0})
+    with pytest.raises(UserError, match=named):
+        make()
 
 
 def test_metadata_in_another_format_are_refused(folder: Path) -> None:
     file = write_plantnet300k(folder) / "plantnet300K_metadata.json"
     for content in ("[1]", '{"a": {"split": "train"}}', "no json"):
         file.write_text(content)
-        with pytest.raises(
-            UserError, match="must map each image's id to an object with species_id and split"
-        ):
+        with pytest.raises(UserError, match="species_id and split"):
             plantnet300k(**SMALL)
 
 
@@ -307,9 +295,7 @@ def test_archives_are_unpacked_when_asked(archives: Path) -> None:
 def test_damaged_archives_are_one_clear_error(archives: Path) -> None:
     with (archives / "imagenet" / "ILSVRC2012_img_val.tar").open("ab") as file:
         file.write(b"\0")
-    with pytest.raises(
-        UserError, match=r"cannot be unpacked: .*img_val.tar is not present .* or is corrupted"
-    ):
+    with pytest.raises(UserError, match=r"img_val\.tar .*corrupted"):
         unpack_imagenet(archives)
 
 

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -69,38 +70,20 @@ def test_one_folder_is_split_by_fractions(folder: Path) -> None:
 def test_a_class_too_small_to_be_split_is_named(folder: Path) -> None:
     draw(folder, "ab")
     draw(folder, "cd", count=2)
-    with pytest.raises(
-        UserError, match=r"at least 3 samples .* 2 of 4 have fewer: class 'c' has 2, 'd' has 2. Add"
-    ):
+    with pytest.raises(UserError, match=r"2 of 4 .*'c' has 2, 'd' has 2"):
         image_folder("mine", size=8)
 
 
-def test_hidden_files_are_no_images(folder: Path) -> None:
-    draw(folder / "train")
-    before = [read("mine", size=8).fingerprint for read in (image_folder, partial(image_files, resize=8))]
-    for name in ("._0.png", ".DS_Store"):
-        (folder / "train" / "a" / name).write_bytes(b"an operating system's notes")
-    after = [read("mine", size=8).fingerprint for read in (image_folder, partial(image_files, resize=8))]
-    assert after == before
-
-
-def test_hidden_folders_are_no_classes_and_hold_no_images(folder: Path) -> None:
+@pytest.mark.parametrize(
+    "hidden", ["train/a/._0.png", "train/a/.x", "train/.x/0.png", "val/.x/0.png", "train/a/.x/0.png"]
+)
+def test_hidden_files_are_no_images_and_hidden_folders_no_classes(hidden: str, folder: Path) -> None:
     draw(folder / "train")
     draw(folder / "val")
     before = [read("mine").fingerprint for read in READERS]
-    for hidden in ("train/.ipynb_checkpoints", "val/.ipynb_checkpoints", "train/a/.ipynb_checkpoints"):
-        (folder / hidden).mkdir()
-    shutil.copy(folder / "train" / "a" / "0.png", folder / "train" / "a" / ".ipynb_checkpoints")
+    (folder / hidden).parent.mkdir(exist_ok=True)
+    shutil.copy(folder / "train" / "a" / "0.png", folder / hidden)
     assert [read("mine").fingerprint for read in READERS] == before
-
-
-def test_a_link_to_a_folder_around_it_is_not_followed(folder: Path) -> None:
-    """It would give the class its own images again, or those of other classes."""
-    draw(folder)
-    before = image_folder("mine", size=8).fingerprint
-    (folder / "a" / "again").symlink_to(".")
-    (folder / "b" / "all").symlink_to("..")
-    assert image_folder("mine", size=8).fingerprint == before
 
 
 def test_links_in_a_circle_are_followed_once(folder: Path) -> None:
@@ -117,9 +100,7 @@ def test_links_in_a_circle_are_followed_once(folder: Path) -> None:
 def test_an_image_that_is_too_large_when_it_is_scaled_is_named(folder: Path) -> None:
     draw(folder)
     Image.new("RGB", (1, 60_000)).save(folder / "a" / "narrow.png")
-    with pytest.raises(
-        UserError, match=r"1 of 31 images cannot be read: .*narrow\.png: it is so narrow that"
-    ):
+    with pytest.raises(UserError, match=r"1 of 31 images .*narrow\.png"):
         image_folder("mine", size=64)
 
 
@@ -191,36 +172,29 @@ def test_the_data_folder_is_data_by_default(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_missing_and_broken_images_are_one_clear_error(folder: Path) -> None:
-    with pytest.raises(MissingDataError, match=f"there is no folder {folder}.*--data DIR"):
+    def refused(match: str, size: int = 64) -> None:
+        with pytest.raises(UserError, match=match):
+            image_folder("mine", size=size)
+
+    with pytest.raises(MissingDataError, match=f"{folder}.*--data DIR"):
         image_folder("mine")
     folder.mkdir()
-    with pytest.raises(UserError, match="mine must hold a folder of images per class, got no folder"):
-        load(Regime("r", "image_folder", options={"folder": "mine"}))
+    refused("mine must hold a folder of images per class")
     draw(folder / "train", "abc")
     draw(folder / "test", "abd")
-    with pytest.raises(UserError, match=r"test must have no class that training lacks, got d$"):
-        image_folder("mine")
+    refused(r"test .* d$")
     (folder / "test" / "d").rename(folder / "test" / "c")
     for name in ("a/0.png", "c/9.png"):
         (folder / "train" / name).write_bytes(b"no picture")
-    with pytest.raises(
-        UserError, match=r"2 of 30 images cannot be read: .*a/0.png: .*, .*c/9.png: .*Repair them"
-    ):
-        image_folder("mine")
+    refused(r"2 of 30 images .*a/0.png: .*, .*c/9.png: ")
     for split in ("train", "test"):
         for picture in (folder / split / "b").iterdir():
             picture.rename(picture.with_name(f".{picture.name}"))
-    with pytest.raises(
-        UserError,
-        match=r"train is a class and must hold images for training \(.jpg, .*\), but these hold none: b\. ",
-    ):
-        image_folder("mine")
+    refused(r"train .* hold none: b\. ")
     (folder / "val").mkdir()
     (folder / "valid").mkdir()
-    with pytest.raises(UserError, match="validation must be one folder"):
-        image_folder("mine")
-    with pytest.raises(UserError, match="size must be at least 1 pixel, got 0"):
-        image_folder("mine", size=0)
+    refused("validation must be one folder")
+    refused("size must be", size=0)
 
 
 READERS = [partial(image_folder, size=8), partial(image_files, size=8, resize=8)]
@@ -268,9 +242,7 @@ def test_images_in_folders_of_a_class_are_read_or_refused(folder: Path) -> None:
     assert [len(read("mine").train) for read in READERS] == before
     draw(folder / "train" / "a", ["2024"])
     assert len(READERS[0]("mine").train) > before[0]
-    with pytest.raises(
-        UserError, match=r"train/a must hold its images itself, got images in its folders 2024: "
-    ):
+    with pytest.raises(UserError, match="train/a must hold its images itself"):
         READERS[1]("mine")
 
 
@@ -281,17 +253,13 @@ def test_a_folder_beside_train_that_is_no_split_is_named(
     """Else a `dev` in place of a `val` would be ignored, and validation taken from training."""
     for split in ("train", "dev", "test"):
         draw(folder / split)
-    with pytest.raises(
-        UserError, match=r"\['dev'\] beside 'train', .* one of \['train', 'validation', 'val', 'valid', 't"
-    ):
+    with pytest.raises(UserError, match=r"\['dev'\] beside 'train'"):
         read("mine")
     (folder / "dev").rename(folder / ".dev")
     (folder / "notes.txt").touch()
     assert len(read("mine").test) == 30
     (folder / "train").rename(folder / "Train")
-    with pytest.raises(
-        UserError, match=r"holds \['Train', 'test'\], which have names of splits, but no folder 'train'"
-    ):
+    with pytest.raises(UserError, match=r"\['Train', 'test'\].* no folder 'train'"):
         read("mine")
 
 
@@ -314,77 +282,41 @@ def test_splits_that_are_given_are_kept() -> None:
     assert len(from_tensors(pair, pair, pair).train) == 6
 
 
+X, Y = torch.zeros(4, 2), torch.arange(4)
+
+
 @pytest.mark.parametrize(
-    ("make", "message"),
+    ("train", "others", "name"),
     [
-        (lambda: from_tensors((torch.zeros(4, 2), torch.zeros(4))), "labels must be whole numbers"),
-        (
-            lambda: from_tensors((torch.zeros(4, 2), torch.tensor([0, 0, 1, 1]))),
-            "at least 3 samples to be split in 3, and 2 of 2 have fewer: class 0 has 2, 1 has 2",
-        ),
-        (lambda: from_tensors((torch.zeros(4, 2), torch.arange(3))), "equal in number"),
-        (
-            lambda: from_tensors((torch.zeros(4, 2), ["a", "b", "a", "b"])),
-            r"a list of str: .* np.unique\(labels",
-        ),
-        (
-            lambda: from_tensors((torch.zeros(2, 2), np.array(["a", "b"]))),
-            r"array of <U1: .* np.unique\(labels",
-        ),
-        (
-            lambda: from_tensors((torch.zeros(4, 2), torch.eye(4).long())),
-            r"int64 \(4, 4\): for one-hot .*argmax\(1\)",
-        ),
-        (
-            lambda: from_tensors((torch.zeros(4, 2), torch.ones(4, 1).int())),
-            r"int32 \(4, 1\): take labels\[:, 0\]",
-        ),
-        (lambda: from_tensors((torch.zeros(4, 2), torch.arange(4) + 1)), "from 1 to 4: take labels - 1"),
-        (
-            lambda: from_tensors((torch.zeros(4, 2), torch.tensor([0, 1, 255, -3]))),
-            "got 4 different labels from -3 to 255, among them -3, 255",
-        ),
-        (
-            lambda: from_tensors((torch.zeros(4), torch.arange(4))),
-            r"got float32 \(4,\): .* take inputs\[:, None\]",
-        ),
-        (
-            lambda: from_tensors(([torch.zeros(2)] * 4, torch.arange(4))),
-            r"a list of Tensor: .*torch.stack\(inputs\)",
-        ),
-        (
-            lambda: from_tensors(([Image.new("L", (2, 2))] * 4, torch.arange(4))),
-            "a list of Image: .*pil_to_tensor",
-        ),
-        (
-            lambda: from_tensors(([[1.0], [1.0, 2.0]], [0, 1])),
-            "train inputs must be a tensor, .* got a list of list",
-        ),
-        (lambda: from_tensors(torch.zeros(4, 2)), r"train must be \(inputs, labels\) or .*, got Tensor"),  # type: ignore[arg-type]
-        (
-            lambda: from_tensors((torch.zeros(4, 2), torch.arange(4)), None),
-            "a fraction of training, got NoneType",
-        ),  # type: ignore[arg-type]
-        (
-            lambda: from_tensors((torch.zeros(4, 2), torch.arange(4)), (1, 2, 3, 4)),
-            "validation .* got 4 parts",
-        ),  # type: ignore[arg-type]
-        (
-            lambda: from_tensors((torch.zeros(4, 2) + 1j, torch.arange(4))),
-            "must be float32 or whole .*complex64",
-        ),
-        (
-            lambda: from_tensors((torch.zeros(4, 9, 9, 3), torch.arange(4))),
-            r"take inputs.permute\(0, 3, 1, 2\)",
-        ),
-        (lambda: stratified(torch.zeros(9).long(), (0.5, 0.5), torch.Generator()), "below 1 in sum"),
-        (lambda: stratified(torch.zeros(9).long(), (-0.1, 0.5), torch.Generator()), "at least 0"),
-        (lambda: stratified(torch.zeros(9).long(), (float("nan"),), torch.Generator()), "below 1 in sum"),
+        ((X, Y.float()), (), "labels"),
+        ((X, torch.arange(3)), (), "labels"),
+        ((X, torch.tensor([0, 0, 1, 1])), (), "class 0 has 2, 1 has 2"),
+        ((X, ["a", "b", "a", "b"]), (), "np.unique"),
+        ((X[:2], np.array(["a", "b"])), (), "np.unique"),
+        ((X, torch.eye(4).long()), (), "labels.argmax"),
+        ((X, torch.ones(4, 1).int()), (), r"labels\[:, 0\]"),
+        ((X, Y + 1), (), "labels - 1"),
+        ((X, torch.tensor([0, 1, 255, -3])), (), "labels .*-3, 255"),
+        ((X[:, 0], Y), (), r"inputs\[:, None\]"),
+        (([torch.zeros(2)] * 4, Y), (), "torch.stack"),
+        (([Image.new("L", (2, 2))] * 4, Y), (), "pil_to_tensor"),
+        (([[1.0], [1.0, 2.0]], [0, 1]), (), "train inputs"),
+        (X, (), "train"),
+        ((X, Y), (None,), "validation"),
+        ((X, Y), ((1, 2, 3, 4),), "validation"),
+        ((X + 1j, Y), (), "inputs"),
+        ((torch.zeros(4, 9, 9, 3), Y), (), "inputs.permute"),
     ],
 )
-def test_bad_tensors_are_refused(make: object, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        make()  # type: ignore[operator]
+def test_bad_tensors_are_refused(train: Any, others: tuple[Any, ...], name: str) -> None:
+    with pytest.raises(UserError, match=name):
+        from_tensors(train, *others)
+
+
+@pytest.mark.parametrize("fractions", [(0.5, 0.5), (-0.1, 0.5), (float("nan"),)])
+def test_fractions_that_leave_nothing_are_refused(fractions: tuple[float, ...]) -> None:
+    with pytest.raises(UserError, match="fractions"):
+        stratified(torch.zeros(9).long(), fractions, torch.Generator())
 
 
 @pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])

@@ -218,40 +218,40 @@ def test_other_columns_do_not_matter(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("labels", "names", "message"),
+    ("labels", "names"),
     [
-        ([0, None, 1] * 4, None, "must hold a label for each image, got none for 4 of 12"),
-        ([0, 1, -1] * 4, CLASSES, r"labels must lie in \[0, 3\), got -1"),
-        ([1, 2, 3] * 4, None, "labels must number the classes from 0 on.* from 1 to 3: take labels - 1"),
-        ([-1, 0, 1] * 4, None, "labels must number the classes from 0 on.* from -1 to 1"),
-        ([0, 1, 100_000] * 4, None, "labels must number the classes from 0 on.* from 0 to 100000"),
-        ([0.5, 1.0, 2.0] * 4, None, "labels must be whole numbers or strings, got 0.5, 1.0"),
+        ([0, None, 1] * 4, None),
+        ([0, 1, -1] * 4, CLASSES),
+        ([1, 2, 3] * 4, None),
+        ([-1, 0, 1] * 4, None),
+        ([0, 1, 100_000] * 4, None),
+        ([0.5, 1.0, 2.0] * 4, None),
     ],
 )
 def test_images_without_a_class_are_refused(
-    tmp_path: Path, labels: list[float | None], names: tuple[str, ...] | None, message: str
+    tmp_path: Path, labels: list[float | None], names: tuple[str, ...] | None
 ) -> None:
     known = None if names is None else {"label": names}
     write(tmp_path / "birds/train.parquet", {"image": structs(pictures(12)), "label": labels}, known)
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError, match=r"labels must|train\.parquet must hold a label"):
         read(tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("picture", "message"),
+    "picture",
     [
-        (np.full((8, 8), 0.5), "whole numbers from 0 to 255, .* got float64"),
-        (np.full((8, 8), 256), "whole numbers from 0 to 255, .* got int64"),
-        (np.full((3, 8, 8), 7), r"\(height, width\) or \(height, width, 3\), got int64 \(3, 8, 8\)"),
-        (np.full(64, 7), r"\(height, width\) or \(height, width, 3\), got int64 \(64,\)"),
-        (np.array([[1, None]]), "whole numbers from 0 to 255, .* got object"),
-        ([[1, 2], [3]], "its rows differ in length"),
+        np.full((8, 8), 0.5),
+        np.full((8, 8), 256),
+        np.full((3, 8, 8), 7),
+        np.full(64, 7),
+        np.array([[1, None]]),
+        [[1, 2], [3]],
     ],
 )
-def test_arrays_that_are_no_pixels_are_refused(tmp_path: Path, picture: Any, message: str) -> None:
+def test_arrays_that_are_no_pixels_are_refused(tmp_path: Path, picture: Any) -> None:
     rows = [picture if isinstance(picture, list) else picture.tolist()] * 12
     write(tmp_path / "birds/train.parquet", {"image": rows, "label": [0, 1, 2] * 4})
-    with pytest.raises(UserError, match=f"12 images cannot be read: row 0: .*{message}"):
+    with pytest.raises(UserError, match="12 images cannot be read: row 0: "):
         read(tmp_path)
 
 
@@ -277,29 +277,24 @@ def broken(images: np.ndarray) -> pa.Array:
     return pa.array(rows, IMAGE)
 
 
+IMAGES = structs(pictures(3))
+
+
 @pytest.mark.parametrize(
-    ("columns", "options", "message"),
+    ("columns", "options", "named"),
     [
-        ({"image": broken(pictures(30)), "label": [0, 1, 2] * 10}, {}, "1 images cannot be read: row 4: "),
-        ({"image": structs(pictures(3)), "kind": [0, 1, 2]}, {}, r"must have one column of labels, got \[\]"),
-        ({"image": structs(pictures(3)), "kind": [0, 1, 2]}, {"label": "sort"}, "has no column 'sort'"),
-        (
-            {"image": structs(pictures(3)), "mask": structs(pictures(3)), "label": [0, 1, 2]},
-            {},
-            r"must have one column of images, got \['image', 'mask'\]",
-        ),
-        (
-            {"image": structs(pictures(3)), "label": [0, 1, 2]},
-            {"size": -1},
-            "size must be at least 0 pixels, got -1",
-        ),
+        ({"image": broken(pictures(30)), "label": [0, 1, 2] * 10}, {}, "row 4: "),
+        ({"image": IMAGES, "kind": [0, 1, 2]}, {}, "one column of labels"),
+        ({"image": IMAGES, "kind": [0, 1, 2]}, {"label": "sort"}, "'sort'"),
+        ({"image": IMAGES, "mask": IMAGES, "label": [0, 1, 2]}, {}, r"\['image', 'mask'\]"),
+        ({"image": IMAGES, "label": [0, 1, 2]}, {"size": -1}, "size must be"),
     ],
 )
 def test_bad_files_are_refused_by_name(
-    tmp_path: Path, columns: dict[str, Any], options: dict[str, Any], message: str
+    tmp_path: Path, columns: dict[str, Any], options: dict[str, Any], named: str
 ) -> None:
     write(tmp_path / "birds/train.parquet", columns)
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError, match=named):
         read(tmp_path, **options)
 
 

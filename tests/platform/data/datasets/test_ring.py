@@ -97,17 +97,17 @@ def test_the_fingerprint_is_the_definitions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "named"),
     [
-        ({"sigma": -1.0}, "sigma must be at least 0 degrees, got -1.0"),
-        ({"sigma": math.nan}, r"options\['sigma'\] must be .* a finite number .*, got nan"),
-        ({"distance": math.inf}, r"options\['distance'\] must be .*, got inf"),
-        ({"per_class": 0}, "per_class must be at least 1, got 0"),
-        ({"classes": 0}, "classes must be at least 1, got 0"),
-        ({"sigmas": 1.0}, "did you mean 'sigma'"),
-        ({"generator": 3}, "generator is the trial's own"),
+        ({"sigma": -1.0}, "sigma"),
+        ({"sigma": math.nan}, r"options\['sigma'\]"),
+        ({"distance": math.inf}, r"options\['distance'\]"),
+        ({"per_class": 0}, "per_class"),
+        ({"classes": 0}, "classes"),
+        ({"sigmas": 1.0}, "'sigma'"),
+        ({"generator": 3}, "generator"),
     ],
 )
-def test_bad_options_are_refused(options: dict[str, float], message: str) -> None:
-    with pytest.raises(UserError, match=message):
+def test_bad_options_are_refused(options: dict[str, float], named: str) -> None:
+    with pytest.raises(UserError, match=named):
         _ = load(Regime("r", "ring", options=options)).classes

@@ -65,15 +65,7 @@ def test_images_are_moved() -> None:
     assert len(edges.unique()) == 4
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"superclasses": 101}, r"superclasses must be in \[1, classes = 100\], got 101"),
-        ({"size": 30}, "size must be a multiple of 8, got 30"),
-        ({"difficulty": 1.5}, r"difficulty must be in \[0, 1\], got 1.5"),
-        ({"test": 0}, "test must be at least 1 image of each class, got 0"),
-    ],
-)
-def test_bad_options_are_refused(options: dict[str, float], message: str) -> None:
-    with pytest.raises(UserError, match=message):
+@pytest.mark.parametrize("options", [{"superclasses": 101}, {"size": 30}, {"difficulty": 1.5}, {"test": 0}])
+def test_bad_options_are_refused(options: dict[str, float]) -> None:
+    with pytest.raises(UserError, match=f"{next(iter(options))} must be"):
         load(Regime("r", "synthetic_images", options=options))

@@ -185,33 +185,23 @@ def test_a_study_names_a_dataset_and_a_backbone_of_its_own(
 
 
 @pytest.mark.parametrize(
-    ("name", "message"),
+    ("name", "weights", "named"),
     [
-        ("efficientnet", "unknown backbone 'efficientnet': did you mean 'efficientnet_lite0'"),
-        ("torchvision/resnet19", "unknown torchvision model 'resnet19'"),
-        ("timm", "unknown backbone 'timm'"),
+        ("efficientnet", "", "'efficientnet': did you mean 'efficientnet_lite0'"),
+        ("torchvision/resnet19", "", "'resnet19'"),
+        ("timm", "", "'timm'"),
+        ("lab:backbone", "mine.pth", r"weights .* 'mine\.pth'"),
+        ("torchvision/squeezenet1_1", "", "linear layer.* SqueezeNet"),
     ],
 )
-def test_unknown_backbones_are_refused_with_the_known_ones(name: str, message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        load_backbone(name, 32)
-
-
-def test_weights_for_a_backbone_of_ones_own_are_refused() -> None:
-    with pytest.raises(UserError, match=r"weights must be empty for lab:backbone, .* got 'mine\.pth'"):
-        load_backbone("lab:backbone", 32, "mine.pth")
-
-
-def test_a_network_without_a_linear_layer_is_refused() -> None:
-    with pytest.raises(UserError, match=r"backbone must have a last linear layer, .* got SqueezeNet without"):
-        load_backbone("torchvision/squeezenet1_1", 32)
+def test_backbones_that_there_are_not_are_refused(name: str, weights: str, named: str) -> None:
+    with pytest.raises(UserError, match=named):
+        load_backbone(name, 32, weights)
 
 
 def test_missing_weights_are_named(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     monkeypatch.setenv("TORCH_HOME", str(folder))
-    with pytest.raises(
-        MissingDataError, match=r"weights of torchvision's resnet18 are not on this machine: get https"
-    ):
+    with pytest.raises(MissingDataError, match=r"torchvision's resnet18 .*get https"):
         load_backbone("torchvision/resnet18", 32)
 
 
@@ -220,10 +210,7 @@ def test_weights_that_cannot_be_downloaded_are_named(monkeypatch: pytest.MonkeyP
     constants = pytest.importorskip("huggingface_hub.constants")
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(folder))
-    with pytest.raises(
-        MissingDataError,
-        match=r"the weights of timm's resnet10t are not on this machine and cannot be downloaded: name their file",
-    ):
+    with pytest.raises(MissingDataError, match="timm's resnet10t"):
         load_backbone("timm/resnet10t", 32)
 
 

@@ -412,40 +412,28 @@ def test_a_tensor_is_not_to_be_had(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "message"),
+    ("make", "named"),
     [
-        (lambda: image_files("inaturalist", 17, 16), "resize must be at least size = 17, got 16"),
-        (lambda: image_files("inaturalist", 0, 16), "size must be at least 1 pixel, got 0"),
-        (lambda: image_files("inaturalist", unreadable="ignore"), "'fatal' or 'skip', got 'ignore'"),
-        (lambda: image_files("insects"), "there is no folder .*insects.*--data DIR"),
-        (lambda: image_files("empty"), "must hold folders of images"),
-        (lambda: image_files("bare"), "folders of images, one per class, got none in b"),
-        (
-            lambda: image_files("unlike"),
-            "unlike/test must have no class that training lacks, got c",
-        ),
+        (lambda: image_files("inaturalist", 17, 16), "resize must be at least size = 17"),
+        (lambda: image_files("inaturalist", 0, 16), "size must be"),
+        (lambda: image_files("inaturalist", unreadable="ignore"), "unreadable must be"),
+        (lambda: image_files("insects"), "insects.*--data DIR"),
+        (lambda: image_files("empty"), "empty must hold folders of images"),
+        (lambda: image_files("bare"), "bare must hold .* none in b"),
+        (lambda: image_files("unlike"), "unlike/test .* c"),
     ],
 )
-def test_bad_folders_and_options_are_refused(folder: Path, make: Callable[[], object], message: str) -> None:
+def test_bad_folders_and_options_are_refused(folder: Path, make: Callable[[], object], named: str) -> None:
     (folder / "empty").mkdir()
-    for location in (
-        "bare/a",
-        "bare/b",
-        "unlike/train/a",
-        "unlike/train/b",
-        "unlike/test/a",
-        "unlike/test/c",
-    ):
-        (folder / location).mkdir(parents=True)
-        if location != "bare/b":
-            picture(folder / location / "a.png", (20, 20))
-    with pytest.raises(ValueError, match=message):
+    for part in ("bare/a", "bare/b", "unlike/train/a", "unlike/train/b", "unlike/test/a", "unlike/test/c"):
+        (folder / part).mkdir(parents=True)
+        if part != "bare/b":
+            picture(folder / part / "a.png", (20, 20))
+    with pytest.raises(UserError, match=named):
         make()
 
 
 def test_a_wrong_number_of_decoders_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOPK_DECODERS", "many")
-    with pytest.raises(
-        UserError, match="TOPK_DECODERS must be a number of threads of at least 1, got 'many'"
-    ):
+    with pytest.raises(UserError, match="TOPK_DECODERS must be"):
         decoding.decoders()
