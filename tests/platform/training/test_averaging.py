@@ -76,11 +76,6 @@ def test_what_is_kept_and_tested_is_the_average(make_trial: MakeTrial, memory: A
     assert record.test == session.scorer.named(tested[1:])
 
 
-def test_a_decay_out_of_range_is_refused() -> None:
-    with pytest.raises(UserError, match=r"EMA.decay must be in \[0, 1\)"):
-        EMA(1.0)
-
-
 def test_an_ensemble_refuses_an_average(make_trial: MakeTrial) -> None:
     with pytest.raises(UserError, match="an ensemble cannot train with average"):
         dataclasses.replace(make_trial().arm, recipe=Recipe(3, average=EMA()), protocol=Protocol(ensemble=2))

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from topk_platform import Recipe, UserError
+from topk_platform import Recipe
 from topk_platform.specs import Trial, TrialRecord
 from topk_platform.training import Session, finish, run_trials
 
@@ -126,15 +126,3 @@ def test_a_member_that_has_stopped_lets_the_others_go_on(make_trial: MakeTrial, 
         with pytest.raises(KeyboardInterrupt):
             finish(run_trials(trials, cutting))
         assert list(map(bits, finish(run_trials(trials, cutting)))) == list(map(bits, records))
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"patience": 0, "keep": ("top1",)}, "Recipe.patience must be at least 1 or None, got 0"),
-        ({"patience": 3}, r"Recipe.patience needs a metric in keep, got 3 with keep \(\)"),
-    ],
-)
-def test_patience_needs_a_number_and_metrics(fields: dict[str, Any], message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        Recipe(5, **fields)

@@ -297,17 +297,3 @@ def test_what_is_for_images_is_refused_for_anything_else(name: str) -> None:
     with pytest.raises(UserError, match=r"are for images .* got inputs of shape \(2,\)"):
         check_study(study("cross_entropy", how, "ring", per_class=5))
     check_study(study("cross_entropy", Augmentation(mix="mixup"), "ring", per_class=5))
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"crop": -1}, "Augmentation.crop must be at least 0, got -1"),
-        ({"cutout": -2}, "Augmentation.cutout must be at least 0, got -2"),
-        ({"mix": "mixcut"}, r"must be one of \['', 'mixup', 'cutmix'\], got 'mixcut'"),
-        ({"mix_alpha": 0.0}, "Augmentation.mix_alpha must be above 0, got 0.0"),
-    ],
-)
-def test_wrong_augmentations_are_refused(wrong: dict[str, object], message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        Augmentation(**wrong)  # type: ignore[arg-type]
