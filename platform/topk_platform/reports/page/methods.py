@@ -108,7 +108,7 @@ def _computation(held: Held, counting: Sequence[Row]) -> Iterator[str]:
         for row in history.rows()
     ]
     keys, study = {row["key"] for row in counting}, held.study
-    device = f"{study.gpu_share:g} of a GPU" if study.device == "cuda" else study.device
+    device = f"{study.gpus:g} of a GPU" if study.device == "cuda" else study.device
     besides = sum(spent for key, _, spent in seconds if key not in keys) / 3600
     for phase in sorted({phase for _, phase, _ in seconds}, reverse=True):
         of_it = [spent for _, this, spent in seconds if this == phase]

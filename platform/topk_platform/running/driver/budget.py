@@ -68,7 +68,6 @@ class Budget:
         clock: A monotonic clock, in seconds.
 
     Attributes:
-        gpus: The part of a GPU that a trial takes; the run sets it again when it is known.
         durations: How long trials take, kept up to date as they end.
         held: The limits, in words, that kept a trial from starting or cut one off.
 

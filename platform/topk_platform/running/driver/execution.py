@@ -191,7 +191,7 @@ class Execution:
         )
         why = "; ".join(filter(None, (*map(str, again), adopting)))
         note_code(self.store, self.part)
-        return Event("begun", slots=cluster.slots, gpus=cluster.gpus, share=self.part.gpus, why=why)
+        return Event("begun", slots=cluster.slots, gpus=cluster.gpus, why=why)
 
     def _table(self) -> Table:
         study = self.whole.with_budget(self.part.trials, self.part.seeds, self.part.searches)

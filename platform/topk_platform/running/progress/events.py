@@ -35,7 +35,6 @@ class Event:
         workers: How many workers are busy now.
         slots: When the run begins: how many trials may run at once.
         gpus: When the run begins: how many GPUs the cluster has.
-        share: When the run begins: the part of a GPU that a trial takes.
         sample: How busy the trial's GPU is, if this was measured.
         epoch: How many epochs of the trials have ended.
         curve: The selection metric after each validated epoch; for an ensemble, that of its first trial.
@@ -52,7 +51,6 @@ class Event:
     workers: int = 0
     slots: int = 0
     gpus: float = 0.0
-    share: float = 1.0
     sample: GpuSample | None = None
     epoch: int = 0
     curve: tuple[float, ...] = ()

@@ -65,7 +65,7 @@ class Watch:
         self.board, self.study, self._durations = board, study, durations or Durations()
         self._arms = {arm_id: _Arm(arm) for arm_id, arm in board.arms.items()}
         self._workers = self._slots = 0
-        self._gpus, self._share = 0.0, 1.0
+        self._gpus = 0.0
         self._over = False
         self._samples: dict[str, tuple[float, GpuSample]] = {}
         self._under_way: dict[str, TrialState] = {}
@@ -75,7 +75,7 @@ class Watch:
         """Take note of an event."""
         self._workers = event.workers
         if event.kind == "begun":
-            self._slots, self._gpus, self._share = event.slots, event.gpus, event.share
+            self._slots, self._gpus = event.slots, event.gpus
         self._follow(event)
         if event.kind == "progress":
             return
@@ -132,8 +132,8 @@ class Watch:
     def _gpu_use(self) -> GpuUse | None:
         if not self._gpus:
             return None
-        arm = next(iter(self.board.arms.values()))
-        used = self._workers * self._share if arm.study.device == "cuda" else 0.0
+        study = next(iter(self.board.arms.values())).study
+        used = self._workers * study.gpus if study.device == "cuda" else 0.0
         since = time.monotonic() - _FRESH_SECONDS
         fresh = [sample for when, sample in self._samples.copy().values() if when >= since and self._workers]
         return GpuUse(

@@ -1,1 +1,1 @@
-"""The parts of a gradient step and an epoch: batches, augmentation, optimisers and compiled networks."""
+"""The parts of a gradient step and an epoch: batches, augmentation and optimisers."""

@@ -235,7 +235,7 @@ def test_gpus_in_use_are_shown_where_the_cluster_has_any(
     """Live and in a driver's note. How busy they are is shown as long as trials report it; a cluster may have grown."""
     board = Board(ArmBoard(study, arm, Identity("c", "f")) for arm in ARMS)
     watch = Watch("s", board, Durations({study.arm_id(arm): [60.0] for arm in ARMS}))
-    watch(Event("begun", slots=4, gpus=there, share=study.gpu_share))
+    watch(Event("begun", slots=4, gpus=there))
     trials = board.next_trials()
     watch(Event("started", trials, workers=3))
     for sample in samples:
