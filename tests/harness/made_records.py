@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
 import torch
@@ -12,7 +13,7 @@ from topk_platform.records.artifacts.guesses import save_guesses
 from topk_platform.records.artifacts.ranks import save_ranks
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
 
-__all__ = ["keep_made_up", "make_record", "make_study", "make_wider_study"]
+__all__ = ["a_row", "keep_made_up", "make_record", "make_study", "make_wider_study"]
 
 
 def make_study(*more: Loss) -> Study:
@@ -68,6 +69,11 @@ def make_record(
         1001.0 + number,
         versions or {"torch": "x"},
     )
+
+
+def a_row(key: str, **sums: str) -> dict[str, str]:
+    """Return what a ledger's row says of a confirmation's files: the SHA-256 of each kind."""
+    return {"key": key, "artifacts": json.dumps({"sha256": sums})}
 
 
 def keep_made_up(store: Store, trial: Trial) -> dict[str, str]:

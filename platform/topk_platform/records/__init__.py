@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from topk_platform.records.notes.tally import Tally
     from topk_platform.records.notes.undone import OpenTrial, Undone
     from topk_platform.records.recorded import Recorded
-    from topk_platform.records.repairing.repair import Repaired, repair
+    from topk_platform.records.repairing import Repaired, repair
     from topk_platform.records.storage.checked_json import DamagedError
     from topk_platform.records.storage.lease import check_undriven, driven, last_seen, unless_ended
     from topk_platform.records.storage.store import Store

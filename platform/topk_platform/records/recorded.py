@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -80,12 +79,5 @@ class Recorded:
 def _recorded_arms(summary: Iterable[Row], arm_ids: Collection[str]) -> dict[str, Arm]:
     """Return the recorded arms with these identities, by identity, in the order of their names."""
     rows = [row for row in summary if row["arm_id"] in arm_ids]
-    arms = {row["arm_id"]: arm for row in rows if (arm := _arm(row)) is not None}
+    arms = {row["arm_id"]: Trial.from_json(row["config"]).arm for row in rows}
     return dict(sorted(arms.items(), key=lambda item: item[1].name))
-
-
-def _arm(row: Row) -> Arm | None:
-    """Return the arm of a trial's configuration; None if an earlier version wrote it in another form."""
-    with suppress(ValueError):
-        return Trial.from_json(row["config"]).arm
-    return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import subprocess
@@ -10,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -21,6 +21,8 @@ from topk_platform import Study
 from topk_platform.cli import main
 from topk_platform.protocol import Board
 from topk_platform.records import Store
+from topk_platform.records.storage.checked_json import with_checksum
+from topk_platform.records.table.mark import Mark
 from topk_platform.running.driver.retries import Faults, OpenTrial
 from topk_platform.specs import Status, Trial, TrialRecord
 
@@ -215,16 +217,20 @@ def test_bad_input_is_one_line_and_leaves_nothing(
 @pytest.mark.parametrize(
     ("mark", "message"),
     [
-        ({"study": "other", "schema_version": 1}, "holds the records of study 'other', not of 'digits'"),
+        (asdict(Mark("other")), "holds the records of study 'other', not of 'digits'"),
         ({"study": "digits", "schema_version": 99}, "schema version 99"),
     ],
 )
 def test_a_store_of_something_else_is_left_alone(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], lab: Path, mark: object, message: str
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    lab: Path,
+    mark: dict[str, object],
+    message: str,
 ) -> None:
     folder = lab / "runs" / "digits"
     folder.mkdir(parents=True)
-    (folder / "ledger.json").write_text(json.dumps(mark))
+    (folder / "ledger.json").write_bytes(with_checksum(mark))
     for command in ("run", "table", "plan"):
         code, _, err = topk(monkeypatch, capsys, command, "digits")
         assert (code, message in err) == (2, True)
@@ -249,8 +255,8 @@ def test_a_study_without_a_result_does_not_end_well(
     def train(trials: Sequence[Trial], store: Store) -> Iterator[TrialRecord]:
         for trial in trials:
             metrics = dict.fromkeys(("top1", "top3"), 0.5) if status == "completed" else {}
-            keep_made_up(store, trial)
-            yield TrialRecord(trial, status, "because the test says so", validation=metrics, test=metrics)
+            made = TrialRecord(trial, status, "because the test says so", validation=metrics, test=metrics)
+            yield replace(made, artifacts=keep_made_up(store, trial))
 
     run_in_process(monkeypatch, train)
     code, out, _ = topk(monkeypatch, capsys, "run", "lab_of_bad_things:searching")
@@ -292,9 +298,9 @@ def test_what_faults_leave_is_reported_line_by_line_and_has_an_exit_code_of_its_
 def test_one_damaged_study_hides_no_other(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    for name, mark in (("a", "{"), ("b", '{"study": "b", "schema_version": 2}'), ("c", "[]")):
+    for name, mark in (("a", b"{"), ("b", with_checksum(asdict(Mark("b")))), ("c", b"[]")):
         (tmp_path / "runs" / name).mkdir(parents=True)
-        (tmp_path / "runs" / name / "ledger.json").write_text(mark)
+        (tmp_path / "runs" / name / "ledger.json").write_bytes(mark)
     (tmp_path / "runs" / "d" / "thesis").mkdir(parents=True)
     code, out, err = topk(monkeypatch, capsys, "status")
     assert code == 2
@@ -343,7 +349,7 @@ def test_without_a_terminal_status_prints_each_state_below_the_last(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     (tmp_path / "runs" / "b").mkdir(parents=True)
-    (tmp_path / "runs" / "b" / "ledger.json").write_text('{"study": "b", "schema_version": 2}')
+    Mark("b").write(Store.open(tmp_path / "runs" / "b"))
     printed: list[str] = []
 
     def sleep(_seconds: float) -> None:

@@ -60,6 +60,6 @@ def test_repair_says_what_it_did(store: Path) -> None:
         "set aside: ledger.json is now in the folder damaged",
         "set aside: ledger/_delta_log/00000000000000000000.json is now in the folder damaged",
         "made again: ledger.json",
-        "a new table holds all sound rows; the old table is damaged/ledger",
+        "a new table has the 1 trial that could be read; all others run again; the old table is damaged/ledger",
     ]
     assert topk("repair", "s", "--store", str(store)).out == "nothing is damaged\n"

@@ -234,7 +234,7 @@ def test_what_is_wrong_is_reported(lab: Path, runs: Path) -> None:
     with pytest.raises(StoreError, match="holds nothing of study"):
         adopt(the_study(), store=lab / "elsewhere")
     (runs / "adopted" / "adopted.json").write_text("[{}]")
-    with pytest.raises(StoreError, match=r"adopted\.json is damaged: put back a copy of it"):
+    with pytest.raises(StoreError, match=r"adopted\.json is damaged; put back a copy of it"):
         counted(runs)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -210,8 +211,8 @@ def test_mlflow_loads_a_confirmed_network(
     ledger, confirmed = Ledger.open(Store.open(tmp_path / "runs"), "s"), record(study, 0, seed=1)
     network = build_model(study.arms[0].model, (1, 8, 8), 10, "linear").eval()
     with ledger.writing(study) as writer:
-        save_model(ledger.store, confirmed.trial, network, Inputs((1, 8, 8), 10, "tensor"))
-        writer.put(confirmed)
+        written = save_model(ledger.store, confirmed.trial, network, Inputs((1, 8, 8), 10, "tensor"))
+        writer.put(dataclasses.replace(confirmed, artifacts={"network": written}))
     folder = tmp_path / "runs"
     uri = tracking_uri(folder)
     inputs = torch.rand(3, 1, 8, 8)

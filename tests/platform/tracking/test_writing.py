@@ -220,7 +220,8 @@ def test_mlflow_holds_what_the_ledger_holds_once(tmp_path: Path, study: Study, r
     with ledger.writing(study) as writer:
         first = start_feed(tmp_path, ledger)
         confirmed = record(study, 0, seed=1)
-        ledger.store.write(f"models/{confirmed.trial.key}.safetensors", b"weights")
+        written = write_artifact(ledger.store, "network", confirmed.trial.key, b"weights")
+        confirmed = dataclasses.replace(confirmed, artifacts={"network": written})
         for ended in (confirmed, record(study, 1, status="diverged")):
             writer.put(ended)
             first.put(ended)

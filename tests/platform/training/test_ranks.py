@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from made_records import a_row
 
 from topk_platform import LongTail, Recipe, Regime
 from topk_platform.data import DATASETS, Dataset, digits, letters, load
@@ -66,8 +67,8 @@ def test_they_are_those_of_the_weights_that_were_kept(make_trial: MakeTrial, mem
 def test_ties_and_many_classes_are_kept_as_they_are(make_trial: MakeTrial, tmp_path: Path) -> None:
     store, trial = Store.open(tmp_path), make_trial()
     kept = torch.tensor([[0, 70_000, 3], [2, 0, 65_535], [1, 80_000, 2], [0, 3, 1]])
-    StoreKeeper(store).save_ranks(trial, kept, "abc")
-    result = read_ranks(store, {"key": trial.key})
+    written = StoreKeeper(store).save_ranks(trial, kept, "abc")
+    result = read_ranks(store, a_row(trial.key, ranks=written))
     assert result is not None and result.images == "abc"
     assert [column.tolist() for column in result[:4]] == kept.tolist()
     assert read_ranks(store, {"key": "none"}) is None
@@ -103,24 +104,16 @@ def test_the_guesses_hold_the_true_class_where_its_rank_says(
 def test_guesses_among_many_classes_are_kept_as_they_are(make_trial: MakeTrial, tmp_path: Path) -> None:
     store, trial = Store.open(tmp_path), make_trial()
     kept = torch.tensor([[0, 70_000], [65_535, 2], [3, 1]])
-    StoreKeeper(store).save_guesses(trial, kept, "abc")
-    result = read_guesses(store, {"key": trial.key})
+    written = StoreKeeper(store).save_guesses(trial, kept, "abc")
+    result = read_guesses(store, a_row(trial.key, guesses=written))
     assert result is not None and result.images == "abc" and result.classes.tolist() == kept.tolist()
     assert read_guesses(store, {"key": "none"}) is None
 
 
-def test_letters_name_their_typefaces_and_stored_ranks_get_them(
-    tmp_path: Path, make_trial: MakeTrial
-) -> None:
+def test_letters_name_their_typefaces() -> None:
     test = letters().test
     assert test.groups is not None and test.fingerprint == "10258b7b5c3a9b93fe0f"
     assert torch.equal(torch.bincount(test.groups), torch.full((160,), 62))
-    store, trial = Store.open(tmp_path), make_trial()
-    none = torch.zeros_like(test.labels)
-    StoreKeeper(store).save_ranks(trial, torch.stack([none, none, test.labels, none]), test.fingerprint)
-    result = read_ranks(store, {"key": trial.key})
-    assert result is not None and result.cluster is not None and result.clusters == "typefaces"
-    assert result.cluster.tolist() == test.groups.tolist()
 
 
 @pytest.mark.parametrize("together", [(), (1, 2)])
@@ -136,8 +129,7 @@ def test_groups_travel_to_the_ranks(
     changes = {"recipe": Recipe(1), "regime": Regime("written", "written"), "together": together}
     trials = [make_trial(seed=seed, **changes) for seed in together or (1,)]
     store = Store.open(tmp_path)
-    finish(run_trials(trials, StoreKeeper(store)))
-    for trial in trials:
-        result = read_ranks(store, {"key": trial.key})
+    for record in finish(run_trials(trials, StoreKeeper(store))):
+        result = read_ranks(store, trial_row(record))
         assert result is not None and result.cluster is not None and result.clusters == "writers"
         assert result.cluster.tolist() == [n // 9 for n in range(360)]

@@ -37,7 +37,10 @@ def repair(
     for name in repaired.made:
         say(f"made again: {name}")
     if repaired.kept:
-        say(f"a new table holds all sound rows; the old table is {repaired.kept}")
+        say(
+            f"a new table has the {plural(repaired.sound, 'trial')} that could be read; all others run again; "
+            f"the old table is {repaired.kept}"
+        )
     if repaired.trials:
         say(f"{plural(repaired.trials, 'trial')} whose epochs were lost will run again as well")
     if repaired.is_nothing:

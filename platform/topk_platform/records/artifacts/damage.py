@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import compress
 
-from topk_platform.records.artifacts.files import KINDS, Kind, artifact_name, has_sum, read_artifact
-from topk_platform.records.artifacts.guesses import read_guesses
-from topk_platform.records.artifacts.networks import read_model
-from topk_platform.records.artifacts.ranks import read_ranks
+from topk_platform.records.artifacts.files import KINDS, Kind, artifact_name, read_artifact
 from topk_platform.records.storage.aside import move_aside
 from topk_platform.records.storage.checked_json import DamagedError
 from topk_platform.records.storage.store import Store
@@ -24,11 +21,6 @@ NEEDED: tuple[Kind, ...] = ("ranks", "guesses")
 """The kinds of files without which a confirmation is trained again by the next run."""
 
 _AT_ONCE = 16  # small files; an object store answers in about 30 ms, for any number of requests at a time
-_READERS: Mapping[Kind, Callable[[Store, Row], object]] = {
-    "ranks": read_ranks,
-    "guesses": read_guesses,
-    "network": read_model,
-}
 
 
 @dataclass(frozen=True)
@@ -70,8 +62,7 @@ def missing_artifacts(store: Store, rows: Iterable[Row], kinds: Sequence[Kind] =
 def damaged_artifacts(store: Store, rows: Iterable[Row], kinds: Sequence[Kind] = KINDS) -> list[Unsound]:
     """Return the files of completed confirmations that exist and are damaged. Every file is read.
 
-    A file is damaged if its SHA-256 is not the recorded one. For files of earlier versions no SHA-256 is recorded;
-    these are damaged if they cannot be parsed.
+    A file is damaged if its SHA-256 is not the recorded one.
 
     Args:
         store: The study's folder.
@@ -120,12 +111,7 @@ def _present(store: Store, kinds: Sequence[Kind]) -> dict[Kind, set[str]]:
 
 def _is_damaged(store: Store, kind: Kind, row: Row) -> bool:
     try:
-        if has_sum(
-            store, kind, row
-        ):  # the bytes are those that were written: parsing them would show nothing more
-            read_artifact(store, kind, row)
-        else:
-            _READERS[kind](store, row)
+        read_artifact(store, kind, row)
     except DamagedError:
         return True
     except FileNotFoundError:  # deleted since the folder was listed

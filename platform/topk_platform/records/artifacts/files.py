@@ -15,7 +15,7 @@ from topk_platform.records.storage.store import Store
 from topk_platform.records.table.mark import command_of
 from topk_platform.records.table.rows import Row
 
-__all__ = ["KINDS", "Kind", "artifact_name", "has_sum", "read_artifact", "read_parsed", "write_artifact"]
+__all__ = ["KINDS", "Kind", "artifact_name", "read_artifact", "read_parsed", "write_artifact"]
 
 _T = TypeVar("_T")
 
@@ -53,8 +53,6 @@ def write_artifact(store: Store, kind: Kind, key: str, content: bytes) -> str:
 def read_artifact(store: Store, kind: Kind, row: Row) -> bytes:
     """Return the bytes of a confirmation's file after comparing them with the recorded SHA-256.
 
-    If the row has no SHA-256, because an earlier version wrote it, the file is not checked.
-
     Args:
         store: The study's folder.
         kind: Which file.
@@ -62,28 +60,13 @@ def read_artifact(store: Store, kind: Kind, row: Row) -> bytes:
 
     Raises:
         FileNotFoundError: if the file does not exist.
-        DamagedError: if its bytes are not those that were recorded.
+        DamagedError: if its bytes are not those that were recorded, or none were.
         StoreError: if it cannot be read.
     """
     content = store.read(artifact_name(kind, row["key"]))
-    expected = _recorded(store, row).get(kind)
-    if expected is not None and hashlib.sha256(content).hexdigest() != expected:
+    if hashlib.sha256(content).hexdigest() != _recorded(store, row).get(kind):
         raise _damaged(store, kind, row)
     return content
-
-
-def has_sum(store: Store, kind: Kind, row: Row) -> bool:
-    """Return whether a confirmation's row has the SHA-256 of a file; rows of earlier versions have none.
-
-    Args:
-        store: The study's folder.
-        kind: Which file.
-        row: The confirmation's row of the ledger.
-
-    Raises:
-        StoreError: if the row's column of such sums cannot be read.
-    """
-    return kind in _recorded(store, row)
 
 
 def read_parsed(store: Store, kind: Kind, row: Row, parse: Callable[[bytes], _T]) -> _T | None:

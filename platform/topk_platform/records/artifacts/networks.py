@@ -30,7 +30,7 @@ class SavedModel:
         trial: The trial that trained it.
         inputs: The network's inputs and classes.
         backbone: The hash of the weights of the backbone that computed the network's input features. It is empty if the
-            network takes no features, and in files of earlier versions.
+            network takes no features.
     """
 
     content: bytes

@@ -26,9 +26,6 @@ __all__ = ["Ranks", "read_all_ranks", "read_ranks", "save_ranks"]
 
 _COLUMNS = ("greater", "tied", "label", "group")
 _CLUSTER, _CLUSTERS = "cluster", "clusters"
-# Test splits of the package, by fingerprint, whose images are in the order of their groups: the groups' name, and the
-# number of images in each group.
-_KNOWN = {"10258b7b5c3a9b93fe0f": ("typefaces", 62)}  # letters
 _AT_ONCE = 16  # an object store answers in about 30 ms, for any number of requests at a time
 
 
@@ -110,18 +107,7 @@ def read_ranks(store: Store, row: Row) -> Ranks | None:
 def _parsed(content: bytes) -> Ranks:
     columns, about = from_parquet(content)
     greater, tied, label, group = (columns[name] for name in _COLUMNS)
-    images, cluster, clusters = about[IMAGES], columns.get(_CLUSTER), about.get(_CLUSTERS, "")
-    if cluster is None:
-        cluster, clusters = _known(images, len(label))
-    return Ranks(greater, tied, label, group, images, cluster, clusters)
-
-
-def _known(images: str, count: int) -> tuple[npt.NDArray[np.int64] | None, str]:
-    """Return the groups of known test images, for ranks that were kept before datasets named groups."""
-    if images not in _KNOWN:
-        return None, ""
-    clusters, size = _KNOWN[images]
-    return np.arange(count) // size, clusters
+    return Ranks(greater, tied, label, group, about[IMAGES], columns.get(_CLUSTER), about.get(_CLUSTERS, ""))
 
 
 def read_all_ranks(store: Store, rows: Iterable[Row]) -> dict[str, Ranks]:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from topk_platform.errors import StoreError
 from topk_platform.identity import Adopted, Identity, Provenance
-from topk_platform.records.storage.checked_json import with_checksum, without_checksum
+from topk_platform.records.storage.checked_json import read_checked, with_checksum, without_checksum
 from topk_platform.records.storage.store import Store
 
-__all__ = ["ADOPTED", "Evidence", "adopted_in", "note_adopted", "read_adopted", "take_back"]
+__all__ = ["ADOPTED", "Evidence", "note_adopted", "read_adopted", "take_back"]
 
 ADOPTED = "adopted.json"
 """The name of the file with this history, in a study's folder."""
@@ -44,29 +42,14 @@ def read_adopted(store: Store) -> dict[str, tuple[Adopted, ...]]:
     Raises:
         StoreError: if the file is damaged.
     """
-    if not store.exists(ADOPTED):
-        return {}
-    try:
-        return adopted_in(store.read(ADOPTED))
-    except StoreError:
-        raise
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise StoreError(
-            f"store {store.uri!r}: {ADOPTED} is damaged: put back a copy of it, or delete it and adopt again"
-        ) from error
+    remedy = "put back a copy of it, or delete it and adopt again"
+    return read_checked(store, ADOPTED, remedy, _standing) or {}
 
 
-def adopted_in(content: bytes) -> dict[str, tuple[Adopted, ...]]:
-    """Return what was adopted and not taken back, by arm identity.
-
-    Args:
-        content: The content of the file.
-
-    Raises:
-        ValueError, LookupError, TypeError, AttributeError: if it is damaged.
-    """
+def _standing(content: Mapping[str, Any]) -> dict[str, tuple[Adopted, ...]]:
+    """Return what was adopted and not taken back, by arm identity."""
     adopted: dict[str, list[Adopted]] = defaultdict(list)
-    for event in _events(content):
+    for event in content["events"]:
         if event["event"] == "taken back":
             for arm_id in event["arms"]:
                 adopted.pop(arm_id, None)
@@ -74,12 +57,6 @@ def adopted_in(content: bytes) -> dict[str, tuple[Adopted, ...]]:
             for arm_id, arm in event["arms"].items():
                 adopted[arm_id] += _adopted(arm, event["evidence"]["told"])
     return {arm_id: tuple(results) for arm_id, results in adopted.items()}
-
-
-def _events(content: bytes) -> list[dict[str, Any]]:
-    """Return the history in a file; earlier programs wrote it as a list, without a checksum."""
-    history = json.loads(content)
-    return history if isinstance(history, list) else list(without_checksum(content)["events"])
 
 
 def _adopted(arm: Mapping[str, Any], evidence: str) -> list[Adopted]:
@@ -133,6 +110,6 @@ def take_back(store: Store, arms: Iterable[str]) -> None:
 
 def _add(store: Store, event: dict[str, Any]) -> None:
     read_adopted(store)  # a damaged file is not overwritten
-    before = _events(store.read(ADOPTED)) if store.exists(ADOPTED) else []
+    before = without_checksum(store.read(ADOPTED))["events"] if store.exists(ADOPTED) else []
     now = datetime.now(UTC).isoformat(timespec="seconds")
     store.write(ADOPTED, with_checksum({"events": [*before, {"when": now, **event}]}))

@@ -28,7 +28,7 @@ from topk_platform.records.table.checksums import LOG
 from topk_platform.records.table.mark import FOLDER, Mark, repair_of
 from topk_platform.records.table.opened import Opened, exists
 from topk_platform.records.table.rows import Row, to_rows
-from topk_platform.records.table.schema import EPOCHS_ONLY, SCHEMA_VERSION, check_version, ledger_schema
+from topk_platform.records.table.schema import EPOCHS_ONLY, check_version, ledger_schema
 from topk_platform.specs import Study
 from topk_platform.specs.checks import check_name
 
@@ -130,8 +130,7 @@ class Ledger:
                 mark = Mark(self.study)
                 mark.write(self.store)
             table = delta.Writing(self.store, ledger_schema(study))
-            # From now on a program of an earlier schema refuses the store.
-            mark.noted(self.store, schema_version=SCHEMA_VERSION, checksums=True)
+            mark.noted(self.store, checksums=True)
             with Writer(table, lease) as writer:
                 yield writer
 

@@ -111,6 +111,4 @@ def _notes(content: Mapping[str, Any]) -> dict[str, DataNote]:
 
 
 def _note(fields: Mapping[str, Any]) -> DataNote:
-    return DataNote(
-        **{**fields, "samples": Samples(**fields["samples"]), "names": tuple(fields.get("names", ()))}
-    )
+    return DataNote(**{**fields, "samples": Samples(**fields["samples"]), "names": tuple(fields["names"])})

@@ -225,11 +225,11 @@ def _noted(store: Store) -> StudyState | None:
     with suppress(FileNotFoundError, StoreError, ValueError, KeyError, TypeError):
         note = without_checksum(store.read(_FILE))
         arms = [
-            ArmState(**{**arm, "tally": Tally(**arm["tally"]), "trend": tuple(arm.get("trend", ()))})
+            ArmState(**{**arm, "tally": Tally(**arm["tally"]), "trend": tuple(arm["trend"])})
             for arm in note["arms"]
         ]
-        use = GpuUse(**note["gpu_use"]) if note.get("gpu_use") else None
-        training = [TrialState(**{**one, "curve": tuple(one["curve"])}) for one in note.get("training", ())]
+        use = GpuUse(**note["gpu_use"]) if note["gpu_use"] else None
+        training = [TrialState(**{**one, "curve": tuple(one["curve"])}) for one in note["training"]]
         parts = {"arms": arms, "events": note["events"], "training": training}
         return StudyState(**{**note, **{k: tuple(part) for k, part in parts.items()}, "gpu_use": use})
     return None

@@ -46,8 +46,6 @@ def with_checksum(content: Mapping[str, Any]) -> bytes:
 def without_checksum(data: bytes) -> dict[str, Any]:
     """Return the content of a JSON file after comparing it with its checksum.
 
-    Files of earlier versions have no checksum and are not checked.
-
     Raises:
         ValueError: if the file is not a JSON object, or the content does not have its checksum.
 
@@ -59,8 +57,7 @@ def without_checksum(data: bytes) -> dict[str, Any]:
     content = json.loads(data)
     if not isinstance(content, dict):
         raise ValueError("the content is not a JSON object")
-    noted = content.pop(_SUM, None)
-    if noted not in (None, _sum(content)):
+    if content.pop(_SUM, None) != _sum(content):
         raise ValueError("the content does not have its checksum")
     return content
 

@@ -98,7 +98,7 @@ class Checksums:
 
 
 def newest(store: Store, folder: str) -> Checksums | None:
-    """Return the newest checksums of a table; None if there are none, as in stores of earlier versions.
+    """Return the newest checksums of a table; None if there are none, as before a table's first commit.
 
     Args:
         store: The study's folder.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -11,7 +12,7 @@ from topk_platform.records.storage.store import Store
 from topk_platform.records.table.checksums import LOG, Checksums, log_name, version_of
 from topk_platform.records.table.mark import repair_of
 
-__all__ = ["AFTER", "damaged_log", "follows", "log_lines", "missing", "remedy", "unsound"]
+__all__ = ["AFTER", "damaged_logs", "follows", "missing", "remedy", "unsound"]
 
 AFTER = "topk.after"
 """The key in a commit's metadata for the version of the checksums that were the newest at that time."""
@@ -36,8 +37,8 @@ def remedy(store: Store) -> str:
     return f"{repair_of(store)} makes a sound table of what can be read"
 
 
-def damaged_log(store: Store, folder: str, sums: Checksums | None) -> DamagedError | None:
-    """Return the error for the first damaged or missing file of a log; None if all are sound.
+def damaged_logs(store: Store, folder: str, sums: Checksums | None) -> Iterator[DamagedError]:
+    """Yield an error for each damaged or missing file of a log.
 
     Args:
         store: The study's folder.
@@ -48,24 +49,25 @@ def damaged_log(store: Store, folder: str, sums: Checksums | None) -> DamagedErr
     known = sums.log if sums else {}
     for name in sorted({*names, *known}):
         if name not in names and name.endswith(".json"):
-            return missing(store, f"{folder}/{name}")
-        if not _is_sound(store, f"{folder}/{name}", known.get(name)):
-            return damaged(store, f"{folder}/{name}", remedy(store))
+            yield missing(store, f"{folder}/{name}")
+        elif not _is_sound(store, f"{folder}/{name}", known.get(name)):
+            yield damaged(store, f"{folder}/{name}", remedy(store))
     versions = sorted(version for name in names if (version := version_of(name)) >= 0)
     low, high = next((pair for pair in pairwise(versions) if pair[1] != pair[0] + 1), (0, 0))
     if sums and low >= sums.version and high:  # a foreign file: a killed process leaves at most one commit
-        return damaged(store, f"{folder}/{log_name(high)}", remedy(store))
-    return missing(store, f"{folder}/{log_name(low + 1)}") if high else None
+        yield damaged(store, f"{folder}/{log_name(high)}", remedy(store))
+    elif high:
+        yield missing(store, f"{folder}/{log_name(low + 1)}")
 
 
 def _is_sound(store: Store, name: str, digest: str | None) -> bool:
     try:
-        return bool(log_lines(store.read(name))) if digest is None else store.digest(name) == digest
+        return bool(_log_lines(store.read(name))) if digest is None else store.digest(name) == digest
     except FileNotFoundError:
         return False
 
 
-def log_lines(content: bytes) -> list[dict[str, Any]]:
+def _log_lines(content: bytes) -> list[dict[str, Any]]:
     """Return the actions of a log file; none if it is damaged, because every commit has actions."""
     try:
         actions = [json.loads(line) for line in content.splitlines()]
@@ -83,6 +85,6 @@ def follows(content: bytes, version: int) -> bool:
         content: The commit's log file.
         version: The version.
     """
-    infos = [action["commitInfo"] for action in log_lines(content) if "commitInfo" in action]
+    infos = [action["commitInfo"] for action in _log_lines(content) if "commitInfo" in action]
     after = infos[0].get(AFTER) if infos and isinstance(infos[0], dict) else None
     return isinstance(after, str) and after.isdecimal() and int(after) >= version

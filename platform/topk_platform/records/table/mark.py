@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 from topk_platform.records.storage.checked_json import read_checked, with_checksum
 from topk_platform.records.storage.store import MARK, Store
-from topk_platform.records.table.schema import OLDEST, SCHEMA_VERSION
+from topk_platform.records.table.schema import SCHEMA_VERSION
 from topk_platform.specs.study.smoke import SMOKE
 
 __all__ = ["FOLDER", "Mark", "command_of", "repair_of"]
@@ -87,17 +87,9 @@ def repair_of(store: Store) -> str:
 
 
 def _fields(content: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a mark, including those that older versions did not write."""
-    # The other fields of a mark with another schema are unknown.
-    if not OLDEST <= int(content["schema_version"]) <= SCHEMA_VERSION:
+    if content["schema_version"] != SCHEMA_VERSION:  # the other fields are unknown, and nobody reads them
         return {name: content[name] for name in ("study", "schema_version")}
-    table = str(content.get("table", FOLDER))
+    table = content["table"]
     if posixpath.basename(table) != table or not table:
         raise ValueError(f"table must be the name of a folder, got {table!r}")
-    return {
-        "identity": "",
-        **content,
-        "study": str(content["study"]),
-        "schema_version": int(content["schema_version"]),
-        "table": table,
-    }
+    return content

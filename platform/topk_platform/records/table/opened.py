@@ -27,7 +27,7 @@ from topk_platform.records.table.checksums import (
     newest,
     view_of,
 )
-from topk_platform.records.table.logs import damaged_log, follows, missing, remedy, unsound
+from topk_platform.records.table.logs import damaged_logs, follows, missing, remedy, unsound
 from topk_platform.records.table.mark import FOLDER, Mark
 
 __all__ = ["Opened", "address", "exists", "is_part", "one_line_errors", "plain"]
@@ -106,7 +106,7 @@ class Opened:
         store: The study's folder.
         folder: The table's folder in it.
         table: The table.
-        sums: Its newest checksums; None for a table of an earlier version, which is not checked.
+        sums: Its newest checksums; None if there are none yet.
     """
 
     store: Store
@@ -161,9 +161,8 @@ class Opened:
             raise missing(self.store, f"{self.folder}/{log_name(version + 1)}")
         table = self.table if version == self.sums.version else self._before()
         if view_of(table) != self.sums.view:
-            raise damaged_log(self.store, self.folder, self.sums) or damaged(
-                self.store, f"{self.folder}/{LOG}", remedy(self.store)
-            )
+            whole = damaged(self.store, f"{self.folder}/{LOG}", remedy(self.store))
+            raise next(damaged_logs(self.store, self.folder, self.sums), whole)
 
     def _before(self) -> DeltaTable:
         """Return the table as of its checksums, and check the later commits of a process that was killed."""
@@ -264,7 +263,7 @@ def _open(store: Store, folder: str, sums: Checksums | None, version: int | None
         with one_line_errors(store, folder=folder):
             return DeltaTable(uri, version, options)
     except StoreError as error:
-        raise damaged_log(store, folder, sums) or error from error
+        raise next(damaged_logs(store, folder, sums), error) from error
 
 
 def is_part(store: Store, name: str) -> bool:

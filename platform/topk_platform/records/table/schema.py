@@ -13,9 +13,7 @@ from topk_platform.errors import StoreError
 from topk_platform.specs import Parameter, Scalar, Schedule, Study, TrialRecord, canonical_json
 
 __all__ = [
-    "CAME_LATER",
     "EPOCHS_ONLY",
-    "OLDEST",
     "SCHEMA_VERSION",
     "check_version",
     "epoch_rows",
@@ -27,12 +25,6 @@ __all__ = [
 ]
 
 SCHEMA_VERSION = 2
-
-OLDEST = 2
-"""The earliest schema that can be read. Its stores lack later columns, which are read as empty; a run adds them."""
-
-CAME_LATER = frozenset({"artifacts"})
-"""The columns that a ledger of this version may lack, because earlier programs did not write them."""
 
 _TEXTS = ("study", "arm", "arm_id", "regime", "model", "loss", "phase")
 _MORE_TEXTS = ("status", "reason", "values", "config")
@@ -49,21 +41,16 @@ EPOCHS_ONLY = (
 
 
 def check_version(uri: str, version: int) -> None:
-    """Raise ``StoreError`` unless a store of this schema can be read.
+    """Raise ``StoreError`` unless a store has the schema that this program reads and writes.
 
     Args:
         uri: The store, as the user wrote it.
         version: The version in the file that marks it.
     """
-    if version > SCHEMA_VERSION:
+    if version != SCHEMA_VERSION:
         raise StoreError(
-            f"store {uri!r} has schema version {version}, but this program reads {OLDEST} to {SCHEMA_VERSION}: a newer "
-            "program has written it, so upgrade topk-studies here"
-        )
-    if version < OLDEST:
-        raise StoreError(
-            f"store {uri!r} has schema version {version}, but this program reads {OLDEST} to {SCHEMA_VERSION}: choose "
-            "another --store"
+            f"store {uri!r} has schema version {version}, but this program reads {SCHEMA_VERSION}: another version of "
+            "topk-studies has written it, so use that version, or choose another --store"
         )
 
 

@@ -4,6 +4,7 @@ import json
 import threading
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,9 @@ from topk_platform.records import (
     write_snapshot,
 )
 from topk_platform.records.ledger.snapshot import is_current
+from topk_platform.records.storage.checked_json import with_checksum
 from topk_platform.records.table import delta
+from topk_platform.records.table.mark import Mark
 from topk_platform.records.table.opened import Opened
 from topk_platform.specs import Trial, TrialRecord
 
@@ -484,16 +487,17 @@ def test_a_part_that_cannot_be_reached_or_written_is_not_taken_for_damaged(
 @pytest.mark.parametrize(
     ("mark", "message"),
     [
-        ({"study": "t", "schema_version": 2}, r"records of study 't'"),
-        ({"study": "s", "schema_version": 3}, "version 3, but this program reads 2 to 2: a newer program"),
-        ({"study": "s", "schema_version": 1}, "this program reads 2 to 2: choose another --store"),
-        ({"study": "s"}, r"ledger.json is damaged; `topk repair s[^`]*` makes it again"),
-        ([], r"ledger.json is damaged; `topk repair s[^`]*` makes it again"),
+        (with_checksum(asdict(Mark("t"))), r"records of study 't'"),
+        (with_checksum({"study": "s", "schema_version": 3}), "version 3, but this program reads 2"),
+        (with_checksum({"study": "s", "schema_version": 1}), "version 1, but this program reads 2"),
+        (with_checksum({"study": "s"}), r"ledger.json is damaged; `topk repair s[^`]*` makes it again"),
+        (json.dumps(asdict(Mark("s"))).encode(), "ledger.json is damaged"),  # without a checksum
+        (b"[]", r"ledger.json is damaged; `topk repair s[^`]*` makes it again"),
     ],
 )
-def test_a_foreign_folder_is_refused(tmp_path: Path, mark: object, message: str) -> None:
+def test_a_foreign_folder_is_refused(tmp_path: Path, mark: bytes, message: str) -> None:
     (tmp_path / "s").mkdir()
-    (tmp_path / "s" / "ledger.json").write_text(json.dumps(mark))
+    (tmp_path / "s" / "ledger.json").write_bytes(mark)
     with pytest.raises(StoreError, match=message):
         open_ledger(tmp_path)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 from topk_platform import Study
 from topk_platform.errors import StoreError, UserError
 from topk_platform.records import Ledger, Store, find
+from topk_platform.records.storage.checked_json import with_checksum
 from topk_platform.specs import TrialRecord
 
 
@@ -40,11 +40,11 @@ def test_a_key_of_no_trial_is_refused(typed: str, tmp_path: Path, key: str) -> N
         find(typed, tmp_path)
 
 
-def test_a_study_of_a_newer_program_may_hold_the_trial(tmp_path: Path, key: str) -> None:
+def test_a_study_of_another_schema_may_hold_the_trial(tmp_path: Path, key: str) -> None:
     (tmp_path / "a").mkdir()
-    (tmp_path / "a" / "ledger.json").write_text(json.dumps({"study": "a", "schema_version": 99}))
+    (tmp_path / "a" / "ledger.json").write_bytes(with_checksum({"study": "a", "schema_version": 99}))
     assert find(key, tmp_path).row["key"] == key
-    with pytest.raises(StoreError, match="a newer program has written it"):
+    with pytest.raises(StoreError, match="schema version 99"):
         find("ffffffff", tmp_path)
 
 

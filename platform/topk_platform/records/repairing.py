@@ -17,7 +17,6 @@ from topk_platform.records.ledger.absent import nothing_of
 from topk_platform.records.ledger.ledger import IDENTITIES, Ledger
 from topk_platform.records.notes.data import read_data
 from topk_platform.records.notes.undone import Undone
-from topk_platform.records.repairing.salvage import salvage
 from topk_platform.records.storage.aside import ASIDE, move_aside
 from topk_platform.records.storage.checked_json import DamagedError, read_checked
 from topk_platform.records.storage.lease import Lease, strays
@@ -28,6 +27,7 @@ from topk_platform.records.table.mark import FOLDER, Mark
 from topk_platform.records.table.opened import Opened, is_part
 from topk_platform.records.table.rows import Row, RowViews
 from topk_platform.records.table.schema import ledger_columns
+from topk_platform.records.table.sound import sound_rows
 from topk_platform.specs import Trial
 from topk_platform.specs.checks import check_name
 
@@ -49,6 +49,7 @@ class Repaired:
         trials: How many further trials were removed because some of their epochs were lost.
         made: The files that were made again.
         kept: Where the old table is now; empty if the table was sound.
+        sound: How many trials the new table has; 0 if the table was sound.
     """
 
     damaged: tuple[str, ...]
@@ -56,6 +57,7 @@ class Repaired:
     trials: int
     made: tuple[str, ...] = ()
     kept: str = ""
+    sound: int = 0
 
     @property
     def is_nothing(self) -> bool:
@@ -67,10 +69,11 @@ def repair(study: str, store: str | Path = "runs") -> Repaired:
     """Read every file of a study's records, and replace a damaged table by a new one with all sound rows.
 
     Every file is read completely. If a file of the table or of its log is damaged or missing, a new table is made of
-    all sound parts. It is written beside the old table and read back. Then the study's mark is switched to the new
-    table, and the old table is moved to the folder ``damaged``. A trial with rows in a damaged part runs again with the
-    next ``topk run``, with all its epochs. A repair that is cut off loses nothing, and the next one finishes it. No
-    other process may write the study meanwhile.
+    all sound parts that the checksums or the log name. It is written beside the old table and read back. Then the
+    study's mark is switched to the new table, and the old table is moved to the folder ``damaged``. A trial with rows
+    in a damaged part runs again with the next ``topk run``, with all its epochs. If both the checksums and the log are
+    damaged, the new table is empty, and all trials run again. A repair that is cut off loses nothing, and the next one
+    finishes it. No other process may write the study meanwhile.
 
     Args:
         study: The study's name.
@@ -108,7 +111,8 @@ class _Repair:
             self._table(mark)
         self._identities()
         self._notes()
-        rows = Ledger(self.store, self.study).rows("phase = 'confirm'")
+        ledger = Ledger(self.store, self.study)
+        rows = ledger.rows("phase = 'confirm'")
         self._set_aside(*(file.name for file in damaged_artifacts(self.store, rows)))
         tables = (f"{_DERIVED}/{name}" for name in self.store.names(_DERIVED, ".parquet"))
         self._set_aside(*(name for name in tables if not is_part(self.store, name)))
@@ -118,6 +122,7 @@ class _Repair:
             self.trials,
             tuple(self.made),
             self.kept,
+            len(ledger.keys()) if self.kept else 0,
         )
 
     def _set_aside(self, *names: str) -> None:
@@ -178,13 +183,13 @@ class _Repair:
 
     def _table(self, mark: Mark) -> None:
         """Make a new table if the study's table is not sound."""
-        salvaged = salvage(self.store, mark.table, summed=mark.checksums)
-        if salvaged.is_sound:
+        sound = sound_rows(self.store, mark.table, summed=mark.checksums)
+        if sound.is_whole:
             return
-        self.damaged += salvaged.damaged
-        self.missing += salvaged.missing
-        self.trials += salvaged.lost
-        mark.noted(self.store, table=self._written(salvaged.rows), checksums=True)
+        self.damaged += sound.damaged
+        self.missing += sound.missing
+        self.trials += sound.lost
+        mark.noted(self.store, table=self._written(sound.rows), checksums=True)
         self._move(mark.table)
         self.kept = f"{ASIDE}/{mark.table}"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -73,17 +72,6 @@ def log_files(folder: Path) -> list[Path]:
     return sorted((folder / "s" / "ledger" / "_delta_log").glob("*.json"))
 
 
-def unsum(folder: Path) -> None:
-    """Leave the study as a version without checksums has written it."""
-    shutil.rmtree(folder / "s" / "ledger" / "_checksums")
-    for name in ("ledger.json", "identities.json"):
-        file = folder / "s" / name
-        content = json.loads(file.read_text())
-        for newer in ("sha256", "checksums", "identified", "table"):
-            content.pop(newer, None)
-        file.write_text(json.dumps(content))
-
-
 def check_usable(ledger: Ledger, study: Study, record: Make) -> None:
     """Write and read a study as runs do."""
     before = numbers(ledger)
@@ -108,7 +96,9 @@ def test_a_trial_with_a_damaged_part_runs_again(
         ledger.read(kind)  # type: ignore[arg-type]
     name = f"ledger/kind={kind}/{part.name}"
     files = ((), (name,)) if how == "missing" else ((name,), ())
-    assert repair("s", tmp_path) == Repaired(*files, trials=int(kind == "epochs"), kept="damaged/ledger")
+    assert repair("s", tmp_path) == Repaired(
+        *files, trials=int(kind == "epochs"), kept="damaged/ledger", sound=2
+    )
     assert numbers(ledger) == [0, 1]
     assert (tmp_path / "s" / "damaged" / name).exists() == (how != "missing")
     check_usable(ledger, study, record)
@@ -132,39 +122,39 @@ def test_a_damaged_log_loses_nothing(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("how", "summed"), [("zeroed", True), ("truncated", False), ("missing", False)])
 def test_what_was_deleted_stays_deleted_if_the_log_is_damaged(
-    how: str, summed: bool, tmp_path: Path, ledger: Ledger, study: Study, record: Make
+    tmp_path: Path, ledger: Ledger, study: Study, record: Make
 ) -> None:
-    """Whichever file of the log it is but, without checksums, the very one that says what is deleted."""
     with ledger.writing(study) as writer:
         writer.remove([record(study, 1).trial.key])
-    deletion = next(log for log in log_files(tmp_path) if '"DELETE"' in log.read_text())
-    if not summed:
-        unsum(tmp_path)
     whole = tmp_path / "s", tmp_path / "whole"
     shutil.copytree(*whole)
     for log in log_files(tmp_path):
-        if log == deletion and not summed:
-            continue
-        damage(log, how)
+        damage(log, "zeroed")
         repair("s", tmp_path)
         assert numbers(ledger) == [0, 2], log.name
         shutil.rmtree(whole[0])
         shutil.copytree(*reversed(whole))
 
 
-def test_without_checksums_the_rows_of_a_lost_log_file_are_taken_from_its_parts(
-    tmp_path: Path, ledger: Ledger, study: Study, record: Make
+@pytest.mark.parametrize("how", ["empty", "missing"])
+def test_a_table_of_which_neither_log_nor_checksums_can_be_read_is_set_aside(
+    how: str, tmp_path: Path, ledger: Ledger, study: Study, record: Make
 ) -> None:
-    with ledger.writing(study) as writer:  # one part in place of four, whose rows are thus in two parts
-        writer._table._compact(2**27)
-    before = ledger.rows()
-    unsum(tmp_path)
-    for log in log_files(tmp_path)[2:]:
-        damage(log, "empty")
-    repair("s", tmp_path)
-    assert ledger.rows() == before
+    """Nobody knows then which rows belong to it, so all trials run again."""
+    parts = sorted(path.name for path in tmp_path.glob("s/ledger/kind=trials/*.parquet"))
+    (sums,), log = tmp_path.glob("s/ledger/_checksums/*.json"), log_files(tmp_path)[-2]
+    for file in (sums, log):
+        damage(file, how)
+    with pytest.raises(StoreError, match=r"is (damaged|missing); `topk repair s[^`]*` makes"):
+        ledger.rows()
+    result = repair("s", tmp_path)
+    named = {name.removeprefix("ledger/") for name in (*result.damaged, *result.missing)}
+    assert (result.kept, result.sound) == ("damaged/ledger", 0)
+    gone = "_checksums" if how == "missing" else f"_checksums/{sums.name}"
+    assert named == {gone, f"_delta_log/{log.name}"}
+    assert sorted(path.name for path in tmp_path.glob("s/damaged/ledger/kind=trials/*.parquet")) == parts
+    assert numbers(ledger) == []
     check_usable(ledger, study, record)
 
 
@@ -188,21 +178,15 @@ def test_what_a_study_has_besides_its_table_is_named_and_made_anew(
     check_usable(ledger, study, record)
 
 
-def test_a_copy_of_an_old_commit_is_no_commit(tmp_path: Path, ledger: Ledger) -> None:
+@pytest.mark.parametrize("which", [2, -1])
+def test_a_copy_of_an_old_commit_is_no_commit(which: int, tmp_path: Path, ledger: Ledger) -> None:
     logs, before = log_files(tmp_path), ledger.rows()
-    for log in (logs[2], logs[-1]):
-        copy = logs[-1].with_name(f"{len(logs):020d}.json")
-        shutil.copyfile(log, copy)
-        with pytest.raises(StoreError, match=f"{copy.name} is damaged"):
-            ledger.rows()
-        repair("s", tmp_path)
-        assert ledger.rows() == before
-        shutil.rmtree(tmp_path / "s" / "ledger-2")
-        (tmp_path / "s" / "damaged" / "ledger").rename(tmp_path / "s" / "ledger")
-        copy.unlink()
-        mark = json.loads((tmp_path / "s" / "ledger.json").read_text())
-        mark.pop("sha256")
-        (tmp_path / "s" / "ledger.json").write_text(json.dumps({**mark, "table": "ledger"}))
+    copy = logs[-1].with_name(f"{len(logs):020d}.json")
+    shutil.copyfile(logs[which], copy)
+    with pytest.raises(StoreError, match=f"{copy.name} is damaged"):
+        ledger.rows()
+    repair("s", tmp_path)
+    assert ledger.rows() == before
 
 
 def test_a_commit_that_was_killed_before_its_checksums_counts(
@@ -231,24 +215,6 @@ def rows(made: TrialRecord, table: delta.Writing) -> Any:
     from topk_platform.records.table.schema import ledger_table
 
     return ledger_table([made], table.schema)
-
-
-def test_an_old_store_is_read_as_it_is_and_gains_checksums_when_it_is_written(
-    tmp_path: Path, ledger: Ledger, study: Study, record: Make
-) -> None:
-    before, noted = ledger.rows(), ledger.identities()
-    unsum(tmp_path)
-    assert Opened.of(ledger.store).sums is None
-    assert ledger.rows() == before
-    assert ledger.identities() == noted
-    assert repair("s", tmp_path) == Repaired((), (), 0)
-    with ledger.writing(study) as writer:
-        writer.put(record(study, 3))
-    result = Opened.of(ledger.store)
-    assert result.sums is not None and result.sums.parts.keys() == result.parts.keys()
-    damage(newest(tmp_path, "kind=trials/*.parquet"), "a bit")
-    with pytest.raises(StoreError, match="is damaged or missing"):
-        ledger.rows()
 
 
 @pytest.mark.slow

@@ -1,1 +1,0 @@
-"""Repairing a study whose files are damaged."""
