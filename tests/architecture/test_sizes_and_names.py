@@ -94,7 +94,6 @@ RULES_OF_MANY_MODULES = {
 
 # Folders of more files than a reader takes in, whose files are alike or one family.
 LARGE_FOLDERS = {
-    "platform/topk_platform/reports/plots": "a plot each",
     "platform/topk_platform/results": "a result each",
     "losses/topk_losses/functional": "a family of losses each",
     "losses/topk_losses/modules": "a family of losses each",

@@ -67,19 +67,18 @@ def panels(
     return made, axes[: len(names)]
 
 
-def name_vertical(axes: Sequence[Axes], text: str, across: int = _ACROSS) -> None:
+def name_vertical(axes: Sequence[Axes], text: str) -> None:
     """Write the name of the vertical axis beside the first panel of each row.
 
     Args:
         axes: The axes from :func:`panels`.
         text: The name; if it is long, it is broken into lines.
-        across: As in :func:`panels`.
     """
-    for ax in axes[:: min(len(axes), across)]:
+    for ax in axes[:: min(len(axes), _ACROSS)]:
         ax.set_ylabel(textwrap.fill(text, 38))
 
 
-def legend(made: Figure, axes: Iterable[Axes], width: int = 30) -> None:
+def legend(made: Figure, axes: Iterable[Axes]) -> None:
     """Put one legend under the figure, with an entry for each name that is used in one of the axes.
 
     All grey lines share one entry, such as "7 others".
@@ -87,7 +86,6 @@ def legend(made: Figure, axes: Iterable[Axes], width: int = 30) -> None:
     Args:
         made: The figure.
         axes: Its axes.
-        width: The most letters in a line of a name.
     """
     handles: dict[str, Artist] = {}
     for ax in axes:
@@ -98,7 +96,7 @@ def legend(made: Figure, axes: Iterable[Axes], width: int = 30) -> None:
     if others:
         handles[f"{len(others)} others"] = next(iter(others.values()))
     if handles:
-        legend_of(made, list(handles.values()), [wrapped(label, width) for label in handles])
+        legend_of(made, list(handles.values()), [wrapped(label, 30) for label in handles])
 
 
 def _is_other(handle: Artist) -> bool:

@@ -97,10 +97,6 @@ class Plotted:
         """Return a cell of the metric to draw."""
         return self.table.cells.get((row, column, self.metric))
 
-    def first(self, row: str) -> tuple[str, str]:
-        """Return the row and the column of a row's first arm."""
-        return next(key for key in self.arms if key[0] == row)
-
     def columns(self, keys: Iterable[tuple[str, str]]) -> list[str]:
         """Return the columns of some arms, in the order of the table.
 
