@@ -14,7 +14,6 @@ from topk_platform.specs import Scalar, Study
 from topk_platform.specs.checks import plural, rounded
 from topk_platform.specs.metric_names import GROUPS, digits_of, measure_of, scale_of, unit_of
 from topk_platform.specs.study.smoke import SMOKE
-from topk_platform.specs.study.study_fields import StudyFields
 
 __all__ = [
     "ERRORS",
@@ -159,7 +158,7 @@ def listed(names: Iterable[str]) -> str:
     return f"{', '.join(most)} and {last}" if most else last
 
 
-def command(name: str, study: StudyFields, *arguments: str, given: Mapping[str, str]) -> str:
+def command(name: str, study: Study, *arguments: str, given: Mapping[str, str]) -> str:
     """Return a command about a study as a user types it.
 
     For a smoke run, it has ``--smoke`` and the name of the study without the suffix. If the study has another budget

@@ -113,4 +113,4 @@ def _with_former(data: Any) -> Any:
         return [_with_former(item) for item in data]
     if not isinstance(data, dict):
         return data
-    return _FORMER.get(data.get(_TYPE, ""), {}) | {key: _with_former(item) for key, item in data.items()}
+    return {**_FORMER.get(data.get(_TYPE, ""), {}), **{key: _with_former(item) for key, item in data.items()}}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import TYPE_CHECKING
 
 from topk_platform.specs.arms.arm import Arm, Model
 from topk_platform.specs.arms.loss import Loss
@@ -14,7 +14,9 @@ from topk_platform.specs.arms.regime import Regime
 from topk_platform.specs.metric_names import GROUPS, measure_of
 from topk_platform.specs.search.sampler import Grid, Random
 from topk_platform.specs.search.space import Choice, Dimension, Int, Scalar
-from topk_platform.specs.study.study_fields import StudyFields
+
+if TYPE_CHECKING:
+    from topk_platform.specs.study.study import Study
 
 __all__ = [
     "FEATURES",
@@ -26,8 +28,6 @@ __all__ = [
     "smoke_study",
     "standin_reference",
 ]
-
-S = TypeVar("S", bound=StudyFields)
 
 SMOKE = "-smoke"
 """The suffix that a smoke run's name adds to the study's name."""
@@ -77,7 +77,7 @@ STANDINS: dict[str, StandIn] = {
 _SIZES: dict[str, Scalar] = {"size": 64, "resize": 72}
 
 
-def smoke_study(study: S) -> S:
+def smoke_study(study: Study) -> Study:
     """Return a study shrunk to seconds; see :meth:`~topk_platform.Study.smoke`.
 
     Args:

@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import cached_property
 from types import FunctionType
-from typing import Any
+from typing import Annotated, Any
 
 from topk_platform.errors import UserError
 from topk_platform.specs.arms.arm import Arm
-from topk_platform.specs.checks import check, check_name
-from topk_platform.specs.codec import decode, encode
-from topk_platform.specs.fields import check_fields
-from topk_platform.specs.metric_names import measures_among
+from topk_platform.specs.checks import check, check_name, first_few
+from topk_platform.specs.codec import LATER, decode, digest, encode
+from topk_platform.specs.fields import Count, Part, Positive, Rule, check_fields, one_of
+from topk_platform.specs.metric_names import (
+    accuracy_names,
+    candidate_names,
+    coverage_names,
+    less_is_better,
+    measures_among,
+)
 from topk_platform.specs.study.claims import Claim, Contrast, check_claims
 from topk_platform.specs.study.published import Published, check_published
-from topk_platform.specs.study.selecting import arms_like
 from topk_platform.specs.study.smoke import smoke_study
 from topk_platform.specs.study.study_checks import (
     check_gpus,
@@ -29,17 +37,23 @@ from topk_platform.specs.study.study_checks import (
     check_targets,
     with_equal_searches,
 )
-from topk_platform.specs.study.study_fields import StudyFields
-from topk_platform.specs.study.study_text import study_to_text
 from topk_platform.specs.trial import SPECS
 
 __all__ = ["Study"]
 
 _BASELINE = "cross_entropy"
+_MOST_NAMES = 12  # in a line of its text
+
+_DEVICE = Rule(
+    "one of ['cpu', 'cuda'] (Apple's mps has no float64, in which scores are computed)",
+    ("cpu", "cuda").__contains__,
+)
+_KIND = Rule("a kind of GPU such as 'A100'", lambda name: re.fullmatch(r"[\w.+-]*", name) is not None)
+_TOLERANCE = Rule("points, at least 0 and below 100", lambda points: 0 <= points < 100)
 
 
 @dataclass(frozen=True)
-class Study(StudyFields):
+class Study:
     """A question and the protocol that answers it.
 
     Args:
@@ -91,6 +105,31 @@ class Study(StudyFields):
             searches, or a published number or a claim names an arm or a metric that the study does not have.
     """
 
+    name: str
+    arms: Sequence[Arm]
+    topk: tuple[Count, ...] = (1, 5)
+    targets: tuple[Part, ...] = (0.99,)
+    trials: Count = 16
+    seeds: Count = 5
+    baseline: str | None = None
+    show: tuple[str, ...] = ()
+    seed: int = 0
+    threads: Count = 1
+    device: Annotated[str, _DEVICE] = "cpu"
+    gpus: Annotated[float, Rule("in (0, 1]: a trial trains on one GPU", lambda value: 0 < value <= 1)] = 1.0
+    time_limit: Positive | None = None
+    description: str = ""
+    published: Sequence[Published] = ()
+    interval: Annotated[str, one_of("crossed", "seeds")] = "crossed"
+    claims: Sequence[Claim] = ()
+    measures: tuple[str, ...] = field(default=(), metadata=LATER)
+    accelerator: Annotated[str, _KIND] = field(default="", metadata=LATER)
+    equivalence: Annotated[float, _TOLERANCE] = field(default=0.0, metadata=LATER)
+    start_limit: Positive = field(default=0.5, metadata=LATER)
+    reference: str = field(default="", compare=False, repr=False)
+    changed: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    plan: tuple[int, ...] = field(default=(), compare=False, repr=False)
+
     @staticmethod
     def remedy_for(value: object) -> str:
         """Return advice about a value that is not a study, to follow an error's text."""
@@ -118,7 +157,23 @@ class Study(StudyFields):
         check_searches(self)
 
     def __str__(self) -> str:
-        return study_to_text(self)
+        arms = self.arms
+        named = {
+            "regimes": dict.fromkeys(arm.regime.name for arm in arms),
+            "models": dict.fromkeys(self.models),
+            "losses": dict.fromkeys(arm.loss.label for arm in arms),
+        }
+        searched = sum(arm.is_searched for arm in arms)
+        budget = f"{self.trials} search trials in each of {searched}, " if searched else ""
+        lines = [
+            f"{self.name}: {self.description}".removesuffix(": "),
+            *(f"{kind}: {first_few(list(names), _MOST_NAMES)}" for kind, names in named.items()),
+            f"{len(arms)} arms of a regime, a model and a loss: {budget}{self.seeds} seeds each, "
+            f"{self.size} trainings at most",
+            f"K = {', '.join(map(str, sorted({arm.k for arm in arms})))}; shown are {', '.join(self.show)}; "
+            f"baseline {self.baseline or 'none'}",
+        ]
+        return "\n".join(lines)
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: ARG002 - IPython's signature
         printer.text(str(self))
@@ -143,6 +198,69 @@ class Study(StudyFields):
         object.__setattr__(self, "measures", measures_among(named))
         check_metrics(self, shown, [*selected, *kept])
 
+    @cached_property
+    def accuracies(self) -> tuple[str, ...]:
+        """The accuracies for every k: ``top1``, ..., ``macro_top1``, ..., ``few_top5``."""
+        return accuracy_names(self.topk)
+
+    @cached_property
+    def tabled(self) -> tuple[str, ...]:
+        """The metrics that can be shown: the accuracies, and the measures that are asked for."""
+        return self.accuracies + self.measures
+
+    @cached_property
+    def selecting(self) -> tuple[str, ...]:
+        """The metrics that can select: those of :attr:`tabled` of which more is better."""
+        return tuple(metric for metric in self.tabled if not less_is_better(metric))
+
+    @cached_property
+    def metrics(self) -> tuple[str, ...]:
+        """The names of all metrics recorded."""
+        return self.tabled + coverage_names(self.measures) + candidate_names(self.targets)
+
+    @property
+    def size(self) -> int:
+        """How many trials the study asks for."""
+        return sum(self.search_trials(arm) + self.seeds for arm in self.arms)
+
+    @property
+    def searches(self) -> int:
+        """How often each arm that searches is searched."""
+        return self.arms[0].protocol.searches
+
+    def search_trials(self, arm: Arm) -> int:
+        """Return how many search trials of an arm are trained."""
+        return arm.repeats.asked(self.trials) if arm.is_searched else 0
+
+    @cached_property
+    def models(self) -> tuple[str, ...]:
+        """The labels of the arms' networks, each once."""
+        return tuple(dict.fromkeys(arm.model.label for arm in self.arms))
+
+    @cached_property
+    def _named(self) -> dict[str, Arm]:
+        return {arm.name: arm for arm in self.arms}
+
+    def arm_id(self, arm: Arm) -> str:
+        """Return the hash of all that determines the arm's results, without its budget.
+
+        Neither the number of trials and seeds nor that of searches is part of it.
+        """
+        if self._named.get(arm.name) is not arm:  # another study's, or a changed one
+            return self._hashed(arm)
+        if arm.name not in self._arm_ids:
+            self._arm_ids[arm.name] = self._hashed(arm)
+        return self._arm_ids[arm.name]
+
+    @cached_property
+    def _arm_ids(self) -> dict[str, str]:
+        return {}
+
+    def _hashed(self, arm: Arm) -> str:
+        more = ({"measures": self.measures},) if self.measures else ()
+        once = arm.searched(1)
+        return digest((self.name, self.seed, self.topk, self.targets, self.threads, self.device, once, *more))
+
     def published_of(self, arm: Arm, metric: str) -> Published | None:
         """Return the published number of an arm by a metric, or None."""
         numbers = (number for number in self.published if number.metric == metric and number.names(arm))
@@ -159,7 +277,19 @@ class Study(StudyFields):
         Raises:
             UserError: if a glob matches no arm.
         """
-        return arms_like(self, patterns)
+        globs = (patterns,) if isinstance(patterns, str) else patterns
+        names = [arm.name for arm in self.arms]
+        for glob in globs:
+            if not any(fnmatchcase(name, glob) for name in names):
+                raise UserError(f"--only {glob!r} matches no arm of {self.name}; arms: {names}")
+        arms = tuple(arm for arm in self.arms if any(fnmatchcase(arm.name, glob) for glob in globs))
+        return dataclasses.replace(
+            self,
+            arms=arms,
+            published=[number for number in self.published if any(map(number.names, arms))],
+            baseline=self.baseline if any(arm.loss.label == self.baseline for arm in arms) else None,
+            claims=[claim for claim in self.claims if {arm.name for arm in arms}.issuperset(claim.arms)],
+        )
 
     def with_budget(
         self, trials: int | None = None, seeds: int | None = None, searches: int | None = None

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from topk_platform.errors import UserError
 from topk_platform.specs.arms.arm import Arm
 from topk_platform.specs.checks import check
 from topk_platform.specs.metric_names import accuracy_k, candidate_names, measure_of
 from topk_platform.specs.search.sampler import OptunaSampler
-from topk_platform.specs.study.study_fields import StudyFields
+
+if TYPE_CHECKING:
+    from topk_platform.specs.study.study import Study
 
 __all__ = [
     "check_gpus",
@@ -32,7 +35,7 @@ def check_measures(study: str, measures: Iterable[str]) -> None:
         )
 
 
-def check_metrics(study: StudyFields, shown: Iterable[str], selecting: Sequence[str]) -> None:
+def check_metrics(study: Study, shown: Iterable[str], selecting: Sequence[str]) -> None:
     """Raise ``UserError`` unless all metrics that are shown or select are measured, and the latter can select.
 
     Args:
@@ -51,7 +54,7 @@ def check_metrics(study: StudyFields, shown: Iterable[str], selecting: Sequence[
         )
 
 
-def check_targets(study: StudyFields) -> None:
+def check_targets(study: Study) -> None:
     """Raise ``UserError`` if two targets have the same metric, such as ``candidates99``, which is a column."""
     names = candidate_names(study.targets)
     check(
@@ -60,7 +63,7 @@ def check_targets(study: StudyFields) -> None:
     )
 
 
-def check_parameters(study: StudyFields) -> None:
+def check_parameters(study: Study) -> None:
     """Raise ``UserError`` if a parameter is called ``type``: in records, this name says of which class an object is."""
     for arm in study.arms:
         sampler = arm.protocol.sampler
@@ -73,7 +76,7 @@ def check_parameters(study: StudyFields) -> None:
         )
 
 
-def _not_measured(study: StudyFields, metric: str) -> UserError:
+def _not_measured(study: Study, metric: str) -> UserError:
     k = accuracy_k(metric)
     if k is None:
         return UserError(f"study {study.name}: metric {metric!r} is not among {list(study.tabled)}")
@@ -85,7 +88,7 @@ def _not_measured(study: StudyFields, metric: str) -> UserError:
     )
 
 
-def check_gpus(study: StudyFields) -> None:
+def check_gpus(study: Study) -> None:
     """Raise ``UserError`` if the study asks for GPUs that its trials cannot use."""
     check(
         study.device == "cuda" or not study.accelerator,
@@ -93,7 +96,7 @@ def check_gpus(study: StudyFields) -> None:
     )
 
 
-def with_equal_searches(study: StudyFields) -> tuple[Arm, ...]:
+def with_equal_searches(study: Study) -> tuple[Arm, ...]:
     """Return a study's arms. Arms that search nothing get the other arms' number of searches, and so their seeds.
 
     Raises:
@@ -109,7 +112,7 @@ def with_equal_searches(study: StudyFields) -> tuple[Arm, ...]:
     return tuple(arm.searched(next(iter(times))) for arm in study.arms)
 
 
-def check_searches(study: StudyFields) -> None:
+def check_searches(study: Study) -> None:
     """Raise ``UserError`` if the trials or the seeds cannot be divided evenly among the searches."""
     for name, number in (("trials", study.trials), ("seeds", study.seeds)):
         check(
