@@ -29,7 +29,6 @@ __all__ = [
     "Store",
     "Study",
     "StudyOrFindings",
-    "TableFormat",
     "To",
     "Trials",
     "Trust",
@@ -153,7 +152,6 @@ Trust = Annotated[
 ]
 Json = Annotated[bool, _output("--json", help="Print JSON, for programs.")]
 To = Annotated[str, typer.Option("--to", help="Where to write it.", callback=nonblank)]
-TableFormat = Annotated[str, _output("--format", help="rich, md or csv.")]
 Metrics = Annotated[
     list[str] | None,
     _output("--metric", help="A metric, such as top5 or macro_top3; may be given several times."),

@@ -38,10 +38,7 @@ __all__ = [
 _STORE = "runs"  # the default of --store
 _TAKEN = {"run": ("store", "data", "address"), "adopt": ("store", "data")}  # other commands take store alone
 _BUDGET = ("searches", "trials", "seeds")
-_SEARCHING = {  # commands that not all of these concern
-    "adopt": _BUDGET[:2],
-    "sync": (),
-}
+_SEARCHING = {"adopt": _BUDGET[:2], "sync": ()}  # commands that not all of these concern
 _ENOUGH = 3  # searches of an arm
 _LEVEL = 0.05  # the level of the table's marks
 

@@ -118,7 +118,7 @@ def _page(held: Held, drawn: Sequence[Drawn]) -> str:
         text=text,
         study=held.study,
         table=text.table,
-        tables=[(part.title, block_to_html(part.block), part.notes, part.ranked) for part in text.tables],
+        tables=[(part.title, block_to_html(part.block), part.notes) for part in text.tables],
         drawn=drawn,
         claims=_html(text.claims),
         tuning=_html(text.tuning),

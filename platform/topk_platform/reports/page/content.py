@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from topk_platform.records import Samples
 from topk_platform.reports.answer import answer
 from topk_platform.reports.decisions_text import claims_to_markdown
 from topk_platform.reports.page.methods import methods
@@ -16,7 +15,7 @@ from topk_platform.reports.tables import legend
 from topk_platform.reports.tables import notes as table_notes
 from topk_platform.reports.tables.blocks import Block, blocks
 from topk_platform.reports.tables.classes import class_parts
-from topk_platform.reports.words import command, in_range
+from topk_platform.reports.words import command
 from topk_platform.results.by_class import class_results
 from topk_platform.results.decisions import decided
 from topk_platform.results.from_store import Held, main_metric
@@ -39,14 +38,11 @@ class Part:
         title: Its heading.
         block: Its rows and columns.
         notes: The lines below it.
-        ranked: The lines about this block alone: the detectable difference, and columns without a value; empty if
-            there are none.
     """
 
     title: str
     block: Block
-    notes: str
-    ranked: str
+    notes: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -65,7 +61,6 @@ class Content:
         keys: The trials behind the numbers.
         classes: The results by class, a part for each column of the table.
         unlisted: Which arms have neither trials nor results by class here, in words; empty if all have.
-        sizes: The numbers of training, validation and test samples in words; empty if no run has recorded them.
     """
 
     table: Table
@@ -79,7 +74,6 @@ class Content:
     keys: Sequence[Section]
     classes: Sequence[Section] = ()
     unlisted: str = ""
-    sizes: str = ""
 
     @property
     def budget(self) -> str:
@@ -103,7 +97,6 @@ def content_of(held: Held) -> Content:
     """
     study, table = held.study, held.table
     striking, listed = table_notes.striking(table), _listed(table)
-    regimes = dict.fromkeys(arm.regime.name for arm in study.arms)
     return Content(
         table=table,
         answer=answer(table, main_metric(study)),
@@ -116,29 +109,13 @@ def content_of(held: Held) -> Content:
         keys=list(_keys(listed)),
         classes=class_parts(table, class_results(listed, held.ledger.store, held.ranks), _CLASS_ROWS),
         unlisted=_unlisted(listed, table),
-        sizes=_sizes([held.data[name].samples for name in regimes if name in held.data]),
     )
-
-
-def _sizes(samples: Sequence[Samples]) -> str:
-    """Return the numbers of samples of a study's regimes in words."""
-    if not samples:
-        return ""
-    counts = {
-        "training": [one.train for one in samples],
-        "validation": [one.validation for one in samples],
-        "test": [one.test for one in samples],
-    }
-    parts = ", ".join(f"{in_range(numbers)} {split}" for split, numbers in counts.items())
-    wrong = [f"{one.wrong:.1%} in {one.regime}" for one in samples if one.wrong]
-    labels = f" Wrong training labels: {', '.join(wrong)}." if wrong else ""
-    return f"Samples: {parts}; {in_range([one.classes for one in samples])} classes.{labels}"
 
 
 def _parts(table: Table) -> list[Part]:
     """Return a table's parts; those without a number are left out."""
     return [
-        Part(title, block, _below(block), " ".join(block.below))
+        Part(title, block, [_below(block), *block.below])
         for title, block in _titled(table)
         if _has_numbers(block)
     ]

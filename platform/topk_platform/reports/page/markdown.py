@@ -29,14 +29,13 @@ def _parts(content: Content) -> Iterator[str]:
         f"# {content.table.study.name}",
         content.table.study.description,
         content.budget,
-        content.sizes,
         f"**Answer.** {content.answer}",
     )
     yield from (f"> {line}" for line in content.striking)
     yield "## Tables"
     yield "" if content.tables else "There are no numbers yet."
     for part in content.tables:
-        yield from (f"### {part.title}", block_to_markdown(part.block), part.notes, part.ranked)
+        yield from (f"### {part.title}", block_to_markdown(part.block), *part.notes)
     yield from content.notes[1:]  # the legend is below each table
     yield from _classes(content)
     for title, text in (

@@ -68,22 +68,18 @@ def _training(study: Study) -> Iterator[str]:
         yield rounded_in(f"Model {label}: {model.name} {dict(model.options) or ''}".rstrip())
     for text, count in Counter(rounded_in(repr(arm.recipe)) for arm in study.arms).items():
         yield f"{text} ({plural(count, 'arm')})"
-    kept = sorted({metric for arm in study.arms for metric in arm.recipe.keep})
-    weights = [f"those of the epoch with the best validation {', '.join(kept)}"] if kept else []
-    if not all(arm.recipe.keep for arm in study.arms):
-        weights.append(f"{'where a recipe keeps none of these, ' if kept else ''}those of the last epoch")
-    yield f"The tested weights are {'; '.join(weights)}."
+    yield "Tested weights: of the last epoch; where a recipe keeps metrics, of the epoch with the best validation."
 
 
 def _search(study: Study, counting: Sequence[Row]) -> Iterator[str]:
     searched = [arm for arm in study.arms if arm.is_searched]
+    for text, count in Counter(rounded_in(repr(arm.protocol)) for arm in searched).items():
+        yield f"{text} ({plural(count, 'arm')})"
     if searched:
+        times = "once" if study.searches == 1 else f"{study.searches} times"
         each = plural(study.trials // study.searches, "trial")
         metrics = ", ".join(sorted({arm.metric for arm in searched}))
-        times = "once" if study.searches == 1 else f"{study.searches} times"
         yield f"Every searched arm is searched {times} with {each}: {_ends(counting, 'search')}."
-        for text, count in Counter(rounded_in(repr(arm.protocol)) for arm in searched).items():
-            yield f"{text} ({plural(count, 'arm')})"
         yield f"Selected by {metrics} on the validation split alone; search trials never see the test split."
     yield (
         f"{plural(study.seeds, 'fresh seed')} per arm, the same in all arms: {_ends(counting, 'confirm')}. Each scores "
@@ -101,26 +97,23 @@ def _ends(counting: Sequence[Row], phase: str) -> str:
 
 
 def _computation(held: Held, counting: Sequence[Row]) -> Iterator[str]:
-    # A member's time is that of its ensemble.
-    seconds = [
-        (row["key"], row["phase"], row["train_seconds"] / history.arm.protocol.ensemble)
-        for history in held.histories.values()
-        for row in history.rows()
-    ]
-    keys, study = {row["key"] for row in counting}, held.study
+    keys, study, besides = {row["key"] for row in counting}, held.study, 0.0
+    seconds: dict[str, list[float]] = {}
+    for history in held.histories.values():
+        for row in history.rows():
+            spent = (
+                row["train_seconds"] / history.arm.protocol.ensemble
+            )  # a member's time is that of its ensemble
+            seconds.setdefault(row["phase"], []).append(spent)
+            besides += spent * (row["key"] not in keys)
     device = f"{study.gpus:g} of a GPU" if study.device == "cuda" else study.device
-    besides = sum(spent for key, _, spent in seconds if key not in keys) / 3600
-    for phase in sorted({phase for _, phase, _ in seconds}, reverse=True):
-        of_it = [spent for _, this, spent in seconds if this == phase]
+    for phase, each in sorted(seconds.items(), reverse=True):
+        count, mean = plural(len(each), "training"), sum(each) / len(each)
         yield (
-            f"Phase {phase}: {plural(len(of_it), 'training')} of {sum(of_it) / len(of_it):.1f} s, "
-            f"{sum(of_it) / 3600:.2f} hours in all, each on {device} with {plural(study.threads, 'thread')}."
+            f"Phase {phase}: {count} of {mean:.1f} s, {sum(each) / 3600:.2f} hours in all, each on {device} with "
+            f"{plural(study.threads, 'thread')}."
         )
-    yield (
-        f"{besides:.2f} of these hours went into trainings that the tables do not count; "
-        f"{sum(held.table.outdated.values())} recorded trials do not count at all: of other code, data, definitions or "
-        "machines."
-    )
+    yield f"{besides / 3600:.2f} of these hours went into trainings that the tables do not count."
     noted = [{**json.loads(row["versions"] or "{}"), "code": row["code_version"]} for row in counting]
     for name in sorted({name for versions in noted for name in versions}):
         counts = Counter(str(versions[name]) for versions in noted if name in versions).most_common()

@@ -22,19 +22,7 @@ __all__ = ["arrow_table", "parquet", "to_arrow", "to_csv", "to_files", "to_parqu
 _Rows = list[dict[str, Any]]
 
 _TEXTS = (
-    *(
-        "loss",
-        "regime",
-        "model",
-        "metric",
-        "covers",
-        "difference_covers",
-        "family",
-        "mark",
-        "status",
-        "key",
-        "values",
-    ),
+    *("loss", "regime", "model", "metric", "covers", "difference_covers", "family", "mark", "status", "key"),
     *("published_split", "published_source", "name", "confused_name"),
 )
 _COUNTS = (
@@ -47,9 +35,8 @@ _COUNTS = (
         "search_diverged",
         "search_failed",
         "difference_n",
-        "seed",
     ),
-    *("published_n", "search", "class", "images", "k", "confused_with"),
+    *("seed", "published_n", "class", "images", "k", "confused_with"),
 )
 _FLAGS = ("best", "equivalent")
 _KINDS = {

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study
+from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study, grid
 from topk_platform.records import ArmHistory, DataNote, Ledger, Samples, Store, note_data
 from topk_platform.reports.page.methods import methods
 from topk_platform.results.from_store import Held
@@ -47,14 +47,9 @@ def history_of(study: Study, arm: Arm) -> ArmHistory:
     return ArmHistory(arm, search, {(0, seed): row("confirm", 0, seed) for seed in (1, 2, 3)})
 
 
-def held_of(losses: list[Loss], folder: Path, *recipes: Recipe) -> Held:
-    """A study with an arm for each loss and recipe, all of whose trials have ended."""
-    models = [Model("linear"), Model("mlp")][: len(recipes)]
-    arms = [
-        Arm(Regime("r", "digits"), m, one, 3, r)
-        for m, r in zip(models, recipes, strict=True)
-        for one in losses
-    ]
+def held_of(losses: list[Loss], folder: Path, recipe: Recipe) -> Held:
+    """A study with an arm for each loss, all of whose trials have ended."""
+    arms = grid([Regime("r", "digits")], [Model("linear")], losses, k=3, recipe=recipe)
     study = Study("light", arms, topk=(1, 3), trials=2, seeds=3)
     histories = {study.arm_id(arm): history_of(study, arm) for arm in arms}
     return Held(study, Ledger(Store.open(folder).at("light"), "light"), histories)
@@ -77,17 +72,6 @@ def held_of(losses: list[Loss], folder: Path, *recipes: Recipe) -> Held:
 )
 def test_they_say_what_the_ledger_knows(tmp_path: Path, line: str) -> None:
     assert line in methods(held_of(LOSSES, tmp_path, Recipe(1)))
-
-
-def test_arms_of_other_recipes_tested_other_weights(tmp_path: Path) -> None:
-    last, best = Recipe(1), Recipe(1, keep=("top1",))
-    both = "those of the epoch with the best validation top1; where a recipe keeps none of these, those of the last"
-    for recipes, weights in (
-        ([last], "are those of the last epoch."),
-        ([best], "best validation top1."),
-        ([last, best], both),
-    ):
-        assert weights in methods(held_of(LOSSES, tmp_path, *recipes))
 
 
 def test_numbers_of_samples_are_those_that_a_run_noted(tmp_path: Path) -> None:
