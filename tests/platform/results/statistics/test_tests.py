@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from topk_platform.records import Tally
-from topk_platform.results.cells import Cell, marked
+from topk_platform.results.cells import Cell, _improvement, marked
 from topk_platform.results.statistics import estimate, holm
 
 
@@ -61,3 +61,12 @@ def test_the_detectable_effect_is_that_of_the_tests_that_are_made() -> None:
     both = marked(cells)  # type: ignore[arg-type]
     assert both["a", "r", "top1"].tests == 1
     assert both["a", "r", "top1"].detectable == result.precision.detectable(0.975)
+
+
+@given(
+    st.lists(st.integers(0, 3), min_size=1, max_size=6), st.lists(st.integers(0, 3), min_size=1, max_size=6)
+)
+def test_the_probability_of_improvement_is_mann_and_whitneys(ours: list[int], theirs: list[int]) -> None:
+    pairs = [(a > b) + (a == b) / 2 for a in ours for b in theirs]
+    assert _improvement(ours, theirs) == pytest.approx(sum(pairs) / len(pairs))
+    assert _improvement(ours, theirs) + _improvement(theirs, ours) == pytest.approx(1)
