@@ -71,11 +71,9 @@ def digits_as_they_are_and_with_a_tail() -> Study:
     return Study("s", arms, topk=(1, 3), seeds=1)
 
 
-def test_a_plan_shows_the_samples_of_each_regime(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plan_shows_the_samples_of_each_regime(tmp_path: Path) -> None:
     """Digits has 1797 images; the first class of a tail has as many images as the rarest class."""
     result = plan(digits_as_they_are_and_with_a_tail(), store=tmp_path, workers=1)
-    _print_plan(Console(width=200), result)
-    out = capsys.readouterr().out
     everything, _, tail = result.samples
     assert everything.train + everything.validation + everything.test == 1797 and everything.classes == 10
     assert tail.train < everything.train and (tail.validation, tail.test) == (
@@ -83,9 +81,6 @@ def test_a_plan_shows_the_samples_of_each_regime(tmp_path: Path, capsys: pytest.
         everything.test,
     )
     assert (tail.most, tail.fewest) == (everything.fewest, round(everything.fewest / 10))
-    assert f"all, again: trained with {everything.train}, validated with {everything.validation}, " in out
-    assert f"tail: trained with {tail.train}, " in out
-    assert "besides the start of Ray" in out
     assert [regime.train for regime in _plan_data(result, None)["samples"]] == [
         everything.train,
         everything.train,
@@ -108,16 +103,10 @@ def test_a_finished_study_is_put_together_once(tmp_path: Path, monkeypatch: pyte
     assert made == [planned.board]
 
 
-def test_a_plan_says_which_load_it_saw(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    study, cores = digits_as_they_are_and_with_a_tail(), local_cpus()
-    for load, says in ((0.0, ""), (cores + 1.0, ": trials take longer than on an idle machine")):
-        monkeypatch.setattr(os, "getloadavg", lambda load=load: (load, 0.0, 0.0))
-        made = plan(study, store=tmp_path, workers=1)
-        _print_plan(Console(width=300), made)
-        assert f"This machine's load is {load:.1f} on {cores} cores{says}\n" in capsys.readouterr().out
-        assert (_plan_data(made, None)["load"], _plan_data(made, None)["cores"]) == (load, cores)
+def test_a_plan_says_which_load_it_saw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getloadavg", lambda: (3.5, 0.0, 0.0))
+    shown = _plan_data(plan(digits_as_they_are_and_with_a_tail(), store=tmp_path, workers=1), None)
+    assert (shown["load"], shown["cores"]) == (3.5, local_cpus())
 
 
 def test_the_estimate_of_a_running_study_replaces_the_plans(
@@ -129,34 +118,26 @@ def test_the_estimate_of_a_running_study_replaces_the_plans(
         note_state(ledger.store, StudyState(study.name, (), seconds=750.0))
         _print_plan(Console(width=300), plan(study, store=tmp_path, workers=1))
         out = capsys.readouterr().out
-        assert "A run of this study is under way and expects about 12 min 30 s more\n" in out
-        assert "besides the start of Ray" not in out
-        note_state(ledger.store, StudyState(study.name, (), seconds=0.0))
-        _print_plan(Console(width=300), plan(study, store=tmp_path, workers=1))
-        assert "is under way; how long it takes is not known yet\n" in capsys.readouterr().out
+        assert "12 min 30 s" in out and "besides the start of Ray" not in out
+        assert plan(study, store=tmp_path, workers=1).running == 750.0
     assert plan(study, store=tmp_path, workers=1).running is None
 
 
-@pytest.mark.parametrize(("seen", "since"), [("an hour ago", ", at an hour ago"), ("", "")])
 def test_a_run_whose_driver_may_have_died_elsewhere_comes_with_its_last_sign_of_life(
-    seen: str, since: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It held the lease on a machine that was taken away, and nothing has released it since."""
     study = digits_as_they_are_and_with_a_tail()
     ledger = Ledger.open(Store.open(tmp_path), study.name)
     with ledger.writing(study):
         note_state(ledger.store, StudyState(study.name, (), seconds=750.0))
-    far = Holder("far", 1, "today", "another machine", "0", seen)
+    far = Holder("far", 1, "today", "another machine", "0", "an hour ago")
     ledger.store.write("lease/000000000007.json", json.dumps(dataclasses.asdict(far)).encode())
-    unless = f", unless it has ended since it last renewed its lease{since}"
-    for seconds, says in (
-        (750.0, f"is under way and expects about 12 min 30 s more{unless}\n"),
-        (0.0, f"is under way{unless}; how long it takes is not known yet\n"),
-    ):
+    for seconds in (750.0, 0.0):
         note_state(ledger.store, StudyState(study.name, (), seconds=seconds))
         made = plan(study, store=tmp_path, workers=1)
         _print_plan(Console(width=300), made)
-        assert says in capsys.readouterr().out and _plan_data(made, None)["seen"] == seen
+        assert "an hour ago" in capsys.readouterr().out and _plan_data(made, None)["seen"] == "an hour ago"
 
 
 def test_a_plan_with_nothing_left_says_that_the_data_were_not_read(
@@ -173,15 +154,15 @@ def test_a_plan_with_nothing_left_says_that_the_data_were_not_read(
 @pytest.mark.parametrize(
     ("ensemble", "trials", "searches", "chosen"),
     [
-        (5, 15, 1, None),
+        (5, 15, 1, ""),
         (8, 15, 1, "7 of the 15"),
-        (8, 32, 2, None),
+        (8, 32, 2, ""),
         (8, 30, 2, "7 of the 15"),
-        (8, 8, 1, None),
+        (8, 8, 1, ""),
     ],
 )
 def test_stacks_that_leave_the_sampler_too_few_trials_are_named(
-    ensemble: int, trials: int, searches: int, chosen: str | None, tmp_path: Path
+    ensemble: int, trials: int, searches: int, chosen: str, tmp_path: Path
 ) -> None:
     """With eight trials, even single ones would leave the sampler two, so the stacks are not the reason."""
     loss = Loss("smooth_topk_svm", {"tau": Float(0.1, 10.0)}, {"tau": 1.0})
@@ -195,12 +176,4 @@ def test_stacks_that_leave_the_sampler_too_few_trials_are_named(
         protocol=protocol,
     )
     result = plan(Study("s", arms, topk=(1, 3), trials=trials, seeds=searches), store=tmp_path, workers=1)
-    console = Console(width=200, record=True)
-    _print_plan(console, result)
-    text = console.export_text()
-    assert ("the sampler chooses only" in text) == (chosen is not None)
-    if chosen is not None:
-        assert (
-            f"With stacks of 8, the sampler chooses only {chosen} trials" in text
-            and "(all/linear/smooth_topk_svm)" in text
-        )
+    assert [chosen in line and "smooth_topk_svm" in line for line in result.crowded] == [True] * bool(chosen)

@@ -9,7 +9,7 @@ import pytest
 from topk_platform import Arm, LongTail, Loss, Model, PairFlip, Recipe, Regime, Study
 from topk_platform.data import Dataset, load
 from topk_platform.identity import Identity
-from topk_platform.records import DamagedError, Samples, Store, read_data
+from topk_platform.records import DamagedError, Store, read_data
 from topk_platform.running.estimate import samples as module
 from topk_platform.running.estimate.samples import note_samples, samples_of
 
@@ -58,13 +58,6 @@ def test_a_damaged_note_is_named_with_its_remedy(tmp_path: Path) -> None:
         read_data(store)
 
 
-def test_a_regime_says_its_numbers_in_words() -> None:
-    assert str(Samples("r", 12, 5, 7, 3, 3, 6)) == (
-        "trained with 12, validated with 5, tested with 7 samples; 3 classes of 3 to 6 training samples"
-    )
-    assert str(Samples("r", 9, 9, 9, 9, 1, 1)).endswith("9 classes of 1 training sample")
-
-
 def test_wrong_labels_are_counted_in_the_data() -> None:
     regimes = [
         Regime("flipped", "digits", (PairFlip(1.0), LongTail(5.0))),
@@ -74,4 +67,3 @@ def test_wrong_labels_are_counted_in_the_data() -> None:
     arms = [Arm(one, Model("linear"), Loss("cross_entropy"), 2, Recipe(1)) for one in regimes]
     flipped, half, clean = samples_of(Study("s", arms, topk=(1, 2), seeds=1))
     assert (flipped.wrong, clean.wrong) == (1.0, 0.0) and 0.4 < half.wrong < 0.6
-    assert str(flipped).endswith("; 100.0% of the training labels are wrong")
