@@ -114,10 +114,6 @@ def test_a_single_seed_has_no_width_in_any_file() -> None:
     assert to_arrow(alone)["half_width"].to_pylist() == [None] and "nan" not in to_csv(alone)
 
 
-def test_tables_without_sizes_say_nothing_of_them() -> None:
-    assert "less is better" not in to_markdown(a_table(a_study(show=("top3",), measures=("size95",))))
-
-
 def test_the_answer_knows_that_less_is_better() -> None:
     said = answer(a_table(), "size95")
     assert said.startswith(
@@ -193,30 +189,24 @@ def test_only_those_who_ask_become_other_arms() -> None:
     assert Study.from_json(asked.to_json()) == asked and asked.smoke().measures == asked.measures
 
 
+PRINTED = Published(regime="r0", loss="ldam", metric="size95", value=3.0, source="me")
+
+
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("changes", "name"),
     [
-        (
-            {"arms": some_arms(metric="size95")},
-            "metric 'size95' cannot select, because smaller values are better",
-        ),
-        ({"arms": some_arms(recipe=Recipe(1, keep=("size99",)))}, "metric 'size99' cannot select"),
-        ({"show": ("size80",)}, "metric 'size80' is not among"),
-        ({"show": ("autkc0",)}, "metric 'autkc0' is not among"),
-        (
-            {"measures": ("top5",)},
-            "measures must be names such as 'autkc5', 'average5' or 'size95'.*got 'top5'",
-        ),
-        ({"show": ("coverage95", "size95")}, "metric 'coverage95' is not among"),
-        ({"arms": some_arms(metric="nll")}, "metric 'nll' cannot select"),
-        (
-            {"published": [Published(regime="r0", loss="ldam", metric="size95", value=3.0, source="me")]},
-            "metric 'size95' of a published number is not among",
-        ),
+        ({"arms": some_arms(metric="size95")}, "metric 'size95'"),
+        ({"arms": some_arms(recipe=Recipe(1, keep=("size99",)))}, "metric 'size99'"),
+        ({"arms": some_arms(metric="nll")}, "metric 'nll'"),
+        ({"show": ("size80",)}, "metric 'size80'"),
+        ({"show": ("autkc0",)}, "metric 'autkc0'"),
+        ({"show": ("coverage95", "size95")}, "metric 'coverage95'"),
+        ({"measures": ("top5",)}, "measures .*'top5'"),
+        ({"published": [PRINTED]}, "metric 'size95'"),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(UserError, match=message):
+def test_what_cannot_be_is_refused_by_name(changes: dict[str, Any], name: str) -> None:
+    with pytest.raises(UserError, match=name):
         a_study(**changes)
 
 
