@@ -9,8 +9,7 @@ import torch
 
 from topk_platform import Arm, Choice, Float, Int, Loss, Model, Recipe, Regime, Study
 from topk_platform.records import Store
-from topk_platform.records.artifacts.guesses import save_guesses
-from topk_platform.records.artifacts.ranks import save_ranks
+from topk_platform.records.artifacts.per_image import save_guesses, save_ranks
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
 
 __all__ = ["a_row", "keep_made_up", "make_record", "make_study", "make_wider_study"]

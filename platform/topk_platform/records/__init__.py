@@ -11,32 +11,44 @@ from typing import TYPE_CHECKING
 from topk_platform.lazy import first_use
 
 if TYPE_CHECKING:
-    from topk_platform.records.arm_results import ArmResults, results_of
     from topk_platform.records.artifacts.checkpoints import StoreKeeper, forget
-    from topk_platform.records.artifacts.damage import (
+    from topk_platform.records.artifacts.files import (
         NEEDED,
         Unsound,
+        artifact_name,
         damaged_artifacts,
         missing_artifacts,
         set_aside,
     )
-    from topk_platform.records.artifacts.files import artifact_name
-    from topk_platform.records.artifacts.guesses import Guesses, read_guesses
     from topk_platform.records.artifacts.networks import SavedModel, read_model, save_model
-    from topk_platform.records.artifacts.ranks import Ranks, read_all_ranks, read_ranks
-    from topk_platform.records.history import ArmHistory, StudyRows, last_counted, read_history
-    from topk_platform.records.ledger.absent import instead_of, nothing_of
+    from topk_platform.records.artifacts.per_image import (
+        Guesses,
+        Ranks,
+        read_all_ranks,
+        read_guesses,
+        read_ranks,
+    )
+    from topk_platform.records.data import DataNote, Samples, note_data, read_data
+    from topk_platform.records.history import (
+        ArmHistory,
+        ArmResults,
+        StudyRows,
+        last_counted,
+        read_history,
+        results_of,
+    )
     from topk_platform.records.ledger.adopted import ADOPTED, Evidence, note_adopted, read_adopted, take_back
-    from topk_platform.records.ledger.ledger import Ledger, is_study
+    from topk_platform.records.ledger.ledger import Ledger, instead_of, is_study, nothing_of
     from topk_platform.records.ledger.lookup import Found, find
     from topk_platform.records.ledger.snapshot import is_current, write_snapshot
     from topk_platform.records.ledger.writer import Writer
-    from topk_platform.records.notes.data import DataNote, Samples, note_data, read_data
-    from topk_platform.records.notes.planned import note_plan
-    from topk_platform.records.notes.states import (
+    from topk_platform.records.recorded import Recorded, note_plan
+    from topk_platform.records.repairing import Repaired, repair
+    from topk_platform.records.states import (
         ArmState,
         GpuUse,
         StudyState,
+        Tally,
         TrialState,
         live_state,
         note_state,
@@ -44,15 +56,12 @@ if TYPE_CHECKING:
         thinned,
         trend_of,
     )
-    from topk_platform.records.notes.tally import Tally
-    from topk_platform.records.notes.undone import OpenTrial, Undone
-    from topk_platform.records.recorded import Recorded
-    from topk_platform.records.repairing import Repaired, repair
     from topk_platform.records.storage.checked_json import DamagedError
     from topk_platform.records.storage.lease import check_undriven, driven, last_seen, unless_ended
     from topk_platform.records.storage.store import Store
     from topk_platform.records.table.rows import Row
     from topk_platform.records.table.schema import SCHEMA_VERSION
+    from topk_platform.records.undone import OpenTrial, Undone
 
 __all__ = [
     "ADOPTED",

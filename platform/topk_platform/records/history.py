@@ -4,27 +4,66 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from types import MappingProxyType
+from typing import TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from topk_platform.code_version import code_versions
 from topk_platform.identity import Identity
-from topk_platform.protocol import Ended, Slot
-from topk_platform.records.ledger.curves import Curves
+from topk_platform.protocol import ArmProgress, Ended, Slot
 from topk_platform.records.ledger.ledger import Ledger
 from topk_platform.records.table.rows import Late, Row, RowViews
 from topk_platform.specs import Arm, Scalar, Study
 
-__all__ = [
-    "ArmHistory",
-    "StudyRows",
-    "last_counted",
-    "read_history",
-]
+__all__ = ["ArmHistory", "ArmResults", "Curves", "StudyRows", "last_counted", "read_history", "results_of"]
+
+_Curve = Mapping[int, float]
+
+
+class Curves(Mapping[str, _Curve]):
+    """The values of each trial by epoch, for each trial's key.
+
+    A study has twenty or more epochs per trial, and a search uses only the curves of the arms that it continues. So a
+    curve is a range in two columns until it is first used. Then it is converted to Python's numbers.
+
+    Args:
+        table: The columns ``key`` and ``epoch`` and those of the metrics, ordered by key and epoch.
+        metric: The column of the values.
+
+    Example:
+        >>> rows = {"key": ["a", "a", "b"], "epoch": [1, 2, 1], "validation.top5": [0.5, 0.75, 0.25]}
+        >>> curves = Curves(pa.table(rows), "validation.top5")
+        >>> dict(curves["a"]), curves["b"] == {1: 0.25}, "c" in curves, len(curves)
+        ({1: 0.5, 2: 0.75}, True, False, 2)
+    """
+
+    def __init__(self, table: pa.Table, metric: str) -> None:
+        self._columns = tuple(table[name].combine_chunks() for name in ("epoch", metric) if table.num_rows)
+        self._spans: dict[str, tuple[int, int]] = {}
+        begin = 0
+        for chunk in table["key"].chunks if table.num_rows else ():
+            runs = pc.run_end_encode(chunk, run_end_type=pa.int64())
+            ends = [begin + end for end in runs.run_ends.to_pylist()]
+            for key, start, end in zip(runs.values.to_pylist(), [begin, *ends], ends, strict=False):
+                # A chunk may end within a curve.
+                self._spans[key] = (self._spans.get(key, (start, end))[0], end)
+            begin += len(chunk)
+
+    def __getitem__(self, key: str) -> _Curve:
+        start, end = self._spans[key]
+        return Late(lambda: dict(zip(*(one[start:end].to_pylist() for one in self._columns), strict=True)))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._spans)
+
+    def __len__(self) -> int:
+        return len(self._spans)
+
 
 _NO_CURVE: Mapping[int, float] = MappingProxyType({})
 
@@ -273,3 +312,88 @@ class _Excluded:
         """Yield the evidence of each row of an arm that was adopted."""
         if self._identities.get(arm_id, Identity()).adopted:
             yield from filter(None, (self.evidence(tuple(row[name] for name in self.BY)) for row in rows))
+
+
+_Key = TypeVar("_Key", int, Slot)
+
+
+class _Glances(Mapping[_Key, Ended]):
+    """Rows in the protocol's form. Each row is converted when it is accessed."""
+
+    def __init__(self, rows: Mapping[_Key, Row], glance: Callable[[Row], Ended]) -> None:
+        self._rows: Mapping[_Key, Row] = rows
+        self._glance = glance
+
+    def __getitem__(self, key: _Key) -> Ended:
+        return self._glance(self._rows[key])
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._rows
+
+    def __iter__(self) -> Iterator[_Key]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+
+@dataclass(frozen=True)
+class ArmResults:
+    """The results of an arm that count within a study's budget: the protocol's state of the arm, and its rows.
+
+    Args:
+        history: All rows of the arm.
+        state: The progress of the arm within the budget.
+    """
+
+    history: ArmHistory
+    state: ArmProgress
+
+    @property
+    def arm(self) -> Arm:
+        """The arm."""
+        return self.history.arm
+
+    @property
+    def left(self) -> int:
+        """How many trials of the arm have not ended. Confirmations that cannot run are not counted."""
+        return self.state.left
+
+    @cached_property
+    def chosen(self) -> list[Ended | None]:
+        """The configuration that each search has chosen so far; None if no trial of it completed."""
+        return [one and one._replace(values=dict(one.values)) for one in self.state.chosen]
+
+    def searched(self) -> list[Row]:
+        """Return the rows of the search trials that have ended and are within the budget."""
+        return [row for number, row in self.history.search.items() if self.state.counts(number)]
+
+    def confirmations(self) -> dict[int, Row]:
+        """Return, by seed, the confirmation of the configuration that the seed's search has chosen so far.
+
+        A confirmation may have any status. Seeds without a confirmation are missing.
+        """
+        confirmed, repeats = self.history.confirm, self.arm.repeats
+        chosen = {s: self.chosen[repeats.search_of_seed(s)] for s in repeats.seeds(self.state.seeds)}
+        slots = {seed: (ended.number, seed) for seed, ended in chosen.items() if ended}
+        return {seed: confirmed[slot] for seed, slot in slots.items() if slot in confirmed}
+
+    def counting(self) -> list[Row]:
+        """Return the rows that a table is made of: search trials, then confirmations."""
+        return [*self.searched(), *self.confirmations().values()]
+
+
+def results_of(study: Study, histories: Mapping[str, ArmHistory]) -> dict[str, ArmResults]:
+    """Return the results of each arm that count within a study's budget, by arm identity.
+
+    Args:
+        study: The study, which says how many trials and seeds there are.
+        histories: The arms' histories, by arm identity.
+    """
+    return {arm_id: ArmResults(history, _state(study, history)) for arm_id, history in histories.items()}
+
+
+def _state(study: Study, history: ArmHistory) -> ArmProgress:
+    searched = _Glances(history.search, history.glance)
+    confirmed = _Glances(history.slots(), history.glance)
+    return ArmProgress(history.arm, study.trials, study.seeds, searched, confirmed)

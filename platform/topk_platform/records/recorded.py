@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
+from topk_platform.errors import StoreError
 from topk_platform.protocol import ArmProgress
-from topk_platform.records.arm_results import results_of
-from topk_platform.records.history import ArmHistory, StudyRows
+from topk_platform.records.history import ArmHistory, StudyRows, results_of
 from topk_platform.records.ledger.ledger import Ledger
-from topk_platform.records.notes.planned import read_plan
+from topk_platform.records.storage.checked_json import with_checksum, without_checksum
+from topk_platform.records.storage.store import Store
 from topk_platform.records.table.rows import Row
-from topk_platform.specs import Arm, Trial
+from topk_platform.specs import Arm, Study, Trial
 
-__all__ = ["GONE", "Recorded"]
+__all__ = ["GONE", "Recorded", "note_plan", "read_plan"]
 
 GONE = "arms that the study no longer has"
 """The reason why trials of other arms do not count."""
@@ -81,3 +84,22 @@ def _recorded_arms(summary: Iterable[Row], arm_ids: Collection[str]) -> dict[str
     rows = [row for row in summary if row["arm_id"] in arm_ids]
     arms = {row["arm_id"]: Trial.from_json(row["config"]).arm for row in rows}
     return dict(sorted(arms.items(), key=lambda item: item[1].name))
+
+
+_FILE = "plan.json"
+
+
+def note_plan(store: Store, study: Study) -> None:
+    """Write the arms and the budget that a run was asked for into the study's folder.
+
+    Raises:
+        StoreError: if it cannot be written.
+    """
+    store.write(_FILE, with_checksum({"study": json.loads(study.to_json())}))
+
+
+def read_plan(store: Store) -> Study | None:
+    """Return the study that the last run was asked for; None if it is not noted or cannot be read."""
+    with suppress(FileNotFoundError, StoreError, ValueError, KeyError, TypeError, RecursionError):
+        return Study.from_json(json.dumps(without_checksum(store.read(_FILE))["study"]))
+    return None

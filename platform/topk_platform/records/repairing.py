@@ -12,15 +12,12 @@ import pyarrow as pa
 
 from topk_platform.errors import StoreError
 from topk_platform.identity import Identity
-from topk_platform.records.artifacts.damage import damaged_artifacts
-from topk_platform.records.ledger.absent import nothing_of
-from topk_platform.records.ledger.ledger import IDENTITIES, Ledger
-from topk_platform.records.notes.data import read_data
-from topk_platform.records.notes.undone import Undone
-from topk_platform.records.storage.aside import ASIDE, move_aside
+from topk_platform.records.artifacts.files import damaged_artifacts
+from topk_platform.records.data import read_data
+from topk_platform.records.ledger.ledger import IDENTITIES, Ledger, nothing_of
 from topk_platform.records.storage.checked_json import DamagedError, read_checked
 from topk_platform.records.storage.lease import Lease, strays
-from topk_platform.records.storage.store import MARK, Store
+from topk_platform.records.storage.store import ASIDE, MARK, Store
 from topk_platform.records.table import delta
 from topk_platform.records.table.checksums import Checksums, newest
 from topk_platform.records.table.mark import FOLDER, Mark
@@ -28,6 +25,7 @@ from topk_platform.records.table.opened import Opened, is_part
 from topk_platform.records.table.rows import Row, RowViews
 from topk_platform.records.table.schema import ledger_columns
 from topk_platform.records.table.sound import sound_rows
+from topk_platform.records.undone import Undone
 from topk_platform.specs import Trial
 from topk_platform.specs.checks import check_name
 
@@ -127,7 +125,7 @@ class _Repair:
 
     def _set_aside(self, *names: str) -> None:
         for name in names:
-            move_aside(self.store, name)
+            self.store.move_aside(name)
             self.damaged.append(name)
 
     def _mark(self) -> Mark:

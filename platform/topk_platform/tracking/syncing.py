@@ -7,12 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from topk_platform.errors import UserError
-from topk_platform.records.ledger.absent import nothing_of
-from topk_platform.records.ledger.ledger import Ledger
-from topk_platform.records.notes.undone import Undone
+from topk_platform.records.ledger.ledger import Ledger, nothing_of
 from topk_platform.records.storage.checked_json import damaged
 from topk_platform.records.storage.store import Store
 from topk_platform.records.table.mark import command_of
+from topk_platform.records.undone import Undone
 from topk_platform.tracking.answering import mlflow_of
 from topk_platform.tracking.feed import Feed, Pictures
 from topk_platform.tracking.trials import ARMS, results_of_arms

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from topk_platform.errors import StoreError
-from topk_platform.records.artifacts.guesses import save_guesses
 from topk_platform.records.artifacts.networks import save_model
-from topk_platform.records.artifacts.ranks import save_ranks
+from topk_platform.records.artifacts.per_image import save_guesses, save_ranks
 from topk_platform.records.storage.store import MARK, PAUSES, Store
 from topk_platform.specs import Inputs, Regime, Trial
 

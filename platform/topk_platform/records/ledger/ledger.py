@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -30,9 +31,10 @@ from topk_platform.records.table.opened import Opened, exists
 from topk_platform.records.table.rows import Row, to_rows
 from topk_platform.records.table.schema import EPOCHS_ONLY, check_version, ledger_schema
 from topk_platform.specs import Study
-from topk_platform.specs.checks import check_name
+from topk_platform.specs.checks import check_name, first_few
+from topk_platform.specs.study.smoke import SMOKE
 
-__all__ = ["IDENTITIES", "Ledger", "is_study"]
+__all__ = ["IDENTITIES", "Ledger", "instead_of", "is_study", "nothing_of"]
 
 Kind = Literal["trials", "epochs"]
 
@@ -246,3 +248,30 @@ def _columns(table: DeltaTable, kind: Kind) -> list[str]:
         return [name for name in names if name not in EPOCHS_ONLY]
     shown = [name for name in names if name in EPOCHS_ONLY or name.startswith("validation.")]
     return ["key", *sorted(shown, key=lambda name: name != "epoch")]
+
+
+def nothing_of(store: str | Path, study: str) -> StoreError:
+    """Return the error of a store without results of a study, to be raised by the caller.
+
+    Args:
+        store: Folder or URI of the results.
+        study: The study's name.
+    """
+    return StoreError(f"store {str(store)!r} holds nothing of study {study!r}{instead_of(store, study)}")
+
+
+def instead_of(store: str | Path, study: str) -> str:
+    """Return what a store holds instead of a study, to end the line of an error; empty if it is empty.
+
+    Args:
+        store: Folder or URI of the results.
+        study: The name of the study that is missing.
+    """
+    root = Store.open(store)
+    if root.local is not None and not root.local.exists():
+        return ": there is no such folder"
+    held = [name for name in root.folders() if root.exists(f"{name}/{MARK}")]
+    small = f"{study}{SMOKE}"
+    if small in held:
+        return f", but of its small version {small!r}: add --smoke to see it"
+    return f": it holds {first_few(held)}" if held else ""

@@ -21,10 +21,13 @@ from topk_platform.records.storage.addresses import check_path, options_of
 from topk_platform.records.storage.folder import Files, Folder, Listed
 from topk_platform.specs.checks import absolute, check_place
 
-__all__ = ["MARK", "PAUSES", "Store"]
+__all__ = ["ASIDE", "MARK", "PAUSES", "Store"]
 
 MARK = "ledger.json"
 """The file that marks a study's folder; written before any trial starts."""
+
+ASIDE = "damaged"
+"""The folder of damaged files, in a study's folder; they are never deleted."""
 
 _HIDDEN = "."
 _PROBE_BYTES = 2**20  # the size of MLflow's database before the first trial
@@ -196,6 +199,14 @@ class Store:
         """Rename a file; a file with the new name is replaced."""
         with self._one_line_errors("written"):
             self._files.rename(name, to)
+
+    def move_aside(self, name: str) -> None:
+        """Move a file of a study into the folder of damaged files, beside any earlier file of the same name."""
+        to, number = f"{ASIDE}/{name}", 0
+        while self.exists(to):
+            number += 1
+            to = f"{ASIDE}/{name}.{number}"
+        self.move(name, to)
 
     def files(self, folder: str = "") -> list[str]:
         """Return the sorted paths of all files below a folder, including hidden ones."""

@@ -4,7 +4,7 @@ import json
 import threading
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from topk_platform.records import (
     Store,
     Writer,
     last_counted,
+    nothing_of,
     read_history,
     results_of,
     write_snapshot,
@@ -32,6 +33,7 @@ from topk_platform.records.table import delta
 from topk_platform.records.table.mark import Mark
 from topk_platform.records.table.opened import Opened
 from topk_platform.specs import Trial, TrialRecord
+from topk_studies import digits
 
 Make = Callable[..., TrialRecord]
 
@@ -569,3 +571,26 @@ def test_what_is_confirmed_is_the_configuration_that_is_best_now(
         1: (3, "completed"),
         2: (3, "failed"),
     }
+
+
+def _written(store: Path, study: Study) -> None:
+    with Ledger.open(Store.open(store), study.name).writing(study):
+        pass
+
+
+def test_what_a_store_holds_instead_of_a_study_is_named(tmp_path: Path) -> None:
+    said = f"store '{tmp_path}' holds nothing of study 'digits'"
+    assert str(nothing_of(tmp_path / "typo", "digits")).endswith("study 'digits': there is no such folder")
+    assert str(nothing_of(tmp_path, "digits")) == said
+    _written(tmp_path, replace(digits(), name="birds"))
+    assert str(nothing_of(tmp_path, "digits")) == f"{said}: it holds birds"
+    _written(tmp_path, replace(digits(), name="digits-smoke"))
+    assert str(nothing_of(tmp_path, "digits")) == (
+        f"{said}, but of its small version 'digits-smoke': add --smoke to see it"
+    )
+
+
+def test_the_folder_of_a_study_is_no_store(tmp_path: Path) -> None:
+    _written(tmp_path, digits())
+    with pytest.raises(StoreError, match="is the folder of one study: give --store the folder that holds it"):
+        Ledger.open(Store.open(tmp_path / "digits"), "digits")

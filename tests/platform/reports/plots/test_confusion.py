@@ -28,8 +28,7 @@ from topk_platform.records import (
     read_ranks,
 )
 from topk_platform.records.artifacts import files
-from topk_platform.records.artifacts.guesses import save_guesses
-from topk_platform.records.artifacts.ranks import save_ranks
+from topk_platform.records.artifacts.per_image import save_guesses, save_ranks
 from topk_platform.reports.plots import NothingToPlotError
 from topk_platform.reports.plots.confusion import _named, groups_of, sharing
 from topk_platform.reports.plots.drawing import figure
