@@ -74,7 +74,7 @@ $last "$ray" start --head --node-ip-address "$address" --port "$port" --dashboar
 echo
 echo "start-head.sh: Ray runs at $there. To use it, in your shell:"
 echo "    export RAY_AUTH_MODE=token"
-echo "    topk doctor --address $there"
+echo "    topk plan STUDY --address $there"
 echo "    topk run STUDY --address $there"
 if [ -n "$loopback" ]; then
     echo "'ray status' finds a Ray on loopback after: export RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0"

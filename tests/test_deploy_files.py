@@ -1,15 +1,9 @@
-"""The files of deploy/, as far as they can be checked without a registry, a Kubernetes or a Docker daemon.
-
-Whole schemas are not kept here. Where they are at hand, KUBERAY_CRD names KubeRay's ray.io_rayjobs.yaml, COMPOSE_SCHEMA
-the Compose Specification's compose-spec.json, and the files are held against them too.
-"""
+"""The files of deploy/, as far as they can be run without a registry or a Docker daemon."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import shlex
 import signal
 import socket
 import subprocess
@@ -20,11 +14,8 @@ import tomllib
 from collections.abc import Callable, Iterator
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any
 
-import jsonschema
 import pytest
-import yaml
 
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"
@@ -56,206 +47,15 @@ def test_the_image_has_all_that_the_wheel_is_built_of() -> None:
     assert allowed[0] == "*" and {f"!{name}" for name in copied()} <= {*allowed}
 
 
-def test_the_image_is_small_pinned_and_nobody_is_root_in_it() -> None:
-    assert those("USER")[-1] not in ("root", "0")
-    assert not those("ADD") and not those("ARG")
-    assert all(
-        ":" in image and "latest" not in image for image in (rest.split()[0] for rest in those("FROM"))
-    )
-    for line in those("RUN"):
-        assert subprocess.run(["sh", "-n", "-c", line]).returncode == 0
-        if "apt-get install" in line:
-            assert "--no-install-recommends" in line and line.endswith("rm -rf /var/lib/apt/lists/*")
-        if "pip install" in line or "pip wheel" in line:
-            assert "--no-cache-dir" in line
-    assert not re.search(r"(?i)(password|secret|token)\s*=", (DEPLOY / "Dockerfile").read_text())
+@pytest.mark.parametrize("script", sorted(DEPLOY.glob("*.sh")), ids=lambda script: script.name)
+def test_a_shell_can_read_it(script: Path) -> None:
+    shell = script.read_text().partition("\n")[0].rpartition("/")[2].split()[-1]
+    assert subprocess.run([shell, "-n", script]).returncode == 0
 
 
-def test_the_image_installs_the_platform_and_what_kuberay_asks_with() -> None:
-    (install,) = (line for line in those("RUN") if "topk_studies-*.whl" in line)
-    assert "[platform]" in install and "ray[default]" in install
-    assert "--constraint /wheel/constraints.txt" in install
-    assert "platform" in PROJECT["project"]["optional-dependencies"]
-    assert any("wget" in line for line in those("RUN"))
-
-
-# compose.yaml
-
-
-@pytest.fixture(scope="module")
-def compose() -> dict[str, Any]:
-    loaded: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
-    return loaded
-
-
-def test_nothing_is_published_on_an_open_address_without_a_warning(compose: dict[str, Any]) -> None:
-    ports = {name: service.get("ports", []) for name, service in compose["services"].items()}
-    published = [port for some in ports.values() for port in some]
-    assert published
-    assert all(re.match(r"(127\.0\.0\.1|\$\{LISTEN:-127\.0\.0\.1\}):\d+:\d+$", port) for port in published)
-    # What asks nobody for a password stays on loopback, whatever LISTEN says.
-    assert ports["mlflow"] == ["127.0.0.1:5000:5000"] and ports["postgres"] == []
-    assert all(service.get("network_mode") != "host" for service in compose["services"].values())
-
-
-def test_secrets_come_from_a_file_that_its_head_makes(compose: dict[str, Any]) -> None:
-    text = (DEPLOY / "compose.yaml").read_text()
-    needed = set(re.findall(r"\$\{(\w*PASSWORD)", text))
-    assert needed and all(re.search(rf"\$\{{{name}:\?", text) for name in needed)  # without it nothing starts
-    (names,) = re.findall(r"for name in ([A-Z_ ]+);", text)
-    assert {f"{name}_PASSWORD" for name in names.split()} == needed
-    assert "umask 077" in text
-    for service in compose["services"].values():
-        for name, value in service.get("environment", {}).items():
-            assert not re.search("PASSWORD|SECRET", name) or value.startswith("${"), name
-
-
-def test_its_services_wait_for_those_that_they_need(compose: dict[str, Any]) -> None:
-    services = compose["services"]
-    for service in services.values():
-        for name, how in service.get("depends_on", {}).items():
-            assert how["condition"] != "service_healthy" or "healthcheck" in services[name]
-        for volume in service.get("volumes", []):
-            assert volume.partition(":")[0] in compose["volumes"]
-        assert "build" in service or ":" in service["image"]
-
-
-@pytest.mark.slow  # imports MLflow
-def test_mlflow_takes_its_options(compose: dict[str, Any]) -> None:
-    from mlflow.cli import server
-
-    known = {option for parameter in server.params for option in parameter.opts}
-    program, command, *options = compose["services"]["mlflow"]["command"]
-    assert (program, command) == ("mlflow", "server")
-    assert {option.partition("=")[0] for option in options} <= known
-
-
-def test_compose_takes_it(compose: dict[str, Any]) -> None:
-    folder = os.environ.get("COMPOSE_SCHEMA")
-    if folder is None:
-        pytest.skip("COMPOSE_SCHEMA names no compose-spec.json")
-    jsonschema.Draft7Validator(json.loads(Path(folder).read_text())).validate(compose)
-
-
-# kuberay.yaml
-
-# Of KubeRay's ray.io/v1, as its documentation has them: what may stand where.
-KNOWN = {
-    "spec": {
-        *(
-            "entrypoint",
-            "submissionMode",
-            "backoffLimit",
-            "shutdownAfterJobFinishes",
-            "ttlSecondsAfterFinished",
-        ),
-        *("rayClusterSpec", "runtimeEnvYAML", "activeDeadlineSeconds", "suspend", "jobId", "metadata"),
-        *("clusterSelector", "submitterConfig", "submitterPodTemplate", "deletionStrategy", "managedBy"),
-    },
-    "cluster": {
-        *("rayVersion", "authOptions", "enableInTreeAutoscaling", "autoscalerOptions", "headGroupSpec"),
-        *("workerGroupSpecs", "headServiceAnnotations", "gcsFaultToleranceOptions", "suspend", "managedBy"),
-    },
-    "head": {
-        "serviceType",
-        "rayStartParams",
-        "template",
-        "enableIngress",
-        "headService",
-        "labels",
-        "resources",
-    },
-    "worker": {
-        *("groupName", "replicas", "minReplicas", "maxReplicas", "rayStartParams", "template", "numOfHosts"),
-        *("idleTimeoutSeconds", "scaleStrategy", "suspend", "labels", "resources"),
-    },
-}
-
-
-@pytest.fixture(scope="module")
-def job() -> dict[str, Any]:
-    loaded: dict[str, Any] = yaml.safe_load((DEPLOY / "kuberay.yaml").read_text())
-    return loaded
-
-
-def groups(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    cluster = job["spec"]["rayClusterSpec"]
-    yield cluster["headGroupSpec"]
-    yield from cluster["workerGroupSpecs"]
-
-
-def containers(job: dict[str, Any]) -> list[dict[str, Any]]:
-    return [one for group in groups(job) for one in group["template"]["spec"]["containers"]]
-
-
-def test_its_fields_are_those_of_a_rayjob(job: dict[str, Any]) -> None:
-    assert (job["apiVersion"], job["kind"]) == ("ray.io/v1", "RayJob")
-    cluster = job["spec"]["rayClusterSpec"]
-    assert job["spec"].keys() <= KNOWN["spec"] and cluster.keys() <= KNOWN["cluster"]
-    assert cluster["headGroupSpec"].keys() <= KNOWN["head"]
-    assert all(group.keys() <= KNOWN["worker"] for group in cluster["workerGroupSpecs"])
-    assert all(isinstance(v, str) for group in groups(job) for v in group["rayStartParams"].values())
-    assert job["spec"]["submissionMode"] in ("K8sJobMode", "HTTPMode", "InteractiveMode", "SidecarMode")
-
-
-def test_the_ray_of_the_cluster_is_ours_and_asks_for_a_token(job: dict[str, Any]) -> None:
-    from packaging.requirements import Requirement
-
-    cluster = job["spec"]["rayClusterSpec"]
-    (ray,) = (
-        line for line in PROJECT["project"]["optional-dependencies"]["platform"] if line.startswith("ray[")
-    )
-    assert Requirement(ray).specifier.contains(cluster["rayVersion"])
-    assert cluster["authOptions"] == {"mode": "token"}
-    assert cluster["headGroupSpec"]["serviceType"] == "ClusterIP"
-
-
-def test_workers_come_and_go(job: dict[str, Any]) -> None:
-    cluster = job["spec"]["rayClusterSpec"]
-    assert cluster["enableInTreeAutoscaling"] and job["spec"]["shutdownAfterJobFinishes"]
-    assert all(group["minReplicas"] == 0 < group["maxReplicas"] for group in cluster["workerGroupSpecs"])
-    assert cluster["headGroupSpec"]["rayStartParams"]["num-cpus"] == "0"
-    assert any("nvidia.com/gpu" in one["resources"]["limits"] for one in containers(job))
-
-
-def test_nobody_is_root_and_keys_come_from_a_secret(job: dict[str, Any]) -> None:
-    for one in containers(job):
-        assert one["securityContext"]["runAsNonRoot"] and one["securityContext"]["runAsUser"] == 1000
-        assert one["envFrom"] == [{"secretRef": {"name": "topk-store"}}] and "env" not in one
-        assert one["resources"]["requests"] == one["resources"]["limits"]
-    assert any("--uid 1000" in line for line in those("RUN"))
-
-
-def test_its_entrypoint_is_a_command_of_ours(job: dict[str, Any]) -> None:
-    from topk_platform.cli.group import load_command
-
-    program, command, study, *rest = shlex.split(job["spec"]["entrypoint"])
-    known = {option for p in load_command(command).params for option in p.opts}
-    assert program == "topk" and not study.startswith("-")
-    assert {word for word in rest if word.startswith("--")} <= known
-    assert "--address" in rest and "--workers" in rest  # without which it would not grow
-
-
-def test_kubernetes_takes_it(job: dict[str, Any]) -> None:
-    folder = os.environ.get("KUBERAY_CRD")
-    if folder is None:
-        pytest.skip("KUBERAY_CRD names no ray.io_rayjobs.yaml")
-    versions = yaml.load(Path(folder).read_text(), yaml.CSafeLoader)["spec"]["versions"]
-    (schema,) = (one["schema"]["openAPIV3Schema"] for one in versions if one["name"] == "v1")
-    schema["properties"]["metadata"] = {}
-    jsonschema.Draft7Validator(closed(schema)).validate(job)
-
-
-def closed(schema: Any) -> Any:
-    """The schema as Kubernetes applies it: what is not named is refused; numbers may stand for their texts."""
-    if isinstance(schema, list):
-        return [closed(one) for one in schema]
-    if not isinstance(schema, dict):
-        return schema
-    if schema.get("x-kubernetes-int-or-string"):
-        return {"type": ["integer", "string"]}
-    inner = {name: closed(one) for name, one in schema.items()}
-    return {"additionalProperties": False, **inner} if "properties" in inner else inner
+@pytest.mark.parametrize("line", those("RUN"))
+def test_a_shell_can_read_what_the_image_runs(line: str) -> None:
+    assert subprocess.run(["sh", "-n", "-c", line]).returncode == 0
 
 
 # slurm.sh, with stand-ins; the real thing: end_to_end/test_slurm.py
@@ -276,7 +76,7 @@ echo "$*" >> "$NOTES/requeued"
 
 
 @pytest.fixture
-def script(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+def script(heard: None, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     for name, text in (("topk", TOPK), ("scontrol", SCONTROL)):
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
@@ -418,7 +218,7 @@ def test_a_head_says_what_to_type_next_and_keeps_its_token(
     port = re.search(r" --port (\d+) ", started)[1]  # type: ignore[index]
     for line in (
         "export RAY_AUTH_MODE=token",
-        f"topk doctor --address 127.0.0.1:{port}",
+        f"topk plan STUDY --address 127.0.0.1:{port}",
         "topk run STUDY --address",
     ):
         assert f"    {line}" in output
@@ -502,18 +302,6 @@ def test_ports_stay_closed_where_the_script_refuses_its_arguments(
     done = close_ports(*arguments)
     assert done.returncode == 2 and "must be an IPv4 address" in done.stderr
     assert not (tmp_path / "asked").exists()
-
-
-def test_ports_are_closed_anew_in_one_transaction(
-    close_ports: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
-) -> None:
-    """So that a rule that nft refuses, as of a mistyped network, leaves those from before."""
-    assert close_ports("10.0.0.1", "10.0.0.0/24").returncode == 0
-    assert close_ports("10.0.0.1", "10.0.0.0/99", REFUSES="1").returncode == 1
-    assert close_ports("--open").returncode == 0 and close_ports("--open", REFUSES="1").returncode == 1
-    asked = (tmp_path / "asked").read_text()
-    assert re.findall(r"^nft.*", asked, flags=re.MULTILINE) == ["nft -f -"] * 4
-    assert asked.count("table inet topk_ray\ndelete table inet topk_ray\n") == 4
 
 
 def test_every_file_is_reported_in_the_docs() -> None:

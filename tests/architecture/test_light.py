@@ -140,7 +140,6 @@ BESIDE = {
     "run": "its events: tests/platform/cli/run/test_view.py",
     "adopt": "trains: tests/platform/evidence/test_adopting.py",
     "predict": "needs a network: tests/platform/serving/test_serving.py",
-    "doctor": "asks machines: tests/platform/running/preflight/test_doctor.py",
 }
 
 WRONG = (
@@ -178,7 +177,7 @@ WRONG = (
     ("table digit.gz --store here", "--store need results in a store"),
     ("plot digit.gz map --data here", "--data is for the plot"),
     ("predict nothing x.png", "must be a folder of `topk export --arm`"),
-    ("doctor digit", "did you mean 'digits'"),
+    ("plan digits --mlflow http://127.0.0.1:9", "--mlflow is for --address"),
     ("replay abc", "got 0 trials"),
     ("ui --store typo", "holds no MLflow database"),
     ("ui --port 99999", "cannot listen on"),

@@ -21,9 +21,8 @@ from topk_platform.running.cluster import connecting as cluster
 from topk_platform.running.cluster import machines
 from topk_platform.running.cluster.patience import Patience
 from topk_platform.running.cluster.versions import OtherVersionError
-from topk_platform.running.preflight.doctor.asking import ask_nodes
-from topk_platform.running.preflight.doctor.diagnosis import diagnose
-from topk_platform.running.preflight.doctor.facts import Question
+from topk_platform.running.preflight.nodes.asking import ask_nodes, check_cluster
+from topk_platform.running.preflight.nodes.facts import Question
 from topk_platform.running.ray_internals import on_loopback
 from topk_platform.training import environment
 from topk_studies import digits
@@ -238,11 +237,6 @@ def test_one_with_another_ray_is_reported_before_anything_starts(
     there, here = f"Ray {ray.__version__} with", "this driver runs Ray 2.59.9 with"
     assert there in caught.value.problem and here in caught.value.problem
     assert f"pip install 'ray[tune]=={ray.__version__}'" in str(caught.value)
-    (result,) = (
-        one for one in diagnose(address=nodes.address, store=tmp_path / "s").results if one.check == "cluster"
-    )
-    assert (result.state, result.finding, result.remedy) == (
-        "wrong",
-        caught.value.problem,
-        caught.value.remedy,
-    )
+    (result,) = check_cluster(digits(), nodes.address, store=tmp_path / "s")
+    assert (result.check, result.wrong) == ("cluster", True)
+    assert (result.finding, result.remedy) == (caught.value.problem, caught.value.remedy)

@@ -1,4 +1,4 @@
-"""`topk doctor` on a cluster of two nodes on which nine things are wrong, each for real or as a node sees it."""
+"""`topk plan --address` on a cluster of two nodes on which nine things are wrong, for real or as a node sees it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from topk_platform.running.ray_internals import on_loopback
 OWN = ["unshare", "--user", "--map-root-user", "--mount"]
 AHEAD = 600
 WRONG = 9
-COMMAND = ("doctor", "doctor_lab:study", "--mlflow", "http://127.0.0.1:9")
+COMMAND = ("plan", "doctor_lab:study", "--mlflow", "http://127.0.0.1:9", "--address")
 
 PARTS = """
 from sklearn.base import BaseEstimator
@@ -127,17 +127,8 @@ def nodes(visited: Any, lab: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture(scope="module")
 def findings(visited: Any, lab: Path, nodes: Cluster) -> list[dict[str, Any]]:
-    line = (
-        "doctor",
-        "doctor_lab:study",
-        "--address",
-        nodes.address,
-        "--mlflow",
-        "http://127.0.0.1:9",
-        "--json",
-    )
-    out, _ = visited.topk(*line, code=1)
-    result: list[dict[str, Any]] = json.loads(out)["results"]
+    out, _ = visited.topk(*COMMAND, nodes.address, "--json", code=1)
+    result: list[dict[str, Any]] = json.loads(out)["findings"]
     return result
 
 
@@ -145,9 +136,9 @@ def wrong(findings: list[dict[str, Any]]) -> dict[str, list[str]]:
     """What is wrong, by check, each with whether on the head, on the node or at the driver."""
     result: dict[str, list[str]] = {}
     for one in findings:
-        if one["state"] == "wrong":
-            where = {"driver": "driver"}.get(one["nodes"][0], "head" if "head" in one["nodes"][0] else "node")
-            assert one["remedy"] and len(one["nodes"]) == 1
+        if one["wrong"]:
+            where = {"driver": "driver"}.get(one["node"], "head" if "head" in one["node"] else "node")
+            assert one["remedy"]
             result.setdefault(one["check"], []).append(f"{where}: {one['finding']}")
     return result
 
@@ -174,23 +165,15 @@ def test_each_thing_that_is_wrong_is_reported_with_its_place(
     assert list((lab / "runs").iterdir()) == []
 
 
-def test_what_is_sound_is_reported_too(findings: list[dict[str, Any]]) -> None:
-    sound = {(one["check"], *one["nodes"]) for one in findings if one["state"] == "good"}
-    assert ("cluster", "driver") in sound
-    assert {check for check, *nodes in sound if any("head" in node for node in nodes)} >= {
-        *("machine", "python", "versions", "code", "modules", "data", "same bits", "clock", "store", "disk"),
-    }
-
-
 def test_people_get_a_table(visited: Any, nodes: Cluster) -> None:
-    out, _ = visited.topk(*COMMAND, "--address", nodes.address, code=1)
+    out, _ = visited.topk(*COMMAND, nodes.address, code=1)
     lines = out.splitlines()
-    assert lines[0].split() == ["check", "where", "result", "and", "remedy"]
-    assert lines[-1] == f"{WRONG} things are wrong."
+    assert any(line.split() == ["check", "where", "result", "and", "remedy"] for line in lines)
+    assert lines[-1] == f"{WRONG} things are wrong with the cluster."
     assert sum(line.startswith("WRONG") for line in lines) == WRONG
 
 
 def test_a_cluster_that_does_not_answer_is_a_finding(visited: Any, lab: Path) -> None:
-    out, _ = visited.topk("doctor", "--address", "127.0.0.1:9", "--json", code=1)
-    (result,) = (one for one in json.loads(out)["results"] if one["state"] == "wrong")
+    out, _ = visited.topk("plan", "doctor_lab:study", "--address", "127.0.0.1:9", "--json", code=1)
+    (result,) = json.loads(out)["findings"]
     assert result["check"] == "cluster" and "no Ray cluster answers at '127.0.0.1:9'" in result["finding"]

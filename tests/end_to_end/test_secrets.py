@@ -141,8 +141,9 @@ def test_no_secret_is_left_anywhere(
     for name, value in planted.items():
         monkeypatch.setenv(name, value)
     topk("run", "secrets_lab:two", "--mlflow", server.replace("http:", "ftp:"), code=2)
-    topk("doctor", "--mlflow", server.rpartition(":")[0] + ":9", code=1)
-    topk("doctor", "secrets_lab:two", "--mlflow", server, "--json")
+    plan = ("plan", "secrets_lab:two", "--address", "127.0.0.1:9", "--mlflow")
+    topk(*plan, server.rpartition(":")[0] + ":9", code=1)
+    topk(*plan, server, "--json", code=1)
     topk("status")
     topk("report", "secrets_lab:two", "--to", said / "report.html")
     left = [

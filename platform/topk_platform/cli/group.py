@@ -32,7 +32,6 @@ _PANELS: dict[str, dict[str, tuple[str, ...]]] = {
         "commands.export": ("export", "predict"),
     },
     "Upkeep": {
-        "commands.doctor": ("doctor",),
         "commands.upkeep": ("sync", "repair"),
         "commands.evidence": ("adopt",),
     },

@@ -16,6 +16,7 @@ from topk_platform.specs.checks import check_place
 from topk_platform.specs.study.smoke import SMOKE
 
 __all__ = [
+    "Address",
     "Data",
     "Download",
     "Json",
@@ -140,6 +141,9 @@ Mlflow = Annotated[
         help="MLflow's tracking URI; sqlite in the store by default. none: no MLflow.",
         callback=nonblank,
     ),
+]
+Address = Annotated[
+    str | None, _location("--address", help="A Ray cluster: host:port or auto.", callback=nonblank)
 ]
 Trust = Annotated[
     list[str] | None,

@@ -152,7 +152,7 @@ def test_bad_input_is_a_line_and_with_debug_a_traceback_too(topk: Topk) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [["table"], ["run"], ["plan"], ["doctor"], ["report", "--to", "r.html"]],
+    [["table"], ["run"], ["plan"], ["report", "--to", "r.html"]],
 )
 def test_what_the_store_holds_and_nobody_defines_here_is_reported(
     command: list[str], topk: Topk, tmp_path: Path

@@ -12,7 +12,7 @@ from topk_platform import Arm, Loss, Model, Recipe, Regime, Study
 from topk_platform.cli import main
 from topk_platform.cli.group import COMMANDS, load_command
 
-WITHOUT = {"new", "list", "replay", "ui", "predict", "doctor"}
+WITHOUT = {"new", "list", "replay", "ui", "predict"}
 
 
 def made() -> Study:

@@ -3,29 +3,36 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from topk_platform.cli import options
+from topk_platform.cli.codes import Exit
 from topk_platform.cli.consoles import make_console, print_json
 from topk_platform.cli.studies import requested_study
 from topk_platform.errors import UserError
 from topk_platform.protocol import ArmProgress
 from topk_platform.records import unless_ended
 from topk_platform.reports.words import command, only_words
+from topk_platform.running.cluster.address import host_and_port
 from topk_platform.running.estimate.planning import Plan
 from topk_platform.running.estimate.planning import plan as plan_study
 from topk_platform.running.machine.resources import fitting, local_cpus
 from topk_platform.running.preflight.changes import avoidable
+from topk_platform.running.preflight.nodes.checks import DRIVER, Finding
 from topk_platform.running.progress.rows import duration
 from topk_platform.specs import Study
 from topk_platform.specs.checks import plural
 
 __all__ = ["plan"]
+
+_MANY = 3  # a line names at most so many nodes; for more nodes, it shows their number
 
 
 def plan(
@@ -49,16 +56,25 @@ def plan(
             help="Number of workers for the estimated time; by default as many as `topk run` would use here."
         ),
     ] = None,
+    address: options.Address = None,
+    mlflow: options.Mlflow = None,
     smoke: options.Smoke = False,
     json: options.Json = False,
 ) -> None:
     """Show a study's arms, what is left to run, about how long that takes, and how many workers it can keep busy.
 
     It also shows each regime's numbers of samples; if nothing is left, the data are not read. For recorded trials that
-    no longer count, it says why, such as which definition in the code has changed.
+    no longer count, it says why, such as which definition in the code has changed. With --address, it asks every node
+    of the cluster, busy or not, and lists all that would stop the study there, with what to do about it.
 
-    Example: topk plan letters_quick --price 0.5
+    Exit code 1: something is wrong with the cluster.
+
+    Example: topk plan letters_quick --address 10.0.0.1:6379 --store s3://bucket/runs
     """
+    if mlflow is not None and address is None:
+        raise UserError("--mlflow is for --address, with which MLflow is asked too")
+    if address not in (None, "auto"):
+        host_and_port(address)
     if price is not None and not (math.isfinite(price) and price > 0):
         raise UserError(f"--price must be above 0, got {price}")
     console = make_console()
@@ -66,7 +82,8 @@ def plan(
         study, smoke, notice_to=None if json else console, store=store, searches=searches
     )
 
-    planned = plan_study(
+    planning = partial(
+        plan_study,
         requested,
         store=store,
         trials=trials,
@@ -76,10 +93,49 @@ def plan(
         download=download,
         workers=workers,
     )
+    planned, findings = (planning(), []) if address is None else _tried(planning)
+    if address is not None:
+        from topk_platform.running.preflight.nodes.asking import check_cluster  # noqa: PLC0415 - Ray, seconds of import
+
+        part = requested.only(only) if only else requested
+        findings += check_cluster(part, address, store=store, mlflow_uri=mlflow, data=data)
     if json:
-        print_json(_plan_data(planned, price))
+        known = {} if planned is None else _plan_data(planned, price)
+        print_json(known if address is None else {**known, "findings": findings})
     else:
-        _print_plan(console, planned, price, only or (), {"store": store, "data": data or ""})
+        if planned is not None:
+            _print_plan(console, planned, price, only or (), {"store": store, "data": data or ""})
+        if address is not None:
+            _print_findings(console, findings)
+    raise typer.Exit(Exit.FAILED if any(finding.wrong for finding in findings) else Exit.DONE)
+
+
+def _tried(planning: Callable[[], Plan]) -> tuple[Plan | None, list[Finding]]:
+    """Return a plan, or what is wrong with the study, so that the cluster is checked as well."""
+    try:
+        return planning(), []
+    except UserError as error:
+        return None, [Finding("study", DRIVER, str(error), "change the study or the options as this says")]
+
+
+def _print_findings(console: Console, findings: Sequence[Finding]) -> None:
+    """Print what is wrong, and then what is to note; what is the same on several nodes has one line."""
+    table = Table("", "check", "where", "result and remedy", box=None, pad_edge=False, header_style="bold")
+    nodes: dict[tuple[bool, str, str, str], list[str]] = {}
+    for one in sorted(findings, key=lambda one: not one.wrong):
+        nodes.setdefault((one.wrong, one.check, one.finding, one.remedy), []).append(one.node)
+    for (wrong, check, finding, remedy), names in nodes.items():
+        style = "bold red" if wrong else "yellow"
+        where = f"{len(names)} nodes" if len(names) > _MANY else ", ".join(names)
+        text = Text(finding).append(f"\n{remedy}", style)
+        table.add_row(Text("WRONG" if wrong else "note", style), Text(check), Text(where), text)
+    if nodes:
+        console.print(table)
+    wrong_, notes = (sum(key[0] is kind for key in nodes) for kind in (True, False))
+    is_wrong = (
+        f"{plural(wrong_, 'thing')} {'is' if wrong_ == 1 else 'are'} wrong" if wrong_ else "Nothing is wrong"
+    )
+    console.print(f"{is_wrong} with the cluster{f', {notes} to note' if notes else ''}.", highlight=False)
 
 
 def _plan_data(plan: Plan, price: float | None) -> dict[str, Any]:

@@ -24,7 +24,6 @@ __all__ = ["run"]
 
 _location, _limit, _care, _output = map(under, ("Where things are", "How much at most", "Care", "Output"))
 
-Address = Annotated[str | None, _location(help="A Ray cluster: host:port or auto.", callback=nonblank)]
 Accelerator = Annotated[
     str | None,
     _location(help="The only kind of GPU to train on, by Ray's name: A100, L4, ...", callback=nonblank),
@@ -80,7 +79,7 @@ Events = Annotated[bool, _output("--json", help="Print every event as a line of 
 def run(
     study: options.Study,
     store: options.Store = "runs",
-    address: Address = None,
+    address: options.Address = None,
     accelerator: Accelerator = None,
     wait: Wait = None,
     searches: options.Searches = None,

@@ -171,7 +171,7 @@ def _arrivals(asked: Mapping[Any, str], patience: Patience) -> Iterator[list[Any
             _cancel(waiting)
             raise ClusterError(
                 f"{_nodes([asked[one] for one in waiting])} did not answer within {limit:g} s (longer with --wait): "
-                f"`topk doctor --address {ray.get_runtime_context().gcs_address}` says what is wrong with them"
+                f"`topk plan STUDY --address {ray.get_runtime_context().gcs_address}` says what is wrong with them"
             )
         yield answered
 

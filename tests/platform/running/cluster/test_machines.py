@@ -312,7 +312,7 @@ def test_nodes_that_answer_nothing_are_waited_for_as_long_as_the_user_says(
     monkeypatch.setattr(machines, "ray", fake)
     with pytest.raises(
         ClusterError,
-        match=f"nodes a, b, c, d and 2 more did not answer within {said} .*: `topk doctor --address 10",
+        match=f"nodes a, b, c, d and 2 more did not answer within {said} .*: `topk plan STUDY --address 10",
     ):
         machines._answers(dict(enumerate("abcdef")), Patience(given, messages.append))
     assert (fake.waits, fake.cancelled) == (waits, [0, 1, 2, 3, 4, 5])

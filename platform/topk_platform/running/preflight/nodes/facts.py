@@ -6,7 +6,6 @@ import importlib.metadata
 import os
 import platform
 import shutil
-import stat
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,11 +14,10 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from topk_platform.errors import StoreError, UserError, reason
+from topk_platform.errors import StoreError, reason
 from topk_platform.records import Store
 from topk_platform.references import import_reference
-from topk_platform.running.machine.resources import available_memory, local_cpus
-from topk_platform.running.preflight.doctor.gpus import Gpu, gpus_here, mps_runs
+from topk_platform.running.preflight.nodes.gpus import Gpu, gpus_here
 from topk_platform.specs import Regime
 
 __all__ = ["ABSENT", "Facts", "Question", "examine", "now"]
@@ -60,41 +58,27 @@ class Facts:
     """A machine's answers; ``problems`` explains those that are missing.
 
     Args:
-        host: The machine's name.
-        system: Operating system and processor.
         python: Python's version.
         packages: Versions by name; :data:`ABSENT` for a package that is not installed.
         environment: The properties that decide the last bits of a training, see
             :func:`topk_platform.training.environment`.
         code: The hash of the sources of losses, data, models and training.
         data: Fingerprints by regime.
-        files: Names of the entries of the folder of datasets; None if there is no such folder.
         reply: The file that was written beside the token; empty if the token was not there.
         gpus: Its GPUs.
-        mps: Whether NVIDIA's MPS runs; False if there are no GPUs.
-        cores: Number of cores that this process may use.
-        memory: Bytes that are available.
         free: Free bytes on the disks of important folders, by their purpose.
-        open_token: The file of Ray's token, if others than its owner can read it; else empty.
-        problems: Error texts by what was asked: ``"environment"``, ``"store"``, ``"gpus"``, ``"mps"``,
+        problems: Error texts by what was asked: ``"environment"``, ``"code"``, ``"store"``, ``"gpus"``,
             ``"reference NAME"``, ``"data NAME"``.
     """
 
-    host: str
-    system: str
     python: str
     packages: Mapping[str, str]
     environment: Mapping[str, str] = field(default_factory=dict)
     code: str = ""
     data: Mapping[str, str] = field(default_factory=dict)
-    files: Sequence[str] | None = None
     reply: str = ""
     gpus: Sequence[Gpu] = ()
-    mps: bool = False
-    cores: int = 0
-    memory: int = 0
     free: Mapping[str, int] = field(default_factory=dict)
-    open_token: str = ""
     problems: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -105,41 +89,33 @@ def now() -> float:
 
 def examine(question: Question) -> Facts:
     """Return this machine's answers. Writes one file into the store, if one was given, and nothing else."""
-    attempt = _Attempts()
+    problems: dict[str, str] = {}
+
+    def attempt(name: str, ask: Callable[[], T], otherwise: T) -> T:
+        try:
+            return ask()
+        except Exception as error:  # noqa: BLE001 - the next question is asked after any error
+            problems[name] = reason(error)
+            return otherwise
+
     none: list[Gpu] = []
     gpus = attempt("gpus", lambda: gpus_here(question.gpus), none)
+    for name in question.references:
+        attempt(f"reference {name}", partial(import_reference, name), None)
     return Facts(
-        host=platform.node(),
-        system=platform.platform(),
         python=platform.python_version(),
         packages={name: _version(name) for name in question.packages},
         environment=attempt("environment", lambda: _environment(question.device, gpus), {}),
         code=attempt("code", _code, ""),
-        data=_data(question, attempt),
-        files=_files(question.data),
+        data={
+            regime.name: attempt(f"data {regime.name}", partial(_fingerprint, regime, question.data), "")
+            for regime in question.regimes
+        },
         reply=attempt("store", lambda: _reply(question), ""),
         gpus=gpus,
-        mps=bool(gpus) and attempt("mps", mps_runs, False),
-        cores=local_cpus(),
-        memory=attempt("memory", available_memory, 0),
         free=_free(question),
-        open_token=attempt("token", _open_token, ""),
-        problems=attempt.problems | _unimportable(question.references),
+        problems=problems,
     )
-
-
-class _Attempts:
-    """Collects facts one after another; if one fails, the reason is kept."""
-
-    def __init__(self) -> None:
-        self.problems: dict[str, str] = {}
-
-    def __call__(self, name: str, question: Callable[[], T], otherwise: T) -> T:
-        try:
-            return question()
-        except Exception as error:  # noqa: BLE001 - a diagnosis continues after any error
-            self.problems[name] = reason(error)
-            return otherwise
 
 
 def _version(package: str) -> str:
@@ -163,25 +139,11 @@ def _code() -> str:
     return platform_version()
 
 
-def _data(question: Question, attempt: _Attempts) -> dict[str, str]:
-    prints = {}
-    for regime in question.regimes:
-        prints[regime.name] = attempt(f"data {regime.name}", partial(_fingerprint, regime, question.data), "")
-    return prints
-
-
 def _fingerprint(regime: Regime, folder: str) -> str:
     from topk_platform.data import data_at, load  # noqa: PLC0415 - torch
 
     with data_at(folder or None):
         return load(regime).fingerprint
-
-
-def _files(folder: str) -> list[str] | None:
-    try:
-        return sorted(name for name in os.listdir(folder) if not name.startswith(".")) if folder else None
-    except OSError:
-        return None
 
 
 def _reply(question: Question) -> str:
@@ -195,25 +157,6 @@ def _reply(question: Question) -> str:
         raise StoreError("the file that the driver wrote a moment ago is missing there") from None
     store.write(name, seen)
     return name
-
-
-def _unimportable(references: Sequence[str]) -> dict[str, str]:
-    errors = {}
-    for name in references:
-        try:
-            import_reference(name)
-        except UserError as error:
-            errors[f"reference {name}"] = str(error)
-    return errors
-
-
-def _open_token() -> str:
-    """Return the file of Ray's token if others can read it; with the token they can run code on the cluster."""
-    if os.environ.get("RAY_AUTH_MODE") == "disabled":
-        return ""
-    file = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token")
-    others = stat.S_IRWXG | stat.S_IRWXO
-    return str(file) if file.is_file() and file.stat().st_mode & others else ""
 
 
 def _free(question: Question) -> dict[str, int]:
