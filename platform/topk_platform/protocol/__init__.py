@@ -3,7 +3,7 @@
 from topk_platform.protocol.arm_board import ArmBoard
 from topk_platform.protocol.arm_progress import ArmProgress
 from topk_platform.protocol.board import Board, Pace
-from topk_platform.protocol.correlations import early_correlations, spearman
+from topk_platform.protocol.correlations import early_correlations
 from topk_platform.protocol.counts import Counts
 from topk_platform.protocol.durations import Durations
 from topk_platform.protocol.ended import Ended
@@ -23,6 +23,5 @@ __all__ = [
     "check_sampler",
     "early_correlations",
     "informed",
-    "spearman",
     "stopping_values",
 ]

@@ -11,7 +11,7 @@ from topk_platform.protocol.ended import Ended
 from topk_platform.protocol.search.pruning import rung_epochs, values_at
 from topk_platform.specs import Arm, Quantile
 
-__all__ = ["early_correlations", "spearman"]
+__all__ = ["early_correlations"]
 
 _FEWEST = 3  # with two trials it is always 1 or -1
 
@@ -40,18 +40,18 @@ def early_correlations(arm: Arm, ended: Sequence[Ended]) -> dict[int, tuple[int,
     correlations = {}
     for epoch in rung_epochs(rungs, arm.recipe):
         pairs = [(value, trial.objective) for trial in completed for value in values_at([trial], epoch)]
-        correlations[epoch] = len(pairs), spearman(pairs)
+        correlations[epoch] = len(pairs), _spearman(pairs)
     return correlations
 
 
-def spearman(pairs: Sequence[tuple[float, float]]) -> float | None:
+def _spearman(pairs: Sequence[tuple[float, float]]) -> float | None:
     """Return Spearman's rank correlation; None for fewer than three pairs, or if all values on one side are equal.
 
     Args:
         pairs: The pairs of values.
 
     Example:
-        >>> spearman([(1, 0.1), (2, 0.4), (3, 0.9)])
+        >>> _spearman([(1, 0.1), (2, 0.4), (3, 0.9)])
         1.0
     """
     if len(pairs) < _FEWEST or any(len(set(side)) == 1 for side in zip(*pairs, strict=True)):

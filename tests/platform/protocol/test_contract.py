@@ -11,7 +11,6 @@ import math
 import random
 from collections.abc import Iterable, Sequence
 from functools import cache
-from typing import Any
 
 import pytest
 from driven import end_all
@@ -138,6 +137,9 @@ STUDIES = {
     "two searches": a_study(Protocol(TPE(random=1), searches=2)),
     "three wide ones": a_study(Protocol(TPE(random=1), searches=3, width=2), trials=9),
     "in ensembles": a_study(Protocol(TPE(random=1), searches=2, ensemble=2, width=2), trials=8),
+    "pruned": a_study(
+        Protocol(TPE(random=3), pruner=Quantile(rungs=(0.25, 0.5), startup=2), width=2), trials=9, seeds=2
+    ),
     "two wide regimes": a_study(Protocol(TPE(random=1), width=2), LOSS, regimes=2, trials=5, seeds=2),
 }
 
@@ -151,15 +153,7 @@ def of_random_draws(study: Study) -> Study:
     return dataclasses.replace(study, arms=arms)
 
 
-PRUNED = a_study(Protocol(pruner=Quantile(rungs=(0.25, 0.5), startup=2), width=2), trials=9, seeds=2)
-STATES = {name: of_random_draws(study) for name, study in {**STUDIES, "pruned": PRUNED}.items()}
-
-
-def every_other(names: Iterable[str], first: int) -> list[Any]:
-    """All names, every second one's test as a slow one: of the two tests, each study has one that is not."""
-    return [
-        name if n % 2 == first else pytest.param(name, marks=pytest.mark.slow) for n, name in enumerate(names)
-    ]
+STATES = {name: of_random_draws(study) for name, study in STUDIES.items()}
 
 
 CHECKED = 0.25
@@ -191,7 +185,7 @@ def check_states(study: Study, live: Board, records: Sequence[TrialRecord]) -> N
     assert sum(arm.left for arm in read.values()) == live.left == rebuilt.left
 
 
-@pytest.mark.parametrize("name", every_other(STATES, 1))
+@pytest.mark.parametrize("name", STATES)
 @given(
     seed=st.integers(0, 10**6), workers=st.integers(1, 6), again=st.floats(0, 0.4), open_=st.floats(0, 0.1)
 )
@@ -226,7 +220,7 @@ def undisturbed(name: str) -> list[TrialRecord]:
     return run_on(STUDIES[name], 1, 0)
 
 
-@pytest.mark.parametrize("name", every_other(STUDIES, 0))
+@pytest.mark.parametrize("name", STUDIES)
 @given(workers=st.integers(2, 9), seed=st.integers(0, 999), stop=st.integers(1, 30))
 def test_the_same_trials_and_the_same_table(name: str, workers: int, seed: int, stop: int) -> None:
     study, whole = STUDIES[name], undisturbed(name)

@@ -1,13 +1,9 @@
 from __future__ import annotations
 
-import random
 from collections import Counter
-from functools import cache
 
 import pytest
 from driven import end_all
-from hypothesis import given
-from hypothesis import strategies as st
 from recorded_suggestions import recorded_suggestions
 
 from topk_platform import (
@@ -29,7 +25,7 @@ from topk_platform.identity import Identity
 from topk_platform.protocol import ArmBoard, Board, stopping_values
 from topk_platform.protocol.ended import Ended, best
 from topk_platform.protocol.search.suggest import frozen_trial, suggest, to_optuna
-from topk_platform.specs import Status, Trial
+from topk_platform.specs import Status
 
 LOSS = Loss(
     "smooth_topk_svm",
@@ -38,105 +34,15 @@ LOSS = Loss(
 )
 
 
-def outcome(trial: Trial) -> Ended:
-    """What a made-up training returns: a function of the trial alone, as real ones are."""
-    draw = random.Random(trial.key)
-    rate = float(trial.values["learning_rate"])  # type: ignore[arg-type]
-    curve, status = {}, "completed"
-    if draw.random() < 0.15:
-        return Ended(trial.number, trial.values, "diverged", {})
-    for epoch in range(1, 9):
-        curve[epoch] = round(1 - abs(rate - 0.2) - 0.5 / epoch + 0.05 * draw.random(), 3)
-        if curve[epoch] < dict(trial.stop_below).get(epoch, -9.0):
-            status = "pruned"
-            break
-    return Ended(trial.number, trial.values, status, curve)  # type: ignore[arg-type]
+def a_study(trials: int = 9, arms: int = 2) -> Study:
+    how = Protocol(TPE(random=3))
+    regimes = [Regime(f"r{i}", "digits") for i in range(arms)]
+    made = [Arm(regime, Model("mlp"), LOSS, 3, Recipe(epochs=8), protocol=how) for regime in regimes]
+    return Study("s", made, topk=(1, 3), trials=trials, seeds=2)
 
 
-def a_study(width: int = 1, trials: int = 9, seeds: int = 2, arms: int = 2) -> Study:
-    return Study(
-        "s",
-        [
-            Arm(
-                Regime(f"r{i}", "digits"),
-                Model("mlp"),
-                LOSS,
-                3,
-                Recipe(epochs=8),
-                protocol=Protocol(TPE(random=3), width=width),
-            )
-            for i in range(arms)
-        ],
-        topk=(1, 3),
-        trials=trials,
-        seeds=seeds,
-    )
-
-
-def a_board(study: Study, searched: dict[str, dict[int, Ended]] | None = None) -> Board:
-    return Board(
-        ArmBoard(study, arm, Identity("c", "f"), searched=dict((searched or {}).get(study.arm_id(arm), {})))
-        for arm in study.arms
-    )
-
-
-def simulate(
-    study: Study, workers: int, order: random.Random, board: Board | None = None, stop_after: int = 10**9
-) -> set[str]:
-    """Run a study with workers that finish in any order; return the keys of all ended trials."""
-    board, keys = board or a_board(study), set()
-    running: list[tuple[Trial, ...]] = []
-    while len(keys) < stop_after:
-        while len(running) < workers and (trials := board.next_trials()):
-            running.append(trials)
-        if not running:
-            assert board.left == 0
-            break
-        ended = running.pop(order.randrange(len(running)))
-        for trial in ended:
-            if not board.has_ended(trial):
-                board.end(trial, outcome(trial))
-                keys.add(trial.key)
-            else:
-                board.release(trial)
-    return keys
-
-
-@cache
-def alone(width: int) -> set[str]:
-    """The trials of a study with one worker, which every example is compared with."""
-    return simulate(a_study(width), 1, random.Random(0))
-
-
-@given(workers=st.integers(2, 9), width=st.integers(1, 4), seed=st.integers(0, 999))
-def test_the_trials_of_a_study_do_not_depend_on_workers_or_timing(
-    workers: int, width: int, seed: int
-) -> None:
-    assert simulate(a_study(width), workers, random.Random(seed)) == alone(width)
-
-
-@given(stop=st.integers(1, 20), seed=st.integers(0, 999))
-def test_an_interrupted_study_goes_on_to_the_same_trials(stop: int, seed: int) -> None:
-    study = a_study(width=2)
-    board = a_board(study)
-    first = simulate(study, 3, random.Random(seed), board, stop_after=stop)
-    resumed = Board(
-        ArmBoard(
-            study, arm.arm, Identity("c", "f"), searched=dict(arm.searched), confirmed=dict(arm.confirmed)
-        )
-        for arm in board.arms.values()
-    )
-    second = simulate(study, 2, random.Random(seed + 1), resumed)
-    assert not first & second
-    assert first | second == alone(2)
-
-
-def test_a_larger_budget_only_adds_trials() -> None:
-    small, large = a_study(trials=6), a_study(trials=9)
-    searches = set(simulate(small, 1, random.Random(0)))
-    more = simulate(large, 1, random.Random(0))
-    # Confirmations of the small study stay in the ledger; its searches are the first of the large one.
-    assert len(searches & more) >= 2 * 6
+def a_board(study: Study) -> Board:
+    return Board(ArmBoard(study, arm, Identity("c", "f")) for arm in study.arms)
 
 
 PAST = (
@@ -212,13 +118,6 @@ def test_the_first_trial_is_the_papers_then_random_then_tpe() -> None:
     flipped = [Ended(e.number, e.values, e.status, {1: -e.objective}) for e in history]
     assert tpe != suggest("a", LOSS, protocol, 5, flipped)
     assert suggest("a", LOSS, protocol, 4, []) != suggest("b", LOSS, protocol, 4, [])
-
-
-@given(number=st.integers(0, 12), arm=st.text(min_size=1, max_size=3))
-def test_suggestions_lie_in_the_space(number: int, arm: str) -> None:
-    values = suggest(arm, LOSS, Protocol(TPE(random=20)), number, [])
-    assert set(values) == set(LOSS.space)
-    assert all(LOSS.space[name].holds(value) for name, value in values.items())
 
 
 @pytest.mark.parametrize(

@@ -109,35 +109,41 @@ def a_loss(first: dict[str, Scalar] | None = None, **space: Dimension) -> Loss:
     return Loss("l", space, {name: d.ends[0] for name, d in space.items()} if first is None else first)
 
 
+WAITS = {name: Int(0, 1, when={name: (1,)}) for name in "ab"}
+
+
+def a_scheduled(name: str, options: tuple[str, ...], tau: Schedule) -> Loss:
+    return Loss("l", {name: Choice(options)}, {name: options[0]}, {"tau": tau})
+
+
 @pytest.mark.parametrize(
-    ("make", "message"),
+    ("make", "named"),
     [
-        (lambda: a_loss(samples=SAMPLES, epsilon=Float(0, 1, when={"sample": (1,)})),
-         "unknown dimension in loss l: when of 'epsilon' 'sample': did you mean 'samples'"),
-        (lambda: a_loss(a=Int(0, 1, when={"b": (1,)}), b=Int(0, 1, when={"a": (1,)}), c=Int(0, 1)),
-         r"the conditions of \['a', 'b'\] form a circle"),
-        (lambda: a_loss(a=Int(0, 1, when={"a": (1,)})), r"the conditions of \['a'\] form a circle"),
-        (lambda: a_loss(samples=SAMPLES, epsilon=Float(0, 1, when={"samples": (1, 5)})),
-         r"loss l: when of 'epsilon' lists \[5\] of 'samples', which Choice\(options=\(None, 1, 10\)\) lacks"),
-        (lambda: a_loss(samples=SAMPLES, epsilon=Float(0, 1, when={"samples": ()})), "must list at least one value"),
-        (lambda: Float(0, 1, when={"samples": 3}), r"Float.when\['samples'\] must be a sequence"),
-        (lambda: Float(0, 1, when={"kind": "ab"}), r"Float.when\['kind'\] must be a sequence.*, got 'ab'"),
-        (lambda: a_loss({"samples": None, "epsilon": 0.1}, samples=SAMPLES, epsilon=EPSILON),
-         r"first must give one value for each of \['samples'\], got \['epsilon', 'samples'\]"),
-        (lambda: a_loss({"samples": 1}, samples=SAMPLES, epsilon=EPSILON),
-         r"first must give one value for each of \['epsilon', 'samples'\], got \['samples'\]"),
-        (lambda: Schedule("cosine", 1.0), "Schedule.end must be a number or a name where shape is 'cosine', got None"),
-        (lambda: Schedule("linear", float("nan"), 1.0), "Schedule.start must be"),
-        (lambda: Loss("l", fixed={"tau": Schedule("sine", 1.0, 2.0)}), "'tau' names 'sine', which is neither a number"),
-        (lambda: Loss("l", fixed={"tau": Schedule("linear", "tau_start", 2.0)}), "names 'tau_start'"),
-        (lambda: Loss("l", fixed={"learning_rate": Schedule("linear", 1.0, 2.0)}), "the rate has Recipe.schedule"),
-        (lambda: Loss("l", {"s": Choice(("linear", "sine"))}, {"s": "linear"}, {"tau": Schedule("s", 1.0, 2.0)}),
-         "'s' must be a Choice among"),
-        (lambda: Loss("l", {"e": Choice(("low", "high"))}, {"e": "low"}, {"tau": Schedule("linear", 1.0, "e")}),
-         "a schedule must start and end with numbers, got 'low' of 'e'"),
+        (lambda: a_loss(samples=SAMPLES, epsilon=Float(0, 1, when={"sample": (1,)})), "'sample'"),
+        (lambda: a_loss(a=WAITS["b"], b=WAITS["a"], c=Int(0, 1)), "['a', 'b'] form a circle"),
+        (lambda: a_loss(a=WAITS["a"]), "['a'] form a circle"),
+        (
+            lambda: a_loss(samples=SAMPLES, epsilon=Float(0, 1, when={"samples": (1, 5)})),
+            "'epsilon' lists [5]",
+        ),
+        (lambda: a_loss(samples=SAMPLES, epsilon=Float(0, 1, when={"samples": ()})), "'epsilon'"),
+        (lambda: Float(0, 1, when={"samples": 3}), "Float.when['samples']"),
+        (lambda: Float(0, 1, when={"kind": "ab"}), "Float.when['kind']"),
+        (
+            lambda: a_loss({"samples": None, "epsilon": 0.1}, samples=SAMPLES, epsilon=EPSILON),
+            "['samples'], got",
+        ),
+        (lambda: a_loss({"samples": 1}, samples=SAMPLES, epsilon=EPSILON), "['epsilon', 'samples'], got"),
+        (lambda: Schedule("cosine", 1.0), "Schedule.end"),
+        (lambda: Schedule("linear", float("nan"), 1.0), "Schedule.start"),
+        (lambda: Loss("l", fixed={"tau": Schedule("sine", 1.0, 2.0)}), "'sine'"),
+        (lambda: Loss("l", fixed={"tau": Schedule("linear", "tau_start", 2.0)}), "'tau_start'"),
+        (lambda: Loss("l", fixed={"learning_rate": Schedule("linear", 1.0, 2.0)}), "Recipe.schedule"),
+        (lambda: a_scheduled("s", ("linear", "sine"), Schedule("s", 1.0, 2.0)), "'s' must be a Choice among"),
+        (lambda: a_scheduled("e", ("low", "high"), Schedule("linear", 1.0, "e")), "'low' of 'e'"),
     ],
-)  # fmt: skip
-def test_what_cannot_be_is_reported_in_one_line(make: Any, message: str) -> None:
-    with pytest.raises(UserError, match=message) as caught:
+)
+def test_what_cannot_be_is_reported_in_one_line(make: Any, named: str) -> None:
+    with pytest.raises(UserError) as caught:
         make()
-    assert "\n" not in str(caught.value)
+    assert named in str(caught.value) and "\n" not in str(caught.value)
