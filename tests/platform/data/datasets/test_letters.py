@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import dataclasses
-import re
 from collections import defaultdict
 from pathlib import Path
 
@@ -121,15 +120,6 @@ def test_what_is_no_file_of_the_tool_is_refused(
         (tmp_path / "f.npz").write_bytes(content)
     with pytest.raises(UserError, match=r"dataset letters: file must be .*tools/make_letters.py.*f.npz"):
         load(Regime("r", "letters", options={"file": "f.npz"}))
-
-
-def test_the_numbers_of_families_on_the_page_add_up() -> None:
-    page = (Path(__file__).parents[4] / "docs" / "letters.md").read_text()
-    section = page.partition("**What was left out.**")[2].partition("**Look-alikes.**")[0]
-    (everything,) = re.findall(r"hold ([\d,]+) families", section)
-    left_out = [int(number) for number in re.findall(r"^- (\d+) ", section, re.MULTILINE)]
-    assert int(everything.replace(",", "")) == sum(left_out) + len(families())
-    assert f"The other {len(families())} are the dataset" in section
 
 
 @pytest.mark.parametrize("names", [("a",) * 10, ("a", "b"), tuple(range(10))])
