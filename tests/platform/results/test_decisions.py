@@ -336,26 +336,24 @@ def test_a_difference_of_differences_is_one_contrast() -> None:
     assert contrast_text(Contrast({OURS: 2.0}, "top1")) == "top1: 2·r/mlp/smooth_topk_svm"
 
 
+def about(name: str, metric: str = "top3") -> Study:
+    return study(claim(contrasts=[Contrast.between(name, THEIRS, metric)]))
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda: Contrast({}, "top3"), "an arm or more"),
-        (lambda: Contrast({OURS: 0.0}, "top3"), "none with weight 0"),
-        (lambda: claim(contrasts=[]), "at least one contrast"),
-        (lambda: claim(direction="beside"), "one of"),
-        (lambda: claim("within"), "needs a tolerance above 0"),
-        (lambda: claim("within", tolerance=1.0, bound=1.0), "and no bound"),
-        (lambda: claim(text=""), "must not be empty"),
-        (lambda: claim(name="a b"), "claim name must match"),
+        (lambda: Contrast({OURS: 0.0}, "top3"), "weight 0"),
+        (lambda: claim(contrasts=[]), "contrast"),
+        (lambda: claim(direction="beside"), "direction"),
+        (lambda: claim("within"), "tolerance"),
+        (lambda: claim("within", tolerance=1.0, bound=1.0), "bound"),
+        (lambda: claim(text=""), "text"),
+        (lambda: claim(name="a b"), "name"),
         (lambda: study(claim(), claim()), "two claims are called c"),
-        (
-            lambda: study(claim(contrasts=[Contrast.between("x/y/z", THEIRS, "top3")])),
-            "'x/y/z', which is not an arm",
-        ),
-        (
-            lambda: study(claim(contrasts=[Contrast.between(OURS, THEIRS, "top7")])),
-            "'top7', which is not among",
-        ),
+        (lambda: about("x/y/z"), "'x/y/z'"),
+        (lambda: about(OURS, "top7"), "'top7'"),
     ],
 )
 def test_a_wrong_claim_is_reported_when_the_study_is_made(make: object, message: str) -> None:

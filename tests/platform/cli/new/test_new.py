@@ -192,66 +192,35 @@ def test_a_network_of_ones_own(new: New, tmp_path: Path) -> None:
     check_runs("on_my_net", tmp_path / "lab", tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (
-            ["a-b", "--from", "lab"],
-            "NAME must be a name that a Python module can have, of letters, digits and _, got 'a-b'",
-        ),
-        (["../up", "--from", "lab"], "NAME must be a name that a Python module can have"),
-        (["class", "--from", "lab"], "NAME must be a name that a Python module can have"),
-        (
-            ["json", "--from", "lab"],
-            "must not be that of an installed module, which the file would hide, got 'json'",
-        ),
-        (["taken", "--from", "lab"], "taken.py exists already: choose another name"),
-        (["mine", "--from", "nothing"], "--from must be a folder of images or a file .npz or .pt, got '/"),
-        (["mine", "--from", "nothing.csv"], "nothing.csv', which does not exist\n"),
-        (["mine", "--from", "table.csv"], "numpy.savez('data.npz', x=inputs, y=labels)"),
-        (["mine", "--from", "texts.npz"], "numpy.unique(y, return_inverse=True)[1] makes labels of texts"),
-        (["mine", "--from", "taken.py"], "--from must be a folder of images or a file"),
-        (["mine", "--from", "junk.npz"], "junk.npz' cannot be read: "),
-        (
-            ["mine", "--from", "three.npz"],
-            "labels (n,) for each split, got a (4, 2) float64, b (4, 2) float64, y (4,) int64 in",
-        ),
-        (["mine", "--from", "empty"], "must hold at least 2 classes, each a folder of images, got 0"),
-        (
-            ["mine", "--from", "lab", "-k", "2"],
-            "-k must be from 1 to 1, below the number of classes, got 2",
-        ),
-        (["mine", "--from", "lab", "--network", "resnet1"], "did you mean 'resnet18'"),
-        (["mine", "--from", "lab", "--network", "qqqqqq"], "unknown network 'qqqqqq' (known: "),
-        (
-            ["mine", "--from", "lab", "--network", "taken:Net"],
-            "unknown attribute: module 'taken' has no 'Net': did you mean 'kept'?",
-        ),
-        (
-            ["mine", "--from", "lab", "--network", "math:floor"],
-            "model math:floor must be a function of shape, classes, head and its options",
-        ),
-        (
-            ["mine", "--from", "from_one.npz"],
-            "labels must number the classes from 0 on, and at least every second number must have a sample, got 4",
-        ),
-        (
-            ["mine", "--from", "good.npz", "--features"],
-            "--features is for images: a folder of them, or uint8",
-        ),
-        (
-            ["mine", "--from", "odd.npz"],
-            "got 4 different labels from -1 to 99, among them -1, 99",
-        ),
-        (
-            ["mine", "--from", "nan.npz"],
-            "inputs must be finite, got NaN or infinity in sample",
-        ),
-    ],
-)
-def test_what_cannot_be_is_a_line_and_nothing_is_written(
-    new: New, tmp_path: Path, arguments: list[str], message: str
-) -> None:
+BAD = """
+a-b --from lab | NAME must be a name that a Python module can have
+../up --from lab | NAME must be a name that a Python module can have
+class --from lab | NAME must be a name that a Python module can have
+json --from lab | got 'json'
+taken --from lab | taken.py exists already
+mine --from nothing | --from must be a folder of images or a file .npz or .pt
+mine --from nothing.csv | nothing.csv', which does not exist
+mine --from table.csv | numpy.savez(
+mine --from texts.npz | numpy.unique(
+mine --from taken.py | --from must be a folder of images or a file
+mine --from junk.npz | junk.npz' cannot be read
+mine --from three.npz | got a (4, 2) float64, b (4, 2) float64, y (4,) int64
+mine --from empty | at least 2 classes, each a folder of images, got 0
+mine --from lab -k 2 | -k must be from 1 to 1
+mine --from lab --network resnet1 | did you mean 'resnet18'
+mine --from lab --network qqqqqq | unknown network 'qqqqqq'
+mine --from lab --network taken:Net | module 'taken' has no 'Net'
+mine --from lab --network math:floor | model math:floor must be a function of shape, classes, head
+mine --from from_one.npz | labels must number the classes from 0 on
+mine --from good.npz --features | --features is for images
+mine --from odd.npz | got 4 different labels from -1 to 99, among them -1, 99
+mine --from nan.npz | inputs must be finite
+"""
+
+
+@pytest.mark.parametrize("line", BAD.strip().splitlines())
+def test_what_cannot_be_is_a_line_and_nothing_is_written(new: New, tmp_path: Path, line: str) -> None:
+    arguments, message = line.split(" | ")
     for folder in ("lab/one", "lab/two", "empty"):
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "taken.py").write_text("kept = 1\n")
@@ -266,7 +235,7 @@ def test_what_cannot_be_is_a_line_and_nothing_is_written(
     inputs[[3, 7], 1] = np.nan, np.inf
     np.savez(tmp_path / "nan.npz", x=inputs, y=labels)
     before = files_in(tmp_path)
-    code, out, err = new(*arguments)
+    code, out, err = new(*arguments.split())
     assert (code, out, len(err.splitlines())) == (2, "", 1)
     assert message in err
     assert files_in(tmp_path) == before
@@ -309,11 +278,7 @@ def test_files_that_are_not_read_are_counted(new: New, birds: Path) -> None:
     (birds / "gull" / "old").mkdir()
     (birds / "gull" / "0.png").rename(birds / "gull" / "old" / "0.png")
     code, _, err = new("stray_birds", "--from", str(birds))
-    assert (code, err) == (
-        0,
-        "topk: files not read, as they are no images in the folder of a class: 1 .heic, 1 .png, 1 .svg, 1 .txt: save "
-        "drawings (.svg) as .png and photos (.heic) as .jpg\n",
-    )
+    assert code == 0 and ": 1 .heic, 1 .png, 1 .svg, 1 .txt: " in err and len(err.splitlines()) == 1
 
 
 def test_links_in_a_circle_end(new: New, birds: Path) -> None:
@@ -329,8 +294,5 @@ def test_folders_that_look_like_splits_are_named(new: New, birds: Path) -> None:
         for folder in birds.iterdir():
             (birds.parent / "split" / name / folder.name).symlink_to(folder)
     code, _, err = new("split_birds", "--from", str(birds.parent / "split"))
-    assert (code, err) == (
-        0,
-        "topk: the classes are Testing, Training, and the images of each are in folders gull, owl's, wren: if those "
-        "are the classes, call the folders of the splits train, val and test\n",
-    )
+    assert code == 0 and len(err.splitlines()) == 1
+    assert "Testing, Training" in err and "gull, owl's, wren" in err
