@@ -15,17 +15,7 @@ from torch import Tensor
 from topk_losses._core.shapes import log_softmax
 from topk_losses._rules.entropies import cross_entropy
 
-__all__ = [
-    "FORMS",
-    "LOG_ZERO",
-    "PASSIVE",
-    "absolute_error",
-    "active_passive",
-    "asymmetric",
-    "clipped",
-    "smoothed",
-    "symmetric",
-]
+__all__ = ["FORMS", "LOG_ZERO", "PASSIVE", "active_passive", "asymmetric", "clipped", "smoothed", "symmetric"]
 
 LOG_ZERO = math.log(1e-4)
 """What stands for log 0 in reverse cross-entropy, as in the code of its authors."""
@@ -46,11 +36,6 @@ def smoothed(rows: Tensor, labels: Tensor, epsilon: float) -> Tensor:
     masked = rows.detach() == -torch.inf
     mean = log_p.masked_fill(masked, 0).sum(1, keepdim=True) / (~masked).sum(1, keepdim=True)
     return -(1 - epsilon) * own - epsilon * mean
-
-
-def absolute_error(rows: Tensor, labels: Tensor) -> Tensor:
-    """``1 - p_y``."""
-    return _error(_log_chances(rows, labels)[1])
 
 
 def _error(own: Tensor) -> Tensor:

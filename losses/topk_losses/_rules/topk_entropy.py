@@ -105,9 +105,7 @@ class TopKEntropy(RuleOfLabels[Kept]):
         # o_1 … o_{K-1} contain the K-th best only if the label is among the K best. Otherwise it belongs to the rest.
         last = leading[:, k - 1 : k]
         log_rest = torch.where(
-            places < k,
-            rest.masked_fill(places == k, 1).log(),
-            last + torch.log1p(rest * (-last).exp()),
+            places < k, rest.masked_fill(places == k, 1).log(), last + torch.log1p(rest * (-last).exp())
         ).unsqueeze(2)
         with torch.no_grad():
             behind = torch.cat([log_rest, others.flip(2)], 2).logcumsumexp(2).flip(2)[..., : k - 1]  # log Z_t

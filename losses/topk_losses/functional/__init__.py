@@ -30,7 +30,6 @@ from topk_losses.functional.generalized import *
 from topk_losses.functional.grouping import *
 from topk_losses.functional.hinge import *
 from topk_losses.functional.imbalance import *
-from topk_losses.functional.lapsum import *
 from topk_losses.functional.noised import *
 from topk_losses.functional.reduction import *
 from topk_losses.functional.regularized import *

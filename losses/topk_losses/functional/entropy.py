@@ -9,11 +9,7 @@ from topk_losses._core.reduction import Reduction, reduce_loss, takes_single_row
 from topk_losses._rules import entropies
 from topk_losses._rules.truncated import TruncatedEntropy
 
-__all__ = [
-    "cross_entropy",
-    "focal",
-    "truncated_topk_entropy",
-]
+__all__ = ["cross_entropy", "focal", "truncated_topk_entropy"]
 
 
 @takes_single_rows

@@ -8,7 +8,7 @@ from topk_losses._core.checks import check_exponent
 from topk_losses._core.reduction import Reduction, reduce_loss, takes_single_rows
 from topk_losses._rules import entropies
 
-__all__ = ["generalized_cross_entropy"]
+__all__ = ["generalized_cross_entropy", "mean_absolute_error"]
 
 
 @takes_single_rows
@@ -62,3 +62,21 @@ def generalized_cross_entropy(
         return entropies.generalized(rows, labels, gamma)
 
     return reduce_loss(losses, scores, target, Reduction(weight, ignore_index, reduction))
+
+
+def mean_absolute_error(
+    scores: Tensor,
+    target: Tensor,
+    *,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+) -> Tensor:
+    """Mean absolute error, halved: :func:`generalized_cross_entropy` at γ = 1, with its other arguments.
+
+    References:
+        Ghosh, Kumar, Sastry: Robust Loss Functions under Label Noise for Deep Neural Networks, AAAI 2017.
+    """
+    return generalized_cross_entropy(
+        scores, target, 1.0, weight=weight, ignore_index=ignore_index, reduction=reduction
+    )

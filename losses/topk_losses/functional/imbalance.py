@@ -14,12 +14,7 @@ from topk_losses._core.checks import (
 from topk_losses._core.reduction import Reduction, reduce_loss, takes_single_rows
 from topk_losses._rules import entropies
 
-__all__ = [
-    "balanced_softmax",
-    "ldam",
-    "logit_adjusted",
-    "vector_scaling",
-]
+__all__ = ["balanced_softmax", "ldam", "logit_adjusted", "vector_scaling"]
 
 
 @takes_single_rows
@@ -74,47 +69,6 @@ def ldam(
 
 
 @takes_single_rows
-def balanced_softmax(
-    scores: Tensor,
-    target: Tensor,
-    class_counts: Tensor,
-    *,
-    weight: Tensor | None = None,
-    ignore_index: int = -100,
-    reduction: str = "mean",
-) -> Tensor:
-    r"""Balanced softmax: cross-entropy of the scores plus the logarithms of the class counts.
-
-    .. math:: -\log \mathrm{softmax}(s + \log n)_y
-
-    Args:
-        scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
-        target: labels ``(N, ...)``, or probabilities of the scores' shape.
-        class_counts: n, the number of training samples of each class ``(L,)``, above 0.
-        weight: one factor per class ``(L,)``.
-        ignore_index: label of the samples to leave out, as in torch.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-
-    Returns:
-        A scalar, or ``(N, ...)`` for ``"none"``.
-
-    Raises:
-        ValueError: for wrong shapes and dtypes, labels out of range and counts not above 0.
-
-    References:
-        Ren et al.: Balanced Meta-Softmax for Long-Tailed Visual Recognition, NeurIPS 2020.
-
-    Example:
-        >>> import torch
-        >>> balanced_softmax(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([1]), torch.tensor([100, 10, 1]))
-        tensor(3.3400)
-    """
-    return logit_adjusted(
-        scores, target, class_counts, weight=weight, ignore_index=ignore_index, reduction=reduction
-    )
-
-
-@takes_single_rows
 def logit_adjusted(
     scores: Tensor,
     target: Tensor,
@@ -161,6 +115,25 @@ def logit_adjusted(
         return entropies.adjusted(rows, labels, class_counts, tau)
 
     return reduce_loss(losses, scores, target, Reduction(weight, ignore_index, reduction))
+
+
+def balanced_softmax(
+    scores: Tensor,
+    target: Tensor,
+    class_counts: Tensor,
+    *,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+) -> Tensor:
+    """Balanced softmax: :func:`logit_adjusted` at τ = 1, with its other arguments.
+
+    References:
+        Ren et al.: Balanced Meta-Softmax for Long-Tailed Visual Recognition, NeurIPS 2020.
+    """
+    return logit_adjusted(
+        scores, target, class_counts, weight=weight, ignore_index=ignore_index, reduction=reduction
+    )
 
 
 @takes_single_rows

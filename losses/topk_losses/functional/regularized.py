@@ -15,11 +15,7 @@ from topk_losses._core.reduction import Reduction, reduce_loss, takes_single_row
 from topk_losses._rules import robust
 from topk_losses._rules.early_learning import regularized
 
-__all__ = [
-    "early_learning",
-    "label_smoothing",
-    "logit_clip",
-]
+__all__ = ["early_learning", "label_smoothing", "logit_clip"]
 
 
 @takes_single_rows

@@ -8,57 +8,7 @@ from topk_losses._core.checks import check_asymmetric, check_not_negative, check
 from topk_losses._core.reduction import Reduction, reduce_loss, takes_single_rows
 from topk_losses._rules import robust
 
-__all__ = [
-    "active_passive_loss",
-    "asymmetric_loss",
-    "mean_absolute_error",
-    "symmetric_cross_entropy",
-]
-
-
-@takes_single_rows
-def mean_absolute_error(
-    scores: Tensor,
-    target: Tensor,
-    *,
-    weight: Tensor | None = None,
-    ignore_index: int = -100,
-    reduction: str = "mean",
-) -> Tensor:
-    r"""Mean absolute error between the probabilities and the label, halved: the probability of an error.
-
-    .. math:: \tfrac12 \sum_j |1[j = y] - p_j| = 1 - p_y, \qquad p = \mathrm{softmax}(s)
-
-    It is symmetric: summed over all labels it is the same for all scores, so that evenly spread wrong labels do not
-    change where its expectation is least. Its gradient is that of cross-entropy times p_y, which makes training slow.
-    It is generalised cross-entropy at γ = 1.
-
-    Args:
-        scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
-        target: labels ``(N, ...)``, or probabilities of the scores' shape, for the expected loss.
-        weight: one factor per class ``(L,)``.
-        ignore_index: label of the samples to leave out, as in torch.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-
-    Returns:
-        A scalar, or ``(N, ...)`` for ``"none"``.
-
-    Raises:
-        ValueError: for wrong shapes and dtypes and labels out of range.
-
-    References:
-        Ghosh, Kumar, Sastry: Robust Loss Functions under Label Noise for Deep Neural Networks, AAAI 2017.
-
-    Example:
-        >>> import torch
-        >>> mean_absolute_error(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([1]))
-        tensor(0.7553)
-    """
-
-    def losses(rows: Tensor, labels: Tensor) -> Tensor:
-        return robust.absolute_error(rows, labels)
-
-    return reduce_loss(losses, scores, target, Reduction(weight, ignore_index, reduction))
+__all__ = ["active_passive_loss", "asymmetric_loss", "symmetric_cross_entropy"]
 
 
 @takes_single_rows
@@ -77,7 +27,7 @@ def symmetric_cross_entropy(
     .. math:: \alpha \, (-\log p_y) + \beta \, (-A) (1 - p_y), \qquad A = \log 10^{-4}, \quad p = \mathrm{softmax}(s)
 
     A stands for the logarithm of the label's zeros, with the value of the authors' code; only β A matters. The second
-    term is a multiple of :func:`mean_absolute_error`.
+    term is a multiple of :func:`~topk_losses.functional.mean_absolute_error`.
 
     Args:
         scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
@@ -135,8 +85,8 @@ def active_passive_loss(
     ``"nnce"``  ``1 - (log p_y - F) / Σ_j (log p_j - F)``, ``F = log 1e-7``: active negative loss, ANL-CE
     ==========  ==========================================================================================
 
-    Each part is bounded and, like :func:`mean_absolute_error`, robust to evenly spread wrong labels. In ``"nnce"`` no
-    log p is taken below F. ANL-CE comes with an L1 penalty of the network's weights, outside this loss.
+    Each part is bounded and robust to evenly spread wrong labels. In ``"nnce"`` no log p is taken below F. ANL-CE comes
+    with an L1 penalty of the network's weights, outside this loss.
 
     Args:
         scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.

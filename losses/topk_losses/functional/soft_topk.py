@@ -8,7 +8,7 @@ from topk_losses._core.checks import check_k, check_positive, check_scores, chec
 from topk_losses._core.reduction import Reduction, reduce_loss, takes_single_rows
 from topk_losses._soft_topk.rule import soft_topk_losses
 
-__all__ = ["soft_topk_loss"]
+__all__ = ["lapsum_topk_loss", "soft_topk_loss"]
 
 
 @takes_single_rows
@@ -71,3 +71,31 @@ def soft_topk_loss(
     check_soft_topk(shape, form)
     losses = soft_topk_losses(k, tau, shape, by_log=form == "log")
     return reduce_loss(losses, scores, target, Reduction(weight, ignore_index, reduction))
+
+
+def lapsum_topk_loss(
+    scores: Tensor,
+    target: Tensor,
+    k: int,
+    temperature: float = 1.0,
+    *,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+) -> Tensor:
+    """LapSum top-K loss: :func:`soft_topk_loss` with the Laplace shape, and the temperature as τ.
+
+    References:
+        Struski et al.: LapSum - One Method to Differentiate Them All: Ranking, Sorting and Top-k Selection, ICML 2025.
+    """
+    check_positive("temperature", temperature)
+    return soft_topk_loss(
+        scores,
+        target,
+        k,
+        temperature,
+        "laplace",
+        weight=weight,
+        ignore_index=ignore_index,
+        reduction=reduction,
+    )

@@ -9,7 +9,6 @@ from topk_losses.modules.generalized import *
 from topk_losses.modules.grouping import *
 from topk_losses.modules.hinge import *
 from topk_losses.modules.imbalance import *
-from topk_losses.modules.lapsum import *
 from topk_losses.modules.noised import *
 from topk_losses.modules.regularized import *
 from topk_losses.modules.robust import *

@@ -104,12 +104,7 @@ class TopKLoss(Loss):
     """A loss whose only parameter is K."""
 
     def __init__(
-        self,
-        k: int,
-        *,
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        reduction: str = "mean",
+        self, k: int, *, weight: Tensor | None = None, ignore_index: int = -100, reduction: str = "mean"
     ) -> None:
         super().__init__(weight, ignore_index, reduction)
         check_k(k)

@@ -48,10 +48,4 @@ class AUTKC(Loss):
 
     def forward(self, scores: Tensor, target: Tensor) -> Tensor:
         """Return the loss of scores ``(N, L, ...)`` and targets."""
-        return functional.autkc(
-            scores,
-            target,
-            k=self.k,
-            surrogate=self.surrogate,
-            **self._shared,
-        )
+        return functional.autkc(scores, target, k=self.k, surrogate=self.surrogate, **self._shared)

@@ -57,13 +57,7 @@ class ConformalTraining(nn.Module):
     def forward(self, scores: Tensor, target: Tensor) -> Tensor:
         """Return the loss of a batch's scores ``(N, L)`` and labels ``(N,)``."""
         return functional.conformal_training(
-            scores,
-            target,
-            self.alpha,
-            self.temperature,
-            self.kappa,
-            self.size_weight,
-            self.classification,
+            scores, target, self.alpha, self.temperature, self.kappa, self.size_weight, self.classification
         )
 
     def extra_repr(self) -> str:

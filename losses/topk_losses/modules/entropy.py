@@ -8,11 +8,7 @@ from topk_losses import functional
 from topk_losses._core.checks import check_not_negative
 from topk_losses.modules._base import Loss, TopKLoss
 
-__all__ = [
-    "CrossEntropy",
-    "Focal",
-    "TruncatedTopKEntropy",
-]
+__all__ = ["CrossEntropy", "Focal", "TruncatedTopKEntropy"]
 
 
 class CrossEntropy(Loss):
@@ -33,21 +29,13 @@ class CrossEntropy(Loss):
     """
 
     def __init__(
-        self,
-        *,
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        reduction: str = "mean",
+        self, *, weight: Tensor | None = None, ignore_index: int = -100, reduction: str = "mean"
     ) -> None:
         super().__init__(weight, ignore_index, reduction)
 
     def forward(self, scores: Tensor, target: Tensor) -> Tensor:
         """Return the loss of scores ``(N, L, ...)`` and targets."""
-        return functional.cross_entropy(
-            scores,
-            target,
-            **self._shared,
-        )
+        return functional.cross_entropy(scores, target, **self._shared)
 
 
 class Focal(Loss):
@@ -82,12 +70,7 @@ class Focal(Loss):
 
     def forward(self, scores: Tensor, target: Tensor) -> Tensor:
         """Return the loss of scores ``(N, L, ...)`` and targets."""
-        return functional.focal(
-            scores,
-            target,
-            gamma=self.gamma,
-            **self._shared,
-        )
+        return functional.focal(scores, target, gamma=self.gamma, **self._shared)
 
 
 class TruncatedTopKEntropy(TopKLoss):
@@ -110,9 +93,4 @@ class TruncatedTopKEntropy(TopKLoss):
 
     def forward(self, scores: Tensor, target: Tensor) -> Tensor:
         """Return the loss of scores ``(N, L, ...)`` and targets."""
-        return functional.truncated_topk_entropy(
-            scores,
-            target,
-            k=self.k,
-            **self._shared,
-        )
+        return functional.truncated_topk_entropy(scores, target, k=self.k, **self._shared)

@@ -8,7 +8,7 @@ from topk_losses import functional
 from topk_losses._core.checks import check_exponent
 from topk_losses.modules._base import Loss
 
-__all__ = ["GeneralizedCrossEntropy"]
+__all__ = ["GeneralizedCrossEntropy", "MeanAbsoluteError"]
 
 
 class GeneralizedCrossEntropy(Loss):
@@ -43,9 +43,13 @@ class GeneralizedCrossEntropy(Loss):
 
     def forward(self, scores: Tensor, target: Tensor) -> Tensor:
         """Return the loss of scores ``(N, L, ...)`` and targets."""
-        return functional.generalized_cross_entropy(
-            scores,
-            target,
-            gamma=self.gamma,
-            **self._shared,
-        )
+        return functional.generalized_cross_entropy(scores, target, gamma=self.gamma, **self._shared)
+
+
+class MeanAbsoluteError(GeneralizedCrossEntropy):
+    """Mean absolute error: :class:`GeneralizedCrossEntropy` at γ = 1, with its other arguments."""
+
+    def __init__(
+        self, *, weight: Tensor | None = None, ignore_index: int = -100, reduction: str = "mean"
+    ) -> None:
+        super().__init__(1.0, weight=weight, ignore_index=ignore_index, reduction=reduction)

@@ -31,12 +31,7 @@ class TopKGrouping(TopKLoss):
 
     def forward(self, scores: Tensor, target: Tensor) -> Tensor:
         """Return the loss of scores ``(N, L, ...)`` and targets."""
-        return functional.topk_grouping(
-            scores,
-            target,
-            k=self.k,
-            **self._shared,
-        )
+        return functional.topk_grouping(scores, target, k=self.k, **self._shared)
 
 
 class TopKTransition(Loss):
@@ -75,9 +70,5 @@ class TopKTransition(Loss):
     def forward(self, scores: Tensor, target: Tensor) -> Tensor:
         """Return the loss of scores ``(N, L, ...)`` and targets."""
         return functional.topk_transition(
-            scores,
-            target,
-            k=self.k,
-            detach_weight=self.detach_weight,
-            **self._shared,
+            scores, target, k=self.k, detach_weight=self.detach_weight, **self._shared
         )

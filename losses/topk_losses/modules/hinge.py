@@ -31,13 +31,7 @@ class TopKHinge(TopKHingeLoss):
 
     def forward(self, scores: Tensor, target: Tensor) -> Tensor:
         """Return the loss of scores ``(N, L, ...)`` and targets."""
-        return functional.topk_hinge(
-            scores,
-            target,
-            k=self.k,
-            margin=self.margin,
-            **self._shared,
-        )
+        return functional.topk_hinge(scores, target, k=self.k, margin=self.margin, **self._shared)
 
 
 class ConvexTopKHinge(TopKHingeLoss):
@@ -61,13 +55,7 @@ class ConvexTopKHinge(TopKHingeLoss):
 
     def forward(self, scores: Tensor, target: Tensor) -> Tensor:
         """Return the loss of scores ``(N, L, ...)`` and targets."""
-        return functional.convex_topk_hinge(
-            scores,
-            target,
-            k=self.k,
-            margin=self.margin,
-            **self._shared,
-        )
+        return functional.convex_topk_hinge(scores, target, k=self.k, margin=self.margin, **self._shared)
 
 
 class CalibratedTopKHinge(TopKHingeLoss):
@@ -91,10 +79,4 @@ class CalibratedTopKHinge(TopKHingeLoss):
 
     def forward(self, scores: Tensor, target: Tensor) -> Tensor:
         """Return the loss of scores ``(N, L, ...)`` and targets."""
-        return functional.calibrated_topk_hinge(
-            scores,
-            target,
-            k=self.k,
-            margin=self.margin,
-            **self._shared,
-        )
+        return functional.calibrated_topk_hinge(scores, target, k=self.k, margin=self.margin, **self._shared)

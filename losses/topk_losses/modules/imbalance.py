@@ -12,12 +12,7 @@ from topk_losses._core.checks import check_margins, check_not_negative, check_po
 from topk_losses.margins import uneven_margins
 from topk_losses.modules._base import Loss, check_values
 
-__all__ = [
-    "LDAM",
-    "BalancedSoftmax",
-    "LogitAdjusted",
-    "VectorScaling",
-]
+__all__ = ["LDAM", "BalancedSoftmax", "LogitAdjusted", "VectorScaling"]
 
 
 class LDAM(Loss):
@@ -77,54 +72,7 @@ class LDAM(Loss):
 
     def forward(self, scores: Tensor, target: Tensor) -> Tensor:
         """Return the loss of scores ``(N, L, ...)`` and targets."""
-        return functional.ldam(
-            scores,
-            target,
-            margins=self.margins,
-            scale=self.scale,
-            **self._shared,
-        )
-
-
-class BalancedSoftmax(Loss):
-    """Balanced softmax, see :func:`~topk_losses.functional.balanced_softmax`.
-
-    Args:
-        class_counts: n, the number of training samples of each class ``(L,)``, above 0, kept as a buffer.
-        weight: one factor per class ``(L,)``, kept as a buffer.
-        ignore_index: label of the samples to leave out, as in torch.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-
-    Raises:
-        ValueError: for the arguments that :func:`~topk_losses.functional.balanced_softmax` rejects.
-
-    Example:
-        >>> import torch
-        >>> BalancedSoftmax([100, 10, 1])(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([1]))
-        tensor(3.3400)
-    """
-
-    class_counts: Tensor
-
-    def __init__(
-        self,
-        class_counts: Tensor | Sequence[int],
-        *,
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(weight, ignore_index, reduction)
-        self._set_counts(class_counts)
-
-    def forward(self, scores: Tensor, target: Tensor) -> Tensor:
-        """Return the loss of scores ``(N, L, ...)`` and targets."""
-        return functional.balanced_softmax(
-            scores,
-            target,
-            class_counts=self.class_counts,
-            **self._shared,
-        )
+        return functional.ldam(scores, target, margins=self.margins, scale=self.scale, **self._shared)
 
 
 class LogitAdjusted(Loss):
@@ -165,12 +113,22 @@ class LogitAdjusted(Loss):
     def forward(self, scores: Tensor, target: Tensor) -> Tensor:
         """Return the loss of scores ``(N, L, ...)`` and targets."""
         return functional.logit_adjusted(
-            scores,
-            target,
-            class_counts=self.class_counts,
-            tau=self.tau,
-            **self._shared,
+            scores, target, class_counts=self.class_counts, tau=self.tau, **self._shared
         )
+
+
+class BalancedSoftmax(LogitAdjusted):
+    """Balanced softmax: :class:`LogitAdjusted` at τ = 1, with its other arguments."""
+
+    def __init__(
+        self,
+        class_counts: Tensor | Sequence[int],
+        *,
+        weight: Tensor | None = None,
+        ignore_index: int = -100,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(class_counts, weight=weight, ignore_index=ignore_index, reduction=reduction)
 
 
 class VectorScaling(Loss):
@@ -215,10 +173,5 @@ class VectorScaling(Loss):
     def forward(self, scores: Tensor, target: Tensor) -> Tensor:
         """Return the loss of scores ``(N, L, ...)`` and targets."""
         return functional.vector_scaling(
-            scores,
-            target,
-            class_counts=self.class_counts,
-            tau=self.tau,
-            gamma=self.gamma,
-            **self._shared,
+            scores, target, class_counts=self.class_counts, tau=self.tau, gamma=self.gamma, **self._shared
         )

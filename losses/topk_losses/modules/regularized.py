@@ -20,11 +20,7 @@ from topk_losses._core.checks import (
 from topk_losses._core.shapes import computing, softmax
 from topk_losses.modules._base import Loss
 
-__all__ = [
-    "EarlyLearning",
-    "LabelSmoothing",
-    "LogitClip",
-]
+__all__ = ["EarlyLearning", "LabelSmoothing", "LogitClip"]
 
 
 class LabelSmoothing(Loss):
@@ -59,12 +55,7 @@ class LabelSmoothing(Loss):
 
     def forward(self, scores: Tensor, target: Tensor) -> Tensor:
         """Return the loss of scores ``(N, L, ...)`` and targets."""
-        return functional.label_smoothing(
-            scores,
-            target,
-            epsilon=self.epsilon,
-            **self._shared,
-        )
+        return functional.label_smoothing(scores, target, epsilon=self.epsilon, **self._shared)
 
 
 class LogitClip(Loss):
@@ -99,12 +90,7 @@ class LogitClip(Loss):
 
     def forward(self, scores: Tensor, target: Tensor) -> Tensor:
         """Return the loss of scores ``(N, L, ...)`` and targets."""
-        return functional.logit_clip(
-            scores,
-            target,
-            limit=self.limit,
-            **self._shared,
-        )
+        return functional.logit_clip(scores, target, limit=self.limit, **self._shared)
 
 
 class EarlyLearning(Loss):

@@ -9,47 +9,7 @@ from topk_losses._core.checks import check_asymmetric, check_not_negative, check
 from topk_losses._rules.robust import PASSIVE
 from topk_losses.modules._base import Loss
 
-__all__ = [
-    "ActivePassiveLoss",
-    "AsymmetricLoss",
-    "MeanAbsoluteError",
-    "SymmetricCrossEntropy",
-]
-
-
-class MeanAbsoluteError(Loss):
-    """Mean absolute error, see :func:`~topk_losses.functional.mean_absolute_error`.
-
-    Args:
-        weight: one factor per class ``(L,)``, kept as a buffer.
-        ignore_index: label of the samples to leave out, as in torch.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-
-    Raises:
-        ValueError: for the arguments that :func:`~topk_losses.functional.mean_absolute_error` rejects.
-
-    Example:
-        >>> import torch
-        >>> MeanAbsoluteError()(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([1]))
-        tensor(0.7553)
-    """
-
-    def __init__(
-        self,
-        *,
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(weight, ignore_index, reduction)
-
-    def forward(self, scores: Tensor, target: Tensor) -> Tensor:
-        """Return the loss of scores ``(N, L, ...)`` and targets."""
-        return functional.mean_absolute_error(
-            scores,
-            target,
-            **self._shared,
-        )
+__all__ = ["ActivePassiveLoss", "AsymmetricLoss", "SymmetricCrossEntropy"]
 
 
 class SymmetricCrossEntropy(Loss):
@@ -89,11 +49,7 @@ class SymmetricCrossEntropy(Loss):
     def forward(self, scores: Tensor, target: Tensor) -> Tensor:
         """Return the loss of scores ``(N, L, ...)`` and targets."""
         return functional.symmetric_cross_entropy(
-            scores,
-            target,
-            alpha=self.alpha,
-            beta=self.beta,
-            **self._shared,
+            scores, target, alpha=self.alpha, beta=self.beta, **self._shared
         )
 
 
@@ -138,12 +94,7 @@ class ActivePassiveLoss(Loss):
     def forward(self, scores: Tensor, target: Tensor) -> Tensor:
         """Return the loss of scores ``(N, L, ...)`` and targets."""
         return functional.active_passive_loss(
-            scores,
-            target,
-            alpha=self.alpha,
-            beta=self.beta,
-            passive=self.passive,
-            **self._shared,
+            scores, target, alpha=self.alpha, beta=self.beta, passive=self.passive, **self._shared
         )
 
 

@@ -53,10 +53,5 @@ class SmoothTopKSVM(Loss):
     def forward(self, scores: Tensor, target: Tensor) -> Tensor:
         """Return the loss of scores ``(N, L, ...)`` and targets."""
         return functional.smooth_topk_svm(
-            scores,
-            target,
-            k=self.k,
-            tau=self.tau,
-            margin=self.margin,
-            **self._shared,
+            scores, target, k=self.k, tau=self.tau, margin=self.margin, **self._shared
         )

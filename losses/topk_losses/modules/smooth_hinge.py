@@ -51,10 +51,5 @@ class SmoothTopKHinge(Loss):
     def forward(self, scores: Tensor, target: Tensor) -> Tensor:
         """Return the loss of scores ``(N, L, ...)`` and targets."""
         return functional.smooth_topk_hinge(
-            scores,
-            target,
-            k=self.k,
-            gamma=self.gamma,
-            margin=self.margin,
-            **self._shared,
+            scores, target, k=self.k, gamma=self.gamma, margin=self.margin, **self._shared
         )

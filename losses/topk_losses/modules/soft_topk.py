@@ -8,7 +8,7 @@ from topk_losses import functional
 from topk_losses._core.checks import check_k, check_positive, check_soft_topk
 from topk_losses.modules._base import Loss
 
-__all__ = ["SoftTopKLoss"]
+__all__ = ["LapSumTopKLoss", "SoftTopKLoss"]
 
 
 class SoftTopKLoss(Loss):
@@ -55,11 +55,28 @@ class SoftTopKLoss(Loss):
     def forward(self, scores: Tensor, target: Tensor) -> Tensor:
         """Return the loss of scores ``(N, L, ...)`` and targets."""
         return functional.soft_topk_loss(
-            scores,
-            target,
-            k=self.k,
-            tau=self.tau,
-            shape=self.shape,
-            form=self.form,
-            **self._shared,
+            scores, target, k=self.k, tau=self.tau, shape=self.shape, form=self.form, **self._shared
         )
+
+
+class LapSumTopKLoss(SoftTopKLoss):
+    """LapSum top-K loss: :class:`SoftTopKLoss` with the Laplace shape, and the temperature as τ."""
+
+    def __init__(
+        self,
+        k: int,
+        temperature: float = 1.0,
+        *,
+        weight: Tensor | None = None,
+        ignore_index: int = -100,
+        reduction: str = "mean",
+    ) -> None:
+        check_positive("temperature", temperature)
+        super().__init__(
+            k, temperature, "laplace", weight=weight, ignore_index=ignore_index, reduction=reduction
+        )
+
+    @property
+    def temperature(self) -> float:
+        """τ by the name that the paper gives it."""
+        return self.tau

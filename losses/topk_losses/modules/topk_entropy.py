@@ -30,9 +30,4 @@ class TopKEntropy(TopKLoss):
 
     def forward(self, scores: Tensor, target: Tensor) -> Tensor:
         """Return the loss of scores ``(N, L, ...)`` and targets."""
-        return functional.topk_entropy(
-            scores,
-            target,
-            k=self.k,
-            **self._shared,
-        )
+        return functional.topk_entropy(scores, target, k=self.k, **self._shared)
