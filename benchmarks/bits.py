@@ -44,7 +44,6 @@ SETTINGS: dict[str, tuple[dict[str, Any], ...]] = {
     "noised_topk_hinge": ({}, {"epsilon": 2.0, "samples": 40}, {"samples": None}, {"epsilon": 0.0}),
     "noised_imbalanced_topk_hinge": ({}, {"samples": None}),
     "topk_transition": ({}, {"detach_weight": True}),
-    "lapsum_topk_loss": ({}, {"temperature": 0.2}),
     "autkc": tuple({"surrogate": one} for one in ("squared", "exponential", "logistic", "hinge")),
     "soft_topk_loss": (
         *({"shape": shape} for shape in ("logistic", "gaussian", "midpoint")),

@@ -8,7 +8,6 @@ cannot do without:
 
 - noised_topk_hinge: B = 10 normals per score by the fastest generator at hand; none is looked at.
 - noised_topk_hinge_exact: the normal distribution function of each score at 32 nodes, in float32; nothing is combined.
-- lapsum_topk_loss: the K + 1 largest scores, and one exponential per score in each direction.
 - sorting_topk_cross_entropy: the 16 largest scores.
 
 A loss below its part is one that goes another way. All take turns; a row has minima as multiples of cross-entropy's.
@@ -57,31 +56,18 @@ def tails(scores: Tensor) -> Callable[[], object]:
     return at_all_nodes
 
 
-def looks(scores: Tensor, k: int) -> Callable[[], object]:
-    """The K + 1 largest, and two exponentials per score."""
-    values, out = scores.detach(), torch.empty_like(scores)
-
-    def look() -> None:
-        largest(values, k + 1)
-        for _ in range(2):
-            torch.exp(values, out=out)
-
-    return look
-
-
-def parts(loss: str, scores: Tensor, k: int) -> list[Callable[[], object]]:
+def parts(loss: str, scores: Tensor) -> list[Callable[[], object]]:
     """What the plain way cannot do without: the ways to do it."""
     values = scores.detach()
     ways: dict[str, list[Callable[[], object]]] = {
         "noised_topk_hinge": [normals(scores), torchs_normals(scores)],
         "noised_topk_hinge_exact": [tails(scores)],
-        "lapsum_topk_loss": [looks(scores, k)],
         "sorting_topk_cross_entropy": [lambda: largest(values, WIRES)],
     }
     return ways[loss]
 
 
-LOSSES = ("noised_topk_hinge", "noised_topk_hinge_exact", "lapsum_topk_loss", "sorting_topk_cross_entropy")
+LOSSES = ("noised_topk_hinge", "noised_topk_hinge_exact", "sorting_topk_cross_entropy")
 
 
 def minima(case: Case, options: argparse.Namespace) -> list[float]:
@@ -93,7 +79,7 @@ def minima(case: Case, options: argparse.Namespace) -> list[float]:
         lambda: step(base, scores, target),
         lambda: step(loss, scores, target),
     ]
-    calls += parts(case.loss, scores, case.k)
+    calls += parts(case.loss, scores)
     clock, times = CLOCKS[options.clock], []
     for _ in range(options.repetitions + WARMING):
         turn = []

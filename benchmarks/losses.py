@@ -109,7 +109,9 @@ VARIANTS = (
     *(f"soft_topk_loss_{shape}" for shape in SOFT_SHAPES),
     *("noised_topk_hinge_exact", "active_passive_loss_nnce"),
 )
-ALL = (*(name for name in LOSSES if name not in ("cross_entropy", "soft_topk_loss")), *VARIANTS)
+# The unit, the loss whose shapes have rows, and logit adjustment at 1.
+_NO_ROW = ("cross_entropy", "soft_topk_loss", "balanced_softmax")
+ALL = (*(name for name in LOSSES if name not in _NO_ROW), *VARIANTS)
 WITHOUT_K = (*(name for name in LOSSES if "k" not in LOSSES[name]), "active_passive_loss_nnce")
 
 

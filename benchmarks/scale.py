@@ -106,7 +106,7 @@ def own_losses(classes: int, k: int) -> dict[str, Loss]:
         "topk_transition": lambda s, y: functional.topk_transition(s, y, k),
         "topk_hinge": lambda s, y: functional.topk_hinge(s, y, k),
         "topk_entropy": lambda s, y: functional.topk_entropy(s, y, k),
-        "balanced_softmax": lambda s, y: functional.balanced_softmax(s, y, counts),
+        "logit_adjusted": lambda s, y: functional.logit_adjusted(s, y, counts),
     }
 
 

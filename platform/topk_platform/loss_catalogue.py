@@ -131,7 +131,6 @@ LOSS_CATALOGUE: Mapping[str, LossEntry] = {
         drawn=_each("epsilon", 0.1, 0.5),
         limits={"epsilon": (0.0, 1.0)},
     ),
-    "lapsum_topk_loss": LossEntry("LapSum top-K loss", SKY, "o", drawn=_each("temperature", 0.1, 1.0, 10.0)),
     "ldam": LossEntry(
         "LDAM",
         ORANGE,
@@ -147,7 +146,6 @@ LOSS_CATALOGUE: Mapping[str, LossEntry] = {
         searched={"limit": _log(0.5, 50.0, first=1.5)},
         drawn=_each("limit", 0.5, 1.5, 5.0),
     ),
-    "mean_absolute_error": LossEntry("Mean absolute error", GREY, "D", drawn=({},)),
     "noised_imbalanced_topk_hinge": LossEntry(
         "Noised imbalanced top-K hinge",
         VERMILION,

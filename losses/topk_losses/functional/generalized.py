@@ -72,10 +72,28 @@ def mean_absolute_error(
     ignore_index: int = -100,
     reduction: str = "mean",
 ) -> Tensor:
-    """Mean absolute error, halved: :func:`generalized_cross_entropy` at γ = 1, with its other arguments.
+    """Mean absolute error, halved: :func:`generalized_cross_entropy` at γ = 1.
+
+    Args:
+        scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
+        target: labels ``(N, ...)``, or probabilities of the scores' shape.
+        weight: one factor per class ``(L,)``.
+        ignore_index: label of the samples to leave out, as in torch.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+
+    Returns:
+        A scalar, or ``(N, ...)`` for ``"none"``.
+
+    Raises:
+        ValueError: as for :func:`generalized_cross_entropy`.
 
     References:
         Ghosh, Kumar, Sastry: Robust Loss Functions under Label Noise for Deep Neural Networks, AAAI 2017.
+
+    Example:
+        >>> import torch
+        >>> mean_absolute_error(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([1]))
+        tensor(0.7553)
     """
     return generalized_cross_entropy(
         scores, target, 1.0, weight=weight, ignore_index=ignore_index, reduction=reduction

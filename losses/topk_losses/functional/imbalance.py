@@ -126,10 +126,29 @@ def balanced_softmax(
     ignore_index: int = -100,
     reduction: str = "mean",
 ) -> Tensor:
-    """Balanced softmax: :func:`logit_adjusted` at τ = 1, with its other arguments.
+    """Balanced softmax: :func:`logit_adjusted` at τ = 1.
+
+    Args:
+        scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
+        target: labels ``(N, ...)``, or probabilities of the scores' shape.
+        class_counts: n, the number of training samples of each class ``(L,)``, above 0.
+        weight: one factor per class ``(L,)``.
+        ignore_index: label of the samples to leave out, as in torch.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+
+    Returns:
+        A scalar, or ``(N, ...)`` for ``"none"``.
+
+    Raises:
+        ValueError: as for :func:`logit_adjusted`.
 
     References:
         Ren et al.: Balanced Meta-Softmax for Long-Tailed Visual Recognition, NeurIPS 2020.
+
+    Example:
+        >>> import torch
+        >>> balanced_softmax(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([1]), torch.tensor([100, 10, 1]))
+        tensor(3.3400)
     """
     return logit_adjusted(
         scores, target, class_counts, weight=weight, ignore_index=ignore_index, reduction=reduction

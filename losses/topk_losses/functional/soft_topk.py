@@ -85,8 +85,28 @@ def lapsum_topk_loss(
 ) -> Tensor:
     """LapSum top-K loss: :func:`soft_topk_loss` with the Laplace shape, and the temperature as τ.
 
+    Args:
+        scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
+        target: labels ``(N, ...)``, or probabilities of the scores' shape.
+        k: K, in ``[1, L - 1]``.
+        temperature: τ, above 0.
+        weight: one factor per class ``(L,)``.
+        ignore_index: label of the samples to leave out, as in torch.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+
+    Returns:
+        A scalar, or ``(N, ...)`` for ``"none"``.
+
+    Raises:
+        ValueError: as for :func:`soft_topk_loss`.
+
     References:
         Struski et al.: LapSum - One Method to Differentiate Them All: Ranking, Sorting and Top-k Selection, ICML 2025.
+
+    Example:
+        >>> import torch
+        >>> lapsum_topk_loss(torch.tensor([[3.0, 1.0, 2.0, 0.5]]), torch.tensor([1]), k=2)
+        tensor(1.2736)
     """
     check_positive("temperature", temperature)
     return soft_topk_loss(

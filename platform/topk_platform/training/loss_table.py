@@ -99,10 +99,6 @@ def _label_smoothing(epsilon: float = 0.1) -> nn.Module:
     return tl.LabelSmoothing(epsilon)
 
 
-def _mean_absolute_error() -> nn.Module:
-    return tl.MeanAbsoluteError()
-
-
 def _symmetric_cross_entropy(alpha: float = 0.1, beta: float = 1.0) -> nn.Module:
     return tl.SymmetricCrossEntropy(alpha, beta)
 
@@ -155,10 +151,6 @@ def _topk_transition(k: int, detach_weight: bool = False) -> nn.Module:
     return tl.TopKTransition(k, detach_weight=detach_weight)
 
 
-def _lapsum_topk_loss(k: int, temperature: float = 1.0) -> nn.Module:
-    return tl.LapSumTopKLoss(k, temperature=temperature)
-
-
 def _autkc(k: int, surrogate: str = "squared") -> nn.Module:
     return tl.AUTKC(k, surrogate=surrogate)
 
@@ -200,11 +192,9 @@ LOSSES: dict[str, Callable[..., nn.Module]] = {
     "focal": _focal,
     "generalized_cross_entropy": _generalized_cross_entropy,
     "label_smoothing": _label_smoothing,
-    "lapsum_topk_loss": _lapsum_topk_loss,
     "ldam": _ldam,
     "logit_adjusted": _logit_adjusted,
     "logit_clip": _logit_clip,
-    "mean_absolute_error": _mean_absolute_error,
     "noised_imbalanced_topk_hinge": _noised_imbalanced,
     "noised_topk_hinge": _noised,
     "smooth_topk_hinge": _smooth_topk_hinge,
