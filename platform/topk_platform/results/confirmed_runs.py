@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from topk_platform.identity import machine_of
 from topk_platform.records import ArmResults, Ranks, Row, Tally
 from topk_platform.results.statistics import Luck, pooled
 from topk_platform.results.statistics.intervals import means_of_searches
 from topk_platform.specs import Arm, Study
 
-__all__ = ["IMAGES", "ReadRanks", "Runs", "runs_of", "runs_of_all"]
+__all__ = ["IMAGES", "ReadRanks", "Runs", "Unlike", "runs_of", "runs_of_all", "unlike"]
 
 ReadRanks = Callable[[Sequence[Row]], Mapping[str, Ranks]]
 """A function that returns the ranks of runs by key, from their ledger rows, if the ranks were kept."""
+
+Unlike = Mapping[int, tuple[str, str]]
+"""The kinds of machine of an arm's run and of the baseline's, by seed, where they differ."""
 
 IMAGES = "test images"
 """The name of what is counted if test images do not come in groups."""
@@ -121,3 +125,16 @@ def _luck(arms: Mapping[str, Arm], runs: Mapping[str, Runs], metric: str) -> dic
             column = (arm.regime.name, arm.model.label, len(means), len(runs[arm_id].values(metric)))
             columns.setdefault(column, {})[arm_id] = means
     return pooled(columns)
+
+
+def unlike(ours: Runs, theirs: Runs) -> Unlike:
+    """Return the pairs of completed runs of two arms that were made on different kinds of machine."""
+    kinds = [
+        {seed: machine_of(row) for seed, row in runs.confirmations.items() if row["status"] == "completed"}
+        for runs in (ours, theirs)
+    ]
+    return {
+        seed: (kinds[0][seed], kinds[1][seed])
+        for seed in sorted(kinds[0].keys() & kinds[1].keys())
+        if kinds[0][seed] != kinds[1][seed]
+    }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -15,17 +15,19 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.table import Table
 from rich.text import Text
 
 from topk_platform.cli import options
 from topk_platform.cli.codes import Exit
-from topk_platform.cli.commands.early import early_table
 from topk_platform.cli.consoles import make_console, print_json, say
 from topk_platform.cli.options import recorded_name
 from topk_platform.errors import UserError
 from topk_platform.identity import counts_in_words
+from topk_platform.protocol import early_correlations
 from topk_platform.records import (
     NEEDED,
+    ArmHistory,
     Ledger,
     Recorded,
     Store,
@@ -135,8 +137,39 @@ def _read(
 
 def _shown(console: Console, study: _Study) -> list[RenderableType]:
     """Return the parts that are printed about a study; texts are printed unchanged."""
-    early = early_table(study.recorded.histories.values())
+    early = _early_table(study.recorded.histories.values())
     return [_rendered(console, study), *([] if early is None else [early]), *study.notes]
+
+
+def _early_table(histories: Iterable[ArmHistory]) -> Table | None:
+    """Return a table of how well early validation predicts final validation, by arm; None if too few trials have ended.
+
+    Args:
+        histories: The trials that count, with their curves.
+    """
+    rows = [row for history in histories if history.search and (row := _row(history)) is not None]
+    if not rows:
+        return None
+    table = Table(
+        "arm",
+        "completed",
+        "after epoch: rank correlation",
+        title="early and final validation of completed search trials (Spearman; 1: stopping early loses nothing)",
+        title_justify="left",
+    )
+    for row in sorted(rows):
+        table.add_row(*row)
+    return table
+
+
+def _row(history: ArmHistory) -> tuple[str, str, str] | None:
+    """Return the row of an arm; None if no epoch has a correlation yet."""
+    ended = list(history.ended().values())
+    correlations = {epoch: value for epoch, (_, value) in early_correlations(history.arm, ended).items()}
+    if all(value is None for value in correlations.values()):
+        return None
+    texts = (f"{epoch}: {'–' if value is None else f'{value:.2f}'}" for epoch, value in correlations.items())
+    return history.arm.name, str(sum(trial.status == "completed" for trial in ended)), ", ".join(texts)
 
 
 def _rendered(console: Console, study: _Study, most: int | None = None) -> RenderableType:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid
-from topk_platform.cli.commands.early import early_table
+from topk_platform.cli.commands.status import _early_table
 from topk_platform.records import Ledger, Recorded
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
 from topk_platform.testing import fake_run
@@ -32,11 +32,11 @@ def a_ledger(folder: Path) -> Ledger:
 
 
 def test_each_arm_that_searches_has_a_row(tmp_path: Path) -> None:
-    table = early_table(Recorded.read(a_ledger(tmp_path)).histories.values())
+    table = _early_table(Recorded.read(a_ledger(tmp_path)).histories.values())
     assert table is not None
     cells = list(zip(*(column.cells for column in table.columns), strict=True))
     assert cells == [
         ("r/mlp/cross_entropy", "5", "1: 1.00, 2: 1.00"),
         ("r/mlp/focal", "5", "1: -0.30, 2: 1.00"),
     ]
-    assert early_table([]) is None
+    assert _early_table([]) is None
