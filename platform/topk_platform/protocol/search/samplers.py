@@ -69,9 +69,8 @@ def make_sampler(sampler: Sampler, space: Mapping[str, Dimension], seed: int) ->
 def _referenced(reference: str, options: Mapping[str, Any], seed: int) -> BaseSampler:
     from optuna.samplers import BaseSampler  # noqa: PLC0415 - as above
 
-    table: dict[str, Callable[..., object]] = {}  # its short names are those of Optuna's module
     name = reference if is_reference(reference) else f"optuna.samplers:{reference}"
-    function = look_up("sampler", name, table)
+    function = look_up("sampler", name, dict[str, Callable[..., object]]())
     parameters = inspect.signature(function).parameters
     usual = {"warn_independent_sampling": False, **options, "seed": seed}  # it warns with every suggestion
     given = {name: value for name, value in usual.items() if name in options or name in parameters}

@@ -90,13 +90,7 @@ class Searcher:
         known: Returns the earlier trials that the suggestion of a trial may use: those below some number.
     """
 
-    def __init__(
-        self,
-        search_id: str,
-        loss: Loss,
-        sampler: Sampler,
-        known: Callable[[int], range],
-    ) -> None:
+    def __init__(self, search_id: str, loss: Loss, sampler: Sampler, known: Callable[[int], range]) -> None:
         self._search_id, self._loss, self._sampler, self._known = search_id, loss, sampler, known
         self._distributions = to_optuna(loss.space)
         self._order = in_order(loss.space)
@@ -138,7 +132,9 @@ class Searcher:
         study = optuna.create_study(storage=storage, direction="maximize", sampler=made)
         study_id = storage.get_study_id_from_name(study.study_name)
         study.add_trials(self._past(number, ended))
-        for key, value in self._written(number).items():
+        for key, value in self._answer(
+            number - 1
+        ).study.items():  # what the samplers of earlier trials stored
             storage.set_study_system_attr(study_id, key, value)
         trial = study.ask()
         values = self._values(trial)
@@ -158,25 +154,18 @@ class Searcher:
     def _past(self, number: int, ended: Mapping[int, Ended]) -> list[FrozenTrial]:
         """Return the earlier trials as the suggestion of a trial sees them: ended ones, then running ones."""
         known = self._known(number)
-        past = [self._frozen_trial(ended[n]) for n in known if n in ended]
+        names = self._distributions
+        past = [frozen_trial(ended[n], names, self._answer(n).trial) for n in known if n in ended]
         if isinstance(self._sampler, TPE):  # it ignores running trials
             return past
-        return past + [self._running(n, ended) for n in range(len(known), number)]
+        for n in range(len(known), number):
+            before = self._answer(n)
+            values = ended[n].values if n in ended else before.values
+            past.append(_frozen(n, TrialState.RUNNING, values, names, system_attrs=before.trial))
+        return past
 
-    def _written(self, number: int) -> Mapping[str, Any]:
-        """Return the attributes that the samplers of earlier trials stored with the study."""
-        before = self._answers.get(number - 1)
-        return before.study if before is not None else {}
-
-    def _frozen_trial(self, ended: Ended) -> FrozenTrial:
-        before = self._answers.get(ended.number)
-        return frozen_trial(ended, self._distributions, before.trial if before is not None else {})
-
-    def _running(self, number: int, ended: Mapping[int, Ended]) -> FrozenTrial:
-        before = self._answers.get(number)
-        values = ended[number].values if number in ended or before is None else before.values
-        written = before.trial if before is not None else {}
-        return _frozen(number, TrialState.RUNNING, values, self._distributions, system_attrs=written)
+    def _answer(self, number: int) -> _Answer:
+        return self._answers.get(number, _Answer({}))
 
 
 def _seed(text: str) -> int:
