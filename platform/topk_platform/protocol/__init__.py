@@ -1,7 +1,6 @@
 """The protocol: what is tried next, what is stopped, what was best, and what is left; pure functions and values."""
 
 from topk_platform.protocol.arm_board import ArmBoard
-from topk_platform.protocol.arm_progress import ArmProgress
 from topk_platform.protocol.board import Board, Pace
 from topk_platform.protocol.correlations import early_correlations
 from topk_platform.protocol.counts import Counts
@@ -13,7 +12,6 @@ from topk_platform.protocol.search.samplers import check_sampler, informed
 
 __all__ = [
     "ArmBoard",
-    "ArmProgress",
     "Board",
     "Counts",
     "Durations",

@@ -1,12 +1,12 @@
-"""The state of one arm of a running study: which of its trials run, which may start now, and the trial of each slot."""
+"""The state of one arm: what has ended and follows from it, which trials run or may start, and each slot's trial."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from topk_platform.identity import Identity
-from topk_platform.protocol.arm_progress import ArmProgress
 from topk_platform.protocol.ended import Ended
 from topk_platform.protocol.lane import Lane, Slot
 from topk_platform.protocol.search.pruning import stopping_values
@@ -20,20 +20,34 @@ __all__ = ["ArmBoard"]
 _FIRST: Slot = ("search", 0, 0)  # all searches may share this trial
 
 
-class ArmBoard(ArmProgress):
-    """One arm's plan and its progress while the study runs.
+class ArmBoard:
+    """One arm's plan and its progress, within a study's budget.
+
+    Tables and the status build this from the recorded rows, and a run keeps it up to date trial by trial. So all of
+    them get the same answers.
 
     Args:
         study: The study, which gives the budget and the root of the random streams.
         arm: The arm.
-        identity: The identity of the rows that count.
-        searched: The ended search trials by number.
-        confirmed: The ended confirmations by slot.
+        identity: The identity of the rows that count; trials have it.
+        searched: The ended search trials by number. The mapping is kept, not copied; a run adds to it.
+        confirmed: The ended confirmations by slot, likewise.
         outdated: How many recorded trials of the arm do not count, by reason.
 
     Attributes:
+        lanes: The arm's searches with their confirmations.
+        running: The slots of running trials, including those that wait for a retry.
         open: The slots of trials that this run leaves without a result.
         beyond: How many trials outside the budget have ended, because they trained in an ensemble with others.
+
+    Example:
+        >>> from topk_platform.specs import Float, Loss, Model, Recipe, Regime
+        >>> loss = Loss("cross_entropy", {"learning_rate": Float(0.01, 1)}, {"learning_rate": 0.1})
+        >>> arm = Arm(Regime("r", "digits"), Model("mlp"), loss, 1, Recipe(epochs=4))
+        >>> ended = {n: Ended(n, {}, "completed", {4: 0.8 + n / 10}) for n in range(2)}
+        >>> board = ArmBoard(Study("s", [arm], topk=(1,), trials=2, seeds=3), arm, Identity(), ended)
+        >>> [chosen.number for chosen in board.chosen], board.left
+        ([1], 3)
     """
 
     def __init__(
@@ -41,19 +55,121 @@ class ArmBoard(ArmProgress):
         study: Study,
         arm: Arm,
         identity: Identity,
-        searched: dict[int, Ended] | None = None,
-        confirmed: dict[Slot, Ended] | None = None,
+        searched: Mapping[int, Ended] | None = None,
+        confirmed: Mapping[Slot, Ended] | None = None,
         outdated: Mapping[str, int] | None = None,
     ) -> None:
-        self._searched = {} if searched is None else searched
-        self._confirmed = {} if confirmed is None else confirmed
-        super().__init__(arm, study.trials, study.seeds, self._searched, self._confirmed)
+        self.searched: Mapping[int, Ended] = {} if searched is None else searched
+        self.confirmed: Mapping[Slot, Ended] = {} if confirmed is None else confirmed
+        self.arm, self.running = arm, set[Slot]()
+        self._budget = study.trials if arm.is_searched else 0
+        self.lanes = [
+            Lane(arm, index, self._budget, study.seeds, self.searched, self.confirmed)
+            for index in range(arm.repeats.count)
+        ]
         self.study, self.identity, self.outdated = study, identity, outdated or {}
         self.arm_id = study.arm_id(arm)
         self.open: set[Slot] = set()
         self.beyond = 0
         self._ahead: tuple[int, int, int] | None = None
         self._searchers: dict[int, Searcher] = {}
+
+    @property
+    def trials(self) -> int:
+        """How many search trials the arm asks for; one that all searches share counts once."""
+        return self.arm.repeats.asked(self._budget)
+
+    @property
+    def total(self) -> int:
+        """How many trials the arm asks for in all."""
+        return self.trials + self.study.seeds
+
+    @property
+    def searching(self) -> bool:
+        """Whether search trials have not ended."""
+        return any(lane.searching for lane in self.lanes)
+
+    @property
+    def chosen(self) -> list[Ended | None]:
+        """The configuration that each search has chosen so far; None if no trial of it completed."""
+        return [lane.chosen_by_now for lane in self.lanes]
+
+    @property
+    def left(self) -> int:
+        """How many trials have not ended. Running and open ones count, confirmations that cannot run do not."""
+        if len(self.lanes) == 1:  # fast, because it is asked as often as the next slot
+            return self.lanes[0].left
+        return sum(lane.left for lane in self.lanes)
+
+    @property
+    def trainings(self) -> int:
+        """How many trainings of single trials, or of whole ensembles, are left."""
+        return math.ceil((self.left + self.along) / self.arm.protocol.ensemble)
+
+    @property
+    def search_workers(self) -> int:
+        """The maximum number of workers that the rest of the search can keep busy at once."""
+        return sum(lane.search_workers for lane in self.lanes)
+
+    @property
+    def confirm_workers(self) -> int:
+        """The maximum number of workers that the rest of the confirmations can keep busy at once."""
+        return sum(lane.confirm_workers for lane in self.lanes)
+
+    @property
+    def rounds(self) -> tuple[int, int]:
+        """How many search trainings, and how many confirmations, must still start one after another."""
+        searches = max(lane.search_rounds for lane in self.lanes)
+        return searches, max(lane.confirm_rounds for lane in self.lanes)
+
+    def counts(self, number: int) -> bool:
+        """Return whether the arm asks for a search trial, by its number."""
+        return self.arm.repeats.holds(number, self._budget)
+
+    def missing(self) -> list[Slot]:
+        """Return the slots that have not ended. A search's confirmations are listed only after the search has ended."""
+        return [slot for lane in self.lanes for slot in lane.missing()]
+
+    def known(self, number: int) -> list[Ended]:
+        """Return the trials that a trial's suggestion may use, numbered by their positions in the search."""
+        repeats, search = self.arm.repeats, self.arm.repeats.search_of(number)
+        known = self.lanes[search].known(number)
+        if repeats.count == 1:
+            return [self.searched[position] for position in known]
+        return [self.searched[repeats.number_at(search, i)]._replace(number=i) for i in known]
+
+    def block(self, slot: Slot) -> tuple[Slot, ...]:
+        """Return the slots that train together with a slot, including it: one alone, or a whole ensemble.
+
+        A block is complete even if only a part of it is within the budget, or the ledger already has a part of it. The
+        reason is that the last bits of a member's result depend on the number of members.
+        """
+        phase, number, seed = slot
+        repeats, size = self.arm.repeats, self.arm.protocol.ensemble
+        if phase == "search":
+            return tuple((phase, member, seed) for member in repeats.block(number, size))
+        return tuple((phase, number, member) for member in repeats.seed_block(seed, size))
+
+    @property
+    def along(self) -> int:
+        """How many trials outside the budget must still train, because ensembles are trained as a whole."""
+        if self.arm.protocol.ensemble == 1:
+            return 0
+        count = self._filling(self.missing(), self.running)
+        for lane in self.lanes:
+            if not lane.confirming:  # its seeds are known, but not yet its choice
+                seeds = self.arm.repeats.seeds_of(lane.index, self.study.seeds)
+                count += self._filling([("confirm", -1, seed) for seed in seeds])
+        return count
+
+    def _filling(self, missing: Iterable[Slot], running: Iterable[Slot] = ()) -> int:
+        """Return how many other trials run or complete the blocks of the missing ones, and have not ended."""
+        slots = set(missing)
+        others = {*running, *(member for slot in slots for member in self.block(slot))} - slots
+        return sum(
+            slot not in self.confirmed if slot[0] == "confirm" else slot[1] not in self.searched
+            for slot in others
+        )
 
     def next_slot(self) -> Slot | None:
         """Return the first slot that may start now because its history is complete, or None. Searches take turns."""
@@ -107,9 +223,9 @@ class ArmBoard(ArmProgress):
         asked_for = lane.asks_for(slot)
         self.beyond += not asked_for and self.arm.protocol.ensemble > 1
         if slot[0] == "confirm":
-            self._confirmed[slot] = ended
+            cast("dict[Slot, Ended]", self.confirmed)[slot] = ended
         else:
-            self._searched[ended.number] = ended
+            cast("dict[int, Ended]", self.searched)[ended.number] = ended
         if asked_for:
             lane.end(slot)
         for other in self.lanes if slot == _FIRST else (lane,):

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from topk_platform.code_version import code_versions
 from topk_platform.identity import Identity
-from topk_platform.protocol import ArmProgress, Ended, Slot
+from topk_platform.protocol import ArmBoard, Ended, Slot
 from topk_platform.records.ledger.ledger import Ledger
 from topk_platform.records.table.rows import Late, Row, RowViews
 from topk_platform.specs import Arm, Scalar, Study
@@ -347,7 +347,7 @@ class ArmResults:
     """
 
     history: ArmHistory
-    state: ArmProgress
+    state: ArmBoard
 
     @property
     def arm(self) -> Arm:
@@ -374,7 +374,7 @@ class ArmResults:
         A confirmation may have any status. Seeds without a confirmation are missing.
         """
         confirmed, repeats = self.history.confirm, self.arm.repeats
-        chosen = {s: self.chosen[repeats.search_of_seed(s)] for s in repeats.seeds(self.state.seeds)}
+        chosen = {s: self.chosen[repeats.search_of_seed(s)] for s in repeats.seeds(self.state.study.seeds)}
         slots = {seed: (ended.number, seed) for seed, ended in chosen.items() if ended}
         return {seed: confirmed[slot] for seed, slot in slots.items() if slot in confirmed}
 
@@ -393,7 +393,7 @@ def results_of(study: Study, histories: Mapping[str, ArmHistory]) -> dict[str, A
     return {arm_id: ArmResults(history, _state(study, history)) for arm_id, history in histories.items()}
 
 
-def _state(study: Study, history: ArmHistory) -> ArmProgress:
+def _state(study: Study, history: ArmHistory) -> ArmBoard:
     searched = _Glances(history.search, history.glance)
     confirmed = _Glances(history.slots(), history.glance)
-    return ArmProgress(history.arm, study.trials, study.seeds, searched, confirmed)
+    return ArmBoard(study, history.arm, Identity(), searched, confirmed)

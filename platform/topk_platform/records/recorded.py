@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from topk_platform.errors import StoreError
-from topk_platform.protocol import ArmProgress
+from topk_platform.protocol import ArmBoard
 from topk_platform.records.history import ArmHistory, StudyRows, results_of
 from topk_platform.records.ledger.ledger import Ledger
 from topk_platform.records.storage.checked_json import with_checksum, without_checksum
@@ -42,7 +42,7 @@ class Recorded:
 
     ledger: Ledger
     histories: Mapping[str, ArmHistory]
-    progress: Mapping[str, ArmProgress]
+    progress: Mapping[str, ArmBoard]
     trials: int
     last: datetime | None
     outdated: Mapping[str, int]

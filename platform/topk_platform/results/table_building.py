@@ -162,7 +162,8 @@ def _due(results: ArmResults) -> int:
     """Return how many confirmations are due: none for a search that chose nothing."""
     repeats = results.arm.repeats
     return sum(
-        bool(results.chosen[repeats.search_of_seed(seed)]) for seed in repeats.seeds(results.state.seeds)
+        bool(results.chosen[repeats.search_of_seed(seed)])
+        for seed in repeats.seeds(results.state.study.seeds)
     )
 
 

@@ -32,7 +32,7 @@ from topk_platform import (
     Study,
 )
 from topk_platform.identity import Identity
-from topk_platform.protocol import ArmProgress, Board
+from topk_platform.protocol import ArmBoard, Board
 from topk_platform.protocol.ended import Ended
 from topk_platform.records import ArmHistory, results_of
 from topk_platform.records.table.schema import trial_row
@@ -160,7 +160,7 @@ CHECKED = 0.25
 """The share of points at which a run's state is compared with its rows; a comparison reads all rows so far."""
 
 
-def facts(arm: ArmProgress) -> dict[str, object]:
+def facts(arm: ArmBoard) -> dict[str, object]:
     """What follows from the trials of an arm that have ended."""
     return {
         "chosen": [chosen and (chosen.number, chosen.values) for chosen in arm.chosen],
