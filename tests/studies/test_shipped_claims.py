@@ -7,6 +7,8 @@ import json
 from shipped import shipped
 
 from topk_platform import Study
+from topk_platform.loss_catalogue import LOSS_CATALOGUE
+from topk_platform.reports import plots
 from topk_studies import STUDIES
 
 
@@ -35,3 +37,14 @@ def test_findings_of_a_study_are_of_its_definition() -> None:
         assert {**study, "arms": ()} == {**today, "arms": ()}
         both = [arm for arm in study["arms"] if arm in today["arms"]]  # type: ignore[union-attr, operator]
         assert len(both) >= 0.8 * len(study["arms"]), findings.study.name  # type: ignore[arg-type]
+
+
+def test_a_loss_that_is_in_no_catalogue_any_more_is_tabled_and_plotted() -> None:
+    """By its plain name, and with a colour and a marker that its name decides."""
+    (findings,) = (one for one in shipped() if one.study.name == "letters_noise_losses")
+    assert "mean_absolute_error" not in LOSS_CATALOGUE
+    assert "mean_absolute_error" in findings.table.to_markdown()
+    assert "{mean absolute}" in findings.table.to_latex()
+    data = plots.plotted_table(findings.table)
+    for kind in ("map", "differences"):
+        assert b"absolute" in plots.written(plots.draw(kind, data), "svg")
