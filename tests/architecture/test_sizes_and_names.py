@@ -38,6 +38,7 @@ RULES_OF_MANY_MODULES = {
         "test_invariance.py": "the invariances of all losses",
         "test_oracles.py": "oracles against one another",
         "test_package.py": "the package's interface",
+        "test_refusals.py": "the arguments that any function refuses",
         "test_training.py": "every loss in a training",
     },
     "platform": {

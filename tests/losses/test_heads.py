@@ -76,19 +76,6 @@ def test_compiles_to_one_graph():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((0, 5), "in_features must be an int of at least 1, got 0"),
-        ((8, 2.5), "classes must be an int of at least 1, got 2.5"),
-        ((8, 5, 0.0), "scale must be above 0, got 0.0"),
-    ],
-)
-def test_bad_sizes_are_named(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        CosineHead(*arguments)
-
-
-@pytest.mark.parametrize(
     ("features", "message"),
     [
         (torch.zeros(2, 7), r"features must have 8 columns, got \(2, 7\)"),

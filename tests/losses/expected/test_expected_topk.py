@@ -202,22 +202,3 @@ def test_transforms(sample):
     torch.testing.assert_close(torch.func.vmap(torch.func.grad(total))(rows), torch.func.grad(total)(rows))
     hessian = torch.func.jacrev(torch.func.jacrev(total))(rows[0, 0])
     torch.testing.assert_close(hessian, torch.autograd.functional.hessian(total, rows[0, 0]))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"k": 5}, r"k must be in \[1, 4\], where 4 is the number of classes, got 5"),
-        ({"k": 0}, r"k must be in \[1, 4\].*got 0"),
-        ({"epsilon": -1.0}, "epsilon must be at least 0, got -1.0"),
-        ({"epsilon": math.inf}, "epsilon must be a finite number, got inf"),
-        (
-            {"scores": torch.zeros(4, dtype=torch.int64)},
-            "scores must be a floating-point tensor, got torch.int64",
-        ),
-        ({"scores": torch.tensor(1.0)}, r"scores must have the shape \(\.\.\., L\), got \(\)"),
-    ],
-)
-def test_bad_arguments_are_named(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        expected_topk(**{"scores": torch.zeros(2, 4), "k": 2, "epsilon": 0.1, **arguments})

@@ -130,37 +130,3 @@ def test_training_makes_sets_smaller():
         optimizer.step()
     after = sizes()
     assert before[0] == 3 and after[0] < 1.7 and after[1] > 0.7
-
-
-@pytest.mark.parametrize(
-    ("changes", "why"),
-    [
-        ({"alpha": 1.0}, "alpha must be below 1"),
-        ({"temperature": 0.0}, "temperature must be above 0"),
-        ({"kappa": -1.0}, "kappa must be at least 0"),
-        ({"size_weight": -1.0}, "size_weight must be at least 0"),
-        ({"classification": -1.0}, "classification must be at least 0"),
-    ],
-)
-def test_wrong_parameters_are_named(changes, why):
-    with pytest.raises(ValueError, match=why):
-        conformal_training(*batch(4), **changes)
-    with pytest.raises(ValueError, match=why):
-        topk_losses.ConformalTraining(**changes)
-
-
-@pytest.mark.parametrize(
-    ("scores", "target", "why"),
-    [
-        (torch.zeros(0, 3), torch.zeros(0, dtype=torch.long), "N of at least 1"),
-        (torch.zeros(2, 3, 4), torch.zeros(2, 4, dtype=torch.long), r"shape \(N, L\)"),
-        (torch.zeros(2, 3), torch.full((2, 3), 1 / 3), "takes no soft targets"),
-        (torch.zeros(2, 3), torch.tensor([0, 3]), r"target must be in \[0, 2\], got 3"),
-        (torch.zeros(2, 3), torch.tensor([0, -100]), r"target must be in \[0, 2\], got -100"),
-        (torch.zeros(2, 3), [0, 1], "target must be a tensor, got list"),
-        (torch.zeros(2, 3, dtype=torch.long), torch.tensor([0, 1]), "scores must be a floating-point"),
-    ],
-)
-def test_wrong_scores_and_targets_are_named(scores, target, why):
-    with pytest.raises(ValueError, match=why):
-        conformal_training(scores, target)

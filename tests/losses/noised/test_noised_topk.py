@@ -114,24 +114,3 @@ def test_special_scores_have_their_stated_results():
     assert value[0].isfinite()
     assert value[1] == -inf
     assert value[2:].isnan().all()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"k": 0}, r"k must be in \[1, 4\].*got 0"),
-        ({"k": 5}, r"k must be in \[1, 4\], where 4 is the number of classes, got 5"),
-        ({"epsilon": -0.1}, "epsilon must be at least 0, got -0.1"),
-        ({"samples": 0}, "samples must be an int of at least 1, or None, got 0"),
-        ({"samples": None}, "samples must be an int of at least 1, got None"),
-        ({"noise": torch.zeros(3, 2, 5)}, r"noise must have the shape \(B, 2, 4\), got \(3, 2, 5\)"),
-        ({"noise": torch.zeros(2, 4)}, r"noise must have the shape \(B, 2, 4\), got \(2, 4\)"),
-        (
-            {"scores": torch.zeros(2, 4, dtype=torch.int64)},
-            "scores must be a floating-point tensor, got torch.int64",
-        ),
-    ],
-)
-def test_bad_arguments_are_named(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        noised_topk(**{"scores": torch.zeros(2, 4), "k": 2, "epsilon": 0.1, "samples": 3, **arguments})

@@ -134,33 +134,6 @@ def test_infinite_scores_have_their_stated_results(samples):
     assert losses[3] == 0
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"k": 6}, r"k must be in \[1, 5\].*got 6"),
-        ({"epsilon": -1e-9}, "epsilon must be at least 0, got -1e-09"),
-        ({"samples": 0}, "samples must be an int of at least 1, or None, got 0"),
-        ({"samples": None, "noise": torch.zeros(1, 2, 6)}, "noise must be None for samples=None"),
-        ({"noise": torch.zeros(4, 6)}, r"noise must have the shape \(B, 2, 6\), got \(4, 6\)"),
-    ],
-)
-def test_bad_parameters_are_named(kind, arguments, message):
-    function, extra = KINDS[kind]
-    with pytest.raises(ValueError, match=message):
-        function(torch.zeros(2, 6), torch.tensor([0, 1]), **{"k": 2, **extra, **arguments})
-
-
-def test_bad_scale_and_margins_are_named():
-    scores, target = torch.zeros(2, 6), torch.tensor([0, 1])
-    with pytest.raises(ValueError, match="scale must be above 0, got 0"):
-        functional.noised_imbalanced_topk_hinge(scores, target, 2, MARGINS, scale=0)
-    with pytest.raises(ValueError, match="margins must have one value for each of the 6 classes, got 5"):
-        functional.noised_imbalanced_topk_hinge(scores, target, 2, MARGINS[:5])
-    with pytest.raises(ValueError, match="margins must be a tensor of real numbers"):
-        functional.noised_imbalanced_topk_hinge(scores, target, 2, 0.2)
-
-
 def test_compiles_to_one_graph_for_every_batch_size(plain_torch):
     """A generator as an argument breaks the graph, a limit of torch's; without one there is a single graph."""
     loss = torch.compile(functional.noised_topk_hinge, fullgraph=True, backend="aot_eager")
@@ -192,12 +165,3 @@ def test_each_of_several_generators_draws_as_if_alone(way, loss, classes):
     alone = [losses(rows, labels, torch.Generator().manual_seed(seed)) for rows, labels, seed in parts]
     for one, others in zip(together, zip(*alone, strict=True), strict=True):
         torch.testing.assert_close(one, torch.cat(others), rtol=0, atol=1e-6)
-
-
-def test_several_generators_must_divide_the_samples():
-    scores, target = torch.zeros(4, 10), torch.zeros(4, dtype=torch.int64)
-    for generators in ([torch.Generator()] * 3, []):
-        with pytest.raises(
-            ValueError, match="generator must be one, or several whose number divides the 4 samples"
-        ):
-            functional.noised_topk_hinge(scores, target, 3, generator=generators)

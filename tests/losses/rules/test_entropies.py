@@ -139,32 +139,3 @@ def test_vector_scaling_without_factors_is_logit_adjustment(sample):
         functional.vector_scaling(scores, target, COUNTS, 0.7, 0.0),
         functional.logit_adjusted(scores, target, COUNTS, 0.7),
     )
-
-
-@pytest.mark.parametrize(
-    ("function", "arguments", "message"),
-    [
-        (
-            functional.vector_scaling,
-            {"class_counts": torch.ones(4), "gamma": -1},
-            "gamma must be at least 0, got -1",
-        ),
-        (functional.focal, {"gamma": -0.1}, "gamma must be at least 0, got -0.1"),
-        (functional.focal, {"gamma": math.nan}, "gamma must be a finite number, got nan"),
-        (functional.generalized_cross_entropy, {"gamma": 0.0}, "gamma must be above 0, got 0.0"),
-        (functional.generalized_cross_entropy, {"gamma": 1.1}, "gamma must be at most 1, got 1.1"),
-        (
-            functional.ldam,
-            {"margins": torch.zeros(5)},
-            "margins must have one value for each of the 4 classes",
-        ),
-        (functional.ldam, {"margins": torch.zeros(4), "scale": 0.0}, "scale must be above 0, got 0.0"),
-        (functional.balanced_softmax, {"class_counts": torch.tensor([1, 0, 2, 3])}, "above 0 .* got 0"),
-        (functional.logit_adjusted, {"class_counts": torch.ones(4), "tau": 0}, "tau must be above 0, got 0"),
-        (functional.truncated_topk_entropy, {"k": 4}, r"k must be in \[1, 3\].* got 4"),
-        (functional.truncated_topk_entropy, {"k": 0}, r"k must be in \[1, 3\].* got 0"),
-    ],
-)
-def test_bad_parameters_are_named(function, arguments, message):
-    with pytest.raises(ValueError, match=message):
-        function(torch.zeros(2, 4), torch.tensor([0, 1]), **arguments)

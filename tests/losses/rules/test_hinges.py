@@ -71,20 +71,3 @@ def test_infinite_scores_have_their_stated_results(name):
     losses = getattr(functional, name)(scores, torch.zeros(4, dtype=torch.int64), k=1, reduction="none")
     assert losses[0] == inf
     assert losses[1:3].isnan().all()
-
-
-@pytest.mark.parametrize("name", HINGES)
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"k": 4}, r"k must be in \[1, 3\], where 3 is the number of classes less one, got 4"),
-        ({"k": 0}, r"k must be in \[1, 3\].*got 0"),
-        ({"k": True}, "k must be an int, got True"),
-        ({"k": 2.0}, "k must be an int, got 2.0"),
-        ({"k": 1, "margin": float("inf")}, "margin must be a finite number, got inf"),
-        ({"k": 1, "margin": torch.zeros(3)}, "margin must have one value for each of the 4 classes, got 3"),
-    ],
-)
-def test_bad_parameters_are_named(name, arguments, message):
-    with pytest.raises(ValueError, match=message):
-        getattr(functional, name)(torch.zeros(2, 4), torch.tensor([0, 1]), **arguments)

@@ -169,23 +169,3 @@ def test_shapes_precisions_vmap_and_compile(sample):
     torch.testing.assert_close(
         *[torch.autograd.grad(p.square().sum(), leaf)[0] for p, leaf in zip(result, leaves, strict=True)]
     )
-
-
-@pytest.mark.parametrize(
-    ("function", "arguments", "message"),
-    [
-        (lapsum_topk, (torch.zeros(4), 5), r"k must be in \[1, 4\].* got 5"),
-        (lapsum_topk, (torch.zeros(4), 0), r"k must be in \[1, 4\].* got 0"),
-        (lapsum_topk, (torch.zeros(4), 2, 0.0), "temperature must be above 0, got 0.0"),
-        (lapsum_topk, (torch.zeros(4, dtype=torch.int64), 2), "scores must be a floating-point tensor"),
-        (lapsum_topk_loss, (torch.zeros(2, 4), torch.tensor([0, 1]), 4), r"k must be in \[1, 3\].* got 4"),
-        (
-            lapsum_topk_loss,
-            (torch.zeros(2, 4), torch.tensor([0, 1]), 2, math.inf),
-            "temperature must be a finite number",
-        ),
-    ],
-)
-def test_bad_arguments_are_named(function, arguments, message):
-    with pytest.raises(ValueError, match=message):
-        function(*arguments)

@@ -292,20 +292,6 @@ def test_shapes_precisions_and_vmap(shape, sample):
         )
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((torch.zeros(4), 5), r"k must be in \[1, 4\].* got 5"),
-        ((torch.zeros(4), 2, 0.0), "tau must be above 0, got 0.0"),
-        ((torch.zeros(4), 2, 1.0, "normal"), "shape must be one of logistic, .*midpoint, got 'normal'"),
-        ((torch.zeros(4, dtype=torch.int64), 2), "scores must be a floating-point tensor"),
-    ],
-)
-def test_bad_arguments_are_named(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        soft_topk(*arguments)
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_an_ignored_sample_whose_class_0_is_masked_has_no_gradient(dtype, plain_torch):
     """Inside it stands for class 0, where the Gaussian shape's slope is beyond float32."""
