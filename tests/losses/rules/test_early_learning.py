@@ -115,12 +115,12 @@ def test_its_state_goes_on_bit_for_bit():
 )
 def test_an_index_that_names_no_samples_is_refused(index):
     scores, target, _ = given()
-    with pytest.raises(ValueError, match="^index must "):
+    with pytest.raises(ValueError, match=r"^index must "):
         EarlyLearning(6, 5)(scores, target, *([] if index is None else [index]))
 
 
 def test_scores_that_are_no_batch_are_refused():
     scores, target, _ = given()
     for wrong, label in ((scores[0], target[0]), (scores.tolist(), target[:1])):
-        with pytest.raises(ValueError, match="^scores must "):
+        with pytest.raises(ValueError, match=r"^scores must "):
             EarlyLearning(6, 5)(wrong, label, torch.zeros_like(label))
