@@ -29,12 +29,9 @@ from topk_platform.specs.study.claims import Claim, Contrast, check_claims
 from topk_platform.specs.study.published import Published, check_published
 from topk_platform.specs.study.smoke import smoke_study
 from topk_platform.specs.study.study_checks import (
-    check_gpus,
     check_measures,
     check_metrics,
     check_parameters,
-    check_searches,
-    check_targets,
     with_equal_searches,
 )
 from topk_platform.specs.trial import SPECS
@@ -147,14 +144,25 @@ class Study:
         names = [arm.name for arm in self.arms]
         twice = sorted(name for name, count in Counter(names).items() if count > 1)
         check(not twice, f"study {self.name}: two arms are called {twice}; give one of them a label")
-        check_targets(self)
-        check_gpus(self)
+        check(
+            len(set(candidate_names(self.targets))) == len(self.targets),
+            f"study {self.name}: targets must differ in the six digits of their metrics, got {self.targets}",
+        )
+        check(
+            self.device == "cuda" or not self.accelerator,
+            f"study {self.name}: accelerator must be left out where trials run on the CPU, got {self.accelerator!r}",
+        )
         check_parameters(self)
         self._check_baseline()
         self._complete_metrics()
         check_published(self.name, self.published, self.arms, self.selecting)
         check_claims(self.name, self.claims, names, self.metrics)
-        check_searches(self)
+        for budget, number in (("trials", self.trials), ("seeds", self.seeds)):
+            check(
+                number % self.searches == 0,
+                f"study {self.name}: {budget} must be a multiple of the {self.searches} searches of its arms, which "
+                f"share them, got {number}",
+            )
 
     def __str__(self) -> str:
         arms = self.arms
@@ -237,29 +245,21 @@ class Study:
         """The labels of the arms' networks, each once."""
         return tuple(dict.fromkeys(arm.model.label for arm in self.arms))
 
-    @cached_property
-    def _named(self) -> dict[str, Arm]:
-        return {arm.name: arm for arm in self.arms}
-
     def arm_id(self, arm: Arm) -> str:
         """Return the hash of all that determines the arm's results, without its budget.
 
         Neither the number of trials and seeds nor that of searches is part of it.
         """
-        if self._named.get(arm.name) is not arm:  # another study's, or a changed one
-            return self._hashed(arm)
-        if arm.name not in self._arm_ids:
-            self._arm_ids[arm.name] = self._hashed(arm)
-        return self._arm_ids[arm.name]
+        known = self._arm_ids.get(arm.name)
+        if known is None or known[0] is not arm:  # another study's, or a changed one
+            more = ({"measures": self.measures},) if self.measures else ()
+            what = (self.name, self.seed, self.topk, self.targets, self.threads, self.device)
+            known = self._arm_ids[arm.name] = arm, digest((*what, arm.searched(1), *more))
+        return known[1]
 
     @cached_property
-    def _arm_ids(self) -> dict[str, str]:
+    def _arm_ids(self) -> dict[str, tuple[Arm, str]]:
         return {}
-
-    def _hashed(self, arm: Arm) -> str:
-        more = ({"measures": self.measures},) if self.measures else ()
-        once = arm.searched(1)
-        return digest((self.name, self.seed, self.topk, self.targets, self.threads, self.device, once, *more))
 
     def published_of(self, arm: Arm, metric: str) -> Published | None:
         """Return the published number of an arm by a metric, or None."""

@@ -8,19 +8,16 @@ from typing import TYPE_CHECKING
 from topk_platform.errors import UserError
 from topk_platform.specs.arms.arm import Arm
 from topk_platform.specs.checks import check
-from topk_platform.specs.metric_names import accuracy_k, candidate_names, measure_of
+from topk_platform.specs.metric_names import accuracy_k, measure_of
 from topk_platform.specs.search.sampler import OptunaSampler
 
 if TYPE_CHECKING:
     from topk_platform.specs.study.study import Study
 
 __all__ = [
-    "check_gpus",
     "check_measures",
     "check_metrics",
     "check_parameters",
-    "check_searches",
-    "check_targets",
     "with_equal_searches",
 ]
 
@@ -54,15 +51,6 @@ def check_metrics(study: Study, shown: Iterable[str], selecting: Sequence[str]) 
         )
 
 
-def check_targets(study: Study) -> None:
-    """Raise ``UserError`` if two targets have the same metric, such as ``candidates99``, which is a column."""
-    names = candidate_names(study.targets)
-    check(
-        len(set(names)) == len(names),
-        f"study {study.name}: targets must differ in the six digits of their metrics, got {study.targets}",
-    )
-
-
 def check_parameters(study: Study) -> None:
     """Raise ``UserError`` if a parameter is called ``type``: in records, this name says of which class an object is."""
     for arm in study.arms:
@@ -88,14 +76,6 @@ def _not_measured(study: Study, metric: str) -> UserError:
     )
 
 
-def check_gpus(study: Study) -> None:
-    """Raise ``UserError`` if the study asks for GPUs that its trials cannot use."""
-    check(
-        study.device == "cuda" or not study.accelerator,
-        f"study {study.name}: accelerator must be left out where trials run on the CPU, got {study.accelerator!r}",
-    )
-
-
 def with_equal_searches(study: Study) -> tuple[Arm, ...]:
     """Return a study's arms. Arms that search nothing get the other arms' number of searches, and so their seeds.
 
@@ -110,13 +90,3 @@ def with_equal_searches(study: Study) -> tuple[Arm, ...]:
         f"study {study.name}: all arms must be searched equally often, or their seeds make no pairs, got {counts}",
     )
     return tuple(arm.searched(next(iter(times))) for arm in study.arms)
-
-
-def check_searches(study: Study) -> None:
-    """Raise ``UserError`` if the trials or the seeds cannot be divided evenly among the searches."""
-    for name, number in (("trials", study.trials), ("seeds", study.seeds)):
-        check(
-            number % study.searches == 0,
-            f"study {study.name}: {name} must be a multiple of the {study.searches} searches of its arms, which "
-            f"share them, got {number}",
-        )
