@@ -30,6 +30,7 @@ from topk_platform.code_version import code_versions
 from topk_platform.identity import Identity
 from topk_platform.records import Ledger, Store, note_plan
 from topk_platform.records.artifacts.per_image import to_parquet
+from topk_platform.records.table import delta
 from topk_platform.records.table.schema import ledger_schema, ledger_table
 from topk_platform.specs import Trial
 from topk_platform.streams import stream_seed
@@ -103,8 +104,11 @@ def _fill(study: Study, store: Path) -> None:
     (row,) = ledger_table([record], schema).to_pylist()
     rows = [_row(row, study, arm, codes, seed) for arm in study.arms for seed in range(study.seeds + 1)]
     identities = {arm_id: Identity(code, FAKE_DATA) for arm_id, code in codes.items()}
-    Ledger.restored(Store.open(store), study.name, pa.Table.from_pylist(rows, schema), identities)
-    note_plan(Store.open(store).at(study.name), study)
+    ledger = Ledger.open(Store.open(store), study.name)
+    with ledger.writing(study):
+        ledger.identify(identities)
+    delta.Writing(ledger.store, schema).append(pa.Table.from_pylist(rows, schema))
+    note_plan(ledger.store, study)
     for kind, content in image_files.items():
         (store / study.name / kind).mkdir()
         for key in (row["key"] for row in rows if row["phase"] == "confirm"):

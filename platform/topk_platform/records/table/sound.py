@@ -94,8 +94,8 @@ def _parts(store: Store, folder: str, sums: Checksums | None, sound: Sound) -> d
             errors = [error]
         except StoreError as error:
             errors = [DamagedError(str(error), f"{folder}/{LOG}")]
-    for error in errors:
-        (sound.damaged if store.exists(error.name) else sound.missing).append(error.name)
+    for name in (one.name for one in errors):
+        (sound.damaged if store.exists(name) else sound.missing).append(name)
     return known
 
 
