@@ -210,9 +210,9 @@ def test_both_phases_and_all_arms_are_drawn(lab: Path, runs: Path) -> None:
     drawn = [rows[one.name]["phase"] for one in adopt(study, store=runs, again=2, seed=3).checked]
     assert sorted(drawn) == ["confirm", "search"]
     give_up(study, store=runs)
-    keys = [[one.name for one in adopt(study, store=runs, again=4, seed=s).checked] for s in (1,)]
+    keys = [one.name for one in adopt(study, store=runs, again=4, seed=1).checked]
     give_up(study, store=runs)
-    assert keys == [[one.name for one in adopt(study, store=runs, again=4, seed=1).checked]]
+    assert keys == [one.name for one in adopt(study, store=runs, again=4, seed=1).checked]
 
 
 def test_an_ensemble_is_trained_with_all_its_members(lab: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,25 +251,20 @@ def test_the_command(
         out = capsys.readouterr()
         return int(ended.value.code or 0), out.out + out.err
 
-    assert call() == (
-        0,
-        "adopted: there is nothing to adopt: all recorded trials of these arms and data count\n",
-    )
+    code, out = call()
+    assert code == 0 and "nothing to adopt" in out
     edit(lab, SAME)
     code, out = call("--replay", "2")
     assert code == 0 and out.count(": to the bit\n") == 2
-    assert "adopted: 5 trials of plain/linear/loss are adopted: 2 trained again on " in out
+    assert "5 trials of plain/linear/loss are adopted" in out
     result = json.loads(call("--json")[1])
     assert (result["trials"], result["checked"], result["adopted"]) == (0, [], False)
-    assert call("--undo") == (
-        0,
-        "adopted: the adopted results of plain/linear/loss no longer count\n",
-    )
     code, out = call("--undo")
-    assert code == 2 and "study adopted has no adopted results" in out
+    assert code == 0 and "plain/linear/loss" in out
+    assert call("--undo")[0] == 2
     edit(lab, OTHER)
     code, out = call()
-    assert code == 1 and "are not adopted, because 1 did not come out the same: " in out
+    assert code == 1 and "are not adopted" in out
 
 
 def test_a_plan_says_what_an_upgrade_repeats_and_how_to_avoid_it(
@@ -285,23 +280,7 @@ def test_a_plan_says_what_an_upgrade_repeats_and_how_to_avoid_it(
     with pytest.raises(SystemExit):
         main()
     out = capsys.readouterr().out
-    assert "Trained again: 5 recorded trials of plain/linear/loss, " in out
-    assert " s of training: the code has changed since version " in out
-    assert (
-        "5 of them need not be trained: `topk adopt adopting_lab:study --only '*/loss' --trials 6 --data here "
-        "--replay 1` trains 1 again" in out
-    )
-
-
-def test_a_run_says_what_it_repeats_and_the_command_that_avoids_it(
-    lab: Path, runs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    edit(lab, SAME)
-    run_in_process(monkeypatch, lambda trials, store: finish(run_trials(trials, StoreKeeper(store))))
-    lines: list[str] = []
-    run(the_study(), store=runs, only="*/loss", progress=lambda _, event: lines.append(event.why))
-    command = f"topk adopt adopted --only '*/loss' --store {runs} --replay 1"
-    assert f"5 of them need not be trained: `{command}` trains 1 again" in lines[0]
+    assert "topk adopt adopting_lab:study --only '*/loss' --trials 6 --data here --replay 1`" in out
 
 
 Differences = dict[str, tuple[Any, Any]]
@@ -338,36 +317,32 @@ def test_a_number_that_is_not_finite_is_within_no_tolerance(
     small: Differences = {"a": (0.5, 0.501), "z": (0.5, 0.502)}
     for differences in ({"test.nll": change, **small}, {**small, "test.nll": change}):
         result = checked(differences)
-        assert result.outcome == "differs"
-        assert result.why == "test.nll: difference inf, the largest of 3 differences"
+        assert result.outcome == "differs" and "test.nll: difference inf" in result.why
 
 
 def test_the_largest_difference_decides() -> None:
     differences = {"a": (0.5, 0.501), "b": (100.0, 100.2), "ranks": (None, None)}
     result = checked(differences)
-    assert result == Checked(
-        "k",
-        "within tolerance",
-        "b: difference 0.002, the largest of 2 differences; the ranks of test images differ",
-    )
+    assert (result.name, result.outcome) == ("k", "within tolerance")
+    assert "b: difference 0.002" in result.why and "ranks" in result.why
     assert checked(differences, 0.0019).outcome == checked(differences, -1.0).outcome == "differs"
 
 
-def test_where_ranks_alone_differ_the_line_says_so() -> None:
+def test_ranks_alone_differ_where_every_bit_must_be_equal() -> None:
     result = checked({"ranks": (None, None)})
-    assert result == Checked("k", "within tolerance", "the ranks of test images differ")
-    assert checked({"ranks": (None, None)}, -1.0).outcome == "differs"  # as where every bit must be equal
+    assert result.outcome == "within tolerance" and "ranks" in result.why
+    assert checked({"ranks": (None, None)}, -1.0).outcome == "differs"
 
 
-@pytest.mark.parametrize(("reason", "now"), [("", "completed"), ("nan", "completed: nan")])
-def test_another_status_is_said_with_its_reason_if_there_is_one(reason: str, now: str) -> None:
+def test_another_status_is_within_no_tolerance() -> None:
     recorded = SimpleNamespace(row={"key": "k", "status": "pruned"}, trial=SimpleNamespace(code_version="v"))
     again = SimpleNamespace(
         recorded=recorded,
-        record=SimpleNamespace(status="completed", reason=reason),
+        record=SimpleNamespace(status="completed", reason="nan"),
         differing=("status",),
         code_version="v",
         environment="",
     )
     result = replayed(again, 0.005)  # type: ignore[arg-type]
-    assert result == Checked("k", "differs", f"its status was pruned, now {now}")
+    assert result.outcome == "differs"
+    assert all(word in result.why for word in ("pruned", "completed", "nan"))

@@ -157,14 +157,14 @@ def test_the_csv_has_every_number_of_the_ledger_once(study: Study, store: Path, 
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ("--format xml", "--format must be model, optuna, csv or findings"),
-        ("", "--format model needs --arm"),
-        ("--format csv --arm a/b/c", "leave --arm out"),
-        ("--format csv --onnx", "are for a network"),
-        ("--format csv", "holds nothing of study 'digits'"),
-        ("--format csv --to notes.py", "--to must end in .csv with --format csv, got 'notes.py'"),
-        ("--format csv --to .csv", "--to must end in .csv with --format csv, got '.csv'"),
-        ("--format findings", "--to must end in .json.gz with --format findings, got 'x.csv'"),
+        ("--format xml", "--format"),
+        ("", "--arm"),
+        ("--format csv --arm a/b/c", "--arm"),
+        ("--format csv --onnx", "--onnx"),
+        ("--format csv", "digits"),
+        ("--format csv --to notes.py", "--to"),
+        ("--format csv --to .csv", "--to"),
+        ("--format findings", "--to"),
     ],
 )
 def test_options_that_do_not_go_together_are_one_line(
