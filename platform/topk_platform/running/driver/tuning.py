@@ -152,7 +152,7 @@ def _run_config(listener: Listener, stopper: DesertedStopper, scratch: str, name
 
 
 class _Silent(tune.ProgressReporter):  # type: ignore[misc]  # Ray has no types
-    """Reports nothing: in a notebook Tune's own reporter would clear the cell that shows the study's progress."""
+    """Reports nothing: in a notebook Tune's own reporter would clear the cell with the study's progress."""
 
     def setup(self, *_arguments: Any, **_more: Any) -> None: ...
 

@@ -1,12 +1,9 @@
-"""Progress for people: live in a terminal, below a notebook's cell, or as occasional lines elsewhere."""
+"""Progress for people: live in a terminal, or as occasional lines elsewhere."""
 
 from __future__ import annotations
 
-import html
-import logging
 import threading
 import time
-import warnings
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Self
 
@@ -21,16 +18,13 @@ from topk_platform.running.progress.rows import arm_line, arms_text, duration, h
 from topk_platform.running.progress.watching import Watch
 from topk_platform.terminal import PlainConsole
 
-__all__ = ["ForPeople", "Lines", "LiveView", "NotebookView", "View", "view_for"]
+__all__ = ["ForPeople", "Lines", "LiveView", "View", "view_for"]
 
 _LINE_SECONDS = 10.0
 _REFRESHES = 2.0  # per second; each one costs the driver some milliseconds
 _NEWS = 4  # how many of the last events are shown
 _AROUND = 8  # lines beside the rows and the events: headline, bar, heads, rules, the line of the prompt
 _BAR = 40
-_NOTEBOOK_SECONDS = 1.0
-_NOTEBOOK_WIDTH, _NOTEBOOK_ROWS, _NOTEBOOK_TRIALS = 110, 14, 6
-_PRE = '<pre style="line-height: 1.3; white-space: pre; overflow-x: auto">'
 
 
 class View:
@@ -148,72 +142,9 @@ class Lines(ForPeople):
         self.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-class _Progress:
-    """A study's progress, as HTML or as text."""
-
-    def __init__(self, head: str, done: int = 0, total: int = 0, lines: str = "") -> None:
-        self.head, self.done, self.total, self.lines = head, done, total, lines
-
-    def __repr__(self) -> str:
-        return f"{self.head}\n{self.lines}".rstrip()
-
-    def _repr_html_(self) -> str:
-        bar = f'<progress value="{self.done}" max="{self.total}"></progress> ' if self.total else ""
-        rows = f"{_PRE}{html.escape(self.lines)}</pre>" if self.lines else ""
-        return f"<div>{bar}{html.escape(self.head)}</div>{rows}"
-
-
-class NotebookView(ForPeople):
-    """Shows a study's progress below the cell that runs it, and leaves its last state there.
-
-    A separate thread draws it once a second if something has changed. So the driver does not wait for a browser, and
-    a browser does not get every event.
-    """
-
-    def __init__(self) -> None:
-        super().__init__(Console())
-        self._shower = self._repeating = Repeating(_NOTEBOOK_SECONDS, self._draw)
-        self._handle: Any = None
-        self._shown = ""
-
-    def __enter__(self) -> Self:
-        from IPython.display import display  # noqa: PLC0415 - IPython exists in notebooks
-
-        # Ray warns of missing widgets, which this view does not use.
-        logging.getLogger("ray.widgets").setLevel(logging.WARNING)
-        warnings.filterwarnings("ignore", message="IProgress not found")
-        self._handle = display(_Progress("starting Ray"), display_id=True)
-        return super().__enter__()
-
-    def __exit__(self, *error: Any) -> None:
-        super().__exit__(*error)
-        self._draw()
-
-    def drawn(self) -> _Progress:
-        """Return what is shown now."""
-        if self._watch is None:
-            return _Progress(f"starting Ray ({self._passed})")
-        state = self._watch.state()
-        done = state.tally.ended
-        over = self._repeating.over.is_set()
-        trials = ["", trials_text(state, _NOTEBOOK_TRIALS).plain] if state.training and not over else []
-        news = [] if over else ["", *state.events[-_NEWS:]]
-        lines = "\n".join([arms_text(state, _NOTEBOOK_WIDTH, _NOTEBOOK_ROWS).plain, *trials, *news])
-        head = f"{state.study}  {headline(state)}, {self._passed} passed"
-        return _Progress(head, done, done + (state.left or 0), lines.rstrip())
-
-    def _draw(self) -> None:
-        now = self.drawn()
-        if repr(now) != self._shown:
-            self._shown = repr(now)
-            self._handle.update(now)
-
-
 def view_for(shown: bool) -> View:
     """Return the view for a run started from Python; unless ``shown``, this view shows nothing."""
-    console = PlainConsole(stderr=True)
+    console = PlainConsole(stderr=True, force_jupyter=False)
     if not shown:
         return View(console)
-    if console.is_jupyter:
-        return NotebookView()
     return (LiveView if console.is_terminal else Lines)(console)

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import io
 import json
-import re
-import sys
-import types
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from rich.console import Console
@@ -38,7 +34,7 @@ from topk_platform.records import (
 from topk_platform.running.machine.gpu_use import GpuSample
 from topk_platform.running.progress.events import Event
 from topk_platform.running.progress.rows import arms_text, headline, sparkline
-from topk_platform.running.progress.views import Lines, LiveView, NotebookView, View, view_for
+from topk_platform.running.progress.views import Lines, LiveView, View, view_for
 from topk_platform.running.progress.watching import Noting, Watch
 from topk_platform.specs import TrialRecord
 
@@ -382,38 +378,6 @@ def test_the_live_view_fits_its_terminal(tmp_path: Path) -> None:
     for _ in range(5):
         drive.step()
     assert len(text_of(console, view.drawn())) < console.height
-
-
-class Shown:
-    """In place of IPython's handle of an output: what was shown, one after the other."""
-
-    def __init__(self) -> None:
-        self.seen: list[Any] = []
-
-    def display(self, shown: Any, display_id: bool) -> Shown:
-        assert display_id
-        self.seen.append(shown)
-        return self
-
-    def update(self, shown: Any) -> None:
-        self.seen.append(shown)
-
-
-def test_in_a_notebook_one_output_is_drawn_again_and_shows_how_it_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shown, ipython = Shown(), types.ModuleType("IPython.display")
-    vars(ipython)["display"] = shown.display
-    monkeypatch.setitem(sys.modules, "IPython", types.ModuleType("IPython"))
-    monkeypatch.setitem(sys.modules, "IPython.display", ipython)
-    with NotebookView() as view:
-        drive = Drive(view, tmp_path)
-        for _ in range(5):
-            drive.step()
-    assert "starting Ray" in repr(shown.seen[0])
-    last = shown.seen[-1]
-    assert repr(last).startswith("s  5/") and "r/mlp/cross_entropy" in repr(last)
-    assert re.search(r'<progress value="5" max="\d+">', last._repr_html_())
 
 
 def test_scripts_print_progress_on_standard_error_unless_it_is_switched_off(
