@@ -62,7 +62,11 @@ def ran(notebook: Mapping[str, Any], folder: Path, seconds: int = 900) -> dict[s
 
     made: Any = nbformat.from_dict(dict(notebook))  # type: ignore[no-untyped-call]
     client = NotebookClient(
-        made, timeout=seconds, resources={"metadata": {"path": str(folder)}}, record_timing=False
+        made,
+        timeout=seconds,
+        resources={"metadata": {"path": str(folder)}},
+        record_timing=False,
+        coalesce_streams=True,
     )
     # Where it ran is nobody's business, and another folder each time.
     written: str = nbformat.writes(client.execute())  # type: ignore[no-untyped-call]

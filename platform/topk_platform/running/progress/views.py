@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
+import warnings
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Self
 
@@ -144,7 +146,12 @@ class Lines(ForPeople):
 
 def view_for(shown: bool) -> View:
     """Return the view for a run started from Python; unless ``shown``, this view shows nothing."""
-    console = PlainConsole(stderr=True, force_jupyter=False)
+    console = PlainConsole(stderr=True)
+    if console.is_jupyter:  # whose output takes text, but says that it is a terminal
+        # Ray warns of missing widgets, which nothing here uses.
+        logging.getLogger("ray.widgets").setLevel(logging.WARNING)
+        warnings.filterwarnings("ignore", message="IProgress not found")
+        console = PlainConsole(stderr=True, force_jupyter=False, force_terminal=False)
     if not shown:
         return View(console)
     return (LiveView if console.is_terminal else Lines)(console)
