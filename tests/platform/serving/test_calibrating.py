@@ -169,11 +169,10 @@ def test_bad_options_are_one_line(
 
 
 def test_a_network_without_calibration_names_the_remedies(
-    tmp_path: Path, train_study: Train, capsys: pytest.CaptureFixture[str]
+    exported: tuple[Path, Study, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    study = digits_study()
-    train_study(study, tmp_path / "runs")
-    export_model(study, study.arms[0].name, tmp_path / "out", store=tmp_path / "runs")
+    _, study, store = exported
+    export_model(study, study.arms[0].name, tmp_path / "out", store=store)
     assert "The network is not calibrated" in (tmp_path / "out" / "README.md").read_text()
     code, _, err = predicted(tmp_path / "out", "x.npy", "--coverage", "90", capsys=capsys)
     assert code == 2 and "export it with --calibrate" in " ".join(err.split())

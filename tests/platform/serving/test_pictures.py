@@ -91,25 +91,13 @@ def test_numbers_are_arrays_tensors_files_and_folders(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "takes", "why"),
     [
-        (
-            np.zeros((8, 8, 3)),
-            IN_MEMORY,
-            r"must be uint8 of shape .* got float64 of shape \(8, 8, 3\): take \(255",
-        ),
+        (np.zeros((8, 8, 3)), IN_MEMORY, r"must be uint8 .* got float64 of shape \(8, 8, 3\): take \(255"),
         (np.zeros((8, 8, 2), np.uint8), IN_MEMORY, r"got uint8 of shape \(8, 8, 2\)$"),
-        (
-            Image.new("RGB", (4, 3)),
-            NUMBERS,
-            r"takes numbers of shape \(5,\), not images: .* an image of 4 × 3 pixels",
-        ),
-        (np.zeros(4), NUMBERS, r"an array must hold numbers of shape \(5,\), got float64 of shape \(4,\)"),
-        (
-            7,
-            IN_MEMORY,
-            "an input must be a path, a Pillow image, an array or a tensor, or several of them, got int",
-        ),
-        ([None], IN_MEMORY, "got NoneType"),
-        ([""], IN_MEMORY, "an input must be the path of a file or of a folder, got ''"),
+        (Image.new("RGB", (4, 3)), NUMBERS, "takes numbers .* got an image of 4 × 3 pixels"),
+        (np.zeros(4), NUMBERS, r"must hold numbers .* got float64 of shape \(4,\)"),
+        (7, IN_MEMORY, "an input must be .* got int"),
+        ([None], IN_MEMORY, "an input must be .* got NoneType"),
+        ([""], IN_MEMORY, "an input must be .* got ''"),
     ],
 )
 def test_what_else_is_given_is_named(given: Given, takes: Inputs, why: str) -> None:

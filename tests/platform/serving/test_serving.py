@@ -22,7 +22,6 @@ from topk_platform.cli import main
 from topk_platform.data import Dataset, data_at, load
 from topk_platform.data.images.decoding import crop, scaled
 from topk_platform.records import Ledger, Store
-from topk_platform.serving.card import _usage
 from topk_platform.serving.classifier import Classifier
 from topk_platform.serving.flavor import Predictor, _load_pyfunc
 from topk_platform.serving.pictures import read_inputs
@@ -117,15 +116,6 @@ def test_a_folder_images_and_arrays_are_predicted_as_files_are(
     assert [one["candidates"][0]["label"] for one in printed] == [row[0].label for row in expected]
 
 
-def test_a_network_of_many_classes_is_shown_in_a_line(trees: tuple[Path, Study], tmp_path: Path) -> None:
-    folder, study = trees
-    exported = export_model(study, study.arms[0].name, tmp_path / "out", store=folder / "runs")
-    assert repr(load_model(tmp_path / "out")) == (
-        "Classifier(trees/convnet/cross_entropy: 2 candidates of 3 classes, images of shape (3, 8, 8))"
-    )
-    assert "birch" not in repr(exported)
-
-
 def test_the_pages_lines_run(
     trees: tuple[Path, Study], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,31 +179,6 @@ def test_the_folder_says_what_it_holds(trees: tuple[Path, Study], tmp_path: Path
     assert mean == 1.0 and "n is the number of seeds" in card
     assert re.search(r"\| 100\.00% \[\d+\.\d\d%, 100\.00%\] \|", card)  # no interval reaches beyond 100 %
     assert "topk predict" in card and "importable" not in card
-
-
-@pytest.mark.parametrize(
-    ("k", "gives"),
-    [
-        (1, "gives 1 candidate with the softmax of its score. These"),
-        (
-            3,
-            "gives 3 candidates, each with the probability of being among the 3 best, where a set of 3 classes has",
-        ),
-    ],
-)
-def test_the_card_says_what_a_candidate_s_probability_is(k: int, gives: str) -> None:
-    assert gives in _usage(Inputs((3, 8, 8), 5, "image", mean=(0.5,) * 3, std=(0.5,) * 3), k)
-
-
-def test_the_card_names_the_module_of_a_network_of_ones_own(
-    tmp_path: Path, train_study: Train, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "path", [str(DOCS / "examples"), *sys.path])
-    study = one(Regime("r", "digits"), "own_network:pooled")
-    train_study(study, tmp_path / "runs")
-    export_model(study, study.arms[0].name, tmp_path / "out", store=tmp_path / "runs")
-    card = (tmp_path / "out" / "README.md").read_text()
-    assert "built by `own_network:pooled`: module `own_network` must be importable" in card
 
 
 @pytest.fixture(scope="module")
@@ -289,69 +254,41 @@ def test_what_is_no_input_is_reported(
         load_model(tmp_path / "out").predict([path])
 
 
-def wrong_arm(folder: Path, study: Study, to: Path) -> None:
-    export_model(study, "r/linear/cross_entrop", to, store=folder / "runs")
-
-
-def wrong_seed(folder: Path, study: Study, to: Path) -> None:
-    export_model(study, study.arms[0].name, to, store=folder / "runs", seed=7)
-
-
-def wrong_folder(folder: Path, study: Study, to: Path) -> None:
-    export_model(study, study.arms[0].name, folder, store=folder / "runs")
-
-
-def wrong_network(folder: Path, study: Study, to: Path) -> None:
-    (to / "config.json").write_text('{"model_type": "bert"}')  # as Hugging Face's programs write
-    (to / "model.safetensors").write_text("weights of years")
-    try:
-        export_model(study, study.arms[0].name, to, store=folder / "runs")
-    finally:
-        assert (to / "model.safetensors").read_text() == "weights of years"
-
-
-def wrong_store(folder: Path, study: Study, to: Path) -> None:
-    export_model(study, study.arms[0].name, to, store=to)
-
-
-def wrong_package(folder: Path, study: Study, to: Path) -> None:
-    load_model(to)
-
-
-def wrong_k(folder: Path, study: Study, to: Path) -> None:
-    export_model(study, study.arms[0].name, to, store=folder / "runs")
-    load_model(to).candidates(torch.zeros(1, 1, 8, 8), 11)
-
-
-def wrong_weights(folder: Path, study: Study, to: Path) -> None:
-    export_model(study, study.arms[0].name, to, store=folder / "runs")
-    config = to / "config.json"
-    config.write_text(config.read_text().replace('"linear"', '"mlp"', 1))
-    load_model(to)
-
-
 @pytest.mark.parametrize(
-    ("act", "why"),
+    ("given", "why"),
     [
-        (
-            wrong_arm,
-            "unknown arm: study s has no 'r/linear/cross_entrop': did you mean 'r/linear/cross_entropy'",
-        ),
-        (wrong_seed, r"seed must be one of the confirmed seeds \[1, 2\]"),
-        (wrong_folder, "--to must be a new or empty folder"),
-        (wrong_network, "--to must be a new or empty folder"),
-        (wrong_store, "holds nothing of study 's'"),
-        (wrong_package, "must be a folder of `topk export --arm`"),
-        (wrong_k, r"k must be in \[1, 10\]"),
-        (wrong_weights, "model mlp builds another network than was exported"),
+        ({"arm": "r/linear/cross_entrop"}, "arm: .* did you mean 'r/linear/cross_entropy'"),
+        ({"seed": 7}, r"seed must be one of the confirmed seeds \[1, 2\]"),
+        ({"to": "a folder of something else"}, "--to must be a new or empty folder"),
+        ({"store": "nothing"}, "holds nothing of study 's'"),
     ],
 )
-def test_bad_input_is_one_line(
-    act: Callable[[Path, Study, Path], None], why: str, digits: tuple[Path, Study], tmp_path: Path
+def test_an_export_that_cannot_be_is_one_line(
+    given: dict[str, Any], why: str, digits: tuple[Path, Study], tmp_path: Path
 ) -> None:
+    folder, study = digits
+    other = tmp_path / "a folder of something else"
+    other.mkdir()
+    (other / "config.json").write_text('{"model_type": "bert"}')  # as Hugging Face's programs write
+    (other / "model.safetensors").write_text("weights of years")
+    paths = {"to": tmp_path / given.get("to", "out"), "store": folder / given.get("store", "runs")}
     with pytest.raises(UserError, match=why) as caught:
-        act(*digits, tmp_path)
+        export_model(study, given.get("arm", study.arms[0].name), **paths, seed=given.get("seed"))
     assert "\n" not in str(caught.value)
+    assert (other / "model.safetensors").read_text() == "weights of years"
+
+
+def test_a_folder_that_is_no_export_is_one_line(digits: tuple[Path, Study], tmp_path: Path) -> None:
+    folder, study = digits
+    with pytest.raises(UserError, match="must be a folder of `topk export --arm`"):
+        load_model(tmp_path)
+    export_model(study, study.arms[0].name, tmp_path, store=folder / "runs")
+    with pytest.raises(UserError, match=r"k must be in \[1, 10\]"):
+        load_model(tmp_path).candidates(torch.zeros(1, 1, 8, 8), 11)
+    config = tmp_path / "config.json"
+    config.write_text(config.read_text().replace('"linear"', '"mlp"', 1))
+    with pytest.raises(UserError, match="model mlp builds another network than was exported"):
+        load_model(tmp_path)
 
 
 @pytest.mark.parametrize("channels", [1, 3, 4])
