@@ -61,7 +61,7 @@ class Recorded:
         """
         identities, summary, plan = ledger.identities(), ledger.arms(), read_plan(ledger.store)
         planned = {} if plan is None else {plan.arm_id(arm): arm for arm in plan.arms}
-        arms = planned | _recorded_arms(summary, identities.keys() - planned.keys())
+        arms = planned | _recorded_arms(ledger.store, summary, identities.keys() - planned.keys())
         rows = StudyRows(ledger, arms.values(), curves=curves)
         histories = rows.histories_of(arms, identities)
         results = {} if plan is None else results_of(plan, {arm_id: histories[arm_id] for arm_id in planned})
@@ -79,10 +79,15 @@ class Recorded:
         )
 
 
-def _recorded_arms(summary: Iterable[Row], arm_ids: Collection[str]) -> dict[str, Arm]:
+def _recorded_arms(store: Store, summary: Iterable[Row], arm_ids: Collection[str]) -> dict[str, Arm]:
     """Return the recorded arms with these identities, by identity, in the order of their names."""
     rows = [row for row in summary if row["arm_id"] in arm_ids]
-    arms = {row["arm_id"]: Trial.from_json(row["config"]).arm for row in rows}
+    try:
+        arms = {row["arm_id"]: Trial.from_json(row["config"]).arm for row in rows}
+    except ValueError as error:
+        raise StoreError(
+            f"store {store.uri!r} holds trials of another version of topk-studies, which this one cannot read: {error}"
+        ) from error
     return dict(sorted(arms.items(), key=lambda item: item[1].name))
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from topk_platform import Float, Loss, Model, Protocol, Recipe, Regime, Study, grid, table
+from topk_platform.errors import StoreError
 from topk_platform.identity import Identity
 from topk_platform.protocol import Board
 from topk_platform.records import Ledger, Recorded, Store, last_counted, read_history, read_state
@@ -75,3 +76,14 @@ def test_a_table_of_another_definition_says_that_what_is_recorded_does_not_count
     assert shown.outdated == {"arms that the study no longer has": len(ledger.rows())}
     assert f"{len(ledger.rows())} recorded trials are not counted" in shown.to_markdown()
     assert not table(a_study(), store=tmp_path).outdated
+
+
+def test_trials_that_this_program_cannot_read_are_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = fake_run(a_study(), tmp_path, score)
+    ledger.store.delete("plan.json")
+    summary = [{**row, "config": '{"type": "Trial", "gone": 1}'} for row in ledger.arms()]
+    monkeypatch.setattr(Ledger, "arms", lambda _: summary)
+    with pytest.raises(StoreError, match="s' holds trials of another version"):
+        Recorded.read(ledger)
