@@ -292,7 +292,7 @@ def test_what_packages_bring_is_listed_and_runs_by_its_name(
     ("line", "offered"),
     [
         ("topk pl", {"plan", "plot"}),
-        ("topk run letters_q", {"letters_quick"}),
+        ("topk run letters_qui", {"letters_quick"}),
         ("topk table --form", {"--format"}),
         ("topk run no_such_", set()),
     ],
