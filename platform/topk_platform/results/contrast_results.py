@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from topk_platform.records import Tally
 from topk_platform.results.cells import Cell
@@ -117,23 +117,14 @@ def _from_table(contrast: Contrast, table: Table) -> ContrastResult:
     }
     name = _shown_by(contrast, table.study.baseline)
     if name is None:
-        why = f"a table has only differences to {table.study.baseline}: {_decided_by(table)}"
+        why = f"a table has only differences to {table.study.baseline}, and this needs the arms' runs"
         return ContrastResult(None, why, waits=True)
     own = cells[name] or Cell(None)
     estimate = own.value if len(arms) == 1 else own.difference
-    if estimate is not None and estimate.n > 1 and estimate.precision is None:
-        why = f"the file was written without what a test needs: {_decided_by(table)}"
-        return ContrastResult(estimate, why, waits=True)
     if estimate is not None and contrast.weights[name] < 0:
-        estimate = replace(estimate, mean=-estimate.mean, low=-estimate.high, high=-estimate.low)
+        estimate = -estimate
     tallies = {arm: shown.confirmed if shown else Tally() for arm, shown in cells.items()}
     return ContrastResult(estimate, *_why_not(tallies, estimate, once=_searched_once(table.study)))
-
-
-def _decided_by(table: Table) -> str:
-    from topk_platform.reports.words import command  # noqa: PLC0415 - how results are shown, on first use
-
-    return f"`{command('table', table.study, '--claims', given=table.given)}` decides this from a store"
 
 
 def _shown_by(contrast: Contrast, baseline: str | None) -> str | None:
