@@ -39,24 +39,24 @@ def nobody() -> Iterator[str]:
         yield f"127.0.0.1:{taken.getsockname()[1]}"
 
 
-@pytest.mark.parametrize(
-    "address",
-    ["", "head", "local", "head:", ":6379", "head:70000", "head:port", "ray://head:10001", "a b:1", "a:1:2"],
-)
-def test_a_malformed_address_is_refused(address: str) -> None:
+def refused(address: str, message: str) -> None:
     with (
-        pytest.raises(ClusterError, match="--address must be host:port"),
+        pytest.raises(ClusterError, match=message),
         cluster.connected(a_study(), address, None, AT_ONCE),
     ):
         pytest.fail("connected")
 
 
+@pytest.mark.parametrize(
+    "address",
+    ["", "head", "local", "head:", ":6379", "head:70000", "head:port", "ray://head:10001", "a b:1", "a:1:2"],
+)
+def test_a_malformed_address_is_refused(address: str) -> None:
+    refused(address, "--address must be host:port")
+
+
 def test_a_host_that_does_not_exist() -> None:
-    with (
-        pytest.raises(ClusterError, match=r"no Ray cluster answers at 'nowhere\.invalid:6379'"),
-        cluster.connected(a_study(), "nowhere.invalid:6379", None, AT_ONCE),
-    ):
-        pytest.fail("connected")
+    refused("nowhere.invalid:6379", r"no Ray cluster answers at 'nowhere\.invalid:6379'")
 
 
 def test_nobody_at_an_address_is_reported_before_anything_is_written(nobody: str, tmp_path: Path) -> None:
@@ -69,47 +69,23 @@ def test_nobody_at_an_address_is_reported_before_anything_is_written(nobody: str
 
 def test_auto_is_the_address_in_the_environment(nobody: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_ADDRESS", nobody)
-    with (
-        pytest.raises(ClusterError, match=f"no Ray cluster answers at '{nobody}'"),
-        cluster.connected(a_study(), "auto", None, AT_ONCE),
-    ):
-        pytest.fail("connected")
+    refused("auto", f"no Ray cluster answers at '{nobody}'")
+    for named in ("local", "ray://10.0.0.1:10001"):
+        monkeypatch.setenv("RAY_ADDRESS", named)
+        refused("auto", f"RAY_ADDRESS, .*got '{named}'")
 
 
-@pytest.mark.parametrize("named", ["local", "ray://10.0.0.1:10001"])
-def test_another_kind_of_address_in_the_environment_is_named(
-    named: str, monkeypatch: pytest.MonkeyPatch
+def test_auto_without_a_cluster_or_where_it_could_mean_several(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("RAY_ADDRESS", named)
-    with (
-        pytest.raises(ClusterError, match=rf"RAY_ADDRESS, which --address auto takes, .*got '{named}'"),
-        cluster.connected(a_study(), "auto", None, AT_ONCE),
-    ):
-        pass
-
-
-@pytest.mark.parametrize("named", ["", "auto"])
-def test_auto_without_a_cluster(named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RAY_ADDRESS", named)
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
     monkeypatch.setattr(services, "find_gcs_addresses", cache(set))  # whatever else runs on this machine
-    with (
-        pytest.raises(ClusterError, match="no Ray cluster answers at 'auto': none runs on this machine"),
-        cluster.connected(a_study(), "auto", None, AT_ONCE),
-    ):
-        pytest.fail("connected")
-
-
-def test_auto_is_refused_where_it_could_mean_several(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    for named in ("", "auto"):
+        monkeypatch.setenv("RAY_ADDRESS", named)
+        refused("auto", "no Ray cluster answers at 'auto': none runs on this machine")
+    monkeypatch.delenv("RAY_ADDRESS")
     monkeypatch.setattr(services, "find_gcs_addresses", cache(lambda: {"127.0.0.1:7000", "10.0.0.1:6379"}))
-    with (
-        pytest.raises(
-            ClusterError, match=r"several Rays on this machine: 10\.0\.0\.1:6379, 127\.0\.0\.1:7000\. Give"
-        ),
-        cluster.connected(a_study(), "auto", None),
-    ):
-        pytest.fail("connected")
+    refused("auto", r"10\.0\.0\.1:6379, 127\.0\.0\.1:7000\. Give")
 
 
 def test_a_ray_that_the_caller_has_joined_is_used_at_its_own_address_alone(
@@ -125,11 +101,7 @@ def test_a_ray_that_the_caller_has_joined_is_used_at_its_own_address_alone(
             assert slots == 2
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:7000")
     for address in ("10.0.0.1:6379", "127.0.0.1:7000", "auto"):
-        with (
-            pytest.raises(ClusterError, match=r"has already joined the Ray cluster at '127\.0\.0\.1:6379'"),
-            cluster.connected(a_study(), address, None, AT_ONCE),
-        ):
-            pytest.fail("connected")
+        refused(address, r"has already joined the Ray cluster at '127\.0\.0\.1:6379'")
 
 
 def test_what_ray_says_in_the_driver_goes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
@@ -194,11 +166,7 @@ def test_something_else_that_listens(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reaching, "_ANSWER_SECONDS", 3)
     with socket.create_server(("127.0.0.1", 0)) as mute:
         address = f"127.0.0.1:{mute.getsockname()[1]}"
-        with (
-            pytest.raises(ClusterError, match=f"no Ray cluster answers at '{address}' within 3 s"),
-            cluster.connected(a_study(), address, None, AT_ONCE),
-        ):
-            pytest.fail("connected")
+        refused(address, f"no Ray cluster answers at '{address}' within 3 s")
 
 
 def test_the_patience_with_an_address_is_below_30_seconds() -> None:

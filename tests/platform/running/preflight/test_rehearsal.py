@@ -158,119 +158,59 @@ def test_what_is_right_passes(lab: str) -> None:
     check_study(study(lab, scale=Float(1, 12)))
 
 
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        (
-            {"data": "double"},
-            r"data: inputs must be float32 or whole .*, got float64 \(60, 5\): take inputs.float\(\)",
-        ),
-        (
-            {"data": "whole"},
-            r"called with a int64 tensor of shape .*inputs.float\(\) makes it real.* raised RuntimeError",
-        ),
-        (
-            {"data": "unseeded"},
-            "must return the same data in every process, but a second call returned others: draw all",
-        ),
-        (
-            {"dataset": "drawn"},
-            "drawn must return the same data for the same generator, but a second",
-        ),
-        (
-            {"data": "nan"},
-            r"inputs must be finite, got NaN or infinity in sample \d+ \(from 0\) of the (train|test|val)",
-        ),
-        (
-            {"data": "infinite"},
-            r"inputs must be finite, got NaN or infinity in sample \d+ \(from 0\) of the test split",
-        ),
-        ({"data": "channels last"}, r"got uint8 \(60, 8, 8, 3\): take inputs.permute\(0, 3, 1, 2\)"),
-        (
-            {"data": "grey"},
-            r"uint8 inputs must be images \(n, channels, height, width\), got uint8 \(60, 8, 8\): for grey",
-        ),
-        ({"data": "pixels"}, r"got uint8 \(60, 192\): .* for other numbers inputs.float\(\)"),
-        (
-            {"data": "shapes"},
-            r"the inputs of all splits must be of one .*'validation': 'torch.float32 \(3,\)'",
-        ),
-        ({"data": "empty"}, "data: the validation split must hold at least one sample"),
-        ({"data": "numberless"}, r"data: inputs must hold numbers, got samples of shape \(0,\)"),
-        ({"data": "from 1"}, "got 6 different labels from 1 to 6: take labels - 1"),
-        (
-            {"dataset": "pair"},
-            "pair must be a function or a class, got a Dataset: name a function that returns it",
-        ),
-        ({"data": "negative"}, "from -1 to 4"),
-        ({"data": "gaps"}, "labels must number the classes from 0 .*, got 6 different labels from 0 to 5000"),
-        (
-            {"data": "beyond"},
-            r"dataset lab.*:data: train labels must lie in \[0, 5\), got 0 to 5",
-        ),
-        ({"data": "raises"}, r"dataset lab.*:data raised LookupError: no table \(.*lab.*py:\d+ in data\)"),
-        ({"data": "exits"}, "data raised SystemExit: enough"),
-        (
-            {"net": "raises"},
-            r"arm r/net/loss: model .* raised LookupError: no layer \(.*lab.*py:\d+ in net\)",
-        ),
-        (
-            {"net": "narrow"},
-            r"net \(lab.*py:\d+\) must give scores of shape \(4, 6\), got a .* shape \(4, 5\)",
-        ),
-        ({"net": "frozen"}, "must give scores that depend on its parameters"),
-        ({"net": "tuple"}, r"must give scores of shape \(4, 6\), got a tuple"),
-        ({"net": "function"}, "must return a torch.nn.Module, got a function"),
-        (
-            {"net": "probabilities"},
-            "must give scores, any real numbers, got probabilities, .*leave out its softmax",
-        ),
-        ({"net": "nan"}, "must give finite scores"),
-        (
-            {"model": "made"},
-            "model lab.*:made must be a function of shape, classes, head .*, got a Linear: wrap it",
-        ),
-        (
-            {"model": "without_head"},
-            r"must be a function of shape, .*, got one of \['shape', 'classes'\]: wrap it",
-        ),
-        (
-            {"model": "torch.nn:Linear"},
-            r"model torch.nn:Linear must be a function of shape, .* got one of \['in_f",
-        ),
-        (
-            {"model": "torchvision.models:resnet18"},
-            r"take Model\('torchvision', {'architecture': 'resnet18'}\)",
-        ),
-        (
-            {"function": "plain_loss"},
-            r"its \['scores', 'labels'\] get no value: wrap a plain function of scores",
-        ),
-        (
-            {"function": "torch.nn.functional:cross_entropy"},
-            r"its \['input', 'target'\] get no value: wrap a plain",
-        ),
-        (
-            {"function": "criterion"},
-            "must be a function or a class that returns .*, got a CrossEntropyLoss: wrap it",
-        ),
-        ({"function": "torch:dot"}, "loss torch:dot must be a function with a signature"),
-        ({"loss": "nan"}, r"must give a finite loss, got nan of scores \(4, 6\)"),
-        ({"loss": "raises"}, r"arm r/net/loss: loss .* raised LookupError: no loss \(.*py:\d+ in forward\)"),
-        ({"loss": "exits"}, "raised SystemExit: 3"),
-        ({"loss": "vector"}, r"shape \(\) that depends on the scores, got a float32 tensor of shape \(4,\)"),
-        ({"loss": "float"}, "got a float"),
-        ({"loss": "detached"}, r"shape \(\) without gradient"),
-        ({"loss": "plain"}, "must return a torch.nn.Module, got a int"),
-        (
-            {"function": "Bare"},
-            r"must begin its __init__ with super\(\).__init__\(\), got a module without it",
-        ),
-        ({"scale": Int(1, 13)}, "arm r/net/loss: loss loss raised KeyError: .* the space holds scale = 13"),
-        ({"scale": Choice((1, 13, 2))}, "the space holds scale = 13"),
-        ({"topk": (1, 3, 50)}, r"topk must be at most the number of classes \(6 in .*\), got \(1, 3, 50\)"),
-    ],
-)
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"data": "double"}, "data: inputs must be float32"),
+    ({"data": "whole"}, "called with a int64 tensor .* raised RuntimeError"),
+    ({"data": "unseeded"}, "must return the same data in every process"),
+    ({"dataset": "drawn"}, "drawn must return the same data for the same generator"),
+    ({"data": "nan"}, "inputs must be finite, got NaN"),
+    ({"data": "infinite"}, r"in sample \d+ .* of the test split"),
+    ({"data": "channels last"}, r"take inputs.permute\(0, 3, 1, 2\)"),
+    ({"data": "grey"}, "uint8 inputs must be images"),
+    ({"data": "pixels"}, r"got uint8 \(60, 192\)"),
+    ({"data": "shapes"}, "the inputs of all splits must be of one"),
+    ({"data": "empty"}, "the validation split must hold at least one sample"),
+    ({"data": "numberless"}, "inputs must hold numbers"),
+    ({"data": "from 1"}, "take labels - 1"),
+    ({"dataset": "pair"}, "pair must be a function or a class, got a Dataset"),
+    ({"data": "negative"}, "from -1 to 4"),
+    ({"data": "gaps"}, "labels must number the classes from 0"),
+    ({"data": "beyond"}, r"train labels must lie in \[0, 5\), got 0 to 5"),
+    ({"data": "raises"}, r"dataset lab.*:data raised LookupError: no table \(.*lab.*py:\d+ in data\)"),
+    ({"data": "exits"}, "data raised SystemExit: enough"),
+    ({"net": "raises"}, r"arm r/net/loss: model .* raised LookupError: no layer \(.*lab.*py:\d+ in net\)"),
+    ({"net": "narrow"}, r"net \(lab.*py:\d+\) must give scores of shape \(4, 6\), got .* \(4, 5\)"),
+    ({"net": "frozen"}, "must give scores that depend on its parameters"),
+    ({"net": "tuple"}, "must give scores .* got a tuple"),
+    ({"net": "function"}, "must return a torch.nn.Module, got a function"),
+    ({"net": "probabilities"}, "got probabilities"),
+    ({"net": "nan"}, "must give finite scores"),
+    ({"model": "made"}, "made must be a function of shape, .* got a Linear"),
+    ({"model": "without_head"}, r"got one of \['shape', 'classes'\]"),
+    (
+        {"model": "torch.nn:Linear"},
+        r"model torch.nn:Linear must be a function of shape, .* got one of \['in_f",
+    ),
+    ({"model": "torchvision.models:resnet18"}, r"take Model\('torchvision', {'architecture': 'resnet18'}\)"),
+    ({"function": "plain_loss"}, r"its \['scores', 'labels'\] get no value"),
+    ({"function": "torch.nn.functional:cross_entropy"}, r"its \['input', 'target'\] get no value"),
+    ({"function": "criterion"}, "must be a function or a class .* got a CrossEntropyLoss"),
+    ({"function": "torch:dot"}, "loss torch:dot must be a function with a signature"),
+    ({"loss": "nan"}, "must give a finite loss, got nan"),
+    ({"loss": "raises"}, r"arm r/net/loss: loss .* raised LookupError: no loss \(.*py:\d+ in forward\)"),
+    ({"loss": "exits"}, "raised SystemExit: 3"),
+    ({"loss": "vector"}, r"got a float32 tensor of shape \(4,\)"),
+    ({"loss": "float"}, "got a float"),
+    ({"loss": "detached"}, "without gradient"),
+    ({"loss": "plain"}, "must return a torch.nn.Module, got a int"),
+    ({"function": "Bare"}, r"must begin its __init__ with super\(\)"),
+    ({"scale": Int(1, 13)}, "arm r/net/loss: loss loss raised KeyError: .* the space holds scale = 13"),
+    ({"scale": Choice((1, 13, 2))}, "the space holds scale = 13"),
+    ({"topk": (1, 3, 50)}, r"topk must be at most the number of classes"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "message"), WRONG)
 def test_what_is_wrong_is_named_with_its_place(lab: str, wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message) as caught:
         check_study(study(lab, **wrong))
@@ -282,20 +222,14 @@ def test_a_point_in_place_of_the_colon_is_named(kind: str) -> None:
     names = {"dataset": "digits", "model": "mlp", "loss": "cross_entropy"} | {kind: "my_lab.losses.own"}
     losses = [Loss(names["loss"])]
     arms = grid([Regime("r", names["dataset"])], [Model(names["model"])], losses, k=3, recipe=Recipe(1))
-    with pytest.raises(
-        UserError,
-        match=f"a {kind} of your own is named as package.module:attribute, got 'my_lab.losses.own': take "
-        "'my_lab.losses:own'",
-    ):
+    with pytest.raises(UserError, match=f"a {kind} of your own .* take 'my_lab.losses:own'"):
         check_study(Study("s", arms, topk=(3,)))
 
 
 def test_the_error_of_an_unknown_parameter_names_those_that_may_be_searched() -> None:
     loss = Loss("cross_entropy", {"lr": Float(0.1, 1)}, {"lr": 0.1})
     arms = grid([Regime("r", "digits")], [Model("mlp")], [loss], k=3, recipe=Recipe(1))
-    with pytest.raises(
-        UserError, match=r"unknown parameter: loss cross_entropy has no 'lr' .*learning_rate, .*temperature"
-    ):
+    with pytest.raises(UserError, match=r"loss cross_entropy has no 'lr' .*learning_rate, .*temperature"):
         check_study(Study("s", arms, topk=(3,)))
 
 
