@@ -142,5 +142,5 @@ class Recorder:
             write_snapshot(self.ledger, counting)  # last, because is_current reads it
         if self.feed is not None:
             texts = {name: files[name].decode() for name in files if not name.endswith(".parquet")}
-            draws = not self.hurry and self.pictures is not None
-            self.feed.put_files(texts, partial(self.pictures, whole) if draws else None)
+            draw = None if self.hurry or self.pictures is None else partial(self.pictures, whole)
+            self.feed.put_files(texts, draw)

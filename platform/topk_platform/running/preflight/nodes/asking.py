@@ -150,7 +150,7 @@ def _behind(node: Mapping[str, Any]) -> float:
     """Return the least number of seconds by which a node's clock is behind; 0 if it is too busy to say."""
     before = time.time()
     try:
-        there = ray.get(_on(node, now), timeout=_CLOCK_SECONDS)
+        there: float = ray.get(_on(node, now), timeout=_CLOCK_SECONDS)
     except GetTimeoutError:
         return 0.0
     return before - there if there < before else min(0.0, time.time() - there)

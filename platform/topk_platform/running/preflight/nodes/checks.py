@@ -89,15 +89,15 @@ def check_node(
         remedy = f"install Python {driver.python} there, or start the study with {facts.python}"
         wrong("python", f"{facts.python}, the driver's is {driver.python}", remedy)
     if facts.code != driver.code:
-        finding = facts.problems.get("code") or f"version {facts.code}, the driver's is {driver.code}"
-        wrong("code", finding, "install topk-studies there again, or remove other copies from PYTHONPATH")
+        why = facts.problems.get("code", f"version {facts.code}, the driver's is {driver.code}")
+        wrong("code", why, "install topk-studies there again, or remove other copies from PYTHONPATH")
     for name, why in facts.problems.items():
         if name.startswith("reference "):
             wrong("modules", why, "install there what the module imports")
     for name, expected in driver.data.items():
-        if why := facts.problems.get(f"data {name}"):
+        if problem := facts.problems.get(f"data {name}"):
             remedy = f"put what is missing into {folder} there, or name with --data a folder of all machines"
-            wrong("data", f"{name}: {why}", remedy)
+            wrong("data", f"{name}: {problem}", remedy)
         elif expected and facts.data[name] != expected:
             finding = f"{name}: fingerprint {facts.data[name]}, the driver's is {expected}"
             wrong("data", finding, f"copy the driver's {folder} there")
@@ -157,7 +157,8 @@ def check_bits(nodes: Sequence[tuple[Node, Facts]], driver: Facts, device: str) 
     known = [(node, facts.environment) for node, facts in computing if facts.environment]
     votes = Counter(tuple(sorted(environment.items())) for _, environment in known)
     here = tuple(sorted(driver.environment.items()))
-    expected = dict(max(votes, key=lambda kind: (votes[kind], kind == here), default=()))
+    most = max(votes, key=lambda kind: (votes[kind], kind == here)) if votes else ()
+    expected = dict(most)
     for node, environment in known:
         differing = [
             f"{name} {environment.get(name)}, not {value}"
