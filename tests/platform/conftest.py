@@ -27,12 +27,14 @@ def keep_no_analyses() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def train_study() -> Callable[[Study, Path], None]:
+def train_study() -> Callable[..., None]:
     return confirm
 
 
-def confirm(study: Study, store: Path) -> None:
-    """Train all that a study asks for, here."""
+def confirm(
+    study: Study, store: Path, changed: Callable[[TrialRecord], TrialRecord] = lambda record: record
+) -> None:
+    """Train all that a study asks for, here, and write its records as ``changed`` returns them."""
     codes = code_versions(study)
     keeper = StoreKeeper(Store.open(store).at(study.name), 1e9, backbone=backbone_hash)
     identities = {
@@ -43,6 +45,6 @@ def confirm(study: Study, store: Path) -> None:
     def train(trial: Trial) -> TrialRecord:
         (record,) = finish(run_trials([trial], keeper))
         assert record.status == "completed"
-        return record
+        return changed(record)
 
     fake_run(study, store, train, identities=identities)

@@ -50,6 +50,15 @@ def test_regimes_and_losses_are_those_of_the_question() -> None:
         "noise-0.8-images-5": COMMON | averaged,
         "long-tail": COMMON | UNEVEN,
     }
+    assert {arm.regime.name: arm.regime.conditions for arm in letters().arms} == {
+        "clean-5": (PerClass(5),),
+        "clean-20": (PerClass(20),),
+        "clean-100": (PerClass(100),),
+        "noise-0.4": (PerClass(50), LabelNoise(0.4)),
+        "noise-0.8": (PerClass(50), LabelNoise(0.8)),
+        "noise-0.8-images-5": (PerClass(5), LabelNoise(0.8)),
+        "long-tail": (LongTail(50),),
+    }
     cosine = {arm.loss.name for arm in letters().arms if arm.loss.head == "cosine"}
     assert cosine == {"ldam", "noised_imbalanced_topk_hinge"}
 

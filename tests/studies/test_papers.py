@@ -35,6 +35,32 @@ def arm_of(study: Study, published: Published) -> Arm:
     return arm
 
 
+@pytest.mark.parametrize(
+    ("name", "arm", "metric", "expected"),
+    [
+        (
+            *("berrada2018_noise", "noise-0.4/densenet40-40/smooth_topk_svm", "top5"),
+            (87.39, 0.23, 3, "test", "berrada2018, Tables 1 and 9"),
+        ),
+        (
+            *("garcin2022_epsilon", "clean/densenet40-40/epsilon-0", "top5"),
+            (19.38, None, 1, "validation", "garcin2022, Table 2"),
+        ),
+        (
+            *("sawada2020_cifar100", "mixup/densenet121/topk_transition", "top5"),
+            (95.18, 0.06, 10, "test", "sawada2020, Table I"),
+        ),
+    ],
+)
+def test_published_numbers_are_the_papers(
+    name: str, arm: str, metric: str, expected: tuple[object, ...]
+) -> None:
+    study = STUDIES[name]()
+    result = study.published_of(next(one for one in study.arms if one.name == arm), metric)
+    assert result is not None
+    assert (result.value, result.spread, result.runs, result.split, result.source) == expected
+
+
 def test_every_printed_number_is_in_one_study_or_left_out_for_a_reason() -> None:
     rows = read_rows()
     left = [row for row in rows if any(rule.holds(row) for rule in LEFT_OUT)]

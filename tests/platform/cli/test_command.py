@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.metadata
+import inspect
 import io
 import json
+import pkgutil
 import re
 import signal
 import sys
@@ -25,6 +27,7 @@ from topk_platform.cli.group import load_command
 from topk_platform.cli.run.interrupting import Course, interrupts_reported
 from topk_platform.cli.run.outcome import exit_code, summary_data
 from topk_platform.cli.studies import known_studies, load_study
+from topk_platform.errors import UserError
 from topk_platform.results import Table
 from topk_platform.running.driver.retries import Faults, OpenTrial
 from topk_platform.running.driver.summary import Summary
@@ -98,6 +101,56 @@ def test_the_ui_is_named_where_it_shows_the_run(
     monkeypatch.setattr(Summary, "__rich__", lambda _: "")
     code, out, _ = topk("run", "digits", *options)
     assert (code, "ui --store runs" in out) == (0, named)
+
+
+RUN = "store=st trials=11 seeds=12 only=balanced/* workers=2 data=d download retry_failed networks mixed wait=7.0"
+LIMITS = "address=auto accelerator=A100 max_hours=3.0 max_gpu_hours=4.0 max_trials=5"
+BUDGET = "store=st trials=11 seeds=12 searches=13 smoke"
+ARRIVING = f"""
+run digits | cli.run.run.run_study | {RUN} {LIMITS} mlflow:mlflow_uri=none checkpoints:checkpoint_seconds=5.0
+run digits | cli.run.run.requested_study | store=st address=auto searches=13 smoke
+table digits | cli.commands.results.read_table | store=st trials=11 seeds=12 only=balanced/*
+table digits | cli.commands.results.requested_study | store=st searches=13 smoke
+table letters --claims --searches 5 | cli.commands.results.decide | store=st trials=11 seeds=12
+export digits --to out --arm a | serving.export_model | to=o arm=b seed=3 onnx calibrate=validation data=d store=st
+export digits --to out --arm a | cli.commands.export.requested_study | {BUDGET}
+export digits --to f.json.gz --format findings | cli.commands.export.findings | note=n data=d store=st
+"""
+"""A command, the function that it calls, and the options whose values are that function's arguments."""
+
+
+@pytest.mark.parametrize(
+    ("command", "function", "option"),
+    [
+        (command, function, option)
+        for command, function, options in (line.split(" | ") for line in ARRIVING.strip().splitlines())
+        for option in options.split()
+    ],
+)
+def test_the_value_of_an_option_arrives_and_changes_no_other(
+    command: str, function: str, option: str, topk: Topk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, _, value = option.partition("=")
+    name, _, keyword = name.partition(":")
+    signature = inspect.signature(pkgutil.resolve_name(f"topk_platform.{function}"))
+    calls: list[dict[str, Any]] = []
+
+    def call(*given: Any, **named: Any) -> None:
+        calls.append(dict(signature.bind(*given, **named).arguments))
+        raise UserError("this is enough")
+
+    monkeypatch.setattr(f"topk_platform.{function}", call)
+    line = f"--{name.replace('_', '-')}"
+    for more in ([], [line, value] if value else [line]):
+        assert topk(*command.split(), *more)[0] == Exit.BAD_INPUT
+    without, result = calls
+    changed = {
+        n: v
+        for n, v in result.items()
+        if v != without.get(n) and n not in ("waiting", "progress", "notice_to")
+    }
+    assert list(changed) == [keyword or name]
+    assert str(changed[keyword or name]) in (value or "True", f"['{value}']")
 
 
 @pytest.mark.usefixtures("heard")

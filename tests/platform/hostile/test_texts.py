@@ -12,7 +12,7 @@ from forks import Commands
 from rich.table import Table
 from rich.text import Text
 
-from topk_platform.errors import masked
+from topk_platform.errors import masked, reason
 from topk_platform.terminal import PlainConsole
 
 STEERING = "oak\x1b[2J\x9b31m\x07\u202e"
@@ -77,7 +77,7 @@ def test_no_password_of_a_store_is_printed_with_debug_either(uri: str, topk: Com
     ],
 )
 def test_addresses_are_shown_without_passwords(text: str, shown: str) -> None:
-    assert masked(text) == shown
+    assert masked(text) == reason(RuntimeError(text)) == shown
 
 
 def test_an_unreachable_mlflow_is_reported_without_its_password(good: Path, topk: Commands) -> None:

@@ -5,6 +5,7 @@ import dataclasses
 import io
 import json
 import math
+import re
 from collections import Counter
 
 import pyarrow.parquet as pq
@@ -377,6 +378,29 @@ def test_what_was_searched_once_is_never_marked() -> None:
     assert "▲" not in to_markdown(elsewhere)
     assert "one search" not in to_markdown(with_ends({}, losses=FIXED))
     assert "+20.6 ± 1.1 (one search) |" in to_markdown(with_ends({}, losses=(CE, FIXED[1])))
+
+
+def test_every_format_marks_what_is_better_and_what_is_worse_and_the_best_of_a_column() -> None:
+    study = dataclasses.replace(a_study(losses=(*FIXED, Loss("focal"))), seeds=5).only("clean/*")
+    gains = {"cross_entropy": 0.0, "smooth_topk_svm": 0.2, "focal": -0.2}
+    histories = {}
+    for arm in study.arms:
+        tests = [value + gains[arm.loss.name] * (1 + n / 50) for n, value in enumerate(CE_VALUES)]
+        histories[study.arm_id(arm)] = history(study, arm, tests, chosen=0)
+    table = build_table(study, histories)
+    text, latex, page = (write(table, ["top3"]) for write in (to_markdown, Table.to_latex, Table.to_html))
+    up, down = "+20.8 ± 0.8", "-20.8 ± 0.8"
+    assert f"**78.8 ± 10.6 (n = 5)**<br>{up} ▲ |" in text
+    assert f"| 37.2 ± 10.3 (n = 5)<br>{down} ▼ |" in text
+    assert f"{up} ▲" in shown(table) and f"{down} ▼" in shown(table)
+    assert f"<small>{up} ▲</small>" in page and f"<small>{down} ▼</small>" in page
+    assert re.findall(r"([-+$]+20\.8)~\$\\pm\$~0\.8 \$\\(\w+)\$}", latex) == [
+        ("+20.8", "blacktriangle"),
+        ("$-$20.8", "blacktriangledown"),
+    ]
+    assert re.findall(r"\\textbf\{([\d.]+)", latex) == re.findall(r"<b>([\d.]+)", page) == ["78.8"]
+    marks = {row["loss"]: row["mark"] for row in csv.DictReader(io.StringIO(to_csv(table, ["top3"])))}
+    assert marks == {"cross_entropy": "", "smooth_topk_svm": "better", "focal": "worse"}
 
 
 def test_nobody_is_worse_than_what_is_left_of_a_baseline() -> None:

@@ -64,16 +64,23 @@ def test_an_average_that_forgets_all_is_usual_training_to_the_bit(make_trial: Ma
     assert all(torch.equal(value, other[name]) for name, value in one.items())
 
 
-def test_what_is_kept_and_tested_is_the_average(make_trial: MakeTrial, memory: Any) -> None:
+def test_what_is_validated_kept_and_tested_is_the_average(make_trial: MakeTrial, memory: Any) -> None:
     trial = make_trial(recipe=Recipe(epochs=3, average=EMA(0.95)))
     keeper = memory()
     record = finish(run_trials([trial], keeper))[0]
     session = AveragedSession.prepare(trial)
     by_steps(session, 3)
+    trained = Session.weights(session)
     assert all(torch.equal(value, session.weights()[n]) for n, value in keeper.models[trial.key].items())
     assert record.test is not None
     tested = session.test(0, keeper.models[trial.key]).measures.tolist()
     assert record.test == session.scorer.named(tested[1:])
+    usual = Session.prepare(make_trial())
+    validated = []
+    for weights in (trained, session.weights()):
+        usual.model.load_state_dict(weights)
+        validated.append(usual.scorer.named(usual.validate()[0, 1:].tolist()))
+    assert validated[0] != record.validation == validated[1]
 
 
 def test_an_ensemble_refuses_an_average(make_trial: MakeTrial) -> None:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from topk_platform import Arm, LabelNoise, Loss, Model, Recipe, Regime, UserError
 from topk_platform.data import digits
 from topk_platform.errors import ChangedError
+from topk_platform.metrics import Scorer
 from topk_platform.specs import Inputs, Trial, TrialRecord
 from topk_platform.streams import stream_seed
 from topk_platform.training import (
@@ -24,6 +25,7 @@ from topk_platform.training import (
     run_trials,
 )
 from topk_platform.training.steps.optim import learning_rate, make_optimizer
+from topk_platform.training.trials.member import Member, TrainedEpoch
 
 
 def a_trial(
@@ -129,6 +131,13 @@ def test_a_diverging_trial_is_recorded_as_such() -> None:
     record = train(a_trial(values={"learning_rate": 1e30}))
     assert record.status == "diverged"
     assert "training loss of epoch 1" in record.reason or "not finite" in record.reason
+
+
+@pytest.mark.parametrize(("loss", "finite"), [(math.inf, 1.0), (math.nan, 1.0), (0.5, 0.0)])
+def test_a_loss_or_a_score_that_is_not_finite_is_enough(loss: float, finite: float) -> None:
+    member = Member(a_trial())
+    assert not member.note(TrainedEpoch(1, loss, 1.0, 0.1, 1.0, 1.0), [finite], Scorer((1, 3), (), ()))
+    assert (member.status, member.epochs) == ("diverged", [])
 
 
 def test_an_exception_is_the_trials_result_with_its_reason() -> None:

@@ -56,8 +56,6 @@ def machinery_fault(error: BaseException, device: str) -> FaultError | None:
         error: The exception.
         device: The trial's device.
     """
-    if isinstance(error, FaultError):
-        return error
     if device != "cuda":
         return None
     if _BROKEN.search(str(error)):

@@ -20,7 +20,7 @@ RECIPE = Recipe(EPOCHS)
 
 
 def curve_of(draw: random.Random) -> dict[int, float]:
-    return {epoch: draw.randrange(20) / 20 for epoch in range(1, EPOCHS + 1)}
+    return {epoch: draw.randrange(20) / 32 for epoch in range(1, EPOCHS + 1)}
 
 
 def stopped_at(below: tuple[tuple[int, float], ...], curve: dict[int, float]) -> int | None:
@@ -61,16 +61,23 @@ def optunas(
     return None
 
 
-@given(seed=st.integers(0, 10**6), number=st.integers(0, 9), startup=st.integers(1, 4))
-def test_the_median_stops_whom_optunas_median_stops(seed: int, number: int, startup: int) -> None:
+@given(
+    seed=st.integers(0, 10**6),
+    number=st.integers(0, 9),
+    startup=st.integers(1, 4),
+    share=st.sampled_from([0.25, 0.5, 0.75]),
+)
+def test_a_quantile_stops_whom_optunas_percentile_stops(
+    seed: int, number: int, startup: int, share: float
+) -> None:
     """Of one trial's values Optuna looks at the best so far, we at the last: rising curves have no difference."""
-    draw, pruner = random.Random(seed), Quantile((0.25, 0.5, 0.75), 0.5, startup)
+    draw, pruner = random.Random(seed), Quantile((0.25, 0.5, 0.75), share, startup)
     past = [
         Ended(n, {}, "completed", dict(zip(range(1, 9), sorted(curve_of(draw).values()), strict=True)))
         for n in range(number)
     ]
     curve = dict(zip(range(1, 9), sorted(curve_of(draw).values()), strict=True))
-    theirs = optunas(optuna.pruners.MedianPruner(startup, 0), past, curve, [2, 4, 6])
+    theirs = optunas(optuna.pruners.PercentilePruner(100 * (1 - share), startup, 0), past, curve, [2, 4, 6])
     assert stopped_at(stopping_values(pruner, RECIPE, past), curve) == theirs
 
 
