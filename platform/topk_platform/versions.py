@@ -75,9 +75,12 @@ VERSIONS: Mapping[str, int] = {
     "dataset ring": 1,
     "dataset synthetic_images": 1,
     # conditions
-    "condition HumanLabels": 1,
+    "condition ConfusionNoise": 1,
+    "condition InstanceNoise": 1,
     "condition LabelNoise": 1,
     "condition LongTail": 1,
+    "condition NoisyLabels": 1,
+    "condition PairFlip": 1,
     "condition PerClass": 1,
     "condition TrainFraction": 1,
     # what a recipe adds
