@@ -23,13 +23,13 @@ import numpy as np
 import pyarrow as pa
 
 from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study
-from topk_platform.code_version import code_versions
 from topk_platform.records import Ledger, Store, last_counted, read_history
 from topk_platform.records.table import delta
 from topk_platform.records.table.schema import ledger_schema, ledger_table
 from topk_platform.results import build_table
 from topk_platform.running.driver.boards import make_board
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
+from topk_platform.versions import versions_of
 
 ARMS, EPOCHS, SEEDS = 100, 20, 5
 LOSS = Loss("cross_entropy", {"learning_rate": Float(0.01, 1)}, {"learning_rate": 0.1})
@@ -84,7 +84,7 @@ def make(study: Study, ledger: Ledger) -> None:
     if ledger.exists:
         return
     with ledger.writing(study) as writer:
-        schema, codes = ledger_schema(study), code_versions(study)
+        schema, codes = ledger_schema(study), versions_of(study)
         for index, arm in enumerate(study.arms):
             writer._table.append(rows_of(study, index, codes[study.arm_id(arm)], schema))
 

@@ -26,7 +26,6 @@ from scale_studies import CLASSES, LOSSES, PER_CLASS, many_arms, many_classes
 from torch import Tensor
 
 from topk_platform import Arm, Study
-from topk_platform.code_version import code_versions
 from topk_platform.identity import Identity
 from topk_platform.records import Ledger, Store, note_plan
 from topk_platform.records.artifacts.per_image import to_parquet
@@ -35,6 +34,7 @@ from topk_platform.records.table.schema import ledger_schema, ledger_table
 from topk_platform.specs import Trial
 from topk_platform.streams import stream_seed
 from topk_platform.testing import FAKE_DATA, fake_record, fake_run
+from topk_platform.versions import versions_of
 
 GROUPS = {
     "": slice(None),
@@ -88,7 +88,7 @@ def score_of(trial: Trial) -> float:
 
 def _fill(study: Study, store: Path) -> None:
     """Write a search trial and the confirmations of every arm, all alike but for their numbers, at once."""
-    codes = code_versions(study)
+    codes = versions_of(study)
     template = study.arms[0]
     trial = Trial(
         study.name, "", template, study.topk, "confirm", 0, 1, 0, template.loss.first, FAKE_DATA, ""

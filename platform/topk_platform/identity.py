@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
 __all__ = [
     "CHOOSER",
-    "Adopted",
     "Identity",
-    "Provenance",
     "bits_of",
     "chooser_of",
     "counts_in_words",
     "environment_of",
     "machine_of",
-    "provenance_of",
 ]
 
 _BITS = ("machine", "torch", "losses")
@@ -32,86 +28,25 @@ Its version changes no trial's result, so a search also uses trials that were ma
 
 
 @dataclass(frozen=True)
-class Provenance:
-    """The code, data and environment that made a row of the ledger.
-
-    Args:
-        code_version: See :class:`Identity`.
-        dataset_fingerprint: Likewise.
-        environment: The part of the environment that decides the last bits, in words.
-    """
-
-    code_version: str
-    dataset_fingerprint: str
-    environment: str
-
-
-@dataclass(frozen=True)
-class Adopted:
-    """Rows that count besides an identity's own rows, because some of them were trained again with its code.
-
-    Args:
-        was: The provenance of the rows.
-        code_version: The code version of the identity for which they count.
-        environment: Likewise.
-        evidence: The evidence that the results are the same, in words.
-    """
-
-    was: Provenance
-    code_version: str
-    environment: Mapping[str, str]
-    evidence: str
-
-    def counts_for(self, identity: Identity) -> bool:
-        """Return whether the rows count for an identity."""
-        environment = identity.bits
-        return self.code_version == identity.code_version and environment in ({}, self.environment)
-
-
-@dataclass(frozen=True)
 class Identity:
     """The code, the data and the kind of machine that an arm's results come from; an empty field matches any.
 
     Args:
-        code_version: Hash of the code that its trials execute, see :func:`~topk_platform.code_version.code_version`.
+        code_version: The components that its trials use with their versions, see
+            :func:`~topk_platform.versions.version_of`.
         dataset_fingerprint: Fingerprint of the data before conditions.
         environment: Package versions and kind of machine, see :func:`~topk_platform.training.environment`. For an arm
             that searches, also Optuna's version; rows with another version of it still count.
-        adopted: Rows of other code or another environment that count nevertheless.
     """
 
     code_version: str = ""
     dataset_fingerprint: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
-    adopted: tuple[Adopted, ...] = ()
 
     @property
     def bits(self) -> dict[str, str]:
         """The environment without the package that chooses the values of trials."""
         return {name: value for name, value in self.environment.items() if name != CHOOSER}
-
-    @property
-    def own(self) -> Identity:
-        """The identity without adopted rows."""
-        return replace(self, adopted=())
-
-    def to_data(self) -> dict[str, Any]:
-        """Return its own fields as JSON-ready data; adopted rows are stored elsewhere."""
-        return {name: value for name, value in dataclasses.asdict(self).items() if name != "adopted"}
-
-    def adopts(self, row: Mapping[str, Any]) -> Adopted | None:
-        """Return the adoption by which a row counts; None if it counts without one, or does not count.
-
-        Args:
-            row: A row of the ledger.
-        """
-        adopted = [one for one in self.adopted if one.counts_for(self)]
-        if not adopted or not self.own.excludes(row):
-            return None
-        was = provenance_of(row)
-        if self.dataset_fingerprint not in ("", was.dataset_fingerprint):
-            return None
-        return next((one for one in adopted if one.was == was), None)
 
     def excludes(self, row: Mapping[str, Any]) -> str:
         """Return why a row of the ledger does not count, to follow the word "of"; empty if it counts.
@@ -123,8 +58,6 @@ class Identity:
             >>> Identity("c").excludes(row)
             ''
         """
-        if self.adopted and self.adopts(row) is not None:
-            return ""
         if self.code_version not in ("", row["code_version"]):
             return "other code"
         if self.dataset_fingerprint not in ("", row["dataset_fingerprint"]):
@@ -142,17 +75,6 @@ class Identity:
 def _versions(text: str) -> Mapping[str, str]:
     versions: Mapping[str, str] = json.loads(text)
     return versions
-
-
-def provenance_of(row: Mapping[str, Any]) -> Provenance:
-    """Return the provenance of a ledger's row.
-
-    Example:
-        >>> row = {"code_version": "c", "dataset_fingerprint": "f", "versions": '{"torch": "2.14.0", "optuna": "5"}'}
-        >>> provenance_of(row)
-        Provenance(code_version='c', dataset_fingerprint='f', environment='torch 2.14.0')
-    """
-    return Provenance(row["code_version"], row["dataset_fingerprint"], bits_of(row))
 
 
 def chooser_of(row: Mapping[str, Any]) -> str:

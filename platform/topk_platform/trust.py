@@ -8,11 +8,12 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from topk_platform.code_version import named, references, user_modules
 from topk_platform.errors import UserError
 from topk_platform.references import is_reference
 from topk_platform.specs import STANDINS, Arm, Study
 from topk_platform.specs.study.smoke import standin_reference
+from topk_platform.user_code import files_of
+from topk_platform.versions import named_by, references
 
 __all__ = ["Trust"]
 
@@ -74,12 +75,13 @@ class Trust:
         """Return this trust with the modules of an arm that are the user's own files.
 
         Such files are neither in the standard library nor in an installed package, see
-        :func:`~topk_platform.code_version.user_modules`. Nothing is imported to find them. Modules that do not exist
-        are included as well, because importing them gives a better error than a refusal.
+        :func:`~topk_platform.user_code.files_of`. Nothing is imported to find them. Modules that do not exist are
+        included as well, because importing them gives a better error than a refusal.
         """
-        modules = {name.partition(":")[0] for name in references(arm)}
+        names = references(arm)
+        modules = {name.partition(":")[0] for name in names}
         nowhere = (name for name in modules if not _is_somewhere(name.partition(".")[0]))
-        return replace(self, modules=(*self.modules, *user_modules(arm), *nowhere))
+        return replace(self, modules=(*self.modules, *files_of(names), *nowhere))
 
     def check(self, file: object, names: Mapping[str, str]) -> None:
         """Raise ``UserError`` if a name is a reference that is not trusted; nothing is imported.
@@ -98,7 +100,8 @@ class Trust:
 
     def check_arm(self, file: object, arm: Arm) -> None:
         """Raise ``UserError`` if the data, the network, the loss or the sampler of an arm is not trusted."""
-        self.check(file, named(arm))
+        for kind, name in named_by(arm):
+            self.check(file, {kind: name})
 
     def _holds(self, name: str) -> bool:
         module = name.partition(":")[0]

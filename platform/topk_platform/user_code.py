@@ -1,7 +1,7 @@
 """What counts of the user's own code: what a definition that an arm names reaches in the user's own files.
 
-A definition is followed name by name, through its file and through the files that it imports from the same folder or
-package. Docstrings, comments, annotations and formatting do not count. Nothing is imported or run.
+A definition is followed name by name through its file, and through the user's files that this file imports. Docstrings,
+comments, annotations and formatting do not count. Nothing is imported or run.
 """
 
 from __future__ import annotations
@@ -9,24 +9,27 @@ from __future__ import annotations
 import ast
 import hashlib
 import importlib.metadata
+import importlib.util
+import pkgutil
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
-from importlib.machinery import ModuleSpec, PathFinder
+from functools import cache, cached_property
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 
-__all__ = ["Reached", "files_of", "reached"]
+__all__ = ["Reached", "files_of", "package_versions", "reached"]
 
 _OURS = frozenset({"topk_losses", "topk_platform", "topk_studies"})
-_IN_ENVIRONMENT = frozenset({"torch", "torchvision"})  # a trial's record holds torch's version
+_IN_ENVIRONMENT = frozenset({"torch"})  # a trial's environment holds its version
 _DYNAMIC = frozenset({"eval", "exec", "getattr", "globals", "import_module", "locals", "vars", "__import__"})
-_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-_WHOLE = "*"
+_ALL = "*"
+_ALWAYS = ""
 
 Node = tuple[str, str]
-"""A module and a name in it; :data:`_WHOLE` stands for all of the module."""
+"""A module and a name in it; or :data:`_ALL`, or :data:`_ALWAYS` for its statements that are no definitions."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +39,8 @@ class Reached:
     Args:
         version: ``version = 3`` of the definition itself, which overrules all else; None if it has none.
         digest: A hash of the user's code that it reaches; empty if it is in no file of the user's.
-        packages: The versions of the installed packages that it imports, by name of the distribution.
-        losses: Whether it imports ``topk_losses``.
+        packages: The versions of the installed packages that it uses, by the name of the distribution.
+        losses: Whether it uses ``topk_losses``.
     """
 
     version: int | None = None
@@ -47,32 +50,38 @@ class Reached:
 
 
 def reached(reference: str) -> Reached:
-    """Return what ``package.module:attribute`` rests on; of a module that does not exist, nothing.
+    """Return what ``package.module:attribute`` rests on; nothing if there is no such module.
 
-    Where code looks names up at run time (``getattr``, ``globals``, ``import_module``, ...), or imports ``*``, all of
-    the file counts. A top-level statement that is no definition counts with its file, but for ``if __name__ == ...``.
+    Statements at the top of a file that are no definitions count with the file, and with each file that it imports; so
+    do definitions that a decorator of the user's own may enter somewhere. ``if __name__ == ...`` does not count. Where
+    code looks up names at run time (:data:`_DYNAMIC`) or imports ``*``, all of the file counts.
+
+    Args:
+        reference: The reference.
     """
     module, _, name = reference.partition(":")
-    seen: dict[Node, str] = {}
-    imported: set[str] = set()
-    files: dict[str, _File] = {}
-    waiting = [(module, name)]
-    if (own := _file(module, files)) is not None and (version := own.declared(name)) is not None:
+    file_of = cache(_file)
+    if (own := file_of(module)) is not None and (version := own.declared(name)) is not None:
         return Reached(version)
+    texts: dict[Node, str] = {}
+    outside: set[str] = set()
+    waiting = [(module, name)]
     while waiting:
-        node = waiting.pop()
-        if node in seen:
+        node = where, what = waiting.pop()
+        if node in texts:
             continue
-        if (file := _file(node[0], files)) is None:
-            imported.add(node[0].partition(".")[0])
-            continue
-        seen[node] = file.text(node[1])
-        waiting += file.uses(node[1])
-    text = "\n".join(f"{where}:{what}\n{code}" for (where, what), code in sorted(seen.items()))
+        if (file := file_of(where)) is not None:
+            texts[node] = file.text(what)
+            waiting += file.uses(what)
+        elif what not in (_ALL, _ALWAYS) and _path(f"{where}.{what}") is not None:
+            waiting.append((f"{where}.{what}", _ALL))  # of a package without a file
+        elif what != _ALWAYS:
+            outside.add(where.partition(".")[0])
+    code = "\n".join(f"{where}:{what}\n{text}" for (where, what), text in sorted(texts.items()) if text)
     return Reached(
-        digest=hashlib.sha256(text.encode()).hexdigest()[:12] if seen else "",
-        packages=dict(_versions(imported - _OURS - _IN_ENVIRONMENT)),
-        losses="topk_losses" in imported,
+        digest=hashlib.sha256(code.encode()).hexdigest()[:12] if texts else "",
+        packages=package_versions(outside),
+        losses="topk_losses" in outside,
     )
 
 
@@ -81,139 +90,237 @@ def files_of(references: Iterable[str]) -> dict[str, Path]:
 
     Imports in functions are followed too, and the packages that contain a module are included. Modules of the standard
     library, of installed packages and of this distribution are left out, and so are missing modules.
+
+    Args:
+        references: References ``package.module:attribute``.
     """
-    files: dict[str, _File] = {}
+    files: dict[str, Path] = {}
     waiting = [reference.partition(":")[0] for reference in references]
     while waiting:
         name = waiting.pop()
-        if name in files or (file := _file(name, files)) is None:
-            continue
-        waiting += [module for module, _ in file.imports(file.tree)]
-        waiting += [above for above in [name.rpartition(".")[0]] if above]
-    return {name: file.path for name, file in sorted(files.items())}
+        if name not in files and (file := _file(name)) is not None:
+            files[name] = file.path
+            waiting += [*file.imported(), *_above(name)]
+    return dict(sorted(files.items()))
 
 
 @dataclass(frozen=True)
 class _File:
+    """A file of the user's."""
+
     name: str
     path: Path
 
     @cached_property
-    def tree(self) -> ast.Module:
-        tree = ast.parse(self.path.read_bytes())
-        return ast.fix_missing_locations(_Bare().visit(tree))
+    def _body(self) -> list[ast.stmt]:
+        """The statements of the file; one that is not Python's counts by its bytes."""
+        content = self.path.read_bytes()
+        try:
+            tree = ast.parse(content)
+        except (SyntaxError, ValueError):
+            tree = ast.parse(repr(content))
+        _Bare().visit(tree)
+        return [statement for statement in tree.body if not _is_idle(statement)]
+
+    @cached_property
+    def _imports(self) -> list[tuple[str, str, str]]:
+        """What the imports at the top bind, see :meth:`_bound`."""
+        return [one for statement in self._body for one in self._bound(statement)]
+
+    @cached_property
+    def _own(self) -> set[str]:
+        """The names that the file defines itself."""
+        return {name for statement in self._body for name in _names(statement)}
 
     @cached_property
     def _defined(self) -> dict[str, list[ast.stmt]]:
-        """The statements that define each name; those that define none are under the empty name."""
-        result: dict[str, list[ast.stmt]] = {"": []}
-        for statement in self.tree.body:
-            for name in _names(statement):
+        """The statements that define each name, or change it; under :data:`_ALWAYS` those of no name of this file."""
+        users = self._own | {name for name, module, _ in self._imports if _path(module) is not None}
+        result: dict[str, list[ast.stmt]] = {_ALWAYS: []}
+        for statement in self._body:
+            names = [*_names(statement), *(name for name, *_ in self._bound(statement) if name != _ALL)]
+            names += [name if name in self._own else _ALWAYS for name in _changed(statement)]
+            names += [_ALWAYS for name in _decorators(statement) if name in users]
+            for name in dict.fromkeys(names or [_ALWAYS]):
                 result.setdefault(name, []).append(statement)
         return result
 
     def declared(self, name: str) -> int | None:
         """Return the number in ``version = 3`` in a class, or in ``name.version = 3`` beside a function."""
-        inside = [node.body for node in self._defined.get(name, []) if isinstance(node, ast.ClassDef)]
-        for statement in [*self.tree.body, *(inner for body in inside for inner in body)]:
+        inside = (s for one in self._defined.get(name, []) if isinstance(one, ast.ClassDef) for s in one.body)
+        targets = [(s, f"{name}.version") for s in self._body] + [(s, "version") for s in inside]
+        for statement, target in targets:
             match statement:
-                case ast.Assign(
-                    targets=[ast.Attribute(value=ast.Name(id=owner), attr="version")],
-                    value=ast.Constant(value=int(number)),
-                ) if owner == name:
-                    return number
-                case ast.Assign(targets=[ast.Name(id="version")], value=ast.Constant(value=int(number))) if (
-                    any(statement in body for body in inside)
-                ):
+                case ast.Assign([to], ast.Constant(int(number))) if ast.unparse(to) == target:
                     return number
         return None
 
     def text(self, name: str) -> str:
-        return "\n".join(map(ast.unparse, self._statements(name)))
+        """Return the code of a definition, and which modules its names stand for."""
+        statements = self._statements(name)
+        used = {node.id for one in statements for node in ast.walk(one) if isinstance(node, ast.Name)}
+        modules = [
+            f"{name} is {module}" for name, module, what in self._imports if what == _ALL and name in used
+        ]
+        return "\n".join([*map(ast.unparse, statements), *modules])
+
+    def _statements(self, name: str) -> list[ast.stmt]:
+        return self._body if name == _ALL else self._defined.get(name, [])
 
     def uses(self, name: str) -> Iterator[Node]:
         """Yield what a definition refers to: names of this file, and of the modules that it imports."""
-        yield (self.name, "")
+        yield from ((module, _ALWAYS) for module in (self.name, *_above(self.name)))
+        if name == _ALWAYS:
+            yield from ((module, _ALWAYS) for _, module, _ in self._imports)
+        elif name != _ALL and name not in self._defined:
+            module = f"{self.name}.{name}"
+            yield (module if _path(module) is not None else self.name), _ALL
         for statement in self._statements(name):
-            yield from self.imports(statement)
-            loaded = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
-            loaded |= {
-                node.attr for node in ast.walk(statement) if isinstance(node, ast.Attribute)
-            } & _DYNAMIC
-            if loaded & _DYNAMIC:
-                yield (self.name, _WHOLE)
-            yield from ((self.name, other) for other in sorted(loaded & self._defined.keys()))
+            for node in ast.walk(statement):
+                yield from ((module, what) for _, module, what in self._bound(node))
+            yield from self._named(statement)
 
-    def _statements(self, name: str) -> list[ast.stmt]:
-        return self.tree.body if name == _WHOLE else self._defined.get(name, [])
+    def _named(self, statement: ast.stmt) -> Iterator[Node]:
+        """Yield what a statement's names stand for; of a module, the attribute or, if it is passed on, all of it."""
+        nodes = list(ast.walk(statement))
+        attributes = {id(node.value): node.attr for node in nodes if isinstance(node, ast.Attribute)}
+        for node in nodes:
+            if isinstance(node, ast.Name):
+                modules = [module for name, module, what in self._imports if name == node.id and what == _ALL]
+                yield from ((module, attributes.get(id(node), _ALL)) for module in modules)
+                if node.id in (self._own if modules else self._defined):
+                    yield self.name, node.id
+            if {getattr(node, "id", ""), getattr(node, "attr", "")} & _DYNAMIC:
+                yield self.name, _ALL
 
-    def imports(self, tree: ast.AST) -> Iterator[Node]:
-        """Yield the names that are imported anywhere in a tree; ``import module`` is the whole module."""
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Import):
-                yield from ((alias.name, _WHOLE) for alias in node.names)
-            elif isinstance(node, ast.ImportFrom):
-                module = self._absolute(node)
-                for alias in node.names:
-                    inner = f"{module}.{alias.name}"
-                    yield (inner, _WHOLE) if _spec(inner) is not None else (module, alias.name)
+    def imported(self) -> Iterator[str]:
+        """Yield the modules that are imported anywhere in the file."""
+        for statement in self._body:
+            yield from (module for node in ast.walk(statement) for _, module, _ in self._bound(node))
 
-    def _absolute(self, node: ast.ImportFrom) -> str:
-        if not node.level:
-            return node.module or ""
-        parts = self.name.split(".")
-        above = parts[: len(parts) - node.level + (self.path.name == "__init__.py")]
-        return ".".join([*above, *filter(None, [node.module])])
+    def _bound(self, node: ast.AST) -> Iterator[tuple[str, str, str]]:
+        """Yield what an import binds: the name here, the module, and the name there or :data:`_ALL`; else nothing."""
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.asname or alias.name.partition(".")[0], alias.name, _ALL
+        elif isinstance(node, ast.ImportFrom):
+            package = self.name.split(".")
+            if node.level:
+                package = package[: len(package) - node.level + (self.path.name == "__init__.py")]
+            module = ".".join([*(package if node.level else []), *filter(None, [node.module])])
+            for alias in node.names:
+                inner = f"{module}.{alias.name}"
+                there = (module, alias.name) if _spec(inner) is None else (inner, _ALL)
+                yield alias.asname or alias.name, *there
 
 
 class _Bare(ast.NodeTransformer):
-    """Takes docstrings and annotations out of a tree, which change no result."""
+    """Takes docstrings, other bare strings and annotations out of a tree, which change no result."""
+
+    def __init__(self) -> None:
+        self._fields: set[int] = set()
 
     def generic_visit(self, node: ast.AST) -> ast.AST:
-        if isinstance(node, _DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
-            node.body = node.body[1:] or [ast.Pass()]
+        if isinstance(node, ast.ClassDef):
+            self._fields |= set(map(id, node.body))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             node.returns = None
         if isinstance(node, ast.arg):
             node.annotation = None
-        return super().generic_visit(node)
+        super().generic_visit(node)
+        if getattr(node, "body", None) == [] and not isinstance(node, ast.Module):
+            node.body = [ast.Pass()]  # type: ignore[attr-defined]
+        return node
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
+        is_text = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        return None if is_text else self.generic_visit(node)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
+        self.generic_visit(node)
+        if id(node) in self._fields:  # a dataclass has a field for it, unless it is a ClassVar
+            is_special = "Var" in ast.unparse(node.annotation)
+            node.annotation = node.annotation if is_special else ast.Name("_")
+            return node
+        return None if node.value is None else ast.copy_location(ast.Assign([node.target], node.value), node)
+
+
+def _is_idle(statement: ast.stmt) -> bool:
+    """Return whether a statement runs only in a script or for a type checker."""
+    return isinstance(statement, ast.If) and ast.unparse(statement.test).startswith(
+        ("__name__ == ", "TYPE_CHECKING", "typing.TYPE_CHECKING")
+    )
 
 
 def _names(statement: ast.stmt) -> list[str]:
-    """Return the names that a top-level statement defines; the empty name for one that is no definition."""
-    match statement:
-        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-            return [name]
-        case ast.Assign(targets=targets):
-            stored = [node for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)]
-            return [node.id for node in stored]
-        case ast.AnnAssign(target=ast.Name(id=name)) | ast.AugAssign(target=ast.Name(id=name)):
-            return [name]
-        case ast.Import(names=names) | ast.ImportFrom(names=names):
-            return [(alias.asname or alias.name).partition(".")[0] for alias in names]
-        case ast.If(test=ast.Compare(left=ast.Name(id="__name__"))):
-            return []
-    return [""]
+    """Return the names that a statement defines, without imports."""
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return [statement.name]
+    return [target.id for target in _targets(statement) if isinstance(target, ast.Name)]
 
 
-def _file(name: str, known: dict[str, _File]) -> _File | None:
-    """Return the user's file of a module; None for installed and built-in modules, and for those of this package."""
-    if name not in known and name.partition(".")[0] not in _OURS:
-        spec = _spec(name)
-        path = Path(spec.origin) if spec is not None and spec.origin and spec.origin.endswith(".py") else None
-        if path is not None and not _is_installed(path):
-            known[name] = _File(name, path)
-    return known.get(name)
+def _changed(statement: ast.stmt) -> list[str]:
+    """Return the names whose objects a statement changes, as ``TABLE["name"] = 1`` or ``TABLE += [1]``."""
+    if isinstance(statement, ast.AugAssign):
+        return [_root(statement.target)]
+    return [_root(target) for target in _targets(statement) if not isinstance(target, ast.Name)]
+
+
+def _targets(statement: ast.stmt) -> Iterator[ast.expr]:
+    waiting: list[ast.expr] = list(statement.targets) if isinstance(statement, ast.Assign) else []
+    while waiting:
+        target = waiting.pop(0)
+        if isinstance(target, ast.Tuple | ast.List):
+            waiting += target.elts
+        else:
+            yield target
+
+
+def _decorators(statement: ast.stmt) -> list[str]:
+    return list(map(_root, getattr(statement, "decorator_list", [])))
+
+
+def _root(expression: ast.AST) -> str:
+    """Return the name with which an expression such as ``name.attribute[0](argument)`` begins."""
+    while not isinstance(expression, ast.Name):
+        inner = getattr(expression, "value", getattr(expression, "func", None))
+        if not isinstance(inner, ast.AST):
+            return ""
+        expression = inner
+    return expression.id
+
+
+def _above(module: str) -> list[str]:
+    """Return the packages around a module."""
+    parts = module.split(".")
+    return [".".join(parts[:length]) for length in range(1, len(parts))]
+
+
+def _file(name: str) -> _File | None:
+    path = _path(name)
+    return None if path is None else _File(name, path)
+
+
+def _path(name: str) -> Path | None:
+    """Return the file of a module of the user's; None for installed and built-in modules, and for those of ours."""
+    spec = None if name.partition(".")[0] in _OURS else _spec(name)
+    path = Path(spec.origin) if spec is not None and spec.origin is not None else None
+    return path if path is not None and path.is_file() and not _is_installed(path) else None
 
 
 def _spec(name: str) -> ModuleSpec | None:
     """Return a module's spec; unlike ``importlib.util.find_spec`` this imports no package above it."""
-    spec, path, parts = None, None, name.split(".")
-    for length in range(1, len(parts) + 1):
-        spec = PathFinder.find_spec(".".join(parts[:length]), path)
-        if spec is None or (length < len(parts) and spec.submodule_search_locations is None):
+    top, *parts = name.split(".")
+    spec = None
+    with suppress(ImportError, ValueError):
+        spec = importlib.util.find_spec(top)
+    for part in parts:
+        if spec is None or spec.submodule_search_locations is None:
             return None
-        path = spec.submodule_search_locations
+        top = f"{top}.{part}"
+        finders = filter(None, map(pkgutil.get_importer, spec.submodule_search_locations))
+        specs = [one for finder in finders if (one := finder.find_spec(top)) is not None]
+        spec = next((one for one in specs if one.loader is not None), specs[0] if specs else None)
     return spec
 
 
@@ -222,10 +329,17 @@ def _is_installed(path: Path) -> bool:
     return path.is_relative_to(library) or not {"site-packages", "dist-packages"}.isdisjoint(path.parts)
 
 
-def _versions(tops: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield the distributions of imported packages with their versions; the standard library has none."""
-    outside = sorted(set(tops) - sys.stdlib_module_names)
-    known = importlib.metadata.packages_distributions() if outside else {}
-    for top in outside:
-        for distribution in sorted(set(known.get(top, ()))):
-            yield distribution, importlib.metadata.version(distribution)
+def package_versions(packages: Iterable[str]) -> dict[str, str]:
+    """Return the versions of installed packages, by distribution; without Python's own, this one and torch.
+
+    Args:
+        packages: The names by which they are imported.
+    """
+    names = sorted(set(packages) - sys.stdlib_module_names - _OURS - _IN_ENVIRONMENT)
+    distributions = (one for name in names for one in sorted(set(_distributions().get(name, ()))))
+    return {one: importlib.metadata.version(one) for one in distributions}
+
+
+@cache
+def _distributions() -> Mapping[str, list[str]]:
+    return importlib.metadata.packages_distributions()

@@ -10,13 +10,25 @@ To raise a version, change its number here, with a line that says since when and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import importlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from functools import cache
 
 from topk_platform.references import is_reference
-from topk_platform.specs import FEATURES, Arm, Choice, OptunaSampler
-from topk_platform.user_code import reached
+from topk_platform.specs import FEATURES, Arm, Choice, OptunaSampler, Study
+from topk_platform.user_code import Reached, package_versions, reached
 
-__all__ = ["VERSIONS", "components_of", "differences", "named_by", "version_of"]
+__all__ = [
+    "VERSIONS",
+    "components_of",
+    "differences",
+    "loaded_version",
+    "named_by",
+    "references",
+    "version_of",
+    "versions_of",
+]
 
 VERSIONS: Mapping[str, int] = {
     "engine": 1,  # the loop, schedules, metrics, seeds, splits, SGD
@@ -94,11 +106,15 @@ VERSIONS: Mapping[str, int] = {
 """The version of each component, by its kind and its name in the catalogue."""
 
 
-def components_of(arm: Arm) -> dict[str, str]:
+def components_of(arm: Arm, reach: Callable[[str], Reached] = reached) -> dict[str, str]:
     """Return the components that an arm's trials use, each with its version.
 
     What an arm names by ``package.module:attribute`` counts by the code that it reaches in the user's files, and by the
-    versions of the installed packages that it imports (:func:`~topk_platform.user_code.reached`).
+    versions of the installed packages that this code uses (:mod:`topk_platform.user_code`).
+
+    Args:
+        arm: The arm.
+        reach: A function that reads what a reference reaches, for callers that remember it.
 
     Example:
         >>> from topk_platform.specs import LabelNoise, Loss, Model, Recipe, Regime
@@ -106,15 +122,24 @@ def components_of(arm: Arm) -> dict[str, str]:
         >>> [*components_of(arm)]
         ['engine', 'condition LabelNoise', 'dataset letters', 'loss cross_entropy', 'network mlp']
     """
-    names = named_by(arm)
-    own = [f"{kind} {name}" for kind, name in names if not is_reference(name)]
-    own += [f"condition {type(condition).__name__}" for condition in arm.regime.conditions]
-    own += [f"recipe {name}" for name in _additions(arm)]
-    result = {name: str(VERSIONS[name]) for name in ["engine", *sorted(set(own) & VERSIONS.keys())]}
-    for _, name in names:
-        if is_reference(name):
-            result |= _users(name)
-    return result
+    names = [f"{kind} {name}" for kind, name in named_by(arm)]
+    names += [f"condition {type(condition).__name__}" for condition in arm.regime.conditions]
+    names += [f"recipe {name}" for name in _additions(arm)]
+    result = {name: str(VERSIONS[name]) for name in ["engine", *sorted(VERSIONS.keys() & names)]}
+    for reference in references(arm):
+        result |= _users(reference, reach(reference))
+    backbones = (name.partition("/")[0] for kind, name in named_by(arm) if kind == "backbone")
+    return result | {f"package {name}": version for name, version in package_versions(backbones).items()}
+
+
+def _users(reference: str, code: Reached) -> dict[str, str]:
+    """Return the components of what a reference reaches; code that uses our losses counts with all of them."""
+    if code.version is not None:
+        return {reference: str(code.version)}
+    losses = 1 + sum(version - 1 for name, version in VERSIONS.items() if name.startswith("loss "))
+    packages = {**code.packages, **({"topk_losses": str(losses)} if code.losses else {})}
+    own = {reference: code.digest} if code.digest else {}
+    return {**own, **{f"package {name}": version for name, version in packages.items()}}
 
 
 def version_of(arm: Arm) -> str:
@@ -125,7 +150,33 @@ def version_of(arm: Arm) -> str:
         >>> version_of(Arm(Regime("r", "digits"), Model("mlp"), Loss("ldam"), 3, Recipe(1)))
         'engine 1, dataset digits 1, loss ldam 1, network mlp 1'
     """
-    return ", ".join(f"{name} {version}" for name, version in components_of(arm).items())
+    return _text(components_of(arm))
+
+
+def versions_of(study: Study) -> dict[str, str]:
+    """Return :func:`version_of` each arm, by arm identity; what a reference reaches is read once."""
+    reach = cache(reached)
+    return {study.arm_id(arm): _text(components_of(arm, reach)) for arm in study.arms}
+
+
+def loaded_version(arm: Arm) -> str:
+    """Return :func:`version_of` an arm in this process, computed once, right after the user's modules were imported.
+
+    A process keeps what it has imported, so files that change later have no effect on it. A module that cannot be
+    imported counts by its file; the error is raised where the module is used.
+    """
+    return _text(components_of(arm, _loaded))
+
+
+@cache
+def _loaded(reference: str) -> Reached:
+    with suppress(Exception):  # the error is raised where the module is used
+        importlib.import_module(reference.partition(":")[0])
+    return reached(reference)  # after the import, to notice a file that changes in between
+
+
+def _text(components: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in components.items())
 
 
 def differences(was: str, now: str) -> list[str]:
@@ -133,61 +184,48 @@ def differences(was: str, now: str) -> list[str]:
 
     Example:
         >>> differences("engine 1, loss ldam 1", "engine 2, loss ldam 1, recipe average 1")
-        ['engine: version 1, now 2', 'recipe average: new']
+        ['engine: version 1, now 2', 'recipe average 1: new']
     """
     before, after = _read(was), _read(now)
-    texts = {
-        name: "new"
+    return [
+        f"{name} {after[name]}: new"
         if name not in before
-        else "gone"
+        else f"{name} {before[name]}: gone"
         if name not in after
-        else f"version {before[name]}, now {after[name]}"
+        else f"{name}: version {before[name]}, now {after[name]}"
         for name in dict.fromkeys((*before, *after))
         if before.get(name) != after.get(name)
-    }
-    return [f"{name}: {text}" for name, text in texts.items()]
+    ]
 
 
 def _read(text: str) -> dict[str, str]:
-    return dict(part.rsplit(" ", 1) for part in text.split(", "))
+    return {name: version for name, _, version in (part.rpartition(" ") for part in text.split(", "))}
 
 
 def named_by(arm: Arm) -> Iterator[tuple[str, str]]:
     """Yield the kind and the name of what an arm names in catalogues, or by reference: data, network, loss, sampler.
 
-    The data of features are a dataset of images and a backbone.
+    The data of features are a dataset of images and a backbone; our own backbones belong to the dataset.
     """
     yield from (("dataset", arm.regime.dataset), ("network", arm.model.name), ("loss", arm.loss.name))
     if arm.regime.dataset == FEATURES:
-        options = arm.regime.options
-        yield from (
-            (kind, str(options[key]))
-            for kind, key in (("dataset", "of"), ("backbone", "backbone"))
-            if key in options
-        )
+        for kind, option in (("dataset", "of"), ("backbone", "backbone")):
+            if option in arm.regime.options:
+                yield kind, str(arm.regime.options[option])
     if arm.is_searched and isinstance(arm.protocol.sampler, OptunaSampler):
         yield "sampler", arm.protocol.sampler.reference
 
 
+def references(arm: Arm) -> tuple[str, ...]:
+    """Return the references, ``package.module:attribute``, among what an arm names."""
+    return tuple(dict.fromkeys(name for _, name in named_by(arm) if is_reference(name)))
+
+
 def _additions(arm: Arm) -> Iterator[str]:
-    recipe, optimizers = arm.recipe, arm.loss.space.get("optimizer")
-    yield from (
-        optimizers.options
-        if isinstance(optimizers, Choice)
-        else (arm.loss.fixed.get("optimizer", recipe.optimizer),)
-    )
+    """Yield what an arm's recipe may add to the engine."""
+    recipe, searched = arm.recipe, arm.loss.space.get("optimizer")
+    usual = arm.loss.fixed.get("optimizer", recipe.optimizer)
+    yield from searched.options if isinstance(searched, Choice) else (usual,)  # type: ignore[misc]
     yield from ["average"] * (recipe.average is not None)
     yield from ["augmentation"] * (recipe.augmentation != type(recipe.augmentation)())
     yield from ["cuda_graphs"] * recipe.numerics.cuda_graphs
-
-
-def _users(reference: str) -> dict[str, str]:
-    code = reached(reference)
-    if code.version is not None:
-        return {reference: str(code.version)}
-    losses = sum(version - 1 for name, version in VERSIONS.items() if name.startswith("loss ")) + 1
-    return {
-        reference: code.digest or "installed",
-        **{f"package {name}": version for name, version in code.packages.items()},
-        **({"package topk_losses": str(losses)} if code.losses else {}),
-    }

@@ -59,7 +59,6 @@ ALLOWED = {
     },
     # contracts of regimes and samplers; a fake run leaves the records of a real one, from the driver's board
     "testing": {"data", "training", "protocol", "records", "running"},
-    "sources": set(),
 }
 LEAVES = {
     *(
@@ -69,13 +68,12 @@ LEAVES = {
         "streams",
         "metrics",
         "specs",
-        "code_version",
-        "sources",
+        "versions",
+        "user_code",
     ),
     *("trust", "elsewhere", "terminal"),  # files of others, and what they may do here
     "calibration",
     "loss_catalogue",  # titles, looks and ranges of the losses, for studies, reports and pages
-    "extensions",  # the parts that a recipe may add to training
     "lazy",  # how packages import their names on first use
 }
 

@@ -138,7 +138,6 @@ AS_JSON = (
 )
 BESIDE = {
     "run": "its events: tests/platform/cli/run/test_view.py",
-    "adopt": "trains: tests/platform/evidence/test_adopting.py",
     "predict": "needs a network: tests/platform/serving/test_serving.py",
 }
 

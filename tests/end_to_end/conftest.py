@@ -255,7 +255,7 @@ def lab(make_lab: Callable[..., Lab]) -> Lab:
 @pytest.fixture(scope="module")
 def visited(make_lab: Callable[..., Lab]) -> Iterator[SharedLab]:
     """A lab that this process works in, as long as a module's tests last: its folder, environment and modules."""
-    from topk_platform.code_version import _loaded_version
+    from topk_platform.versions import _loaded
 
     lab, modules = make_lab(SharedLab), set(sys.modules)
     with (
@@ -276,7 +276,7 @@ def visited(make_lab: Callable[..., Lab]) -> Iterator[SharedLab]:
     for name in set(sys.modules) - modules:
         if (getattr(sys.modules[name], "__file__", None) or "").startswith(str(lab.folder)):
             del sys.modules[name]
-    _loaded_version.cache_clear()
+    _loaded.cache_clear()
 
 
 @pytest.fixture(scope="module")

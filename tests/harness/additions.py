@@ -15,6 +15,13 @@ Edit = tuple[str, str]
 """The anchor, and the text."""
 
 P = "platform/topk_platform/"
+VERSIONS = f"{P}versions.py"
+
+
+def versioned(component: str) -> list[Edit]:
+    """Give a component a version."""
+    return [("    # what a recipe adds\n", f'    "{component}": 1,\n')]
+
 
 ADDITIONS: Mapping[str, Mapping[str, Sequence[Edit]]] = {
     "loss": {
@@ -57,6 +64,7 @@ class Doubled(GeneralizedCrossEntropy):
         f"{P}loss_catalogue.py": [
             ('    "active_passive_loss": Loss', '    "doubled": LossEntry("Doubled loss", GREEN, "D"),\n')
         ],
+        VERSIONS: versioned("loss doubled"),
     },
     "dataset": {
         f"{P}data/datasets/corners.py": [
@@ -89,6 +97,7 @@ def corners(per_class: int = 20) -> Dataset:
             ('    "digits": digits,\n', '    "corners": corners,\n'),
             ('    "digits",\n', '    "corners",\n'),
         ],
+        VERSIONS: versioned("dataset corners"),
         "docs/study.md": [("", "\n`corners` are points in the corners of a square.\n")],
     },
     "condition": {
@@ -129,6 +138,7 @@ class Shifted:
             ("    TrainFraction: _train_fraction,", "    Shifted: _shifted,\n"),
             ("    TrainFraction,\n)", "    Shifted,\n"),
         ],
+        VERSIONS: versioned("condition Shifted"),
         "docs/study.md": [("", "\n`Shifted(p)` moves labels to the next class.\n")],
     },
     "model": {
@@ -162,6 +172,7 @@ def halved(shape: tuple[int, ...], classes: int, head: str = "linear") -> nn.Mod
             ('    "linear": linear,\n', '    "halved": halved,\n'),
             ('    "linear",\n', '    "halved",\n'),
         ],
+        VERSIONS: versioned("network halved"),
         "docs/study.md": [("", "\n`halved` sees every other input.\n")],
     },
     "optimizer": {
@@ -177,6 +188,7 @@ def halved(shape: tuple[int, ...], classes: int, head: str = "linear") -> nn.Mod
             ('"heavy_ball": _heavy_ball}', '"slow": _slow, '),
         ],
         f"{P}specs/arms/recipe.py": [('"heavy_ball", "adamw")  #', '"slow", ')],
+        VERSIONS: versioned("recipe slow"),
         "docs/recipes.md": [("", "\n`slow` is SGD at a tenth of the rate.\n")],
     },
     "sampler": {

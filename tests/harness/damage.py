@@ -19,11 +19,11 @@ from made_records import make_record, make_study
 
 from topk_platform import Choice, Claim, Contrast, Float, Int, Loss, Study
 from topk_platform.cli.app import main
-from topk_platform.code_version import code_versions
 from topk_platform.identity import Identity
 from topk_platform.records import Ledger, OpenTrial, Store, Undone, note_plan, write_snapshot
 from topk_platform.records.table import checksums, delta
 from topk_platform.specs import TrialRecord
+from topk_platform.versions import versions_of
 
 __all__ = ["Case", "Said", "check_case", "copied", "make_store", "records", "reference", "study", "topk"]
 
@@ -51,7 +51,7 @@ def study() -> Study:
 
 def records() -> list[TrialRecord]:
     """Return the study's records: all searches and confirmations of its two arms."""
-    made, codes, result = study(), code_versions(study()), []
+    made, codes, result = study(), versions_of(study()), []
     for arm, chosen in enumerate(made.arms):
         code = codes[made.arm_id(chosen)]
         tops = [0.5 + 0.01 * arm + 0.002 * number for number in range(4)]
@@ -62,7 +62,7 @@ def records() -> list[TrialRecord]:
 
 def identities() -> dict[str, Identity]:
     """Return which rows count; rows of other data are in the ledger too."""
-    return {arm_id: Identity(code, "f") for arm_id, code in code_versions(study()).items()}
+    return {arm_id: Identity(code, "f") for arm_id, code in versions_of(study()).items()}
 
 
 @contextlib.contextmanager

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from topk_platform import Study
-from topk_platform.code_version import code_versions
 from topk_platform.data import load
 from topk_platform.data.loading import backbone_hash
 from topk_platform.identity import Identity
@@ -16,14 +15,7 @@ from topk_platform.records import Store, StoreKeeper
 from topk_platform.specs import Trial, TrialRecord
 from topk_platform.testing import fake_run
 from topk_platform.training import finish, run_trials
-
-
-@pytest.fixture(scope="session", autouse=True)
-def keep_no_analyses() -> Iterator[None]:
-    """Leave what tests write out of the user's cache of analysed modules, megabytes that each change writes anew."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("topk_platform.code_version.keep", lambda: None)
-        yield
+from topk_platform.versions import versions_of
 
 
 @pytest.fixture(scope="session")
@@ -35,7 +27,7 @@ def confirm(
     study: Study, store: Path, changed: Callable[[TrialRecord], TrialRecord] = lambda record: record
 ) -> None:
     """Train all that a study asks for, here, and write its records as ``changed`` returns them."""
-    codes = code_versions(study)
+    codes = versions_of(study)
     keeper = StoreKeeper(Store.open(store).at(study.name), 1e9, backbone=backbone_hash)
     identities = {
         study.arm_id(arm): Identity(codes[study.arm_id(arm)], load(arm.regime).fingerprint)

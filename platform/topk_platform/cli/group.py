@@ -33,7 +33,6 @@ _PANELS: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "Upkeep": {
         "commands.upkeep": ("sync", "repair"),
-        "commands.evidence": ("adopt",),
     },
 }
 

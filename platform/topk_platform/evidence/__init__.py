@@ -1,4 +1,4 @@
-"""A study's results as evidence: written to a file for others, trained again, and adopted."""
+"""A study's results as evidence: written to a file for others, and trained again."""
 
 from topk_platform.evidence.store_findings import findings
 

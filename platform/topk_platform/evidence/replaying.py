@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from topk_platform.code_version import loaded_version
 from topk_platform.errors import UserError
 from topk_platform.identity import Identity
 from topk_platform.records import DamagedError, Found, Ledger, Row, Store, find, read_ranks
@@ -16,6 +15,7 @@ from topk_platform.references import import_reference, is_reference
 from topk_platform.specs import Trial, TrialRecord
 from topk_platform.specs.fields import check_call
 from topk_platform.trust import Trust
+from topk_platform.versions import differences, loaded_version
 
 __all__ = ["Replay", "replay"]
 
@@ -30,7 +30,7 @@ class Replay:
         differences: The values that are not the same bit for bit, by name, each old and new: the status, metrics,
             values of epochs as ``epoch 3: validation.top1``, and ``ranks`` of the test images, whose two values are
             None.
-        code_version: The arm's code version now, which may differ from the record's.
+        code_version: The versions of the arm's components now, which may differ from the record's.
         environment: How the machine and its packages differ from the record's; empty if they do not.
     """
 
@@ -44,6 +44,22 @@ class Replay:
     def differing(self) -> tuple[str, ...]:
         """The names of the differences."""
         return tuple(self.differences)
+
+    @property
+    def changed(self) -> list[str]:
+        """The components whose version is not that of the record."""
+        return differences(self.recorded.trial.code_version, self.code_version)
+
+    @property
+    def largest(self) -> dict[str, float]:
+        """The largest difference of each number over the end and all epochs; infinite if one of two is not finite."""
+        result: dict[str, float] = {}
+        for name, (before, now) in self.differences.items():
+            metric = name.partition(": ")[2] or name
+            if metric not in ("status", "ranks") and not metric.startswith("epoch "):
+                finite = all(value is not None and math.isfinite(value) for value in (before, now))
+                result[metric] = max(result.get(metric, 0.0), abs(now - before) if finite else math.inf)
+        return result
 
 
 def replay(

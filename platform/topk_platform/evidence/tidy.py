@@ -44,7 +44,7 @@ _FACTS = {
     "train_seconds": "seconds of training, without scoring",
     "epochs": "the number of the last epoch after which the trial was validated",
     "dataset_fingerprint": "hash of the dataset before conditions are applied",
-    "code_version": "hash of the code that the trial executed",
+    "code_version": "components that the trial uses, with their versions",
 }
 
 

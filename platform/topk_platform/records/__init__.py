@@ -37,7 +37,6 @@ if TYPE_CHECKING:
         read_history,
         results_of,
     )
-    from topk_platform.records.ledger.adopted import ADOPTED, Evidence, note_adopted, read_adopted, take_back
     from topk_platform.records.ledger.ledger import Ledger, instead_of, is_study, nothing_of
     from topk_platform.records.ledger.lookup import Found, find
     from topk_platform.records.ledger.snapshot import is_current, write_snapshot
@@ -64,7 +63,6 @@ if TYPE_CHECKING:
     from topk_platform.records.undone import OpenTrial, Undone
 
 __all__ = [
-    "ADOPTED",
     "NEEDED",
     "SCHEMA_VERSION",
     "ArmHistory",
@@ -72,7 +70,6 @@ __all__ = [
     "ArmState",
     "DamagedError",
     "DataNote",
-    "Evidence",
     "Found",
     "GpuUse",
     "Guesses",
@@ -106,12 +103,10 @@ __all__ = [
     "last_seen",
     "live_state",
     "missing_artifacts",
-    "note_adopted",
     "note_data",
     "note_plan",
     "note_state",
     "nothing_of",
-    "read_adopted",
     "read_all_ranks",
     "read_data",
     "read_guesses",
@@ -123,7 +118,6 @@ __all__ = [
     "results_of",
     "save_model",
     "set_aside",
-    "take_back",
     "thinned",
     "trend_of",
     "unless_ended",

@@ -13,12 +13,12 @@ from typing import TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from topk_platform.code_version import code_versions
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmBoard, Ended, Slot
 from topk_platform.records.ledger.ledger import Ledger
 from topk_platform.records.table.rows import Late, Row, RowViews
 from topk_platform.specs import Arm, Scalar, Study
+from topk_platform.versions import versions_of
 
 __all__ = ["ArmHistory", "ArmResults", "Curves", "StudyRows", "last_counted", "read_history", "results_of"]
 
@@ -84,7 +84,6 @@ class ArmHistory:
         confirm: Confirmation rows by number and seed.
         curves: The selection metric by epoch, for each trial's key.
         outdated: How many rows of the arm do not count, by reason: other code, other data, another machine.
-        adopted: How many of the rows count because they were adopted, by evidence.
     """
 
     arm: Arm
@@ -92,7 +91,6 @@ class ArmHistory:
     confirm: dict[tuple[int, int], Row] = field(default_factory=dict)
     curves: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
     outdated: Counter[str] = field(default_factory=Counter)
-    adopted: Counter[str] = field(default_factory=Counter)
 
     def ended(self) -> dict[int, Ended]:
         """Return the search trials in the protocol's form, by number."""
@@ -141,26 +139,22 @@ def _values(row: Row, space: Collection[str]) -> dict[str, Scalar]:
     return {name: values[name] for name in space if name in values}
 
 
-def last_counted(ledger: Ledger, study: Study, data: Mapping[str, str] | None = None) -> dict[str, Identity]:
+def last_counted(ledger: Ledger, study: Study) -> dict[str, Identity]:
     """Return which rows of a study's arms count: those of the current code and of the last run's data and machine.
 
     Args:
         ledger: The ledger in which the last run noted its data and machine. For an arm without a note, rows of any data
             and machine count.
         study: The study.
-        data: The fingerprints of the data, by arm identity, in place of those of the last run.
 
     Returns:
         The identity that counting rows have, by arm identity.
     """
     noted = ledger.identities()
-    counted = {
+    return {
         arm_id: replace(noted.get(arm_id, Identity()), code_version=code)
-        for arm_id, code in code_versions(study).items()
+        for arm_id, code in versions_of(study).items()
     }
-    if data is not None:
-        counted = {i: replace(identity, dataset_fingerprint=data[i]) for i, identity in counted.items()}
-    return counted
 
 
 @dataclass(frozen=True)
@@ -242,13 +236,11 @@ class StudyRows:
             arm_id: ArmHistory(arm, curves=rows.curves.get(f"validation.{arm.metric}", {}))
             for arm_id, arm in arms.items()
         }
-        excluded = _Excluded(identities)
-        for history, row, number, _ in _counted(rows.searched, histories, excluded):
+        reason = _excluding(identities)
+        for history, row, number, _ in _counted(rows.searched, histories, reason):
             history.search[number] = row
-        for history, row, number, seed in _counted(rows.confirmed, histories, excluded):
+        for history, row, number, seed in _counted(rows.confirmed, histories, reason):
             history.confirm[number, seed] = row
-        for arm_id, history in histories.items():
-            history.adopted.update(excluded.adopted(arm_id, history.rows()))
         return histories
 
 
@@ -266,52 +258,32 @@ def read_history(
     return StudyRows(ledger, study.arms, curves=curves).histories(study, identities)
 
 
-def _counted(
-    rows: RowViews, histories: Mapping[str, ArmHistory], excluded: _Excluded
-) -> Iterator[tuple[ArmHistory, Row, int, int]]:
-    """Yield the rows that count, with their arm's history, number and seed; count the other rows by reason.
+_KIND = ("arm_id", "code_version", "dataset_fingerprint", "versions")
+"""The columns that decide whether a row counts."""
 
-    Adopted rows come first, so that an arm's own row with the same number and seed replaces them.
-    """
-    own = []
-    kinds = zip(*(rows.column(name) for name in _Excluded.BY), strict=True)
+
+def _counted(
+    rows: RowViews, histories: Mapping[str, ArmHistory], reason: Callable[[tuple[str, ...]], str]
+) -> Iterator[tuple[ArmHistory, Row, int, int]]:
+    """Yield the rows that count, with their arm's history, number and seed; count the other rows by reason."""
+    kinds = zip(*(rows.column(name) for name in _KIND), strict=True)
     for row, kind, number, seed in zip(rows, kinds, rows.column("number"), rows.column("seed"), strict=True):
         if (history := histories.get(kind[0])) is None:
             continue
-        if reason := excluded.reason(kind):
-            history.outdated[reason] += 1
-        elif excluded.evidence(kind):
-            yield history, row, number, seed
+        if why := reason(kind):
+            history.outdated[why] += 1
         else:
-            own.append((history, row, number, seed))
-    yield from own
+            yield history, row, number, seed
 
 
-class _Excluded:
-    """The reasons why rows do not count. Rows that are equal in the deciding columns share one answer."""
+def _excluding(identities: Mapping[str, Identity]) -> Callable[[tuple[str, ...]], str]:
+    """Return a function that says why rows do not count, empty if they do; rows of one kind share one answer."""
 
-    BY = ("arm_id", "code_version", "dataset_fingerprint", "versions")
+    @cache
+    def reason(kind: tuple[str, ...]) -> str:
+        return identities.get(kind[0], Identity()).excludes(dict(zip(_KIND, kind, strict=True)))
 
-    def __init__(self, identities: Mapping[str, Identity]) -> None:
-        self._identities = identities
-        self.reason, self.evidence = cache(self._reason), cache(self._evidence)
-
-    def _identity(self, kind: tuple[str, ...]) -> Identity:
-        return self._identities.get(kind[0], Identity())
-
-    def _reason(self, kind: tuple[str, ...]) -> str:
-        """Return why rows do not count; empty for rows that count."""
-        return self._identity(kind).excludes(dict(zip(self.BY, kind, strict=True)))
-
-    def _evidence(self, kind: tuple[str, ...]) -> str:
-        """Return the evidence by which adopted rows count; empty for rows that were not adopted."""
-        adopted = self._identity(kind).adopts(dict(zip(self.BY, kind, strict=True)))
-        return "" if adopted is None else adopted.evidence
-
-    def adopted(self, arm_id: str, rows: Iterable[Row]) -> Iterator[str]:
-        """Yield the evidence of each row of an arm that was adopted."""
-        if self._identities.get(arm_id, Identity()).adopted:
-            yield from filter(None, (self.evidence(tuple(row[name] for name in self.BY)) for row in rows))
+    return reason
 
 
 _Key = TypeVar("_Key", int, Slot)

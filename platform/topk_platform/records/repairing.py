@@ -32,7 +32,7 @@ from topk_platform.specs.checks import check_name
 __all__ = ["Repaired", "repair"]
 
 _TABLE = re.compile(rf"{FOLDER}(?:-(\d+))?")
-_NOTES = ("standing.json", "plan.json", "environment.json", "code.json")  # a run makes them again
+_NOTES = ("standing.json", "plan.json", "environment.json")  # a run makes them again
 _DERIVED = "tables"
 _ROW = ("kind", "key", "epoch")
 

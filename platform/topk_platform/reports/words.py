@@ -36,9 +36,7 @@ __all__ = [
 ]
 
 _STORE = "runs"  # the default of --store
-_TAKEN = {"run": ("store", "data", "address"), "adopt": ("store", "data")}  # other commands take store alone
 _BUDGET = ("searches", "trials", "seeds")
-_SEARCHING = {"adopt": _BUDGET[:2], "sync": ()}  # commands that not all of these concern
 _ENOUGH = 3  # searches of an arm
 _LEVEL = 0.05  # the level of the table's marks
 
@@ -170,9 +168,10 @@ def command(name: str, study: Study, *arguments: str, given: Mapping[str, str]) 
     """
     own = study.name.removesuffix(SMOKE)
     smoke = ["--smoke"] if own != study.name else []
-    changed = (option for option in _SEARCHING.get(name, _BUDGET) if option in study.changed)
+    changed = (option for option in (() if name == "sync" else _BUDGET) if option in study.changed)
     budget = [word for option in changed for word in (f"--{option}", str(getattr(study, option)))]
-    locations = {option: given.get(option, "") for option in _TAKEN.get(name, ("store",))}
+    taken = ("store", "data", "address") if name == "run" else ("store",)
+    locations = {option: given.get(option, "") for option in taken}
     where = [
         word
         for option, location in locations.items()

@@ -74,10 +74,8 @@ class Findings:
     def origin(self) -> str:
         """Return the findings' origin in one line."""
         made = self.made
-        code = ", ".join(version[:8] for version in made["code_versions"])
         note = f"; {made['note']}" if made["note"] else ""
-        trials = f"{made['trials']} recorded trials of code {code}"
-        return f"{self.study.name}: {trials}, topk-studies {made['package']}{note}"
+        return f"{self.study.name}: {made['trials']} recorded trials, topk-studies {made['package']}{note}"
 
     def _repr_html_(self) -> str:
         return self.table.to_html()

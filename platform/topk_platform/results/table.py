@@ -73,7 +73,6 @@ class Table:
         fruitless: The arms that ended without a result.
         outdated: How many recorded trials of these arms do not count, by the reason.
         environments: The number of counting trials by environment, if there are several.
-        adopted: How many of the counting trials were adopted, by their evidence.
         choosers: By row and column, for arms whose search trials were chosen by several versions of a package: the
             version by the number of the first trial that it chose.
         across: What the columns are, ``"regime"`` or ``"model"``.
@@ -98,7 +97,6 @@ class Table:
     fruitless: tuple[Fruitless, ...] = ()
     outdated: Mapping[str, int] = field(default_factory=dict)
     environments: Mapping[str, int] = field(default_factory=dict)
-    adopted: Mapping[str, int] = field(default_factory=dict)
     choosers: Mapping[tuple[str, str], Mapping[int, str]] = field(default_factory=dict)
     across: str = "regime"
     confirmations: Mapping[tuple[str, str], Mapping[int, Row]] = field(default_factory=dict)

@@ -55,7 +55,6 @@ def build_table(
         fruitless=tuple(filter(None, map(_fruitless, counting.values()))),
         outdated=sum((history.outdated for history in shown.values()), Counter()),
         environments=_environments(shown),
-        adopted=sum((history.adopted for history in shown.values()), Counter()),
         choosers={keys[i]: c for i, arm in counting.items() if (c := _choosers(arm))},
         across=across,
         confirmations={key: runs[arm_id].confirmations for arm_id, key in keys.items()},

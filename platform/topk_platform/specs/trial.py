@@ -56,7 +56,8 @@ class Trial:
         threads: Torch threads.
         device: ``"cpu"`` or ``"cuda"``.
         dataset_fingerprint: The fingerprint of the data before conditions.
-        code_version: The version of the code that its training executes.
+        code_version: The components that its training uses with their versions, see
+            :func:`~topk_platform.versions.version_of`.
         environment: The versions and the kind of machine that determine its last bits; empty if any may train it.
         measures: The metrics besides the accuracies, see :class:`~topk_platform.specs.Study`.
     """

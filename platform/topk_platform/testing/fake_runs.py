@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from topk_platform.code_version import code_versions
 from topk_platform.errors import UserError
 from topk_platform.identity import Identity
 from topk_platform.protocol.ended import Ended
@@ -17,6 +16,7 @@ from topk_platform.records.artifacts.per_image import save_guesses, save_ranks
 from topk_platform.running.driver.boards import make_board
 from topk_platform.specs import EpochRecord, Study, Trial, TrialRecord
 from topk_platform.specs.metric_names import accuracy_k
+from topk_platform.versions import versions_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -88,7 +88,7 @@ def fake_run(
         (11, 3, True)
     """
     ledger = Ledger.open(Store.open(store), study.name)
-    codes = code_versions(study)
+    codes = versions_of(study)
     counted = identities or {i: Identity(code, FAKE_DATA) for i, code in codes.items()}
     with ledger.writing(study) as writer:
         ledger.identify(counted)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from topk_platform.extensions import extended
 from topk_platform.specs import Trial
 from topk_platform.training.averaging import AveragedSession
 from topk_platform.training.ensemble import Ensemble
@@ -30,7 +29,7 @@ def learner_of(trial: Trial) -> str:
 
 def session_of(trial: Trial) -> Session:
     """Return a fresh session of a single trial, of the class that it needs."""
-    return extended(Session, LEARNERS, learner_of(trial)).prepare(trial)
+    return LEARNERS.get(learner_of(trial), Session).prepare(trial)
 
 
 def prepared_learner(trials: Sequence[Trial]) -> Session | Ensemble:

@@ -152,7 +152,6 @@ table digits --claims --by class | --by and --only are for a table
 plot digits map --data here | --data is for the plot
 replay abc --no-train --data here | --data and --trust are for
 replay abc --no-train --trust my_lab | --data and --trust are for
-adopt digits --undo --within 0.1 | --within, --seed and --data are not for --undo
 new arrays_of_mine --from LAB.py --size 64 | --size is for
 """
 """Commands with a part of their messages; others that are refused stand in tests/architecture/test_light.py."""

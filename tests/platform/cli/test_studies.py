@@ -61,7 +61,6 @@ def test_suggested_commands_have_the_places_that_they_take() -> None:
     given = {"store": "my runs", "data": "photos", "address": "10.0.0.1:6379"}
     more = "--store 'my runs' --data photos --address 10.0.0.1:6379"
     assert command("run", made(), "--searches", "3", given=given) == f"topk run my-study --searches 3 {more}"
-    assert command("adopt", made(), given=given) == "topk adopt my-study --store 'my runs' --data photos"
     assert command("report", made(), given=given) == "topk report my-study --store 'my runs'"
     assert command("report", made(), given={"store": "runs"}) == "topk report my-study"
 

@@ -57,7 +57,6 @@ def test_every_suggested_command_is_taken_as_it_is_printed() -> None:
     suggested = set(suggestions())
     assert {name for name, _ in suggested} >= {
         "run",
-        "adopt",
         "plot",
         "table",
         "export",

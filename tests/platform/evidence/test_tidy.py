@@ -19,13 +19,13 @@ from optuna.trial import TrialState
 
 from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study, UserError
 from topk_platform.cli import main
-from topk_platform.code_version import code_versions
 from topk_platform.evidence import optuna_journal
 from topk_platform.evidence.optuna_journal import export_optuna
 from topk_platform.evidence.tidy import export_csv
 from topk_platform.identity import Identity
 from topk_platform.records import Ledger, Store
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
+from topk_platform.versions import versions_of
 
 RATE = {"learning_rate": Float(0.01, 1, log=True)}
 ENDS = ("completed", "pruned", "diverged", "completed")
@@ -45,7 +45,7 @@ def study() -> Study:
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory, study: Study) -> Path:
     folder = tmp_path_factory.mktemp("tidy")
-    ledger, codes = Ledger.open(Store.open(folder), "s"), code_versions(study)
+    ledger, codes = Ledger.open(Store.open(folder), "s"), versions_of(study)
     with ledger.writing(study) as writer:
         ledger.identify({i: Identity(code, "f") for i, code in codes.items()})
         for arm in study.arms:

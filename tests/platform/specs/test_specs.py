@@ -31,9 +31,9 @@ from topk_platform import (
     UserError,
     grid,
 )
-from topk_platform.code_version import code_version
 from topk_platform.specs import EpochRecord, Scalar, Trial, TrialRecord
 from topk_platform.specs.codec import canonical_json, decode, digest, encode
+from topk_platform.versions import version_of
 
 
 def an_arm(**changes: object) -> Arm:
@@ -362,7 +362,7 @@ def test_published_numbers_determine_no_result() -> None:
     (arm,) = printing.arms
     assert printing.arm_id(arm) == plain.arm_id(arm) == plain.arm_id(plain.arms[0])
     assert a_trial(arm_id=printing.arm_id(arm)).key == a_trial(arm_id=plain.arm_id(arm)).key
-    assert code_version(arm) == code_version(plain.arms[0])
+    assert version_of(arm) == version_of(plain.arms[0])
     assert (printing.size, printing.metrics, printing.show) == (plain.size, plain.metrics, plain.show)
 
 

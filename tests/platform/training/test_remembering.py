@@ -20,7 +20,6 @@ from topk_platform import (
     Schedule,
     UserError,
 )
-from topk_platform.code_version import code_version
 from topk_platform.data import load
 from topk_platform.specs import Trial
 from topk_platform.training import Session, check_loss, finish, run_trials
@@ -118,9 +117,3 @@ def test_what_it_cannot_go_with_is_refused(make_trial: MakeTrial) -> None:
     mixed = Recipe(1, augmentation=Augmentation(mix="mixup"))
     with pytest.raises(UserError, match=r"mixup makes soft labels.* a mixture is not one of them"):
         check_loss(Loss("early_learning"), {}, 3, counts, mixed)
-
-
-def test_its_learner_counts_in_its_arms_identity_alone(make_trial: MakeTrial) -> None:
-    ours, other = make_trial("early_learning").arm, make_trial().arm
-    assert ("learner", "remembering") in ours.additions and not other.additions
-    assert code_version(ours) != code_version(other)

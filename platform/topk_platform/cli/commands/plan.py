@@ -24,7 +24,6 @@ from topk_platform.running.cluster.address import host_and_port
 from topk_platform.running.estimate.planning import Plan
 from topk_platform.running.estimate.planning import plan as plan_study
 from topk_platform.running.machine.resources import fitting, local_cpus
-from topk_platform.running.preflight.changes import avoidable
 from topk_platform.running.preflight.nodes.checks import DRIVER, Finding
 from topk_platform.running.progress.rows import duration
 from topk_platform.specs import Study
@@ -64,7 +63,7 @@ def plan(
     """Show a study's arms, what is left to run, about how long that takes, and how many workers it can keep busy.
 
     It also shows each regime's numbers of samples; if nothing is left, the data are not read. For recorded trials that
-    no longer count, it says why, such as which definition in the code has changed. With --address, it asks every node
+    no longer count, it says why, such as which component has another version. With --address, it asks every node
     of the cluster, busy or not, and lists all that would stop the study there, with what to do about it.
 
     Exit code 1: something is wrong with the cluster.
@@ -187,7 +186,7 @@ def _print_plan(
         given: Where the results and the data are, for suggested commands.
     """
     study = plan.study
-    adopting, run = (command(name, study, *only_words(only), given=given or {}) for name in ("adopt", "run"))
+    run = command("run", study, *only_words(only), given=given or {})
     cost = "" if price is None else f", which costs {plan.cost(price):.2f} at {price:g} an hour"
     table = Table("arm", "search", "confirm", "left", "s/trial", title=study.name, title_justify="left")
     for arm in plan.arms:
@@ -205,7 +204,6 @@ def _print_plan(
         f"training on one worker at most{cost}",
         *plan.crowded,
         *(f"Trained again: {reason}" for reason in plan.outdated),
-        avoidable(plan.outdated, adopting),
     ]
     if plan.left:
         lines += [_expected(plan), f"At most {_feeds(plan)} can be busy at once"]

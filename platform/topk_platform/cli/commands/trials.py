@@ -101,7 +101,10 @@ def _replayed(replayed: Replay) -> dict[str, Any]:
         "validation": record.validation,
         "test": record.test,
         "differing": replayed.differing,
+        "largest": replayed.largest,
         "code_version": replayed.code_version,
+        "changed": replayed.changed,
+        "environment": replayed.environment,
     }
 
 
@@ -111,13 +114,12 @@ def _print_replay(replayed: Replay) -> None:
     say(f"trained again: {record.status}{why} in {record.train_seconds:.2f} s")
     for name, value in {**record.validation, **(record.test or {})}.items():
         say(f"  {name:<16} {value:.6f}")
-    if replayed.code_version != replayed.recorded.trial.code_version:
-        say(
-            f"the code has changed: the record has version {replayed.recorded.trial.code_version}, "
-            f"the present code {replayed.code_version}"
-        )
+    if replayed.changed:
+        say(f"the code has changed: {'; '.join(replayed.changed)}")
     if replayed.environment:
         say(f"another machine or other packages: {replayed.environment}")
+    for name, value in replayed.largest.items():
+        say(f"  {name:<28} differs by at most {value:.2g}")
     say(
         f"differs from its record in {first_few(replayed.differing, _NAMED)}"
         if replayed.differing

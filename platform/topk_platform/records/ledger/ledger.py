@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,7 +19,6 @@ from deltalake import DeltaTable
 
 from topk_platform.errors import StoreError
 from topk_platform.identity import Identity
-from topk_platform.records.ledger.adopted import read_adopted
 from topk_platform.records.ledger.writer import Writer
 from topk_platform.records.storage.checked_json import damaged, read_checked, with_checksum
 from topk_platform.records.storage.lease import Lease
@@ -139,8 +138,6 @@ class Ledger:
     def identities(self) -> dict[str, Identity]:
         """Return the identities of the rows that counted in the last run, by arm identity; empty before any run.
 
-        They include what was adopted.
-
         Raises:
             StoreError: if their file is damaged or missing.
         """
@@ -151,12 +148,11 @@ class Ledger:
             if mark and mark.identified:
                 raise damaged(self.store, IDENTITIES, remedy, "missing")
             return {}
-        adopted = read_adopted(self.store)
-        return {i: replace(identity, adopted=adopted.get(i, ())) for i, identity in noted.items()}
+        return noted
 
     def identify(self, identities: Mapping[str, Identity]) -> None:
         """Note the identities of the rows that count from now on. This process must hold the study for writing."""
-        note = {arm_id: identity.to_data() for arm_id, identity in identities.items()}
+        note = {arm_id: asdict(identity) for arm_id, identity in identities.items()}
         self.store.write(IDENTITIES, with_checksum(note))
         if mark := Mark.read(self.store):
             mark.noted(self.store, identified=True)

@@ -114,7 +114,10 @@ def _computation(held: Held, counting: Sequence[Row]) -> Iterator[str]:
             f"{plural(study.threads, 'thread')}."
         )
     yield f"{besides / 3600:.2f} of these hours went into trainings that the tables do not count."
-    noted = [{**json.loads(row["versions"] or "{}"), "code": row["code_version"]} for row in counting]
+    noted = [
+        *(json.loads(row["versions"] or "{}") for row in counting),
+        *({"code": part} for row in counting for part in row["code_version"].split(", ")),
+    ]
     for name in sorted({name for versions in noted for name in versions}):
         counts = Counter(str(versions[name]) for versions in noted if name in versions).most_common()
         yield f"{name}: {', '.join(f'{value} ({count} trials)' for value, count in counts)}"

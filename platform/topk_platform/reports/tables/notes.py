@@ -36,7 +36,6 @@ def notes(table: Table) -> list[str]:
         range_edges_line(table.edges, _report(table)),
         _uncounted(table),
         _environments(table),
-        _adopted(table),
         _choosers(table),
         machine_kinds_line(table.unlike, table.study.baseline),
         _sources(table),
@@ -140,14 +139,6 @@ def _environments(table: Table) -> str:
         return ""
     counts = counts_in_words(table.environments)
     return f"Machines or versions differ, and with them the last bits of results: {counts}."
-
-
-def _adopted(table: Table) -> str:
-    """Return the line about trials of other code or another machine, and why they count; empty if there are none."""
-    if not table.adopted:
-        return ""
-    why = "; ".join(f"{count}: {evidence}" for evidence, count in table.adopted.items())
-    return f"{sum(table.adopted.values())} trials are adopted from other code or another machine. {why}."
 
 
 def _choosers(table: Table) -> str:

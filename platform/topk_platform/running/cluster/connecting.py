@@ -15,7 +15,6 @@ from typing import NamedTuple
 import ray
 from ray.exceptions import RayError
 
-from topk_platform.code_version import user_modules
 from topk_platform.errors import ClusterError, reason
 from topk_platform.running.cluster.address import is_loopback
 from topk_platform.running.cluster.capacity import cluster_size, slots
@@ -27,6 +26,8 @@ from topk_platform.running.own_ray.starting import own_ray
 from topk_platform.running.own_ray.variables import in_variables
 from topk_platform.running.ray_internals import messages_on_stderr, on_loopback, own_sigterm
 from topk_platform.specs import Study
+from topk_platform.user_code import files_of
+from topk_platform.versions import references
 
 __all__ = ["Connection", "connected", "joined"]
 
@@ -138,7 +139,7 @@ def _shipped(study: Study | None) -> list[Path]:
     """
     names = {"topk_losses", "topk_platform"}
     for arm in () if study is None else study.arms:
-        names |= {name.partition(".")[0] for name in user_modules(arm)}
+        names |= {name.partition(".")[0] for name in files_of(references(arm))}
     places = {name: _location(importlib.util.find_spec(name)) for name in sorted(names)}
     return [
         path for name, path in places.items() if path and (name.startswith("topk_") or not _installed(path))

@@ -14,7 +14,6 @@ from typing import Any, cast
 import torch
 from ray import tune
 
-from topk_platform.code_version import loaded_version
 from topk_platform.data import use_data_folder
 from topk_platform.data.loading import backbone_hash
 from topk_platform.errors import ChangedError, FaultError, MissingDataError
@@ -25,6 +24,7 @@ from topk_platform.running.machine.gpu_use import sample_gpu
 from topk_platform.specs import Trial, TrialRecord
 from topk_platform.training import Heartbeat, Training, environment, run_trials
 from topk_platform.training.process.faults import is_usable, stored
+from topk_platform.versions import differences, loaded_version
 
 __all__ = ["TrialActor", "check_planned"]
 
@@ -44,8 +44,9 @@ def _check_code(trial: Trial) -> None:
     actual = loaded_version(trial.arm)
     if actual != trial.code_version:
         raise ChangedError(
-            f"arm {trial.arm.name}: a worker found code version {actual} where the study began with "
-            f"{trial.code_version}: the code changed meanwhile, or that machine has other sources"
+            f"arm {trial.arm.name}: a worker has other code than the study began with: "
+            f"{'; '.join(differences(trial.code_version, actual))}: the code changed meanwhile, or that machine has "
+            "other sources"
         )
 
 

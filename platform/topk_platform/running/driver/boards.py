@@ -5,14 +5,13 @@ from __future__ import annotations
 import importlib.metadata
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 from topk_platform.identity import CHOOSER, Identity
 from topk_platform.protocol import ArmBoard, Board
-from topk_platform.records import ArmHistory, Ledger, last_counted
+from topk_platform.records import ArmHistory
 from topk_platform.specs import Study
 
-__all__ = ["as_checked", "finished", "identities_here", "in_environment", "make_board"]
+__all__ = ["as_checked", "finished", "in_environment", "make_board"]
 
 
 def in_environment(
@@ -33,35 +32,9 @@ def in_environment(
     }
 
 
-def identities_here(ledger: Ledger, study: Study, data: str | Path | None = None) -> dict[str, Identity]:
-    """Return which rows count with the present code, data, machine and packages, by arm identity.
-
-    Args:
-        ledger: The study's ledger, which says what was adopted.
-        study: The study.
-        data: The folder of datasets; by default ``TOPK_DATA``, or else ``data``.
-
-    Raises:
-        UserError: if the data are missing, or the study needs a GPU and this machine has none.
-    """
-    # These load torch; the errors above need not wait for it.
-    from topk_platform import training  # noqa: PLC0415
-    from topk_platform.data import data_at  # noqa: PLC0415
-    from topk_platform.running.preflight.checks import check_device  # noqa: PLC0415
-    from topk_platform.running.preflight.reading import load_regime  # noqa: PLC0415
-
-    check_device(study)
-    with data_at(data):
-        prints = {study.arm_id(arm): load_regime(arm.regime).fingerprint for arm in study.arms}
-    return in_environment(study, last_counted(ledger, study, prints), training.environment(study.device))
-
-
 def as_checked(checked: Mapping[str, Identity], counted: Mapping[str, Identity]) -> dict[str, Identity]:
-    """Return identities with the code and data of a check, and the environment and adoptions of those that count."""
-    return {
-        arm_id: replace(now, environment=counted[arm_id].environment, adopted=counted[arm_id].adopted)
-        for arm_id, now in checked.items()
-    }
+    """Return identities with the code and data of a check, and the environment of those that count."""
+    return {arm_id: replace(now, environment=counted[arm_id].environment) for arm_id, now in checked.items()}
 
 
 def make_board(

@@ -25,7 +25,7 @@ from topk_platform.records import (
     read_all_ranks,
     set_aside,
 )
-from topk_platform.reports.words import command, only_words
+from topk_platform.reports.words import command
 from topk_platform.results import Table, build_table
 from topk_platform.running.driver.boards import in_environment, make_board
 from topk_platform.running.driver.budget import Budget
@@ -34,7 +34,7 @@ from topk_platform.running.driver.launching import Cluster, Launch, on_cluster
 from topk_platform.running.driver.recording import Recorder, draws_report, make_pictures
 from topk_platform.running.driver.retries import Faults
 from topk_platform.running.driver.summary import Summary
-from topk_platform.running.preflight.changes import avoidable, note_code, outdated
+from topk_platform.running.preflight.changes import outdated
 from topk_platform.running.progress.events import Event
 from topk_platform.running.progress.watching import Noting, Watch
 from topk_platform.specs import Arm, Study
@@ -186,11 +186,7 @@ class Execution:
     def _begun(self, board: Board, cluster: Cluster) -> Event:
         left = [arm_id for arm_id, arm in board.arms.items() if arm.left]
         again = outdated(self.part, self.ledger, self.counted, left)
-        adopting = avoidable(
-            again, command("adopt", self.part, *only_words(self.launch.only), given=self.launch.given)
-        )
-        why = "; ".join(filter(None, (*map(str, again), adopting)))
-        note_code(self.store, self.part)
+        why = "; ".join(map(str, again))
         return Event("begun", slots=cluster.slots, gpus=cluster.gpus, why=why)
 
     def _table(self) -> Table:

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor
 
-from topk_platform.code_version import code_versions, references
 from topk_platform.data import Dataset, Images, Source, check_source, download, forget_datasets
 from topk_platform.errors import UserError
 from topk_platform.identity import Identity
@@ -21,6 +20,7 @@ from topk_platform.running.preflight.training_splits import Draws
 from topk_platform.specs import Arm, Model, Recipe, Scalar, Setting, Study, images_of, measure_of, reaching
 from topk_platform.specs.checks import check, first_few
 from topk_platform.training import check_ensemble, check_loss
+from topk_platform.versions import references, versions_of
 
 __all__ = ["check_device", "check_imported", "check_network", "check_study"]
 
@@ -59,7 +59,7 @@ def check_study(
         for regime in {images_of(arm.regime): arm.regime for arm in study.arms}.values():
             download(regime)
     identities, rehearse, sound, draws = {}, Rehearsal(), set(), Draws(study)
-    codes = code_versions(study)
+    codes = versions_of(study)
     for arm in study.arms:
         dataset, arm_id = load_regime(arm.regime), study.arm_id(arm)
         identities[arm_id] = Identity(codes[arm_id], dataset.fingerprint)

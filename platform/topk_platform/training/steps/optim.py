@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from topk_platform.extensions import extended
 from topk_platform.specs import Recipe
 
 __all__ = [
@@ -63,7 +62,7 @@ def make_optimizer(recipe: Recipe, parameters: Iterable[Tensor]) -> torch.optim.
     """Return the recipe's optimiser over ``parameters``."""
     if recipe.optimizer == "adam":
         return _Adam(parameters, lr=recipe.learning_rate, weight_decay=recipe.weight_decay, fused=True)
-    return extended(_SGD, OPTIMIZERS, recipe.additions.get("optimizer", ""))(
+    return OPTIMIZERS.get(recipe.optimizer, _SGD)(
         parameters,
         lr=recipe.learning_rate,
         momentum=recipe.momentum,

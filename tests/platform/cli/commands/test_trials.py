@@ -14,8 +14,7 @@ from unittest.mock import MagicMock
 import pytest
 import typer
 
-from topk_platform import Arm, Loss, Model, Recipe, Regime, Study
-from topk_platform import code_version as versions
+from topk_platform import Arm, Loss, Model, Recipe, Regime, Study, versions
 from topk_platform.cli import main
 from topk_platform.cli.commands import trials
 from topk_platform.data import load
@@ -42,7 +41,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the next command import the modules anew, as another process does."""
-    versions._loaded_version.cache_clear()
+    versions._loaded.cache_clear()
     for name in ("loss_of_ones_own", "helper_of_ones_own"):
         monkeypatch.delitem(sys.modules, name, raising=False)
 
@@ -52,7 +51,7 @@ def recorded(fingerprint: str = "", **versions_then: str) -> str:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(Path.cwd()))
         study = Study("own", [ARM], topk=(1, 3), baseline="loss")
-        board = ArmBoard(study, ARM, Identity(versions.code_version(ARM), load(REGIME).fingerprint))
+        board = ArmBoard(study, ARM, Identity(versions.version_of(ARM), load(REGIME).fingerprint))
         trial = board.trial(board.next_slot())
         (record,) = finish(run_trials([trial]))
         if fingerprint:
@@ -108,16 +107,21 @@ def test_what_differs_is_named_and_ends_with_code_1(folder: Path, replay: Replay
     assert (code, err, whole["key"], whole["status"]) == (1, "", key, "completed")
     assert "epoch 1: train.loss" in whole["replay"]["differing"]
     assert whole["replay"]["validation"].keys() >= {"top1", "top3"}
+    before = whole["epochs"][0]["train.loss"]
+    assert abs(whole["replay"]["largest"]["train.loss"]) > 0 and before
+    assert len(whole["replay"]["changed"]) == 1 and whole["replay"]["environment"] == ""
+    assert "train.loss" in replay(key)[1].partition("differs by at most")[0]
 
 
 def test_changed_code_is_reported(folder: Path, replay: Replay) -> None:
-    key, before = recorded(), versions.code_version(ARM)
+    key, before = recorded(), versions.components_of(ARM)
     with (folder / "helper_of_ones_own.py").open("a") as file:
         file.write("loss = [loss][0]\n")
     code, out, _ = replay(key)
     assert code == 0 and "bit for bit" in out
-    assert f"the code has changed: the record has version {before}, the present code" in " ".join(out.split())
-    assert versions.code_version(ARM) in out
+    name, now = "loss_of_ones_own:loss", versions.components_of(ARM)
+    assert before[name] != now[name]
+    assert f"the code has changed: {name}: version {before[name]}, now {now[name]}" in " ".join(out.split())
 
 
 def test_another_machine_is_reported(folder: Path, replay: Replay) -> None:

@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from topk_platform import Study
-from topk_platform.code_version import code_version
 from topk_platform.errors import StoreError
 from topk_platform.identity import Identity
 from topk_platform.records import (
@@ -33,6 +32,7 @@ from topk_platform.records.table import delta
 from topk_platform.records.table.mark import Mark
 from topk_platform.records.table.opened import Opened
 from topk_platform.specs import Trial, TrialRecord
+from topk_platform.versions import version_of
 from topk_studies import digits
 
 Make = Callable[..., TrialRecord]
@@ -541,11 +541,11 @@ def test_the_ledger_notes_what_counted_for_those_who_read_it_later(
     tmp_path: Path, study: Study, record: Make
 ) -> None:
     ledger, arm_id = fill(tmp_path, study, [record(study, 0)]), study.arm_id(study.arms[0])
-    assert last_counted(ledger, study)[arm_id] == Identity(code_version(study.arms[0]))
+    assert last_counted(ledger, study)[arm_id] == Identity(version_of(study.arms[0]))
     with ledger.writing(study):
         ledger.identify({arm_id: Identity("old code", "f", {"torch": "x"})})
     result = last_counted(open_ledger(tmp_path), study)
-    assert result == {arm_id: Identity(code_version(study.arms[0]), "f", {"torch": "x"})}
+    assert result == {arm_id: Identity(version_of(study.arms[0]), "f", {"torch": "x"})}
 
 
 def test_what_is_confirmed_is_the_configuration_that_is_best_now(

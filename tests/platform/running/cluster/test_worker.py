@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from topk_platform import Arm, Loss, Model, Recipe, Regime, Study
-from topk_platform.code_version import code_version
 from topk_platform.data import load
 from topk_platform.errors import FAULTS, FaultError, TimeLimitError, UnreachableStoreError
 from topk_platform.identity import Identity
@@ -22,6 +21,7 @@ from topk_platform.running.cluster import worker
 from topk_platform.running.cluster.worker import TrialActor
 from topk_platform.specs import TrialRecord
 from topk_platform.training import Heartbeat, environment
+from topk_platform.versions import version_of
 
 
 class Desk:
@@ -51,7 +51,7 @@ AT = {"desk": "desk", "worker": "worker"}
 def result(tmp_path: Path, store: str = "", limit: float = math.inf, **planned: Any) -> dict[str, Any]:
     """What the worker brings of a trial that was planned so, its messages together."""
     arm = Arm(Regime("r", "digits"), Model("linear"), Loss("cross_entropy"), 3, Recipe(1))
-    known = {"dataset_fingerprint": load(arm.regime).fingerprint, "code_version": code_version(arm)}
+    known = {"dataset_fingerprint": load(arm.regime).fingerprint, "code_version": version_of(arm)}
     (tmp_path / MARK).touch()
     board = ArmBoard(Study("s", [arm], topk=(1, 3)), arm, Identity(**{**known, **planned}))
     trial = board.trial(board.next_slot())
@@ -78,7 +78,7 @@ def short_loop(records: list[TrialRecord]) -> Any:
 def test_messages_of_a_running_trial_hold_its_epoch_and_its_curve(tmp_path: Path) -> None:
     """As they are in the record that comes at the end."""
     arm = Arm(Regime("r", "digits"), Model("linear"), Loss("cross_entropy"), 3, Recipe(3))
-    identity = Identity(code_version(arm), load(arm.regime).fingerprint)
+    identity = Identity(version_of(arm), load(arm.regime).fingerprint)
     board = ArmBoard(Study("s", [arm], topk=(1, 3)), arm, identity)
     (tmp_path / MARK).touch()
     actor = object.__new__(TrialActor)
@@ -166,7 +166,7 @@ def test_a_fault_is_reported_by_its_name_and_brings_no_record(
 @pytest.mark.parametrize(
     ("planned", "reason"),
     [
-        ({"code_version": "another"}, "arm r/linear/cross_entropy: a worker found code version"),
+        ({"code_version": "engine another"}, "arm r/linear/cross_entropy: a worker has other code than"),
         ({"dataset_fingerprint": "another"}, "dataset digits has fingerprint"),
         (
             {"environment": {**environment("cpu"), "machine": "another"}},

@@ -13,7 +13,6 @@ from typing import Any
 import ray
 from ray.exceptions import GetTimeoutError, RayError
 
-from topk_platform.code_version import references
 from topk_platform.data import data_at, data_folder
 from topk_platform.errors import ClusterError, StoreError, UserError, reason
 from topk_platform.records import Store
@@ -35,6 +34,7 @@ from topk_platform.running.preflight.nodes.facts import Facts, Question, examine
 from topk_platform.running.ray_internals import wants_token
 from topk_platform.specs import Study
 from topk_platform.tracking import check_tracking
+from topk_platform.versions import references
 
 __all__ = ["ask_nodes", "check_cluster", "check_store"]
 
