@@ -27,7 +27,6 @@ from topk_platform.data.folder import data_folder
 from topk_platform.data.marked import with_files
 from topk_platform.data.population import Population, Source
 from topk_platform.errors import UserError, as_user_error
-from topk_platform.extensions import extended
 from topk_platform.references import check_arguments, look_up
 from topk_platform.specs import FEATURES, Regime, images_of
 
@@ -159,11 +158,8 @@ def load(regime: Regime) -> Source:
     Raises:
         UserError: as :func:`read`.
     """
-    return extended(
-        _load,
-        {"files": partial(_load_with, regime.condition_files)},
-        "files" if regime.condition_files else "",
-    )(regime.dataset, tuple(sorted(regime.options.items())), data_folder())
+    asked = regime.dataset, tuple(sorted(regime.options.items())), data_folder()
+    return _load_with(regime.condition_files, *asked) if regime.condition_files else _load(*asked)
 
 
 def _load_with(

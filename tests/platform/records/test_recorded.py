@@ -31,7 +31,7 @@ def score(trial: Trial) -> float:
 
 def board_of(study: Study, ledger: Ledger) -> Board:
     """Return the state that a run of the study begins with."""
-    counted = last_counted(ledger, study, {study.arm_id(arm): "fake" for arm in study.arms})
+    counted = last_counted(ledger, study)
     return make_board(study, counted, read_history(ledger, study, counted))
 
 
