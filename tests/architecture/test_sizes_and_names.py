@@ -58,7 +58,6 @@ RULES_OF_MANY_MODULES = {
         "records/test_random_damage.py": "damage of all kinds",
         "records/storage/test_store_paths.py": "stores by their addresses",
         "records/table/test_columns_page.py": "a page of the documentation",
-        "tracking/test_mlflow_ui.py": "what MLflow's pages show",
         "reports/test_crowd.py": "plots of many losses",
         "reports/test_pictures.py": "all plots",
         "reports/test_set_tables.py": "tables of sets",

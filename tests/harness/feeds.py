@@ -8,12 +8,15 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
+from mlflow import MlflowClient
+from mlflow.entities import Run
+
 from topk_platform.records import Ledger
 from topk_platform.tracking import Feed, Pictures, tracking_uri
 from topk_platform.tracking.database import SQLITE
 from topk_platform.tracking.writing import make_database
 
-__all__ = ["copy_database", "fill", "start_feed"]
+__all__ = ["copy_database", "fill", "runs", "start_feed"]
 
 
 @cache
@@ -51,3 +54,11 @@ def fill(feed: Feed, files: Mapping[str, str], pictures: Pictures | None = None)
     """Hand over tables, and check that all is written."""
     feed.put_files(files, pictures)
     assert feed.close() == ""
+
+
+def runs(uri: str, tag: str = "", study: str = "s") -> list[Run]:
+    """Return a study's runs in MLflow, those alone that have a tag."""
+    client = MlflowClient(uri)
+    experiment = client.get_experiment_by_name(study)
+    result = client.search_runs([experiment.experiment_id], max_results=1000) if experiment else []
+    return [run for run in result if not tag or tag in run.data.tags]

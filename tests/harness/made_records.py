@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 
 import torch
 
 from topk_platform import Arm, Choice, Float, Int, Loss, Model, Recipe, Regime, Study
-from topk_platform.records import Store
+from topk_platform.records import Ledger, Store
 from topk_platform.records.artifacts.per_image import save_guesses, save_ranks
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
 
-__all__ = ["a_row", "keep_made_up", "make_record", "make_study", "make_wider_study"]
+__all__ = ["a_row", "filled", "keep_made_up", "make_record", "make_study", "make_wider_study"]
 
 
 def make_study(*more: Loss) -> Study:
@@ -68,6 +69,15 @@ def make_record(
         1001.0 + number,
         versions or {"torch": "x"},
     )
+
+
+def filled(folder: Path | str, study: Study, *records: TrialRecord) -> Ledger:
+    """Return the study's ledger in a store's folder after one more run that wrote these records."""
+    ledger = Ledger.open(Store.open(folder), study.name)
+    with ledger.writing(study) as writer:
+        for record in records:
+            writer.put(record)
+    return ledger
 
 
 def a_row(key: str, **sums: str) -> dict[str, str]:

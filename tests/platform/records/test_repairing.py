@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from deltalake import DeltaTable
+from made_records import make_record as record
 
 from topk_platform import Study
 from topk_platform.errors import StoreError
@@ -18,8 +20,6 @@ from topk_platform.records import Ledger, Repaired, Store, repair
 from topk_platform.records.table import checksums, delta
 from topk_platform.records.table.opened import Opened
 from topk_platform.specs import TrialRecord
-
-Make = Callable[..., TrialRecord]
 
 DAMAGE: dict[str, Callable[[bytes], bytes]] = {
     "empty": lambda content: b"",
@@ -38,7 +38,7 @@ def damage(path: Path, kind: str) -> None:
 
 
 @pytest.fixture
-def ledger(tmp_path: Path, study: Study, record: Make, tmp_path_factory: pytest.TempPathFactory) -> Ledger:
+def ledger(tmp_path: Path, study: Study, tmp_path_factory: pytest.TempPathFactory) -> Ledger:
     """Three trials, each committed by itself."""
     template = tmp_path_factory.getbasetemp() / "three_trials"  # made once, for it takes a second
     if not template.exists():
@@ -72,7 +72,7 @@ def log_files(folder: Path) -> list[Path]:
     return sorted((folder / "s" / "ledger" / "_delta_log").glob("*.json"))
 
 
-def check_usable(ledger: Ledger, study: Study, record: Make) -> None:
+def check_usable(ledger: Ledger, study: Study) -> None:
     """Write and read a study as runs do."""
     before = numbers(ledger)
     with ledger.writing(study) as writer:
@@ -86,13 +86,11 @@ def check_usable(ledger: Ledger, study: Study, record: Make) -> None:
 @pytest.mark.parametrize("kind", ["trials", "epochs"])
 @pytest.mark.parametrize("how", ["empty", "a bit", "missing"])
 def test_a_trial_with_a_damaged_part_runs_again(
-    kind: str, how: str, tmp_path: Path, ledger: Ledger, study: Study, record: Make
+    kind: str, how: str, tmp_path: Path, ledger: Ledger, study: Study
 ) -> None:
     part = newest(tmp_path, f"kind={kind}/*.parquet")
     damage(part, how)
-    with pytest.raises(
-        StoreError, match=rf"{part.name} is damaged or missing; `topk repair s[^`]*` sets it aside"
-    ):
+    with pytest.raises(StoreError, match=rf"{part.name} is damaged or missing; `topk repair s[^`]*`"):
         ledger.read(kind)  # type: ignore[arg-type]
     name = f"ledger/kind={kind}/{part.name}"
     files = ((), (name,)) if how == "missing" else ((name,), ())
@@ -101,13 +99,13 @@ def test_a_trial_with_a_damaged_part_runs_again(
     )
     assert numbers(ledger) == [0, 1]
     assert (tmp_path / "s" / "damaged" / name).exists() == (how != "missing")
-    check_usable(ledger, study, record)
+    check_usable(ledger, study)
 
 
 @pytest.mark.parametrize("how", ["empty", "a bit", "missing"])
 @pytest.mark.parametrize("which", [0, -1])
 def test_a_damaged_log_loses_nothing(
-    which: int, how: str, tmp_path: Path, ledger: Ledger, study: Study, record: Make
+    which: int, how: str, tmp_path: Path, ledger: Ledger, study: Study
 ) -> None:
     """An empty log file, or none for the last commit, was read without a word before there were checksums."""
     before, log = ledger.rows(), log_files(tmp_path)[which]
@@ -118,12 +116,12 @@ def test_a_damaged_log_loses_nothing(
     result = repair("s", tmp_path)
     assert [*result.damaged, *result.missing] == [f"ledger/_delta_log/{log.name}"]
     assert ledger.rows() == before
-    check_usable(ledger, study, record)
+    check_usable(ledger, study)
 
 
 @pytest.mark.slow
 def test_what_was_deleted_stays_deleted_if_the_log_is_damaged(
-    tmp_path: Path, ledger: Ledger, study: Study, record: Make
+    tmp_path: Path, ledger: Ledger, study: Study
 ) -> None:
     with ledger.writing(study) as writer:
         writer.remove([record(study, 1).trial.key])
@@ -139,7 +137,7 @@ def test_what_was_deleted_stays_deleted_if_the_log_is_damaged(
 
 @pytest.mark.parametrize("how", ["empty", "missing"])
 def test_a_table_of_which_neither_log_nor_checksums_can_be_read_is_set_aside(
-    how: str, tmp_path: Path, ledger: Ledger, study: Study, record: Make
+    how: str, tmp_path: Path, ledger: Ledger, study: Study
 ) -> None:
     """Nobody knows then which rows belong to it, so all trials run again."""
     parts = sorted(path.name for path in tmp_path.glob("s/ledger/kind=trials/*.parquet"))
@@ -155,13 +153,13 @@ def test_a_table_of_which_neither_log_nor_checksums_can_be_read_is_set_aside(
     assert named == {gone, f"_delta_log/{log.name}"}
     assert sorted(path.name for path in tmp_path.glob("s/damaged/ledger/kind=trials/*.parquet")) == parts
     assert numbers(ledger) == []
-    check_usable(ledger, study, record)
+    check_usable(ledger, study)
 
 
 @pytest.mark.parametrize("how", ["empty", "a bit", "missing"])
 @pytest.mark.parametrize("name", ["ledger.json", "identities.json", "ledger/_checksums"])
 def test_what_a_study_has_besides_its_table_is_named_and_made_anew(
-    name: str, how: str, tmp_path: Path, ledger: Ledger, study: Study, record: Make
+    name: str, how: str, tmp_path: Path, ledger: Ledger, study: Study
 ) -> None:
     before, identity, noted = ledger.rows(), ledger.identity, ledger.identities()
     path = tmp_path / "s" / name
@@ -175,7 +173,7 @@ def test_what_a_study_has_besides_its_table_is_named_and_made_anew(
     assert ledger.rows() == before
     assert ledger.identities() == noted
     assert ledger.identity == identity
-    check_usable(ledger, study, record)
+    check_usable(ledger, study)
 
 
 @pytest.mark.parametrize("which", [2, -1])
@@ -190,17 +188,11 @@ def test_a_copy_of_an_old_commit_is_no_commit(which: int, tmp_path: Path, ledger
 
 
 def test_a_commit_that_was_killed_before_its_checksums_counts(
-    tmp_path: Path, ledger: Ledger, study: Study, record: Make, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, ledger: Ledger, study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Killed(BaseException):
-        pass
-
-    def kill(*_: object) -> None:
-        raise Killed
-
     def write() -> None:
         with ledger.writing(study) as writer:
-            monkeypatch.setattr(checksums.Checksums, "write", kill)
+            monkeypatch.setattr(checksums.Checksums, "write", Mock(side_effect=Killed))
             writer._table.append(rows(record(study, 3), writer._table))
 
     with pytest.raises(Killed):
@@ -208,7 +200,7 @@ def test_a_commit_that_was_killed_before_its_checksums_counts(
     monkeypatch.undo()
     assert numbers(ledger) == [0, 1, 2, 3]
     assert repair("s", tmp_path) == Repaired((), (), 0)
-    check_usable(ledger, study, record)
+    check_usable(ledger, study)
 
 
 def rows(made: TrialRecord, table: delta.Writing) -> Any:
@@ -219,7 +211,7 @@ def rows(made: TrialRecord, table: delta.Writing) -> Any:
 
 @pytest.mark.slow
 def test_checksums_stay_true_through_compaction_checkpoints_and_deletion(
-    tmp_path: Path, study: Study, record: Make, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checksums, "CHECKPOINT_INTERVAL", 5)
     monkeypatch.setitem(delta._CONFIGURATION, "delta.checkpointInterval", "5")
@@ -248,16 +240,13 @@ def test_checksums_stay_true_through_compaction_checkpoints_and_deletion(
 
 
 def test_a_damaged_part_is_not_compacted_into_a_sound_one(
-    tmp_path: Path, ledger: Ledger, study: Study, record: Make, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, ledger: Ledger, study: Study, caplog: pytest.LogCaptureFixture
 ) -> None:
     with ledger.writing(study) as writer:
         part = newest(tmp_path, "kind=trials/*.parquet")
         damage(part, "a bit")
         writer._tidy(lambda: writer._table._compact(2**27))
-    assert (
-        f"the small files of the ledger were not merged: store '{ledger.store.uri}': ledger/kind=trials/{part.name}"
-        in caplog.text
-    )
+    assert f"ledger/kind=trials/{part.name}" in caplog.text
     repair("s", tmp_path)
     assert numbers(ledger) == [0, 1]
 
@@ -268,7 +257,7 @@ class Killed(BaseException):
 
 @pytest.mark.slow
 def test_a_repair_that_is_killed_at_any_step_loses_nothing(
-    tmp_path: Path, ledger: Ledger, study: Study, record: Make, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, ledger: Ledger, study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     damage(newest(tmp_path, "kind=epochs/*.parquet"), "truncated")
     damage(tmp_path / "s" / "identities.json", "truncated")
@@ -317,7 +306,7 @@ def steps_of(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[pytest.MonkeyPat
 
 
 def test_files_of_something_else_stop_nothing_and_are_set_aside(
-    tmp_path: Path, ledger: Ledger, study: Study, record: Make
+    tmp_path: Path, ledger: Ledger, study: Study
 ) -> None:
     strays = ("lease/notes.json", "standing.json", "tables/trials.parquet")
     for name in strays:
@@ -327,7 +316,7 @@ def test_files_of_something_else_stop_nothing_and_are_set_aside(
     with ledger.writing(study) as writer:
         writer.put(record(study, 3))
     assert repair("s", tmp_path).damaged == strays
-    check_usable(ledger, study, record)
+    check_usable(ledger, study)
 
 
 def test_what_is_sound_is_left_alone(tmp_path: Path, ledger: Ledger) -> None:
@@ -352,7 +341,7 @@ def test_a_mark_from_before_a_repair_leads_to_the_new_table(tmp_path: Path, ledg
 
 
 @pytest.mark.slow
-def test_a_study_in_an_object_store_is_repaired_too(bucket: str, study: Study, record: Make) -> None:
+def test_a_study_in_an_object_store_is_repaired_too(bucket: str, study: Study) -> None:
     ledger = Ledger.open(Store.open(bucket), "s")
     with ledger.writing(study) as writer:
         for number in range(2):

@@ -7,22 +7,21 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from feeds import start_feed
+from feeds import runs, start_feed
+from made_records import filled
+from made_records import make_record as record
 from mlflow import MlflowClient
 from mlflow.environment_variables import MLFLOW_HTTP_REQUEST_MAX_RETRIES, MLFLOW_HTTP_REQUEST_TIMEOUT
 
 from topk_platform import Study, UserError
-from topk_platform.records import Ledger, Store
-from topk_platform.specs import TrialRecord
+from topk_platform.records import Store
 from topk_platform.tracking import Feed, answering, check_tracking, mlflow_of, tracking_uri
-
-Make = Callable[..., TrialRecord]
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -65,34 +64,31 @@ def variables(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
 
 
-def a_feed(uri: str, folder: Path, study: Study, record: Make) -> Feed:
+def a_feed(uri: str, folder: Path, study: Study) -> Feed:
     """A feed that has a trial to write."""
-    ledger = Ledger.open(Store.open(folder), "s")
     ended = record(study, 0)
-    with ledger.writing(study) as writer:
-        writer.put(ended)
-    feed = start_feed(None, ledger, uri, pauses=(0.0,))
+    feed = start_feed(None, filled(folder, study, ended), uri, pauses=(0.0,))
     feed.put(ended)
     return feed
 
 
 def test_a_server_that_hangs_is_given_one_more_try(
-    hanging: str, tmp_path: Path, study: Study, record: Make, monkeypatch: pytest.MonkeyPatch
+    hanging: str, tmp_path: Path, study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     check_tracking(hanging)
-    feed = a_feed(hanging, tmp_path, study, record)
+    feed = a_feed(hanging, tmp_path, study)
     assert "timed out" in feed.close().lower()
     assert not feed.is_alive()
 
 
 def test_a_request_has_seconds_unless_the_user_says_otherwise(
-    hanging: str, tmp_path: Path, study: Study, record: Make
+    hanging: str, tmp_path: Path, study: Study
 ) -> None:
     """And who closes waits no longer than it is told, where nothing is taken meanwhile."""
     assert MLFLOW_HTTP_REQUEST_TIMEOUT.get() > 60
-    feed = a_feed(hanging, tmp_path, study, record)
+    feed = a_feed(hanging, tmp_path, study)
     while "MLFLOW_HTTP_REQUEST_TIMEOUT" not in os.environ:
         time.sleep(0.01)
     assert feed.close(patience=0.5) == "MLflow is behind: it has made no progress for 0.5 s"
@@ -101,22 +97,20 @@ def test_a_request_has_seconds_unless_the_user_says_otherwise(
 
 @pytest.mark.slow  # MLflow makes a database
 def test_a_database_that_is_locked_is_waited_for_in_vain_and_written_later(
-    tmp_path: Path, study: Study, record: Make, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uri = tracking_uri(tmp_path)
     MlflowClient(uri)
     with closing(sqlite3.connect(tmp_path / "mlflow.db", isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
-        feed = a_feed(uri, tmp_path, study, record)
+        feed = a_feed(uri, tmp_path, study)
         assert feed.close(patience=0.5)
         monkeypatch.setattr(answering, "_ANSWER_SECONDS", 0.5)
         with pytest.raises(UserError, match=r"mlflow\.db': no answer within 0\.5 s"):
             check_tracking(uri)
         other.execute("ROLLBACK")
     feed.join()
-    client = MlflowClient(uri)
-    result = client.search_runs([client.get_experiment_by_name("s").experiment_id])
-    assert len([run for run in result if "topk.key" in run.data.tags]) == 1
+    assert len(runs(uri, "topk.key")) == 1
 
 
 def test_a_store_whose_path_an_address_of_sqlite_cannot_hold_is_refused_at_once(tmp_path: Path) -> None:

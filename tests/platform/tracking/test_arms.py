@@ -4,42 +4,45 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
+import feeds
 import mlflow
 import numpy as np
 import pytest
 import torch
 from feeds import fill, start_feed
+from made_records import filled
+from made_records import make_record as record
 from mlflow import MlflowClient
 
 from topk_platform import Study
 from topk_platform.identity import Identity
 from topk_platform.models import build_model
-from topk_platform.records import Ledger, Store, artifact_name, read_history, save_model
+from topk_platform.records import Ledger, artifact_name, read_history, save_model
 from topk_platform.reports.arm_notes import arms_to_json
 from topk_platform.results.statistics import estimate
 from topk_platform.results.table_building import build_table
-from topk_platform.specs import Inputs, TrialRecord
+from topk_platform.specs import Inputs
 from topk_platform.tracking import Pictures, sync, tracking_uri
 from topk_platform.tracking.writing import Experiment
-
-Make = Callable[..., TrialRecord]
 
 
 def written(folder: Path, ledger: Ledger, arms: str) -> None:
     fill(start_feed(folder, ledger), {"arms.json": arms, "table.md": "# s"})
 
 
-def runs(folder: Path) -> list[Any]:
-    client = MlflowClient(tracking_uri(folder))
-    return list(client.search_runs([client.get_experiment_by_name("s").experiment_id]))
+def runs(folder: Path, tag: str = "") -> list[Any]:
+    return feeds.runs(tracking_uri(folder), tag)
 
 
-def parent(folder: Path) -> Any:
-    (result,) = (run for run in runs(folder) if run.data.tags.get("topk.parent", "study") != "study")
+def parent(folder: Path, *, of_study: bool = False) -> Any:
+    """The run of the only arm, or of the study."""
+    (result,) = (
+        r for r in runs(folder, "topk.parent") if (r.data.tags["topk.parent"] == "study") == of_study
+    )
     return result
 
 
@@ -49,13 +52,10 @@ def arms_of(study: Study, ledger: Ledger) -> str:
 
 
 @pytest.mark.slow
-def test_an_arms_run_says_what_it_came_to(tmp_path: Path, study: Study, record: Make) -> None:
-    ledger = Ledger.open(Store.open(tmp_path), "s")
+def test_an_arms_run_says_what_it_came_to(tmp_path: Path, study: Study) -> None:
     values = {1: 0.5, 2: 0.75}
-    with ledger.writing(study) as writer:
-        writer.put(record(study, 0))
-        for seed, value in values.items():
-            writer.put(record(study, 0, seed=seed, top3=value))
+    confirmed = [record(study, 0, seed=seed, top3=value) for seed, value in values.items()]
+    ledger = filled(tmp_path, study, record(study, 0), *confirmed)
     written(tmp_path, ledger, arms_of(study, ledger))
     result, expected = parent(tmp_path), estimate(list(values.values()))
     assert expected is not None
@@ -73,13 +73,8 @@ def test_an_arms_run_says_what_it_came_to(tmp_path: Path, study: Study, record: 
             assert (data.dataset.name, data.dataset.digest) == ("digits", "f")
 
 
-def test_an_arm_that_chose_otherwise_has_a_new_run_with_its_trials(
-    tmp_path: Path, study: Study, record: Make
-) -> None:
-    ledger = Ledger.open(Store.open(tmp_path), "s")
-    with ledger.writing(study) as writer:
-        for seed in range(3):
-            writer.put(record(study, 0, seed=seed))
+def test_an_arm_that_chose_otherwise_has_a_new_run_with_its_trials(tmp_path: Path, study: Study) -> None:
+    ledger = filled(tmp_path, study, *(record(study, 0, seed=seed) for seed in range(3)))
     content = json.loads(arms_of(study, ledger))
     written(tmp_path, ledger, json.dumps(content))
     before = parent(tmp_path)
@@ -90,46 +85,35 @@ def test_an_arm_that_chose_otherwise_has_a_new_run_with_its_trials(
     after = parent(tmp_path)
     assert after.info.run_id != before.info.run_id
     assert after.data.params == {"learning_rate": "0.5"}
-    children = [run for run in runs(tmp_path) if "topk.key" in run.data.tags]
+    children = runs(tmp_path, "topk.key")
     assert {run.data.tags["mlflow.parentRunId"] for run in children} == {after.info.run_id}
     assert len(children) == 3
 
 
 @pytest.mark.parametrize("cut_off_at", ["log_inputs", "set_tag", "delete_run"])
 def test_a_kill_leaves_no_arm_twice_and_none_without_its_data(
-    cut_off_at: str, tmp_path: Path, study: Study, record: Make, monkeypatch: pytest.MonkeyPatch
+    cut_off_at: str, tmp_path: Path, study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each call is made while an arm's run is replaced by one with another configuration."""
-    ledger = Ledger.open(Store.open(tmp_path), "s")
-    with ledger.writing(study) as writer:
-        for seed in range(3):
-            writer.put(record(study, 0, seed=seed))
+    ledger = filled(tmp_path, study, *(record(study, 0, seed=seed) for seed in range(3)))
     content = json.loads(arms_of(study, ledger))
     written(tmp_path, ledger, json.dumps(content))
     (arm_id,) = content
     content[arm_id]["parameters"] = {"learning_rate": "0.5"}
     tables = {"arms.json": json.dumps(content), "table.md": "# s"}
 
-    def killed(*_: object) -> None:
-        raise KeyboardInterrupt
-
     experiment = Experiment(ledger, tracking_uri(tmp_path), tmp_path)
     assert len(list(experiment.complete())) == 3
     with monkeypatch.context() as patch:
-        patch.setattr(MlflowClient, cut_off_at, killed)
+        patch.setattr(MlflowClient, cut_off_at, Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             experiment.write_tables(tables)
     fill(start_feed(tmp_path, ledger), tables)
     after = parent(tmp_path)
     assert after.data.params == {"learning_rate": "0.5"} and after.info.status == "FINISHED"
     assert [one.dataset.name for one in after.inputs.dataset_inputs] == ["digits"]
-    children = [run for run in runs(tmp_path) if "topk.key" in run.data.tags]
+    children = runs(tmp_path, "topk.key")
     assert [run.data.tags["mlflow.parentRunId"] for run in children] == [after.info.run_id] * 3
-
-
-def study_run(folder: Path) -> Any:
-    (result,) = (run for run in runs(folder) if run.data.tags.get("topk.parent") == "study")
-    return result
 
 
 class Drawing:
@@ -146,7 +130,7 @@ class Drawing:
         return {"report.html": b"<p>all</p>", "plots/map.svg": b"<svg/>"}
 
 
-def filled(folder: Path, ledger: Ledger, table: str, pictures: Pictures | None, *, local: bool) -> None:
+def hand_over(folder: Path, ledger: Ledger, table: str, pictures: Pictures | None, *, local: bool) -> None:
     """In the store's own database, or in the same one as if it were a server's, to which artifacts are sent."""
     uri = None if local else tracking_uri(folder)
     fill(start_feed(folder if local else None, ledger, uri), {"table.md": table}, pictures)
@@ -155,18 +139,16 @@ def filled(folder: Path, ledger: Ledger, table: str, pictures: Pictures | None, 
 @pytest.mark.slow
 @pytest.mark.parametrize("local", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_the_studys_run_has_the_report_and_plots_of_its_tables(
-    tmp_path: Path, study: Study, record: Make, monkeypatch: pytest.MonkeyPatch, local: bool
+    tmp_path: Path, study: Study, monkeypatch: pytest.MonkeyPatch, local: bool
 ) -> None:
     """Drawn once for the same tables, and anew for others; in this machine's own database and by MLflow's client."""
     monkeypatch.chdir(tmp_path)  # where a database's client puts artifacts
-    ledger, drawing = Ledger.open(Store.open(tmp_path), "s"), Drawing()
+    ledger, drawing = filled(tmp_path, study, record(study, 0, seed=1)), Drawing()
     location = tmp_path / "mlflow-artifacts" if local else None
-    with ledger.writing(study) as writer:
-        writer.put(record(study, 0, seed=1))
     for table, asked in (("# one", 1), ("# one", 1), ("# two", 2)):
-        filled(tmp_path, ledger, table, drawing, local=local)
+        hand_over(tmp_path, ledger, table, drawing, local=local)
         assert drawing.asked == asked
-    run = study_run(tmp_path)
+    run = parent(tmp_path, of_study=True)
     if location is not None:
         kept = location / ledger.identity / run.info.run_id / "artifacts"
         files = {str(path.relative_to(kept)): path.read_bytes() for path in kept.rglob("*") if path.is_file()}
@@ -182,18 +164,22 @@ def test_the_studys_run_has_the_report_and_plots_of_its_tables(
 
 @pytest.mark.slow
 def test_a_report_that_cannot_be_drawn_is_reported_and_drawn_later(
-    tmp_path: Path, study: Study, record: Make, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, study: Study, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is no failure, neither of the study nor of MLflow, which has the tables; `topk sync` makes up for it."""
-    ledger, drawing = Ledger.open(Store.open(tmp_path), "s"), Drawing(RuntimeError("no font"))
-    with ledger.writing(study) as writer:
-        writer.put(record(study, 0))
+    ledger, drawing = filled(tmp_path, study, record(study, 0)), Drawing(RuntimeError("no font"))
     ledger.store.write("tables/table.md", b"# one")
     sync("s", store=tmp_path, pictures=drawing)
     assert [entry.getMessage() for entry in caplog.records if entry.name == "topk_platform"] == [
         "MLflow gets no report and no plots: no font"
     ]
-    kept = tmp_path / "mlflow-artifacts" / ledger.identity / study_run(tmp_path).info.run_id / "artifacts"
+    kept = (
+        tmp_path
+        / "mlflow-artifacts"
+        / ledger.identity
+        / parent(tmp_path, of_study=True).info.run_id
+        / "artifacts"
+    )
     assert [path.name for path in kept.iterdir()] == ["table.md"]
     for pictures, asked in ((None, 1), (drawing, 2), (drawing, 2), (None, 2)):
         sync("s", store=tmp_path, pictures=pictures)
@@ -205,22 +191,20 @@ def test_a_report_that_cannot_be_drawn_is_reported_and_drawn_later(
 @pytest.mark.slow
 @pytest.mark.parametrize("local", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_mlflow_loads_a_confirmed_network(
-    tmp_path: Path, study: Study, record: Make, monkeypatch: pytest.MonkeyPatch, local: bool
+    tmp_path: Path, study: Study, monkeypatch: pytest.MonkeyPatch, local: bool
 ) -> None:
     monkeypatch.chdir(tmp_path)  # where a database's client puts artifacts
-    ledger, confirmed = Ledger.open(Store.open(tmp_path / "runs"), "s"), record(study, 0, seed=1)
-    network = build_model(study.arms[0].model, (1, 8, 8), 10, "linear").eval()
-    with ledger.writing(study) as writer:
-        written = save_model(ledger.store, confirmed.trial, network, Inputs((1, 8, 8), 10, "tensor"))
-        writer.put(dataclasses.replace(confirmed, artifacts={"network": written}))
     folder = tmp_path / "runs"
-    uri = tracking_uri(folder)
+    ledger, confirmed = filled(folder, study), record(study, 0, seed=1)
+    network = build_model(study.arms[0].model, (1, 8, 8), 10, "linear").eval()
+    saved = save_model(ledger.store, confirmed.trial, network, Inputs((1, 8, 8), 10, "tensor"))
+    filled(folder, study, dataclasses.replace(confirmed, artifacts={"network": saved}))
     inputs = torch.rand(3, 1, 8, 8)
     for table in ("# one", "# two"):
-        filled(folder, ledger, table, None, local=local)
-    (run,) = (run for run in runs(folder) if "topk.key" in run.data.tags)
+        hand_over(folder, ledger, table, None, local=local)
+    (run,) = runs(folder, "topk.key")
     (output,) = run.outputs.model_outputs
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_uri(folder))
     model = f"models:/{output.model_id}"
     if local:  # `topk ui` serves these artifacts; a client of the database alone does not
         model = str(folder / "mlflow-artifacts" / ledger.identity / "models" / output.model_id / "artifacts")

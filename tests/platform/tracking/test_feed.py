@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
 from feeds import start_feed
+from made_records import filled
+from made_records import make_record as record
 
 from topk_platform import Study
 from topk_platform.records import Ledger, Row, Store
@@ -79,14 +81,11 @@ def _train_again(ledger: Ledger, study: Study, failed: TrialRecord) -> TrialReco
 
 
 def test_a_trial_that_was_trained_again_without_mlflow_is_written_again(
-    experiment: type[Held], tmp_path: Path, study: Study, record: Callable[..., TrialRecord]
+    experiment: type[Held], tmp_path: Path, study: Study
 ) -> None:
     """As by `topk run --mlflow none --retry-failed`."""
-    ledger = Ledger.open(Store.open(tmp_path), "s")
     failed, other = record(study, 0, status="failed"), record(study, 1)
-    with ledger.writing(study) as writer:
-        writer.put(failed)
-        writer.put(other)
+    ledger = filled(tmp_path, study, failed, other)
     assert start_feed(None, ledger).close() == ""
     before = dict(experiment.held)
     _train_again(ledger, study, failed)
@@ -97,13 +96,11 @@ def test_a_trial_that_was_trained_again_without_mlflow_is_written_again(
 
 
 def test_a_trial_that_the_ledger_lacked_for_a_while_is_written_again(
-    experiment: type[Held], tmp_path: Path, study: Study, record: Callable[..., TrialRecord]
+    experiment: type[Held], tmp_path: Path, study: Study
 ) -> None:
     """As after an interrupted run without MLflow that had not yet trained the failed trial again."""
-    ledger = Ledger.open(Store.open(tmp_path), "s")
     failed = record(study, 0, status="failed")
-    with ledger.writing(study) as writer:
-        writer.put(failed)
+    ledger = filled(tmp_path, study, failed)
     assert start_feed(None, ledger).close() == ""
     with ledger.writing(study) as writer:
         writer.remove([failed.trial.key])

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from made_records import filled
+from made_records import make_record as record
 
 from topk_platform import Study
 from topk_platform.errors import UserError
-from topk_platform.records import DamagedError, Ledger, Store, Undone
-from topk_platform.specs import TrialRecord
+from topk_platform.records import DamagedError, Store, Undone
 from topk_platform.tracking import Feed, sync
 
 BEHIND = "MLflow is behind: no answer; tried twice"
@@ -27,10 +28,8 @@ def handed(monkeypatch: pytest.MonkeyPatch) -> list[Mapping[str, str]]:
 
 
 @pytest.fixture
-def store(tmp_path: Path, study: Study, record: Callable[..., TrialRecord]) -> Store:
-    ledger = Ledger.open(Store.open(tmp_path), "s")
-    with ledger.writing(study) as writer:
-        writer.put(record(study, 0))
+def store(tmp_path: Path, study: Study) -> Store:
+    ledger = filled(tmp_path, study, record(study, 0))
     ledger.store.write("tables/table.md", b"# s")
     return ledger.store
 

@@ -11,16 +11,20 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.error
+import urllib.request
 from collections import Counter
-from collections.abc import Callable
-from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
+import feeds
 import mlflow
 import pytest
 from feeds import copy_database, fill, start_feed
+from made_records import filled
+from made_records import make_record as record
 from mlflow import MlflowClient
 from packaging.version import Version
 
@@ -32,9 +36,6 @@ from topk_platform.tracking import answering, check_tracking, sync, tracking_uri
 from topk_platform.tracking.trials import read_trials
 from topk_platform.tracking.writing import Experiment, make_database
 
-Make = Callable[..., TrialRecord]
-
-
 PARAMETERS = {"learning_rate": "0.1", "k": "3", "epochs": "2", "batch_size": "64", "optimizer": "sgd"}
 
 
@@ -45,30 +46,26 @@ def opened(folder: Path, ledger: Ledger) -> tuple[Experiment, list[str]]:
     return experiment, list(experiment.complete())
 
 
-def runs(folder: Path) -> list[Any]:
-    client = MlflowClient(tracking_uri(folder))
-    return list(client.search_runs([client.get_experiment_by_name("s").experiment_id], max_results=1000))
+def runs(folder: Path, tag: str = "topk.key") -> list[Any]:
+    """The runs of trials in a store's own database, or those with another tag."""
+    return feeds.runs(tracking_uri(folder), tag)
 
 
 @pytest.mark.parametrize("damaged", [False, True])
 def test_a_network_is_logged_under_a_name_that_mlflow_takes_unless_it_is_damaged(
-    damaged: bool, tmp_path: Path, study: Study, record: Make, caplog: pytest.LogCaptureFixture
+    damaged: bool, tmp_path: Path, study: Study, caplog: pytest.LogCaptureFixture
 ) -> None:
-    ledger = Ledger.open(Store.open(tmp_path), "s")
     dotted = dataclasses.replace(study.arms[0].loss, label="tau-0.1")  # MLflow takes no such model's name
     arms = [dataclasses.replace(study.arms[0], loss=dotted)]
     study = dataclasses.replace(study, arms=arms, baseline=dotted.label)
-    confirmed = record(study, 0, seed=1)
+    ledger, confirmed = filled(tmp_path, study), record(study, 0, seed=1)
     written = write_artifact(ledger.store, "network", confirmed.trial.key, b"weights")
     confirmed = dataclasses.replace(confirmed, artifacts={"network": written})
     if damaged:
         ledger.store.write(artifact_name("network", confirmed.trial.key), b"wejghts")
-    with ledger.writing(study) as writer:
-        tracked = start_feed(tmp_path, ledger)
-        writer.put(confirmed)
-        tracked.put(confirmed)
-        fill(tracked, {"table.md": "# one"})
-    (run,) = (run for run in runs(tmp_path) if "topk.key" in run.data.tags)
+    filled(tmp_path, study, confirmed)
+    fill(start_feed(tmp_path, ledger), {"table.md": "# one"})
+    (run,) = runs(tmp_path)
     assert run.info.status == "FINISHED"
     if damaged:
         assert not run.outputs or not run.outputs.model_outputs
@@ -79,12 +76,10 @@ def test_a_network_is_logged_under_a_name_that_mlflow_takes_unless_it_is_damaged
 
 
 def test_more_values_than_mlflow_takes_at_once_are_all_written(
-    tmp_path: Path, study: Study, record: Make, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """MLflow takes 100 parameters in one request, and 1,000 values in all."""
-    ledger = Ledger.open(Store.open(tmp_path), "s")
-    with ledger.writing(study) as writer:
-        writer.put(record(study, 0, seed=1))
+    ledger = filled(tmp_path, study, record(study, 0, seed=1))
     (trial,) = read_trials(ledger, set(ledger.keys()))
     parameters = {f"p{number}": str(number) for number in range(250)}
     metrics = {f"m{number}": float(number) for number in range(1200)}
@@ -96,22 +91,19 @@ def test_more_values_than_mlflow_takes_at_once_are_all_written(
     data = {"name": "digits", "options": "{}", "regime": "r", "fingerprint": "f"}
     arm = {"name": "a", "parameters": parameters, "metrics": metrics, "note": "", "dataset": data}
     experiment.write_tables({"table.md": "# one", "arms.json": json.dumps({trial[0]["arm_id"]: arm})})
-    written = [run.data for run in runs(tmp_path) if run.data.tags.get("topk.parent") != "study"]
+    written = [r.data for r in runs(tmp_path, "") if r.data.tags.get("topk.parent") != "study"]
     assert [len(data.params) for data in written] == [250, 250]
     assert all(data.metrics.items() >= metrics.items() for data in written)
 
 
 def test_no_trial_is_listed_less_because_another_was_cut_off(
-    tmp_path: Path, study: Study, record: Make, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server gives runs page by page; here a page has two."""
-    ledger = Ledger.open(Store.open(tmp_path), "s")
-    with ledger.writing(study) as writer:
-        for number in range(5):
-            writer.put(record(study, number))
+    ledger = filled(tmp_path, study, *(record(study, number) for number in range(5)))
     assert start_feed(tmp_path, ledger).close() == ""
     client = MlflowClient(tracking_uri(tmp_path))
-    cut_off = next(run for run in runs(tmp_path) if "topk.key" in run.data.tags)  # on the first page
+    cut_off = runs(tmp_path)[0]  # on the first page
     client.update_run(cut_off.info.run_id, status="RUNNING")
     search = MlflowClient.search_runs
 
@@ -123,64 +115,43 @@ def test_no_trial_is_listed_less_because_another_was_cut_off(
     assert sorted([*listed, cut_off.data.tags["topk.key"]]) == ledger.keys()
 
 
-def test_a_trial_that_two_processes_wrote_is_there_once_in_the_end(
-    tmp_path: Path, study: Study, record: Make
-) -> None:
+def test_a_trial_that_two_processes_wrote_is_there_once_in_the_end(tmp_path: Path, study: Study) -> None:
     """`topk sync` may fill MLflow while a run does so."""
-    ledger = Ledger.open(Store.open(tmp_path), "s")
-    with ledger.writing(study) as writer:
-        writer.put(record(study, 0))
+    ledger = filled(tmp_path, study, record(study, 0))
     two = opened(tmp_path, ledger), opened(tmp_path, ledger)
     for experiment, held in two:
         assert not held
         experiment.write_trial(*next(read_trials(ledger, set(ledger.keys()))))
-    assert len([run for run in runs(tmp_path) if "topk.key" in run.data.tags]) == 2
+    assert len(runs(tmp_path)) == 2
     assert start_feed(tmp_path, ledger).close() == ""
-    (child,) = (run for run in runs(tmp_path) if "topk.key" in run.data.tags)
-    (arm,) = (run for run in runs(tmp_path) if "topk.parent" in run.data.tags)
+    (child,) = runs(tmp_path)
+    (arm,) = runs(tmp_path, "topk.parent")
     assert child.data.tags["mlflow.parentRunId"] == arm.info.run_id
-
-
-class KilledError(Exception):
-    """The end of the process, as an exception."""
 
 
 @pytest.mark.parametrize("cut_off_at", ["log_batch", "log_inputs", "set_terminated"])
 def test_a_trial_that_a_kill_cuts_off_is_not_listed_and_appears_once_in_the_end(
-    cut_off_at: str, tmp_path: Path, study: Study, record: Make, monkeypatch: pytest.MonkeyPatch
+    cut_off_at: str, tmp_path: Path, study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ledger = Ledger.open(Store.open(tmp_path), "s")
-    with ledger.writing(study) as writer:
-        for number in range(2):
-            writer.put(record(study, number))
+    ledger = filled(tmp_path, study, *(record(study, number) for number in range(2)))
     experiment, _ = opened(tmp_path, ledger)
     first, second = read_trials(ledger, set(ledger.keys()))
     experiment.write_trial(*first)
 
-    def killed(*_: object, **__: object) -> None:
-        raise KilledError
-
     with monkeypatch.context() as patch:
-        patch.setattr(MlflowClient, cut_off_at, killed)
-        with pytest.raises(KilledError):
+        patch.setattr(MlflowClient, cut_off_at, Mock(side_effect=ArithmeticError("killed")))
+        with pytest.raises(ArithmeticError):
             experiment.write_trial(*second)
     experiment, held = opened(tmp_path, ledger)
     assert held == [first[0]["key"]]
     assert experiment.started == {held[0]: int(first[0]["started"].timestamp())}
     experiment.write_trial(*second)
-    assert sorted(run.data.tags["topk.key"] for run in runs(tmp_path) if "topk.key" in run.data.tags) == (
-        ledger.keys()
-    )
+    assert sorted(run.data.tags["topk.key"] for run in runs(tmp_path)) == ledger.keys()
 
 
-def test_trials_that_are_removed_are_gone_and_can_be_written_again(
-    tmp_path: Path, study: Study, record: Make
-) -> None:
+def test_trials_that_are_removed_are_gone_and_can_be_written_again(tmp_path: Path, study: Study) -> None:
     """A failed trial that is trained again has the same key."""
-    ledger = Ledger.open(Store.open(tmp_path), "s")
-    with ledger.writing(study) as writer:
-        for number in range(2):
-            writer.put(record(study, number))
+    ledger = filled(tmp_path, study, *(record(study, number) for number in range(2)))
     assert start_feed(tmp_path, ledger).close() == ""
     first, second = read_trials(ledger, set(ledger.keys()))
     opened(tmp_path, ledger)[0].remove([first[0]["key"]])
@@ -200,23 +171,21 @@ def test_a_database_may_have_options(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kept", [0.75, 0.25])
 def test_a_run_has_the_validation_of_the_weights_that_were_kept(
-    kept: float, tmp_path: Path, study: Study, record: Make
+    kept: float, tmp_path: Path, study: Study
 ) -> None:
     """`Recipe(keep=...)` keeps those of an epoch that may not be the last one, whose value is 0.5 here."""
-    ledger = Ledger.open(Store.open(tmp_path), "s")
-    with ledger.writing(study) as writer:
-        writer.put(dataclasses.replace(record(study, 0), validation=dict.fromkeys(study.metrics, kept)))
+    ledger = filled(
+        tmp_path, study, dataclasses.replace(record(study, 0), validation=dict.fromkeys(study.metrics, kept))
+    )
     assert start_feed(tmp_path, ledger).close() == ""
-    (run,) = (run for run in runs(tmp_path) if "topk.key" in run.data.tags)
+    (run,) = runs(tmp_path)
     assert run.data.metrics["validation.top3"] == kept
     history = MlflowClient(tracking_uri(tmp_path)).get_metric_history(run.info.run_id, "validation.top3")
     assert sorted((one.step, one.value) for one in history) == sorted([(1, 0.5), (2, 0.5), (2, kept)])
 
 
-def test_mlflow_holds_what_the_ledger_holds_once(tmp_path: Path, study: Study, record: Make) -> None:
-    ledger = Ledger.open(Store.open(tmp_path), "s")
-    with ledger.writing(study) as writer:
-        writer.put(record(study, 0))
+def test_mlflow_holds_what_the_ledger_holds_once(tmp_path: Path, study: Study) -> None:
+    ledger = filled(tmp_path, study, record(study, 0))
     with ledger.writing(study) as writer:
         first = start_feed(tmp_path, ledger)
         confirmed = record(study, 0, seed=1)
@@ -227,17 +196,17 @@ def test_mlflow_holds_what_the_ledger_holds_once(tmp_path: Path, study: Study, r
             first.put(ended)
         writer.flush()
         fill(first, {"table.md": "# one"})
-    children = {run.data.tags["topk.key"]: run for run in runs(tmp_path) if "topk.key" in run.data.tags}
+    children = {run.data.tags["topk.key"]: run for run in runs(tmp_path)}
     assert set(children) == {row["key"] for row in ledger.rows()}
     run = children[confirmed.trial.key]
     assert run.info.status == "FINISHED"
     assert run.data.params.items() >= PARAMETERS.items()
     assert run.data.metrics["test.top3"] == 0.5
-    assert {run.data.tags[f"topk.{name}"] for name in ("phase", "seed", "status")} == {
+    assert [run.data.tags[f"topk.{name}"] for name in ("phase", "seed", "status")] == [
         "confirm",
         "1",
         "completed",
-    }
+    ]
     assert sorted(c.info.status for c in children.values()) == ["FAILED", "FINISHED", "FINISHED"]
     assert [run.info.start_time, run.info.end_time] == [1_000_000, 1_001_000]
     client = MlflowClient(tracking_uri(tmp_path))
@@ -262,7 +231,7 @@ def test_mlflow_holds_what_the_ledger_holds_once(tmp_path: Path, study: Study, r
     client.delete_run(children[keys[1]].info.run_id)
     second = start_feed(tmp_path, ledger)
     fill(second, {"table.md": "# two"})
-    after = runs(tmp_path)
+    after = runs(tmp_path, "")
     counts = Counter(run.data.tags.get("topk.key", run.data.tags.get("topk.parent")) for run in after)
     assert set(counts.values()) == {1}
     assert len(after) == len(keys) + 2  # an arm, and the study with its tables
@@ -273,13 +242,11 @@ def test_mlflow_holds_what_the_ledger_holds_once(tmp_path: Path, study: Study, r
 
 
 @pytest.mark.slow
-def test_a_store_that_was_moved_still_opens(tmp_path: Path, study: Study, record: Make) -> None:
+def test_a_store_that_was_moved_still_opens(tmp_path: Path, study: Study) -> None:
     """In MLflow's own server, as `topk ui` starts it."""
-    ledger = Ledger.open(Store.open(tmp_path / "old"), "s")
-    with ledger.writing(study) as writer:
-        writer.put(record(study, 0))
+    filled(tmp_path / "old", study, record(study, 0))
     sync("s", store=tmp_path / "old")
-    run = next(run for run in runs(tmp_path / "old") if "topk.key" in run.data.tags)
+    run = runs(tmp_path / "old")[0]
     folder = run.info.artifact_uri.removeprefix("mlflow-artifacts:/")
     (tmp_path / "old").rename(tmp_path / "new")
     with socket.socket() as free:
@@ -289,10 +256,8 @@ def test_a_store_that_was_moved_still_opens(tmp_path: Path, study: Study, record
     command = [sys.executable, "-c", code, "ui", "--store", str(tmp_path / "new"), "--port", str(port)]
     server = subprocess.Popen(command, start_new_session=True)
     try:
-        assert (
-            json.loads(fetched(port, f"/api/2.0/mlflow-artifacts/artifacts/{folder}/trial.json"))["study"]
-            == "s"
-        )
+        content = fetched(port, f"/api/2.0/mlflow-artifacts/artifacts/{folder}/trial.json")
+        assert json.loads(content)["study"] == "s"
     finally:
         os.killpg(server.pid, signal.SIGTERM)
         server.wait(60)
@@ -302,19 +267,12 @@ def fetched(port: int, path: str) -> bytes:
     """What a server answers once it does."""
     end = time.monotonic() + 120
     while True:
-        connection = HTTPConnection("127.0.0.1", port, timeout=30)
         try:
-            connection.request("GET", path)
-            answer = connection.getresponse()
-            body = answer.read()
-        except ConnectionError:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answer:
+                return bytes(answer.read())
+        except urllib.error.URLError:
             assert time.monotonic() < end, "no server came up"
             time.sleep(0.2)
-        else:
-            assert answer.status == 200, body
-            return body
-        finally:
-            connection.close()
 
 
 class Server(BaseHTTPRequestHandler):
@@ -378,36 +336,27 @@ def test_a_server_that_says_nothing_is_not_waited_for(monkeypatch: pytest.Monkey
 
 
 def test_mlflow_being_down_stops_nothing_and_is_reported(
-    tmp_path: Path, study: Study, record: Make, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ledger = Ledger.open(Store.open(tmp_path), "s")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    ledger = filled(tmp_path, study, record(study, 0))
     down = start_feed(tmp_path, ledger, "http://127.0.0.1:9")
-    with ledger.writing(study) as writer:
-        writer.put(record(study, 0))
-        down.put(record(study, 0))
+    down.put(record(study, 0))
     assert "Connection refused" in down.close()
-    assert len(ledger.rows()) == 1
-    up = start_feed(tmp_path, ledger)
-    assert up.close() == ""
-    assert sum("topk.key" in run.data.tags for run in runs(tmp_path)) == 1
+    assert start_feed(tmp_path, ledger).close() == ""
+    assert len(runs(tmp_path)) == 1
 
 
 @pytest.mark.slow
 def test_mlflow_that_was_down_for_a_while_has_everything_in_the_end(
     tmp_path: Path,
     study: Study,
-    record: Make,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """It is told of once, at once; then it comes back in the middle of the run, and streams what it missed."""
-    ledger, write, failures, back = (
-        Ledger.open(Store.open(tmp_path), "s"),
-        Experiment.write_trial,
-        [3],
-        threading.Event(),
-    )
+    ledger, failures, back = Ledger.open(Store.open(tmp_path), "s"), [3], threading.Event()
+    write = Experiment.write_trial
 
     def shaky(self: Experiment, *trial: Any) -> None:
         if failures[0]:
@@ -425,20 +374,16 @@ def test_mlflow_that_was_down_for_a_while_has_everything_in_the_end(
         writer.put(record(study, 1))
         writer.flush()
     assert made.close() == ""
-    assert Counter(run.data.tags.get("topk.key") for run in runs(tmp_path)).keys() >= set(ledger.keys())
+    assert {run.data.tags["topk.key"] for run in runs(tmp_path)} >= {*ledger.keys()}
     assert [entry.getMessage() for entry in caplog.records if entry.name == "topk_platform"] == [
         "MLflow is behind and is tried again: the server went away"
     ]
 
 
-def test_a_deleted_experiment_is_left_alone_and_a_new_one_is_filled(
-    tmp_path: Path, study: Study, record: Make
-) -> None:
+def test_a_deleted_experiment_is_left_alone_and_a_new_one_is_filled(tmp_path: Path, study: Study) -> None:
     """A renamed one is still the study's. MLflow keeps the names of deleted experiments."""
     copy_database(tracking_uri(tmp_path))
-    ledger, client = Ledger.open(Store.open(tmp_path), "s"), MlflowClient(tracking_uri(tmp_path))
-    with ledger.writing(study) as writer:
-        writer.put(record(study, 0))
+    ledger, client = filled(tmp_path, study, record(study, 0)), MlflowClient(tracking_uri(tmp_path))
     short = ledger.identity[:8]
     for name in ("s", f"s ({short})", f"s ({short}, 2)"):
         for table in ("# one", "# two"):
@@ -453,48 +398,32 @@ def test_a_deleted_experiment_is_left_alone_and_a_new_one_is_filled(
 
 
 @pytest.mark.slow
-def test_studies_of_one_name_on_one_server_never_touch_each_other(
-    tmp_path: Path, study: Study, record: Make
-) -> None:
+def test_studies_of_one_name_on_one_server_never_touch_each_other(tmp_path: Path, study: Study) -> None:
     """Two colleagues run `digits`, each in a store of their own."""
-    ledgers = [Ledger.open(Store.open(tmp_path / name), "s") for name in ("mine", "yours")]
-    for number, ledger in enumerate(ledgers):
-        with ledger.writing(study) as writer:
-            writer.put(record(study, number))
-        fill(start_feed(tmp_path, ledger), {"table.md": f"# {number}"})
+    ledgers = [filled(tmp_path / name, study, record(study, n)) for n, name in enumerate(("mine", "yours"))]
+    for ledger in ledgers:
+        fill(start_feed(tmp_path, ledger), {"table.md": "# one"})
     again = start_feed(tmp_path, ledgers[0], stale=ledgers[0].keys())
     assert again.close() == ""
-    client = MlflowClient(tracking_uri(tmp_path))
-    result = {e.name: e.experiment_id for e in client.search_experiments() if e.name != "Default"}
-    assert set(result) == {"s", f"s ({ledgers[1].identity[:8]})"}
-    for name, ledger in zip(sorted(result), ledgers, strict=True):
-        keys = [run.data.tags.get("topk.key") for run in client.search_runs([result[name]])]
-        assert sorted(filter(None, keys)) == ledger.keys()
+    for name, ledger in zip(("s", f"s ({ledgers[1].identity[:8]})"), ledgers, strict=True):
+        result = feeds.runs(tracking_uri(tmp_path), "topk.key", name)
+        assert sorted(run.data.tags["topk.key"] for run in result) == ledger.keys()
 
 
 @pytest.mark.slow
 def test_a_database_is_whole_or_not_there(
-    tmp_path: Path, study: Study, record: Make, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A driver is killed while MLflow makes its tables, which takes it seconds."""
-    ledger = Ledger.open(Store.open(tmp_path), "s")
-    with ledger.writing(study) as writer:
-        writer.put(record(study, 0))
-
-    def killed(*_: object) -> None:
-        raise KeyboardInterrupt
+    ledger = filled(tmp_path, study, record(study, 0))
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "hardlink_to", killed)
+        patch.setattr(Path, "hardlink_to", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             Experiment(ledger, tracking_uri(tmp_path), tmp_path)
     assert not (tmp_path / "mlflow.db").exists()
     assert start_feed(tmp_path, ledger, tracking_uri(tmp_path)).close() == ""
-    assert sum("topk.key" in run.data.tags for run in runs(tmp_path)) == 1
-
-
-def no_links(*_: object) -> None:
-    raise PermissionError(1, "Operation not permitted")
+    assert len(runs(tmp_path)) == 1
 
 
 @pytest.mark.parametrize("looks", ["in time", "too early", "without links"])
@@ -505,7 +434,7 @@ def test_a_database_that_another_run_made_meanwhile_stays(
     if looks == "too early":  # whenever this process looks, the other one has not yet made it
         monkeypatch.setattr(Path, "exists", lambda _: False)
     if looks == "without links":
-        monkeypatch.setattr(Path, "hardlink_to", no_links)
+        monkeypatch.setattr(Path, "hardlink_to", Mock(side_effect=PermissionError))
     path = tmp_path / "mlflow.db"
 
     def client(tracking_uri: str) -> None:
@@ -522,7 +451,7 @@ def test_a_database_is_made_whether_or_not_files_can_be_linked(
     links: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not links:
-        monkeypatch.setattr(Path, "hardlink_to", no_links)
+        monkeypatch.setattr(Path, "hardlink_to", Mock(side_effect=PermissionError))
     monkeypatch.setattr(
         "topk_platform.tracking.writing.MlflowClient",
         lambda tracking_uri: Path(tracking_uri.removeprefix("sqlite:///")).write_text("made"),
@@ -532,22 +461,17 @@ def test_a_database_is_made_whether_or_not_files_can_be_linked(
 
 
 @pytest.mark.slow
-def test_later_and_from_elsewhere(tmp_path: Path, study: Study, record: Make) -> None:
-    ledger = Ledger.open(Store.open(tmp_path), "s")
+def test_later_and_from_elsewhere(tmp_path: Path, study: Study) -> None:
     with pytest.raises(UserError, match="holds nothing of study 's'"):
         sync("s", store=tmp_path)
-    with ledger.writing(study) as writer:
-        writer.put(record(study, 0))
+    ledger = filled(tmp_path, study, record(study, 0))
     ledger.store.write("tables/table.md", b"# one")
     for _ in range(2):
         sync("s", store=tmp_path)
-        assert sum("topk.key" in run.data.tags for run in runs(tmp_path)) == 1
+        assert len(runs(tmp_path)) == 1
     elsewhere = f"sqlite:///{tmp_path / 'elsewhere.db'}"
     sync("s", store=tmp_path, mlflow_uri=elsewhere)
-    kept = MlflowClient(elsewhere).search_runs(
-        [MlflowClient(elsewhere).get_experiment_by_name("s").experiment_id]
-    )
-    tags = [run.data.tags for run in kept]
+    tags = [run.data.tags for run in feeds.runs(elsewhere)]
     assert {tag["topk.key"] for tag in tags if "topk.key" in tag} == set(ledger.keys())
     assert {tag.get("topk.tables") for tag in tags} - {None} == {digest({"table.md": "# one"})}
     with pytest.raises(UserError, match="mlflow must be the URI of an MLflow server that answers"):
@@ -555,7 +479,7 @@ def test_later_and_from_elsewhere(tmp_path: Path, study: Study, record: Make) ->
 
 
 @pytest.mark.slow
-def test_a_trial_of_many_epochs_takes_forty_kilobytes(tmp_path: Path, study: Study, record: Make) -> None:
+def test_a_trial_of_many_epochs_takes_forty_kilobytes(tmp_path: Path, study: Study) -> None:
     def long(number: int) -> TrialRecord:
         short = record(study, number)
         epochs = tuple(dataclasses.replace(short.epochs[0], epoch=epoch) for epoch in range(1, 401))
@@ -563,12 +487,10 @@ def test_a_trial_of_many_epochs_takes_forty_kilobytes(tmp_path: Path, study: Stu
 
     ledger, sizes = Ledger.open(Store.open(tmp_path), "s"), []
     for numbers in ((0,), range(1, 21)):
-        with ledger.writing(study) as writer:
-            for number in numbers:
-                writer.put(long(number))
+        filled(tmp_path, study, *map(long, numbers))
         assert start_feed(tmp_path, ledger).close() == ""
         sizes.append((tmp_path / "mlflow.db").stat().st_size)
     assert sizes[1] - sizes[0] <= 20 * 40_000
-    run = next(run for run in runs(tmp_path) if "topk.key" in run.data.tags)
+    run = runs(tmp_path)[0]
     points = MlflowClient(tracking_uri(tmp_path)).get_metric_history(run.info.run_id, "validation.top3")
     assert [point.step for point in points] == [-(-400 * point // 30) for point in range(1, 31)]

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from made_records import a_row
+from made_records import make_record as record
 
 from topk_platform import Arm, Loss, Model, Recipe, Regime, Study
 from topk_platform.errors import StoreError
@@ -35,13 +37,8 @@ from topk_platform.records.table.schema import trial_row
 from topk_platform.specs import Inputs, TrialRecord
 
 READERS = {"ranks": read_ranks, "guesses": read_guesses, "network": read_model}
-Make = Callable[..., TrialRecord]
-SMALL = Study(
-    "s",
-    [Arm(Regime("r", "digits"), Model("linear"), Loss("cross_entropy"), 3, Recipe(1))],
-    topk=(1, 3),
-    seeds=3,
-)
+ARM = Arm(Regime("r", "digits"), Model("linear"), Loss("cross_entropy"), 3, Recipe(1))
+SMALL = Study("s", [ARM], topk=(1, 3), seeds=3)
 
 
 def truncate(path: Path) -> None:
@@ -154,38 +151,30 @@ def test_what_is_no_json_in_the_column_is_one_line(store: Store) -> None:
             read_ranks(store, row)
 
 
-def test_trials_that_have_no_files_are_passed_over(tmp_path: Path, study: Study, record: Make) -> None:
+def test_trials_that_have_no_files_are_passed_over(tmp_path: Path, study: Study) -> None:
     rows = [trial_row(record(study, 0)), trial_row(record(study, 0, seed=1, status="diverged"))]
-    assert (
-        damaged_artifacts(Store.open(tmp_path), rows) == missing_artifacts(Store.open(tmp_path), rows) == []
-    )
+    store = Store.open(tmp_path)
+    assert damaged_artifacts(store, rows) == missing_artifacts(store, rows) == []
     assert [row["artifacts"] for row in rows] == [None, None]
 
 
-def test_a_record_comes_back_from_its_json_and_its_trial_has_the_key_that_it_had(
-    study: Study, record: Make
-) -> None:
+def test_a_record_comes_back_from_its_json_and_its_trial_has_the_key_that_it_had(study: Study) -> None:
     plain = record(study, 0, seed=1)
     full = replace(plain, artifacts={"ranks": "ab"}, missing={"network": "full"})
     assert TrialRecord.from_json(full.to_json()) == full
     assert full.trial.key == plain.trial.key
 
 
-def test_equal_networks_are_equal_bytes(tmp_path: Path, study: Study, record: Make) -> None:
+def test_equal_networks_are_equal_bytes(tmp_path: Path, study: Study) -> None:
     """The library writes the metadata in another order every time."""
     network, trial = torch.nn.Linear(3, 2), record(study, 0, seed=1).trial
     store = Store.open(tmp_path)
-    result = {save_model(store, trial, network, Inputs((3,), 2, "tensor")) for _ in range(16)}
-    assert len(result) == 1
-    saved = read_model(
-        store, {"key": trial.key, "artifacts": f'{{"sha256": {{"network": "{result.pop()}"}}}}'}
-    )
+    (result,) = {save_model(store, trial, network, Inputs((3,), 2, "tensor")) for _ in range(16)}
+    saved = read_model(store, a_row(trial.key, network=result))
     assert saved is not None and saved.trial == trial
 
 
-def test_the_files_of_a_member_that_has_a_record_stay_as_they_are(
-    tmp_path: Path, study: Study, record: Make
-) -> None:
+def test_the_files_of_a_member_that_has_a_record_stay_as_they_are(tmp_path: Path, study: Study) -> None:
     store = Store.open(tmp_path)
     first, second = record(study, 0, seed=1).trial, record(study, 0, seed=2).trial
     keeper = StoreKeeper(store, recorded=frozenset({first.key}))

@@ -2,15 +2,18 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable
+from collections import Counter
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import duckdb
 import pyarrow.parquet as pq
 import pytest
+from made_records import filled, make_wider_study
+from made_records import make_record as record
 
 from topk_platform import Study
 from topk_platform.errors import StoreError
@@ -35,24 +38,14 @@ from topk_platform.specs import Trial, TrialRecord
 from topk_platform.versions import version_of
 from topk_studies import digits
 
-Make = Callable[..., TrialRecord]
-
 
 def open_ledger(folder: Path) -> Ledger:
     return Ledger.open(Store.open(folder), "s")
 
 
-def fill(folder: Path, study: Study, records: list[TrialRecord]) -> Ledger:
-    ledger = open_ledger(folder)
-    with ledger.writing(study) as writer:
-        for record in records:
-            writer.put(record)
-    return ledger
-
-
-def test_plain_tools_read_the_snapshot(tmp_path: Path, study: Study, record: Make) -> None:
+def test_plain_tools_read_the_snapshot(tmp_path: Path, study: Study) -> None:
     records = [record(study, 0), record(study, 0, seed=1), record(study, 1, status="pruned")]
-    write_snapshot(fill(tmp_path, study, records), {records[0].trial.key, records[1].trial.key})
+    write_snapshot(filled(tmp_path, study, *records), {records[0].trial.key, records[1].trial.key})
     tables = tmp_path / "s" / "tables"
     trials, epochs = pq.read_table(tables / "trials.parquet"), pq.read_table(tables / "epochs.parquet")
     assert (len(trials), len(epochs)) == (3, 6)
@@ -79,10 +72,8 @@ def test_plain_tools_read_the_snapshot(tmp_path: Path, study: Study, record: Mak
     assert trials.schema.metadata[b"topk.schema_version"] == b"2"
 
 
-def test_a_snapshot_that_another_program_wrote_again_is_not_current(
-    tmp_path: Path, study: Study, record: Make
-) -> None:
-    ledger = fill(tmp_path, study, [record(study, 0)])
+def test_a_snapshot_that_another_program_wrote_again_is_not_current(tmp_path: Path, study: Study) -> None:
+    ledger = filled(tmp_path, study, record(study, 0))
     write_snapshot(ledger, ())
     assert is_current(ledger, ()) and not is_current(ledger, ledger.keys())
     file = tmp_path / "s" / "tables" / "trials.parquet"
@@ -91,8 +82,8 @@ def test_a_snapshot_that_another_program_wrote_again_is_not_current(
     assert not is_current(ledger, ())
 
 
-def test_a_row_comes_back_as_it_was(tmp_path: Path, study: Study, record: Make) -> None:
-    ledger = fill(tmp_path, study, [record(study, 0, seed=1)])
+def test_a_row_comes_back_as_it_was(tmp_path: Path, study: Study) -> None:
+    ledger = filled(tmp_path, study, record(study, 0, seed=1))
     (row,) = ledger.rows()
     assert row["started"].timestamp() == 1000.0
     assert (row["test.top3"], row["status"], row["seed"]) == (0.5, "completed", 1)
@@ -103,27 +94,21 @@ def test_a_row_comes_back_as_it_was(tmp_path: Path, study: Study, record: Make) 
     }
 
 
-def test_what_a_study_gains_or_loses_moves_no_old_row(
-    tmp_path: Path, study: Study, wider_study: Study, record: Make
-) -> None:
+def test_what_a_study_gains_or_loses_moves_no_old_row(tmp_path: Path, study: Study) -> None:
     """A parameter that is a number in one study and a word in the next, and metrics that only one of them has."""
-    fill(tmp_path, study, [record(study, n) for n in range(3)])
-    ledger = fill(tmp_path, wider_study, [record(wider_study, 0, arm=1)])
-    assert len(fill(tmp_path, study, []).rows()) == 4
+    filled(tmp_path, study, *(record(study, n) for n in range(3)))
+    wider = make_wider_study()
+    ledger = filled(tmp_path, wider, record(wider, 0, arm=1))
+    assert len(filled(tmp_path, study).rows()) == 4
     write_snapshot(ledger, ())
     trials = pq.read_table(tmp_path / "s" / "tables" / "trials.parquet")
-    assert sorted(str(value) for value in trials["param.samples"].to_pylist()) == [
-        "3",
-        "None",
-        "None",
-        "None",
-    ]
+    assert Counter(map(str, trials["param.samples"].to_pylist())) == {"3": 1, "None": 3}
     assert "a" in trials["param.mode"].to_pylist()
     assert trials["param.learning_rate"].to_pylist() == [0.1] * 4
 
 
 @pytest.mark.slow
-def test_many_commits_are_compacted_while_it_is_written(tmp_path: Path, study: Study, record: Make) -> None:
+def test_many_commits_are_compacted_while_it_is_written(tmp_path: Path, study: Study) -> None:
     ledger = open_ledger(tmp_path)
     with ledger.writing(study) as writer:
         table = writer._table
@@ -141,7 +126,7 @@ def ledger_rows(records: list[TrialRecord], table: delta.Writing) -> Any:
     return ledger_table(records, table.schema)
 
 
-def test_trials_that_come_fast_share_a_commit(tmp_path: Path, study: Study, record: Make) -> None:
+def test_trials_that_come_fast_share_a_commit(tmp_path: Path, study: Study) -> None:
     ledger, sizes, first = open_ledger(tmp_path), [], threading.Event()
     with ledger.writing(study) as writer:
 
@@ -159,22 +144,19 @@ def test_trials_that_come_fast_share_a_commit(tmp_path: Path, study: Study, reco
 
 
 def test_a_trial_is_there_with_its_epochs_or_not_at_all(
-    tmp_path: Path, study: Study, record: Make, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ledger = fill(tmp_path, study, [record(study, 0)])
-
-    def cut_off(*_: object, **__: object) -> None:
-        raise OSError("the disk is gone")
+    ledger = filled(tmp_path, study, record(study, 0))
 
     with monkeypatch.context() as patch, ledger.writing(study) as writer:
-        patch.setattr(delta, "write_deltalake", cut_off)
+        patch.setattr(delta, "write_deltalake", Mock(side_effect=OSError("the disk is gone")))
         with pytest.raises(StoreError, match="the disk is gone"):
             writer._table.append(ledger_rows([record(study, 1)], writer._table))
     assert (len(ledger.keys()), len(ledger.read("epochs"))) == (1, 2)
 
 
 def test_a_commit_whose_answer_was_lost_is_not_made_again(
-    tmp_path: Path, study: Study, record: Make, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger, write = open_ledger(tmp_path), delta.write_deltalake
 
@@ -193,7 +175,7 @@ def test_a_commit_whose_answer_was_lost_is_not_made_again(
 
 
 def test_a_commit_that_does_not_reach_the_disk_at_once_is_not_made_again(
-    tmp_path: Path, study: Study, record: Make, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger, sync, failures = open_ledger(tmp_path), delta.sync, [2]
 
@@ -218,32 +200,19 @@ def test_a_commit_that_does_not_reach_the_disk_at_once_is_not_made_again(
 def test_parts_that_cannot_be_put_together_stop_nothing(
     tmp_path: Path,
     study: Study,
-    record: Make,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    def refuse(*_: object) -> None:
-        raise StoreError("store 's' cannot be written: No space left on device")
-
     for name in ("compact", "tidy"):
-        monkeypatch.setattr(delta.Writing, name, refuse)
-    ledger = fill(tmp_path, study, [record(study, 0)])
-    assert len(ledger.keys()) == 1
-    assert (
-        "small files of the ledger were not merged: store 's' cannot be written: No space left on device"
-        in caplog.text
-    )
+        monkeypatch.setattr(delta.Writing, name, Mock(side_effect=StoreError("No space left on device")))
+    assert len(filled(tmp_path, study, record(study, 0)).keys()) == 1
+    assert "were not merged: No space left on device" in caplog.text
 
 
-def test_what_goes_wrong_in_the_thread_is_raised_where_it_ends(
-    tmp_path: Path, study: Study, record: Make
-) -> None:
-    def overflow(_records: object) -> None:
-        raise ZeroDivisionError("in a thread")
-
+def test_what_goes_wrong_in_the_thread_is_raised_where_it_ends(tmp_path: Path, study: Study) -> None:
     def write() -> None:
         with open_ledger(tmp_path).writing(study) as writer:
-            writer.committed = overflow
+            writer.committed = Mock(side_effect=ZeroDivisionError("in a thread"))
             writer.put(record(study, 0))
 
     with pytest.raises(ZeroDivisionError, match="in a thread"):
@@ -255,30 +224,17 @@ class Panic(BaseException):
 
 
 def test_a_panic_of_a_library_ends_the_writing_in_one_line(
-    tmp_path: Path, study: Study, record: Make, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Seen: the thread died without a word, and a run whose results were all lost ended with exit code 0."""
-    ledger = open_ledger(tmp_path)
-
-    def panic(*_: object, **__: object) -> None:
-        raise Panic("Invalid object store url")
-
-    monkeypatch.setattr(delta, "write_deltalake", panic)
-
-    def write() -> None:
-        with ledger.writing(study) as writer:
-            writer.put(record(study, 0))
-
+    monkeypatch.setattr(delta, "write_deltalake", Mock(side_effect=Panic("Invalid object store url")))
     with pytest.raises(StoreError, match=r"^store '.*' cannot be written: Panic: Invalid object store url$"):
-        write()
+        filled(tmp_path, study, record(study, 0))
 
 
 def test_who_hands_over_to_a_thread_that_is_dead_gets_its_error_at_once(
-    tmp_path: Path, study: Study, record: Make, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def panic(*_: object, **__: object) -> None:
-        raise Panic("out of memory")
-
     def write() -> None:
         with open_ledger(tmp_path).writing(study) as writer:
             writer.put(record(study, 0))
@@ -286,13 +242,13 @@ def test_who_hands_over_to_a_thread_that_is_dead_gets_its_error_at_once(
             writer.put(record(study, 1))
             pytest.fail("nobody would have written it")
 
-    monkeypatch.setattr(delta, "write_deltalake", panic)
+    monkeypatch.setattr(delta, "write_deltalake", Mock(side_effect=Panic("out of memory")))
     with pytest.raises(StoreError, match="out of memory"):
         write()
 
 
 def test_no_cause_whatever_loses_a_trial_without_a_word(
-    tmp_path: Path, study: Study, record: Make, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A thread that ends early, and a library that commits other rows than it was given."""
     ledger, write = open_ledger(tmp_path), delta.write_deltalake
@@ -300,17 +256,13 @@ def test_no_cause_whatever_loses_a_trial_without_a_word(
     def lose(writer: Writer) -> None:
         writer._queue.get()
 
-    def write_nothing() -> None:
-        with ledger.writing(study) as writer:
-            writer.put(record(study, 0))
-
     def write_half(table: Any, rows: Any, **keywords: Any) -> None:
         write(table, rows.slice(0, 1), **keywords)
 
     with monkeypatch.context() as patch:
         patch.setattr(Writer, "_waiting", lose)
         with pytest.raises(StoreError, match="handed over to the ledger, but only 0 of them were committed"):
-            write_nothing()
+            filled(tmp_path, study, record(study, 0))
     monkeypatch.setattr(delta, "write_deltalake", write_half)
     with (
         pytest.raises(StoreError, match="3 rows were written to the ledger, but 1 were committed"),
@@ -320,7 +272,7 @@ def test_no_cause_whatever_loses_a_trial_without_a_word(
 
 
 def test_a_store_that_refuses_is_tried_again(
-    tmp_path: Path, study: Study, record: Make, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger, write, refusals = open_ledger(tmp_path), delta.write_deltalake, [2]
 
@@ -338,28 +290,22 @@ def test_a_store_that_refuses_is_tried_again(
 
 
 def test_one_that_refuses_for_good_ends_the_writing_in_one_line(
-    tmp_path: Path, study: Study, record: Make, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ledger = open_ledger(tmp_path)
-
-    def refuse(*_: object, **__: object) -> None:
-        raise OSError("No space left on device")
-
-    monkeypatch.setattr(delta, "write_deltalake", refuse)
-
     def write() -> None:
-        with ledger.writing(study) as writer:
+        with open_ledger(tmp_path).writing(study) as writer:
             writer._pauses = [0.0]
             writer.put(record(study, 0))
 
+    monkeypatch.setattr(delta, "write_deltalake", Mock(side_effect=OSError("No space left on device")))
     with pytest.raises(StoreError, match=r"^store '.*' cannot be written: No space left on device$"):
         write()
-    assert ledger.keys() == []
+    assert open_ledger(tmp_path).keys() == []
 
 
 @pytest.mark.parametrize("back", [False, True])
 def test_who_has_interrupted_waits_for_one_more_try_alone(
-    back: bool, tmp_path: Path, study: Study, record: Make, monkeypatch: pytest.MonkeyPatch
+    back: bool, tmp_path: Path, study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The pauses are longer than the test may take; a store that is back by then has all of it."""
     ledger, write, refused = open_ledger(tmp_path), delta.write_deltalake, threading.Event()
@@ -385,7 +331,7 @@ def test_who_has_interrupted_waits_for_one_more_try_alone(
 
 @pytest.mark.slow
 def test_a_server_that_refuses_one_put_in_twenty_loses_and_doubles_nothing(
-    busy_object_store: Any, study: Study, record: Make
+    busy_object_store: Any, study: Study
 ) -> None:
     ledger = Ledger.open(Store.open(busy_object_store.bucket()), "s")
     with ledger.writing(study) as writer:
@@ -399,7 +345,7 @@ def test_a_server_that_refuses_one_put_in_twenty_loses_and_doubles_nothing(
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["folder", "s3"])
 def test_a_driver_that_was_taken_over_from_writes_nothing_more(
-    kind: str, tmp_path: Path, study: Study, record: Make, request: pytest.FixtureRequest
+    kind: str, tmp_path: Path, study: Study, request: pytest.FixtureRequest
 ) -> None:
     """As a driver is whose machine slept for an hour, and who cannot know that its lease is another's."""
     from topk_platform.records.table.schema import ledger_schema
@@ -438,24 +384,13 @@ def test_one_writer_at_a_time(tmp_path: Path, study: Study) -> None:
         pass
 
 
-def test_forgotten_trials_take_their_epochs_with_them(tmp_path: Path, study: Study, record: Make) -> None:
-    ledger = fill(tmp_path, study, [record(study, n) for n in range(3)])
+def test_forgotten_trials_take_their_epochs_with_them(tmp_path: Path, study: Study) -> None:
+    ledger = filled(tmp_path, study, *(record(study, n) for n in range(3)))
     gone = record(study, 1).trial.key
     with ledger.writing(study) as writer:
         writer.remove([gone])
     assert gone not in ledger.keys()  # noqa: SIM118
     assert len(ledger.read("epochs")) == 4
-
-
-def test_a_damaged_part_is_named(tmp_path: Path, study: Study, record: Make) -> None:
-    """An empty file, as a power cut leaves it."""
-    ledger = fill(tmp_path, study, [record(study, 0)])
-    (part,) = (tmp_path / "s" / "ledger" / "kind=trials").glob("*.parquet")
-    part.write_bytes(b"")
-    with pytest.raises(
-        StoreError, match=f"ledger/kind=trials/{part.name} is damaged or missing; `topk repair s[^`]*`"
-    ):
-        ledger.rows()
 
 
 PART = "ledger/kind=trials/part-0-c000.snappy.parquet"
@@ -468,11 +403,7 @@ PART = "ledger/kind=trials/part-0-c000.snappy.parquet"
         ("read", f"Parquet error: {PART}: corrupt footer", True),
         ("read", f"Object at location {PART} not found: Error performing GET {PART} - 404 Not Found", True),
         ("read", f"Unable to open file /runs/s/{PART}: Permission denied (os error 13)", False),
-        (
-            "read",
-            f"Generic S3 error: Error performing GET http://h/{PART} after 4 retries - HTTP error",
-            False,
-        ),
+        ("read", f"Generic S3 error: Error performing GET http://h/{PART} after 4 retries", False),
         ("written", f"Unable to open file /runs/s/{PART}#1: Read-only file system (os error 30)", False),
     ],
 )
@@ -490,11 +421,9 @@ def test_a_part_that_cannot_be_reached_or_written_is_not_taken_for_damaged(
     ("mark", "message"),
     [
         (with_checksum(asdict(Mark("t"))), r"records of study 't'"),
-        (with_checksum({"study": "s", "schema_version": 3}), "version 3, but this program reads 2"),
-        (with_checksum({"study": "s", "schema_version": 1}), "version 1, but this program reads 2"),
-        (with_checksum({"study": "s"}), r"ledger.json is damaged; `topk repair s[^`]*` makes it again"),
+        (with_checksum({"study": "s", "schema_version": 3}), "version 3"),
+        (with_checksum({"study": "s"}), "ledger.json is damaged"),
         (json.dumps(asdict(Mark("s"))).encode(), "ledger.json is damaged"),  # without a checksum
-        (b"[]", r"ledger.json is damaged; `topk repair s[^`]*` makes it again"),
     ],
 )
 def test_a_foreign_folder_is_refused(tmp_path: Path, mark: bytes, message: str) -> None:
@@ -511,8 +440,8 @@ def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
         open_ledger(tmp_path)
 
 
-def test_history_takes_one_code_version_and_one_dataset(tmp_path: Path, study: Study, record: Make) -> None:
-    ledger = fill(tmp_path, study, [record(study, 0), record(study, 1, code="old"), record(study, 0, seed=1)])
+def test_history_takes_one_code_version_and_one_dataset(tmp_path: Path, study: Study) -> None:
+    ledger = filled(tmp_path, study, record(study, 0), record(study, 1, code="old"), record(study, 0, seed=1))
     arm_id = study.arm_id(study.arms[0])
     (history,) = read_history(ledger, study, {arm_id: Identity("c")}).values()
     assert list(history.search) == [0]
@@ -524,11 +453,11 @@ def test_history_takes_one_code_version_and_one_dataset(tmp_path: Path, study: S
     assert other.outdated == {"other code": 1, "other data": 2}
 
 
-def test_history_takes_one_environment_unless_any_will_do(tmp_path: Path, study: Study, record: Make) -> None:
+def test_history_takes_one_environment_unless_any_will_do(tmp_path: Path, study: Study) -> None:
     """Seen: Optuna 5.0 and 4.9 suggest otherwise, and another processor gave 99.8 where the table had 99.9."""
     old, new = {"torch": "x", "machine": "m"}, {"torch": "y", "machine": "m"}
     rows = [record(study, number, versions=old if number else new) for number in range(3)]
-    ledger, arm_id = fill(tmp_path, study, rows), study.arm_id(study.arms[0])
+    ledger, arm_id = filled(tmp_path, study, *rows), study.arm_id(study.arms[0])
     (history,) = read_history(ledger, study, {arm_id: Identity("c", "f", new)}).values()
     assert list(history.search) == [0]
     assert history.outdated == {"torch x in place of y": 2}
@@ -537,10 +466,8 @@ def test_history_takes_one_environment_unless_any_will_do(tmp_path: Path, study:
     assert not mixed.outdated
 
 
-def test_the_ledger_notes_what_counted_for_those_who_read_it_later(
-    tmp_path: Path, study: Study, record: Make
-) -> None:
-    ledger, arm_id = fill(tmp_path, study, [record(study, 0)]), study.arm_id(study.arms[0])
+def test_the_ledger_notes_what_counted_for_those_who_read_it_later(tmp_path: Path, study: Study) -> None:
+    ledger, arm_id = filled(tmp_path, study, record(study, 0)), study.arm_id(study.arms[0])
     assert last_counted(ledger, study)[arm_id] == Identity(version_of(study.arms[0]))
     with ledger.writing(study):
         ledger.identify({arm_id: Identity("old code", "f", {"torch": "x"})})
@@ -548,18 +475,11 @@ def test_the_ledger_notes_what_counted_for_those_who_read_it_later(
     assert result == {arm_id: Identity(version_of(study.arms[0]), "f", {"torch": "x"})}
 
 
-def test_what_is_confirmed_is_the_configuration_that_is_best_now(
-    tmp_path: Path, study: Study, record: Make
-) -> None:
-    rows = [
-        record(study, 0, top3=0.5),
-        record(study, 0, seed=1),
-        record(study, 0, seed=2),
-        record(study, 0, seed=3),
-    ]
+def test_what_is_confirmed_is_the_configuration_that_is_best_now(tmp_path: Path, study: Study) -> None:
+    rows = [record(study, 0, top3=0.5), *(record(study, 0, seed=seed) for seed in (1, 2, 3))]
     later = [record(study, 3, top3=0.6), record(study, 3, seed=1), record(study, 3, seed=2, status="failed")]
     counted = {study.arm_id(study.arms[0]): Identity("c")}
-    histories = read_history(fill(tmp_path, study, rows + later), study, counted)
+    histories = read_history(filled(tmp_path, study, *rows, *later), study, counted)
 
     def confirmations(trials: int, seeds: int) -> dict[int, Row]:
         (results,) = results_of(study.with_budget(trials, seeds), histories).values()
@@ -573,24 +493,14 @@ def test_what_is_confirmed_is_the_configuration_that_is_best_now(
     }
 
 
-def _written(store: Path, study: Study) -> None:
-    with Ledger.open(Store.open(store), study.name).writing(study):
-        pass
-
-
 def test_what_a_store_holds_instead_of_a_study_is_named(tmp_path: Path) -> None:
-    said = f"store '{tmp_path}' holds nothing of study 'digits'"
-    assert str(nothing_of(tmp_path / "typo", "digits")).endswith("study 'digits': there is no such folder")
-    assert str(nothing_of(tmp_path, "digits")) == said
-    _written(tmp_path, replace(digits(), name="birds"))
-    assert str(nothing_of(tmp_path, "digits")) == f"{said}: it holds birds"
-    _written(tmp_path, replace(digits(), name="digits-smoke"))
-    assert str(nothing_of(tmp_path, "digits")) == (
-        f"{said}, but of its small version 'digits-smoke': add --smoke to see it"
-    )
+    assert "no such folder" in str(nothing_of(tmp_path / "typo", "digits"))
+    for name, said in (("birds", "it holds birds"), ("digits-smoke", "add --smoke")):
+        filled(tmp_path, replace(digits(), name=name))
+        assert said in str(nothing_of(tmp_path, "digits"))
 
 
 def test_the_folder_of_a_study_is_no_store(tmp_path: Path) -> None:
-    _written(tmp_path, digits())
+    filled(tmp_path, digits())
     with pytest.raises(StoreError, match="is the folder of one study: give --store the folder that holds it"):
         Ledger.open(Store.open(tmp_path / "digits"), "digits")

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
+from made_records import filled
+from made_records import make_record as record
 
 from topk_platform import Study
 from topk_platform.errors import StoreError, UserError
-from topk_platform.records import Ledger, Store, find
+from topk_platform.records import Ledger, find
 from topk_platform.records.storage.checked_json import with_checksum
-from topk_platform.specs import TrialRecord
 
 
 @pytest.fixture
-def key(tmp_path: Path, study: Study, record: Callable[..., TrialRecord]) -> str:
+def key(tmp_path: Path, study: Study) -> str:
     """The key of a trial in the study ``s``, in a store with a folder of something else."""
     ended = record(study)
-    with Ledger.open(Store.open(tmp_path), "s").writing(study) as writer:
-        writer.put(ended)
+    filled(tmp_path, study, ended)
     (tmp_path / "mlflow-artifacts").mkdir()
     (tmp_path / "mlflow-artifacts" / "file").touch()
     return ended.trial.key
@@ -33,10 +33,7 @@ def test_a_trial_has_its_row_and_its_epochs(tmp_path: Path, key: str) -> None:
 @pytest.mark.parametrize("typed", ["0", "ffffffff"])
 def test_a_key_of_no_trial_is_refused(typed: str, tmp_path: Path, key: str) -> None:
     assert not key.startswith(typed)
-    with pytest.raises(
-        UserError,
-        match=f"key '{typed}' must be the key of one trial .* got 0 trials; .topk export STUDY .* --to trials.csv",
-    ):
+    with pytest.raises(UserError, match=f"key '{typed}'"):
         find(typed, tmp_path)
 
 
@@ -51,9 +48,6 @@ def test_a_study_of_another_schema_may_hold_the_trial(tmp_path: Path, key: str) 
 def test_a_store_that_fails_does_not_count_as_one_without_the_trial(
     tmp_path: Path, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: object, **__: object) -> None:
-        raise StoreError("store 'runs/s' cannot be read: Input/output error")
-
-    monkeypatch.setattr(Ledger, "rows", fail)
-    with pytest.raises(StoreError, match="cannot be read: Input/output error"):
+    monkeypatch.setattr(Ledger, "rows", Mock(side_effect=StoreError("Input/output error")))
+    with pytest.raises(StoreError, match="Input/output error"):
         find(key, tmp_path)

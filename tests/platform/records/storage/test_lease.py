@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -39,9 +40,7 @@ def test_it_is_one_process_at_a_time_and_gone_at_the_end(store: Store) -> None:
     with Lease(store):
         assert driven(store).startswith(f"driven by process {os.getpid()} on ")
         assert len(store.names("lease")) == 1
-        with pytest.raises(
-            StoreError, match=f"is being written by another process: process {os.getpid()} on "
-        ):
+        with pytest.raises(StoreError, match=f"by another process: process {os.getpid()} on "):
             check_undriven(store)
         assert len(store.names("lease")) == 1
     check_undriven(store)
@@ -54,9 +53,8 @@ def test_a_process_of_this_machine_that_is_gone_is_not_waited_for(store: Store) 
     gone = Holder(**json.loads(ended.stdout))
     assert gone.is_here and not gone.is_alive
     left_by(store, gone)
-    assert (
-        driven(store)
-        == f"nobody drives it: process {gone.pid} on {gone.host}, since {gone.since}, ended without releasing its lease"
+    assert driven(store).startswith(
+        f"nobody drives it: process {gone.pid} on {gone.host}, since {gone.since}"
     )
     with Lease(store, seconds=10**6):  # waited for, it would never end
         assert store.names("lease") == ["000000000008.json"]
@@ -65,10 +63,7 @@ def test_a_process_of_this_machine_that_is_gone_is_not_waited_for(store: Store) 
 def test_a_process_elsewhere_that_does_not_renew_has_lost_it(store: Store) -> None:
     left_by(store, Holder("far", 1, "long ago", "another machine", "0", "an hour ago"))
     check_undriven(store)  # which shows when the lease is taken
-    assert driven(store) == (
-        "driven by process 1 on far, since long ago, unless it has ended since it last renewed its lease, "
-        "at an hour ago"
-    )
+    assert re.match("driven by process 1 on far, since long ago, .* at an hour ago$", driven(store))
     with Lease(store, seconds=0.3) as lease:
         assert not lease.lost
 

@@ -4,31 +4,27 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made_records import make_record, make_study
+from made_records import make_record as record
+from made_records import make_study
 
-from topk_platform import Study
 from topk_platform.errors import StoreError, UserError
 from topk_platform.records import Ledger, Store, repair
 from topk_platform.records.table.opened import Opened
-from topk_platform.specs import TrialRecord
-
-Make = Callable[..., TrialRecord]
 
 HOSTILE = " .%#?&=+;:,@~$!'\"`*<>(){}[]|^\\-_aZ09äé日\u0301\u202e\u00a0😀\t\n\x7f\x80"
 REFUSED = re.compile(r"[][|^\\\t\n\x7f]|%[0-9a-fA-F]{2}")
 NAMES = ("a[b", "a]", "a|b", "a^b", "a%20b", "a%2Fb", "a\\b", "a\tb", "a\nb", "a\x7f", "a\udcff", "a\0")
 
 
-def check_used(folder: Path, study: Study, record: Make) -> None:
+def check_used(folder: Path) -> None:
     """Use a store as runs do; whatever a library made of its name, all of it is in its own folder."""
-    ledger = Ledger.open(Store.open(folder / "runs"), "s")
+    ledger, study = Ledger.open(Store.open(folder / "runs"), "s"), make_study()
     for number in range(2):
         with ledger.writing(study) as writer:
             writer.put(record(study, number))
@@ -57,7 +53,7 @@ def test_a_hostile_name_is_a_name_or_is_refused(name: str) -> None:
                 Store.open(location)
             assert os.listdir(folder) == []
             return
-        check_used(location, make_study(), make_record)
+        check_used(location)
         assert os.listdir(folder) == [name]
 
 
@@ -71,22 +67,19 @@ def test_what_delta_lake_takes_for_something_else_is_refused_by_name(name: str, 
         with pytest.raises(StoreError, match="its path contains"):
             Store.open(tmp_path / "real" / name / "runs")
     assert sorted(os.listdir(tmp_path)) in ([], ["real"])
+    if name.isprintable():  # and so is a prefix of an object store
+        with pytest.raises(StoreError, match="cannot be used"):
+            Store.open(f"s3://bucket/{name}?region=eu")
 
 
-@pytest.mark.parametrize("prefix", ["a%20b", "a[b", "a#b", "a\\b"])
-def test_so_is_a_prefix_of_an_object_store(prefix: str) -> None:
-    with pytest.raises(StoreError, match="cannot be used"):
-        Store.open(f"s3://bucket/{prefix}?region=eu")
-
-
-def test_a_symbolic_link_is_what_it_leads_to(tmp_path: Path, study: Study, record: Make) -> None:
+def test_a_symbolic_link_is_what_it_leads_to(tmp_path: Path) -> None:
     (tmp_path / "a[b").mkdir()
     (tmp_path / "sane").symlink_to(tmp_path / "a[b")
     with pytest.raises(StoreError, match=r"its path contains '\['"):
         Store.open(tmp_path / "sane")
     (tmp_path / "good").mkdir()
     (tmp_path / "x[y").symlink_to(tmp_path / "good")
-    check_used(tmp_path / "x[y", study, record)
+    check_used(tmp_path / "x[y")
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "../s", "a b", "a[b]", "%2e", "a\nb"])
