@@ -20,7 +20,6 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import torch
 from PIL import Image
@@ -36,7 +35,6 @@ from topk_platform.records import Store, StoreKeeper
 from topk_platform.specs import Trial
 from topk_platform.training import LOSSES, Session
 from topk_platform.training.ensemble import Ensemble
-from topk_platform.training.learners import session_of
 from topk_platform.training.run import _resume, _save
 from topk_platform.training.trials.clock import Stopwatch
 from topk_platform.training.trials.group import Group
@@ -173,11 +171,10 @@ def loader(split: Split, options: argparse.Namespace) -> DataLoader[tuple[Tensor
 
 
 def steps(session: Session, batches: Iterable[Sequence[Tensor]]) -> None:
-    """A step on each batch."""
+    """A step on each batch, which the session augments."""
     session.model.train()
-    for inputs, target in batches:
-        device = session.trial.device
-        session._step(inputs.to(device, non_blocking=True), target.to(device, non_blocking=True))
+    for batch in batches:
+        session._step(*(part.to(session.trial.device, non_blocking=True) for part in batch))
 
 
 def images(options: argparse.Namespace) -> Regime:
@@ -197,8 +194,10 @@ def image_arm(options: argparse.Namespace, densenet: bool = False) -> tuple[Regi
 
 def print_throughput(options: argparse.Namespace) -> None:
     """Epochs of steps on our batches, on the same ones ready on the device, and on a DataLoader's."""
-    session = Session.prepare(a_trial(image_arm(options), "cross_entropy", options))
-    name = session.trial.arm.model.name
+    trial = a_trial(image_arm(options), "cross_entropy", options)
+    session, given = Session.prepare(trial), Session.prepare(trial)
+    given.batches.augmented = lambda inputs, labels: (inputs, labels)  # type: ignore[method-assign]
+    name = trial.arm.model.name
     header(
         f"Training steps of {name}, batch {options.batch}, {options.images} images of 32×32",
         *("batches", "images/s", "share of ready tensors' (medians)", "(minima)"),
@@ -207,8 +206,13 @@ def print_throughput(options: argparse.Namespace) -> None:
     host = load(session.trial.arm.regime)
     assert isinstance(host, Dataset), "a population"
     names = ("ready tensors", "ours: uint8 on the device", f"DataLoader, {options.workers} workers")
-    sources: tuple[Iterable[Any], ...] = (ready, session.batches, loader(host.train, options))
-    turn_times = turns([partial(steps, session, source) for source in sources], options)
+    torchs = loader(host.train, options)
+    work: list[Work] = [
+        lambda: steps(given, ready),
+        lambda: steps(session, session.batches.taken(0)),
+        lambda: steps(given, torchs),
+    ]
+    turn_times = turns(work, options)
     for what, times in zip(names, turn_times, strict=True):
         rate = len(session.batches.split) / statistics.median(times)
         print(f"| {what} | {rate:.0f} | {ratios(turn_times[0], times)} |", flush=True)
@@ -232,8 +236,8 @@ def print_losses(options: argparse.Namespace) -> None:
 
 def _on_one_batch(trial: Trial, count: int) -> Work:
     """So many steps on a session's first batch, which it takes itself: some losses ask for the batch's rows."""
-    session = session_of(trial)
-    return partial(steps, session, [next(iter(session.batches))] * count)
+    session = Session.prepare(trial)
+    return partial(steps, session, [next(session.batches.taken(0))] * count)
 
 
 def print_checkpoints(options: argparse.Namespace) -> None:
@@ -246,7 +250,7 @@ def print_checkpoints(options: argparse.Namespace) -> None:
         regime, _, recipe, k = image_arm(options)
         trial = a_trial((regime, Model(name), recipe, k), "cross_entropy", options)
         session = Session.prepare(trial)
-        first = [next(iter(session.batches))]
+        first = [next(session.batches.taken(0))]
         steps(session, first)
         step = min(seconds(lambda: steps(session, first), options) for _ in range(2))  # noqa: B023
         with tempfile.TemporaryDirectory() as folder:
@@ -281,7 +285,7 @@ def print_graphs(options: argparse.Namespace) -> None:
     for network in GRAPHED:
         for loss in options.losses or ("cross_entropy", "smooth_topk_svm", "noised_topk_hinge"):
             sessions = [
-                session_of(_graphed_trial(network, loss, options, graphs)) for graphs in (False, True)
+                Session.prepare(_graphed_trial(network, loss, options, graphs)) for graphs in (False, True)
             ]
             usual, graphed = turns([session.train_epoch for session in sessions], options)
             count = sessions[0].epoch_steps

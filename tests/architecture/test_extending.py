@@ -19,9 +19,9 @@ from topk_platform.models import MODELS
 from topk_platform.records.storage.addresses import OBJECT_STORES
 from topk_platform.reports.catalogue import PLOTS, TABLE_FORMATS
 from topk_platform.specs import CONDITIONS
+from topk_platform.specs.arms.recipe import OPTIMIZERS
 from topk_platform.specs.search.pruner import PRUNERS
 from topk_platform.specs.search.sampler import SAMPLERS
-from topk_platform.training.steps.optim import OPTIMIZERS
 from topk_platform.versions import version_of
 
 ROOT = Path(__file__).parents[2]

@@ -178,16 +178,13 @@ def halved(shape: tuple[int, ...], classes: int, head: str = "linear") -> nn.Mod
     "optimizer": {
         f"{P}training/steps/optim.py": [
             (
-                "OPTIMIZERS: dict",
-                """def _slow(parameters: Iterable[Tensor], *, lr: float, **given: Any) -> torch.optim.Optimizer:
-    return _SGD(parameters, lr=lr / 10, **given)
-
-
+                '        case "sgd" | "heavy_ball":',
+                """        case "slow":
+            return _SGD(parameters, lr=rate / 10)
 """,
             ),
-            ('"heavy_ball": _heavy_ball}', '"slow": _slow, '),
         ],
-        f"{P}specs/arms/recipe.py": [('"heavy_ball", "adamw")  #', '"slow", ')],
+        f"{P}specs/arms/recipe.py": [('"adamw")', '"slow", ')],
         VERSIONS: versioned("recipe slow"),
         "docs/recipes.md": [("", "\n`slow` is SGD at a tenth of the rate.\n")],
     },

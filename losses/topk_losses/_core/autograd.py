@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Generic, Self, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
@@ -25,20 +25,13 @@ Input: TypeAlias = float | Tensor
 Kept = TypeVar("Kept", bound=tuple[Tensor, ...])
 
 
-class _Together(tuple[Tensor, ...]):
-    """Kept tensors without names."""
-
-    def __new__(cls, *tensors: Tensor) -> Self:
-        return super().__new__(cls, tensors)
-
-
 class Rule(ABC, Generic[Kept]):
     """One loss in one backend: scores ``(N, L)`` and labels ``(N, 1)`` to losses ``(N,)``.
 
     Further inputs, such as a margin, come after the labels, in the same order everywhere.
 
     Attributes:
-        keeps: The type of what :meth:`forward` keeps, such as a named tuple, called with the kept tensors.
+        keeps: The named tuple of what :meth:`forward` keeps; None for a plain tuple.
         complete: Whether the rule handles ignored and masked labels itself, see
             :func:`~topk_losses._core.reduction.reduce_loss`.
         narrow: Whether the rule reads half-precision scores directly; otherwise they are converted to float32 first.
@@ -46,7 +39,7 @@ class Rule(ABC, Generic[Kept]):
             which takes a GPU three further launches.
     """
 
-    keeps: ClassVar[Callable[..., Any]] = _Together
+    keeps: ClassVar[Callable[..., Any] | None] = None
     complete: ClassVar[bool] = False
     narrow: ClassVar[bool] = False
     passes_nan: ClassVar[bool] = False
@@ -244,10 +237,11 @@ def _separated(inputs: Sequence[Any]) -> tuple[tuple[float | None, ...], list[Te
 def _joined(
     rule: Rule[Any], numbers: Sequence[float | None], tensors: Sequence[Tensor]
 ) -> tuple[list[Any], Any]:
-    """The inputs in their order, and what the rule kept, as its ``keeps``."""
+    """The inputs in their order, and what the rule kept."""
     waiting = iter(tensors)
     inputs = [next(waiting) if number is None else number for number in numbers]
-    return inputs, rule.keeps(*waiting)
+    kept = tuple(waiting)
+    return inputs, kept if rule.keeps is None else rule.keeps(*kept)
 
 
 def _merged(models: int, dims: Sequence[int | None], values: Sequence[Any]) -> list[Any]:

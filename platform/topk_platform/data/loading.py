@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -158,17 +158,9 @@ def load(regime: Regime) -> Source:
     Raises:
         UserError: as :func:`read`.
     """
-    asked = regime.dataset, tuple(sorted(regime.options.items())), data_folder()
-    return _load_with(regime.condition_files, *asked) if regime.condition_files else _load(*asked)
-
-
-def _load_with(
-    files: Sequence[str],
-    name: str,
-    options: tuple[tuple[str, bool | int | float | str | None], ...],
-    folder: Path,
-) -> Source:
-    return with_files(_load(name, options, folder), files, folder)
+    folder = data_folder()
+    source = _load(regime.dataset, tuple(sorted(regime.options.items())), folder)
+    return with_files(source, regime.condition_files, folder) if regime.condition_files else source
 
 
 @lru_cache(maxsize=4)

@@ -22,7 +22,6 @@ from topk_platform.training.setup import (
     initialised,
     inputs_of,
     loss_of,
-    recipe_of,
     score_test,
     scorer_of,
 )
@@ -92,7 +91,7 @@ class Ensemble:
         """
         device = trials[0].device
         datasets = [dataset_of(trial) for trial in trials]
-        recipes = [recipe_of(trial) for trial in trials]
+        recipes = [trial.setting.recipe for trial in trials]
         if len({len(dataset.train) for dataset in datasets}) > 1:
             raise ValueError(
                 "the members' training splits must have one size, because the members share steps"

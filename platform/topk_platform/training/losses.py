@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Generator, Tensor, nn
@@ -35,6 +35,8 @@ class BoundLoss:
         generator: The loss's random stream.
         weights: The class weights that :meth:`reweight` sets, ``(L,)``, or None.
         in_epoch: Returns the module of an epoch, for a loss with a schedule; None if all epochs have the same one.
+        remembers: Whether the loss remembers each training sample. It is then called with the samples' positions in
+            the training split, ``index=``.
     """
 
     def __init__(
@@ -43,18 +45,28 @@ class BoundLoss:
         generator: Generator,
         weights: Tensor | None = None,
         in_epoch: Callable[[int], nn.Module] | None = None,
+        *,
+        remembers: bool = False,
     ) -> None:
         self.module = module
         self.generator = generator
         self.weights = weights
         self.in_epoch, self.epoch = in_epoch, 0
+        self.remembers = remembers
         self.draws = "generator" in inspect.signature(module.forward).parameters
         self._keywords: dict[str, Any] = {"generator": generator} if self.draws else {}
 
-    def __call__(self, scores: Tensor, target: Tensor) -> Tensor:
-        """Return the batch's mean loss."""
-        loss: Tensor = self.module(scores, target, **self._keywords)
-        return loss
+    def __call__(self, scores: Tensor, target: Tensor, rows: Tensor | None = None) -> Tensor:
+        """Return the batch's mean loss.
+
+        Args:
+            scores: ``(N, L)``.
+            target: The labels.
+            rows: The samples' positions in the training split, for a loss that remembers them.
+        """
+        if self.remembers:
+            return cast("Tensor", self.module(scores, target, index=rows))
+        return cast("Tensor", self.module(scores, target, **self._keywords))
 
     @property
     def separable(self) -> bool:

@@ -12,9 +12,10 @@ from torch import Tensor
 
 from topk_platform.errors import ChangedError, FaultError, MissingDataError
 from topk_platform.specs import Trial, TrialRecord
-from topk_platform.training.learners import prepared_learner
+from topk_platform.training.ensemble import Ensemble
 from topk_platform.training.process.faults import is_out_of_memory, machinery_fault, stored
 from topk_platform.training.process.state import process_state, restore_process, trial_process
+from topk_platform.training.session import Session
 from topk_platform.training.setup import Learner
 from topk_platform.training.trials.clock import Stopwatch
 from topk_platform.training.trials.group import Group, Heartbeat, Keeper, Network
@@ -22,7 +23,7 @@ from topk_platform.training.trials.keeping import store_files
 from topk_platform.training.trials.member import Member, TrainedEpoch, metrics_of_kept
 from topk_platform.training.trials.pace import FIRST_SECONDS, Pace
 
-__all__ = ["Training", "finish", "run_trials"]
+__all__ = ["Training", "finish", "prepared_learner", "run_trials"]
 
 Training = Generator[Heartbeat, None, list[TrialRecord]]
 
@@ -75,6 +76,11 @@ def run_trials(
     return group.records
 
 
+def prepared_learner(trials: Sequence[Trial]) -> Learner:
+    """Return a fresh learner of one trial, or of the trials of one ensemble in their order."""
+    return Session.prepare(trials[0]) if len(trials) == 1 else Ensemble.prepare(trials)
+
+
 def finish(training: Training) -> list[TrialRecord]:
     """Run a training to its end and return the records."""
     while True:
@@ -95,7 +101,7 @@ def _reason(error: BaseException, trial: Trial) -> str:
 
 
 def _run(group: Group) -> Generator[Heartbeat, None, Learner]:
-    learner: Learner = prepared_learner(group.trials)
+    learner = prepared_learner(group.trials)
     _resume(group, learner)
     if group.kept:
         yield group.heartbeat()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 from topk_platform.data import Dataset, Split
 from topk_platform.metrics import Scorer
 from topk_platform.specs import Inputs, Recipe, Trial
+from topk_platform.training.graphs.replay import Replay
 from topk_platform.training.losses import BoundLoss
 from topk_platform.training.setup import (
     Scored,
@@ -21,7 +23,6 @@ from topk_platform.training.setup import (
     initialised,
     inputs_of,
     loss_of,
-    recipe_of,
     score_test,
     scorer_of,
 )
@@ -33,10 +34,16 @@ from topk_platform.training.steps.stepping import clip, density_of, optimizer_st
 
 __all__ = ["Session", "score"]
 
+_SLOWER = 9  # steps: step t averages with min(decay, t / (t + 9))
+
 
 @dataclass
 class Session:
-    """The network, loss, optimiser, data and random streams of one trial: a learner with one member."""
+    """The network, loss, optimiser, data and random streams of one trial: a learner with one member.
+
+    What a recipe adds is here too: the average of :class:`~topk_platform.specs.EMA`, whose weights are validated, kept
+    and exported, and steps that a GPU replays.
+    """
 
     trial: Trial
     recipe: Recipe
@@ -47,6 +54,10 @@ class Session:
     loss: BoundLoss
     optimizer: torch.optim.Optimizer
     scorer: Scorer
+    average: dict[str, Tensor] = field(default_factory=dict)
+    """The averaged weights and buffers by name; empty if the recipe has no average."""
+    replay: Replay | None = None
+    """Makes the steps where a GPU replays them, else None."""
     step: int = 0
     density: Tensor = field(default_factory=lambda: torch.zeros((), dtype=torch.float64))
     epoch: Epoch | None = None
@@ -58,7 +69,7 @@ class Session:
         Raises:
             ChangedError: if the data differ from those that the trial was planned with.
         """
-        dataset, recipe = dataset_of(trial), recipe_of(trial)
+        dataset, recipe = dataset_of(trial), trial.setting.recipe
         normalisation = Normalisation.of(dataset, trial.device)
         scorer = scorer_of(trial, dataset)
         loss = loss_of(trial, dataset)
@@ -66,7 +77,7 @@ class Session:
         if recipe.numerics.channels_last:
             model = model.to(memory_format=torch.channels_last)
         dataset = dataset.to(trial.device)
-        return cls(
+        session = cls(
             trial=trial,
             recipe=recipe,
             dataset=dataset,
@@ -77,6 +88,16 @@ class Session:
             optimizer=make_optimizer(recipe, [*model.parameters(), *loss.module.parameters()]),
             scorer=scorer,
         )
+        if recipe.average is not None:
+            session.average = _copied(model.state_dict())
+        if recipe.numerics.cuda_graphs and trial.device == "cuda":
+            session.use_replay()
+        return session
+
+    def use_replay(self) -> None:
+        """Let a GPU replay the steps from now on."""
+        streams = self._streams().values()
+        self.replay = Replay(self._train, self.optimizer, self.batches.size, streams, self.trial.device)
 
     @property
     def epoch_steps(self) -> int:
@@ -101,9 +122,9 @@ class Session:
         self.loss.begin(epoch, reweighted=self.recipe.reweights(epoch))
         self.epoch = self.epoch or self._begun(0)
         total = self.epoch.total
-        for inputs, target in self.epoch.batches:
-            loss = self._step(inputs, target)
-            total += loss * len(target)
+        for inputs, labels, rows in self.epoch.batches:
+            loss = self._step(inputs, labels, rows)
+            total += loss * len(labels)
             if self.trial.device == "cpu" and not math.isfinite(loss.item()):
                 break
             if pause() and self.step % self.epoch_steps:
@@ -113,19 +134,37 @@ class Session:
 
     def _begun(self, done: int) -> Epoch:
         total = torch.zeros((), dtype=torch.float64, device=self.trial.device)
-        return Epoch(self.batches.after(done), [self.batches.order.get_state()], total)
+        return Epoch(self.batches.taken(done), [self.batches.order.get_state()], total)
 
-    def _step(self, inputs: Tensor, target: Tensor) -> Tensor:
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.rate(0, self.step)
+    def _step(self, inputs: Tensor, labels: Tensor, rows: Tensor | None = None) -> Tensor:
+        """Make a step with a batch that is not augmented yet; return its mean loss."""
+        rate, epoch = self.rate(0, self.step), self.step // self.epoch_steps
         self.step += 1
+        if self.replay is not None:
+            # A graph depends on the loss and its weights. The epoch's last step also measures the gradient's density.
+            phase, last = (self.loss.module, self.recipe.reweights(epoch)), self.step % self.epoch_steps == 0
+            return self.replay(inputs, labels, rate=rate, phase=phase, usual=last)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        loss = self._train(inputs, labels, rows)
+        if self.recipe.average is not None:
+            decay = min(self.recipe.average.decay, self.step / (self.step + _SLOWER))
+            for name, value in self.model.state_dict().items():
+                if value.is_floating_point():
+                    self.average[name].lerp_(value.detach(), 1 - decay)
+                else:
+                    self.average[name].copy_(value)
+        return loss
+
+    def _train(self, inputs: Tensor, labels: Tensor, rows: Tensor | None = None) -> Tensor:
+        inputs, target = self.batches.augmented(inputs, labels)
         self.optimizer.zero_grad()
         with precision(self.trial.device, self.recipe.numerics.bfloat16):
             scores = self.model(inputs)
         scores = scores.float()
-        if self.step % len(self.batches) == 0 and scores.requires_grad:
+        if self.step % self.epoch_steps == 0 and scores.requires_grad:
             scores.register_hook(self._note_density)
-        loss = self.loss(scores, target)
+        loss = self.loss(scores, target, rows)
         loss.backward()  # type: ignore[no-untyped-call]
         if self.recipe.clip_norm is not None:
             clip((p for group in self.optimizer.param_groups for p in group["params"]), self.recipe.clip_norm)
@@ -142,13 +181,28 @@ class Session:
         )
 
     def validate(self) -> Tensor:
-        """Score the validation split.
+        """Score the validation split with the weights that are shown.
 
         Returns:
             ``(1, 1 + measures)``: 1 if all scores are finite, else 0, followed by the measures.
         """
         split, device = self.dataset.validation, self.trial.device
-        return score(self.model, split, self.normalisation, self.recipe, device, self.scorer).measures[None]
+        with self._showing():
+            scored = score(self.model, split, self.normalisation, self.recipe, device, self.scorer)
+        return scored.measures[None]
+
+    @contextmanager
+    def _showing(self) -> Iterator[None]:
+        """Give the network the averaged weights in the block, if there is an average, and then the trained ones."""
+        if not self.average:
+            yield
+            return
+        trained = _copied(self.model.state_dict())
+        self.model.load_state_dict(self.average)
+        try:
+            yield
+        finally:
+            self.model.load_state_dict(trained)
 
     def test(self, member: int, weights: dict[str, Tensor]) -> Scored:
         """Load these weights into the network and score the test split with it."""
@@ -161,8 +215,8 @@ class Session:
         return score_test(shown, self.dataset, self.scorer)
 
     def weights(self, member: int = 0) -> dict[str, Tensor]:  # noqa: ARG002 - there is one member
-        """Return a copy of the network's weights and buffers."""
-        return {name: value.detach().clone() for name, value in self.model.state_dict().items()}
+        """Return a copy of the weights and buffers that are shown: the network's, or their average."""
+        return _copied(self.average or self.model.state_dict())
 
     def network(self, member: int, weights: dict[str, Tensor]) -> nn.Module:  # noqa: ARG002 - as above
         """Load these weights into the session's own network and return it."""
@@ -176,8 +230,9 @@ class Session:
     def state(self) -> dict[str, object]:
         """Return all that the next steps depend on."""
         return {
-            "model": self.weights(),
-            "loss": {name: value.clone() for name, value in self.loss.module.state_dict().items()},
+            "model": _copied(self.model.state_dict()),
+            "average": _copied(self.average),
+            "loss": _copied(self.loss.module.state_dict()),
             "optimizer": optimizer_state(self.optimizer),
             "streams": {name: stream.get_state() for name, stream in self._streams().items()},
             "step": self.step,
@@ -188,6 +243,8 @@ class Session:
         """Continue from a state that :meth:`state` returned."""
         parts = cast("dict[str, Any]", state)
         self.model.load_state_dict(parts["model"])
+        for name, value in parts["average"].items():
+            self.average[name].copy_(value)
         self.loss.load_state(parts["loss"], (parts["step"] - 1) // self.epoch_steps)
         self.optimizer.load_state_dict(parts["optimizer"])
         for name, stream in self._streams().items():
@@ -198,9 +255,15 @@ class Session:
         if parts["total"] is not None:
             self.epoch = self._begun(self.step % self.epoch_steps)
             self.epoch.total += parts["total"].to(self.trial.device)
+        if self.replay is not None:
+            self.replay.forget()
 
     def _streams(self) -> dict[str, torch.Generator]:
         return {"changes": self.batches.changes, "loss": self.loss.generator}
+
+
+def _copied(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: value.detach().clone() for name, value in weights.items()}
 
 
 @torch.no_grad()

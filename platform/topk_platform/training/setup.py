@@ -29,7 +29,6 @@ __all__ = [
     "initialised",
     "inputs_of",
     "loss_of",
-    "recipe_of",
     "score_test",
     "scorer_of",
 ]
@@ -183,11 +182,6 @@ def dataset_of(trial: Trial) -> Dataset:
     return apply_conditions(source, trial.arm.regime.conditions, partial(generator_of, trial))
 
 
-def recipe_of(trial: Trial) -> Recipe:
-    """Return the arm's recipe with the trial's fixed and searched values."""
-    return trial.setting.recipe
-
-
 def initialised(trial: Trial, dataset: Dataset) -> nn.Module:
     """Return the trial's network with its initial weights, on the CPU."""
     # torch's layers initialise from the global generator: set it to this trial's stream, then restore it.
@@ -209,7 +203,8 @@ def loss_of(trial: Trial, dataset: Dataset) -> BoundLoss:
     changes = any(isinstance(value, Schedule) for value in own.values())
     weights = None if arm.recipe.reweighting is None else effective_weights(counts).to(trial.device)
     generator = generator_of(trial, "loss", trial.device)
-    return BoundLoss(in_epoch(0), generator, weights, in_epoch if changes else None)
+    given = in_epoch(0), generator, weights, in_epoch if changes else None
+    return BoundLoss(*given, remembers=arm.loss.remembers)
 
 
 def batches_of(

@@ -13,7 +13,6 @@ import torch
 from topk_platform import EMA, Model, Protocol, Recipe, Regime, UserError
 from topk_platform.specs import Trial
 from topk_platform.training import Session, finish, run_trials
-from topk_platform.training.averaging import AveragedSession
 
 MakeTrial = Callable[..., Trial]
 IMAGES = Regime(
@@ -39,7 +38,7 @@ def by_steps(session: Session, epochs: int) -> list[dict[str, Any]]:
 )
 def test_an_exponential_average_is_the_plain_loops(given: dict[str, Any], make_trial: MakeTrial) -> None:
     recipe = Recipe(epochs=2, average=EMA(0.8))
-    session = AveragedSession.prepare(make_trial(recipe=recipe, **given))
+    session = Session.prepare(make_trial(recipe=recipe, **given))
     start = session.model.state_dict()
     whole = {name for name, value in start.items() if not value.is_floating_point()}
     average = {n: v.double().numpy().copy() for n, v in start.items()}
@@ -68,7 +67,7 @@ def test_what_is_validated_kept_and_tested_is_the_average(make_trial: MakeTrial,
     trial = make_trial(recipe=Recipe(epochs=3, average=EMA(0.95)))
     keeper = memory()
     record = finish(run_trials([trial], keeper))[0]
-    session = AveragedSession.prepare(trial)
+    session = Session.prepare(trial)
     by_steps(session, 3)
     trained = Session.weights(session)
     assert all(torch.equal(value, session.weights()[n]) for n, value in keeper.models[trial.key].items())

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any, cast
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -23,7 +23,6 @@ from topk_platform import (
 from topk_platform.data import load
 from topk_platform.specs import Trial
 from topk_platform.training import Session, check_loss, finish, run_trials
-from topk_platform.training.remembering import PlacedBatches, RememberingSession
 
 MakeTrial = Callable[..., Trial]
 IMAGES = Regime(
@@ -42,32 +41,35 @@ IMAGES = Regime(
     ],
     ids=["batches", "one batch", "augmented"],
 )
-def test_placed_batches_are_the_usual_ones_and_know_their_places(
-    recipe: Recipe, make_trial: MakeTrial
-) -> None:
+def test_batches_know_the_positions_of_their_samples(recipe: Recipe, make_trial: MakeTrial) -> None:
     trial = make_trial("early_learning", recipe=recipe, regime=IMAGES, model=Model("linear"))
-    usual = Session.prepare(trial).batches
-    placed = cast("PlacedBatches", RememberingSession.prepare(trial).batches)
+    batches = Session.prepare(trial).batches
     seen = []
-    for (inputs, labels), (ours, own) in zip(usual, placed, strict=True):
-        assert torch.equal(ours, inputs) and torch.equal(own, labels)
-        assert torch.equal(placed.split.labels[placed.rows], labels)
-        seen += placed.rows.tolist()
-    assert sorted(seen) == list(range(len(placed.split)))
+    for inputs, labels, rows in batches.taken(0):
+        assert torch.equal(batches.split.inputs[rows], inputs)
+        assert torch.equal(batches.split.labels[rows], labels)
+        seen += rows.tolist()
+    assert sorted(seen) == list(range(len(batches.split)))
 
 
 def test_the_memory_is_the_plain_loops_average_of_predictions(make_trial: MakeTrial) -> None:
-    session = RememberingSession.prepare(make_trial("early_learning", recipe=Recipe(2)))
+    session = Session.prepare(make_trial("early_learning", recipe=Recipe(2)))
     predictions: dict[int, list[torch.Tensor]] = {}
+    taken = session.batches.taken
+
+    def with_note(done: int) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+        for batch in taken(done):
+            places.extend(batch[2].tolist())
+            yield batch
+
+    session.batches.taken = with_note  # type: ignore[method-assign]
     session.model.register_forward_hook(
         lambda _module, _inputs, scores: noted.extend(scores.detach().softmax(1))
     )
     for _ in range(2):
         noted: list[torch.Tensor] = []
         places: list[int] = []
-        while len(places) < len(session.dataset.train):
-            session.advance(lambda: True)
-            places += cast("PlacedBatches", session.batches).rows.tolist()
+        session.train_epoch()
         for sample, p in zip(places, noted, strict=True):
             predictions.setdefault(sample, []).append(p)
     for sample, (first, second) in predictions.items():

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import platform
 import signal
 import time
 from collections.abc import Mapping, Sequence
-from types import GeneratorType
-from typing import Any, cast
+from typing import Any
 
 import torch
 from ray import tune
@@ -126,7 +124,7 @@ class TrialActor(tune.Trainable):  # type: ignore[misc]
                 heartbeat = next(training)
                 if time.monotonic() >= until or self._is_news(heartbeat):
                     self._last = heartbeat
-                    return _progress(heartbeat) | {"curve": _curve(training)} | self._gpu()
+                    return _progress(heartbeat) | self._gpu()
         except StopIteration as end:
             return self._end(end.value)
         except (ChangedError, MissingDataError) as error:
@@ -149,20 +147,13 @@ class TrialActor(tune.Trainable):  # type: ignore[misc]
 
 
 def _progress(heartbeat: Heartbeat) -> dict[str, Any]:
-    return {"ended": False, "epoch": heartbeat.epoch, "kept": heartbeat.kept, "patience": heartbeat.patience}
-
-
-def _curve(training: Training) -> list[float]:
-    """Return the selection metric after each validated epoch so far; for an ensemble, that of its first trial.
-
-    It is read from the suspended generator. Reporting it would change the loop, whose code is part of each result's
-    identity.
-    """
-    loop = cast("GeneratorType[Heartbeat, None, object]", training).gi_yieldfrom
-    member = inspect.getgeneratorlocals(cast("GeneratorType[Heartbeat, None, object]", loop))[
-        "group"
-    ].members[0]
-    return [epoch.validation[member.trial.arm.metric] for epoch in member.epochs]
+    return {
+        "ended": False,
+        "epoch": heartbeat.epoch,
+        "kept": heartbeat.kept,
+        "patience": heartbeat.patience,
+        "curve": [*heartbeat.curve],
+    }
 
 
 def _metrics(records: Sequence[TrialRecord]) -> dict[str, float]:

@@ -14,9 +14,9 @@ from topk_platform.protocol import ArmBoard
 from topk_platform.specs import Recipe, Trial, digest
 from topk_platform.training import Session
 from topk_platform.training.ensemble import Ensemble
-from topk_platform.training.learners import prepared_learner
 from topk_platform.training.process.state import trial_process
-from topk_platform.training.setup import dataset_of, recipe_of
+from topk_platform.training.run import prepared_learner
+from topk_platform.training.setup import dataset_of
 from topk_platform.training.trials.clock import Stopwatch
 
 __all__ = ["trial_seconds"]
@@ -62,7 +62,7 @@ def trial_seconds(boards: Sequence[ArmBoard]) -> dict[str, float]:
             paces[key] = _timed(trials)
             of_kind.setdefault(kind, paces[key])
         if pace := paces.get(key, of_kind.get(kind)):
-            expected[board.arm_id] = pace.seconds(recipe_of(trials[0]), steps.of(trials[0]))
+            expected[board.arm_id] = pace.seconds(trials[0].setting.recipe, steps.of(trials[0]))
     return expected
 
 
@@ -83,7 +83,7 @@ def _timed(trials: Sequence[Trial]) -> _Pace:
 
 def _kind(trials: Sequence[Trial]) -> str:
     """Return a digest of all that decides how long a step takes, except the loss; an ensemble's size is part of it."""
-    arm, recipe = trials[0].arm, recipe_of(trials[0])
+    arm, recipe = trials[0].arm, trials[0].setting.recipe
     data = (arm.regime.dataset, arm.regime.options)
     batches = (recipe.batch_size, recipe.optimizer, recipe.augmentation, recipe.numerics)
     return digest((data, arm.model, arm.loss.head, batches, len(trials)))
@@ -99,7 +99,7 @@ class _Steps:
         """Return the steps of one of a trial's epochs."""
         if (regime := digest(trial.arm.regime)) not in self._samples:
             self._samples[regime] = len(dataset_of(trial).train)
-        return math.ceil(self._samples[regime] / recipe_of(trial).batch_size)
+        return math.ceil(self._samples[regime] / trial.setting.recipe.batch_size)
 
 
 def _pace(session: Session | Ensemble) -> _Pace:

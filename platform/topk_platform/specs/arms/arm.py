@@ -15,7 +15,7 @@ from topk_platform.specs.fields import Checked, Count, check_fields
 from topk_platform.specs.search.pruner import Pruner, Quantile
 from topk_platform.specs.search.repeats import Repeats
 from topk_platform.specs.search.sampler import TPE, Sampler
-from topk_platform.specs.search.space import Choice, Scalar
+from topk_platform.specs.search.space import Scalar
 
 __all__ = ["Arm", "Model", "Protocol", "grid"]
 
@@ -129,24 +129,13 @@ class Arm:
 
     def _check_ensemble(self) -> None:
         check(
-            "learner" not in dict(self.additions),
+            self.recipe.average is None and not self.recipe.numerics.cuda_graphs,
             f"arm {self.name}: an ensemble cannot train with average or Numerics.cuda_graphs: set Protocol(ensemble=1)",
         )
         check(
             "optimizer" not in self.loss.space,
             f"arm {self.name}: an ensemble's members must have one optimizer; it cannot be searched",
         )
-
-    @property
-    def additions(self) -> tuple[tuple[str, str], ...]:
-        """The additions to the usual training that its trials may have: pairs of a kind of table and an entry."""
-        options = self.loss.space.get("optimizer")
-        names = options.options if isinstance(options, Choice) else (self.loss.fixed.get("optimizer"),)
-        recipes = [self.recipe, *(replace(self.recipe, optimizer=str(name)) for name in names if name)]
-        named = {pair: None for recipe in recipes for pair in recipe.additions.items()}
-        if self.loss.remembers:
-            named["learner", "remembering"] = None
-        return tuple(named)
 
     @property
     def is_searched(self) -> bool:

@@ -9,12 +9,13 @@ from topk_platform.specs.checks import check
 from topk_platform.specs.codec import LATER
 from topk_platform.specs.fields import Below1, Count, NonNegative, Positive, Whole, check_fields, one_of
 
-__all__ = ["EMA", "SEARCHABLE", "Augmentation", "Numerics", "Recipe"]
+__all__ = ["EMA", "OPTIMIZERS", "SEARCHABLE", "Augmentation", "Numerics", "Recipe"]
 
 SEARCHABLE = ("learning_rate", "weight_decay", "momentum", "batch_size", "optimizer")
 """The fields of a recipe that a loss may search or fix."""
 
-_OPTIMIZERS = ("heavy_ball", "adamw")  # those of `OPTIMIZERS` in training/steps/optim.py
+OPTIMIZERS = ("sgd", "heavy_ball", "adam", "adamw")
+"""The optimisers, by the names in :class:`Recipe`."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,7 @@ class Recipe:
 
     epochs: Count
     batch_size: Count = 64
-    optimizer: Annotated[str, one_of("sgd", "adam", *_OPTIMIZERS)] = "sgd"
+    optimizer: Annotated[str, one_of(*OPTIMIZERS)] = "sgd"
     learning_rate: NonNegative = 0.1
     momentum: Below1 = 0.9
     weight_decay: NonNegative = 1e-4
@@ -175,15 +176,6 @@ class Recipe:
             list(self.milestones) == sorted(self.milestones),
             f"Recipe.milestones must be rising epochs, got {self.milestones!r}",
         )
-
-    @property
-    def additions(self) -> dict[str, str]:
-        """The recipe's additions to the usual training: the name of an entry, by the kind of table."""
-        names = {
-            "optimizer": self.optimizer if self.optimizer in _OPTIMIZERS else "",
-            "learner": "averaged" if self.average else "graphed" if self.numerics.cuda_graphs else "",
-        }
-        return {kind: name for kind, name in names.items() if name}
 
     def reweights(self, epoch: int) -> bool:
         """Return whether classes are weighted by their effective numbers in this epoch, counted from 0."""

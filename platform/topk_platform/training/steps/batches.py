@@ -98,29 +98,31 @@ class Batches:
         return self.after(0)
 
     def after(self, done: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield an epoch's batches without the first ``done``, which are neither taken nor decoded.
+        """Yield an epoch's augmented batches without the first ``done``, which are neither taken nor decoded."""
+        for inputs, labels, _ in self.taken(done):
+            yield self.augmented(inputs, labels)
+
+    def taken(self, done: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Yield as :meth:`after`, but before augmentation: inputs, labels, and their positions in the split.
 
         An epoch draws from the stream of orders at its first batch. A batch draws from the stream of augmentation only
         when it is taken. So the state of the second stream depends on the number of batches taken, and not on how many
         images are decoded ahead.
         """
-        for inputs, labels in self._plain(done):
-            yield self._augmented(inputs, labels)
-
-    def _plain(self, done: int) -> Iterator[tuple[Tensor, Tensor]]:
         if isinstance(self.split.inputs, Images):
             yield from self._streamed(self.split.inputs, done)
             return
         if len(self) == 1:
             # A copy, because a network whose first layer works in place would change the data of later epochs.
-            yield self.split.inputs.clone(), self.split.labels
+            labels = self.split.labels
+            yield self.split.inputs.clone(), labels, torch.arange(len(labels), device=labels.device)
             return
         order = torch.randperm(len(self.split), generator=self.order)
         order = order.to(self.split.labels.device, non_blocking=True)
         for rows in torch.split(order, self.size)[done:]:
-            yield self.split.inputs[rows], self.split.labels[rows]
+            yield self.split.inputs[rows], self.split.labels[rows], rows
 
-    def _streamed(self, images: Images, done: int) -> Iterator[tuple[Tensor, Tensor]]:
+    def _streamed(self, images: Images, done: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         count = len(images)
         order = torch.arange(count) if len(self) == 1 else torch.randperm(count, generator=self.order)
         positions = None
@@ -128,11 +130,13 @@ class Batches:
             self.augmentation.window
         ):  # drawn at once, so that it does not depend on how many images are decoded ahead
             positions = torch.split(torch.rand((count, 2), generator=self.order), self.size)[done:]
-        labels = self.split.labels[order.to(self.split.labels.device)]
         batches = images.stream(torch.split(order, self.size)[done:], positions)
-        yield from zip(batches, torch.split(labels, self.size)[done:], strict=True)
+        rows = torch.split(order.to(self.split.labels.device), self.size)[done:]
+        for inputs, own in zip(batches, rows, strict=True):
+            yield inputs, self.split.labels[own], own
 
-    def _augmented(self, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    def augmented(self, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Return a batch as networks take it, augmented."""
         how = self.augmentation
         if how.crop:
             inputs = crop(inputs, how.crop, self.changes)  # as bytes: floats take four times the memory

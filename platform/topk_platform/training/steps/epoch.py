@@ -18,12 +18,12 @@ class Epoch:
     """The batches that are left of an epoch, and the sum of its losses so far.
 
     Args:
-        batches: The batches to come. Keeping them also keeps the images that are already decoded.
+        batches: The batches to come, each some tensors. Keeping them also keeps the images that are already decoded.
         orders: The states of the streams of orders at the epoch's start, from which the same orders are drawn again.
         total: The sum of the losses of the samples so far, float64, ``()`` or ``(members,)``.
     """
 
-    batches: Iterator[tuple[Tensor, Tensor]]
+    batches: Iterator[tuple[Tensor, ...]]
     orders: list[Tensor]
     total: Tensor
 

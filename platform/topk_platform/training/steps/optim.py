@@ -12,7 +12,6 @@ from torch import Tensor
 from topk_platform.specs import Recipe
 
 __all__ = [
-    "OPTIMIZERS",
     "effective_weights",
     "learning_rate",
     "make_optimizer",
@@ -43,33 +42,26 @@ class _Adam(_Eager, torch.optim.Adam):
     step = torch.no_grad()(_eager(torch.optim.Adam.step))
 
 
-def _heavy_ball(parameters: Iterable[Tensor], *, nesterov: bool, **given: Any) -> torch.optim.Optimizer:
-    del nesterov
-    return _SGD(parameters, nesterov=False, **given)
-
-
-def _adamw(
-    parameters: Iterable[Tensor], *, lr: float, weight_decay: float, fused: bool, **_: Any
-) -> torch.optim.Optimizer:
-    return _Adam(parameters, lr=lr, weight_decay=weight_decay, fused=fused, decoupled_weight_decay=True)
-
-
-OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {"adamw": _adamw, "heavy_ball": _heavy_ball}
-"""The optimisers besides SGD with Nesterov momentum and Adam, as functions of SGD's arguments."""
-
-
 def make_optimizer(recipe: Recipe, parameters: Iterable[Tensor]) -> torch.optim.Optimizer:
     """Return the recipe's optimiser over ``parameters``."""
-    if recipe.optimizer == "adam":
-        return _Adam(parameters, lr=recipe.learning_rate, weight_decay=recipe.weight_decay, fused=True)
-    return OPTIMIZERS.get(recipe.optimizer, _SGD)(
-        parameters,
-        lr=recipe.learning_rate,
-        momentum=recipe.momentum,
-        nesterov=recipe.momentum > 0,
-        weight_decay=recipe.weight_decay,
-        fused=True,
-    )
+    rate, decay = recipe.learning_rate, recipe.weight_decay
+    match recipe.optimizer:
+        case "adam" | "adamw":
+            decoupled = recipe.optimizer == "adamw"
+            return _Adam(
+                parameters, lr=rate, weight_decay=decay, decoupled_weight_decay=decoupled, fused=True
+            )
+        case "sgd" | "heavy_ball":
+            nesterov = recipe.optimizer == "sgd" and recipe.momentum > 0
+            return _SGD(
+                parameters,
+                lr=rate,
+                momentum=recipe.momentum,
+                nesterov=nesterov,
+                weight_decay=decay,
+                fused=True,
+            )
+    raise ValueError(f"no optimizer is called {recipe.optimizer!r}")
 
 
 def learning_rate(recipe: Recipe, step: int, steps: int) -> float:

@@ -98,11 +98,13 @@ class Heartbeat(NamedTuple):
         epoch: How many epochs have ended.
         kept: The step of the last checkpoint, from which another process would continue; 0 before the first one.
         patience: The seconds within which the next heartbeat comes, unless the trial hangs.
+        curve: The selection metric after each validated epoch so far; of an ensemble, that of its first trial.
     """
 
     epoch: int = 0
     kept: int = 0
     patience: float = FIRST_SECONDS
+    curve: Sequence[float] = ()
 
 
 @dataclass
@@ -172,7 +174,9 @@ class Group:
         Args:
             patience: The seconds until the next one; by default the time that an epoch may take.
         """
-        return Heartbeat(self.epoch, self.kept, self.pace.patience if patience is None else patience)
+        first = self.members[0]
+        curve = [epoch.validation[first.trial.arm.metric] for epoch in first.epochs]
+        return Heartbeat(self.epoch, self.kept, self.pace.patience if patience is None else patience, curve)
 
     @property
     def pause(self) -> float:

@@ -25,10 +25,8 @@ from topk_platform import (
 )
 from topk_platform.specs import Schedule, Trial
 from topk_platform.training import Session, finish, run_trials
-from topk_platform.training.graphs import graphed
-from topk_platform.training.graphs.graphed import GraphedSession
-from topk_platform.training.graphs.recording import StepGraph, rehearsed
-from topk_platform.training.learners import session_of
+from topk_platform.training.graphs import replay
+from topk_platform.training.graphs.recording import rehearsed
 from topk_platform.training.process.state import trial_process
 
 MakeTrial = Callable[..., Trial]
@@ -62,25 +60,25 @@ class Repeated:
         type(self).calls += 1
         assert inputs.shape == self.shape
         session = cast("Session", self.step.__self__)  # type: ignore[attr-defined]
-        step, rates = session.step, [group["lr"] for group in session.optimizer.param_groups]
+        rates = [group["lr"] for group in session.optimizer.param_groups]
         loss = self.step(inputs, target)
-        session.step = step
         for group, rate in zip(session.optimizer.param_groups, rates, strict=True):
             assert group["lr"] is rate  # replayed kernels read the same tensor
         return loss
 
 
-class Replaying(GraphedSession):
+def replaying_session(trial: Trial) -> Session:
     """A session that replays on the CPU."""
-
-    record = cast("type[StepGraph]", Repeated)
-    replays = True  # type: ignore[assignment]
+    session = Session.prepare(trial)
+    session.use_replay()
+    return session
 
 
 @pytest.fixture
 def replaying(monkeypatch: pytest.MonkeyPatch) -> type[Repeated]:
     """Let sessions replay on the CPU; return the class that counts recordings and replays."""
-    monkeypatch.setattr(graphed, "rehearsed", nullcontext)
+    monkeypatch.setattr(replay, "rehearsed", nullcontext)
+    monkeypatch.setattr(replay, "StepGraph", Repeated)
     monkeypatch.setattr(Repeated, "made", 0)
     monkeypatch.setattr(Repeated, "calls", 0)
     return Repeated
@@ -106,7 +104,7 @@ def test_replayed_steps_are_the_usual_steps(
     loss: str, options: dict[str, Any], make_trial: MakeTrial, replaying: type[Repeated]
 ) -> None:
     trial = make_trial(loss, recipe=a_recipe(**options))
-    usual, session = Session.prepare(trial), Replaying.prepare(trial)
+    usual, session = Session.prepare(trial), replaying_session(trial)
     # The rate is rounded to float32 on the device.
     assert losses_of(session) == pytest.approx(losses_of(usual), rel=1e-4)
     assert session.step == usual.step
@@ -118,7 +116,7 @@ def test_augmentation_is_a_part_of_the_step(make_trial: MakeTrial, replaying: ty
     trial = make_trial(
         regime=IMAGES, model=Model("convnet"), recipe=a_recipe(augmentation=CROPS, batch_size=32)
     )
-    usual, session = Session.prepare(trial), Replaying.prepare(trial)
+    usual, session = Session.prepare(trial), replaying_session(trial)
     assert losses_of(session, 1) == pytest.approx(losses_of(usual, 1), rel=1e-4)
     assert replaying.calls == session.epoch_steps - 4  # three steps before, and the last one
     assert torch.equal(session.batches.changes.get_state(), usual.batches.changes.get_state())
@@ -127,7 +125,7 @@ def test_augmentation_is_a_part_of_the_step(make_trial: MakeTrial, replaying: ty
 @pytest.mark.parametrize("cut", [1, 5, 9])
 def test_a_resumed_session_records_anew(cut: int, make_trial: MakeTrial, replaying: type[Repeated]) -> None:
     trial = make_trial("noised_topk_hinge", recipe=a_recipe())
-    whole, first, second = (Replaying.prepare(trial) for _ in range(3))
+    whole, first, second = (replaying_session(trial) for _ in range(3))
     losses_of(whole)
     assert first.advance(lambda: first.step == cut) is None
     second.load_state(first.state())
@@ -142,13 +140,8 @@ def test_another_loss_is_recorded_anew(make_trial: MakeTrial, replaying: type[Re
     arm = make_trial().arm
     scheduled = Loss("smooth_topk_svm", fixed={"tau": Schedule("linear", 1.0, 0.1)})
     changed = Arm(arm.regime, arm.model, scheduled, 3, a_recipe())
-    losses_of(Replaying.prepare(make_trial(arm=changed)))
+    losses_of(replaying_session(make_trial(arm=changed)))
     assert replaying.made == 3
-
-
-def test_the_learner_of_a_trial(make_trial: MakeTrial) -> None:
-    assert type(session_of(make_trial(recipe=a_recipe()))) is GraphedSession
-    assert type(session_of(make_trial())) is Session
 
 
 def test_no_graphs_on_the_cpu_and_the_same_results(make_trial: MakeTrial) -> None:
@@ -174,10 +167,12 @@ def test_losses_that_remember_and_ensembles_are_refused(make_trial: MakeTrial) -
         Arm(arm.regime, arm.model, arm.loss, 3, a_recipe(), protocol=Protocol(ensemble=2))
 
 
-class Usual(GraphedSession):
+def without_graph(trial: Trial) -> Session:
     """The same session without a graph."""
-
-    before = sys.maxsize
+    session = Session.prepare(trial)
+    assert session.replay is not None
+    session.replay.before = sys.maxsize
+    return session
 
 
 def deterministic(**changes: Any) -> Recipe:
@@ -193,9 +188,9 @@ def test_on_a_gpu_a_graph_trains_the_same_network(loss: str, optimizer: str, mak
     recipe = deterministic(optimizer=optimizer, learning_rate=0.01, clip_norm=1.0)
     trial = make_trial(loss, recipe=recipe, device="cuda")
     with trial_process(trial):
-        usual, session = Usual.prepare(trial), GraphedSession.prepare(trial)
+        usual, session = without_graph(trial), Session.prepare(trial)
         assert losses_of(session) == losses_of(usual)
-    assert session.graph is not None
+    assert session.replay is not None and session.replay.graph is not None
     for name, value in usual.weights().items():
         assert torch.equal(value, session.weights()[name]), name
 
@@ -207,7 +202,7 @@ def test_on_a_gpu_images_are_augmented_anew_in_each_replay(network: Model, make_
     recipe = deterministic(augmentation=CROPS, batch_size=32)
     trial = make_trial("noised_topk_hinge", regime=IMAGES, model=network, recipe=recipe, device="cuda")
     with trial_process(trial):
-        usual, session = Usual.prepare(trial), GraphedSession.prepare(trial)
+        usual, session = without_graph(trial), Session.prepare(trial)
         assert losses_of(session) == losses_of(usual)
     assert torch.equal(session.batches.changes.get_state(), usual.batches.changes.get_state())
     assert torch.equal(session.loss.generator.get_state(), usual.loss.generator.get_state())
