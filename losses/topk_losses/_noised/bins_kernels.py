@@ -80,16 +80,16 @@ def kth_largest(scores: Floats, largest: Doubles) -> float:
     """The k-th largest score, k being the length of the buffer; NaN if a score is NaN or +inf."""
     last = len(largest) - 1
     largest[:] = -np.inf
-    strange = False
+    invalid = False
     for score in scores:
-        strange |= not score < np.inf
+        invalid |= not score < np.inf
         if score > largest[last]:
             position = last
             while position > 0 and largest[position - 1] < score:
                 largest[position] = largest[position - 1]
                 position -= 1
             largest[position] = score
-    return np.nan if strange else largest[last]
+    return np.nan if invalid else largest[last]
 
 
 @inner

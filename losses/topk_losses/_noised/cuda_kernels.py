@@ -32,15 +32,13 @@ FAR = tl.constexpr(1000.0)  # float32 differences of up to so many ε are right 
 def _normals(seed, row, classes, quads):
     """Gaussians ``(C, 4 Q)``: four for each class ``(C, 1)`` and each group of four draws ``(1, Q)``."""
     first = (classes + quads * 0).to(tl.uint32)
-    nothing = first * 0
-    one, two, three, four = tl.philox(
-        seed, first, nothing + row.to(tl.uint32), nothing + quads.to(tl.uint32), nothing
-    )
-    far, far_too = _radius(one), _radius(three)
+    zero = first * 0
+    one, two, three, four = tl.philox(seed, first, zero + row.to(tl.uint32), zero + quads.to(tl.uint32), zero)
+    radius, other_radius = _radius(one), _radius(three)
     cosine, sine = _turned(two)
-    cosine_too, sine_too = _turned(four)
-    cosines = tl.join(far * cosine, far_too * cosine_too)
-    sines = tl.join(far * sine, far_too * sine_too)
+    other_cosine, other_sine = _turned(four)
+    cosines = tl.join(radius * cosine, other_radius * other_cosine)
+    sines = tl.join(radius * sine, other_radius * other_sine)
     return tl.reshape(tl.join(cosines, sines), [first.shape[0], 4 * first.shape[1]])
 
 

@@ -127,7 +127,7 @@ def _recursion(values, reference, scale, count, K: tl.constexpr, M: tl.constexpr
     totals = (one,)
     factors = ()
     steps = ()
-    upto = ()
+    distances = ()
     for m in tl.static_range(1, K + 1):
         own = tl.sum(tl.where(column == m - 1, values, 0.0), 0)
         # Subtracted before scaling, so that the difference of equal values is 0 with fused multiply-adds, too.
@@ -138,11 +138,11 @@ def _recursion(values, reference, scale, count, K: tl.constexpr, M: tl.constexpr
         totals = totals + (tl.sum(step, 0),)
         factors = factors + (factor,)
         steps = steps + (step,)
-        upto = upto + ((own - reference) * scale,)
+        distances = distances + ((own - reference) * scale,)
     weight = one
     weighing = (one,)
     for back in tl.static_range(1, K + 1):
-        weight = weight * tl.exp(-upto[K - back])
+        weight = weight * tl.exp(-distances[K - back])
         weighing = weighing + (weight,)
     return totals, factors, steps, weighing
 

@@ -82,21 +82,21 @@ def _parts(y, level, best, SHAPE: tl.constexpr):
 
 
 @triton.jit
-def _sums(y, best, tied, b, h, ours, theirs, SHAPE: tl.constexpr):
+def _sums(y, best, tied, b, h, tied_best, tied_others, SHAPE: tl.constexpr):
     """What the K best lack of 1, the others' memberships, and the densities of both: sums in float64.
 
-    Of the scores equal to the K-th largest (``tied``), ``ours`` count among the K best and ``theirs`` as others.
+    Of the scores equal to the K-th largest (``tied``), ``tied_best`` count among the K best, ``tied_others`` do not.
     """
     ahead = tl.minimum(h, FURTHEST).to(tl.float32)
     behind = tl.minimum(b, FURTHEST).to(tl.float32)
     one, density = _parts(y, tl.where(best, ahead, behind), best, SHAPE)
-    mine, its_density = _parts(ahead * 0, ahead, True, SHAPE)
+    tied_value, tied_density = _parts(ahead * 0, ahead, True, SHAPE)
     other, other_density = _parts(behind * 0, behind, False, SHAPE)
     above = best & (tied == 0)
-    lacking = tl.sum(tl.where(above, one, 0.0), 0).to(tl.float64) + ours * mine
-    held = tl.sum(tl.where(best, 0.0, one), 0).to(tl.float64) + theirs * other
-    slope = tl.sum(tl.where(above, density, 0.0), 0).to(tl.float64) + ours * its_density
-    other_slope = tl.sum(tl.where(best, 0.0, density), 0).to(tl.float64) + theirs * other_density
+    lacking = tl.sum(tl.where(above, one, 0.0), 0).to(tl.float64) + tied_best * tied_value
+    held = tl.sum(tl.where(best, 0.0, one), 0).to(tl.float64) + tied_others * other
+    slope = tl.sum(tl.where(above, density, 0.0), 0).to(tl.float64) + tied_best * tied_density
+    other_slope = tl.sum(tl.where(best, 0.0, density), 0).to(tl.float64) + tied_others * other_density
     return lacking, held, slope, other_slope
 
 
@@ -111,7 +111,7 @@ def _logarithm_of_units(b, h, SHAPE: tl.constexpr):
 
 
 @triton.jit
-def _threshold(y, best, tied, gap, ours, theirs, below, beyond, SHAPE: tl.constexpr):
+def _threshold(y, best, tied, gap, tied_best, tied_others, below, beyond, SHAPE: tl.constexpr):
     """The threshold b, between ``-below`` and ``gap + beyond``."""
     bounded: tl.constexpr = (SHAPE == CLIP) | (SHAPE == POWER)
     small: tl.constexpr = 1e-7 if bounded else 5e-4  # the size of a last step; see SMALL in the CPU kernels
@@ -122,7 +122,7 @@ def _threshold(y, best, tied, gap, ours, theirs, below, beyond, SHAPE: tl.conste
     b = tl.minimum(tl.maximum(gap / 2, low), high)
     steps = 0
     while steps < MOST_STEPS:
-        lacking, held, slope, other_slope = _sums(y, best, tied, b, gap - b, ours, theirs, SHAPE)
+        lacking, held, slope, other_slope = _sums(y, best, tied, b, gap - b, tied_best, tied_others, SHAPE)
         if bounded:
             value = lacking - held
             slope = slope + other_slope
@@ -134,8 +134,8 @@ def _threshold(y, best, tied, gap, ours, theirs, below, beyond, SHAPE: tl.conste
         step = -value / tl.where(slope > 0, slope, 1.0)
         # Strictly between the bounds: on a piecewise linear function the steps can alternate between two corners.
         last = (value == 0) | ((slope > 0) & (tl.abs(step) < small))
-        goes = (slope > 0) & (b + step > low) & (b + step < high)
-        b = tl.where(last | goes, b + step, (low + high) / 2)
+        newton = (slope > 0) & (b + step > low) & (b + step < high)
+        b = tl.where(last | newton, b + step, (low + high) / 2)
         steps = tl.where(last, MOST_STEPS, steps + 1)
     return b
 
@@ -151,8 +151,8 @@ def _largest(values, k):
         equal = tl.sum((values == kth).to(tl.int32), 0)
         count += equal
     following = tl.max(tl.where(values < kth, values, -float("inf")), 0)
-    ours = equal - tl.maximum(count - k, 0)
-    return kth, tl.where(count > k, kth, following), ours, equal - ours
+    tied_best = equal - tl.maximum(count - k, 0)
+    return kth, tl.where(count > k, kth, following), tied_best, equal - tied_best
 
 
 @triton.jit
@@ -227,7 +227,7 @@ def soft_forward(
     finite = entries < float("inf")  # true for -inf, false for NaN
     broken = tl.min(finite.to(tl.int32), 0) == 0
     values = tl.where(finite, entries, -float("inf"))
-    kth, reference, ours, theirs = _largest(values, k)
+    kth, reference, tied_best, tied_others = _largest(values, k)
     few = reference == -float("inf")  # at most K classes are unmasked: all of them are in the top K
     kth = tl.where(few, 0.0, kth)
     reference = tl.where(few, 0.0, reference)
@@ -238,8 +238,8 @@ def soft_forward(
     if SHAPE != MIDPOINT:
         y, best = _distances(values, kth, reference, inverse.to(tl.float32))
         tied = values == kth
-        b = _threshold(y, best, tied, gap, ours, theirs, below, beyond, SHAPE)
-        _, _, slope, other_slope = _sums(y, best, tied, b, gap - b, ours, theirs, SHAPE)
+        b = _threshold(y, best, tied, gap, tied_best, tied_others, below, beyond, SHAPE)
+        _, _, slope, other_slope = _sums(y, best, tied, b, gap - b, tied_best, tied_others, SHAPE)
         if (SHAPE == CLIP) | (SHAPE == POWER):
             total = slope + other_slope
             ahead = tl.where(total > 0, 1 / tl.where(total > 0, total, 1.0), 0.0)

@@ -94,11 +94,11 @@ def union_forward(
         best, rest = _largest_and_rest(scores[i], places[i], buffers)
         total = best + rest
         log_q = np.float64(scores[i, label]) - np.float64(largest) - math.log(total)
-        loss, everywhere, the_best, own = _numbers(inside, best, rest, log_q, transition, detach_weight)
+        loss, all_classes, among_best, own = _numbers(inside, best, rest, log_q, transition, detach_weight)
         losses[i] = np.nan if math.isnan(total) else loss
         kept[i, 0] = largest
-        kept[i, 1] = everywhere / total
-        kept[i, 2] = the_best / total
+        kept[i, 1] = all_classes / total
+        kept[i, 2] = among_best / total
         kept[i, 3] = own
 
 

@@ -83,15 +83,15 @@ class PlainUnion(RuleOfLabels[Any]):
     def _numbers(self, union: Tensor, log_union: Tensor, log_q: Tensor, inside: Tensor) -> Tensor:
         """A, B and C of the transition."""
         if self.detach_weight:
-            all_classes, the_best = torch.ones_like(union), torch.full_like(union, -1.0)
+            all_classes, among_best = torch.ones_like(union), torch.full_like(union, -1.0)
         else:
             # dS / ds_j = q_j ([j among the K best] - S)
-            the_best = log_q - log_union - 1
-            all_classes = 1 - union - the_best * union
+            among_best = log_q - log_union - 1
+            all_classes = 1 - union - among_best * union
         return torch.stack(
             [
                 torch.where(inside, all_classes, 1),
-                torch.where(inside, the_best, 0),
+                torch.where(inside, among_best, 0),
                 torch.where(inside, 1 - union, 1),
             ]
         )

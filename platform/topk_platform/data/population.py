@@ -47,8 +47,8 @@ class Population:
     def fingerprint(self) -> str:
         """A hash of the definition: name and options.
 
-        It is not a hash of a sample, because sines and logarithms may differ between machines in their last bits. The
-        function's source is part of the code version instead.
+        It is not a hash of a sample, because sines and logarithms may differ between machines in their last bits. What
+        the function draws is covered by the arm's code version.
         """
         text = repr(("population", self.name, sorted(self.options.items())))
         return hashlib.sha256(text.encode()).hexdigest()[:20]
