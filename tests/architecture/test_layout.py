@@ -29,15 +29,7 @@ ALLOWED = {
     # how they are shown; losses and kept networks, for what is drawn of them
     "reports": {"results", "records", "protocol", "training", "models", "data"},  # a plot shows test images
     "running": {
-        "data",
-        "models",
-        "training",
-        "protocol",
-        "records",
-        "results",
-        "reports",
-        "serving",
-        "tracking",
+        *("data", "models", "training", "protocol", "records", "results", "reports", "serving", "tracking")
     },
     "tracking": {"records"},  # MLflow is filled from the ledger alone
     # networks at work, with their numbers
@@ -46,31 +38,14 @@ ALLOWED = {
     "evidence": {"data", "models", "records", "results", "reports", "running", "protocol", "training"},
     # arrays of a user's own are looked at by the code that trains on them, and networks are named
     "cli": {
-        "data",
-        "models",
-        "running",
-        "records",
-        "results",
-        "reports",
-        "protocol",
-        "serving",
-        "evidence",
+        *("data", "models", "running", "records", "results", "reports", "protocol", "serving", "evidence"),
         "tracking",
     },
     # contracts of regimes and samplers; a fake run leaves the records of a real one, from the driver's board
     "testing": {"data", "training", "protocol", "records", "running"},
 }
 LEAVES = {
-    *(
-        "errors",
-        "identity",
-        "references",
-        "streams",
-        "metrics",
-        "specs",
-        "versions",
-        "user_code",
-    ),
+    *("errors", "identity", "references", "streams", "metrics", "specs", "versions", "user_code"),
     *("trust", "elsewhere", "terminal"),  # files of others, and what they may do here
     "calibration",
     "loss_catalogue",  # titles, looks and ranges of the losses, for studies, reports and pages

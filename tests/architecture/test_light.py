@@ -142,7 +142,6 @@ BESIDE = {
 }
 
 WRONG = (
-    ("run digit", "did you mean 'digits'"),
     ("run light_lab:studdy", "did you mean 'study'"),
     ("run light_lab:bad_recipe", "Recipe.epochs must be at least 1"),
     ("run digits --wrokers 2", "No such option"),
@@ -153,7 +152,6 @@ WRONG = (
     ("run digits --address nowhere", "--address must be host:port"),
     ("run digits --store /proc/runs", "cannot be written"),
     ("run digits --store nosuch://bucket", "cannot be opened"),
-    ("plan digit", "did you mean 'digits'"),
     ("plan digits --only nothing*", "matches no arm"),
     ("table digit", "did you mean 'digits'"),
     ("table digits --format xml", "--format must be rich, md, csv, latex or html"),

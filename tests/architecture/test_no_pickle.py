@@ -22,23 +22,10 @@ SOURCES = [path for path in SOURCES if "testing" not in path.parts]
 # CIFAR-100 is distributed as pickles; they are read after their published MD5 sums were compared.
 ALLOWED = {("cifar.py", "pickle.load")}
 UNPICKLING = {
-    *(
-        "pickle.load",
-        "pickle.loads",
-        "pickle.Unpickler",
-        "cloudpickle.load",
-        "cloudpickle.loads",
-        "dill.load",
-    ),
-    *("dill.loads", "joblib.load", "marshal.load", "marshal.loads", "shelve.open", "pandas.read_pickle"),
-    *(
-        "pd.read_pickle",
-        "jsonpickle.decode",
-        "yaml.load",
-        "yaml.unsafe_load",
-        "yaml.full_load",
-        "ray.cloudpickle.loads",
-    ),
+    *("pickle.load", "pickle.loads", "pickle.Unpickler", "cloudpickle.load", "cloudpickle.loads"),
+    *("ray.cloudpickle.loads", "dill.load", "dill.loads", "joblib.load", "marshal.load", "marshal.loads"),
+    *("shelve.open", "pandas.read_pickle", "pd.read_pickle", "jsonpickle.decode"),
+    *("yaml.load", "yaml.unsafe_load", "yaml.full_load"),
 }
 # By the keyword that keeps a reader from unpickling, and what it is where it is left out.
 ONLY_WITH = {
@@ -79,15 +66,10 @@ def unsafe(path: str, source: str) -> list[str]:
     """The calls of a source that may unpickle what they read."""
     nodes = list(ast.walk(ast.parse(source)))
     result = [name for name, keywords in calls(nodes) if name in UNPICKLING or not _kept_from(name, keywords)]
-    names = {
-        f"{node.module}.{alias.name}"
-        for node in nodes
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
-    result += sorted(
-        names & (UNPICKLING | ONLY_WITH.keys())
-    )  # by a name of its own it would not be seen above
+    imports = [node for node in nodes if isinstance(node, ast.ImportFrom)]
+    names = {f"{node.module}.{alias.name}" for node in imports for alias in node.names}
+    # By a name of its own it would not be seen above.
+    result += sorted(names & (UNPICKLING | ONLY_WITH.keys()))
     return [name for name in result if (Path(path).name, name) not in ALLOWED]
 
 

@@ -53,9 +53,7 @@ def test_it_goes_on_past_a_failure_and_reports_all(
     results = gpu.work(todo, options, tmp_path)
     outcomes = [result.outcome for result in results]
     assert outcomes == ["passed", "failed with exit code 1", "skipped: Ray is missing", "passed"]
-    assert results[1].reported.startswith("failed with exit code 1") and results[1].reported.endswith(
-        ": no good"
-    )
+    assert results[1].reported.endswith(": no good")
     text = options.report.read_text()
     assert "2 of 4 steps passed, bad failed." in text
     assert "(1 lines before these)\ntwo\nthree\n" in text
@@ -109,12 +107,6 @@ def test_every_file_with_a_test_marked_gpu_is_run(gpu: ModuleType) -> None:
         for argument in step.command:
             if argument.startswith(("tests/", "benchmarks/")):
                 assert (SCRIPT.parents[1] / argument).exists(), argument
-
-
-def test_an_unknown_step_is_named() -> None:
-    run = subprocess.run([sys.executable, SCRIPT, "--only", "kernel"], capture_output=True, text=True)
-    assert run.returncode == 1
-    assert "got ['kernel']" in run.stderr
 
 
 @pytest.mark.slow

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import get_args
 
 from topk_platform import errors
-from topk_platform.cli.codes import MEANINGS
 from topk_platform.specs.trial import Status
 
 ROOT = Path(__file__).parents[2]
@@ -43,9 +42,3 @@ def test_every_fault_is_reported_with_its_own_remedy() -> None:
 
 def test_every_status_is_reported() -> None:
     assert set(rows("status")) == set(get_args(Status))
-
-
-def test_every_exit_code_is_described_as_the_command_describes_it() -> None:
-    page = (ROOT / "docs" / "command-line.md").read_text()
-    for code, meaning in MEANINGS.items():
-        assert f"| {code.value} | {meaning} |" in page

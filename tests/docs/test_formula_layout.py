@@ -43,13 +43,6 @@ def test_a_large_bracket_with_a_subscript_stretches_with_its_content() -> None:
     assert laid_out(row) == f"<mi>λ</mi><msub>{inside}<mi>y</mi></msub>"
 
 
-def test_large_brackets_within_large_brackets() -> None:
-    inner = f"<mo {BIG}>[</mo><mi>s</mi><msub><mo {BIG}>]</mo><mi>i</mi></msub>"
-    row = f"<mo {BIG}>(</mo>{inner}<msub><mo {BIG}>)</mo><mi>y</mi></msub>"
-    group = f"<msub><mrow><mo {BIG}>[</mo><mi>s</mi><mo {BIG}>]</mo></mrow><mi>i</mi></msub>"
-    assert laid_out(row) == f"<msub><mrow><mo {BIG}>(</mo>{group}<mo {BIG}>)</mo></mrow><mi>y</mi></msub>"
-
-
 def test_a_style_does_not_keep_a_large_bracket_from_its_other_half() -> None:
     style = '<mstyle displaystyle="false" scriptlevel="0">'
     rest = f"<mo>∑</mo><mi>n</mi><msub><mo {BIG}>)</mo><mi>y</mi></msub>"

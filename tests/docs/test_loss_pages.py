@@ -90,17 +90,6 @@ def test_the_table_has_the_parameters_and_soft_targets_of_the_code(name: str) ->
     assert table()[name][2] == ("yes" if module.soft_targets else "no")
 
 
-def test_the_table_has_the_costs_of_the_benchmarks() -> None:
-    """Trained scores at n = 1,000 and K = 5; of LDAM, which was measured on initial scores alone, these."""
-    text = (ROOT / "benchmarks" / "README.md").read_text()
-    rows = re.findall(r"^\| (\w+) \| [^|]+ \| ([^|]+) \| [^|]+ \| [^|]+ \|$", text, flags=re.MULTILINE)
-    costs = {name: result.split(" / ")[min(1, result.count("/"))].strip() for name, result in reversed(rows)}
-    for cell in table().values():
-        (page,) = re.findall(r"\((\w+)\.md\)", cell[0])
-        if page in costs and page not in ("noised_topk_hinge", "sorting_topk_cross_entropy"):
-            assert cell[3] == costs[page], page
-
-
 def onehot(scores: Tensor, index: int) -> Tensor:
     return torch.nn.functional.one_hot(torch.tensor(index), len(scores)).to(scores)
 

@@ -77,13 +77,6 @@ def test_what_does_not_run_here_runs_elsewhere(name: str) -> None:
     assert f'"{name}"' in ELSEWHERE[name].read_text()
 
 
-def test_the_training_step_of_the_readme_gives_gradients() -> None:
-    names = assumed()
-    for block in blocks(ROOT / "README.md"):
-        exec(block, names)  # noqa: S102 - our own page
-    assert names["model"].weight.grad.abs().sum() > 0
-
-
 def test_the_query_of_the_ledgers_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On trials made up so that those that it shall find have the numbers that the page prints."""
     page = (DOCS / "ledger.md").read_text()

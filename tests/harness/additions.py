@@ -26,38 +26,23 @@ def versioned(component: str) -> list[Edit]:
 ADDITIONS: Mapping[str, Mapping[str, Sequence[Edit]]] = {
     "loss": {
         "losses/topk_losses/functional/generalized.py": [
-            ('"generalized_cross_entropy"]', '"doubled", '),
+            ('"generalized_cross_entropy"', '"doubled", '),
             (
                 "",
                 """
-def doubled(scores, target, strength=1.0, *, weight=None, ignore_index=-100, reduction="mean"):
-    value = generalized_cross_entropy(
-        scores, target, 0.5, weight=weight, ignore_index=ignore_index, reduction=reduction
-    )
-    return strength * value
-
+def doubled(scores, target, strength=1.0, **shared):
+    return strength * generalized_cross_entropy(scores, target, 0.5, **shared)
 """,
             ),
         ],
         "losses/topk_losses/modules/generalized.py": [
-            ('"GeneralizedCrossEntropy"]', '"Doubled", '),
-            (
-                "",
-                """
-class Doubled(GeneralizedCrossEntropy):
-    pass
-
-""",
-            ),
+            ('"GeneralizedCrossEntropy"', '"Doubled", '),
+            ("", "\nclass Doubled(GeneralizedCrossEntropy):\n    pass\n"),
         ],
         f"{P}training/loss_table.py": [
             (
                 "LOSSES: dict",
-                """def _doubled(strength: float = 1.0) -> nn.Module:
-    return tl.Doubled(0.5)
-
-
-""",
+                "def _doubled(strength: float = 1.0) -> nn.Module:\n    return tl.Doubled(0.5)\n",
             ),
             ('    "focal": _focal,\n', '    "doubled": _doubled,\n'),
         ],
@@ -70,23 +55,13 @@ class Doubled(GeneralizedCrossEntropy):
         f"{P}data/datasets/corners.py": [
             (
                 "",
-                '''"""Points in the corners of a square."""
-
-import torch
-
-from topk_platform.data.dataset import Dataset
+                """import torch
 from topk_platform.data.datasets.own import from_tensors
-
-__all__ = ["corners"]
-
-
-def corners(per_class: int = 20) -> Dataset:
-    """Return points near the four corners of a square, float32 ``(n, 2)``."""
+def corners(per_class: int = 20):
     labels = torch.arange(4).repeat(per_class)
-    centres = torch.stack([labels % 2, labels // 2], dim=1).float()
-    noise = 0.1 * torch.randn(centres.shape, generator=torch.Generator().manual_seed(0))
-    return from_tensors((centres + noise, labels), validation=0.2, test=0.2)
-''',
+    noise = 0.1 * torch.randn(4 * per_class, 2, generator=torch.Generator().manual_seed(0))
+    return from_tensors((torch.stack([labels % 2, labels // 2], 1) + noise, labels), validation=0.2, test=0.2)
+""",
             )
         ],
         f"{P}data/loading.py": [
@@ -104,21 +79,15 @@ def corners(per_class: int = 20) -> Dataset:
         f"{P}specs/arms/conditions.py": [
             (
                 "Noise = LabelNoise",
-                '''@dataclass(frozen=True)
+                """@dataclass(frozen=True)
 class Shifted:
-    """Replace each training label, with this probability, by the next class."""
-
     axis: ClassVar[str] = "shifted labels, probability"
     neutral: ClassVar[float | None] = 0.0
     across_superclasses: ClassVar[bool] = True
-
     probability: Share
-
     def __post_init__(self) -> None:
         check_fields(self)
-
-
-''',
+""",
             ),
             ("LabelNoise | PairFlip", "Shifted | "),
             ('    "TrainFraction",\n', '    "Shifted",\n'),
@@ -131,8 +100,6 @@ class Shifted:
     moved = torch.rand(len(labels), generator=generator) < condition.probability
     shifted = torch.where(moved, (labels + 1) % dataset.classes, labels)
     return dataset.with_train(dataset.train.relabelled(shifted))
-
-
 """,
             ),
             ("    TrainFraction: _train_fraction,", "    Shifted: _shifted,\n"),
@@ -145,26 +112,15 @@ class Shifted:
         f"{P}models/halved.py": [
             (
                 "",
-                '''"""A linear map of half of the inputs."""
-
-import math
-
-from torch import Tensor, nn
-
+                """import math
+from torch import nn
 from topk_platform.models.heads import make_head
-
-__all__ = ["halved"]
-
-
 class _Half(nn.Module):
-    def forward(self, inputs: Tensor) -> Tensor:
+    def forward(self, inputs):
         return inputs.flatten(1)[:, ::2]
-
-
 def halved(shape: tuple[int, ...], classes: int, head: str = "linear") -> nn.Module:
-    """Return a head over every other input."""
     return nn.Sequential(_Half(), make_head(-(-math.prod(shape) // 2), classes, head))
-''',
+""",
             )
         ],
         f"{P}models/__init__.py": [
@@ -179,9 +135,7 @@ def halved(shape: tuple[int, ...], classes: int, head: str = "linear") -> nn.Mod
         f"{P}training/steps/optim.py": [
             (
                 '        case "sgd" | "heavy_ball":',
-                """        case "slow":
-            return _SGD(parameters, lr=rate / 10)
-""",
+                '        case "slow":\n            return _SGD(parameters, lr=rate / 10)\n',
             ),
         ],
         f"{P}specs/arms/recipe.py": [('"adamw")', '"slow", ')],
@@ -192,14 +146,7 @@ def halved(shape: tuple[int, ...], classes: int, head: str = "linear") -> nn.Mod
         f"{P}specs/search/sampler.py": [
             (
                 "Sampler = Random",
-                '''@dataclass(frozen=True)
-class BruteForce:
-    """Every value once, in Optuna's order."""
-
-    random: ClassVar[float] = 0
-
-
-''',
+                "@dataclass(frozen=True)\nclass BruteForce:\n    random: ClassVar[float] = 0\n",
             ),
             ("Random | Grid", "BruteForce | "),
             ('"TPE", "Grid"', '"BruteForce", '),
@@ -217,15 +164,11 @@ class BruteForce:
         f"{P}specs/search/pruner.py": [
             (
                 "Pruner = NoPruning",
-                '''@dataclass(frozen=True)
+                """@dataclass(frozen=True)
 class AtLeast(Checked):
-    """Stop a search trial whose metric is below a value after the first epoch."""
-
     rungs: ClassVar[tuple[float, ...]] = ()
     value: Share = 0.5
-
-
-''',
+""",
             ),
             ("NoPruning | Quantile", "AtLeast | "),
             ('"NoPruning", "Quantile"', '"AtLeast", '),
@@ -249,19 +192,7 @@ class AtLeast(Checked):
         f"{P}reports/tables/counts.py": [
             (
                 "",
-                '''"""A table as the number of its cells."""
-
-from collections.abc import Sequence
-
-from topk_platform.results.table import Table
-
-__all__ = ["to_counts"]
-
-
-def to_counts(table: Table, metrics: Sequence[str] = (), *, transpose: bool = False) -> str:
-    """Return how many cells a table has."""
-    return f"{len(table.cells)} cells"
-''',
+                "def to_counts(table, metrics=(), *, transpose=False):\n    return f'{len(table.cells)} cells'\n",
             )
         ],
         f"{P}reports/catalogue.py": [
@@ -273,26 +204,12 @@ def to_counts(table: Table, metrics: Sequence[str] = (), *, transpose: bool = Fa
         f"{P}reports/plots/seeds.py": [
             (
                 "",
-                '''"""How many seeds each cell has."""
-
-from typing import TYPE_CHECKING
-
-from topk_platform.reports.plots.plot_data import Plotted
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-__all__ = ["seeds"]
-
-
-def seeds(data: Plotted) -> "Figure":
-    """Draw the number of seeds of each cell."""
-    from matplotlib.figure import Figure
-
+                """from matplotlib.figure import Figure
+def seeds(data):
     figure = Figure()
     figure.subplots().plot([cell.value.n for cell in data.table.cells.values() if cell.value is not None])
     return figure
-''',
+""",
             )
         ],
         f"{P}reports/catalogue.py": [

@@ -11,6 +11,8 @@ COMPILED = ("TestLabelSmoothing", "TestLDAM", "TestTopKHinge", "TestTopKGrouping
 TWICE_IN_THEIR_FOLDERS = (
     *("TestSoftTopKLoss", "TestExactNoisedTopKHinge"),
     *("TestSortingTopKCrossEntropy", "TestLogisticSortingTopKCrossEntropy"),
+    *("TestExactNoisedImbalancedTopKHinge", "TestBoundedSoftTopK", "TestLaplacianSoftTopK"),
+    *("TestGaussianSoftTopK", "TestClippedSoftTopK", "TestCubicSoftTopK", "TestMidpointSoftTopK"),
 )
 """Losses whose second derivatives take long, and are checked by a `test_derivatives` of their folders as well."""
 

@@ -1,11 +1,11 @@
 """Every loss keeps the contract that its package publishes."""
 
-import functools
+from functools import partial
 
 import pytest
 import torch
 
-import topk_losses
+import topk_losses as tl
 from topk_losses.testing import LossContract
 
 
@@ -17,108 +17,86 @@ def margins(classes):
     return torch.linspace(0.1, 0.7, classes).roll(classes // 3)
 
 
-class TestCrossEntropy(LossContract):
-    soft_targets = True
-
-    def make(self, **shared):
-        return topk_losses.CrossEntropy(**shared)
-
-
-class TestFocal(LossContract):
-    soft_targets = True
-
-    def make(self, **shared):
-        return topk_losses.Focal(gamma=0.5, **shared)
-
-
-class TestGeneralizedCrossEntropy(LossContract):
-    soft_targets = True
-
-    def make(self, **shared):
-        return topk_losses.GeneralizedCrossEntropy(gamma=0.6, **shared)
-
-
-class TestLDAM(LossContract):
-    soft_targets = True
-    class_symmetric = False
-
-    def make(self, **shared):
-        return topk_losses.LDAM.from_counts(counts(self.classes), max_margin=0.5, scale=3.0, **shared)
-
-
-class TestBalancedSoftmax(LossContract):
-    soft_targets = True
-    class_symmetric = False
-
-    def make(self, **shared):
-        return topk_losses.BalancedSoftmax(counts(self.classes), **shared)
-
-
-class TestLogitAdjusted(LossContract):
-    soft_targets = True
-    class_symmetric = False
-
-    def make(self, **shared):
-        return topk_losses.LogitAdjusted(counts(self.classes), tau=0.5, **shared)
-
-
-class TestVectorScaling(LossContract):
-    soft_targets = True
-    class_symmetric = False
-    shift_invariant = False
-
-    def make(self, **shared):
-        return topk_losses.VectorScaling(counts(self.classes), tau=0.5, gamma=0.2, **shared)
-
-
-class TestLabelSmoothing(LossContract):
-    soft_targets = True
-
-    def make(self, **shared):
-        return topk_losses.LabelSmoothing(epsilon=0.2, **shared)
-
-
-class TestMeanAbsoluteError(LossContract):
-    soft_targets = True
-
-    def make(self, **shared):
-        return topk_losses.MeanAbsoluteError(**shared)
-
-
-class TestSymmetricCrossEntropy(LossContract):
-    soft_targets = True
-
-    def make(self, **shared):
-        return topk_losses.SymmetricCrossEntropy(alpha=0.5, beta=0.3, **shared)
+OF_CLASSES, LABELS_ALONE = {"class_symmetric": False}, {"soft_targets": False}
+# Ten seconds of tracing for the graph of another loss here, but for its last line.
+SAME_GRAPH = {"compiles": False}
+LOSSES = {
+    "CrossEntropy": (lambda _: tl.CrossEntropy, {}),
+    "Focal": (lambda _: partial(tl.Focal, gamma=0.5), {}),
+    "GeneralizedCrossEntropy": (lambda _: partial(tl.GeneralizedCrossEntropy, gamma=0.6), {}),
+    "LDAM": (lambda n: partial(tl.LDAM.from_counts, counts(n), max_margin=0.5, scale=3.0), OF_CLASSES),
+    "BalancedSoftmax": (lambda n: partial(tl.BalancedSoftmax, counts(n)), OF_CLASSES),
+    "LogitAdjusted": (lambda n: partial(tl.LogitAdjusted, counts(n), tau=0.5), OF_CLASSES),
+    "VectorScaling": (
+        lambda n: partial(tl.VectorScaling, counts(n), tau=0.5, gamma=0.2),
+        {**OF_CLASSES, "shift_invariant": False},
+    ),
+    "LabelSmoothing": (lambda _: partial(tl.LabelSmoothing, epsilon=0.2), {}),
+    "MeanAbsoluteError": (lambda _: tl.MeanAbsoluteError, {}),
+    "SymmetricCrossEntropy": (lambda _: partial(tl.SymmetricCrossEntropy, alpha=0.5, beta=0.3), {}),
+    "ActivePassiveLoss": (lambda _: partial(tl.ActivePassiveLoss, alpha=2.0, beta=0.5), {}),
+    "ActiveNegativeLoss": (lambda _: partial(tl.ActivePassiveLoss, alpha=2.0, beta=0.5, passive="nnce"), {}),
+    "AsymmetricLoss": (lambda _: partial(tl.AsymmetricLoss, "aul", a=3.0, q=2.0, alpha=0.5), {}),
+    "LogitClip": (lambda _: partial(tl.LogitClip, limit=3.0), {"shift_invariant": False}),
+    "TopKHinge": (lambda _: partial(tl.TopKHinge, k=3), {}),
+    "ConvexTopKHinge": (lambda _: partial(tl.ConvexTopKHinge, k=3), {}),
+    "CalibratedTopKHinge": (lambda _: partial(tl.CalibratedTopKHinge, k=3), {}),
+    "HingeWithMargins": (lambda n: partial(tl.TopKHinge, k=2, margin=margins(n)), OF_CLASSES),
+    "SmoothTopKSVM": (lambda _: partial(tl.SmoothTopKSVM, k=3, tau=0.5), LABELS_ALONE),
+    "SmoothTopKSVMWithMargins": (
+        lambda n: partial(tl.SmoothTopKSVM, k=2, tau=0.5, margin=margins(n)),
+        {**OF_CLASSES, **LABELS_ALONE},
+    ),
+    "HardNoisedTopKHinge": (lambda _: partial(tl.NoisedTopKHinge, k=3, epsilon=0.0), {}),
+    "ExactNoisedTopKHinge": (lambda _: partial(tl.NoisedTopKHinge, k=3, epsilon=0.3, samples=None), {}),
+    "ExactNoisedImbalancedTopKHinge": (
+        lambda n: partial(
+            tl.NoisedImbalancedTopKHinge.from_counts, counts(n), k=3, epsilon=0.3, samples=None
+        ),
+        {**OF_CLASSES, **SAME_GRAPH},
+    ),
+    "TopKGrouping": (lambda _: partial(tl.TopKGrouping, k=3), {}),
+    "TopKTransition": (lambda _: partial(tl.TopKTransition, k=3), {}),
+    "DetachedTopKTransition": (
+        lambda _: partial(tl.TopKTransition, k=3, detach_weight=True),
+        {"derivable": False},
+    ),
+    "LapSumTopKLoss": (lambda _: partial(tl.LapSumTopKLoss, k=3, temperature=0.5), {}),
+    "AUTKC": (lambda _: partial(tl.AUTKC, k=3), {}),
+    "AUTKCByHinges": (lambda _: partial(tl.AUTKC, k=3, surrogate="hinge"), {}),
+    "SoftTopKLoss": (lambda _: partial(tl.SoftTopKLoss, k=3, tau=0.7), {}),
+    "BoundedSoftTopK": (lambda _: partial(soft_topk, "logistic", 0.7, form="error"), SAME_GRAPH),
+    "LaplacianSoftTopK": (lambda _: partial(soft_topk, "laplace", 0.7, form="error"), SAME_GRAPH),
+    "GaussianSoftTopK": (lambda _: partial(soft_topk, "gaussian", 1.5), SAME_GRAPH),
+    "ClippedSoftTopK": (lambda _: partial(soft_topk, "clip", 5.0, form="error"), SAME_GRAPH),
+    "CubicSoftTopK": (lambda _: partial(soft_topk, "power", 5.0, form="error"), SAME_GRAPH),
+    "MidpointSoftTopK": (lambda _: partial(soft_topk, "midpoint", 0.7), SAME_GRAPH),
+    "SmoothTopKHinge": (lambda _: partial(tl.SmoothTopKHinge, k=3, gamma=0.5), {}),
+    "SortingTopKCrossEntropy": (
+        lambda _: partial(tl.SortingTopKCrossEntropy, k=3, candidates=4, mixture=(0.2, 0.0, 0.8)),
+        {},
+    ),
+    "LogisticSortingTopKCrossEntropy": (
+        lambda _: partial(tl.SortingTopKCrossEntropy, k=3, candidates=8, relaxation="logistic"),
+        SAME_GRAPH,
+    ),
+    "TopKEntropy": (lambda _: partial(tl.TopKEntropy, k=3), {}),
+    "TruncatedTopKEntropy": (lambda _: partial(tl.TruncatedTopKEntropy, k=3), {}),
+}
+"""What makes a loss for so many classes, and what it does not promise; soft targets are taken by all but the SVM."""
 
 
-class TestActivePassiveLoss(LossContract):
-    soft_targets = True
-
-    def make(self, **shared):
-        return topk_losses.ActivePassiveLoss(alpha=2.0, beta=0.5, **shared)
+def soft_topk(shape, tau, **options):
+    return tl.SoftTopKLoss(k=3, tau=tau, shape=shape, **options)
 
 
-class TestActiveNegativeLoss(LossContract):
-    soft_targets = True
-
-    def make(self, **shared):
-        return topk_losses.ActivePassiveLoss(alpha=2.0, beta=0.5, passive="nnce", **shared)
-
-
-class TestAsymmetricLoss(LossContract):
-    soft_targets = True
-
-    def make(self, **shared):
-        return topk_losses.AsymmetricLoss("aul", a=3.0, q=2.0, alpha=0.5, **shared)
+def contract(name, loss, promises):
+    """The class of a loss's tests, as one writes it by hand."""
+    body = {"make": lambda self, **shared: loss(self.classes)(**shared), "soft_targets": True, **promises}
+    return type(f"Test{name}", (LossContract,), {**body, "__module__": __name__})
 
 
-class TestLogitClip(LossContract):
-    soft_targets = True
-    shift_invariant = False
-
-    def make(self, **shared):
-        return topk_losses.LogitClip(limit=3.0, **shared)
+globals().update({f"Test{name}": contract(name, *of) for name, of in LOSSES.items()})
 
 
 class TestEarlyLearning(LossContract):
@@ -129,7 +107,7 @@ class TestEarlyLearning(LossContract):
     vectorises = False
 
     def make(self, **shared):
-        return topk_losses.EarlyLearning(100, self.classes, strength=0.5, **shared)
+        return tl.EarlyLearning(100, self.classes, strength=0.5, **shared)
 
     def evaluate(self, loss, scores, target):
         getattr(loss, "_orig_mod", loss).memory = torch.zeros(100, scores.shape[-1])
@@ -138,227 +116,22 @@ class TestEarlyLearning(LossContract):
         return loss(scores, target, index=index)
 
 
-class TestTopKHinge(LossContract):
-    soft_targets = True
-
-    def make(self, **shared):
-        return topk_losses.TopKHinge(k=3, **shared)
-
-
-class TestConvexTopKHinge(LossContract):
-    soft_targets = True
-
-    def make(self, **shared):
-        return topk_losses.ConvexTopKHinge(k=3, **shared)
-
-
-class TestCalibratedTopKHinge(LossContract):
-    soft_targets = True
-
-    def make(self, **shared):
-        return topk_losses.CalibratedTopKHinge(k=3, **shared)
-
-
-class TestHingeWithMargins(LossContract):
-    soft_targets = True
-    class_symmetric = False
-
-    def make(self, **shared):
-        return topk_losses.TopKHinge(k=2, margin=margins(self.classes), **shared)
-
-
-class TestSmoothTopKSVM(LossContract):
-    def make(self, **shared):
-        return topk_losses.SmoothTopKSVM(k=3, tau=0.5, **shared)
-
-
-class TestSmoothTopKSVMWithMargins(LossContract):
-    class_symmetric = False
-
-    def make(self, **shared):
-        return topk_losses.SmoothTopKSVM(k=2, tau=0.5, margin=margins(self.classes), **shared)
-
-
 class TestNoisedTopKHinge(LossContract):
     soft_targets = True
     deterministic = False
 
     def make(self, **shared):
-        return topk_losses.NoisedTopKHinge(k=3, epsilon=0.3, samples=5, **shared)
+        return tl.NoisedTopKHinge(k=3, epsilon=0.3, samples=5, **shared)
 
     def evaluate(self, loss, scores, target):
         return loss(scores, target, generator=torch.Generator().manual_seed(0))
-
-
-class TestHardNoisedTopKHinge(LossContract):
-    soft_targets = True
-
-    def make(self, **shared):
-        return topk_losses.NoisedTopKHinge(k=3, epsilon=0.0, **shared)
-
-
-class TestExactNoisedTopKHinge(LossContract):
-    soft_targets = True
-
-    def make(self, **shared):
-        return topk_losses.NoisedTopKHinge(k=3, epsilon=0.3, samples=None, **shared)
-
-    @pytest.mark.slow  # ten seconds of tracing
-    def test_compiles_to_one_graph(self):
-        super().test_compiles_to_one_graph()
 
 
 class TestNoisedImbalancedTopKHinge(TestNoisedTopKHinge):
     class_symmetric = False
 
     def make(self, **shared):
-        return topk_losses.NoisedImbalancedTopKHinge.from_counts(
-            counts(self.classes), k=3, epsilon=0.3, **shared
-        )
-
-
-class TestExactNoisedImbalancedTopKHinge(LossContract):
-    soft_targets = True
-    class_symmetric = False
-
-    def make(self, **shared):
-        return topk_losses.NoisedImbalancedTopKHinge.from_counts(
-            counts(self.classes), k=3, epsilon=0.3, samples=None, **shared
-        )
-
-    @pytest.mark.slow  # the balanced one's, with a number
-    def test_second_derivative(self):
-        super().test_second_derivative()
-
-    compiles = False  # it does: the balanced one's graph times a number, and ten seconds of tracing
-
-
-class TestTopKGrouping(LossContract):
-    soft_targets = True
-
-    def make(self, **shared):
-        return topk_losses.TopKGrouping(k=3, **shared)
-
-
-class TestTopKTransition(LossContract):
-    soft_targets = True
-
-    def make(self, **shared):
-        return topk_losses.TopKTransition(k=3, **shared)
-
-
-class TestDetachedTopKTransition(LossContract):
-    soft_targets = True
-    derivable = False
-
-    def make(self, **shared):
-        return topk_losses.TopKTransition(k=3, detach_weight=True, **shared)
-
-
-class TestLapSumTopKLoss(LossContract):
-    soft_targets = True
-
-    def make(self, **shared):
-        return topk_losses.LapSumTopKLoss(k=3, temperature=0.5, **shared)
-
-
-class TestAUTKC(LossContract):
-    soft_targets = True
-
-    def make(self, **shared):
-        return topk_losses.AUTKC(k=3, **shared)
-
-
-class TestAUTKCByHinges(LossContract):
-    soft_targets = True
-
-    def make(self, **shared):
-        return topk_losses.AUTKC(k=3, surrogate="hinge", **shared)
-
-
-class TestSoftTopKLoss(LossContract):
-    soft_targets = True
-
-    def make(self, **shared):
-        return topk_losses.SoftTopKLoss(k=3, tau=0.7, **shared)
-
-    @pytest.mark.slow  # the steps of the search for the threshold are traced one by one
-    def test_compiles_to_one_graph(self):
-        super().test_compiles_to_one_graph()
-
-
-class TestBoundedSoftTopK(LossContract):
-    soft_targets = True
-    compiles = False  # it does: the same graph but for its last line, and ten seconds of tracing
-
-    def make(self, **shared):
-        return topk_losses.SoftTopKLoss(k=3, tau=0.7, form="error", **shared)
-
-    @pytest.mark.slow  # some seconds for each of the shapes below; the logistic one's is above
-    def test_second_derivative(self):
-        super().test_second_derivative()
-
-
-class TestLaplacianSoftTopK(TestBoundedSoftTopK):
-    def make(self, **shared):
-        return topk_losses.SoftTopKLoss(k=3, tau=0.7, shape="laplace", form="error", **shared)
-
-
-class TestGaussianSoftTopK(TestBoundedSoftTopK):
-    def make(self, **shared):
-        return topk_losses.SoftTopKLoss(k=3, tau=1.5, shape="gaussian", **shared)
-
-
-class TestClippedSoftTopK(TestBoundedSoftTopK):
-    def make(self, **shared):
-        return topk_losses.SoftTopKLoss(k=3, tau=5.0, shape="clip", form="error", **shared)
-
-
-class TestCubicSoftTopK(TestBoundedSoftTopK):
-    def make(self, **shared):
-        return topk_losses.SoftTopKLoss(k=3, tau=5.0, shape="power", form="error", **shared)
-
-
-class TestMidpointSoftTopK(TestBoundedSoftTopK):
-    def make(self, **shared):
-        return topk_losses.SoftTopKLoss(k=3, tau=0.7, shape="midpoint", **shared)
-
-
-class TestSmoothTopKHinge(LossContract):
-    soft_targets = True
-
-    def make(self, **shared):
-        return topk_losses.SmoothTopKHinge(k=3, gamma=0.5, **shared)
-
-
-class TestSortingTopKCrossEntropy(LossContract):
-    soft_targets = True
-
-    def make(self, **shared):
-        return topk_losses.SortingTopKCrossEntropy(k=3, candidates=4, mixture=(0.2, 0.0, 0.8), **shared)
-
-
-class TestLogisticSortingTopKCrossEntropy(LossContract):
-    soft_targets = True
-
-    def make(self, **shared):
-        return topk_losses.SortingTopKCrossEntropy(k=3, candidates=8, relaxation="logistic", **shared)
-
-    compiles = False  # it does: the other network's graph with a few more layers, and ten seconds of tracing
-
-
-class TestTopKEntropy(LossContract):
-    soft_targets = True
-
-    def make(self, **shared):
-        return topk_losses.TopKEntropy(k=3, **shared)
-
-
-class TestTruncatedTopKEntropy(LossContract):
-    soft_targets = True
-
-    def make(self, **shared):
-        return topk_losses.TruncatedTopKEntropy(k=3, **shared)
+        return tl.NoisedImbalancedTopKHinge.from_counts(counts(self.classes), k=3, epsilon=0.3, **shared)
 
 
 class TestTorchsCrossEntropy(LossContract):
@@ -372,7 +145,7 @@ class TestTorchsCrossEntropy(LossContract):
         return torch.nn.CrossEntropyLoss(**shared)
 
 
-class Brier(topk_losses.Loss):
+class Brier(tl.Loss):
     """A loss of one's own, as `docs/use-a-loss.md` shows it."""
 
     def rows(self, scores, labels):
@@ -386,7 +159,7 @@ class TestALossOfOnesOwn(LossContract):
         return Brier(**shared)
 
 
-BACKENDS = ["torch"] if topk_losses.backend("cpu") == "torch" else ["torch", "numba"]
+BACKENDS = ["torch"] if tl.backend("cpu") == "torch" else ["torch", "numba"]
 OF_OTHERS = {"TestTorchsCrossEntropy", "TestALossOfOnesOwn"}
 CONTRACTS = {
     name.removeprefix("Test"): contract
@@ -420,7 +193,7 @@ def checks(contract):
         check = getattr(contract, name)
         if name == "test_half_precision_is_float32_on_the_rounded_scores":
             for dtype in (torch.float16, torch.bfloat16):
-                yield f"{name}, {dtype}", functools.partial(check, dtype)
+                yield f"{name}, {dtype}", partial(check, dtype)
         elif name.startswith("test_"):
             yield name, check
 
@@ -451,13 +224,13 @@ BESIDE_KERNELS = [name for name in CONTRACTS if name not in PLAIN and len(BACKEN
 )
 def test_the_contract_holds_in_float32_by_every_backend(name, backend):
     """One test runs all checks of a loss: each is a class's own test above, in float64."""
-    with topk_losses.use_backend(backend):
+    with tl.use_backend(backend):
         passed, failed = run_checks(in_float32(CONTRACTS[name]))
     assert not failed, "\n".join(f"{check}: {error}" for check, error in failed.items())
     assert passed >= 12
 
 
-class WrongInAllWays(topk_losses.Loss):
+class WrongInAllWays(tl.Loss):
     """Depends on the order of the classes, on constants in the scores and on the other rows."""
 
     def rows(self, scores, labels):

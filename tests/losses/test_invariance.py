@@ -66,12 +66,8 @@ LOSSES = {
         s, y, k, 0.5, samples=None, reduction="none"
     ),
 }
-ASK_WHICH = (
-    "topk_grouping",
-    "topk_transition",
-    "sorting_topk_cross_entropy",
-    "logistic_sorting",
-)  # of equal scores
+# Of equal scores.
+ASK_WHICH = ("topk_grouping", "topk_transition", "sorting_topk_cross_entropy", "logistic_sorting")
 every_loss = pytest.mark.parametrize("name", LOSSES)
 
 ONE_OF_EACH_KIND = {
@@ -98,13 +94,7 @@ BY_DRAWS = {
         s, y, k, 0.5, 5, 3.0, generator=torch.Generator().manual_seed(0), reduction="none"
     ),
     "noised_imbalanced_topk_hinge by draws": lambda s, y, k: functional.noised_imbalanced_topk_hinge(
-        s,
-        y,
-        k,
-        torch.linspace(2, 4, s.shape[1]),
-        0.5,
-        5,
-        2.0,
+        *(s, y, k, torch.linspace(2, 4, s.shape[1]), 0.5, 5, 2.0),
         generator=torch.Generator().manual_seed(0),
         reduction="none",
     ),
@@ -181,11 +171,8 @@ def assert_only_that_row_is_spoilt(name, backend, scores, target, row, column, v
     references = [tuple(x[others] for x in losses_and_slopes(name, scores, target, backend))]
     if name in BY_DRAWS:
         references.append(losses_and_slopes(name, scores[others], target[others], backend))
-    bound = (
-        {}
-        if name in CHOOSES_BY_BATCH and goes_through_torch(name, backend, scores)
-        else {"rtol": 0, "atol": 0}
-    )
+    by_batch = name in CHOOSES_BY_BATCH and goes_through_torch(name, backend, scores)
+    bound = {} if by_batch else {"rtol": 0, "atol": 0}
     same = [
         torch.allclose(losses[others], loss, **bound) and torch.allclose(slopes[others], slope, **bound)
         for loss, slope in references

@@ -10,18 +10,6 @@ import pytest
 import topk_losses
 from topk_losses import functional, operators, testing
 
-FORBIDDEN = [
-    "ray",
-    "optuna",
-    "mlflow",
-    "pyarrow",
-    "torchvision",
-    "pandas",
-    "scipy",
-    "sklearn",
-    "pytest",
-    "hypothesis",
-]
 SOURCES = Path(topk_losses.__file__).parent
 
 
@@ -34,7 +22,6 @@ def test_import_loads_torch_alone():
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     added = {name for name in run.stdout.split() if name not in sys.stdlib_module_names}
     assert added <= {"topk_losses", "torch"}
-    assert not added & set(FORBIDDEN)
 
 
 def test_sources_import_the_standard_library_and_torch():

@@ -13,13 +13,13 @@ SCORES, LABELS, NAN, INF = torch.zeros(2, 4), torch.tensor([0, 1]), math.nan, ma
 GIVEN = {
     "scores": SCORES,
     "target": LABELS,
+    "memory": SCORES,
+    "margins": torch.zeros(4),
     "k": 2,
     "epsilon": 0.1,
     "samples": 3,
-    "memory": SCORES,
-    "class_counts": torch.ones(4),
-    "margins": torch.zeros(4),
     "max_margin": 0.5,
+    "class_counts": torch.ones(4),
     "in_features": 8,
     "classes": 5,
     "name": "torch",
@@ -34,6 +34,10 @@ NOISED = (
     *({"k": 4}, {"epsilon": -1e-9}, {"samples": 0}, {"samples": None, "noise": torch.zeros(1, 2, 4)}),
     *({"noise": SCORES}, {"generator": [torch.Generator()] * 3}, {"generator": []}),
 )
+CONFORMAL = (
+    *({"alpha": 1.0}, {"temperature": 0.0}, {"kappa": -1.0}, {"size_weight": -1.0}),
+    {"classification": -1.0},
+)
 WHOLE = {"scores": SCORES.long()}
 REFUSED = {
     "cross_entropy": (
@@ -45,17 +49,8 @@ REFUSED = {
         *({"weight": torch.ones(2)}, {"weight": 2.0}),
     ),
     "conformal_training": (
-        *(
-            {"alpha": 1.0},
-            {"temperature": 0.0},
-            {"kappa": -1.0},
-            {"size_weight": -1.0},
-            {"classification": -1.0},
-        ),
-        *(
-            {"target": LABELS[:0], "scores": SCORES[:0]},
-            {"target": LABELS[:, None], "scores": SCORES[..., None]},
-        ),
+        *(*CONFORMAL, {"target": LABELS[:0], "scores": SCORES[:0]}),
+        {"target": LABELS[:, None], "scores": SCORES[..., None]},
         *({"target": one} for one in (SCORES + 0.25, LABELS + 3, LABELS - 100, [0, 1])),
         WHOLE,
     ),
@@ -111,15 +106,7 @@ REFUSED = {
     "CrossEntropy": (
         *({"reduction": "avg"}, {"weight": torch.tensor([1.0, -1.0])}, {"weight": torch.ones(2, 2)}),
     ),
-    "ConformalTraining": (
-        *(
-            {"alpha": 1.0},
-            {"temperature": 0.0},
-            {"kappa": -1.0},
-            {"size_weight": -1.0},
-            {"classification": -1.0},
-        ),
-    ),
+    "ConformalTraining": CONFORMAL,
     "EarlyLearning": ({"samples": 0}, {"beta": 1.0}, {"strength": -1.0}),
     "Focal": ({"gamma": -1.0},),
     "GeneralizedCrossEntropy": ({"gamma": 1.5},),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from topk_platform import Study
+from topk_platform.cli import main
 from topk_platform.data import load
 from topk_platform.data.loading import backbone_hash
 from topk_platform.identity import Identity
@@ -16,6 +18,21 @@ from topk_platform.specs import Trial, TrialRecord
 from topk_platform.testing import fake_run
 from topk_platform.training import finish, run_trials
 from topk_platform.versions import versions_of
+
+
+@pytest.fixture
+def topk(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    """The command, in this process: a function of its words that returns its exit code and what it printed."""
+
+    def run(*words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["topk", *words])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return (int(ended.value.code or 0), *capsys.readouterr())
+
+    return run
 
 
 @pytest.fixture(scope="session")

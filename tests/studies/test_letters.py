@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections import defaultdict
-from pathlib import Path
-
 import pytest
 
 from topk_platform import Arm, LabelNoise, LongTail, PerClass, Study
@@ -14,17 +10,6 @@ from topk_studies import STUDIES, letters, letters_map, letters_questions, lette
 
 SEARCHED = [letters(), letters_quick(), letters_map()]
 NAMES = [name for name in STUDIES if name.startswith("letters")]
-COMMON = {
-    "cross_entropy",
-    "smooth_topk_svm",
-    "noised_topk_hinge",
-    "calibrated_topk_hinge",
-    "topk_transition",
-    "generalized_cross_entropy",
-    "soft_topk_loss",
-    "label_smoothing",
-}
-UNEVEN = {"focal", "ldam", "noised_imbalanced_topk_hinge", "balanced_softmax"}
 
 
 def images(arm: Arm) -> int:
@@ -36,20 +21,7 @@ def images(arm: Arm) -> int:
     return sum(round(150 * ratio ** (-c / 61)) for c in range(62))
 
 
-def test_regimes_and_losses_are_those_of_the_question() -> None:
-    result = defaultdict(set)
-    for arm in letters().arms:
-        result[arm.regime.name].add(arm.loss.label)
-    averaged = {"cross_entropy-averaged"}
-    assert result == {
-        "clean-5": COMMON,
-        "clean-20": COMMON,
-        "clean-100": COMMON,
-        "noise-0.4": COMMON | averaged,
-        "noise-0.8": COMMON | averaged,
-        "noise-0.8-images-5": COMMON | averaged,
-        "long-tail": COMMON | UNEVEN,
-    }
+def test_regimes_are_those_of_the_question() -> None:
     assert {arm.regime.name: arm.regime.conditions for arm in letters().arms} == {
         "clean-5": (PerClass(5),),
         "clean-20": (PerClass(20),),
@@ -121,13 +93,3 @@ def test_a_training_takes_no_more_than_it_may(name: str) -> None:
 def test_losses_models_and_recipes_fit_together_on_a_small_part(name: str) -> None:
     small = STUDIES[name]().smoke()
     assert len(check_study(small)) == len(small.arms)
-
-
-def test_their_page_counts_them_right() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "papers.md").read_text()
-    result = {}
-    for names, count in re.findall(
-        r"^\| ((?:`letters\w*`(?:, )?)+) \|.*\| ([\d,]+)(?: each)? \|$", text, flags=re.M
-    ):
-        result |= {name: int(count.replace(",", "")) for name in re.findall(r"`(\w+)`", names)}
-    assert result == {name: STUDIES[name]().size for name in NAMES}

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from pathlib import Path
 
 import pytest
 import torch
@@ -19,9 +17,6 @@ from topk_platform.recipes import (
     SAWADA2020_CIFAR100_CUTOUT,
     SAWADA2020_CIFAR100_MIXUP,
 )
-from topk_platform.records import ArmHistory
-from topk_platform.reports import to_markdown
-from topk_platform.results import build_table
 from topk_platform.running.preflight.checks import check_study
 from topk_studies import STUDIES
 from topk_studies.published import LEFT_OUT, Row, composed, loss_of, read_rows, rows_of
@@ -257,22 +252,3 @@ def test_losses_models_and_recipes_fit_together_on_small_stand_ins(name: str) ->
     checked = check_study(small)
     assert len(checked) == len(small.arms)
     assert small.published == ()
-
-
-def test_their_page_counts_them_right() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "papers.md").read_text()
-    lines = re.findall(r"^\| `(\w+)` \|.*\| (\d+) of [^|]*?, (\d+) epochs \|$", text, flags=re.MULTILINE)
-    assert [name for name, _, _ in lines] == NAMES
-    for name, trainings, epochs in lines:
-        study = STUDIES[name]()
-        assert (study.size, {arm.recipe.epochs for arm in study.arms}) == (int(trainings), {int(epochs)})
-
-
-def test_before_anything_ran_a_table_shows_what_is_published() -> None:
-    study = STUDIES["sawada2020_cifar100"]()
-    text = to_markdown(build_table(study, {study.arm_id(arm): ArmHistory(arm) for arm in study.arms}))
-    assert (
-        "| resnet18/cross_entropy | published 93.1 (sd 0.2, n = 10) | published 92.9 (sd 0.1, n = 10) |"
-        in text
-    )
-    assert "Published: sawada2020, Table I. sd is the standard deviation" in text

@@ -17,7 +17,6 @@ from pyarrow import parquet
 from topk_platform import ConfusionNoise, Regime, plan
 from topk_platform.data import Dataset, apply_conditions, data_at, load
 from topk_platform.data.datasets.cifar import SUPERCLASSES
-from topk_platform.data.loading import DOWNLOADS, download
 from topk_platform.data.noise_files import read_confusion
 from topk_platform.errors import MissingDataError
 from topk_platform.running.preflight.checks import check_study
@@ -54,14 +53,6 @@ def folder(tmp_path: Path) -> Path:
     ]
     (tmp_path / HUMAN).write_text("\n".join(lines))
     return tmp_path
-
-
-def test_the_images_of_features_are_downloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fetched: list[Path] = []
-    monkeypatch.setitem(DOWNLOADS, "cifar100", fetched.append)
-    with data_at(tmp_path):
-        download(photos_noise().arms[0].regime)
-    assert fetched == [tmp_path]
 
 
 @pytest.mark.parametrize("name", sorted(name for name in STUDIES if name.startswith("photos_")))

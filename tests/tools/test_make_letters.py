@@ -40,15 +40,8 @@ def made(fonts: Path, *arguments: object) -> str:
 def fonts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder of six families, one of them twice under two names of files, and a damaged file."""
     folder = tmp_path_factory.mktemp("fonts")
-    for name in (
-        "DejaVuSans",
-        "DejaVuSans-Bold",
-        "DejaVuSerif",
-        "DejaVuSansMono",
-        "STIXGeneral",
-        "cmr10",
-        "cmtt10",
-    ):
+    dejavu = ("DejaVuSans", "DejaVuSans-Bold", "DejaVuSerif", "DejaVuSansMono")
+    for name in (*dejavu, "STIXGeneral", "cmr10", "cmtt10"):
         shutil.copy(FONTS / f"{name}.ttf", folder)
     shutil.copy(FONTS / "STIXGeneral.ttf", folder / "again.ttf")
     (folder / "damaged.ttf").write_bytes(b"no font")
@@ -94,15 +87,12 @@ def test_a_report_names_characters_of_one_shape(fonts: Path, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--out", "f.txt"], "--out must end in .npz, got f.txt"),
-        (["--out", "f.npz", "--size", "27"], "--size must be even and at least 2, got 27"),
-        (["--out", "f.npz", "--characters", "AA"], "--characters must be two or more, each once, got 'AA'"),
-        (["--out", "f.npz", "--test", "0"], "--test must be at least 1, got 0"),
-        (
-            ["--out", "f.npz", "--characters", "漢字"],
-            "FONTS must hold a free font with every character, got 0",
-        ),
-        (["--out", "f.npz", "--families", str(TOOL)], "families must be a table with the columns"),
+        (["--out", "f.txt"], "--out must"),
+        (["--out", "f.npz", "--size", "27"], "--size must"),
+        (["--out", "f.npz", "--characters", "AA"], "--characters must"),
+        (["--out", "f.npz", "--test", "0"], "--test must"),
+        (["--out", "f.npz", "--characters", "漢字"], "FONTS must"),
+        (["--out", "f.npz", "--families", str(TOOL)], "families must"),
     ],
 )
 def test_bad_arguments_are_one_line(arguments: list[str], message: str, fonts: Path, tmp_path: Path) -> None:
@@ -176,27 +166,3 @@ def test_more_families_are_kin_if_they_may_differ_by_more(fonts: Path, tmp_path:
     done = make(fonts, "--out", tmp_path / "f.npz", "--kin", 1.5, *ONE_EACH)
     assert done.returncode == 1
     assert "FONTS must leave a family for every split, got none for ['validation', 'test']" in done.stderr
-
-
-def test_a_package_of_npm_is_named_by_its_description(fonts: Path, tmp_path: Path) -> None:
-    package = tmp_path / "x" / "mine"
-    package.mkdir(parents=True)
-    (package / "package.json").write_text('{"name": "@fonts/mine", "version": "0.4.1"}')
-    for path in fonts.glob("*.ttf"):
-        shutil.copy(path, package)
-    made(tmp_path / "x", "--out", tmp_path / "f.npz", "--table", tmp_path / "t.csv", *ONE_EACH)
-    assert {row["package"] for row in csv.DictReader((tmp_path / "t.csv").open())} == {"@fonts/mine 0.4.1"}
-
-
-def test_every_font_of_a_package_has_the_licence_of_a_pattern_for_its_kind(
-    fonts: Path, tmp_path: Path
-) -> None:
-    package = tmp_path / "x" / "fonts-mine"
-    (package / "usr/share/doc/fonts-mine").mkdir(parents=True)
-    (package / "usr/share/doc/fonts-mine/copyright").write_text(
-        "Files: *.ttf\nLicense: IPA-1\n\nFiles: *.otf\nLicense: GPL-2\n\nFiles: debian/*\nLicense: MIT\n"
-    )
-    for path in fonts.glob("*.ttf"):
-        shutil.copy(path, package)
-    made(tmp_path / "x", "--out", tmp_path / "f.npz", "--table", tmp_path / "t.csv", *ONE_EACH[:-1])
-    assert {row["licence"] for row in csv.DictReader((tmp_path / "t.csv").open())} == {"IPA-1.0"}

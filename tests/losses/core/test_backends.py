@@ -38,11 +38,6 @@ def test_a_backend_that_is_not_installed_is_refused(name, monkeypatch):
         pass
 
 
-def test_nothing_is_set_before_the_context_is_entered():
-    use_backend("torch")
-    assert gate.wanted() == "auto"
-
-
 @needs_numba
 def test_contexts_nest_and_are_left_as_they_were_found():
     with use_backend("torch"):
@@ -69,16 +64,6 @@ def test_an_explanation_that_fails_leaves_nothing_behind():
     with pytest.raises(ValueError, match="k must be"):
         explain_backend(functional.topk_hinge, *batch(), 1000)
     assert gate._CHOICES.get() is None
-
-
-def test_a_new_thread_asks_for_nothing():
-    seen = []
-    with use_backend("torch"):
-        thread = threading.Thread(target=lambda: seen.append(gate.wanted()))
-        thread.start()
-        thread.join()
-        assert gate.wanted() == "torch"
-    assert seen == ["auto"]
 
 
 def test_another_threads_setting_is_its_own():
@@ -222,18 +207,6 @@ def test_soft_targets_of_losses_that_do_not_mind_take_the_kernels_for_rows():
     # The union's own kernel is for one label per row.
     [choice] = explain_backend(functional.topk_grouping, scores, scores.softmax(1), 3)
     assert choice.operation == "largest"
-
-
-@pytest.mark.slow
-@needs_numba
-def test_the_exact_expectation_is_explained():
-    scores, target = batch(10)
-    [choice] = explain_backend(functional.noised_topk_hinge, scores, target, 3, samples=None)
-    assert choice == BackendChoice("expected_topk", "numba", {})
-    [choice] = explain_backend(functional.expected_topk, batch(200)[0], 70, 0.1)
-    assert choice == BackendChoice("expected_topk", "torch", {"numba": "k is above 65"})
-    [choice] = explain_backend(functional.noised_topk, scores, 3, 0.1, 5)
-    assert choice == BackendChoice("noise", "numba", {})
 
 
 @needs_numba

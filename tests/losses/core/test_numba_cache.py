@@ -114,16 +114,6 @@ def test_a_class_that_is_gone_does_no_harm(module):
     assert module("Couple", 2).result() == 5
 
 
-def test_the_environment_names_the_folder(module, folders, monkeypatch):
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(folders["Numba's variable"]))
-    assert module().result() == 4
-    assert [kind for kind, folder in folders.items() if kept_in(folder)] == ["Numba's variable"]
-    monkeypatch.setenv("TOPK_LOSSES_CACHE", str(folders["own variable"]))
-    assert module().result() == 4
-    assert kept_in(folders["own variable"])
-    assert not kept_in(folders["beside the source"])
-
-
 def test_without_a_place_beside_the_source_there_is_the_users_and_a_temporary_one(
     module, folders, monkeypatch
 ):

@@ -60,31 +60,22 @@ def fresh_cache(tmp_path, monkeypatch):
 
 COMMON = {
     "labels": "*i64",
-    "margins": "*fp32",
-    "losses": "*fp32",
-    "gradients": "*fp32",
-    "stride": "i32",
-    "gradient_stride": "i32",
-    "classes": "i32",
-    "ignored": "i32",
+    **dict.fromkeys(("margins", "losses", "gradients"), "*fp32"),
+    **dict.fromkeys(("stride", "gradient_stride", "classes", "ignored"), "i32"),
 }
 SMOOTH = {
     **COMMON,
-    "kept": "*fp32",
-    "by_margins": "*fp32",
+    **dict.fromkeys(("kept", "by_margins"), "*fp32"),
     **dict.fromkeys(("scale_high", "scale_low", "inverse_high", "inverse_low"), "fp32"),
     **dict.fromkeys(("margin_high", "margin_low", "tau", "scale"), "fp32"),
 }
 NOISED = {
     **COMMON,
     "seeds": "*i64",
-    "active": "*fp32",
-    "centres": "*fp32",
-    "largest": "*fp32",
+    **dict.fromkeys(("active", "centres", "largest"), "*fp32"),
     **dict.fromkeys(("places", "kept", "numbers"), "*i32"),
     **dict.fromkeys(("share", "draws"), "i32"),
-    "epsilon": "fp32",
-    "margin": "fp32",
+    **dict.fromkeys(("epsilon", "margin"), "fp32"),
 }
 SOFT = {
     **COMMON,

@@ -122,18 +122,6 @@ def test_noise_has_the_layout_of_the_scores(sample):
     torch.testing.assert_close(losses, flat.reshape(3, 4))
 
 
-@pytest.mark.parametrize("samples", [3, None])
-def test_infinite_scores_have_their_stated_results(samples):
-    inf = torch.inf
-    scores = torch.tensor([[-inf, 1.0, 2.0], [inf, 1.0, 2.0], [0.0, inf, 2.0], [1.0, -inf, -inf]])
-    losses = functional.noised_topk_hinge(
-        scores, torch.zeros(4, dtype=torch.int64), 1, 0.1, samples, reduction="none"
-    )
-    assert losses[0] == inf
-    assert losses[1:3].isnan().all()
-    assert losses[3] == 0
-
-
 def test_compiles_to_one_graph_for_every_batch_size(plain_torch):
     """A generator as an argument breaks the graph, a limit of torch's; without one there is a single graph."""
     loss = torch.compile(functional.noised_topk_hinge, fullgraph=True, backend="aot_eager")

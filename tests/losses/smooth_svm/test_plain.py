@@ -180,16 +180,6 @@ def test_masked_float64_classes_beside_nan(k, tau):
     torch.testing.assert_close(losses[::2], torch.stack(alone))
 
 
-def test_an_infinite_score_is_nan_in_its_row(sample):
-    """As in the other losses, whatever the path that the rest of the batch takes."""
-    scores, target = sample(3, 6)
-    scores[2, 5] = torch.inf
-    for k in (1, 3, 5):
-        losses = smooth_topk_svm(scores, target, k, reduction="none")
-        assert losses[2].isnan()
-        torch.testing.assert_close(losses[:2], smooth_topk_svm(scores[:2], target[:2], k, reduction="none"))
-
-
 @given(
     classes=st.integers(2, 40),
     share=st.floats(0, 1),
@@ -260,31 +250,6 @@ def test_power_sums_left_out_are_within_the_bound(k, number, spread, tolerance, 
     signed = torch.stack([(-1) ** i * (values / unit).pow(i).sum() for i in range(1, k + 1)])[:, None]
     full, part = (newton(sums, k)[k] for sums in (signed, signed[:powers]))
     assert abs(math.log(part.item() / full.item())) < tolerance + 1e-13
-
-
-def test_transforms_of_torch_func(sample):
-    scores, target = sample(12, 30)
-    models, labels = scores.reshape(4, 3, 30), target.reshape(4, 3)
-
-    def loss(s, y):
-        return smooth_topk_svm(s, y, 3, 0.5)
-
-    expected = torch.stack([torch.func.grad(loss)(s, y) for s, y in zip(models, labels, strict=True)])
-    slopes = torch.func.vmap(torch.func.grad(loss), in_dims=(1, 0))(models.transpose(0, 1), labels)
-    torch.testing.assert_close(slopes, expected)
-    slopes = torch.func.grad(lambda s: torch.func.vmap(loss)(s, labels).sum())(models)
-    torch.testing.assert_close(slopes, expected)
-    rows = torch.func.jacrev(lambda s: smooth_topk_svm(s, labels[0], 3, 0.5, reduction="none"))(models[0])
-    torch.testing.assert_close(rows.sum(0) / 3, expected[0])
-    hessian = torch.func.jacrev(torch.func.grad(loss))
-    batched = torch.func.vmap(hessian)(models, labels)
-    torch.testing.assert_close(batched[1], hessian(models[1], labels[1]))
-
-
-def test_nothing_is_kept_without_gradients(sample):
-    scores, target = sample(3, 30)
-    with torch.no_grad():
-        assert not functional.smooth_topk_svm(scores.requires_grad_(), target, 3).requires_grad
 
 
 @pytest.mark.parametrize("k", [1, 2, 4, 6])

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from topk_platform import Arm, Loss, Model, Recipe, Regime, Study
-from topk_platform.cli import main
 from topk_platform.cli.group import COMMANDS, load_command
 
 WITHOUT = {"new", "list", "replay", "ui", "predict"}
@@ -30,7 +28,7 @@ def test_what_a_smoke_run_left_is_found(
     tmp_path: Path,
     train_study: Callable[..., None],
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    topk: Callable[..., tuple[int, str, str]],
 ) -> None:
     train_study(made().smoke(), tmp_path / "runs")
     (tmp_path / "quick_lab.py").write_text(Path(__file__).read_text())
@@ -48,11 +46,5 @@ def test_what_a_smoke_run_left_is_found(
         ("table quick_lab:made --claims --smoke", 2, "study quick-smoke has no claims: a smoke run has none"),
         ("table quick_lab:made --smoke --format csv", 0, "cross_entropy"),
     ):
-        monkeypatch.setattr(sys, "argv", ["topk", *command.split()])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        printed = capsys.readouterr()
-        assert ((ended.value.code or 0), said in printed.out + printed.err) == (code, True), (
-            command,
-            printed,
-        )
+        ended, *printed = topk(*command.split())
+        assert (ended, said in "".join(printed)) == (code, True), (command, printed)

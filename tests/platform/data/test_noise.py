@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import io
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from topk_platform import (
     Regime,
     UserError,
 )
-from topk_platform.data import Dataset, apply_conditions, cifar100, data_at, digits, load, write_labels
+from topk_platform.data import Dataset, Split, apply_conditions, data_at, digits, load, write_labels
 from topk_platform.data.noise import (
     Tracked,
     confused_labels,
@@ -38,7 +37,6 @@ from topk_platform.data.noise import (
 from topk_platform.errors import MissingDataError
 from topk_platform.specs import Condition
 
-REAL = Path(os.environ.get("TOPK_DATA", "data")).absolute()
 """CIFAR-100 with people's labels, on machines that have it."""
 
 
@@ -114,14 +112,8 @@ def three_classes(labels: torch.Tensor) -> Dataset:
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "1,2\n3,4\n",
-        "1,2,3\n3,4\n1,1,1\n",
-        "1,2,3\n3,-4,5\n1,1,1\n",
-        "1,2,3\n3,inf,-5\n1,1,1\n",
-        "1,2,3\n3,nan,5\n1,1,1\n",
-        "1,2,3\n3,x,5\n1,1,1\n",
-        "1,2,3\n0,0,0\n1,1,1\n",
+        *("", "1,2\n3,4\n", "1,2,3\n3,4\n1,1,1\n"),
+        *(f"1,2,3\n{row}\n1,1,1\n" for row in ("3,-4,5", "3,inf,-5", "3,nan,5", "3,x,5", "0,0,0")),
         "0.5,0.5,0\n0.2,0.2,0.2\n0,0,1\n",
         "t,a,b,d\na,1,0,0\nb,0,1,0\nd,0,0,1\n",
         "t,a,b,c\na,1,0,0\nc,0,1,0\nb,0,0,1\n",
@@ -162,18 +154,6 @@ def test_part_dependent_labels_follow_the_softmax_of_their_projection() -> None:
     expected[2] = 1 - flips
     counts = np.bincount(noisy.numpy(), minlength=classes)
     assert stats.chisquare(counts, expected * count).pvalue > 1e-4
-
-
-def test_part_dependent_labels_are_drawn_at_once_and_not_sample_by_sample(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """One search for each sample among all samples would take minutes with a million of them."""
-    calls, search = [], torch.searchsorted
-    monkeypatch.setattr(torch, "searchsorted", lambda *a, **k: calls.append(a) or search(*a, **k))
-    noisy = instance_labels(
-        torch.randn(500, 3, generator=generator()).double(), torch.arange(500) % 4, 4, 0.3, generator()
-    )
-    assert len(noisy) == 500 and len(calls) == 1
 
 
 def test_the_most_confused_are_those_of_a_regression_by_autograd() -> None:
@@ -304,13 +284,12 @@ def test_the_share_of_wrong_labels_is_counted_through_all_conditions() -> None:
     conditions = (LabelNoise(0.5), PerClass(30), PairFlip(0.5))
     noisy, plain = conditioned(tracked, *conditions), conditioned(data, *conditions)
     assert torch.equal(noisy.train.labels, plain.train.labels)
-    true = {
-        x.numpy().tobytes(): y for x, y in zip(data.train.tensor, data.train.labels.tolist(), strict=True)
-    }
-    wrong = [
-        true[x.numpy().tobytes()] != y
-        for x, y in zip(plain.train.tensor, plain.train.labels.tolist(), strict=True)
-    ]
+
+    def pairs(split: Split) -> Iterator[tuple[bytes, int]]:
+        return zip((x.numpy().tobytes() for x in split.tensor), split.labels.tolist(), strict=True)
+
+    true = dict(pairs(data.train))
+    wrong = [true[image] != label for image, label in pairs(plain.train)]
     assert wrong_share(noisy.train) == pytest.approx(np.mean(wrong)) and wrong_share(plain.train) == 0
 
 
@@ -327,34 +306,3 @@ def test_the_share_of_wrong_labels_is_counted_through_all_conditions() -> None:
 def test_wrong_conditions_are_refused(make: Callable[[], object], name: str) -> None:
     with pytest.raises(UserError, match=name):
         make()
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(
-    not (REAL / "cifar100" / "human_labels.npz").exists(), reason="needs CIFAR-100 and its labels"
-)
-def test_peoples_labels_of_cifar100_fit_their_images(tmp_path: Path) -> None:
-    from topk_platform.data.datasets.parquet import read_parquet_splits
-
-    people = np.load(REAL / "cifar100" / "human_labels.npz")
-    whole = read_parquet_splits(REAL / "cifar100", label="fine_label")["train"]
-    with data_at(REAL):
-        data = cifar100()
-    labelled = dataclasses.replace(
-        data.train, inputs=whole.images[people["row"]], labels=torch.from_numpy(people["human_label"]).long()
-    )
-    write_labels(tmp_path / "labels.npz", labelled, labelled.labels.tolist())
-    counts = people["confusion_counts"]
-    header = ",".join(["true", *people["classes"]])
-    rows = [",".join([name, *map(str, row)]) for name, row in zip(people["classes"], counts, strict=True)]
-    (tmp_path / "human.csv").write_text("\n".join([header, *rows]))
-    tracked = data.with_train(Tracked.of(data.train))
-    with data_at(tmp_path):
-        labels = conditioned(tracked, NoisyLabels("labels.npz")).train
-        drawn = conditioned(tracked, ConfusionNoise("human.csv")).train
-    true = whole.numbered(whole.names or ())[people["row"]]
-    differing = float((true != labelled.labels).double().mean())
-    covered = float(torch.isin(data.train.labels, true.unique()).double().mean())
-    assert wrong_share(labels) == pytest.approx(differing * covered, abs=0.005)
-    assert differing == pytest.approx(0.353, abs=0.001)
-    assert wrong_share(drawn) == pytest.approx(0.402, abs=0.01)

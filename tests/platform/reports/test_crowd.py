@@ -78,21 +78,3 @@ def test_a_page_has_no_table_of_a_model_without_a_number(table: Table) -> None:
     linear = [f"top-{k} accuracy, %: linear" for k in (3, 1)]
     for change in (lambda _: None, lambda cell: Cell(None, metric=cell.metric)):
         assert [part.title for part in content._parts(changed(table, "mlp", change))] == linear
-
-
-def test_the_lines_below_a_models_table_are_about_its_own_cells(table: Table) -> None:
-    known = changed(table, "linear", lambda cell: dataclasses.replace(cell, detectable=0.01))
-    known = changed(known, "mlp", lambda cell: dataclasses.replace(cell, detectable=0.02))
-    below = {part.title: part.notes for part in content._parts(known)}
-    for model, points, cells in (("linear", "1.0", 32), ("mlp", "2.0", 16)):
-        (_, line) = below[f"top-3 accuracy, %: {model}"]
-        assert f"{points} points" in line and f"the {cells} cells" in line
-    once = changed(
-        table,
-        "mlp",
-        lambda cell: dataclasses.replace(
-            cell, value=dataclasses.replace(cell.value, covers="seeds, one search")
-        ),
-    )
-    linear, mlp = (part.notes[0] for part in content._parts(once)[::2])
-    assert "made once" not in linear and "made once" in mlp

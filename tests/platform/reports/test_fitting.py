@@ -5,14 +5,11 @@ from __future__ import annotations
 import io
 import re
 from functools import cache
-from typing import Any
 
 import pytest
 from rich.console import Console
 
 from topk_platform.reports.sections import Section
-from topk_platform.reports.tables import terminal
-from topk_platform.reports.tables.blocks import Block, blocks
 from topk_platform.reports.tables.terminal import to_rich
 from topk_platform.results.table import Table
 from topk_studies import evidence
@@ -51,35 +48,6 @@ def test_a_table_fits_and_its_numbers_stay_whole(name: str, width: int) -> None:
     assert numbers_of(lines) == numbers_of(wide) and len(numbers_of(wide)) > 40
 
 
-def test_losses_are_columns_where_that_fits_better() -> None:
-    for width, corner, parts in ((80, "regime", 1), (100_000, "loss", 1)):
-        heads = [line for line in printed("kanji_map", width) if line.startswith("┏")]
-        assert len(heads) == parts
-        assert any(line.split()[1] == corner for line in printed("kanji_map", width) if line.startswith("┃"))
-
-
-def test_a_request_for_losses_as_columns_is_kept() -> None:
-    for width in (80, 100_000):
-        rows = [line for line in printed("letters", width, transpose=True) if line.startswith("┃")]
-        corners = {line.split()[1] for line in rows} - {"┃"}
-        assert corners == {"regime"}
-
-
-@pytest.mark.parametrize(("width", "laid_out"), [(80, [False, True]), (100_000, [False])])
-def test_losses_as_columns_are_laid_out_only_where_losses_as_rows_do_not_fit(
-    width: int, laid_out: list[bool], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ways = []
-
-    def noted(*given: Any, transpose: bool = False) -> tuple[Block, ...]:
-        ways.append(transpose)
-        return blocks(*given, transpose=transpose)
-
-    monkeypatch.setattr(terminal, "blocks", noted)
-    Console(file=io.StringIO(), width=width).print(to_rich(table_of("kanji_map"), ("top1", "top5")))
-    assert ways == laid_out
-
-
 def test_names_in_other_tables_stay_whole_where_there_is_room_for_them() -> None:
     """Rich takes room from the widest column first, and would break the longest name."""
     name, words = "noised_imbalanced_topk_hinge", "a sentence of several words " * 3
@@ -92,12 +60,3 @@ def test_names_in_other_tables_stay_whole_where_there_is_room_for_them() -> None
     letters = re.sub(r"[^a-z_]", "", narrow.getvalue().replace("title", "").replace("arm", ""))
     assert max(map(len, narrow.getvalue().splitlines())) <= 30
     assert sorted(letters) == sorted(f"whatmore{name}{words}{words}".replace(" ", ""))
-
-
-def test_a_name_breaks_after_a_slash_where_it_does_not_fit() -> None:
-    name, what = "noise-0-ratio-1/mlp/noised_imbalanced_topk_hinge", "24 of 24 trials " * 3
-    for width, parts in ((80, [name]), (60, ["noise-0-ratio-1/ mlp/", "noised_imbalanced_topk_hinge"])):
-        file = io.StringIO()
-        Console(file=file, width=width).print(Section("title", ("arm", "what"), [(name, what)]))
-        assert all(part in file.getvalue() for part in parts)
-        assert max(map(len, file.getvalue().splitlines())) <= width

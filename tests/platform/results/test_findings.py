@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import json
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -30,7 +29,6 @@ from topk_platform import (
     grid,
 )
 from topk_platform import table as table_of
-from topk_platform.cli import main
 from topk_platform.evidence import findings
 from topk_platform.records import Tally
 from topk_platform.reports import plots
@@ -199,59 +197,42 @@ def test_without_confirmations_there_is_nothing_to_export(store: Path) -> None:
         findings(part, store=store)
 
 
-def topk(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    monkeypatch.setattr(sys, "argv", ["topk", *arguments])
-    with pytest.raises(SystemExit, match="0"):
-        main()
-    return capsys.readouterr().out
+Topk = Callable[..., tuple[int, str, str]]
 
 
 def test_commands_write_and_read_findings(
-    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topk: Topk
 ) -> None:
     lab = f"import runpy\nstudy = runpy.run_path({__file__!r})['a_study']()\n"
     (tmp_path / "findings_lab.py").write_text(lab)
     monkeypatch.syspath_prepend(str(tmp_path))
     file = str(tmp_path / "known.json.gz")
     options = ("--format", "findings", "--to", file, "--store", str(store))
-    assert "known: 16 recorded trials" in topk(monkeypatch, capsys, "export", "findings_lab:study", *options)
-    table = topk(monkeypatch, capsys, "table", file)
-    assert "badly" in table and "and 8 more." in table
-    assert "`topk " not in table  # the reader has no store
-    assert json.loads(topk(monkeypatch, capsys, "table", file, "--json"))
-    verdicts = [
-        row["verdict"] for row in json.loads(topk(monkeypatch, capsys, "table", file, "--claims", "--json"))
-    ]
-    assert verdicts == [one.verdict for one in decide(a_study(), store=store)]
-    assert topk(monkeypatch, capsys, "table", file, "--claims", "--format", "md").startswith(
-        "# Claims of known"
-    )
+    assert "known: 16 recorded trials" in topk("export", "findings_lab:study", *options)[1]
+    table = topk("table", file)[1]
+    assert "badly" in table and "`topk " not in table  # the reader has no store
+    assert json.loads(topk("table", file, "--json")[1])
+    claims = json.loads(topk("table", file, "--claims", "--json")[1])
+    assert [row["verdict"] for row in claims] == [one.verdict for one in decide(a_study(), store=store)]
     picture = tmp_path / "map.svg"
-    assert "wrote" in topk(monkeypatch, capsys, "plot", file, "map", "--to", str(picture))
+    assert topk("plot", file, "map", "--to", str(picture))[0] == 0
     assert picture.read_bytes().startswith(b"<?xml")
 
 
 def test_findings_take_the_place_of_a_store_that_holds_nothing(
-    tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch, topk: Topk
 ) -> None:
     """Those of a study without a definition are its table; those of another one are, until the store has results."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(topk_studies, "findings_files", lambda: {"archived": file, "digits": file})
-    rows = json.loads(topk(monkeypatch, capsys, "table", "archived", "--json"))
-    assert rows == json.loads(topk(monkeypatch, capsys, "table", str(file), "--json"))
-    monkeypatch.setattr(sys, "argv", ["topk", "table", "digits", "--json"])
-    with pytest.raises(SystemExit, match="0"):
-        main()
-    printed = capsys.readouterr()
-    assert json.loads(printed.out) == rows and printed.err.count("\n") == 1
-    assert "store 'runs' holds nothing of study digits" in printed.err
-    assert json.loads(topk(monkeypatch, capsys, "list", "--json"))["findings_only"] == ["archived"]
-    assert "findings only: archived" in topk(monkeypatch, capsys, "list")
+    rows = json.loads(topk("table", "archived", "--json")[1])
+    assert rows == json.loads(topk("table", str(file), "--json")[1])
+    code, out, err = topk("table", "digits", "--json")
+    assert (code, json.loads(out), err.count("\n")) == (0, rows, 1)
+    assert "store 'runs' holds nothing of study digits" in err
+    assert json.loads(topk("list", "--json")[1])["findings_only"] == ["archived"]
     for wrong in ("run archived", "table archived --seeds 2", "table digits --seeds 2", "plot digits search"):
-        monkeypatch.setattr(sys, "argv", ["topk", *wrong.split()])
-        with pytest.raises(SystemExit, match="2"):
-            main()
-        capsys.readouterr()
+        assert topk(*wrong.split())[0] == 2
 
 
 def test_shipped_findings_are_small() -> None:

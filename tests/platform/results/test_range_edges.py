@@ -39,15 +39,12 @@ RATE, SHARE = Float(0.001, 1, log=True), Float(0, 10)
         (Int(1, 4), 4, "1 to 4; try 1 to 5"),
         (Int(2, 50, log=True), 2, "2 to 50; try 1 to 50"),
         (Int(1, 50, log=True), 1, ""),  # a logarithm has no 0
-        (Choice((32, 64, 128)), 128, "32 to 128; try 256 as well"),
         (Choice((None, 4, 2, 1)), 4, "1 to 4; try 8 as well"),
         (Choice((32, 64, 128)), 64, ""),
         (Choice((1, 2, 4)), 1, ""),  # half of 1 is no whole number above 0
-        (Choice((3, 5, 9)), 9, "3 to 9; try 16 as well"),
         (Choice((10, 11, 12)), 10, "10 to 12; try 9 as well"),
         (Choice((1.0, 2.0, 4.0)), 1.0, "1 to 4; try 0.5 as well"),
         (Choice((1000, 1100, 1240)), 1240, "1000 to 1240; try 1398 as well"),
-        (Float(10, 1240), 1235.7, "10 to 1240; try 10 to 1650"),
         (Choice((32, 64)), 64, ""),
         (Choice(("linear", "cosine", "constant")), "cosine", ""),
         (Choice((None, 1, 2, 4)), None, ""),
@@ -58,21 +55,14 @@ def test_ends_are_on_the_scale_that_is_searched(dimension: Dimension, value: Sca
     assert [line.partition("searched ")[2].rstrip(")") for line in lines] == ([ranges] if ranges else [])
 
 
-def test_a_chosen_value_is_written_without_a_power_of_ten() -> None:
-    assert proposals("x", Int(10, 1240), 1240)[0].startswith("x = 1240 (")
-
-
 def test_what_cannot_be_passed_is_no_end() -> None:
     assert proposals("samples", Int(1, 50, log=True), 1) == []
+    assert "try 1 to 50" in proposals("samples", Int(2, 50), 2)[0]
     assert proposals("gamma", Float(0.05, 1, log=True), 0.99, "generalized_cross_entropy") == []
     assert proposals("gamma", Float(0.05, 1, log=True), 0.99, "focal") != []
     assert proposals("epsilon", Choice((0.25, 0.5, 1.0)), 1.0, "label_smoothing") == []
     assert proposals("epsilon", Choice((0.25, 0.5, 1.0)), 1.0, "noised_topk_hinge") != []
     assert "try 0.5 to 0.975" in proposals("momentum", Float(0.5, 0.95), 0.94)[0]
-
-
-def test_whole_numbers_are_proposed_for_whole_numbers() -> None:
-    assert "try 1 to 50" in proposals("samples", Int(2, 50), 2)[0]
 
 
 @pytest.mark.parametrize(

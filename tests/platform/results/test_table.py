@@ -18,7 +18,7 @@ from topk_platform.records import ArmHistory, Tally
 from topk_platform.reports import to_csv, to_files, to_markdown, to_parquet, to_rich, to_seeds
 from topk_platform.results import Cell, Table, build_table, estimate
 from topk_platform.results.cells import marked
-from topk_platform.specs import Trial
+from topk_platform.specs import Phase, Trial
 
 CE = Loss("cross_entropy", {"learning_rate": Float(0.01, 1)}, {"learning_rate": 0.1})
 SVM = Loss("smooth_topk_svm", {"tau": Float(0.01, 10, log=True)}, {"tau": 1.0})
@@ -28,13 +28,8 @@ FIXED = Loss("cross_entropy"), Loss("smooth_topk_svm")
 
 
 def a_study(*models: Model, losses: tuple[Loss, Loss] = (CE, SVM)) -> Study:
-    arms = grid(
-        [Regime("clean", "digits"), Regime("noisy", "digits")],
-        models or [Model("mlp")],
-        losses,
-        k=3,
-        recipe=Recipe(1),
-    )
+    regimes = [Regime("clean", "digits"), Regime("noisy", "digits")]
+    arms = grid(regimes, models or [Model("mlp")], losses, k=3, recipe=Recipe(1))
     return Study("s", arms, topk=(1, 3), trials=2, seeds=3)
 
 
@@ -42,19 +37,9 @@ def history(
     study: Study, arm: Arm, tests: list[float], *, chosen: int = 1, failed: bool = False
 ) -> ArmHistory:
     def row(number: int, seed: int, value: float, status: str = "completed") -> dict[str, object]:
-        trial = Trial(
-            "s",
-            study.arm_id(arm),
-            arm,
-            study.topk,
-            "confirm" if seed else "search",
-            number,
-            seed,
-            0,
-            arm.loss.first,
-            "f",
-            "c",
-        )
+        phase: Phase = "confirm" if seed else "search"
+        of_arm = ("s", study.arm_id(arm), arm, study.topk)
+        trial = Trial(*of_arm, phase, number, seed, 0, arm.loss.first, "f", "c")
         return {
             "key": trial.key, "arm": arm.name, "number": number, "seed": seed, "status": status, "reason": "why",
             "config": trial.to_json(), "values": json.dumps(trial.parameters),
@@ -124,14 +109,6 @@ def test_where_differences_are_equal_but_for_rounding_no_effect_is_detectable() 
     assert (cell.p_holm, cell.tests) == (None, 0)
 
 
-def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
-    """2,000 made-up studies of five seeds: 95 % cover the mean, give or take four standard errors (± 1.9 %)."""
-    draws = stats.norm(0.8, 0.05).rvs((2000, 5), random_state=7)
-    outcome = [estimate(list(row)) for row in draws]
-    covered = sum(abs(f.mean - 0.8) <= f.half_width for f in outcome if f is not None) / 2000
-    assert abs(covered - 0.95) < 4 * math.sqrt(0.95 * 0.05 / 2000)
-
-
 def test_the_table_has_a_row_per_loss_a_column_per_regime_and_marks_the_best() -> None:
     table = a_table()
     assert (table.rows, table.columns) == (("cross_entropy", "smooth_topk_svm"), ("clean", "noisy"))
@@ -152,12 +129,8 @@ def test_several_models_get_rows_of_their_own_and_their_own_baseline() -> None:
     values = {"mlp": [0.5, 0.6, 0.7], "wide": [0.1, 0.2, 0.3]}
     histories = {study.arm_id(arm): history(study, arm, values[arm.model.label]) for arm in study.arms}
     table = build_table(study, histories)
-    assert table.rows == (
-        "mlp/cross_entropy",
-        "mlp/smooth_topk_svm",
-        "wide/cross_entropy",
-        "wide/smooth_topk_svm",
-    )
+    losses = ("cross_entropy", "smooth_topk_svm")
+    assert table.rows == tuple(f"{model}/{loss}" for model in ("mlp", "wide") for loss in losses)
     difference = table.cells["wide/smooth_topk_svm", "clean", "top3"].difference
     assert difference is not None and difference.mean == pytest.approx(0)
 
@@ -225,11 +198,8 @@ def test_a_table_of_several_machines_says_so() -> None:
     mixed = history(study, arm, [0.9, 0.92])
     mixed.confirm[1, 2]["versions"] = '{"machine": "another", "torch": "2.14.0"}'
     text = to_markdown(build_table(study, {study.arm_id(arm): mixed}))
-    line = (
-        "Machines or versions differ, and with them the last bits of results: 3 of machine m, torch 2.15.0; "
-    )
-    assert f"{line}1 of machine another, torch 2.14.0." in text
-    assert "last bits" not in to_markdown(a_table())
+    assert "3 of machine m, torch 2.15.0; 1 of machine another, torch 2.14.0." in text
+    assert "machine m" not in to_markdown(a_table())
 
 
 CLEAN = {"regime": "clean", "loss": "cross_entropy", "metric": "top3", "source": "A, Table 1"}
@@ -257,30 +227,13 @@ def test_csv_has_columns_of_its_own_for_what_is_published() -> None:
     both = by_cell["cross_entropy", "clean", "top3"]
     assert float(both["mean"]) == pytest.approx(0.92)
     assert (float(both["published"]), float(both["published_sd"])) == pytest.approx((0.9126, 0.0014))
-    assert (both["published_n"], both["published_split"], both["published_source"]) == (
-        "4",
-        "test",
-        "A, Table 1",
-    )
+    printed = (both["published_n"], both["published_split"], both["published_source"])
+    assert printed == ("4", "test", "A, Table 1")
     alone = by_cell["smooth_topk_svm", "noisy", "top3"]
-    assert (alone["mean"], alone["n"], alone["published_sd"], alone["published_split"]) == (
-        "",
-        "",
-        "",
-        "validation",
-    )
+    assert [alone[name] for name in ("mean", "n", "published_sd")] == [""] * 3
+    assert alone["published_split"] == "validation"
     assert by_cell["cross_entropy", "clean", "top1"]["published"] == ""
     assert pq.read_table(io.BytesIO(to_parquet(a_table(*PRINTED)))).num_rows == len(rows) == 3 * 10 + 2
-
-
-@pytest.mark.parametrize("width", [80, 200])
-def test_the_terminal_shows_published_numbers_whole(width: int) -> None:
-    console = Console(width=width, record=True, file=io.StringIO())
-    console.print(to_rich(a_table(*PRINTED)))
-    text = console.export_text().replace("\N{NO-BREAK SPACE}", " ")
-    assert "published 91.3" in text and "(sd 0.1, n = 4)" in text
-    assert "published 88.8" in text and "(validation, n = 1)" in text
-    assert "Published: A, Table 1; B" in text
 
 
 def test_a_table_of_nothing_but_published_numbers_prints() -> None:
@@ -290,11 +243,7 @@ def test_a_table_of_nothing_but_published_numbers_prints() -> None:
         cell.value is None and not cell.best for cell in table.cells.values()
     )
     assert "| cross_entropy | published 91.3 (sd 0.1, n = 4) |  |" in to_markdown(table)
-    console = Console(width=80, record=True, file=io.StringIO())
-    console.print(to_rich(table))
-    text = console.export_text()
-    assert "(n =" not in text.splitlines()[0]
-    assert "No confirmation has ended yet" in text
+    assert "published 91.3" in shown(table)
 
 
 CE_VALUES = [0.5, 0.6, 0.7, 0.5, 0.6]
@@ -338,11 +287,8 @@ def test_seeds_that_diverged_are_reported_wherever_the_mean_is() -> None:
     assert "70.0 ± 0.0 (2 of 5 seeds, 2 diverged, 1 failed)" in terminal
     for printed in (text, terminal):
         assert "Of 10 confirmations, 2 diverged and 1 failed." in printed
-    (row,) = [
-        r
-        for r in csv.DictReader(io.StringIO(to_csv(table)))
-        if r["metric"] == "top3" and r["diverged"] != "0"
-    ]
+    rows = csv.DictReader(io.StringIO(to_csv(table)))
+    (row,) = [r for r in rows if r["metric"] == "top3" and r["diverged"] != "0"]
     assert (row["n"], row["seeds"], row["diverged"], row["failed"]) == ("2", "5", "2", "1")
     parquet = pq.read_table(io.BytesIO(to_parquet(table))).to_pylist()
     assert {(r["seeds"], r["diverged"], r["failed"]) for r in parquet} == {(5, 0, 0), (5, 2, 1)}
@@ -373,9 +319,7 @@ def test_what_was_searched_once_is_never_marked() -> None:
     assert result.difference.p == fixed.difference.p < 0.001 and result.p_holm is None
     assert (result.difference.covers, fixed.difference.covers) == ("seeds, one search", "seeds")
     assert mixed.difference.once and mixed.value is not None and not mixed.value.once
-    elsewhere = dataclasses.replace(with_ends({}), given={"store": "my runs"})
-    assert "`topk run s --searches 3 --store 'my runs'`" in to_markdown(elsewhere)
-    assert "▲" not in to_markdown(elsewhere)
+    assert "▲" not in to_markdown(with_ends({}))
     assert "one search" not in to_markdown(with_ends({}, losses=FIXED))
     assert "+20.6 ± 1.1 (one search) |" in to_markdown(with_ends({}, losses=(CE, FIXED[1])))
 
@@ -413,12 +357,8 @@ def test_nobody_is_worse_than_what_is_left_of_a_baseline() -> None:
     assert build_table(study, histories).cells[key].mark == "worse"
     made[0].confirm[0, 4]["status"] = "diverged"
     result = build_table(study, histories).cells[key]
-    assert result.difference is not None and (result.difference.n, result.difference.excludes_zero) == (
-        3,
-        True,
-    )
+    assert result.difference is not None and result.difference.excludes_zero and result.difference.n == 3
     assert (result.mark, result.best) == ("", True)
-    assert "-10.3 ± 1.4 (n = 3)" in to_markdown(build_table(study, histories))
 
 
 def test_an_arm_that_diverged_everywhere_says_so() -> None:
@@ -444,16 +384,20 @@ def test_an_arm_without_a_result_is_reported_with_the_reason() -> None:
 
 
 def test_a_part_of_the_arms_has_the_numbers_and_marks_of_the_whole() -> None:
-    study = dataclasses.replace(a_study(), seeds=3)
-    values = {"cross_entropy": [0.9, 0.92, 0.94], "smooth_topk_svm": [0.5, 0.51, 0.52]}
-    histories = {study.arm_id(arm): history(study, arm, values[arm.loss.label]) for arm in study.arms}
-    whole, part = (
-        build_table(study, histories),
-        build_table(study, histories, study.only("noisy/*/smooth*").arms),
-    )
+    study = dataclasses.replace(a_study(losses=FIXED), seeds=5)
+    values = {
+        "cross_entropy": [0.9, 0.92, 0.94, 0.95, 0.96],
+        "smooth_topk_svm": [0.5, 0.51, 0.52, 0.53, 0.55],
+    }
+    histories = {
+        study.arm_id(arm): history(study, arm, values[arm.loss.label], chosen=0) for arm in study.arms
+    }
+    whole = build_table(study, histories)
+    part = build_table(study, histories, study.only("noisy/*/smooth*").arms)
     assert (part.rows, part.columns, len(part.cells)) == (("smooth_topk_svm",), ("noisy",), 10)
     assert part.cells.items() <= whole.cells.items()
-    assert part.confirmed.ended == 3
+    assert part.confirmed.ended == 5 and part.tests == whole.tests == 2  # those that marks are corrected for
+    assert part.cells["smooth_topk_svm", "noisy", "top3"].mark == "worse"
     assert not part.cells["smooth_topk_svm", "noisy", "top3"].best
 
 
@@ -468,20 +412,6 @@ def test_means_that_differ_only_by_rounding_are_all_best() -> None:
     assert all(cell.best for cell in table.cells.values())
 
 
-def test_the_legend_of_a_part_counts_the_differences_that_its_marks_are_corrected_for() -> None:
-    study = dataclasses.replace(a_study(losses=FIXED), seeds=5)
-    values = {
-        "cross_entropy": [0.9, 0.92, 0.94, 0.95, 0.96],
-        "smooth_topk_svm": [0.5, 0.51, 0.52, 0.53, 0.55],
-    }
-    histories = {
-        study.arm_id(arm): history(study, arm, values[arm.loss.label], chosen=0) for arm in study.arms
-    }
-    part = build_table(study, histories, study.only("noisy/*").arms)
-    assert part.tests == build_table(study, histories).tests == 2
-    assert "Holm's correction for the 2 differences" in part.to_markdown()
-
-
 def test_seeds_are_reported_one_by_one() -> None:
     table = with_ends({"smooth_topk_svm": {2: "diverged"}})
     rows = to_seeds(table).to_pylist()
@@ -493,32 +423,5 @@ def test_seeds_are_reported_one_by_one() -> None:
     ]
     assert (rows[0]["top3"], rows[6]["top3"]) == (0.5, None)
     files = to_files(table)
-    assert (
-        files["seeds.csv"]
-        .decode()
-        .splitlines()[0]
-        .startswith("loss,regime,seed,status,key,top1,top3,macro_top1")
-    )
+    assert files["seeds.csv"].startswith(b"loss,regime,seed,status,key,top1,top3,macro_top1")
     assert pq.read_table(io.BytesIO(files["seeds.parquet"])).to_pylist() == rows
-
-
-def test_without_a_baseline_the_legend_names_none() -> None:
-    study = a_study().only("*/smooth*")
-    text = to_markdown(build_table(study, {study.arm_id(arm): ArmHistory(arm) for arm in study.arms}))
-    assert "difference" not in text and "None" not in text
-    assert "An interval needs two seeds or more." in text
-
-
-def test_a_group_accuracy_without_values_says_why() -> None:
-    """All classes are few-shot, so that no run records few_top3."""
-    study = a_study(losses=FIXED)
-    rows = {study.arm_id(arm): history(study, arm, [0.9, 0.92], chosen=0) for arm in study.arms}
-    for arm in rows.values():
-        for row in arm.confirm.values():
-            for metric in study.metrics:
-                if metric.startswith(("many_", "medium_", "few_")):
-                    row[f"test.{metric}"] = None
-    table = build_table(study, rows)
-    why = "few_top3 has no value in clean, noisy: the accuracy of many-, medium- or few-shot classes"
-    assert why in to_markdown(table, ["few_top3"])
-    assert "has no value" not in to_markdown(table)

@@ -29,11 +29,8 @@ def history_of(arm: Arm, results: Sequence[float], statuses: Sequence[str] = ())
     rng = np.random.default_rng(0)
     rows, curves = {}, {}
     for number, result in enumerate(results):
-        drawn = {
-            "tau": 10 ** rng.uniform(-2, 1),
-            "unused": rng.random(),
-            "batch_size": int(rng.choice([16, 32])),
-        }
+        tau, unused, batch = 10 ** rng.uniform(-2, 1), rng.random(), int(rng.choice([16, 32]))
+        drawn = {"tau": tau, "unused": unused, "batch_size": batch}
         status = statuses[number] if number < len(statuses) else "completed"
         rows[number] = {
             "key": f"k{number}",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,13 +13,13 @@ import pytest
 import torch
 
 from topk_platform import Arm, Loss, Model, Recipe, Regime, Study, UserError, export_model, load_model
-from topk_platform.cli import main
 from topk_platform.data import Dataset, load
 from topk_platform.records import Ledger, Store
 from topk_platform.serving.conformal import calibrate, prevalences_of
 from topk_platform.serving.set_calibration import METHODS
 
 Train = Callable[[Study, Path], None]
+Topk = Callable[..., tuple[int, str, str]]
 
 
 def digits_study() -> Study:
@@ -44,27 +43,14 @@ def the_data() -> Dataset:
     return data
 
 
-def predicted(folder: Path, *options: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["topk", "predict", str(folder), *options])
-        with pytest.raises(SystemExit) as ended:
-            main()
-    out, err = capsys.readouterr()
-    return int(ended.value.code or 0), out, err
-
-
 @pytest.mark.parametrize("method", METHODS)
 def test_the_test_set_is_covered(method: str, exported: tuple[Path, Study, Path]) -> None:
     """Within 4 standard errors, of 360 test samples and 270 calibration samples, of the requested coverage."""
     model, data = load_model(exported[0]), the_data()
     assert model.calibration is not None and (model.calibration.tuned, model.calibration.samples) == (90, 270)
     result = model.sets(data.test.tensor, 0.9, method)
-    covered = np.mean(
-        [
-            label in {c.label for c in row}
-            for row, label in zip(result, data.test.labels.tolist(), strict=True)
-        ]
-    )
+    labelled = zip(result, data.test.labels.tolist(), strict=True)
+    covered = np.mean([label in {c.label for c in row} for row, label in labelled])
     assert covered >= 0.9 - 4 * np.sqrt(0.9 * 0.1 * (1 / 360 + 1 / 270))
     card = (exported[0] / "README.md").read_text()
     assert f"| {method} | 90% | {covered:.2%} |" in card
@@ -81,13 +67,6 @@ def test_sets_are_about_as_large_as_the_study_measured(exported: tuple[Path, Stu
     result = model.sets(data.test.tensor, 0.9)
     sizes = np.mean([len(s) for s in result])
     assert sizes == pytest.approx(row["test.size90"], rel=0.25)
-
-
-def test_the_card_says_what_was_calibrated_and_promises_nothing(exported: tuple[Path, Study, Path]) -> None:
-    card = (exported[0] / "README.md").read_text()
-    assert "90 of the 360 samples decided the temperature" in card and "the other 270 decide" in card
-    assert "no coverage is guaranteed" in card and "Guarantee:" not in card
-    assert "topk predict . input.npy --coverage 95" in card and "predict_sets" in card
 
 
 def test_labelled_samples_calibrate_at_the_export_and_promise_a_coverage(
@@ -112,21 +91,16 @@ def test_labelled_samples_calibrate_at_the_export_and_promise_a_coverage(
     card = (tmp_path / "out" / "README.md").read_text()
     assert "30 of the 120 samples decided the temperature" in card and "at most 98.90% with" in card
     (tmp_path / "empty").mkdir()
-    for samples, why in (
-        (tmp_path / "empty", "a folder for each class"),
-        (tmp_path / "none", "--calibrate must"),
-    ):
-        with pytest.raises(UserError, match=why):
-            export(samples)
+    for name in ("empty", "none"):
+        with pytest.raises(UserError, match="--calibrate must"):
+            export(tmp_path / name)
     (tmp_path / "samples" / "ten").mkdir()
     with pytest.raises(UserError, match=r"unknown class: .* has a folder for 'ten'"):
         export(tmp_path / "samples")
     assert load_model(tmp_path / "out").calibration is None  # what cannot calibrate it leaves the network
 
 
-def test_sets_from_the_command_line(
-    exported: tuple[Path, Study, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_sets_from_the_command_line(exported: tuple[Path, Study, Path], tmp_path: Path, topk: Topk) -> None:
     inputs = the_data().test.tensor[:3]
     paths = []
     for row, part in enumerate(inputs):
@@ -135,49 +109,42 @@ def test_sets_from_the_command_line(
     expected = load_model(exported[0]).sets(inputs, 0.95, "prevalence")
     assert load_model(exported[0]).predict_sets(paths, 0.95, "prevalence") == expected
     options = (*paths, "--coverage", "95", "--method", "prevalence")
-    code, out, _ = predicted(exported[0], *options, "--json", capsys=capsys)
+    code, out, _ = topk("predict", str(exported[0]), *options, "--json")
     data: list[dict[str, Any]] = json.loads(out)
     assert code == 0 and [[c["label"] for c in image["set"]] for image in data] == [
         [c.label for c in row] for row in expected
     ]
-    code, out, _ = predicted(exported[0], *options, "--format", "csv", capsys=capsys)
+    code, out, _ = topk("predict", str(exported[0]), *options, "--format", "csv")
     assert code == 0 and out.count("\n") == 1 + sum(map(len, expected))
 
 
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        (["--coverage", "0.95"], "must be a percentage in [1, 100), got 0.95, do you mean 95?"),
-        (["--coverage", "100"], "must be a percentage in [1, 100), got 100"),
-        (["--coverage", "99.9"], "needs at least 999 calibration samples, and this network has 270"),
-        (["--coverage", "90", "-k", "2"], "leave -k out"),
-        (["--method", "prevalence"], "give --coverage too"),
-        (
-            ["--coverage", "90", "--method", "prevalance"],
-            "unknown method 'prevalance': did you mean 'prevalence'",
-        ),
+        (["--coverage", "0.95"], "do you mean 95?"),
+        (["--coverage", "100"], "got 100"),
+        (["--coverage", "99.9"], "at least 999 calibration samples, and this network has 270"),
+        (["--coverage", "90", "-k", "2"], "-k"),
+        (["--method", "prevalence"], "--coverage"),
+        (["--coverage", "90", "--method", "prevalance"], "did you mean 'prevalence'"),
     ],
 )
 def test_bad_options_are_one_line(
-    options: list[str],
-    why: str,
-    exported: tuple[Path, Study, Path],
-    capsys: pytest.CaptureFixture[str],
+    options: list[str], why: str, exported: tuple[Path, Study, Path], topk: Topk
 ) -> None:
-    code, out, err = predicted(exported[0], "x.npy", *options, capsys=capsys)
+    code, out, err = topk("predict", str(exported[0]), "x.npy", *options)
     assert code == 2 and not out and why in " ".join(err.split())
 
 
 def test_a_network_without_calibration_names_the_remedies(
-    exported: tuple[Path, Study, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    exported: tuple[Path, Study, Path], tmp_path: Path, topk: Topk
 ) -> None:
     _, study, store = exported
     export_model(study, study.arms[0].name, tmp_path / "out", store=store)
-    assert "The network is not calibrated" in (tmp_path / "out" / "README.md").read_text()
-    code, _, err = predicted(tmp_path / "out", "x.npy", "--coverage", "90", capsys=capsys)
+    code, _, err = topk("predict", str(tmp_path / "out"), "x.npy", "--coverage", "90")
     assert code == 2 and "export it with --calibrate" in " ".join(err.split())
     model, data = load_model(tmp_path / "out"), the_data()
-    with pytest.raises(UserError, match="calibrate it on labelled samples of yours"):
+    with pytest.raises(UserError, match="calibrate"):
         model.predict_sets(["x.npy"])
     own = model.calibrated(data.validation.tensor, data.validation.labels)
     assert own.calibration is not None and own.calibration.samples == 270
@@ -188,12 +155,8 @@ def test_a_network_without_calibration_names_the_remedies(
         model.calibrated(data.test.tensor[:2], data.test.labels[:2].new_tensor([0, 10]))
     with pytest.raises(UserError, match=r"labels must be of shape \(n,\) for n > 0 inputs"):
         model.calibrated(data.test.tensor[:2], data.test.labels[:3])
-    for labels, why in (
-        ([0.0, 1.0], "labels must be whole numbers, got torch.float32"),
-        (["a", "b"], r"labels must be whole numbers, got \['a', 'b'\]"),
-        ([True, False], "labels must be whole numbers, got torch.bool"),
-    ):
-        with pytest.raises(UserError, match=why):
+    for labels in ([0.0, 1.0], ["a", "b"], [True, False]):
+        with pytest.raises(UserError, match="labels must be whole numbers"):
             model.calibrated(data.test.tensor[:2], labels)  # type: ignore[arg-type]
 
 

@@ -14,13 +14,7 @@ from scipy.stats import betabinom
 
 from topk_platform import UserError
 from topk_platform.metrics import log_probabilities
-from topk_platform.serving.conformal import (
-    calibrate,
-    nonconformity,
-    prevalences_of,
-    sets,
-    temperature_of,
-)
+from topk_platform.serving.conformal import calibrate, nonconformity, prevalences_of, sets, temperature_of
 from topk_platform.serving.set_calibration import METHODS, SetCalibration, rank_of
 
 CLASSES = 6

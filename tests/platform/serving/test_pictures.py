@@ -37,14 +37,8 @@ def test_an_image_gives_the_same_inputs_however_it_is_given(photos: Path, takes:
     assert expected.shape == (3, *takes.shape) and expected.dtype == torch.uint8
     images = [Image.open(path) for path in paths]
     arrays = [np.asarray(image) for image in images]
-    for given in (
-        photos,
-        list(map(str, paths)),
-        images,
-        arrays,
-        np.stack(arrays),
-        torch.from_numpy(np.stack(arrays)),
-    ):
+    stacked = np.stack(arrays)
+    for given in (photos, list(map(str, paths)), images, arrays, stacked, torch.from_numpy(stacked)):
         assert torch.equal(read_inputs(listed(given, takes), takes), expected)
     for given in (expected, expected.numpy(), list(expected)):  # as the network takes them
         assert torch.equal(read_inputs(listed(given, takes), takes), expected)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import sys
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -18,7 +17,6 @@ from PIL import Image
 from torch import Tensor
 
 from topk_platform import Arm, Loss, Model, Recipe, Regime, Study, UserError, export_model, load_model
-from topk_platform.cli import main
 from topk_platform.data import Dataset, data_at, load
 from topk_platform.data.images.decoding import crop, scaled
 from topk_platform.records import Ledger, Store
@@ -30,6 +28,7 @@ from topk_platform.specs import Inputs, TrialRecord
 SEEDS = 2
 DOCS = Path(__file__).parents[3] / "docs"
 Train = Callable[..., None]
+Topk = Callable[..., tuple[int, str, str]]
 
 
 def one(regime: Regime, model: str, **more: object) -> Study:
@@ -79,39 +78,26 @@ def test_a_network_says_of_files_what_it_was_tested_with(
         paths = sorted((folder / "data" / "trees" / "test").glob("*/*.png"))
         candidates = load_model(tmp_path / "out").predict(paths)
         for k in (1, 2):
-            hits = [
-                path.parent.name in {c.name for c in guesses[:k]}
-                for path, guesses in zip(paths, candidates, strict=True)
-            ]
+            rows_of = zip(paths, candidates, strict=True)
+            hits = [path.parent.name in {c.name for c in guesses[:k]} for path, guesses in rows_of]
             assert np.mean(hits) == pytest.approx(row[f"test.top{k}"], abs=1e-12)
         for guesses in candidates:
             assert [c.probability for c in guesses] == sorted((c.probability for c in guesses), reverse=True)
 
 
 def test_a_folder_images_and_arrays_are_predicted_as_files_are(
-    trees: tuple[Path, Study],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    trees: tuple[Path, Study], tmp_path: Path, topk: Topk
 ) -> None:
     folder, study = trees
     export_model(study, study.arms[0].name, tmp_path / "out", store=folder / "runs")
     test = folder / "data" / "trees" / "test"
     paths, model = sorted(test.glob("*/*.png")), load_model(tmp_path / "out")
     expected = model.predict(paths)
-    for given in (
-        test,
-        [Image.open(path) for path in paths],
-        [np.asarray(Image.open(path)) for path in paths],
-    ):
+    images = [Image.open(path) for path in paths]
+    for given in (test, images, list(map(np.asarray, images))):
         assert model.predict(given) == expected
     assert model.predict(Image.open(paths[0])) == expected[:1]
-    monkeypatch.setattr(
-        sys, "argv", ["topk", "predict", str(tmp_path / "out"), str(test), "-k", "1", "--json"]
-    )
-    with pytest.raises(SystemExit):
-        main()
-    printed = json.loads(capsys.readouterr().out)
+    printed = json.loads(topk("predict", str(tmp_path / "out"), str(test), "-k", "1", "--json")[1])
     assert [one["image"] for one in printed] == list(map(str, paths))
     assert [one["candidates"][0]["label"] for one in printed] == [row[0].label for row in expected]
 
@@ -195,10 +181,7 @@ def digits(tmp_path_factory: pytest.TempPathFactory, train_study: Train) -> tupl
 
 
 def test_a_network_of_numbers_takes_files_of_numbers(
-    digits: tuple[Path, Study],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    digits: tuple[Path, Study], tmp_path: Path, topk: Topk
 ) -> None:
     folder, study = digits
     export_model(study, study.arms[0].name, tmp_path / "out", store=folder / "runs")
@@ -220,11 +203,7 @@ def test_a_network_of_numbers_takes_files_of_numbers(
         assert [c.probability for c in guesses] == pytest.approx(
             by_subsets(row)[row.topk(2).indices].tolist()
         )
-    monkeypatch.setattr(sys, "argv", ["topk", "predict", str(tmp_path / "out"), *paths, "--json"])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert not ended.value.code
-    content = json.loads(capsys.readouterr().out)
+    content = json.loads(topk("predict", str(tmp_path / "out"), *paths, "--json")[1])
     assert [[c["label"] for c in image["candidates"]] for image in content] == scores.topk(2).indices.tolist()
 
 
@@ -238,25 +217,6 @@ def by_subsets(scores: Tensor) -> Tensor:
             chances[[one_class, other]] += weight
             total += float(weight)
     return chances / total
-
-
-@pytest.mark.parametrize(
-    ("content", "why"),
-    [
-        (None, "cannot be read as .npy"),
-        (np.zeros((1, 8, 9)), r"must hold numbers of shape \(1, 8, 8\), got float64 of shape \(1, 8, 9\)"),
-        (np.zeros((1, 8, 8), dtype=bool), "got bool"),
-    ],
-)
-def test_what_is_no_input_is_reported(
-    content: np.ndarray | None, why: str, digits: tuple[Path, Study], tmp_path: Path
-) -> None:
-    folder, study = digits
-    export_model(study, study.arms[0].name, tmp_path / "out", store=folder / "runs")
-    path = tmp_path / "x.npy"
-    path.write_bytes(b"no") if content is None else np.save(path, content)
-    with pytest.raises(UserError, match=why):
-        load_model(tmp_path / "out").predict([path])
 
 
 @pytest.mark.parametrize(
@@ -342,11 +302,9 @@ def test_a_logged_network_takes_pixels_of_any_whole_type(
 @pytest.mark.parametrize(
     ("wrong", "why"),
     [
-        (np.full((1, 3, 8, 8), 256), "from 0 to 255, got 256 to 256"),
-        (np.full((1, 3, 8, 8), -1), "from 0 to 255, got -1 to -1"),
-        (np.full((1, 3, 8, 8), 0.5), "whole numbers from 0 to 255, got float64"),
-        (np.zeros((1, 3, 8, 9), dtype=int), r"of shape \(n, 3, 8, 8\), got .*\(1, 3, 8, 9\)"),
-        (np.array([]), r"of shape \(n, 3, 8, 8\), got .*\(0,\)"),
+        *((np.full((1, 3, 8, 8), value), f"got .*{value}") for value in (256, -1)),
+        (np.full((1, 3, 8, 8), 0.5), "got float64"),
+        *((np.zeros(shape, dtype=int), r"of shape \(n, 3, 8, 8\)") for shape in ((1, 3, 8, 9), (0,))),
     ],
 )
 def test_a_logged_network_refuses_what_are_no_pixels(

@@ -15,13 +15,12 @@ import pytest
 import typer
 
 from topk_platform import Arm, Loss, Model, Recipe, Regime, Study, versions
-from topk_platform.cli import main
 from topk_platform.cli.commands import trials
 from topk_platform.data import load
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmBoard
 from topk_platform.records import Ledger, Store
-from topk_platform.training import environment, finish, run_trials
+from topk_platform.training import finish, run_trials
 
 REGIME = Regime("r", "digits")
 ARM = Arm(REGIME, Model("linear"), Loss("loss_of_ones_own:loss"), 3, Recipe(1))
@@ -65,14 +64,10 @@ def recorded(fingerprint: str = "", **versions_then: str) -> str:
 
 
 @pytest.fixture
-def replay(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Replay:
+def replay(monkeypatch: pytest.MonkeyPatch, topk: Replay) -> Replay:
     def call(*arguments: str) -> tuple[int, str, str]:
         forget(monkeypatch)
-        monkeypatch.setattr(sys, "argv", ["topk", "replay", *arguments])
-        with pytest.raises(SystemExit) as caught:
-            main()
-        out, err = capsys.readouterr()
-        return int(caught.value.code or 0), out, err
+        return topk("replay", *arguments)
 
     return call
 
@@ -121,32 +116,21 @@ def test_changed_code_is_reported(folder: Path, replay: Replay) -> None:
     assert code == 0 and "bit for bit" in out
     name, now = "loss_of_ones_own:loss", versions.components_of(ARM)
     assert before[name] != now[name]
-    assert f"the code has changed: {name}: version {before[name]}, now {now[name]}" in " ".join(out.split())
+    assert f"{name}: version {before[name]}, now {now[name]}" in " ".join(out.split())
 
 
 def test_another_machine_is_reported(folder: Path, replay: Replay) -> None:
     code, out, _ = replay(recorded(machine="another"))
-    assert code == 0 and "bit for bit" in out
-    here = environment("cpu")["machine"]
-    assert f"another machine or other packages: machine another in place of {here}" in " ".join(out.split())
+    assert code == 0 and "bit for bit" in out and "machine another" in out
 
 
-@pytest.mark.parametrize(
-    ("lacking", "message"),
-    [
-        ("loss_of_ones_own", "'loss_of_ones_own:loss': there is no module 'loss_of_ones_own' on the path"),
-        (
-            "helper_of_ones_own",
-            "module 'loss_of_ones_own' raised ModuleNotFoundError: No module named 'helper_of_ones_own'",
-        ),
-    ],
-)
-def test_a_missing_module_is_no_difference(folder: Path, replay: Replay, lacking: str, message: str) -> None:
+@pytest.mark.parametrize("lacking", ["loss_of_ones_own", "helper_of_ones_own"])
+def test_a_missing_module_is_no_difference(folder: Path, replay: Replay, lacking: str) -> None:
     key = recorded()
     (folder / f"{lacking}.py").unlink()
     code, out, err = replay(key)
     assert (code, "trained again" in out, len(err.splitlines())) == (2, False, 1)
-    assert message in err
+    assert f"'{lacking}'" in err
 
 
 def test_other_data_are_no_difference(folder: Path, replay: Replay) -> None:

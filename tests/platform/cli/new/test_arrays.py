@@ -115,7 +115,7 @@ def test_groups_of_split_arrays_and_a_test_split_alone(new: New, tmp_path: Path)
     [
         (
             {"x": TABLE, "y": np.array(["a", "b", "c", "d"] * 12)},
-            "one of whole-number labels (n,) for each split, got x (48, 5) int64, y (48,) <U1 in",
+            "got x (48, 5) int64, y (48,) <U1 in",
         ),
         ({"x": TABLE, "y": LABELS.astype(float)}, "got x (48, 5) int64, y (48,) float64 in"),
         ({"x": TABLE + 1j, "y": LABELS}, "inputs must be float32 or whole numbers, got"),

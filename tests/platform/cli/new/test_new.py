@@ -149,21 +149,12 @@ def tailed(birds: Path) -> Path:
 
 
 def test_rare_classes_are_named_and_get_a_loss_and_a_metric(new: New, tailed: Path) -> None:
-    code, out, err = new("rare_birds", "--from", str(tailed))
-    assert code == 0
-    assert "fewer images than the 3 that a class needs for its splits: wren (2). Add images" in err
-    assert "balanced_softmax is among the losses, macro_top2 selects" in out
+    code, _, err = new("rare_birds", "--from", str(tailed))
+    assert code == 0 and "wren (2)" in err
     study = load_study("rare_birds:study")
     assert {arm.loss.label: arm.metric for arm in study.arms} == dict.fromkeys(
         ("cross_entropy", "smooth_topk_svm", "balanced_softmax"), "macro_top2"
     )
-
-
-def test_of_many_classes_with_too_few_images_the_first_are_named(new: New, birds: Path) -> None:
-    for number in range(3000):
-        (birds / f"species-{number:04}").mkdir()
-    _, _, err = new("many_birds", "--from", str(birds))
-    assert "species-0004 (0) and 2995 more. Add images" in err and len(err) < 500
 
 
 def test_a_terminal_obeys_no_name_of_a_class(new: New, birds: Path) -> None:
@@ -262,13 +253,6 @@ def test_a_name_that_is_no_text_is_a_line_and_nothing_is_written(
     assert files_in(tmp_path) == before
 
 
-def test_weight_decay_is_searched_and_flips_are_explained(new: New, birds: Path, tmp_path: Path) -> None:
-    assert new("tuned_birds", "--from", str(birds))[0] == 0
-    for arm in load_study("tuned_birds:study").arms:
-        assert {"learning_rate", "weight_decay"} <= set(arm.loss.space)
-    assert "flip mirrors images at random: leave it out where" in (tmp_path / "tuned_birds.py").read_text()
-
-
 def test_files_that_are_not_read_are_counted(new: New, birds: Path) -> None:
     (birds / "wren" / "notes.txt").write_text("")
     (birds / "gull" / "drawing.svg").write_text("<svg/>")
@@ -279,12 +263,6 @@ def test_files_that_are_not_read_are_counted(new: New, birds: Path) -> None:
     (birds / "gull" / "0.png").rename(birds / "gull" / "old" / "0.png")
     code, _, err = new("stray_birds", "--from", str(birds))
     assert code == 0 and ": 1 .heic, 1 .png, 1 .svg, 1 .txt: " in err and len(err.splitlines()) == 1
-
-
-def test_links_in_a_circle_end(new: New, birds: Path) -> None:
-    for link in ("up", "round"):
-        (birds / "gull" / link).symlink_to("..")
-    assert new("round_birds", "--from", str(birds))[::2] == (0, "")
 
 
 def test_folders_that_look_like_splits_are_named(new: New, birds: Path) -> None:

@@ -19,7 +19,6 @@ from topk_platform.protocol import ArmBoard, Board, Durations
 from topk_platform.protocol.ended import Ended
 from topk_platform.records import (
     ArmState,
-    GpuUse,
     Ledger,
     Recorded,
     Store,
@@ -33,7 +32,7 @@ from topk_platform.records import (
 )
 from topk_platform.running.machine.gpu_use import GpuSample
 from topk_platform.running.progress.events import Event
-from topk_platform.running.progress.rows import arms_text, headline, sparkline
+from topk_platform.running.progress.rows import arms_text, headline
 from topk_platform.running.progress.views import Lines, LiveView, View, view_for
 from topk_platform.running.progress.watching import Noting, Watch
 from topk_platform.specs import TrialRecord
@@ -112,19 +111,10 @@ def test_all_views_show_the_same_facts(kind: str, tmp_path: Path, capsys: pytest
     elif kind == "events":
         events = [json.loads(line) for line in out.splitlines()]
         kinds = [event["event"] for event in events]
-        assert kinds == ["begun"] + [
-            k for f in FATES for k in ("started", f if f in ("again", "open") else "ended")
-        ]
-        assert events[0] | {"time": ""} == {
-            "event": "begun",
-            "time": "",
-            "study": "s",
-            "workers": 2,
-            "not_counted": {},
-            "busy": 0,
-            "total": 12,
-            "left": 12,
-        }
+        ends = [fate if fate in ("again", "open") else "ended" for fate in FATES]
+        assert kinds == ["begun", *(kind for end in ends for kind in ("started", end))]
+        counts = {"workers": 2, "busy": 0, "total": 12, "left": 12, "not_counted": {}}
+        assert events[0] | {"time": ""} == {"event": "begun", "time": "", "study": "s", **counts}
         assert [e["status"] for e in events if e["event"] == "ended"] == [
             *("completed", "failed", "completed", "completed", "diverged", "completed")
         ]
@@ -207,11 +197,6 @@ def test_nothing_runs_once_a_run_that_was_cut_short_is_over(tmp_path: Path) -> N
     assert (live.running, live.workers, live.left) == (0, 0, 12)
 
 
-def test_parts_of_a_gpu_that_were_rounded_down_are_a_whole_one() -> None:
-    state = StudyState("s", (), gpu_use=GpuUse(used=6 * 0.1666, there=1.0))
-    assert "1 of 1 GPUs in use" in headline(state)
-
-
 GPU_STUDY = replace(STUDY, device="cuda", gpus=0.5)
 HALF_BUSY, BUSY = GpuSample("GPU-a", 0.5, 10 * 2**30, 80 * 2**30), GpuSample("GPU-b", 1.0, 2**30, 80 * 2**30)
 
@@ -275,15 +260,12 @@ def test_status_prints_rows_for_people_and_for_programs(
 
 def a_state(arms: int) -> StudyState:
     name = "regime-{}-with-a-long-name/densenet40/noised_topk_hinge"
-    return StudyState(
-        "s",
-        tuple(
-            ArmState(
-                name.format(i), Tally(completed=i), 5, i == 150, 0, "top5", 0.5, {"tau": 0.1, "lr": 1.0}, 60.0
-            )
-            for i in range(arms)
-        ),
+    values = {"tau": 0.1, "lr": 1.0}
+    rows = (
+        ArmState(name.format(i), Tally(completed=i), 5, i == 150, 0, "top5", 0.5, values, 60.0)
+        for i in range(arms)
     )
+    return StudyState("s", tuple(rows))
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 130, 200])
@@ -295,19 +277,6 @@ def test_no_name_is_cut_off_and_each_arm_has_one_line(width: int) -> None:
         assert sum(line.startswith(f"{arm.arm} ") for line in lines) == 1
     assert ("tau=0.1" in "".join(lines)) == (width >= 130)
     assert max(map(len, lines)) <= width
-
-
-@pytest.mark.parametrize(("width", "there"), [(80, False), (130, True)])
-def test_the_best_value_over_the_search_is_a_sparkline(width: int, there: bool) -> None:
-    """Where there is room; an arm with one trial has none yet."""
-    arms = [
-        replace(arm, trend=trend)
-        for arm, trend in zip(a_state(2).arms, [(0.5, 0.6, 1.0), (0.5,)], strict=True)
-    ]
-    lines = text_of(console_of(width), arms_text(replace(a_state(2), arms=tuple(arms)), width))
-    assert ("▁▂█" in lines[1], "search" in lines[0]) == (there, there)
-    assert "▁" not in lines[2]
-    assert sparkline([0.5, 0.5]) == "▁▁" and sparkline([]) == ""
 
 
 def test_of_a_long_search_a_few_values_are_kept() -> None:
@@ -331,16 +300,13 @@ def test_each_running_trial_shows_its_epoch_and_its_curve(
     for trials in started:
         drive.notify(Event("started", trials, workers=2))
     drive.notify(Event("progress", started[0], workers=2, epoch=3, curve=(0.5, 0.75, 1.0)))
-    expected = [
-        ["epoch 3/1", "▁▅█", "top1 100.0 %"],
-        ["epoch 0/1"],
-    ]
+    expected = [["epoch 3/1", "▁▅█", "top1 100.0 %"], ["epoch 0/1"]]
     rows = [f"{t[0].arm.name} search {t[0].number} " for t in started]
 
     def check(lines: list[str]) -> None:
         for row, parts in zip(rows, expected, strict=True):
             (line,) = (line for line in lines if line.startswith(row))
-            assert line.split("  ")[1:] == parts or [p for p in line.split("  ")[1:] if p] == parts
+            assert [part for part in line.split("  ")[1:] if part] == parts
 
     check(text_of(console, view.drawn()))
     note_state(drive.ledger.store, drive.watch.state())
@@ -353,13 +319,6 @@ def test_each_running_trial_shows_its_epoch_and_its_curve(
     assert len(drive.watch.state().training) == 1
 
 
-def test_a_piped_table_is_as_wide_as_it_needs() -> None:
-    console = console_of(100_000, terminal=False)
-    lines = text_of(console, arms_text(a_state(2), console.width))
-    assert all(line.endswith("tau=0.1, lr=1") for line in lines[1:])
-    assert max(map(len, lines)) < 200
-
-
 def test_of_many_arms_those_that_run_are_shown_and_the_rest_is_summed_up() -> None:
     console, state = console_of(120), a_state(200)
     lines = text_of(console, arms_text(state, console.width, most=10))
@@ -370,30 +329,9 @@ def test_of_many_arms_those_that_run_are_shown_and_the_rest_is_summed_up() -> No
     assert f"{sum(range(200)) - shown}/{sum(range(200)) - shown + 5 * 191}" in lines[-1]
 
 
-def test_the_live_view_fits_its_terminal(tmp_path: Path) -> None:
-    console = console_of(100, height=12)
-    view = LiveView(console)
-    assert text_of(console, view.drawn())[0].startswith("starting Ray")
-    drive = Drive(view, tmp_path)
-    for _ in range(5):
-        drive.step()
-    assert len(text_of(console, view.drawn())) < console.height
-
-
 def test_scripts_print_progress_on_standard_error_unless_it_is_switched_off(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert isinstance(view_for(shown=True), Lines) and type(view_for(shown=False)) is View
     view_for(shown=True).console.print("text")
     assert capsys.readouterr() == ("", "text\n")
-
-
-def test_a_study_says_what_it_is() -> None:
-    text = str(STUDY)
-    assert text.startswith("s\n") and "losses: cross_entropy, focal, topk_hinge" in text
-    assert "3 search trials in each of 2, 2 seeds each" in text
-    many = [Loss("focal", label=f"l{i}") for i in range(30)]
-    wide = Study(
-        "wide", grid([Regime("r", "digits")], [Model("mlp")], many, k=1, recipe=Recipe(1)), topk=(1,)
-    )
-    assert "and 18 more" in str(wide)

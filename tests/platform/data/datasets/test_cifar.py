@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import pickle
 import tarfile
 import threading
 from collections.abc import Callable, Iterator
@@ -43,13 +42,6 @@ def of(split: Split) -> set[tuple[bytes, int]]:
 
 def generator(role: str) -> torch.Generator:
     return torch.Generator().manual_seed(len(role))
-
-
-def test_the_files_are_python_2_pickles(small_cifar: Write) -> None:
-    """As the original's: keys are bytes to a reader that does not say which encoding they have."""
-    files = small_cifar().folder / "cifar-100-python"
-    content = pickle.loads((files / "train").read_bytes(), encoding="bytes")  # noqa: S301 - written above
-    assert set(content) == {b"filenames", b"batch_label", b"fine_labels", b"coarse_labels", b"data"}
 
 
 def test_splits_hold_every_image_once_with_its_label(small_cifar: Write) -> None:
@@ -127,9 +119,7 @@ def test_what_is_missing_is_said_with_where_to_get_it(small_cifar: Write, lost: 
     (small.folder / "cifar-100-python" / lost).unlink()
     with pytest.raises(MissingDataError) as caught:
         read_cifar100(small.folder, small.reader)
-    message = str(caught.value)
-    assert f"{small.folder / 'cifar-100-python'} lacks {lost}." in message
-    assert "--download" in message and "--data DIR" in message and CIFAR100.url in message
+    assert f"lacks {lost}." in str(caught.value) and CIFAR100.url in str(caught.value)
 
 
 def test_the_same_name_in_another_folder_is_read_anew(
@@ -199,10 +189,8 @@ def test_a_study_downloads_when_asked_to_and_only_then(
         check_study(study)
     assert not (tmp_path / "data").exists()
     checked = check_study(study, downloads=True)
-    assert (
-        checked[study.arm_id(arm)].dataset_fingerprint
-        == read_cifar100(tmp_path / "data", archive).fingerprint
-    )
+    fingerprint = read_cifar100(tmp_path / "data", archive).fingerprint
+    assert checked[study.arm_id(arm)].dataset_fingerprint == fingerprint
 
 
 def test_the_images_of_all_features_are_downloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,12 +86,8 @@ def test_subsets_are_balanced_and_nested(folder: Path) -> None:
         apply_conditions(data, [PerClass(count)], lambda role: torch.Generator().manual_seed(5))
         for count in (1, 3, 7, 10)
     ]
-    assert [subset.class_counts.tolist() for subset in subsets] == [
-        [1] * 4,
-        [3] * 4,
-        [7] * 4,
-        [7, 10, 10, 10],
-    ]
+    counts = [subset.class_counts.tolist() for subset in subsets]
+    assert counts == [[1] * 4, [3] * 4, [7] * 4, [7, 10, 10, 10]]
     for smaller, larger in itertools.pairwise(subsets):
         assert samples(smaller, "train") < samples(larger, "train")
     assert samples(subsets[-1], "train") == samples(data, "train")
@@ -179,18 +175,6 @@ def test_lists_in_another_format_are_refused(folder: Path, content: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("year", "validation", "named"),
-    [(2021, 0.1, "year"), (2018, 0.0, "validation"), (2018, 1.0, "validation")],
-)
-def test_years_and_fractions_that_there_are_not(
-    folder: Path, year: int, validation: float, named: str
-) -> None:
-    write_inaturalist_lists(folder)
-    with pytest.raises(UserError, match=f"{named} must be"):
-        inaturalist(year, **SMALL, validation=validation)
-
-
-@pytest.mark.parametrize(
     ("make", "named"),
     [
         (imagenet, r"imagenet lacks train, val.*https://image-net\.org"),
@@ -252,10 +236,14 @@ def test_half_an_imagenet_is_not_taken_for_one(folder: Path, change: Any, named:
         (lambda: imagenet_lt(**SMALL), "1000 classes"),
         (lambda: imagenet(**IMAGENET | {"validation": 10}), "class 0 has 10"),
         (lambda: imagenet(**IMAGENET | {"validation": 0}), "got 0"),
+        (lambda: inaturalist(2021, **SMALL), "year must"),
+        (lambda: inaturalist(**SMALL, validation=0.0), "validation must"),
+        (lambda: inaturalist(**SMALL, validation=1.0), "validation must"),
     ],
 )
 def test_the_numbers_of_classes_and_of_samples_are_checked(folder: Path, make: Any, named: str) -> None:
     write_imagenet_lt(folder)
+    write_inaturalist_lists(folder)
     with pytest.raises(UserError, match=named):
         make()
 
@@ -309,11 +297,6 @@ class _Large(RegimeContract):
 
 class TestImageNet(_Large):
     regime = Regime("half", "imagenet", (TrainFraction(0.5), LabelNoise(0.2)), IMAGENET)
-    write = staticmethod(write_imagenet)
-
-
-class TestImageNetSubset(_Large):
-    regime = Regime("few", "imagenet", (PerClass(3),), IMAGENET)
     write = staticmethod(write_imagenet)
 
 

@@ -141,11 +141,8 @@ def test_splits_are_named_by_their_files_and_the_others_are_taken_from_training(
     for part, rows in (("train-00000-of-00002", slice(0, 12)), ("train-00001-of-00002", slice(12, 24))):
         columns = {"image": structs(images[rows]), "label": [0, 1, 2] * 4}
         write(tmp_path / "birds" / f"{part}.parquet", columns, {"label": CLASSES})
-    write(
-        tmp_path / "birds/test.parquet",
-        {"image": structs(images[24:]), "label": [0, 1, 2] * 2},
-        {"label": CLASSES},
-    )
+    tested = {"image": structs(images[24:]), "label": [0, 1, 2] * 2}
+    write(tmp_path / "birds/test.parquet", tested, {"label": CLASSES})
     data = read(tmp_path, validation=0.25)
     assert (len(data.train), len(data.validation), len(data.test)) == (18, 6, 6)
     assert data.names == CLASSES
@@ -208,9 +205,8 @@ def test_classes_are_matched_by_name_where_files_number_them_in_other_ways(tmp_p
 
 
 def test_other_columns_do_not_matter(tmp_path: Path) -> None:
-    for part, other in enumerate(
-        ({"age": [None, 1] * 15}, {"id": pa.array([2**64 - 1] * 30, pa.uint64())}, {})
-    ):
+    others = {"age": [None, 1] * 15}, {"id": pa.array([2**64 - 1] * 30, pa.uint64())}, {}
+    for part, other in enumerate(others):
         columns = {"image": structs(pictures(30, seed=part)), "label": [0, 1, 2] * 10, **other}
         write(tmp_path / "birds" / f"train-{part}.parquet", columns)
     data = read(tmp_path)
@@ -240,12 +236,8 @@ def test_images_without_a_class_are_refused(
 @pytest.mark.parametrize(
     "picture",
     [
-        np.full((8, 8), 0.5),
-        np.full((8, 8), 256),
-        np.full((3, 8, 8), 7),
-        np.full(64, 7),
-        np.array([[1, None]]),
-        [[1, 2], [3]],
+        *(np.full((8, 8), 0.5), np.full((8, 8), 256), np.full((3, 8, 8), 7), np.full(64, 7)),
+        *(np.array([[1, None]]), [[1, 2], [3]]),
     ],
 )
 def test_arrays_that_are_no_pixels_are_refused(tmp_path: Path, picture: Any) -> None:

@@ -98,10 +98,8 @@ def test_broken_exif_data_are_no_reason_to_refuse_an_image(tmp_path: Path, exif:
 
 def test_what_is_transparent_is_white(tmp_path: Path) -> None:
     clear = np.zeros((1, 3, 4), dtype=np.uint8)
-    clear[0, 1], clear[0, 2] = (
-        (255, 0, 0, 255),
-        (0, 0, 0, 102),
-    )  # a solid pixel, and one that hides 40 % of the white
+    clear[0, 1] = 255, 0, 0, 255
+    clear[0, 2] = 0, 0, 0, 102  # which hides 40 % of the white
     Image.fromarray(clear).save(tmp_path / "a.png")
     assert shown(tmp_path / "a.png").tolist() == [[[255, 255, 255], [255, 0, 0], [153, 153, 153]]]
     assert shown(tmp_path / "a.png", "L").tolist() == [[255, 76, 153]]

@@ -125,10 +125,8 @@ def test_splits_of_whole_groups_are_near_their_fractions(seed: int) -> None:
 
 
 def test_a_class_of_few_groups_gives_each_split_one() -> None:
-    labels, groups = (
-        torch.tensor([0] * 9 + [1] * 40),
-        torch.tensor([0] * 4 + [1] * 3 + [2] * 2 + [*range(3, 43)]),
-    )
+    labels = torch.tensor([0] * 9 + [1] * 40)
+    groups = torch.tensor([0] * 4 + [1] * 3 + [2] * 2 + [*range(3, 43)])
     parts = split_whole_groups(labels, groups, (0.1, 0.1), Generator().manual_seed(0))
     assert [len(set(groups[rows][labels[rows] == 0].tolist())) for rows in parts] == [1, 1, 1]
     with pytest.raises(UserError, match=r"each of the 3 splits .* too few groups: class 'owl' has 2"):
@@ -150,11 +148,7 @@ def test_arrays_take_their_groups_as_a_third() -> None:
 @pytest.mark.parametrize(
     ("parts", "options", "named"),
     [
-        (
-            lambda x, y, who: ((x, y, who), (x[:3], y[:3]), (x, y, who)),
-            {},
-            "20 groups are in train and in test",
-        ),
+        (lambda x, y, who: ((x, y, who), (x[:3], y[:3]), (x, y, who)), {}, "20 groups .* train and in test"),
         (lambda x, y, who: ((x, y, who[:6]),), {}, "groups .*got 6"),
         (lambda x, y, _: ((x, y),), {"groups": "patients"}, "groups .*'patients'"),
     ],
@@ -207,12 +201,9 @@ def test_conditions_without_groups_say_so() -> None:
         with pytest.raises(UserError, match="the training split has none"):
             apply_conditions(letters(), (condition,), lambda _role: Generator())
     alone = Split(torch.zeros(6, 1), torch.arange(6) % 3, torch.arange(6) % 3)
-    with pytest.raises(UserError, match=r"leaves 2 classes without a training image"):
-        apply_conditions(
-            Dataset(alone, alone, alone, 3),
-            (TrainFraction(0.3, whole_groups=True),),
-            lambda _role: Generator(),
-        )
+    data, third = Dataset(alone, alone, alone, 3), TrainFraction(0.3, whole_groups=True)
+    with pytest.raises(UserError, match=r"2 classes without a training image"):
+        apply_conditions(data, (third,), lambda _role: Generator())
 
 
 def test_conditions_of_before_keep_their_identity() -> None:

@@ -33,7 +33,6 @@ from topk_platform.reports.plots import NothingToPlotError
 from topk_platform.reports.plots.confusion import _named, groups_of, sharing
 from topk_platform.reports.plots.drawing import figure
 from topk_platform.reports.plots.pictures import tile
-from topk_platform.reports.plots.style import styled
 from topk_platform.specs import Trial
 from topk_platform.testing import fake_run
 
@@ -41,13 +40,8 @@ K, SEEDS = 3, 2
 
 
 def a_study() -> Study:
-    arms = grid(
-        [Regime("r", "digits")],
-        [Model("linear")],
-        [Loss("cross_entropy"), Loss("focal")],
-        k=K,
-        recipe=Recipe(2),
-    )
+    losses = [Loss("cross_entropy"), Loss("focal")]
+    arms = grid([Regime("r", "digits")], [Model("linear")], losses, k=K, recipe=Recipe(2))
     return Study("s", arms, topk=(1, K), seeds=SEEDS)
 
 
@@ -92,33 +86,6 @@ def test_shares_are_those_of_the_kept_guesses(store: Path) -> None:
                 of_class = guesses.classes[ranks.label == true]
                 result.append((of_class == guess).any(1).mean())
             assert drawn[y, x] == pytest.approx(np.mean(result))
-
-
-LONG = ("noised_imbalanced_topk_hinge_with_a_long_name", "a" * 60, "calibrated-topk-hinge-of-a-student", "b")
-
-
-@pytest.mark.parametrize("count", [1, 2, 5])
-def test_titles_lie_inside_the_figure_and_beside_one_another(
-    tmp_path: Path, train_study: Callable[[Study, Path], None], count: int
-) -> None:
-    losses = [Loss("cross_entropy", label=name) for name in ("cross_entropy", *LONG)]
-    regime = Regime("long-tail-50-with-label-noise-0.4-and-one-more-thing", "digits")
-    arms = grid([regime], [Model("linear")], losses[-count:], k=K, recipe=Recipe(1))
-    study = Study("s", arms, topk=(1, K), seeds=1, baseline=None)
-    train_study(study, tmp_path)
-    made = plot(study, "confusion", store=tmp_path)
-    with styled():
-        canvas = FigureCanvasAgg(made)
-        canvas.draw()
-        titles = [ax._left_title for ax in made.axes if ax.images]  # type: ignore[attr-defined]
-        titles += [made._suptitle] if count > 1 else []  # type: ignore[attr-defined]
-        boxes = [title.get_window_extent(canvas.get_renderer()) for title in titles]
-        panels = [ax.get_window_extent() for ax in made.axes]
-    assert len(boxes) == count + (count > 1)
-    for box in boxes:
-        assert box.x0 >= 0 and box.x1 <= made.bbox.x1 and box.y1 <= made.bbox.y1
-        assert not any(box.overlaps(panel) for panel in panels)
-    assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
 
 
 def keep_pairs(store: Path, classes: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,15 +185,6 @@ def test_names_with_dollar_signs_are_no_formulas() -> None:
     _named(ax, ["$_$", "US$"])
     tile(ax, None, 0, 0, "$ $")
     FigureCanvasAgg(made).draw()
-
-
-def test_a_long_name_leaves_the_matrix_room() -> None:
-    made = figure(3, 3)
-    ax = made.subplots()
-    _named(ax, ["x" * 200, "02912_Animalia_Chordata_Aves_Passeriformes_Corvidae_Corvus_corax"])
-    assert [tick.get_text() for tick in ax.get_yticklabels()][1] == "02912_Animal…orvus_corax"
-    FigureCanvasAgg(made).draw()
-    assert ax.get_window_extent().width > made.get_window_extent().width / 3
 
 
 @given(st.integers(2, 6), st.integers(1, 30), st.integers(0, 2**16))

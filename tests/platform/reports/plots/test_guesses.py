@@ -15,7 +15,7 @@ from matplotlib.patches import Rectangle
 from topk_platform import Loss, Model, Recipe, Regime, Study, grid, plot
 from topk_platform.data import Dataset, Split, from_tensors, load
 from topk_platform.records import Ledger, Store, read_guesses, read_ranks
-from topk_platform.reports.plots import NothingToPlotError, UnsuitedStudyError, written
+from topk_platform.reports.plots import NothingToPlotError, UnsuitedStudyError
 from topk_platform.testing import fake_run
 
 K = 3
@@ -63,11 +63,6 @@ def test_every_row_is_a_test_image_with_its_guesses(store: Path) -> None:
             assert [int(name) for name in names] == [ranks.label[result], *guesses.classes[result]]
         framed = [patch for patch in ax.patches if isinstance(patch, Rectangle)]
         assert len(framed) == (0 if titles[made.axes.index(ax)].startswith("lost") else len(rows(ax)))
-
-
-def test_the_same_runs_give_the_same_file(store: Path) -> None:
-    one, other = (written(plot(a_study(), "guesses", store=store), "svg") for _ in range(2))
-    assert one == other and len(one) < 600_000
 
 
 def test_other_images_than_those_of_the_runs_are_not_drawn(tmp_path: Path) -> None:
@@ -141,13 +136,3 @@ def test_of_features_their_images_are_drawn(
     drawn = [np.asarray(image.get_array(), float) for ax in made.axes for image in ax.images]
     assert drawn and all(image.shape == (48, 48, 3) for image in drawn)
     assert all(np.abs(pixels - image[::8, ::8]).max((1, 2, 3)).min() < 1e-6 for image in drawn)
-
-
-def test_a_long_row_has_the_right_guess(tmp_path: Path, train_study: Callable[[Study, Path], None]) -> None:
-    """With more guesses than fit, the last one that is drawn is the right one."""
-    from topk_platform.reports.plots.guesses import _Run
-    from topk_platform.reports.plots.plot_data import RunGuesses
-
-    arm = a_study().arms[0]
-    run = _Run(RunGuesses(arm, 1, "images", np.array([14]), np.arange(15)[None]), numbers())
-    assert run.row(0) == [*range(9), 14]

@@ -47,19 +47,6 @@ def test_each_pair_has_an_image_of_both_that_was_confused() -> None:
     assert texts == ["b", "e", "90 %, 0 %", "a", "d", "50 %, 0 %", "a", "c", "0 %, 33 %"]
 
 
-def test_long_names_do_not_reach_into_the_row_below() -> None:
-    labels, names = (
-        np.arange(2),
-        ["x" * 200, "02912_Animalia_Chordata_Aves_Passeriformes_Corvidae_Corvus_corax"],
-    )
-    shares = sparse.csr_array(([1.0], ([0], [1])), (2, 2))
-    (ax,) = draw_pairs(shares, names, RunGuesses(ARM, 1, "others", labels, labels[:, None]), "a title").axes
-    assert [text.get_text() for text in ax.texts][:2] == [
-        "xxxxxxxxx\nxxxx…xxxx\nxxxxxxxxx",
-        "02912\nAnimal…or\nvus corax",
-    ]
-
-
 def test_without_the_images_there_are_names_and_shares() -> None:
     labels, shares = np.arange(6), sparse.csr_array(([1.0], ([0], [1])), (6, 6))
     tested = RunGuesses(ARM, 1, "others", labels, labels[:, None])

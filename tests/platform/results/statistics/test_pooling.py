@@ -16,7 +16,6 @@ from topk_platform.results.cells import Cell, cell_of, marked
 from topk_platform.results.confirmed_runs import Runs
 from topk_platform.results.contrasts import combined
 from topk_platform.results.statistics import (
-    Precision,
     Prior,
     critical,
     image_part,
@@ -339,14 +338,6 @@ def test_an_arm_of_whose_searches_one_alone_has_results_counts_as_searched_once(
 
 
 # What could have been seen.
-
-
-def test_a_detectable_effect_is_found_in_four_of_five_simulated_studies() -> None:
-    precision = Precision(0.01 / 5, 0.0, 5, math.inf)
-    effect = precision.detectable(1 - 0.025)
-    draws = np.random.default_rng(9).normal(effect, 0.1, (4000, 5))
-    seen = stats.ttest_1samp(draws, 0, axis=1).pvalue < 0.05
-    assert float(np.mean(seen)) == pytest.approx(0.8, abs=0.05)
 
 
 def test_equivalence_is_two_one_sided_tests() -> None:
