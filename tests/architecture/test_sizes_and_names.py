@@ -79,7 +79,6 @@ RULES_OF_MANY_MODULES = {
         "training/test_sets.py": "the sets that a training leaves",
     },
     "studies": {
-        "test_answers.py": "the answers that are shipped",
         "test_examples.py": "the examples of the documentation",
         "test_papers.py": "the studies of papers",
         "test_shipped_claims.py": "the verdicts that the pages state",
