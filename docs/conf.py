@@ -20,7 +20,7 @@ extensions = [
     "native_mathml",
     "pages",
 ]
-exclude_patterns = ["_build", "examples", "extensions", "studies"]
+exclude_patterns = ["_build", "examples", "extensions"]
 
 myst_enable_extensions = ["dollarmath", "attrs_inline"]
 myst_heading_anchors = 3  # the depth to which headings can be linked to
