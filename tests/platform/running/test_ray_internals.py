@@ -70,15 +70,8 @@ def test_aws_keys_are_not_sent_to_workers() -> None:
 def test_a_ray_without_these_names_is_used_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     shut: list[bool] = []
     monkeypatch.setattr(ray, "shutdown", lambda: shut.append(True))
-    blocks = (
-        ray_internals.lean,
-        ray_internals.on_loopback,
-        ray_internals.messages_on_stderr,
-        ray_internals.own_sigterm,
-        ray_internals.without_keys,
-    )
-    for block in blocks:
-        with block():
+    for name in ("lean", "on_loopback", "messages_on_stderr", "own_sigterm", "without_keys"):
+        with getattr(ray_internals, name)():
             pass
     ray_internals.leave()
     assert shut == [True]

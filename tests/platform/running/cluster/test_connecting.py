@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import ray
@@ -131,27 +132,10 @@ def test_the_token_that_a_ray_of_our_own_leaves_is_its_owners_alone(
     assert made == ({"auth_token": 0o600} if mode == "token" else {})
 
 
-def test_how_large_a_cluster_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ray, "nodes", lambda: nodes({"CPU": 3}))
-    monkeypatch.setattr(ray, "cluster_resources", lambda: {"CPU": 3.0, "GPU": 1.0})
-    monkeypatch.setattr(ray, "get_runtime_context", lambda: SimpleNamespace(gcs_address="10.0.0.1:6379"))
-    assert capacity.cluster_size() == "10.0.0.1:6379: 1 node, 3 CPUs, 1 GPU"
-
-
-@pytest.mark.parametrize(
-    ("address", "stays"),
-    [
-        ("127.0.0.1:6379", True),
-        ("127.1.2.3:6379", True),
-        ("localhost:6379", True),
-        ("[::1]:6379", True),
-        ("10.0.0.7:6379", False),
-        ("head:6379", False),
-        ("[2001:db8::7]:6379", False),
-    ],
-)
-def test_what_connects_on_loopback_stays_there(address: str, stays: bool) -> None:
-    assert is_loopback(address) == stays
+def test_what_connects_on_loopback_stays_there() -> None:
+    near = ("127.0.0.1:6379", "127.1.2.3:6379", "localhost:6379", "[::1]:6379")
+    assert all(map(is_loopback, near))
+    assert not any(map(is_loopback, ("10.0.0.7:6379", "head:6379", "[2001:db8::7]:6379")))
 
 
 def test_what_listens_on_loopback_alone_is_over_at_the_end() -> None:
@@ -167,10 +151,6 @@ def test_something_else_that_listens(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as mute:
         address = f"127.0.0.1:{mute.getsockname()[1]}"
         refused(address, f"no Ray cluster answers at '{address}' within 3 s")
-
-
-def test_the_patience_with_an_address_is_below_30_seconds() -> None:
-    assert reaching._CONNECT_SECONDS + reaching._ANSWER_SECONDS <= 25
 
 
 def test_what_modules_import_is_shipped_and_installed_packages_are_not(
@@ -222,11 +202,8 @@ def test_a_kind_of_gpu_leaves_the_nodes_of_that_kind(monkeypatch: pytest.MonkeyP
     for accelerator, expected in (("", 6), ("T4", 2), ("L4", 4)):
         study = a_study(device="cuda", accelerator=accelerator)
         assert capacity.slots(study, None, may_grow=False) == expected
-    with pytest.raises(ClusterError) as caught:
+    with pytest.raises(ClusterError, match=r"accelerator_type:A100'.* the nodes have .*accelerator_type:T4'"):
         capacity.slots(a_study(device="cuda", accelerator="A100"), None, may_grow=False)
-    needs, have = str(caught.value).split(" on one node, and the nodes have ")
-    assert needs.endswith("{'CPU': 1, 'GPU': 1.0, 'accelerator_type:A100': 0.001}")
-    assert have.startswith("{'CPU': 8, 'GPU': 2, 'accelerator_type:T4': 1}, {")
 
 
 def test_shares_are_rounded_down_for_ray(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,26 +213,25 @@ def test_shares_are_rounded_down_for_ray(monkeypatch: pytest.MonkeyPatch) -> Non
         assert capacity.slots(a_study(device="cuda", gpus=1 / trials), None, may_grow=False) == trials
 
 
+@pytest.mark.parametrize(("share", "held"), [(0.6, 3), (0.5, 6), (0.4, 6), (1 / 3, 9), (0.1, 20)])
+def test_a_trial_spans_no_two_gpus(share: float, held: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray, "nodes", lambda: nodes({"CPU": 10, "GPU": 1}, {"CPU": 10, "GPU": 2}))
+    assert capacity.slots(a_study(device="cuda", gpus=share), None, may_grow=False) == held
+
+
 def test_a_node_that_is_on_its_way_is_waited_for_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
     up, messages = [{"CPU": 0.0}], list[str]()
     monkeypatch.setattr(ray, "nodes", lambda: nodes(*up))
     patience = Patience(report=messages.append, sleep=lambda _: up.append({"CPU": 3.0}))
     assert capacity.slots(a_study(threads=2), None, may_grow=True, patience=patience) == 1
     (line,) = messages
-    assert line.startswith(
-        "a trial of s needs {'CPU': 2} on one node, and the nodes have {'CPU': 0.0, 'GPU': 0}"
-    )
-    assert line.endswith("; waiting for up to 60 s, see --wait")
+    assert "needs {'CPU': 2}" in line and "{'CPU': 0.0, 'GPU': 0}" in line
 
 
 def test_a_cluster_that_grows_is_asked_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    up, asked = [{"CPU": 1.0}], []
-
-    def request(bundles: list[dict[str, float]]) -> None:
-        asked.append(bundles)
-
+    up, asked = [{"CPU": 1.0}], Mock()
     monkeypatch.setattr(ray, "nodes", lambda: nodes(*up))
-    monkeypatch.setattr(capacity, "request_resources", request)
+    monkeypatch.setattr(capacity, "request_resources", asked)
     patience = Patience(sleep=lambda _: up.append({"CPU": 8.0, "GPU": 1.0}))
     assert capacity.slots(a_study(device="cuda"), 5, may_grow=True, patience=patience) == 5
-    assert asked == [[{"CPU": 1, "GPU": 1.0}], []]
+    assert [call.kwargs["bundles"] for call in asked.call_args_list] == [[{"CPU": 1, "GPU": 1.0}], []]

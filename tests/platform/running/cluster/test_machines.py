@@ -11,12 +11,10 @@ from typing import Any
 
 import pytest
 from ray.exceptions import NodeDiedError, TaskUnschedulableError, WorkerCrashedError
-from rich.console import Console
 from trained import train
 
 from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study, grid, run, table
 from topk_platform.cli.commands.status import status
-from topk_platform.cli.run.view import make_view
 from topk_platform.errors import ClusterError, StoreError
 from topk_platform.identity import Identity
 from topk_platform.protocol import Board
@@ -30,8 +28,6 @@ from topk_platform.running.driver.boards import in_environment, make_board
 from topk_platform.running.driver.conductor import Conductor
 from topk_platform.running.preflight.changes import outdated
 from topk_platform.running.preflight.checks import check_study
-from topk_platform.running.progress.events import Event
-from topk_platform.running.progress.watching import Watch
 from topk_platform.specs import Trial, TrialRecord
 from topk_platform.testing import fake_run
 from topk_platform.training import environment, finish, run_trials
@@ -87,15 +83,11 @@ def no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_another_machine_starts_anew_and_says_why(store: Path) -> None:
     with pytest.raises(StartedError):
         run(a_study(), store=store)
-    console = Console(record=True, width=300)
     board = board_here(store)
     assert board.left == board.total == 3
-    with make_view(console, quiet=False, json=False) as view:
-        counted = in_environment(a_study(), check_study(a_study()), environment("cpu"))
-        why = outdated(a_study(), Ledger.open(Store.open(store), "s"), counted, board.arms)
-        view(Watch("s", board), Event("begun", why="; ".join(map(str, why))))
-    text = console.export_text()
-    assert text.count(": the machine or its packages have changed: torch 1.0 in place of ") == 1
+    counted = in_environment(a_study(), check_study(a_study()), environment("cpu"))
+    (why,) = outdated(a_study(), Ledger.open(Store.open(store), "s"), counted, board.arms)
+    assert "torch 1.0 in place of " in str(why)
 
 
 @pytest.mark.usefixtures("no_ray")
@@ -112,23 +104,16 @@ def test_machines_may_differ_where_the_user_allows_it_and_the_table_says_so(stor
         writer.put(record)
     assert run(a_study(), store=store, mixed=True, mlflow_uri="none").ran == 0
     text = to_markdown(table(a_study(), store=store))
-    assert (
-        "Machines or versions differ, and with them the last bits of results: 2 of machine a mainframe"
-        in text
-    )
-    assert f"1 of machine {environment('cpu')['machine']}" in text
+    assert "2 of machine a mainframe" in text and f"1 of machine {environment('cpu')['machine']}" in text
 
 
 @pytest.mark.usefixtures("no_ray")
 def test_a_pair_of_compared_runs_on_different_kinds_of_machine_is_reported(store: Path) -> None:
     """Where machines may differ the baseline's run is made here, and the one that is compared with it was elsewhere."""
-    message = "Different kinds of machine within "
-    assert message not in to_markdown(table(a_study(), store=store))
+    assert table(a_study(), store=store).unlike == {}
     ledger = Ledger.open(Store.open(store), "s")
     board = board_here(store)
-    while (trials := board.next_trials())[
-        0
-    ].phase != "confirm":  # which the search of the other arm does not end
+    while (trials := board.next_trials())[0].phase != "confirm":  # the search of the other arm does not end
         assert trials
     (record,) = finish(run_trials(trials, StoreKeeper(ledger.store)))
     assert record.trial.arm.loss.label == "cross_entropy"
@@ -139,10 +124,7 @@ def test_a_pair_of_compared_runs_on_different_kinds_of_machine_is_reported(store
     run(a_study(), store=store, mixed=True, mlflow_uri="none")
     result = table(a_study(), store=store)
     assert result.unlike == {("smooth_topk_svm", "r"): {1: ("a mainframe", environment("cpu")["machine"])}}
-    assert (
-        f"{message}1 pair of compared runs, which is part of the difference: smooth_topk_svm, r: seed 1 on a "
-        f"mainframe, cross_entropy on {environment('cpu')['machine']}."
-    ) in to_markdown(result)
+    assert "smooth_topk_svm, r: seed 1 on a mainframe, cross_entropy on " in to_markdown(result)
 
 
 def test_readers_go_by_the_machine_of_the_last_run(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -153,11 +135,10 @@ def test_readers_go_by_the_machine_of_the_last_run(store: Path, capsys: pytest.C
     ledger = Ledger.open(Store.open(store), "s")
     with ledger.writing(a_study()):
         ledger.identify(in_environment(a_study(), check_study(a_study()), environment("cpu")))
-    assert "3 recorded trials are not counted: 3 of torch 1.0 in place of " in to_markdown(
-        table(a_study(), store=store)
-    )
+    why = "3 of torch 1.0 in place of"
+    assert why in to_markdown(table(a_study(), store=store))
     status(store=str(store))
-    assert "3 do not count: 3 of torch 1.0 in place of" in " ".join(capsys.readouterr().out.split())
+    assert why in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_search_goes_on_from_what_another_version_chose_and_the_table_says_so(tmp_path: Path) -> None:
@@ -180,11 +161,7 @@ def test_a_search_goes_on_from_what_another_version_chose_and_the_table_says_so(
     result = table(study, store=tmp_path)
     assert result.choosers == {("smooth_topk_svm", "r"): {0: "optuna 4.9.0", 2: "optuna 5.1.0"}}
     assert not result.environments and result.left == 0
-    assert (
-        "Several versions chose the trials of these searches, so no single version would repeat them: "
-        "smooth_topk_svm, r: "
-        "from trial 0 on optuna 4.9.0, from trial 2 on optuna 5.1.0."
-    ) in to_markdown(result)
+    assert "r: from trial 0 on optuna 4.9.0, from trial 2 on optuna 5.1.0." in to_markdown(result)
 
 
 def _with_optuna(identity: Identity, version: str) -> Identity:
@@ -213,9 +190,7 @@ def test_nodes_that_differ_are_refused_before_anything_starts(monkeypatch: pytes
     here = environment("cpu")
     result = [("10.0.0.1", here), ("10.0.0.2", {**here, "torch": "1.0"})]
     monkeypatch.setattr(machines, "_ask", lambda *_: result)
-    with pytest.raises(
-        ClusterError, match=r"nodes 10\.0\.0\.1 and 10\.0\.0\.2 would not compute the same bits: torch"
-    ):
+    with pytest.raises(ClusterError, match=r"10\.0\.0\.1 and 10\.0\.0\.2 would not .*: torch"):
         machines.common_environment(a_study())
     monkeypatch.setattr(machines, "_ask", lambda *_: [("a", here), ("b", here)])
     assert machines.common_environment(a_study()) == here
@@ -236,9 +211,7 @@ def test_a_folder_that_a_node_does_not_see_is_refused_and_nothing_is_left(
 
     monkeypatch.setattr(machines, "_ask", ask)
     store = Store.open(tmp_path / "not yet" / "runs")
-    with pytest.raises(
-        StoreError, match=r"a folder that node 10\.0\.0\.2, 10\.0\.0\.3 does not see: give --store"
-    ):
+    with pytest.raises(StoreError, match=r"node 10\.0\.0\.2, 10\.0\.0\.3 does not see: give --store"):
         machines.check_shared(store, a_study())
     assert [path.name for path in tmp_path.iterdir()] == ["elsewhere"]
     for node in blind:
@@ -310,10 +283,7 @@ def test_nodes_that_answer_nothing_are_waited_for_as_long_as_the_user_says(
     """And for two minutes at least, in which a node that is there imports torch."""
     fake, messages = Answers(*[None] * 6), list[str]()
     monkeypatch.setattr(machines, "ray", fake)
-    with pytest.raises(
-        ClusterError,
-        match=f"nodes a, b, c, d and 2 more did not answer within {said} .*: `topk plan STUDY --address 10",
-    ):
+    with pytest.raises(ClusterError, match=f"nodes a, b, c, d and 2 more did not answer within {said}"):
         machines._answers(dict(enumerate("abcdef")), Patience(given, messages.append))
     assert (fake.waits, fake.cancelled) == (waits, [0, 1, 2, 3, 4, 5])
     assert messages == ["waiting for nodes a, b, c, d and 2 more to answer: starting, or busy"]

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
-from topk_platform import Arm, Float, Loss, Model, NoPruning, Protocol, Recipe, Regime, Study
+from topk_platform import Float, Loss, Model, NoPruning, Protocol, Recipe, Regime, Study, grid
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmBoard, Board
 from topk_platform.protocol.ended import Ended
@@ -33,11 +34,11 @@ class Stage:
     now: list[float]
     names: list[str] = field(default_factory=list)
 
-    def start(self) -> str | None:
-        """Start the next trial; return its name."""
-        name = f"t{len(self.names)}"
+    def start(self, name: str = "") -> str:
+        """Start the next trial; return its name, or nothing where none may start."""
+        name = name or f"t{len(self.names)}"
         if self.conductor.start(name) is None:
-            return None
+            return ""
         self.names.append(name)
         self.conductor.watch(name)
         return name
@@ -60,7 +61,7 @@ class Stage:
         return result
 
     def run_all(self) -> None:
-        while (name := self.start()) is not None:
+        while name := self.start():
             self.end(name)
 
 
@@ -72,28 +73,16 @@ def record_of(trial: Trial, status: str = "completed") -> TrialRecord:
 @pytest.fixture
 def stage(tmp_path: Path) -> Callable[..., Stage]:
     def make(arms: int = 1, protocol: Protocol | None = None, keep: Any = None, **sizes: int) -> Stage:
-        made = [
-            Arm(
-                Regime(f"r{i}", "digits"),
-                Model("mlp"),
-                SEARCHED,
-                3,
-                Recipe(1),
-                protocol=protocol or Protocol(pruner=NoPruning()),
-            )
-            for i in range(arms)
-        ]
+        how = protocol or Protocol(pruner=NoPruning())
+        regimes = [Regime(f"r{i}", "digits") for i in range(arms)]
+        made = grid(regimes, [Model("mlp")], [SEARCHED], k=3, recipe=Recipe(1), protocol=how)
         study = Study("s", made, topk=(1, 3), **{"trials": 2, "seeds": 1, **sizes})  # type: ignore[arg-type]
         board = Board(ArmBoard(study, arm, Identity("c", "f")) for arm in made)
         kept: list[TrialRecord] = []
         now = [0.0]
+        orders = Orders(str(tmp_path), 30.0, 3600.0)
         conductor = Conductor(
-            board,
-            keep or kept.append,
-            lambda _record: None,
-            Orders(str(tmp_path), 30.0, 3600.0),
-            PAUSES,
-            clock=lambda: now[0],
+            board, keep or kept.append, lambda _: None, orders, PAUSES, clock=lambda: now[0]
         )
         return Stage(conductor, board, kept, now)
 
@@ -105,15 +94,13 @@ def test_a_fault_is_tried_again_after_growing_pauses_then_left_open(stage: Calla
     pauses = []
     for _ in PAUSES:
         name = result.start()
-        assert name is not None
         result.conductor.lose(name, "the node died")
-        assert result.start() is None  # neither it nor what has to know it
+        assert not result.start()  # neither it nor what has to know it
         wait = result.conductor.wait
         assert wait is not None
         pauses.append(wait)
         result.now[0] += wait
     name = result.start()
-    assert name is not None
     key = result.key(name)
     result.conductor.lose(name, "the node died")
     assert tuple(pauses) == PAUSES
@@ -128,7 +115,6 @@ def test_a_fault_is_tried_again_after_growing_pauses_then_left_open(stage: Calla
 def test_the_study_goes_on_without_what_waits_or_is_open(stage: Callable[..., Stage]) -> None:
     result = stage(arms=3)
     first = result.start()
-    assert first is not None
     arm = result.conductor._runs[first].trials[0].arm_id
     result.conductor.receive(first, {"ended": True, "fault": "TimeLimitError", "why": "2 h of 1 h"})
     result.run_all()
@@ -154,7 +140,7 @@ def test_a_trial_is_taken_from_a_worker_that_does_not_start_and_given_to_another
     assert conductor.deserted and conductor.wait is not None and staged.board.again == 1
     staged.now[0] += PAUSES[0]
     name = staged.start()
-    assert name is not None and staged.key(name) == key and not conductor.deserted
+    assert staged.key(name) == key and not conductor.deserted
     assert not conductor.watch("stuck")
     conductor.receive("stuck", {"ended": True, "refused": "it is being ended"})
     conductor.lose("stuck", "it was ended")
@@ -168,13 +154,11 @@ def test_a_trial_that_gets_further_is_never_given_up(stage: Callable[..., Stage]
     result = stage()
     for number in range(50):
         name = result.start()
-        assert name is not None
         result.conductor.receive(name, {"ended": False, "kept": 10 * number, "patience": 60.0})
         result.conductor.lose(name, "preempted")
         assert result.conductor.wait == PAUSES[0]
         result.now[0] += PAUSES[0]
     name = result.start()
-    assert name is not None
     result.end(name)
     assert result.conductor.faults.open == [] and len(result.kept) == 1
 
@@ -193,8 +177,7 @@ def test_one_that_is_set_back_does_not_count_as_further() -> None:
 
 def test_a_silent_process_is_ended_after_its_own_patience(stage: Callable[..., Stage]) -> None:
     result = stage(arms=2)
-    quick, slow = result.start(), result.start()
-    assert quick is not None and slow is not None
+    quick, _ = result.start(), result.start()
     result.conductor.receive(quick, {"ended": False, "kept": 1, "patience": 100.0})
     assert result.turn(158) == []
     assert result.turn(6) == [quick]
@@ -203,11 +186,9 @@ def test_a_silent_process_is_ended_after_its_own_patience(stage: Callable[..., S
     result.now[0] += PAUSES[0]
     for _ in PAUSES[1:]:
         again = result.start()
-        assert again is not None
         result.conductor.lose(again, "killed")
         result.now[0] += 1000
     last = result.start()
-    assert last is not None
     result.turn(3700)
     result.conductor.lose(last, "killed")
     (left,) = result.conductor.faults.open
@@ -218,7 +199,6 @@ def test_a_trials_progress_goes_on_to_those_who_watch(stage: Callable[..., Stage
     at, events = stage(), []
     at.conductor.notify = events.append
     name = at.start()
-    assert name is not None
     message = {"ended": False, "epoch": 2, "kept": 0, "patience": 60.0}
     message |= {"gpu": ["GPU-a", 0.5, 1, 2], "curve": [0.5, 0.75]}
     at.conductor.receive(name, message)
@@ -231,7 +211,6 @@ def test_a_trials_progress_goes_on_to_those_who_watch(stage: Callable[..., Stage
 def test_a_driver_that_stood_still_itself_blames_nobody(stage: Callable[..., Stage]) -> None:
     result = stage()
     name = result.start()
-    assert name is not None
     result.conductor.receive(name, {"ended": False, "kept": 0, "patience": 60.0})
     result.now[0] += 8 * 3600  # a laptop that was shut
     assert result.conductor.stalled() == []
@@ -240,10 +219,8 @@ def test_a_driver_that_stood_still_itself_blames_nobody(stage: Callable[..., Sta
 def test_why_a_network_is_missing_is_reported_from_the_record(stage: Callable[..., Stage]) -> None:
     result = stage(trials=1)
     search = result.start()
-    assert search is not None
     result.end(search)
     name = result.start()
-    assert name is not None
     (trial,) = result.conductor._runs[name].trials
     record = replace(record_of(trial), missing={"network": "OSError: in the way"})
     message = {"ended": True, "records": [record.to_json()]}
@@ -258,7 +235,6 @@ def test_a_worker_is_given_the_members_of_an_ensemble_that_have_a_record(stage: 
     """Their files stay as they are."""
     result = stage(trials=1, seeds=2, protocol=Protocol(ensemble=2, pruner=NoPruning()))
     search = result.start()
-    assert search is not None
     result.end(search)
     config = result.conductor.start("confirms")
     assert config is not None and config["recorded"] == []
@@ -274,12 +250,8 @@ def test_a_worker_is_given_the_members_of_an_ensemble_that_have_a_record(stage: 
 def test_a_record_that_cannot_be_written_ends_the_study_and_is_raised_afterwards(
     stage: Callable[..., Stage],
 ) -> None:
-    def full(_record: TrialRecord) -> None:
-        raise OSError("No space left on device")
-
-    result = stage(arms=2, keep=full)
+    result = stage(arms=2, keep=Mock(side_effect=OSError("No space left on device")))
     one, other = result.start(), result.start()
-    assert one is not None and other is not None
     result.end(one)
     assert result.conductor.done
     result.end(other)
@@ -290,7 +262,6 @@ def test_a_record_that_cannot_be_written_ends_the_study_and_is_raised_afterwards
 def test_an_ensemble_is_left_open_whole(stage: Callable[..., Stage]) -> None:
     result = stage(protocol=Protocol(ensemble=2, pruner=NoPruning()), seeds=2)
     name = result.start()
-    assert name is not None
     result.conductor.receive(name, {"ended": True, "fault": "TimeLimitError", "why": "too long"})
     assert len({left.key for left in result.conductor.faults.open}) == 2
     assert result.conductor.done

@@ -7,6 +7,7 @@ import traceback
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from ray.core.generated.common_pb2 import ActorDiedErrorContext
@@ -20,26 +21,6 @@ from ray.tune.stopper import Stopper
 from topk_platform.running.driver import hooks
 from topk_platform.running.driver.hooks import BoardSearcher, DesertedStopper, Listener
 from topk_platform.running.own_ray.lifeline import Lifeline
-
-
-class Desk:
-    """A desk that notes what is done at it."""
-
-    name = "desk"
-
-    def __init__(self) -> None:
-        self.put_down: list[Any] = []
-        self.killed: list[str] = []
-        self.forgotten: list[str] = []
-
-    def put(self, worker: str, config: Any) -> None:
-        self.put_down.append((worker, config))
-
-    def kill(self, worker: str) -> None:
-        self.killed.append(worker)
-
-    def forget(self, worker: str) -> None:
-        self.forgotten.append(worker)
 
 
 class Conductor:
@@ -76,13 +57,18 @@ class Tune:
     """Calls a listener as Tune does: by Tune's own list of callbacks, with the arguments that its hooks declare."""
 
     def __init__(self, conductor: Conductor) -> None:
-        self.desk, self.trial = Desk(), Trial("worker", stub=True)
+        self.desk, self.trial = Mock(), Trial("worker", stub=True)
         self.listener = Listener(conductor, Lifeline(), self.desk)  # type: ignore[arg-type]
 
     def __call__(self, hook: str, **info: Any) -> None:
         info = {"iteration": 1, "trials": [self.trial], **info}
         inspect.signature(getattr(Callback, hook)).bind(self.listener, **info)
         getattr(CallbackList([self.listener]), hook)(**info)
+
+    @property
+    def handed_out(self) -> list[Any]:
+        """The configurations that were put on the desk."""
+        return [call.args[1] for call in self.desk.put.call_args_list]
 
     def report(self, message: dict[str, Any]) -> None:
         self("on_trial_result", trial=self.trial, result=message)
@@ -105,7 +91,7 @@ def test_each_hook_is_one_of_tunes_and_takes_its_arguments(own: type, rays: type
 
 
 def test_a_worker_begins_with_a_trial_and_finds_the_desk() -> None:
-    searcher = BoardSearcher(Conductor("first"), Desk())  # type: ignore[arg-type]
+    searcher = BoardSearcher(Conductor("first"), SimpleNamespace(name="desk"))  # type: ignore[arg-type]
     assert searcher.suggest("t") == {"trials": ["first"], "desk": "desk", "worker": "t"}
     assert searcher.suggest("u") is None
 
@@ -114,7 +100,7 @@ def test_a_worker_begins_with_a_trial_and_finds_the_desk() -> None:
 def test_tune_ends_while_all_that_is_left_waits_and_at_the_end(wait: float | None, done: bool) -> None:
     conductor = Conductor(wait=wait)
     conductor.done = done
-    assert BoardSearcher(conductor, Desk()).suggest("t") == BoardSearcher.FINISHED  # type: ignore[arg-type]
+    assert BoardSearcher(conductor, Mock()).suggest("t") == BoardSearcher.FINISHED  # type: ignore[arg-type]
 
 
 def test_a_worker_goes_on_with_what_the_desk_holds() -> None:
@@ -124,8 +110,7 @@ def test_a_worker_goes_on_with_what_the_desk_holds() -> None:
     for message in [*messages, {"done": True}]:
         tune.report(message)
     assert conductor.messages == messages
-    worker = tune.trial.trial_id
-    assert tune.desk.put_down == [(worker, {"trials": ["second"]}), (worker, None)]
+    assert tune.handed_out == [{"trials": ["second"]}, None]
 
 
 def test_a_workers_tune_trial_ends_after_many_messages_and_another_takes_the_next_trial(
@@ -135,28 +120,28 @@ def test_a_workers_tune_trial_ends_after_many_messages_and_another_takes_the_nex
     tune = Tune(Conductor("second", "third"))
     for ended in (True, False, True):
         tune.report({"ended": ended})
-    assert [config for _, config in tune.desk.put_down] == [{"trials": ["second"]}, None]
+    assert tune.handed_out == [{"trials": ["second"]}, None]
     tune("on_trial_complete", trial=tune.trial)
     tune.report({"ended": True})
-    assert tune.desk.put_down[-1][1] == {"trials": ["third"]}
-    assert tune.desk.forgotten == [tune.trial.trial_id]
+    assert tune.handed_out[-1] == {"trials": ["third"]}
+    tune.desk.forget.assert_called_once_with(tune.trial.trial_id)
 
 
 def test_a_worker_that_starts_after_its_trial_went_to_another_is_killed() -> None:
     conductor = Conductor()
     tune = Tune(conductor)
     tune("on_trial_start", trial=tune.trial)
-    assert tune.desk.killed == []
+    tune.desk.kill.assert_not_called()
     conductor.late.add(tune.trial.trial_id)
     tune("on_trial_start", trial=tune.trial)
-    assert tune.desk.killed == [tune.trial.trial_id]
+    tune.desk.kill.assert_called_once_with(tune.trial.trial_id)
 
 
 def test_a_process_that_hangs_is_killed_once() -> None:
     tune = Tune(Conductor(stalled=("hanging",)))
     for iteration in range(2):
         tune("on_step_end", iteration=iteration)
-    assert tune.desk.killed == ["hanging"]
+    tune.desk.kill.assert_called_once_with("hanging")
 
 
 def test_a_lost_process_is_reported_with_the_exception_that_tune_wrote(tmp_path: Path) -> None:
@@ -165,23 +150,17 @@ def test_a_lost_process_is_reported_with_the_exception_that_tune_wrote(tmp_path:
     tune.lose(tmp_path, OSError("its node is gone"))
     worker = tune.trial.trial_id
     assert conductor.lost == [(worker, "OSError: its node is gone")]
-    assert tune.desk.forgotten == [worker]
+    tune.desk.forget.assert_called_once_with(worker)
 
 
 def test_the_reason_of_a_lost_process_leaves_out_what_ray_guesses(tmp_path: Path) -> None:
     conductor = Conductor()
     dead = "The actor is dead because its worker process has died."
-    context = ActorDiedErrorContext(
-        actor_id=b"0123456789abcdef",
-        class_name="TrialActor",
-        error_message=f"{dead} Some common causes include: (1) the process was killed by the OOM killer",
-    )
+    why = f"{dead} Some common causes include: (1) the process was killed by the OOM killer"
+    context = ActorDiedErrorContext(actor_id=b"0123456789abcdef", error_message=why)
     Tune(conductor).lose(tmp_path, ActorDiedError(context))
     ((_, reason),) = conductor.lost
-    assert (
-        reason
-        == f"ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task. {dead}"
-    )
+    assert reason.endswith(dead)
 
 
 def test_a_lost_process_without_a_file_of_tunes_has_no_reason() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -47,10 +48,7 @@ def test_a_checkpoint_that_a_store_kept_while_it_was_gone_is_deleted_with_the_ne
 def test_an_interrupt_while_tables_are_written_does_not_wait_for_mlflow(
     error: BaseException, waits: int, there: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: object) -> None:
-        raise error
-
-    monkeypatch.setattr(Recorder, "_write_tables", fail)
+    monkeypatch.setattr(Recorder, "_write_tables", Mock(side_effect=error))
     recorder, _ = a_recorder()
     closed = list[float | None]()
     recorder.feed = SimpleNamespace(close=closed.append)  # type: ignore[assignment]

@@ -23,7 +23,6 @@ from topk_platform.running.driver.hooks import DesertedStopper
 from topk_platform.running.driver.launching import Cluster, Launch
 from topk_platform.running.driver.retries import Faults
 from topk_platform.running.own_ray.lifeline import Lifeline, LostRayError
-from topk_platform.running.progress.events import Event
 from topk_platform.specs import Trial, TrialRecord
 
 Fit = Callable[[Conductor], None]
@@ -111,20 +110,15 @@ def test_it_is_started_anew_where_workers_do_not_start(tune: Callable[..., Any])
 def test_a_trial_whose_process_never_starts_stays_open(tune: Callable[..., Any]) -> None:
     result, slept, board = tune(desert, desert, desert)
     (left,) = result.open
-    assert (
-        left.fault == "not started: its process did not start within 0.25 h, although there was room for it"
-    )
+    assert left.fault.startswith("not started: ") and "0.25 h" in left.fault
     assert len(slept) == 2 and board.stuck
 
 
 def test_an_interrupt_while_it_waits_is_the_callers(
     tune: Callable[..., Any],
 ) -> None:
-    def interrupt(_: float) -> None:
-        raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        tune(lose, sleep=interrupt)
+        tune(lose, sleep=Mock(side_effect=KeyboardInterrupt))
 
 
 def test_without_ray_nothing_is_tried_again_and_nothing_is_open(tune: Callable[..., Any]) -> None:
@@ -140,25 +134,19 @@ def test_without_ray_nothing_is_tried_again_and_nothing_is_open(tune: Callable[.
 def test_a_machine_that_is_low_on_memory_ends_the_run_in_one_line(tune: Callable[..., Any]) -> None:
     def kill(conductor: Conductor) -> None:
         conductor.start("running")
-        cause = OutOfMemoryError(
-            "3 worker(s) were killed due to the node running low on memory.\nObject store: ..."
-        )
+        cause = OutOfMemoryError("3 worker(s) were killed.\nObject store: ...")
         raise RuntimeError(f"Caught unexpected exception: {cause}") from cause
 
     faults, slept, board = tune(kill)
-    why = "3 worker(s) were killed due to the node running low on memory"
-    assert faults == Faults(ended=f"{why}; use fewer --workers, or end other programs")
+    assert faults.ended.startswith("3 worker(s) were killed; ") and not faults.open
     assert board.left == 1 and not board.stuck and slept == []
 
 
 def test_what_stopped_it_is_raised(tune: Callable[..., Any]) -> None:
-    def full(_record: TrialRecord) -> None:
-        raise OSError("No space left on device")
-
     with pytest.raises(ChangedError, match=r"other code\. Ended trials are kept"):
         tune(refuse)
     with pytest.raises(OSError, match="No space left"):
-        tune(complete, keep=full)
+        tune(complete, keep=Mock(side_effect=OSError("No space left")))
 
 
 def test_without_a_reader_of_its_events_a_run_cuts_its_trials_off_and_raises_the_readers_error(
@@ -178,8 +166,5 @@ def test_without_a_reader_of_its_events_a_run_cuts_its_trials_off_and_raises_the
         conductor.lose("running", "killed")
         assert conductor.done and not conductor.faults.open
 
-    def closed(_event: Event) -> None:
-        raise BrokenPipeError
-
     with pytest.raises(BrokenPipeError):
-        tune(run_on, notify=closed)
+        tune(run_on, notify=Mock(side_effect=BrokenPipeError))

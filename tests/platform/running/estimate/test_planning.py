@@ -7,25 +7,15 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from unittest.mock import Mock
 
 import pytest
+from made_records import filled
 from rich.console import Console
 
-from topk_platform import (
-    Arm,
-    Float,
-    LongTail,
-    Loss,
-    Model,
-    Protocol,
-    Recipe,
-    Regime,
-    Study,
-    grid,
-)
+from topk_platform import Arm, Float, LongTail, Loss, Model, Protocol, Recipe, Regime, Study, grid
 from topk_platform.cli.commands.plan import _plan_data, _print_plan
-from topk_platform.protocol import ArmBoard, Board
+from topk_platform.protocol import ArmBoard
 from topk_platform.records import Ledger, Store, StudyState, note_state
 from topk_platform.records.storage.lease import Holder
 from topk_platform.running.driver.boards import make_board
@@ -60,14 +50,7 @@ def test_a_plan_counts_trainings_and_those_that_wait_for_one_another(
 
 def digits_as_they_are_and_with_a_tail() -> Study:
     regimes = [Regime("all", "digits"), Regime("again", "digits"), Regime("tail", "digits", (LongTail(10),))]
-    arms = grid(
-        regimes=regimes,
-        models=[Model("linear")],
-        losses=[Loss("cross_entropy")],
-        k=3,
-        recipe=Recipe(1),
-        metric="top3",
-    )
+    arms = grid(regimes, [Model("linear")], [Loss("cross_entropy")], k=3, recipe=Recipe(1))
     return Study("s", arms, topk=(1, 3), seeds=1)
 
 
@@ -76,31 +59,19 @@ def test_a_plan_shows_the_samples_of_each_regime(tmp_path: Path) -> None:
     result = plan(digits_as_they_are_and_with_a_tail(), store=tmp_path, workers=1)
     everything, _, tail = result.samples
     assert everything.train + everything.validation + everything.test == 1797 and everything.classes == 10
-    assert tail.train < everything.train and (tail.validation, tail.test) == (
-        everything.validation,
-        everything.test,
-    )
+    assert (tail.validation, tail.test) == (everything.validation, everything.test)
     assert (tail.most, tail.fewest) == (everything.fewest, round(everything.fewest / 10))
-    assert [regime.train for regime in _plan_data(result, None)["samples"]] == [
-        everything.train,
-        everything.train,
-        tail.train,
-    ]
+    shown = [regime.train for regime in _plan_data(result, None)["samples"]]
+    assert shown == [everything.train, everything.train, tail.train] and tail.train < everything.train
 
 
 def test_a_finished_study_is_put_together_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     study = digits_as_they_are_and_with_a_tail()
     fake_run(study, tmp_path, lambda trial: {"top1": 0.5, "top3": 0.7})
-    made: list[Board] = []
-
-    def counted(*given: Any) -> Board:
-        made.append(make_board(*given))
-        return made[-1]
-
+    counted = Mock(side_effect=make_board)
     monkeypatch.setattr(planning, "make_board", counted)
-    planned = plan(study, store=tmp_path, workers=1)
-    assert planned.left == 0
-    assert made == [planned.board]
+    assert plan(study, store=tmp_path, workers=1).left == 0
+    counted.assert_called_once()
 
 
 def test_a_plan_says_which_load_it_saw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,9 +99,7 @@ def test_a_run_whose_driver_may_have_died_elsewhere_comes_with_its_last_sign_of_
 ) -> None:
     """It held the lease on a machine that was taken away, and nothing has released it since."""
     study = digits_as_they_are_and_with_a_tail()
-    ledger = Ledger.open(Store.open(tmp_path), study.name)
-    with ledger.writing(study):
-        note_state(ledger.store, StudyState(study.name, (), seconds=750.0))
+    ledger = filled(tmp_path, study)
     far = Holder("far", 1, "today", "another machine", "0", "an hour ago")
     ledger.store.write("lease/000000000007.json", json.dumps(dataclasses.asdict(far)).encode())
     for seconds in (750.0, 0.0):
@@ -153,13 +122,7 @@ def test_a_plan_with_nothing_left_says_that_the_data_were_not_read(
 
 @pytest.mark.parametrize(
     ("ensemble", "trials", "searches", "chosen"),
-    [
-        (5, 15, 1, ""),
-        (8, 15, 1, "7 of the 15"),
-        (8, 32, 2, ""),
-        (8, 30, 2, "7 of the 15"),
-        (8, 8, 1, ""),
-    ],
+    [(5, 15, 1, ""), (8, 15, 1, "7 of the 15"), (8, 32, 2, ""), (8, 30, 2, "7 of the 15"), (8, 8, 1, "")],
 )
 def test_stacks_that_leave_the_sampler_too_few_trials_are_named(
     ensemble: int, trials: int, searches: int, chosen: str, tmp_path: Path
@@ -167,13 +130,7 @@ def test_stacks_that_leave_the_sampler_too_few_trials_are_named(
     """With eight trials, even single ones would leave the sampler two, so the stacks are not the reason."""
     loss = Loss("smooth_topk_svm", {"tau": Float(0.1, 10.0)}, {"tau": 1.0})
     protocol = Protocol(ensemble=ensemble, searches=searches)
-    arms = grid(
-        [Regime("all", "digits")],
-        [Model("linear")],
-        [loss, Loss("ldam")],
-        k=3,
-        recipe=Recipe(1),
-        protocol=protocol,
-    )
+    regimes, losses = [Regime("all", "digits")], [loss, Loss("ldam")]
+    arms = grid(regimes, [Model("linear")], losses, k=3, recipe=Recipe(1), protocol=protocol)
     result = plan(Study("s", arms, topk=(1, 3), trials=trials, seeds=searches), store=tmp_path, workers=1)
     assert [chosen in line and "smooth_topk_svm" in line for line in result.crowded] == [True] * bool(chosen)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from topk_platform import Arm, Loss, Model, PerClass, Recipe, Regime, Study
+from topk_platform import Arm, Loss, Model, PerClass, Recipe, Regime, Study, grid
 from topk_platform.data import load
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmBoard
@@ -22,11 +22,7 @@ def test_of_a_long_epoch_the_start_is_timed(
     enough: float, steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By a clock that each look at moves on by a second: as many of 17 steps as there is time for, or all of them."""
-    regime = Regime("r", "digits")
-    study = Study("s", [Arm(regime, Model("linear"), Loss("cross_entropy"), 3, Recipe(2))], topk=(1, 3))
-
-    board = ArmBoard(study, study.arms[0], Identity("c", load(regime).fingerprint))
-    session = Session.prepare(board.trial(board.next_slot()))
+    session = _session(Recipe(2))
     seconds = iter(range(1000))
     monkeypatch.setattr("time.perf_counter", lambda: float(next(seconds)))
     # The watch looks at the clock when it starts and stops, and the steps' end is looked for after each of them.
@@ -36,12 +32,7 @@ def test_of_a_long_epoch_the_start_is_timed(
 
 def test_of_a_long_validation_a_part_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     """After one step of 64: 64 samples are scored, in a second by the clock, and the split stays what it was."""
-    regime = Regime("r", "digits")
-    study = Study(
-        "s", [Arm(regime, Model("linear"), Loss("cross_entropy"), 3, Recipe(2, batch_size=64))], topk=(1, 3)
-    )
-    board = ArmBoard(study, study.arms[0], Identity("c", load(regime).fingerprint))
-    session = Session.prepare(board.trial(board.next_slot()))
+    session = _session(Recipe(2, batch_size=64))
     whole = session.dataset.validation
     session.advance(lambda: True)
     seen: list[int] = []
@@ -60,10 +51,7 @@ def test_of_a_long_validation_a_part_is_timed(monkeypatch: pytest.MonkeyPatch) -
 
 def test_what_is_done_once_is_not_extrapolated(monkeypatch: pytest.MonkeyPatch) -> None:
     """By a clock that work moves on: 17 steps and one validation an epoch, of which the first takes 10 s each."""
-    regime = Regime("r", "digits")
-    study = Study("s", [Arm(regime, Model("linear"), Loss("cross_entropy"), 3, Recipe(200))], topk=(1, 3))
-    board = ArmBoard(study, study.arms[0], Identity("c", load(regime).fingerprint))
-    session = Session.prepare(board.trial(board.next_slot()))
+    session = _session(Recipe(200))
     now = 0.0
 
     def slow_at_first(work: Callable[..., Tensor], usual: float) -> Callable[..., Tensor]:
@@ -161,9 +149,13 @@ def test_a_trial_is_timed_with_a_workers_threads(monkeypatch: pytest.MonkeyPatch
         torch.set_num_threads(before)
 
 
-def _boards(models: Sequence[str], losses: Sequence[str]) -> list[ArmBoard]:
+def _boards(models: Sequence[str], losses: Sequence[str], recipe: Recipe | None = None) -> list[ArmBoard]:
     regime = Regime("all", "digits")
-    arms = [Arm(regime, Model(model), Loss(loss), 3, Recipe(2)) for model in models for loss in losses]
-    study = Study("s", arms, topk=(1, 3))
-    fingerprint = load(regime).fingerprint
-    return [ArmBoard(study, arm, Identity("c", fingerprint)) for arm in study.arms]
+    arms = grid([regime], list(map(Model, models)), list(map(Loss, losses)), k=3, recipe=recipe or Recipe(2))
+    study, identity = Study("s", arms, topk=(1, 3)), Identity("c", load(regime).fingerprint)
+    return [ArmBoard(study, arm, identity) for arm in study.arms]
+
+
+def _session(recipe: Recipe) -> Session:
+    (board,) = _boards(["linear"], ["cross_entropy"], recipe)
+    return Session.prepare(board.trial(board.next_slot()))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -13,16 +13,6 @@ from topk_platform.errors import BrokenDeviceError, SmallShareError
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmBoard
 from topk_platform.running.machine import devices
-from topk_platform.running.machine.devices import (
-    OWN_BYTES,
-    cap_memory,
-    gpu_count,
-    listed_devices,
-    memory_part,
-    outside_fault,
-    parts_visible,
-    slices_here,
-)
 from topk_platform.running.machine.resources import local_workers
 from topk_platform.specs import Status, TrialRecord
 
@@ -55,22 +45,20 @@ def a_record(reason: str, status: Status = "failed", device: str = "cuda") -> Tr
 @pytest.mark.parametrize("trials", [2, 3, 4, 7, 20])
 def test_trials_that_share_a_gpu_take_no_more_than_there_is(trials: int, gib: int) -> None:
     """Their tensors, and what their processes hold beside them where a share is large enough for both."""
-    part = memory_part(1 / trials, gib * GIB)
+    part = devices.memory_part(1 / trials, gib * GIB)
     assert 0 < trials * part < 1
     if gib >= 2 * trials:
-        assert trials * (part * gib * GIB + OWN_BYTES) <= gib * GIB * (1 + 1e-9)
+        assert trials * (part * gib * GIB + devices.OWN_BYTES) <= gib * GIB * (1 + 1e-9)
 
 
 def test_a_process_is_held_to_its_share_and_let_go_of_with_a_whole_gpu(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     limits: list[float] = []
-    monkeypatch.setattr(
-        torch.cuda, "get_device_properties", lambda *_: SimpleNamespace(total_memory=20 * GIB)
-    )
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda *_: Mock(total_memory=20 * GIB))
     monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", limits.append)
     for share in (0.5, 0.25, 1.0):
-        cap_memory(share)
+        devices.cap_memory(share)
     assert limits == [0.45, 0.2, 1.0]
 
 
@@ -87,20 +75,20 @@ def test_a_process_is_held_to_its_share_and_let_go_of_with_a_whole_gpu(
 def test_what_a_share_is_too_small_for_is_no_result(
     reason: str, share: float, fault: type[Exception] | None
 ) -> None:
-    result = outside_fault([a_record("", "completed"), a_record(reason)], share)
-    assert type(result) is (fault or type(None))
-    if result is not None:
-        assert reason in str(result)
+    result = devices.outside_fault([a_record("", "completed"), a_record(reason)], share)
+    assert type(result) is (fault or type(None)) and (result is None or reason in str(result))
 
 
 def test_on_the_cpu_and_where_nothing_failed_there_is_no_such_fault() -> None:
     message = "out of memory"
-    assert outside_fault([a_record(message, device="cpu"), a_record(message, "diverged")], 0.25) is None
+    assert (
+        devices.outside_fault([a_record(message, device="cpu"), a_record(message, "diverged")], 0.25) is None
+    )
 
 
 def test_slices_stand_in_place_of_the_gpu_that_they_are_of() -> None:
-    assert listed_devices(LISTING) == [*SLICES, "GPU-09fb2a11-8f4c-4f0e-9bbd-000000000001"]
-    assert listed_devices("No devices were found") == listed_devices("") == []
+    assert devices.listed_devices(LISTING) == [*SLICES, "GPU-09fb2a11-8f4c-4f0e-9bbd-000000000001"]
+    assert devices.listed_devices("No devices were found") == devices.listed_devices("") == []
 
 
 @pytest.mark.parametrize(
@@ -117,7 +105,7 @@ def test_slices_stand_in_place_of_the_gpu_that_they_are_of() -> None:
     ],
 )
 def test_the_slices_that_may_be_used(variable: str | None, listed: list[str], result: list[str]) -> None:
-    assert parts_visible(variable, listed) == result
+    assert devices.parts_visible(variable, listed) == result
 
 
 @pytest.fixture
@@ -135,15 +123,15 @@ def test_slices_are_counted_as_gpus_though_a_process_sees_one_of_them(
     driver: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    assert slices_here(None) == listed_devices(LISTING)
-    assert gpu_count() == 3
+    assert devices.slices_here(None) == devices.listed_devices(LISTING)
+    assert devices.gpu_count() == 3
     monkeypatch.setattr("topk_platform.running.machine.resources.local_cpus", lambda: 64)
     assert local_workers(a_study(device="cuda", gpus=0.5)) == 6
     assert local_workers(a_study(device="cuda", gpus=0.6)) == 3  # no trial spans two GPUs
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", SLICES[0])
-    assert gpu_count() == 1
+    assert devices.gpu_count() == 1
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
-    assert slices_here("1") == [] and gpu_count() == 1
+    assert devices.slices_here("1") == [] and devices.gpu_count() == 1
 
 
 @pytest.mark.parametrize("broken", ["exit 9", "exec sleep 9"])
@@ -152,4 +140,4 @@ def test_a_driver_that_does_not_answer_reports_none(
 ) -> None:
     driver.write_text(f"#!/bin/sh\n{broken}\n")
     monkeypatch.setattr(devices, "_ANSWER_SECONDS", 0.1)
-    assert slices_here(None) == []
+    assert devices.slices_here(None) == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from types import SimpleNamespace
-from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -42,22 +42,15 @@ def test_the_sample_is_of_the_gpu_that_torch_uses(nvml: SimpleNamespace) -> None
 
 @pytest.mark.parametrize("call", ["nvmlInit", "nvmlDeviceGetHandleByUUID", "nvmlDeviceGetUtilizationRates"])
 def test_a_driver_that_does_not_answer_stops_nothing(nvml: SimpleNamespace, call: str) -> None:
-    def refuse(*_arguments: Any) -> Any:
-        raise _NVMLError("Not Supported")
-
-    setattr(nvml, call, refuse)
+    setattr(nvml, call, Mock(side_effect=_NVMLError("Not Supported")))
     assert sample_gpu("cuda") is None
 
 
-def test_a_machine_without_the_library_has_no_sample(
+def test_without_the_library_or_before_the_training_has_touched_the_gpu_there_is_no_sample(
     nvml: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.cuda, "is_initialized", lambda: False)
+        assert sample_gpu("cuda") is None
     monkeypatch.setitem(sys.modules, "pynvml", None)  # type: ignore[arg-type]
-    assert sample_gpu("cuda") is None
-
-
-def test_there_is_no_sample_before_the_training_has_touched_the_gpu(
-    nvml: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
     assert sample_gpu("cuda") is None

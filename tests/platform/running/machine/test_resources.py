@@ -31,9 +31,7 @@ def limit(system: Path, group: str, most: str, used: int = 3_000_000, inactive: 
     (folder / "memory.stat").write_text(f"anon 1000000\ninactive_file {inactive}\n")
 
 
-@pytest.mark.parametrize(
-    "reported", [None, "", "MemTotal: 9000 kB\nMemFree: 4000 kB\n", "MemAvailable:\n", "none"]
-)
+@pytest.mark.parametrize("reported", [None, "", "MemTotal: 9000 kB\n", "MemAvailable:\n"])
 def test_a_system_that_does_not_report_its_memory_is_refused(reported: str | None, system: Path) -> None:
     meminfo = system / "proc/meminfo"
     meminfo.unlink() if reported is None else meminfo.write_text(reported)

@@ -88,20 +88,15 @@ def test_what_is_not_of_a_run_of_this_users_stays(temporary: Path) -> None:
     (temporary / "topk-link").symlink_to(elsewhere)
     with scratch_folder():
         pass
-    assert {path.name for path in temporary.iterdir()} == {
-        "topk-studies",
-        "topk-open",
-        "elsewhere",
-        "topk-link",
-    }
+    names = {path.name for path in temporary.iterdir()}
+    assert names == {"topk-studies", "topk-open", "elsewhere", "topk-link"}
     assert (elsewhere / "something").exists()
 
 
 def test_what_a_process_of_a_killed_driver_still_uses_stays_until_it_has_ended(temporary: Path) -> None:
     left = left_by_a_killed_driver(temporary)
-    with running(
-        "import sys; print(flush=True); sys.stdin.read()", f"--session-dir={left}/r/session"
-    ) as agent:
+    code = "import sys; print(flush=True); sys.stdin.read()"
+    with running(code, f"--session-dir={left}/r/session") as agent:
         assert agent.stdout is not None
         agent.stdout.readline()
         with scratch_folder():
@@ -117,9 +112,7 @@ def test_a_folder_that_cannot_be_written_to_is_named_with_its_variable(
     check_temporary()
     (temporary / "file").touch()
     monkeypatch.setenv(name, str(temporary / "file"))
-    with pytest.raises(
-        UserError, match=f"{name} must be a folder that can be written to, .*'{temporary}/file'"
-    ):
+    with pytest.raises(UserError, match=f"{name} must .*'{temporary}/file'"):
         check_temporary()
     monkeypatch.setenv(name, str(temporary))
     check_temporary()
@@ -139,8 +132,7 @@ def test_a_full_disk_and_one_that_is_read_only_are_named_as_that(
         [*OWN_MOUNTS, "sh", "-c", script], env=environment, capture_output=True, text=True, timeout=120
     )
     output = done.stderr.splitlines()[-1]
-    assert "UserError: TMPDIR must be a folder that can be written to, with some space left, got " in output
-    assert why in output
+    assert "UserError: TMPDIR must " in output and why in output
 
 
 def test_rays_folder_is_short_enough_for_sockets(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,7 +143,5 @@ def test_rays_folder_is_short_enough_for_sockets(temporary: Path, monkeypatch: p
     monkeypatch.setenv("RAY_TMPDIR", "/scratch/mine")
     assert ray_folder() == Path("/scratch/mine")
     monkeypatch.setenv("RAY_TMPDIR", f"/scratch/{'long' * 10}")
-    with pytest.raises(
-        UserError, match=r"RAY_TMPDIR must be at most \d\d bytes long, for Ray's sockets, got '/s"
-    ):
+    with pytest.raises(UserError, match="RAY_TMPDIR must"):
         ray_folder()

@@ -14,11 +14,8 @@ from topk_platform.errors import ClusterError
 from topk_platform.running.own_ray.lifeline import Lifeline
 from topk_platform.running.own_ray.starting import own_ray
 
-STUDY = Study(
-    "s",
-    grid([Regime("r", "digits")], [Model("linear")], [Loss("cross_entropy")], k=3, recipe=Recipe(1)),
-    topk=(1, 3),
-)
+ARMS = grid([Regime("r", "digits")], [Model("linear")], [Loss("cross_entropy")], k=3, recipe=Recipe(1))
+STUDY = Study("s", ARMS, topk=(1, 3))
 
 
 def failing(times: int, monkeypatch: pytest.MonkeyPatch, error: type[Exception] = Exception) -> list[str]:
@@ -43,10 +40,7 @@ def test_it_is_started_again(monkeypatch: pytest.MonkeyPatch, caplog: pytest.Log
     folders = failing(2, monkeypatch)
     with own_ray(STUDY, None) as line:
         assert isinstance(line, Lifeline)
-    assert len(folders) == 3
-    assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
-        "Ray did not start and is started again"
-    ] * 2
+    assert len(folders) == 3 and len(caplog.records) == 2
 
 
 def test_after_three_tries_the_run_ends_with_one_line(

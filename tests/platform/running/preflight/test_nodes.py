@@ -10,6 +10,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from ray.exceptions import GetTimeoutError
@@ -53,65 +54,36 @@ def checked(node: Node = NODE, **changes: Any) -> list[Finding]:
     return check_node(SOUND, node, replace(SOUND, **changes), WANTED, "/data")
 
 
+def packaged(**changes: str) -> dict[str, Any]:
+    return {"packages": {**VERSIONS, **changes}}
+
+
 @pytest.mark.parametrize(
-    ("changes", "check", "finding", "remedy"),
+    ("changes", "check", "named", "remedy"),
     [
-        ({"python": "3.12.2"}, "python", "3.12.2, the driver's is 3.12.1", "install Python 3.12.1 there"),
-        (
-            {"packages": {**VERSIONS, "optuna": "4.9.0"}},
-            "versions",
-            "optuna 4.9.0, the platform takes >=5.0,<5.1",
-            "pip install 'optuna>=5.0,<5.1'",
-        ),
-        (
-            {"packages": {**VERSIONS, "rich": ABSENT}},
-            "versions",
-            "rich not installed, the platform takes >=14",
-            "pip install 'rich>=14'",
-        ),
-        (
-            {"packages": {**VERSIONS, "torch": "2.14.0"}},
-            "versions",
-            "torch 2.14.0, the driver's is 2.15.0",
-            "there: pip install 'torch==2.15.0'",
-        ),
-        (
-            {"packages": {**VERSIONS, "numba": ABSENT}},
-            "versions",
-            "numba not installed, the driver's is 0.68.1",
-            "there: pip install 'numba==0.68.1'",
-        ),
-        ({"code": "beef"}, "code", "version beef, the driver's is c0de", "install topk-studies there again"),
-        ({"code": "", "problems": {"code": "no such file"}}, "code", "no such file", "install topk-studies"),
-        ({"problems": {"reference mine:net": "no timm"}}, "modules", "no timm", "install there what"),
-        (
-            {"data": {"birds": "f2"}},
-            "data",
-            "birds: fingerprint f2, the driver's is f1",
-            "copy the driver's /data",
-        ),
-        (
-            {"data": {"birds": ""}, "problems": {"data birds": "no folder"}},
-            "data",
-            "birds: no folder",
-            "put what is missing into /data",
-        ),
-        ({"free": {"temporary files": GIB // 2}}, "disk", "0.5 GiB free for temporary files", "free some"),
+        ({"python": "3.12.2"}, "python", "3.12.2, the driver's is 3.12.1", "3.12.1"),
+        (packaged(optuna="4.9.0"), "versions", "optuna 4.9.0", "pip install 'optuna>=5.0,<5.1'"),
+        (packaged(rich=ABSENT), "versions", "rich not installed", "pip install 'rich>=14'"),
+        (packaged(torch="2.14.0"), "versions", "torch 2.14.0", "there: pip install 'torch==2.15.0'"),
+        (packaged(numba=ABSENT), "versions", "numba not installed", "pip install 'numba==0.68.1'"),
+        ({"code": "beef"}, "code", "beef, the driver's is c0de", "topk-studies"),
+        ({"code": "", "problems": {"code": "no such file"}}, "code", "no such file", "topk-studies"),
+        ({"problems": {"reference mine:net": "no timm"}}, "modules", "no timm", "there"),
+        ({"data": {"birds": "f2"}}, "data", "birds: fingerprint f2, the driver's is f1", "/data"),
+        ({"data": {"birds": ""}, "problems": {"data birds": "no folder"}}, "data", "no folder", "/data"),
+        ({"free": {"temporary files": GIB // 2}}, "disk", "0.5 GiB", "free some"),
     ],
 )
 def test_what_is_wrong_with_a_node_is_reported_with_its_remedy(
-    changes: dict[str, Any], check: str, finding: str, remedy: str
+    changes: dict[str, Any], check: str, named: str, remedy: str
 ) -> None:
     (result,) = checked(**changes)
-    assert (result.check, result.node, result.finding, result.wrong) == (check, NODE.name, finding, True)
-    assert result.remedy.startswith(remedy)
+    assert (result.check, result.node, result.wrong) == (check, NODE.name, True)
+    assert named in result.finding and remedy in result.remedy
 
 
-@pytest.mark.parametrize("changes", [{}, {"packages": {**VERSIONS, "rich": "14.1.0"}}])
-def test_nothing_is_reported_of_a_sound_node_and_of_versions_that_matter_little(
-    changes: dict[str, Any],
-) -> None:
-    assert checked(**changes) == []
+def test_nothing_is_reported_of_a_sound_node_and_of_versions_that_matter_little() -> None:
+    assert checked() == checked(**packaged(rich="14.1.0")) == []
 
 
 @pytest.mark.parametrize(
@@ -142,14 +114,11 @@ def test_clocks_agree_within_what_object_stores_take(behind: float, said: list[s
 
 def compared(driver: Facts, device: str, **nodes: Facts) -> list[tuple[str, str]]:
     answered = [(Node(name, facts), facts) for name, facts in nodes.items()]
-    return [
-        (one.node, one.finding) for one in check_bits(answered, driver, device) if one.wrong and one.remedy
-    ]
+    wrong = [one for one in check_bits(answered, driver, device) if one.wrong and one.remedy]
+    return [(one.node, one.finding) for one in wrong]
 
 
-def test_of_machines_that_compute_other_bits_the_few_are_reported_and_of_two_the_drivers_kind_is_right() -> (
-    None
-):
+def test_of_machines_that_compute_other_bits_the_few_are_reported_and_of_two_the_drivers_kind() -> None:
     other = replace(SOUND, environment={**BITS, "machine": "a laptop"})
     assert compared(other, "cpu", a=SOUND, b=other, c=SOUND) == [("b", "machine a laptop, not a mainframe")]
     assert compared(SOUND, "cpu", a=SOUND, b=other) == [("b", "machine a laptop, not a mainframe")]
@@ -171,11 +140,10 @@ def test_a_torch_that_cannot_be_imported_is_reported() -> None:
 @pytest.fixture
 def late_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """A cluster of a node that answers the questions, but not the one for its time."""
-    raised = {"time": GetTimeoutError("Get timed out: some object(s) not ready.")}
 
-    def get(answer: Any, timeout: float | None = None) -> Any:
-        if answer in raised:
-            raise raised[answer]
+    def get(answer: str, **_: float) -> str:
+        if answer == "time":
+            raise GetTimeoutError("Get timed out: some object(s) not ready.")
         return answer
 
     monkeypatch.setattr(asking.ray, "nodes", lambda: [{**NODE_OF_RAY, "Alive": True}])
@@ -218,10 +186,7 @@ def test_a_node_with_a_folder_of_its_own_does_not_see_the_file(tmp_path: Path) -
         (tmp_path / "there" / name).write_text(name)  # the reverse: it sees the driver's and writes elsewhere
         deaf = answer(store, name, str(tmp_path / "there"))
         result = replies(store, Node("blind", blind), Node("deaf", deaf), Node("silent", None))
-    assert result == [
-        f"{tmp_path / 'here'}: the file that the driver wrote a moment ago is missing there",
-        f"{tmp_path / 'here'}: the driver does not see the file that was written there",
-    ]
+    assert ["missing there" in one for one in result] == [True, False] and "does not see" in result[1]
 
 
 def test_a_store_that_cannot_be_written_is_a_finding() -> None:
@@ -262,48 +227,48 @@ def program(folder: Path, name: str, text: str) -> None:
     file.chmod(file.stat().st_mode | stat.S_IEXEC)
 
 
-def test_no_gpu_is_looked_for_where_none_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that goes first in the path, in which this process's Python is looked for."""
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    return tmp_path
+
+
+def test_no_gpu_is_looked_for_where_none_is_reported(programs: Path) -> None:
     assert gpus_here(0) == []
 
 
-def test_gpus_are_those_that_torch_can_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program(tmp_path, "nvidia-smi", "echo '0, 570.86.10'")
+def test_gpus_are_those_that_torch_can_use(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program(programs, "nvidia-smi", "echo '0, 570.86.10'")
     answer = json.dumps([{"name": "H200", "memory": 2, "free": 1, "environment": BITS}])
-    program(tmp_path, "python", f"[ -z \"${{CUDA_VISIBLE_DEVICES+x}}\" ] && echo '{answer}'")
-    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    program(programs, "python", f"[ -z \"${{CUDA_VISIBLE_DEVICES+x}}\" ] && echo '{answer}'")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # as Ray leaves it to a process that asked for none
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     assert gpus_here(0) == [Gpu("H200", 2, 1, BITS)]
 
 
 def test_a_gpu_whose_memory_the_driver_does_not_know_is_looked_at_by_torch(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    programs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A GPU that shares the processor's memory: every field but its number, name and driver is ``[N/A]``."""
     known = "index) echo -n 0;; name) echo -n GB10;; driver_version) echo -n 580.95.05;; *) echo -n '[N/A]';;"
     each = f"echo -n \"$sep\"; sep=', '; case $field in {known} esac"
     rows = f"sep=; IFS=,; for field in ${{1#*=}}; do {each}; done; echo"
-    program(tmp_path, "nvidia-smi", rows)
+    program(programs, "nvidia-smi", rows)
     answer = json.dumps([{"name": "GB10", "memory": 2, "free": 1, "environment": BITS}])
-    program(tmp_path, "python", f"echo '{answer}'")
-    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    program(programs, "python", f"echo '{answer}'")
     assert gpus_here(0) == [Gpu("GB10", 2, 1, BITS)]
 
 
 def test_each_slice_of_mig_is_looked_at_by_a_process_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    programs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listing = "GPU 0: H100 (UUID: GPU-1)\n  MIG 1g.10gb Device 0: (UUID: MIG-a)\n  MIG 1g.10gb Device 1: (UUID: MIG-b)"
     row = "0, 570.86.10"
-    program(tmp_path, "nvidia-smi", f"if [ $1 = -L ]; then echo '{listing}'; else echo '{row}'; fi")
+    program(programs, "nvidia-smi", f"if [ $1 = -L ]; then echo '{listing}'; else echo '{row}'; fi")
     answer = '[{"name": "\'$CUDA_VISIBLE_DEVICES\'", "memory": 2, "free": 1, "environment": {}}]'
-    program(tmp_path, "python", f"echo '{answer}'")
-    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    program(programs, "python", f"echo '{answer}'")
     assert [gpu.name for gpu in gpus_here(2)] == ["MIG-a", "MIG-b"]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-b")
     assert [gpu.name for gpu in gpus_here(1)] == ["MIG-b"]
@@ -312,25 +277,13 @@ def test_each_slice_of_mig_is_looked_at_by_a_process_of_its_own(
 @pytest.mark.parametrize(
     ("smi", "torch", "why"),
     [
-        (
-            "echo 'Failed to initialize NVML: Driver/library version mismatch'; exit 18",
-            "",
-            "nvidia-smi says: Failed",
-        ),
-        (
-            "echo 'NVIDIA H200, 1, 0, 470.1, [N/A]'",
-            "echo 'RuntimeError: driver too old' >&2; exit 1",
-            "torch can use none: RuntimeError: driver too old",
-        ),
+        ("echo 'Failed to initialize NVML'; exit 18", "", "nvidia-smi says: Failed"),
+        ("echo '0, 470.1'", "echo 'driver too old' >&2; exit 1", "torch can use none: driver too old"),
     ],
 )
-def test_a_broken_driver_is_reported(
-    smi: str, torch: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    program(tmp_path, "nvidia-smi", smi)
-    program(tmp_path, "python", torch or ":")
-    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+def test_a_broken_driver_is_reported(smi: str, torch: str, why: str, programs: Path) -> None:
+    program(programs, "nvidia-smi", smi)
+    program(programs, "python", torch or ":")
     facts = examine(Question(packages=[]))
     assert facts.problems["gpus"].startswith(why)
 
@@ -379,10 +332,7 @@ def test_a_node_that_leaves_while_it_is_asked_is_only_to_note(cluster: list[Node
     """Unless no other one answers."""
     cluster += [Node("b", None, "left", lost=True), Node("c", None, "is mute")]
     result = check_cluster(a_study(dataset="digits"), "auto", store=tmp_path / "runs", data=tmp_path)
-    assert [(one.node, one.finding, one.wrong) for one in result] == [
-        ("b", "left", False),
-        ("c", "is mute", True),
-    ]
+    assert [(one.node, one.wrong) for one in result] == [("b", False), ("c", True)]
 
 
 def planned(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
@@ -403,9 +353,7 @@ def test_the_command_prints_the_plan_and_what_is_wrong_and_has_an_exit_code(
     code, out = planned(capsys, "--address", "auto", "--store", "/proc/x", "--json")
     assert code == 1 and [one["check"] for one in json.loads(out)["findings"]] == ["store"]
 
-    def refuse(*_: object, **__: object) -> None:
-        raise UserError("arm a: its loss has no gradient")
-
+    refuse = Mock(side_effect=UserError("arm a: its loss has no gradient"))
     monkeypatch.setattr("topk_platform.cli.commands.plan.plan_study", refuse)
     code, out = planned(capsys, "--address", "auto", "--store", "/proc/x")
     lines = [line.split()[1] for line in out.splitlines() if line.startswith("WRONG")]

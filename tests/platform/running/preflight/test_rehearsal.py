@@ -44,12 +44,9 @@ def data(kind="right"):
     both = inputs, labels
     if kind == "unseeded": inputs = torch.randn(60, 5)
     if kind == "nan": inputs[7, 2] = float("nan")
-    if kind == "infinite": return from_tensors(both, both, (inputs.where(inputs < 2, float("inf")), labels))
     if kind == "double": return Dataset(*[Split(inputs.double(), labels)] * 3, classes=6)
-    if kind == "whole": inputs = inputs.long()
     if kind == "channels last": inputs = PICTURES.permute(0, 2, 3, 1)
     if kind == "grey": inputs = PICTURES[:, 0]
-    if kind == "pixels": inputs = PICTURES.flatten(1)
     if kind == "shapes": return from_tensors(both, (inputs[:, :3], labels), both)
     if kind == "empty": return from_tensors(both, (inputs[:0], labels[:0]), both)
     if kind == "numberless": inputs = inputs[:, :0]
@@ -58,8 +55,7 @@ def data(kind="right"):
     if kind == "gaps": labels = labels * 1000
     if kind == "raises": raise LookupError("no table")
     if kind == "exits": sys.exit("enough")
-    if kind == "beyond":
-        return Dataset(*[Split(inputs, labels)] * 3, classes=5)
+    if kind == "beyond": return Dataset(*[Split(inputs, labels)] * 3, classes=5)
     return from_tensors((inputs, labels))
 
 pair = data()
@@ -86,13 +82,9 @@ class Times(nn.Module):
     def __init__(self, factor): super().__init__(); self.factor = factor
     def forward(self, x): return x * self.factor
 
-made = nn.Linear(5, 6)
-
 def without_head(shape, classes): return nn.Linear(5, 6)
 
 def plain_loss(scores, labels): return nn.functional.cross_entropy(scores, labels)
-
-criterion = nn.CrossEntropyLoss()
 
 class Bad(nn.Module):
     def __init__(self, kind, scale):
@@ -103,9 +95,9 @@ class Bad(nn.Module):
         if self.kind == "raises": raise LookupError("no loss")
         if self.kind == "exits": sys.exit(3)
         each = nn.functional.cross_entropy(scores, target, reduction="none")
-        return {"vector": each, "float": float(each.mean()), "detached": each.mean().detach(),
-            "nan": each.mean() * float("nan")}.get(
-            self.kind, each.mean())
+        mean = each.mean()
+        wrong = {"vector": each, "float": float(mean), "detached": mean.detach(), "nan": mean * float("nan")}
+        return wrong.get(self.kind, mean)
 
 class Bare(nn.Module):
     def __init__(self): pass
@@ -160,14 +152,11 @@ def test_what_is_right_passes(lab: str) -> None:
 
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"data": "double"}, "data: inputs must be float32"),
-    ({"data": "whole"}, "called with a int64 tensor .* raised RuntimeError"),
     ({"data": "unseeded"}, "must return the same data in every process"),
     ({"dataset": "drawn"}, "drawn must return the same data for the same generator"),
     ({"data": "nan"}, "inputs must be finite, got NaN"),
-    ({"data": "infinite"}, r"in sample \d+ .* of the test split"),
     ({"data": "channels last"}, r"take inputs.permute\(0, 3, 1, 2\)"),
     ({"data": "grey"}, "uint8 inputs must be images"),
-    ({"data": "pixels"}, r"got uint8 \(60, 192\)"),
     ({"data": "shapes"}, "the inputs of all splits must be of one"),
     ({"data": "empty"}, "the validation split must hold at least one sample"),
     ({"data": "numberless"}, "inputs must hold numbers"),
@@ -185,16 +174,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"net": "function"}, "must return a torch.nn.Module, got a function"),
     ({"net": "probabilities"}, "got probabilities"),
     ({"net": "nan"}, "must give finite scores"),
-    ({"model": "made"}, "made must be a function of shape, .* got a Linear"),
     ({"model": "without_head"}, r"got one of \['shape', 'classes'\]"),
-    (
-        {"model": "torch.nn:Linear"},
-        r"model torch.nn:Linear must be a function of shape, .* got one of \['in_f",
-    ),
+    ({"model": "torch.nn:Linear"}, r"model torch.nn:Linear must be a function of shape, .* \['in_f"),
     ({"model": "torchvision.models:resnet18"}, r"take Model\('torchvision', {'architecture': 'resnet18'}\)"),
     ({"function": "plain_loss"}, r"its \['scores', 'labels'\] get no value"),
-    ({"function": "torch.nn.functional:cross_entropy"}, r"its \['input', 'target'\] get no value"),
-    ({"function": "criterion"}, "must be a function or a class .* got a CrossEntropyLoss"),
     ({"function": "torch:dot"}, "loss torch:dot must be a function with a signature"),
     ({"loss": "nan"}, "must give a finite loss, got nan"),
     ({"loss": "raises"}, r"arm r/net/loss: loss .* raised LookupError: no loss \(.*py:\d+ in forward\)"),
@@ -241,9 +224,7 @@ def test_a_module_that_runs_its_study_when_it_is_imported_is_refused(tmp_path: P
         f"arms = grid([Regime('r', '{lab}_runs:data')], [Model('mlp')], [Loss('focal')], k=3, recipe=Recipe(1))\n"
         f"run(Study('s', arms, topk=(3,)), store={str(tmp_path / 'runs')!r})\n"
     )
-    with pytest.raises(
-        UserError, match=r"must not be run by importing module .*: put run\(...\) under if __name__ =="
-    ):
+    with pytest.raises(UserError, match=r"must not be run by importing module .* under if __name__ =="):
         import_reference(f"{lab}_runs:arms")
     assert not (tmp_path / "runs").exists()
 
@@ -265,7 +246,7 @@ def test_options_of_our_models_are_tried() -> None:
     model = Model("convnet", {"blocks": 6})  # halves 8 pixels six times
     arms = grid([Regime("r", "digits")], [model], [loss], k=3, recipe=Recipe(1))
     with pytest.raises(
-        UserError, match=r"r/convnet/cross_entropy: model convnet \(convnet.py:\d+\), called .* raised"
+        UserError, match=r"r/convnet/cross_entropy: model convnet \(convnet.py:\d+\), .*raised"
     ):
         check_study(Study("s", arms, topk=(3,)))
 
@@ -273,18 +254,17 @@ def test_options_of_our_models_are_tried() -> None:
 @pytest.mark.parametrize(
     ("name", "dimension", "message"),
     [
-        ("tau", Float(-1, 1), r"tau must be .*, got -1.0; the space holds tau = -1.0"),
-        ("learning_rate", Float(-0.5, 1), "learning_rate must be at least 0, got -0.5"),
-        ("momentum", Float(0.5, 1), r"momentum must be in \[0, 1\), got 1.0; the space holds"),
-        ("batch_size", Int(0, 64), "batch_size must be at least 1, got 0"),
-        ("batch_size", Choice((64, 2.5)), "batch_size must be a whole number, got 2.5"),
+        ("tau", Float(-1, 1), "got -1.0; the space holds tau = -1.0"),
+        ("learning_rate", Float(-0.5, 1), "got -0.5"),
+        ("momentum", Float(0.5, 1), "got 1.0"),
+        ("batch_size", Choice((64, 2.5)), "got 2.5"),
     ],
 )
 def test_a_space_is_tried_at_its_ends(name: str, dimension: Dimension, message: str) -> None:
     first = 64 if name == "batch_size" else 0.5
     loss = Loss("smooth_topk_svm", {name: dimension}, {name: first})
     arms = grid([Regime("r", "digits")], [Model("mlp")], [loss], k=3, recipe=Recipe(1))
-    with pytest.raises(UserError, match=f"arm r/mlp/smooth_topk_svm: .*{message}"):
+    with pytest.raises(UserError, match=f"arm r/mlp/smooth_topk_svm: .*{name} must be .*{message}"):
         check_study(Study("s", arms, topk=(3,)))
 
 
@@ -314,9 +294,7 @@ def test_a_batch_of_one_is_refused_where_the_network_cannot_be_trained_on_it(
     loss = Loss("cross_entropy", space, first)
     regime = Regime("r", f"{lab}:data")
     arms = grid([regime], [Model(f"{lab}:normed")], [loss], k=3, recipe=recipe)
-    with pytest.raises(
-        UserError, match=f"on which model .*:normed raised ValueError: Expected more.*{message}"
-    ):
+    with pytest.raises(UserError, match=f"model .*:normed raised ValueError: Expected more.*{message}"):
         check_study(Study("s", arms, topk=(3,)))
     for model, other in ((f"{lab}:normed", Recipe(1, batch_size=46)), (f"{lab}:net", recipe)):
         arms = grid([regime], [Model(model)], [Loss("cross_entropy")], k=3, recipe=other)

@@ -108,10 +108,8 @@ def test_plan_and_run_name_the_classes_that_noise_empties(
     empty = (counts == 0).nonzero()[:, 0].tolist()
     assert len(empty) == 5
     (note,) = notes_on_data(study)
-    begins = (
-        f"noisy: label noise leaves {len(empty)} of 900 classes without a training sample: emoji {empty[0]}, "
-    )
-    assert note.startswith(begins) and f"emoji {empty[4]}, as drawn for the search" in note
+    begins = f"noisy: label noise leaves {len(empty)} of 900 classes"
+    assert note.startswith(begins) and all(f"emoji {label}," in note for label in empty)
     monkeypatch.setattr(sys, "argv", ["topk", "plan", "emoji_lab:noisy", "--store", str(tmp_path / "runs")])
     with pytest.raises(SystemExit) as caught:
         main()
@@ -137,29 +135,21 @@ def test_a_users_loss_that_takes_no_count_of_zero_is_refused_with_the_remedy() -
 
 
 def test_the_group_accuracy_of_no_group_is_refused_with_thresholds_and_counts() -> None:
-    match = (
-        r"arm noisy/linear/cross_entropy: metric few_top5 needs classes of that group .* the 900 classes have 3 to 6 "
-        r"training samples with seed 0: all classes are few-shot \(below 20 samples\), .* Take macro_top5"
-    )
-    with pytest.raises(UserError, match=match):
+    with pytest.raises(
+        UserError, match=r"noisy/linear/cross_entropy: metric few_top5 .* 3 to 6 .* Take macro_top5"
+    ):
         check_study(emoji(noise=0.0, metric="few_top5"))
 
 
 def test_a_plan_says_why_group_accuracies_are_empty() -> None:
     (data,) = samples_of(emoji(noise=0.0))
-    assert str(data).endswith(
-        "900 classes of 3 to 6 training samples; all classes are few-shot (below 20 samples), so no group has "
-        "an accuracy of its own: macro_* covers them"
-    )
+    assert "900 classes of 3 to 6 training samples; all classes are few-shot" in str(data)
 
 
 def test_the_classes_that_validation_lacks_are_named_and_trained(tmp_path: Path) -> None:
     study = emoji("cross_entropy", noise=0.0, classes=40, lacking=39)
     (note,) = notes_on_data(study)
-    assert note == (
-        "noisy: the data leave 39 of 40 classes without a validation sample: emoji 0, emoji 1, emoji 2, emoji 3, "
-        "emoji 4 and 34 more. Its macro metrics are means over the other classes"
-    )
+    assert "39 of 40 classes without a validation sample: emoji 0, " in note
     (trial,) = next_trials(study, tmp_path)
     (record,) = finish(run_trials([trial]))
     assert record.status == "completed", record.reason
