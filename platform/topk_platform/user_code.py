@@ -24,7 +24,13 @@ __all__ = ["Reached", "files_of", "package_versions", "reached"]
 
 _OURS = frozenset({"topk_losses", "topk_platform", "topk_studies"})
 _IN_ENVIRONMENT = frozenset({"torch"})  # a trial's environment holds its version
-_DYNAMIC = frozenset({"eval", "exec", "getattr", "globals", "import_module", "locals", "vars", "__import__"})
+_DYNAMIC = frozenset(
+    {
+        *("eval", "exec", "getattr", "globals", "import_module", "locals", "modules", "vars"),
+        *("__dict__", "__import__", "__subclasses__"),
+    }
+)
+"""What looks names up while a program runs."""
 _ALL = "*"
 _ALWAYS = ""
 
@@ -206,7 +212,7 @@ class _File:
         elif isinstance(node, ast.ImportFrom):
             package = self.name.split(".")
             if node.level:
-                package = package[: len(package) - node.level + (self.path.name == "__init__.py")]
+                package = package[: max(0, len(package) - node.level + (self.path.name == "__init__.py"))]
             module = ".".join([*(package if node.level else []), *filter(None, [node.module])])
             for alias in node.names:
                 inner = f"{module}.{alias.name}"
@@ -247,9 +253,10 @@ class _Bare(ast.NodeTransformer):
 
 def _is_idle(statement: ast.stmt) -> bool:
     """Return whether a statement runs only in a script or for a type checker."""
-    return isinstance(statement, ast.If) and ast.unparse(statement.test).startswith(
-        ("__name__ == ", "TYPE_CHECKING", "typing.TYPE_CHECKING")
-    )
+    if not isinstance(statement, ast.If) or statement.orelse:
+        return False
+    test = ast.unparse(statement.test)
+    return test.startswith("__name__ == ") or test in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
 
 
 def _names(statement: ast.stmt) -> list[str]:

@@ -222,7 +222,7 @@ def test_a_process_that_finds_other_code_is_refused_and_the_next_run_goes_on(
     command = ("run", "edited_lab:edited", "--store", tmp_path, "--workers", "1")
     _, err = shared.topk(*command, code=2)
     output = err.splitlines()[-1]
-    assert output.startswith("topk: arm plain/with_dropout/") and ": a worker found code version" in output
+    assert output.startswith("topk: arm plain/with_dropout/") and ": a worker has other code than" in output
     assert "the code changed meanwhile" in output
     assert {row["loss"] for row in rows(tmp_path)} <= {"none"}
     shared.topk(*command)

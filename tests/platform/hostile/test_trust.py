@@ -119,7 +119,7 @@ def test_a_record_of_a_store_names_files_of_ones_own_and_no_installed_code(
         (
             {"of": "subprocess:run", "args": "true", "shell": True},
             TPE(),
-            "dataset of images is 'subprocess:run'",
+            "dataset is 'subprocess:run'",
         ),
         ({"of": "letters", "backbone": "os:getcwd"}, TPE(), "backbone is 'os:getcwd'"),
         ({"of": "letters"}, OptunaSampler("os:getcwd"), "sampler is 'os:getcwd'"),
