@@ -61,25 +61,6 @@ def test_it_goes_on_past_a_failure_and_reports_all(
     assert "MARK=seen" in text and "\nseen\n" in text
 
 
-def test_the_report_says_what_is_under_way(
-    gpu: ModuleType, python: Make, options: argparse.Namespace, tmp_path: Path
-) -> None:
-    """Of a run that is killed, the report has what had ended and where it was."""
-    code = f"from pathlib import Path; print(Path({str(options.report)!r}).read_text())"
-    (_, second) = gpu.work([python("first", "print(1)"), python("second", code)], options, tmp_path)
-    assert "| first | first | passed |" in second.output
-    assert "| second | second | running |" in second.output
-
-
-def test_without_what_is_required_the_rest_is_left_out(
-    gpu: ModuleType, python: Make, options: argparse.Namespace, tmp_path: Path
-) -> None:
-    todo = [python("machine", "raise SystemExit('no CUDA device')", required=True), python("tests", "")]
-    results = gpu.work(todo, options, tmp_path)
-    assert results[1].outcome == "left out, for machine failed"
-    assert results[1].failed
-
-
 @pytest.mark.slow
 def test_a_step_out_of_time_is_ended_with_all_that_it_started(
     gpu: ModuleType, python: Make, tmp_path: Path

@@ -9,7 +9,6 @@ import pytest
 
 EXTENSIONS = Path(__file__).parents[2] / "docs" / "extensions"
 LAID_OUT = runpy.run_path(str(EXTENSIONS / "formula_layout.py"))["laid_out"]
-BIG = 'minsize="1.2em" maxsize="1.2em"'
 THIN = '<mspace width="0.167em" />'
 
 
@@ -36,28 +35,9 @@ def test_names_and_signs_are_spaced_as_in_tex(row: str, expected: str) -> None:
     assert laid_out(row) == expected
 
 
-def test_a_large_bracket_with_a_subscript_stretches_with_its_content() -> None:
-    """As the base of the subscript it would be alone in its row, where nothing stretches it."""
-    row = f"<mi>λ</mi><mo {BIG}>(</mo><mi>s</mi><msub><mo {BIG}>)</mo><mi>y</mi></msub>"
-    inside = f"<mrow><mo {BIG}>(</mo><mi>s</mi><mo {BIG}>)</mo></mrow>"
-    assert laid_out(row) == f"<mi>λ</mi><msub>{inside}<mi>y</mi></msub>"
-
-
-def test_a_style_does_not_keep_a_large_bracket_from_its_other_half() -> None:
-    style = '<mstyle displaystyle="false" scriptlevel="0">'
-    rest = f"<mo>∑</mo><mi>n</mi><msub><mo {BIG}>)</mo><mi>y</mi></msub>"
-    inside = f"<mrow><mo {BIG}>(</mo>{style}<mo>∑</mo></mstyle><mi>n</mi><mo {BIG}>)</mo></mrow>"
-    assert laid_out(f"<mo {BIG}>(</mo>{style}{rest}</mstyle>") == f"<msub>{inside}<mi>y</mi></msub>"
-
-
 def test_a_word_is_one_element() -> None:
     letters = "".join(f'<mi mathvariant="normal">{letter}</mi>' for letter in "softmax")
     assert laid_out(f"<mrow>{letters}</mrow><mo>(</mo>") == "<mi>softmax</mi><mo>(</mo>"
-
-
-def test_a_limit_stands_below_its_name_where_the_browser_has_room() -> None:
-    limits = '<munder><mo movablelimits="true" lspace="0" rspace="0">max</mo><mi>x</mi></munder>'
-    assert laid_out("<msub><mo>max</mo><mi>x</mi></msub>") == limits
 
 
 def test_the_font_of_the_site_is_one_for_mathematics() -> None:

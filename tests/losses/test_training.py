@@ -1,7 +1,5 @@
 """Losses at work: a plain training loop, and several models at once."""
 
-import copy
-
 import pytest
 import torch
 from torch import nn
@@ -54,22 +52,3 @@ def test_every_loss_trains_a_linear_model(name):
         optimizer.step()
     best = model(features).topk(2).indices
     assert (best == target.unsqueeze(1)).any(1).double().mean() > 0.95
-
-
-@pytest.mark.parametrize("name", LOSSES)
-def test_several_models_at_once(name):
-    """A step of three models under ``vmap`` is the step of each."""
-    features, target = clusters(rows=30)
-    models = [nn.Linear(8, 6) for _ in range(3)]
-    parameters, buffers = torch.func.stack_module_state(models)
-    skeleton = copy.deepcopy(models[0]).to("meta")
-    loss = LOSSES[name]
-    drawn = {"noise": torch.randn(4, 30, 6)} if getattr(loss, "samples", None) else {}
-
-    def objective(p, b):
-        return loss(torch.func.functional_call(skeleton, (p, b), (features,)), target, **drawn)
-
-    slopes = torch.func.vmap(torch.func.grad(objective))(parameters, buffers)
-    for n, model in enumerate(models):
-        loss(model(features), target, **drawn).backward()
-        torch.testing.assert_close(slopes["weight"][n], model.weight.grad)

@@ -10,18 +10,7 @@ import numpy as np
 import pytest
 from forks import Commands, commands
 
-from topk_platform import (
-    Arm,
-    Claim,
-    Contrast,
-    Float,
-    Loss,
-    Model,
-    Recipe,
-    Regime,
-    Study,
-    export_model,
-)
+from topk_platform import Arm, Claim, Contrast, Float, Loss, Model, Recipe, Regime, Study, export_model
 from topk_platform.evidence import findings
 from topk_platform.specs import LabelNoise
 

@@ -91,11 +91,8 @@ def test_a_file_says_what_the_store_says(store: Path, file: Path) -> None:
     for key, rows in table.confirmations.items():
         kept = result.table.confirmations[key]
         assert {s: row["key"] for s, row in kept.items()} == {s: row["key"] for s, row in rows.items()}
-    assert (
-        result.made["trials"] == 16
-        and result.made["note"] == "made up"
-        and set(result.made["datasets"]) == {"few", "noise"}
-    )
+    assert (result.made["trials"], result.made["note"]) == (16, "made up")
+    assert set(result.made["datasets"]) == {"few", "noise"}
 
 
 def test_a_metric_that_a_file_does_not_have_is_refused(file: Path) -> None:
@@ -188,11 +185,8 @@ def test_what_is_no_file_of_findings_is_refused(tmp_path: Path, file: Path) -> N
 
 
 def test_without_confirmations_there_is_nothing_to_export(store: Path) -> None:
-    part = Study(
-        "known",
-        grid([Regime("r", "digits")], [Model("mlp")], [Loss("focal")], k=3, recipe=Recipe(1)),
-        topk=(1, 3),
-    )
+    arms = grid([Regime("r", "digits")], [Model("mlp")], [Loss("focal")], k=3, recipe=Recipe(1))
+    part = Study("known", arms, topk=(1, 3))
     with pytest.raises(UserError, match="so there are no findings yet"):
         findings(part, store=store)
 
