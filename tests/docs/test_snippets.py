@@ -83,14 +83,9 @@ def test_the_query_of_the_ledgers_page_runs(tmp_path: Path, monkeypatch: pytest.
     ((query,), printed) = re.findall(r'duckdb\.sql\("""(.*?)"""\)', page, re.DOTALL), page[page.index("┌") :]
     rows = [tuple(map(float, row)) for row in re.findall(r"│ +([\d.]+) │ +([\d.]+) │ +([\d.]+) │", printed)]
     places = {"phase": "search", "regime": "noise-0.8", "loss": "smooth_topk_svm", "status": "completed"}
+    common = {"counts": True, **places}
     right = [
-        {
-            "counts": True,
-            **places,
-            "param.tau": tau,
-            "param.learning_rate": rate,
-            "validation.top5": top5 / 100,
-        }
+        {**common, "param.tau": tau, "param.learning_rate": rate, "validation.top5": top5 / 100}
         for tau, rate, top5 in rows
     ]
     wrong = [{**right[0], name: "other"} for name in places] + [{**right[0], "counts": False}]

@@ -28,15 +28,8 @@ from topk_platform.versions import versions_of
 __all__ = ["Case", "Said", "check_case", "copied", "make_store", "records", "reference", "study", "topk"]
 
 SECONDS = 60  # after which a command hangs
-NOTES = (
-    "standing.json",
-    "plan.json",
-    "undone.json",
-    "data.json",
-    "tables/",
-    "lease/",
-    "damaged/",
-)  # without which nothing is lost
+# Without which nothing is lost.
+NOTES = ("standing.json", "plan.json", "undone.json", "data.json", "tables/", "lease/", "damaged/")
 _LINE = re.compile(r"topk: store '[^']*': (\S+) is (damaged|missing|damaged or missing); ")
 
 
@@ -171,11 +164,8 @@ Change = Callable[[random.Random, bytes], bytes]
 
 def _flip(draw: random.Random, content: bytes) -> bytes:
     start = draw.randrange(len(content)) if content else 0
-    return (
-        content[:start]
-        + bytes(byte ^ (1 << draw.randrange(8)) for byte in content[start : start + 1])
-        + content[start + 1 :]
-    )
+    flipped = bytes(byte ^ (1 << draw.randrange(8)) for byte in content[start : start + 1])
+    return content[:start] + flipped + content[start + 1 :]
 
 
 def _zero(draw: random.Random, content: bytes) -> bytes:
@@ -240,12 +230,10 @@ class Case:
         elif self.kind == "copy":
             new, content = two.with_name(f"{draw.randrange(1000)}{one.name}"), one.read_bytes()
         else:
-            folders = sorted(
-                {path.parent for path in folder.rglob("*")} | {folder / "lease", folder / "ranks"}
-            )
-            name = draw.choice(
-                ("x", "x.json", "0.json", ".hidden", "part-0.parquet", "a b.tmp", f"{7:020d}.json")
-            )
+            parents = {path.parent for path in folder.rglob("*")}
+            folders = sorted(parents | {folder / "lease", folder / "ranks"})
+            names = ("x", "x.json", "0.json", ".hidden", "part-0.parquet", "a b.tmp", f"{7:020d}.json")
+            name = draw.choice(names)
             new, content = draw.choice(folders) / name, draw.randbytes(draw.randrange(200))
         new.parent.mkdir(exist_ok=True)
         new.write_bytes(content)

@@ -20,28 +20,14 @@ CANARY = "canary_of_the_tests"
 """A module that writes a file of its name into the working folder as soon as it is imported, or called."""
 
 EVIL = (
-    f"{CANARY}:run",
-    "os:system",
-    "torch.hub:load",
-    "subprocess:run",
-    "builtins:exec",
+    *(f"{CANARY}:run", "os:system", "torch.hub:load", "subprocess:run", "builtins:exec"),
     "topk_platform.cli:main",
 )
 _DEEP = 100_000
 _NASTY: tuple[Any, ...] = (
     *(None, True, False, "", -1, 0, 1, 2**31, 2**63, 10**30, 1e308, -1e308, float("nan"), float("inf"), 0.5),
-    *(
-        [],
-        {},
-        [[]],
-        {"": None},
-        {"type": "Study"},
-        "\x1b[31mred\x1b[0m",
-        "a\nb",
-        "../../x",
-        "/etc/passwd",
-        "x" * 5000,
-    ),
+    *([], {}, [[]], {"": None}, {"type": "Study"}),
+    *("\x1b[31mred\x1b[0m", "a\nb", "../../x", "/etc/passwd", "x" * 5000),
     *("\u202eabc", "\ud800", "💥", "nan", "1e999", "%s%n", "'; drop table ledger; --", *EVIL),
 )
 
@@ -75,15 +61,8 @@ def cut(content: bytes, rng: random.Random) -> bytes:
     """Leave out the end, the beginning or something between, or put some bytes in or behind."""
     one, other = sorted(rng.randrange(len(content) + 1) for _ in range(2))
     junk = rng.randbytes(rng.choice((1, 100, 5000)))
-    return rng.choice(
-        (
-            content[:one],
-            content[one:],
-            content[:one] + content[other:],
-            content[:one] + junk + content[one:],
-            b"",
-        )
-    )
+    parts = content[:one] + content[other:], content[:one] + junk + content[one:]
+    return rng.choice((content[:one], content[one:], *parts, b""))
 
 
 def changed(value: Any, rng: random.Random, times: int = 1) -> Any:

@@ -11,7 +11,7 @@ import torch
 from topk_platform import Arm, Choice, Float, Int, Loss, Model, Recipe, Regime, Study
 from topk_platform.records import Ledger, Store
 from topk_platform.records.artifacts.per_image import save_guesses, save_ranks
-from topk_platform.specs import EpochRecord, Trial, TrialRecord
+from topk_platform.specs import EpochRecord, Phase, Trial, TrialRecord
 
 __all__ = ["a_row", "filled", "keep_made_up", "make_record", "make_study", "make_wider_study"]
 
@@ -42,33 +42,14 @@ def make_record(
 ) -> TrialRecord:
     """Return the record of a trial that nobody trained."""
     chosen = study.arms[arm]
-    trial = Trial(
-        study.name,
-        study.arm_id(chosen),
-        chosen,
-        study.topk,
-        "confirm" if seed else "search",
-        number,
-        seed,
-        0,
-        chosen.loss.first,
-        "f",
-        code,
-    )
+    phase: Phase = "confirm" if seed else "search"
+    of_arm = (study.name, study.arm_id(chosen), chosen, study.topk)
+    trial = Trial(*of_arm, phase, number, seed, 0, chosen.loss.first, "f", code)
     metrics = dict.fromkeys(study.metrics, top3)
     epochs = tuple(EpochRecord(e, 1.0 / e, metrics, 0.5, 0.1) for e in (1, 2))
-    return TrialRecord(
-        trial,
-        status,
-        "" if status == "completed" else "why",
-        metrics,
-        metrics if seed else None,  # type: ignore[arg-type]
-        epochs,
-        1.0,
-        1000.0 + number,
-        1001.0 + number,
-        versions or {"torch": "x"},
-    )
+    why, tested = "" if status == "completed" else "why", metrics if seed else None
+    times = (1.0, 1000.0 + number, 1001.0 + number)
+    return TrialRecord(trial, status, why, metrics, tested, epochs, *times, versions or {"torch": "x"})  # type: ignore[arg-type]
 
 
 def filled(folder: Path | str, study: Study, *records: TrialRecord) -> Ledger:

@@ -56,12 +56,7 @@ def test_the_map_crosses_noise_typefaces_and_guesses() -> None:
 
 
 def test_every_number_of_classes_takes_as_many_steps_on_as_many_images_of_a_class() -> None:
-    steps = {
-        (
-            arm.regime.options["classes"],
-            math.ceil(5 * int(arm.regime.options["classes"]) / arm.recipe.batch_size),
-        )
-        for arm in kanji_classes().arms
-    }
+    sizes = {(int(arm.regime.options["classes"]), arm.recipe.batch_size) for arm in kanji_classes().arms}
+    steps = {(classes, math.ceil(5 * classes / batch)) for classes, batch in sizes}
     assert steps == {(62, 20), (1006, 20), (2965, 20)}
     assert {(typefaces(arm), arm.recipe.epochs) for arm in kanji_classes().arms} == {(5, 20)}

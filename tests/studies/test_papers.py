@@ -154,11 +154,8 @@ def test_garcin2022s_settings() -> None:
         every = tuple(f"macro_top{k}" for k in (1, 3, 5, 10))
         assert arm.recipe.keep == ((arm.metric,) if "-k" in arm.loss.label else every)
         assert arm.model.options == {"architecture": "resnet50", "weights": "IMAGENET1K_V1"}
-    assert described(imagenet)["noised_topk_hinge-k1"] == (
-        "noised_topk_hinge",
-        {"epsilon": 0.5, "samples": 10},
-        1,
-    )
+    noised = ("noised_topk_hinge", {"epsilon": 0.5, "samples": 10}, 1)
+    assert described(imagenet)["noised_topk_hinge-k1"] == noised
     weights = {a.recipe.weight_decay for a in imagenet.arms if a.loss.name == "noised_topk_hinge"}
     assert weights == {GARCIN2022_IMAGENET_NOISED.weight_decay}
     assert (epsilon.seeds, noise.seeds, plants.seeds, imagenet.seeds) == (3, 4, 3, 3)
@@ -213,13 +210,8 @@ def test_without_temperature_steps_are_those_of_the_limit(name: str) -> None:
 
     def steps(loss: object, recipe: Recipe) -> torch.Tensor:
         weight = start.clone().requires_grad_()
-        optimizer = torch.optim.SGD(
-            [weight],
-            recipe.learning_rate,
-            recipe.momentum,
-            weight_decay=recipe.weight_decay,
-            nesterov=True,
-        )
+        rate, momentum, decay = recipe.learning_rate, recipe.momentum, recipe.weight_decay
+        optimizer = torch.optim.SGD([weight], rate, momentum, weight_decay=decay, nesterov=True)
         for _ in range(6):
             optimizer.zero_grad()
             loss(inputs @ weight.T).backward()  # type: ignore[operator]

@@ -42,10 +42,8 @@ def folder(tmp_path: Path) -> Path:
         noted = {"info": {"features": {"fine_label": {"names": NAMES, "_type": "ClassLabel"}}}}
         table = pa.table({"img": pa.array(images, IMAGE), "fine_label": rows})
         (tmp_path / "cifar100").mkdir(exist_ok=True)
-        parquet.write_table(
-            table.replace_schema_metadata({b"huggingface": json.dumps(noted).encode()}),
-            tmp_path / "cifar100" / f"{part}.parquet",
-        )
+        table = table.replace_schema_metadata({b"huggingface": json.dumps(noted).encode()})
+        parquet.write_table(table, tmp_path / "cifar100" / f"{part}.parquet")
     confusions = np.roll(np.eye(100, dtype=int), 1, axis=1)
     lines = [
         ",".join(["", *NAMES]),

@@ -61,10 +61,8 @@ def test_a_search_begins_with_the_papers_settings(name: str, paper: str, regimes
                 fixed.recipe.learning_rate,
                 fixed.recipe.weight_decay,
             )
-            assert (arm.recipe.epochs, arm.recipe.batch_size) == (
-                theirs.recipe.epochs,
-                theirs.recipe.batch_size,
-            )
+            for field in ("epochs", "batch_size"):
+                assert getattr(arm.recipe, field) == getattr(theirs.recipe, field)
             assert arm.model == theirs.model
             seen.add(arm.regime.name)
     assert len(seen) == regimes

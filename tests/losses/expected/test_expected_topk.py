@@ -95,9 +95,8 @@ def test_ranks_add_up_to_the_classes(row, epsilon):
     """The mean ranks sum to the mean scores, the ranks' probabilities to 1 over classes and over ranks."""
     scores = torch.tensor(row, dtype=torch.float64, requires_grad=True)
     ranks = torch.stack([expected_topk(scores, k, epsilon) for k in range(1, len(row) + 1)])
-    assert ranks.sum().item() == pytest.approx(
-        sum(row), abs=1e-8 * epsilon * len(row)
-    )  # 1e-8 ε is promised of each
+    # 1e-8 ε is promised of each.
+    assert ranks.sum().item() == pytest.approx(sum(row), abs=1e-8 * epsilon * len(row))
     table = torch.stack([torch.autograd.grad(rank, scores, retain_graph=True)[0] for rank in ranks])
     torch.testing.assert_close(table.sum(0), torch.ones_like(scores), rtol=0, atol=1e-9)
     torch.testing.assert_close(table.sum(1), torch.ones_like(scores), rtol=0, atol=1e-9)
@@ -172,12 +171,8 @@ def test_special_scores_have_their_stated_results():
     inf, nan = torch.inf, torch.nan
     scores = torch.tensor(
         [
-            [1.0, -inf, 2.0],
-            [-inf, 0.0, -inf],
-            [nan, 0.0, 1.0],
-            [inf, 0.0, 1.0],
-            [0.0, 0.0, 0.0],
-            [-inf, -inf, -inf],
+            *([1.0, -inf, 2.0], [-inf, 0.0, -inf], [nan, 0.0, 1.0], [inf, 0.0, 1.0]),
+            *([0.0, 0.0, 0.0], [-inf, -inf, -inf]),
         ],
         requires_grad=True,
     )

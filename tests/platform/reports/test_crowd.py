@@ -24,10 +24,7 @@ def table() -> Table:
     """Of two models, the second in one regime alone; loss i is i points ahead everywhere, the last loss only there."""
     regimes = [Regime("a", "digits"), Regime("b", "digits", (LabelNoise(0.5),))]
     made = {"losses": LOSSES, "k": 3, "recipe": Recipe(1)}
-    arms = [
-        *grid(regimes, [Model("linear")], **made),
-        *grid(regimes[1:], [Model("mlp")], **made),
-    ]
+    arms = [*grid(regimes, [Model("linear")], **made), *grid(regimes[1:], [Model("mlp")], **made)]
     study, cells = Study("crowd", arms, topk=(1, 3)), {}
     for arm in arms:
         key, gain = row_and_column(study, "regime", arm), 0.01 * LOSSES.index(arm.loss)

@@ -14,10 +14,7 @@ from topk_platform.reports.tables.terminal import to_rich
 from topk_platform.results.table import Table
 from topk_studies import evidence
 
-STUDIES = (
-    "kanji_map",
-    "letters",
-)  # 3 losses in 18 regimes; 9 in 7, of which neither fits as columns
+STUDIES = ("kanji_map", "letters")  # 3 losses in 18 regimes; 9 in 7, of which neither fits as columns
 NUMBER = re.compile(r"\d+\.\d ± \d+\.\d")
 
 

@@ -86,12 +86,8 @@ def test_every_character_has_one_group_of_look_alikes(data: Dataset) -> None:
 
 def write(path: Path, characters: str = "ΑΒ", **changes: np.ndarray) -> None:
     images = np.arange(3 * len(characters) * 8, dtype=np.uint8).reshape(3, len(characters), 4, 2)
-    content = {
-        "images": images,
-        "split": np.arange(3, dtype=np.uint8),
-        "characters": np.array(list(characters)),
-    }
-    np.savez_compressed(path, **{**content, **changes})
+    content = {"images": images, "characters": np.array(list(characters)), **changes}
+    np.savez_compressed(path, **{"split": np.arange(3, dtype=np.uint8), **content})
 
 
 def test_another_file_of_the_tool_is_read_from_the_data_folder(
