@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import tempfile
-from types import SimpleNamespace
 
 import pytest
 
@@ -164,47 +163,6 @@ def test_a_link_in_the_place_of_a_temporary_folder_is_not_followed(folders, tmp_
     (tmp_path / "elsewhere").mkdir(mode=0o700)
     folders["temporary"].symlink_to(tmp_path / "elsewhere")
     assert numba_cache._private_folder() is None
-
-
-def compiling(module="topk_losses.some_kernels"):
-    return SimpleNamespace(data={"dispatcher": SimpleNamespace(py_func=SimpleNamespace(__module__=module))})
-
-
-def finished(announcer, event):
-    """Have the announcer see a compilation that takes as long as it takes to say what there is to say."""
-    announcer.on_start(event)
-    if announcer._timer is not None:
-        announcer._timer.join(60)
-    announcer.on_end(event)
-
-
-def said(caplog):
-    return [record.levelname for record in caplog.records if record.name == "topk_losses"]
-
-
-def test_a_word_is_said_once_where_compiling_takes_longer_than_the_patience(monkeypatch, caplog):
-    monkeypatch.setattr(numba_cache, "PATIENCE", 0.0)
-    announcer = numba_cache._Announcer()
-    for _ in range(2):
-        announcer.on_start(compiling())
-        finished(announcer, compiling())  # a kernel that another calls
-        announcer.on_end(compiling())
-    assert said(caplog) == ["WARNING"]
-    assert "is compiling its kernels" in caplog.text
-
-
-def test_nothing_is_said_of_short_compilations_nor_of_others_kernels(monkeypatch, caplog):
-    announcer = numba_cache._Announcer()
-    announcer.on_start(compiling())
-    timer = announcer._timer
-    announcer.on_end(compiling())
-    timer.join(60)
-    assert not timer.is_alive()
-    monkeypatch.setattr(numba_cache, "PATIENCE", 0.0)
-    finished(announcer, compiling("somebodys.kernels"))
-    assert not said(caplog)
-    finished(announcer, compiling())  # the first one was no reason to be silent for ever
-    assert said(caplog) == ["WARNING"]
 
 
 PROCESS = """
