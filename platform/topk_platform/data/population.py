@@ -48,7 +48,7 @@ class Population:
         """A hash of the definition: name and options.
 
         It is not a hash of a sample, because sines and logarithms may differ between machines in their last bits. What
-        the function draws is covered by the arm's code version.
+        the function draws is covered by its version, or by the code of the user's that it reaches.
         """
         text = repr(("population", self.name, sorted(self.options.items())))
         return hashlib.sha256(text.encode()).hexdigest()[:20]
