@@ -76,7 +76,7 @@ def run_trials(
     return group.records
 
 
-def prepared_learner(trials: Sequence[Trial]) -> Learner:
+def prepared_learner(trials: Sequence[Trial]) -> Session | Ensemble:
     """Return a fresh learner of one trial, or of the trials of one ensemble in their order."""
     return Session.prepare(trials[0]) if len(trials) == 1 else Ensemble.prepare(trials)
 
