@@ -5,22 +5,18 @@ from __future__ import annotations
 import copy
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from clusters import Site
-from hosts import network, refusal
+from hosts import network
+from labs import ON_HOSTS, rows, until
 from ray.autoscaler._private.fake_multi_node.node_provider import FAKE_HEAD_NODE_ID, FAKE_HEAD_NODE_TYPE
 
-pytestmark = [
-    pytest.mark.skipif(bool(refusal()), reason=refusal() or "hosts can be made"),
-    pytest.mark.timeout(3600),
-    pytest.mark.slow,
-    pytest.mark.hosts,
-]
+pytestmark = ON_HOSTS
 
 FILE = Path(__file__).parents[2] / "cluster.yaml"
 IDLE_MINUTES = 1.0  # a node that has come is asked what it is before it trains, slowly on a busy machine
@@ -78,9 +74,7 @@ def site(lab: Any, tmp_path: Path) -> Iterator[Site]:
         yield Site(net, tmp_path, lab.folder, lab.environment)
 
 
-def test_nodes_come_for_a_study_and_go_when_they_idle(
-    site: Site, lab: Any, until: Callable[..., None], rows: Callable[..., list[dict[str, Any]]]
-) -> None:
+def test_nodes_come_for_a_study_and_go_when_they_idle(site: Site, lab: Any) -> None:
     """A core each for two trials at once, which are held until both nodes are up, and none of the GPUs' kind."""
     head = site.host("head")
     head.run(["ip", "route", "add", "default", "dev", "eth0"])  # by which Ray finds its nodes' address

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import ray
 import torch
+from labs import IN_PROC, check_loopback, check_undisturbed, rows, until
 from ray._private import ray_constants, services
 from ray.cluster_utils import Cluster
 
@@ -27,13 +28,7 @@ from topk_platform.running.ray_internals import on_loopback
 from topk_platform.training import environment
 from topk_studies import digits
 
-Rows = Callable[..., list[dict[str, Any]]]
-
-pytestmark = [
-    pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc"),
-    pytest.mark.timeout(3600),
-    pytest.mark.slow,  # two nodes: a third of what all other tests of Ray take
-]
+pytestmark = [*IN_PROC, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
@@ -63,13 +58,7 @@ class Joined:
 
 
 @pytest.fixture(scope="module")
-def joined(
-    nodes: Cluster,
-    visited: Any,
-    rows: Rows,
-    until: Callable[..., None],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Joined:
+def joined(nodes: Cluster, visited: Any, tmp_path_factory: pytest.TempPathFactory) -> Joined:
     store, elsewhere = tmp_path_factory.mktemp("joined"), tmp_path_factory.mktemp("elsewhere")
     visited.allow(1)
     # The driver alone finds the modules by PYTHONPATH: it runs in another folder, and workers have none of it.
@@ -90,7 +79,7 @@ def joined(
     return Joined(store, listening, workers, len(visited.noted("steps")), output)
 
 
-def test_a_lost_node_changes_nothing(joined: Joined, reference: Any, rows: Rows) -> None:
+def test_a_lost_node_changes_nothing(joined: Joined, reference: Any) -> None:
     for kind in ("trials", "epochs"):
         assert rows(joined.store, "small", kind) == rows(reference.store, "small", kind)
     assert joined.steps == reference.steps + 1  # the step in which the lost training was held
@@ -120,14 +109,7 @@ def test_a_node_that_is_lost_before_it_answers_is_waited_for_or_left_out(
 
 
 def test_a_raylet_that_is_killed_changes_nothing(
-    joined: Joined,
-    nodes: Cluster,
-    visited: Any,
-    reference: Any,
-    rows: Rows,
-    until: Callable[..., None],
-    check_undisturbed: Callable[..., None],
-    tmp_path: Path,
+    joined: Joined, nodes: Cluster, visited: Any, reference: Any, tmp_path: Path
 ) -> None:
     """As by a system that is out of memory: the node's other processes are there, and nothing answers for it."""
     node = nodes.add_node(num_cpus=1)
@@ -186,12 +168,12 @@ def test_it_is_sent_the_code(joined: Joined) -> None:
         assert worker["resources"] == {"CPU": 1.0}
 
 
-def test_on_loopback_all_of_it_stays_there(joined: Joined, check_loopback: Callable[..., None]) -> None:
+def test_on_loopback_all_of_it_stays_there(joined: Joined) -> None:
     check_loopback(joined.listening)
 
 
 def test_auto_finds_it_and_a_gpu_study_asks_for_its_share_of_gpus(
-    joined: Joined, nodes: Cluster, visited: Any, rows: Rows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    joined: Joined, nodes: Cluster, visited: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on a machine where nothing else runs."""
     monkeypatch.setattr(services, "find_gcs_addresses", cache(lambda: {nodes.address}))

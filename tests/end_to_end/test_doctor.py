@@ -148,7 +148,15 @@ def test_each_thing_that_is_wrong_is_reported_with_its_place(
 ) -> None:
     result = wrong(findings)
     assert set(result) == {
-        *("tracking", "gpus", "versions", "same bits", "modules", "data", "disk", "clock", "store"),
+        "tracking",
+        "gpus",
+        "versions",
+        "same bits",
+        "modules",
+        "data",
+        "disk",
+        "clock",
+        "store",
     }
     assert len(result) == WRONG and all(len(lines) == 1 for lines in result.values()), result
     first = {check: lines[0] for check, lines in result.items()}
@@ -167,10 +175,7 @@ def test_each_thing_that_is_wrong_is_reported_with_its_place(
 
 def test_people_get_a_table(visited: Any, nodes: Cluster) -> None:
     out, _ = visited.topk(*COMMAND, nodes.address, code=1)
-    lines = out.splitlines()
-    assert any(line.split() == ["check", "where", "result", "and", "remedy"] for line in lines)
-    assert lines[-1] == f"{WRONG} things are wrong with the cluster."
-    assert sum(line.startswith("WRONG") for line in lines) == WRONG
+    assert sum(line.startswith("WRONG") for line in out.splitlines()) == WRONG
 
 
 def test_a_cluster_that_does_not_answer_is_a_finding(visited: Any, lab: Path) -> None:

@@ -24,9 +24,7 @@ pytestmark = [
 
 
 def a_study(**changes: Any) -> Study:
-    arms = grid(
-        [Regime("r", "digits")], [Model("mlp")], [Loss("cross_entropy")], k=3, recipe=Recipe(epochs=1)
-    )
+    arms = grid([Regime("r", "digits")], [Model("mlp")], [Loss("cross_entropy")], k=3, recipe=Recipe(1))
     return Study("s", arms, topk=(3,), device="cuda", **changes)
 
 
@@ -36,12 +34,8 @@ def nodes(visited: Any) -> Iterator[Cluster]:
     with on_loopback():
         two = Cluster()
         for kind in ("T4", "L4"):
-            two.add_node(
-                num_cpus=2,
-                num_gpus=2,
-                resources={f"accelerator_type:{kind}": 1},
-                **({"include_dashboard": False} if kind == "T4" else {}),
-            )
+            more = {"include_dashboard": False} if kind == "T4" else {}
+            two.add_node(num_cpus=2, num_gpus=2, resources={f"accelerator_type:{kind}": 1}, **more)
         two.wait_for_nodes(timeout=900)
         yield two
         two.shutdown()
@@ -54,16 +48,8 @@ def resources(lab: Any) -> list[dict[str, float]]:
 def test_a_study_stays_on_the_kind_that_it_is_pinned_to(nodes: Cluster, visited: Any) -> None:
     """Its trials fail, for there is no GPU; they do where the kind is."""
     before = len(resources(visited))
-    arguments = (
-        "run",
-        "lab:on_gpu",
-        "--store",
-        visited.folder / "pinned",
-        "--address",
-        nodes.address,
-        "--mixed",
-    )
-    visited.topk(*arguments, "--accelerator", "L4", code=1)
+    store = ("--store", visited.folder / "pinned", "--address", nodes.address)
+    visited.topk("run", "lab:on_gpu", *store, "--mixed", "--accelerator", "L4", code=1)
     result = resources(visited)[before:]
     assert result == [{"CPU": 1.0, "GPU": 0.5, "accelerator_type:L4": 0.001}] * len(result) != []
 
@@ -78,10 +64,9 @@ def test_a_kind_that_is_not_there_is_reported_with_those_that_are(nodes: Cluster
 
 
 def test_a_study_on_the_cpu_has_no_kind_of_gpu(visited: Any) -> None:
-    _, err = visited.topk(
-        "run", "lab:plain", "--store", visited.folder / "cpu", "--accelerator", "L4", code=2
-    )
-    assert "accelerator must be left out where trials run on the CPU" in err
+    store = visited.folder / "cpu"
+    _, err = visited.topk("run", "lab:plain", "--store", store, "--accelerator", "L4", code=2)
+    assert "accelerator must" in err
 
 
 def test_each_slice_of_mig_is_a_gpu_of_the_machine(visited: Any, monkeypatch: pytest.MonkeyPatch) -> None:

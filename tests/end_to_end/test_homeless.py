@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-Rows = Callable[..., list[dict[str, Any]]]
+from labs import rows
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 
-def test_without_a_home_folder_a_study_runs_with_a_token(lab: Any, rows: Rows, tmp_path: Path) -> None:
+def test_without_a_home_folder_a_study_runs_with_a_token(lab: Any, tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.write_text("a file, in which not even root can make a folder")
     command = ("run", "lab:plain", "--store", tmp_path / "runs", "--workers", "1")

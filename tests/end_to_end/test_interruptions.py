@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from mlflow import MlflowClient
+from labs import IN_PROC, check_loopback, rows, tracked, until
 
-Rows = Callable[..., list[dict[str, Any]]]
-Until = Callable[..., None]
-
-pytestmark = [
-    pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc"),
-    pytest.mark.timeout(3600),
-]
+pytestmark = IN_PROC
 
 
 @dataclass(frozen=True)
@@ -45,12 +38,8 @@ class Cut:
 KILLED = Cut(signal.SIGKILL, everybody=False, code=-signal.SIGKILL, allowed=1, ended=1)
 CUTS = {
     "killed": (KILLED,),
-    "killed, then interrupted": (
-        KILLED,
-        Cut(
-            signal.SIGINT, everybody=True, code=130, allowed=3, ended=1
-        ),  # the same two, later in their course
-    ),
+    # the same two, later in their course
+    "killed, then interrupted": (KILLED, Cut(signal.SIGINT, everybody=True, code=130, allowed=3, ended=1)),
     "terminated": (
         Cut(signal.SIGTERM, everybody=True, code=143, allowed=1, ended=1),
         Cut(signal.SIGTERM, everybody=False, code=143, allowed=5, ended=3),
@@ -83,11 +72,7 @@ class Stormy:
     scope="module", params=["killed", *(pytest.param(name, marks=pytest.mark.slow) for name in [*CUTS][1:])]
 )
 def stormy(
-    request: pytest.FixtureRequest,
-    make_lab: Callable[..., Any],
-    rows: Rows,
-    until: Until,
-    tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest, make_lab: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory
 ) -> Stormy:
     lab, store = make_lab(), tmp_path_factory.mktemp("stormy")
     command = ("run", "my_lab:study", "--store", store, "--workers", "2")
@@ -112,7 +97,7 @@ def stormy(
     return Stormy(store, cuts, seen, len(lab.noted("steps")), output)
 
 
-def test_everything_listens_on_loopback_alone(stormy: Stormy, check_loopback: Callable[..., None]) -> None:
+def test_everything_listens_on_loopback_alone(stormy: Stormy) -> None:
     for seen in stormy.seen:
         check_loopback(seen.listening)
 
@@ -123,7 +108,7 @@ def test_an_interrupt_says_how_to_go_on(stormy: Stormy) -> None:
         assert "***" not in seen.output and "Traceback" not in seen.output
 
 
-def test_what_had_ended_is_kept_and_not_repeated(stormy: Stormy, rows: Rows) -> None:
+def test_what_had_ended_is_kept_and_not_repeated(stormy: Stormy) -> None:
     whole = {row["key"]: row for row in rows(stormy.store, "small")}
     assert len(whole) == len(rows(stormy.store, "small")) == 16
     for cut, seen in zip(stormy.cuts, stormy.seen, strict=True):
@@ -133,13 +118,13 @@ def test_what_had_ended_is_kept_and_not_repeated(stormy: Stormy, rows: Rows) -> 
     assert f"{16 - stormy.cuts[-1].ended} trials ran" in stormy.output
 
 
-def test_in_the_end_it_is_as_if_nothing_had_happened(stormy: Stormy, reference: Any, rows: Rows) -> None:
+def test_in_the_end_it_is_as_if_nothing_had_happened(stormy: Stormy, reference: Any) -> None:
     for kind in ("trials", "epochs"):
         assert rows(stormy.store, "small", kind) == rows(reference.store, "small", kind)
     table = "small/tables/table.csv"
     assert (stormy.store / table).read_bytes() == (reference.store / table).read_bytes()
-    assert set(mlflow_keys(stormy.store).values()) == {1}
-    assert set(mlflow_keys(stormy.store)) == set(mlflow_keys(reference.store))
+    ours, theirs = (tracked(f"sqlite:///{store / 'mlflow.db'}") for store in (stormy.store, reference.store))
+    assert ours == theirs and set(ours.values()) == {1}
     assert not list((stormy.store / "small").glob("checkpoints/*"))
 
 
@@ -149,7 +134,7 @@ def test_a_trial_that_was_cut_off_in_its_middle_goes_on_from_there(stormy: Storm
 
 
 @pytest.mark.slow
-def test_an_interrupt_while_ray_starts_leaves_nothing(lab: Any, until: Until, tmp_path: Path) -> None:
+def test_an_interrupt_while_ray_starts_leaves_nothing(lab: Any, tmp_path: Path) -> None:
     store = tmp_path / "store"
     process = lab.start("run", "lab:plain", "--store", store)
     until(lambda: any("gcs_server" in name for name in lab.running().values()), "Ray starts", process)
@@ -159,9 +144,3 @@ def test_an_interrupt_while_ray_starts_leaves_nothing(lab: Any, until: Until, tm
     assert "the same command goes on from here" in err
     until(lambda: not lab.running(), "Ray is gone")
     assert not store.exists()
-
-
-def mlflow_keys(store: Path) -> Counter[str]:
-    client = MlflowClient(f"sqlite:///{store / 'mlflow.db'}")
-    runs = client.search_runs([client.get_experiment_by_name("small").experiment_id], max_results=1000)
-    return Counter(run.data.tags["topk.key"] for run in runs if "topk.key" in run.data.tags)

@@ -10,16 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from labs import IN_PROC, check_undisturbed, until
 
 from topk_platform.records import Ledger, Store, damaged_artifacts, missing_artifacts
 
-Until = Callable[..., None]
-
-pytestmark = [
-    pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc"),
-    pytest.mark.timeout(3600),
-    pytest.mark.slow,
-]
+pytestmark = [*IN_PROC, pytest.mark.slow]
 
 RUN = ("run", "my_lab:study", "--workers", "2", "--checkpoints", "0", "--store")
 
@@ -53,12 +48,7 @@ def everything(lab: Any) -> list[int]:
 
 @pytest.mark.parametrize("whom", [workers, everything])
 def test_nothing_is_lost_by_kills_around_the_commit_of_a_confirmation(
-    whom: Callable[[Any], list[int]],
-    lab: Any,
-    reference: Any,
-    until: Until,
-    check_undisturbed: Callable[..., None],
-    tmp_path: Path,
+    whom: Callable[[Any], list[int]], lab: Any, reference: Any, tmp_path: Path
 ) -> None:
     """As soon as the ranks of one are there, and as soon as another one is committed."""
     store = tmp_path / "store"

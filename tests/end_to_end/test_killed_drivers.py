@@ -7,7 +7,6 @@ import os
 import random
 import signal
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,19 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mlflow import MlflowClient
+from labs import IN_PROC, check_undisturbed, rows, tracked, until
 
 from topk_platform.records import Store, driven
 from topk_platform.records.table.opened import Opened
 
-Rows = Callable[..., list[dict[str, Any]]]
-Until = Callable[..., None]
-
-pytestmark = [
-    pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc"),
-    pytest.mark.timeout(3600),
-    pytest.mark.slow,
-]
+pytestmark = [*IN_PROC, pytest.mark.slow]
 
 KILLS = 20
 # What befalls the store after some of the kills, by how many there were.
@@ -60,13 +52,7 @@ class Storm:
 
 
 @pytest.fixture(scope="module")
-def storm(
-    make_lab: Callable[..., Any],
-    reference: Any,
-    rows: Rows,
-    until: Until,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Storm:
+def storm(make_lab: Callable[..., Any], reference: Any, tmp_path_factory: pytest.TempPathFactory) -> Storm:
     lab, store = make_lab(), tmp_path_factory.mktemp("storm") / "store"
     command = ("run", "my_lab:study", "--workers", "2", "--checkpoints", "0", "--store")
     kills, damaged, drivers, repeated, torn = [], {}, [], 0, 0
@@ -140,13 +126,9 @@ def leave_lease_elsewhere(store: Path) -> None:
     lease.write_text(json.dumps({**holder, "host": "far", "machine": "another boot"}))
 
 
-def test_in_the_end_it_is_as_if_nothing_had_happened(
-    storm: Storm, reference: Any, check_undisturbed: Callable[..., None]
-) -> None:
+def test_in_the_end_it_is_as_if_nothing_had_happened(storm: Storm, reference: Any) -> None:
     check_undisturbed(storm.store, reference)
-    client = MlflowClient(f"sqlite:///{storm.store / 'mlflow.db'}")
-    runs = client.search_runs([client.get_experiment_by_name("small").experiment_id], max_results=1000)
-    result = Counter(run.data.tags["topk.key"] for run in runs if "topk.key" in run.data.tags)
+    result = tracked(f"sqlite:///{storm.store / 'mlflow.db'}")
     assert len(result) == 16 and set(result.values()) == {1}
 
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import duckdb
 import pyarrow.dataset as ds
+from labs import rows
 from mlflow import MlflowClient
 from safetensors import safe_open
 
 from topk_platform.specs import Trial
 
-Rows = Callable[..., list[dict[str, Any]]]
 ARM = "noisy/held/smooth_topk_svm"
 
 
@@ -84,7 +83,7 @@ def test_a_trial_can_be_shown_and_run_alone_with_the_same_bits(
     assert "bit for bit" in replayed
 
 
-def test_a_second_run_finds_everything_done(reference: Any, visited: Any, rows: Rows) -> None:
+def test_a_second_run_finds_everything_done(reference: Any, visited: Any) -> None:
     before = [rows(reference.store, "small", kind) for kind in ("trials", "epochs")]
     done, _ = visited.topk("run", "my_lab:study", "--store", reference.store)
     assert "0 trials ran" in done

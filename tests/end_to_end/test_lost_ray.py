@@ -6,22 +6,16 @@ import os
 import signal
 import stat
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from labs import IN_PROC, check_undisturbed, rows, until
 
 from topk_platform.cli.codes import Exit
 
-Rows = Callable[..., list[dict[str, Any]]]
-Until = Callable[..., None]
-
-pytestmark = [
-    pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc"),
-    pytest.mark.timeout(3600),
-    pytest.mark.slow,
-]
+pytestmark = [*IN_PROC, pytest.mark.slow]
 
 KILLED = {"raylet": "raylet", "gcs_server": "GCS"}
 ENDS_WITHIN = 120.0  # seconds, of which a tenth is the rule; other tests run beside this one
@@ -34,13 +28,7 @@ def ray_root() -> Iterator[Path]:
 
 
 def test_a_run_without_its_ray_ends_and_the_same_command_goes_on(
-    lab: Any,
-    reference: Any,
-    rows: Rows,
-    until: Until,
-    check_undisturbed: Callable[..., None],
-    ray_root: Path,
-    tmp_path: Path,
+    lab: Any, reference: Any, ray_root: Path, tmp_path: Path
 ) -> None:
     command = ("run", "my_lab:study", "--workers", "2", "--checkpoints", "0", "--store", tmp_path)
     # Two trainings are held after the first is let on, and the two again after each kill.

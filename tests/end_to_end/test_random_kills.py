@@ -15,17 +15,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from labs import IN_PROC, check_undisturbed, until
 
 from topk_platform.records import Ledger, Store, read_all_ranks
 
-Until = Callable[..., None]
-
-pytestmark = [
-    pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc"),
-    pytest.mark.timeout(3600),
-    pytest.mark.slow,
-    pytest.mark.breaks,
-]
+pytestmark = [*IN_PROC, pytest.mark.slow, pytest.mark.breaks]
 
 SEED = int(os.environ.get("BREAK_SEED", "29"))
 KILLS = int(os.environ.get("BREAK_KILLS", "5"))
@@ -83,7 +77,7 @@ def written(store: Path, kill: Kill) -> set[Path]:
     return set((store / "small").glob(TARGETS[kill.target]))
 
 
-def run_and_kill(kill: Kill, lab: Any, store: Path, until: Until) -> bool:
+def run_and_kill(kill: Kill, lab: Any, store: Path) -> bool:
     """Run the study, with one kill; return whether it had ended before the kill came."""
     before = written(store, kill)
     process = lab.start("run", "my_lab:study", "--workers", "2", "--checkpoints", "0", "--store", store)
@@ -116,13 +110,7 @@ def ranks_by_key(store: Path) -> dict[str, Any]:
     return result
 
 
-def test_random_kills_change_nothing(
-    make_lab: Callable[..., Any],
-    reference: Any,
-    check_undisturbed: Callable[..., None],
-    until: Until,
-    tmp_path: Path,
-) -> None:
+def test_random_kills_change_nothing(make_lab: Callable[..., Any], reference: Any, tmp_path: Path) -> None:
     stream, left = kills(SEED), KILLS
     while left:
         lab, store = make_lab(), tmp_path / f"store-{left}"

@@ -6,15 +6,13 @@ import importlib.util
 import json
 import re
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from clusters import Site
 from hosts import network, refusal
-
-Rows = Callable[..., list[dict[str, Any]]]
+from labs import rows
 
 WITHOUT_JOBS = (
     not importlib.util.find_spec("aiohttp_cors") and "ray[default], which has jobs, is not installed"
@@ -41,7 +39,7 @@ def documented(study: str, store: Path) -> list[str]:
     return shlex.split(command)
 
 
-def test_a_job_of_rays_runs_a_study_of_ones_own(lab: Any, rows: Rows, tmp_path: Path) -> None:
+def test_a_job_of_rays_runs_a_study_of_ones_own(lab: Any, tmp_path: Path) -> None:
     """From the user's folder, which is all that goes there: the job finds it shipped, and so do the workers."""
     store, hosts = tmp_path / "store", tmp_path / "hosts"
     for folder in (store, hosts):

@@ -5,20 +5,16 @@ from __future__ import annotations
 import io
 import os
 import secrets
-import signal
-import socket
 import sqlite3
-import subprocess
-import sys
-import urllib.request
 import zipfile
-from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from labs import MlflowServer
 
 from topk_platform.records import Store
 
@@ -73,48 +69,15 @@ def of_bucket(uri: str) -> Iterator[tuple[str, str]]:
 
 
 @pytest.fixture
-def server(tmp_path: Path, until: Callable[..., None]) -> Iterator[str]:
-    """An MLflow server on loopback, by an address with a user and a password, whose files lie in ``mlflow``."""
-    with socket.create_server(("127.0.0.1", 0)) as result:
-        port = result.getsockname()[1]
-    folder = tmp_path / "mlflow"
-    folder.mkdir()
-    command = [
-        sys.executable,
-        "-m",
-        "mlflow",
-        "server",
-        "--host",
-        "127.0.0.1",
-        "--port",
-        str(port),
-        "--workers",
-        "1",
-    ]
-    command += [
-        "--backend-store-uri",
-        f"sqlite:///{folder}/server.db",
-        "--artifacts-destination",
-        f"{folder}/artifacts",
-    ]
-    environment = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
-    with (folder / "server.log").open("w") as log:
-        process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
+def server(tmp_path: Path) -> Iterator[str]:
+    """An MLflow server by an address with a user and a password, whose files lie in ``mlflow``."""
+    (tmp_path / "mlflow").mkdir()
+    made = MlflowServer(tmp_path / "mlflow")
     try:
-        until(lambda: answers(port), "the server answers")
-        yield f"http://me:{PLANTED['OF_AN_ADDRESS']}@127.0.0.1:{port}"
+        made.start()
+        yield f"http://me:{PLANTED['OF_AN_ADDRESS']}@127.0.0.1:{made.port}"
     finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-
-def answers(port: int) -> bool:
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=10) as answer:
-            return bool(answer.status == 200)
-    except OSError:
-        return False
+        made.kill()
 
 
 def test_no_secret_is_left_anywhere(

@@ -13,19 +13,11 @@ from typing import Any
 
 import pytest
 from clusters import Site
-from hosts import Host, lossless, network, refusal
-from mlflow import MlflowClient
+from hosts import Host, lossless, network
+from labs import ON_HOSTS, check_undisturbed, rows, tracked, until
 from services import CREDENTIALS, object_store, tracking_server
 
-Rows = Callable[..., list[dict[str, Any]]]
-Until = Callable[..., None]
-
-pytestmark = [
-    pytest.mark.skipif(bool(refusal()), reason=refusal() or "hosts can be made"),
-    pytest.mark.timeout(3600),
-    pytest.mark.slow,
-    pytest.mark.hosts,
-]
+pytestmark = ON_HOSTS
 
 CUT_SECONDS = 60.0
 LOSSLESS = lossless()
@@ -43,15 +35,6 @@ def site(lab: Any, tmp_path: Path) -> Iterator[Site]:
     (tmp_path / "hosts").mkdir()
     with network(tmp_path / "hosts", lab.folder) as net:
         yield Site(net, tmp_path, lab.folder, lab.environment)
-
-
-def tracked(uri: str) -> Counter[str]:
-    """Return how many ended runs MLflow has of each trial."""
-    client = MlflowClient(uri)
-    experiment = client.get_experiment_by_name("small")
-    runs = client.search_runs([experiment.experiment_id], max_results=1000) if experiment else []
-    tags = (run.data.tags for run in runs if run.info.status != "RUNNING")
-    return Counter(tag["topk.key"] for tag in tags if "topk.key" in tag)
 
 
 def connection(address: str, port: int) -> socket.socket:
@@ -83,13 +66,7 @@ def test_what_a_link_loses_is_sent_again(tmp_path: Path) -> None:
 
 
 def test_a_host_is_cut_off_for_a_minute_and_one_is_taken_away(
-    site: Site,
-    lab: Any,
-    reference: Any,
-    until: Until,
-    rows: Rows,
-    check_undisturbed: Callable[..., None],
-    monkeypatch: pytest.MonkeyPatch,
+    site: Site, lab: Any, reference: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the one cut off, store and MLflow are gone as well; the one taken away and its successor have bad links."""
     for name, value in CREDENTIALS.items():
@@ -137,4 +114,4 @@ def test_a_host_is_cut_off_for_a_minute_and_one_is_taken_away(
     assert process.returncode == 0, log.read_text()
     check_lossy(other)
     check_undisturbed(store, reference)
-    assert tracked(mlflow) == Counter(row["key"] for row in rows(store, "small"))
+    assert tracked(mlflow, ended=True) == Counter(row["key"] for row in rows(store, "small"))

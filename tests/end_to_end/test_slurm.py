@@ -11,12 +11,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from labs import check_undisturbed, rows, until
 
 SCRIPT = Path(__file__).parents[2] / "deploy" / "slurm.sh"
 PROGRAMS = ("slurmctld", "slurmd", "munged", "sbatch", "scontrol")
@@ -133,21 +134,10 @@ def slurm() -> Iterator[Slurm]:
 
 
 def submit(slurm: Slurm, lab: Any, store: Path, log: Path) -> str:
-    environment = {
-        **slurm.environment,
-        **lab.environment,
-        "TOPK_BIN": str(Path(sys.executable).parent),
-        "PYTHONPATH": str(lab.folder),
-        "OMP_NUM_THREADS": "1",
-    }
+    environment = {**slurm.environment, **lab.environment, "TOPK_BIN": str(Path(sys.executable).parent)}
+    environment |= {"PYTHONPATH": str(lab.folder), "OMP_NUM_THREADS": "1"}
     del environment["RAY_AUTH_MODE"]  # the script's own affair
-    options = [
-        "--parsable",
-        "--nodes=2",
-        "--cpus-per-task=1",
-        "--time=60",
-        f"--output={log}",
-    ]
+    options = ["--parsable", "--nodes=2", "--cpus-per-task=1", "--time=60", f"--output={log}"]
     command = ["sbatch", *options, str(SCRIPT), "my_lab:study", "--store", str(store), "--checkpoints", "0"]
     done = subprocess.run(command, env=environment, cwd=lab.folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -170,15 +160,7 @@ def refused(address: str) -> bool:
     return done.returncode != 0 and "token" in done.stderr.lower()
 
 
-def test_the_time_limit_changes_nothing(
-    slurm: Slurm,
-    lab: Any,
-    reference: Any,
-    rows: Callable[..., list[dict[str, Any]]],
-    until: Callable[..., None],
-    check_undisturbed: Callable[..., None],
-    tmp_path: Path,
-) -> None:
+def test_the_time_limit_changes_nothing(slurm: Slurm, lab: Any, reference: Any, tmp_path: Path) -> None:
     store, log = tmp_path / "runs", tmp_path / "job.log"
     lab.allow(1)
     job = submit(slurm, lab, store, log)
@@ -186,10 +168,7 @@ def test_the_time_limit_changes_nothing(
         until(lambda: len(lab.noted("held")) >= 2, "two trainings are held")
         assert refused(address_of(lab))
         slurm.limit(job)
-        until(
-            lambda: int(slurm.state(job)["Restarts"]) >= 1,
-            "the time limit has hit and the job is queued again",
-        )
+        until(lambda: int(slurm.state(job)["Restarts"]) >= 1, "the job is queued again")
         slurm.run("scontrol", "update", f"JobId={job}", "TimeLimit=60")
         assert len(rows(store, "small")) == 1  # what was let on has ended, the rest waits in its checkpoints
         lab.allow(10**6)
@@ -200,12 +179,8 @@ def test_the_time_limit_changes_nothing(
     output = log.read_text()
     assert slurm.state(job)["JobState"] == "COMPLETED", output
     assert slurm.state(job)["ExitCode"] == "0:0"
-    assert (
-        "SIGTERM: the time is up, or" in output
-        and "the code is 143; the job is put into the queue again" in output
-    )
+    assert "SIGTERM: " in output and "the code is 143; " in output
     check_undisturbed(store, reference)
-    assert (
-        len(lab.noted("steps")) <= reference.steps + 2
-    )  # the step under way of each training that was cut off
+    # The step under way of each training that was cut off is repeated.
+    assert len(lab.noted("steps")) <= reference.steps + 2
     until(lambda: not lab.running(), "nothing of it runs any more")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import ray
+from labs import rows
 from ray.util import placement_group, remove_placement_group
 
 from topk_platform.running.cluster.room import Room
@@ -68,9 +69,7 @@ def test_there_is_room_where_ray_has_reserved_it_or_runs_a_task_of_that_size() -
     remove_placement_group(stuck)
 
 
-def test_a_process_that_hangs_while_it_starts_costs_a_try(
-    lab: Any, rows: Callable[..., list[dict[str, Any]]], tmp_path: Path
-) -> None:
+def test_a_process_that_hangs_while_it_starts_costs_a_try(lab: Any, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(HANGS)
     paths = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     out, err = lab.topk(

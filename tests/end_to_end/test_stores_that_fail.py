@@ -7,24 +7,18 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from labs import IN_PROC, check_undisturbed, rows, until
 
 from topk_platform.records import Ledger, Store
 
-Rows = Callable[..., list[dict[str, Any]]]
-Until = Callable[..., None]
-
-pytestmark = [
-    pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc"),
-    pytest.mark.timeout(3600),
-    pytest.mark.slow,
-]
+pytestmark = [*IN_PROC, pytest.mark.slow]
 
 RUN = ("run", "my_lab:study", "--workers", "2", "--checkpoints", "0")
 CLOCK = """
@@ -36,7 +30,7 @@ OWN_MOUNTS = ["unshare", "--user", "--map-root-user", "--mount"]
 
 
 def test_a_slow_s3_that_refuses_one_put_in_twenty_and_a_second_driver(
-    lab: Any, busy_object_store: Any, reference: Any, until: Until, check_undisturbed: Callable[..., None]
+    lab: Any, busy_object_store: Any, reference: Any
 ) -> None:
     store = busy_object_store.bucket()
     lab.allow(1)
@@ -127,7 +121,7 @@ def disk(lab: Any, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[D
 
 
 def test_a_disk_that_is_full_then_read_only_then_mended(
-    disk: Disk, lab: Any, reference: Any, until: Until, check_undisturbed: Callable[..., None], tmp_path: Path
+    disk: Disk, lab: Any, reference: Any, tmp_path: Path
 ) -> None:
     lab.allow(1)
     until(lambda: len(lab.noted("held")) == 2, "two trainings are held", disk.process)
@@ -155,7 +149,7 @@ def test_a_disk_that_is_full_then_read_only_then_mended(
 
 @pytest.mark.parametrize("disk", ["(0.5,) * 600"], indirect=True)
 def test_a_disk_that_is_full_while_the_last_confirmations_are_stored(
-    disk: Disk, lab: Any, reference: Any, until: Until, check_undisturbed: Callable[..., None], tmp_path: Path
+    disk: Disk, lab: Any, reference: Any, tmp_path: Path
 ) -> None:
     """The last two of sixteen trainings are confirmations; neither loses its ranks, its guesses or its network."""
     lab.allow(14)
@@ -176,9 +170,7 @@ def test_a_disk_that_is_full_while_the_last_confirmations_are_stored(
     assert [len(store.names(folder.name)) for folder in folders] == [4, 4, 4]
 
 
-def test_a_clock_that_is_set_back_an_hour(
-    lab: Any, reference: Any, until: Until, rows: Rows, check_undisturbed: Callable[..., None], tmp_path: Path
-) -> None:
+def test_a_clock_that_is_set_back_an_hour(lab: Any, reference: Any, tmp_path: Path) -> None:
     """Of every process that runs Python, in the middle of trainings."""
     (tmp_path / "sitecustomize.py").write_text(CLOCK.format(back=str(tmp_path / "back")))
     store = tmp_path / "store"

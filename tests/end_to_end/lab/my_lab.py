@@ -52,18 +52,11 @@ def held(shape, classes, head):
 
 
 rate = Float(0.01, 1, log=True)
+noised = {"learning_rate": rate, "epsilon": Float(0.1, 10, log=True)}
+smooth = {"learning_rate": rate, "tau": Float(0.01, 10, log=True)}
 losses = [
-    Loss(
-        "noised_topk_hinge",
-        {"learning_rate": rate, "epsilon": Float(0.1, 10, log=True)},
-        {"learning_rate": 0.1, "epsilon": 1.0},
-        {"samples": 5},
-    ),
-    Loss(
-        "smooth_topk_svm",
-        {"learning_rate": rate, "tau": Float(0.01, 10, log=True)},
-        {"learning_rate": 0.1, "tau": 0.31},
-    ),
+    Loss("noised_topk_hinge", noised, {"learning_rate": 0.1, "epsilon": 1.0}, {"samples": 5}),
+    Loss("smooth_topk_svm", smooth, {"learning_rate": 0.1, "tau": 0.31}),
 ]
 
 

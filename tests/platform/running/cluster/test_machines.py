@@ -13,7 +13,7 @@ import pytest
 from ray.exceptions import NodeDiedError, TaskUnschedulableError, WorkerCrashedError
 from trained import train
 
-from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study, grid, run, table
+from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid, run, table
 from topk_platform.cli.commands.status import status
 from topk_platform.errors import ClusterError, StoreError
 from topk_platform.identity import Identity
@@ -58,10 +58,7 @@ def store(tmp_path: Path) -> Path:
 def board_here(store: Path) -> Board:
     """The study's state on this machine."""
     ledger = Ledger.open(Store.open(store), "s")
-    return board_of(ledger, in_environment(a_study(), check_study(a_study()), environment("cpu")))
-
-
-def board_of(ledger: Ledger, counted: Mapping[str, Identity]) -> Board:
+    counted = in_environment(a_study(), check_study(a_study()), environment("cpu"))
     return make_board(a_study(), counted, read_history(ledger, a_study(), counted))
 
 
@@ -167,10 +164,6 @@ def test_a_search_goes_on_from_what_another_version_chose_and_the_table_says_so(
 def _with_optuna(identity: Identity, version: str) -> Identity:
     environment = identity.environment
     return replace(identity, environment={n: version if n == "optuna" else v for n, v in environment.items()})
-
-
-def _arms(study: Study) -> dict[str, Arm]:
-    return {study.arm_id(arm): arm for arm in study.arms}
 
 
 def test_a_record_has_the_environment_that_it_was_planned_for(tmp_path: Path) -> None:

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 from driven import run_in_process
 
-from topk_platform import Arm, Loss, Model, Recipe, Regime, Study, plan, run
-from topk_platform.cli import main
+from topk_platform import Loss, Model, Recipe, Regime, Study, grid, plan, run
 from topk_platform.records import (
     Ledger,
     Row,
@@ -34,7 +33,11 @@ losses = [Loss("cross_entropy"), Loss("topk_hinge")]
 arms = grid([Regime("r", "digits")], [Model("linear")], losses, k=3, recipe=Recipe(1))
 study = Study("lost", arms, topk=(1, 3), seeds=3, baseline="cross_entropy")
 """
+LOSSES = [Loss("cross_entropy"), Loss("topk_hinge")]
+ARMS = grid([Regime("r", "digits")], [Model("linear")], LOSSES, k=3, recipe=Recipe(1))
+STUDY = Study("lost", ARMS, topk=(1, 3), seeds=3, baseline="cross_entropy")
 CONFIRMATIONS = 6
+Topk = Callable[..., tuple[int, str, str]]
 TABLES = ("table.csv", "seeds.csv", "table.md")
 
 
@@ -63,16 +66,10 @@ def store(tmp_path: Path, undisturbed: dict[str, Any], tmp_path_factory: pytest.
     """A store with the whole study, trained once."""
     if not undisturbed:
         folder = tmp_path_factory.mktemp("undisturbed")
-        assert run(the_study(), store=folder, progress=False).ran == CONFIRMATIONS
+        assert run(STUDY, store=folder, progress=False).ran == CONFIRMATIONS
         undisturbed["store"] = folder
     shutil.copytree(undisturbed["store"], tmp_path / "runs")
     return tmp_path / "runs"
-
-
-def the_study() -> Study:
-    losses = [Loss("cross_entropy"), Loss("topk_hinge")]
-    arms = [Arm(Regime("r", "digits"), Model("linear"), loss, 3, Recipe(1)) for loss in losses]
-    return Study("lost", arms, topk=(1, 3), seeds=3, baseline="cross_entropy")
 
 
 def rows_of(store: Path) -> list[Row]:
@@ -100,15 +97,6 @@ def plain(rows: list[Row]) -> list[dict[str, Any]]:
     return [{name: value for name, value in row.items() if name not in times} for row in rows]
 
 
-def topk(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["topk", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-    out, err = capsys.readouterr()
-    return int(ended.value.code or 0), out, err
-
-
 def empty(path: Path) -> None:
     path.write_bytes(b"")
 
@@ -121,9 +109,9 @@ def test_the_next_run_trains_again_what_lost_its_ranks_or_guesses(
     before, lost = tables(store), [file_of(store, kind, index) for index in (1, 4)]
     for path in lost:
         damage(path)
-    assert plan(the_study(), store=store).left == 2
+    assert plan(STUDY, store=store).left == 2
     said: list[str] = []
-    summary = run(the_study(), store=store, progress=False, waiting=said.append)
+    summary = run(STUDY, store=store, progress=False, waiting=said.append)
     assert (summary.ran, summary.left) == (2, 0)
     (line,) = said
     assert line.startswith("2 confirmations are trained again: ") and line.endswith(" are gone or damaged")
@@ -132,7 +120,7 @@ def test_the_next_run_trains_again_what_lost_its_ranks_or_guesses(
     assert plain(rows_of(store)) == plain(rows_of(undisturbed["store"]))  # and so are all SHA-256
     opened = Store.open(store).at("lost")
     assert damaged_artifacts(opened, rows_of(store)) == missing_artifacts(opened, rows_of(store)) == []
-    assert run(the_study(), store=store, progress=False, waiting=said.append).ran == 0 and len(said) == 1
+    assert run(STUDY, store=store, progress=False, waiting=said.append).ran == 0 and len(said) == 1
 
 
 def test_what_a_part_does_not_train_is_set_aside_and_reported(store: Path) -> None:
@@ -140,30 +128,28 @@ def test_what_a_part_does_not_train_is_set_aside_and_reported(store: Path) -> No
     flip(lost)
     loss = rows_of(store)[0]["loss"]
     other = "topk_hinge" if loss == "cross_entropy" else "cross_entropy"
-    summary = run(the_study(), store=store, only=f"r/*/{other}", progress=False)
+    summary = run(STUDY, store=store, only=f"r/*/{other}", progress=False)
     assert summary.ran == 0 and not lost.exists()
     assert (store / "lost" / "damaged" / "ranks" / lost.name).exists()
     assert "Of 6 confirmations, 1 lack the ranks" in (store / "lost" / "tables" / "table.md").read_text()
-    assert run(the_study(), store=store, progress=False).ran == 1 and lost.exists()
+    assert run(STUDY, store=store, progress=False).ran == 1 and lost.exists()
 
 
-def test_until_then_the_table_and_the_status_say_how_many_lack_theirs(
-    store: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_until_then_the_table_and_the_status_say_how_many_lack_theirs(store: Path, topk: Topk) -> None:
     for index in (0, 1, 2):
         file_of(store, "ranks", index).unlink()
     file_of(store, "network").unlink()
     message = "Of 6 confirmations, 3 lack the ranks of their test images"
     for output in ("rich", "md"):
-        code, out, err = topk(capsys, "table", "lab_of_losses:study", "--format", output)
+        code, out, err = topk("table", "lab_of_losses:study", "--format", output)
         assert code == 0 and message in " ".join(out.split()) and not err
     for arguments in (("--format", "csv"), ("--json",)):
-        code, _, err = topk(capsys, "table", "lab_of_losses:study", *arguments)
+        code, _, err = topk("table", "lab_of_losses:study", *arguments)
         assert code == 0 and err.startswith(f"topk: {message}") and len(err.splitlines()) == 1
-    code, out, _ = topk(capsys, "status", "lost")
+    code, out, _ = topk("status", "lost")
     ranks, networks = out.splitlines()[-2:]
     assert code == 0 and ranks.startswith("ranks or guesses: 3 ") and networks.startswith("networks: 1 ")
-    _, out, _ = topk(capsys, "status", "lost", "--json")
+    _, out, _ = topk("status", "lost", "--json")
     assert json.loads(out)[0]["notes"][-2:] == [ranks, networks]
 
 
@@ -176,14 +162,14 @@ COMMANDS = {
 
 @pytest.mark.parametrize(("kind", "command"), [(kind, c) for kind in KINDS for c in COMMANDS[kind]])
 def test_a_command_that_reads_a_damaged_file_is_one_line_that_names_it(
-    kind: Kind, command: str, store: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    kind: Kind, command: str, store: Path, topk: Topk, tmp_path: Path
 ) -> None:
     for index in range(CONFIRMATIONS):
         flip(file_of(store, kind, index))
     name, *more = command.split()
     arm = rows_of(store)[0]["arm"]
     options = ("--arm", arm, "--to", "out") if name == "export" else ()
-    code, _, err = topk(capsys, name, "lab_of_losses:study", *more, *options)
+    code, _, err = topk(name, "lab_of_losses:study", *more, *options)
     (line,) = err.splitlines()
     assert code == 2
     assert f": {artifact_name(kind, 'KEY').partition('KEY')[0]}" in line
@@ -194,9 +180,9 @@ def test_a_command_that_reads_a_damaged_file_is_one_line_that_names_it(
 def test_networks_are_trained_again_when_asked_for(store: Path, undisturbed: dict[str, Any]) -> None:
     file_of(store, "network", 0).unlink()
     flip(file_of(store, "network", 1))
-    assert run(the_study(), store=store, progress=False).ran == 0
+    assert run(STUDY, store=store, progress=False).ran == 0
     said: list[str] = []
-    assert run(the_study(), store=store, progress=False, networks=True, waiting=said.append).ran == 2
+    assert run(STUDY, store=store, progress=False, networks=True, waiting=said.append).ran == 2
     assert said[0].startswith("2 confirmations are trained again: models/")
     assert plain(rows_of(store)) == plain(rows_of(undisturbed["store"]))
     assert damaged_artifacts(Store.open(store).at("lost"), rows_of(store)) == []
@@ -210,11 +196,11 @@ def test_a_file_in_the_way_of_the_networks_costs_no_ranks(
     (blocked / "lost").mkdir(parents=True)
     Mark("lost").write(Store.open(blocked).at("lost"))
     (blocked / "lost" / "models").write_text("in the way")
-    assert run(the_study(), store=blocked, progress=False).ran == CONFIRMATIONS
+    assert run(STUDY, store=blocked, progress=False).ran == CONFIRMATIONS
     assert tables(blocked) == tables(store)
     rows = rows_of(blocked)
     assert all("cannot be written" in json.loads(row["artifacts"])["missing"]["network"] for row in rows)
     (blocked / "lost" / "models").unlink()
-    assert run(the_study(), store=blocked, progress=False).ran == 0
-    assert run(the_study(), store=blocked, progress=False, networks=True).ran == CONFIRMATIONS
+    assert run(STUDY, store=blocked, progress=False).ran == 0
+    assert run(STUDY, store=blocked, progress=False, networks=True).ran == CONFIRMATIONS
     assert plain(rows_of(blocked)) == plain(rows_of(store))

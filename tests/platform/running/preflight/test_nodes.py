@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import stat
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +16,6 @@ import pytest
 from ray.exceptions import GetTimeoutError
 
 from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid
-from topk_platform.cli import main
 from topk_platform.errors import UserError
 from topk_platform.records import Store
 from topk_platform.records.storage.folder import Folder
@@ -335,27 +334,19 @@ def test_a_node_that_leaves_while_it_is_asked_is_only_to_note(cluster: list[Node
     assert [(one.node, one.wrong) for one in result] == [("b", False), ("c", True)]
 
 
-def planned(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["topk", "plan", "digits", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-    return int(ended.value.code or 0), "".join(capsys.readouterr())
-
-
 @pytest.mark.usefixtures("cluster")
 def test_the_command_prints_the_plan_and_what_is_wrong_and_has_an_exit_code(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topk: Callable[..., tuple[int, str, str]]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    code, out = planned(capsys, "--address", "auto")
+    code, out, _ = topk("plan", "digits", "--address", "auto")
     assert code == 0 and "trials left" in out and "Nothing is wrong" in out and "WRONG" not in out
-    code, out = planned(capsys, "--address", "auto", "--store", "/proc/x", "--json")
+    code, out, _ = topk("plan", "digits", "--address", "auto", "--store", "/proc/x", "--json")
     assert code == 1 and [one["check"] for one in json.loads(out)["findings"]] == ["store"]
 
     refuse = Mock(side_effect=UserError("arm a: its loss has no gradient"))
     monkeypatch.setattr("topk_platform.cli.commands.plan.plan_study", refuse)
-    code, out = planned(capsys, "--address", "auto", "--store", "/proc/x")
+    code, out, _ = topk("plan", "digits", "--address", "auto", "--store", "/proc/x")
     lines = [line.split()[1] for line in out.splitlines() if line.startswith("WRONG")]
     assert (code, lines) == (1, ["study", "store"]) and "its loss has no gradient" in out
 
@@ -370,10 +361,10 @@ def test_the_command_prints_the_plan_and_what_is_wrong_and_has_an_exit_code(
     ],
 )
 def test_what_was_typed_wrong_is_no_finding(
-    arguments: Sequence[str], named: str, capsys: pytest.CaptureFixture[str]
+    arguments: Sequence[str], named: str, topk: Callable[..., tuple[int, str, str]]
 ) -> None:
-    code, out = planned(capsys, *arguments)
-    assert code == 2 and named in out
+    code, _, err = topk("plan", "digits", *arguments)
+    assert code == 2 and named in err
 
 
 def test_a_file_of_these_checks_has_a_name_that_no_listing_shows() -> None:

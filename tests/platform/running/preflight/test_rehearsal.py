@@ -44,6 +44,8 @@ def data(kind="right"):
     both = inputs, labels
     if kind == "unseeded": inputs = torch.randn(60, 5)
     if kind == "nan": inputs[7, 2] = float("nan")
+    if kind == "infinite": return from_tensors(both, both, (inputs.where(inputs < 2, float("inf")), labels))
+    if kind == "whole": inputs = inputs.long()
     if kind == "double": return Dataset(*[Split(inputs.double(), labels)] * 3, classes=6)
     if kind == "channels last": inputs = PICTURES.permute(0, 2, 3, 1)
     if kind == "grey": inputs = PICTURES[:, 0]
@@ -82,7 +84,9 @@ class Times(nn.Module):
     def __init__(self, factor): super().__init__(); self.factor = factor
     def forward(self, x): return x * self.factor
 
-def without_head(shape, classes): return nn.Linear(5, 6)
+made, criterion = nn.Linear(5, 6), nn.CrossEntropyLoss()
+
+def without_head(shape, classes): return made
 
 def plain_loss(scores, labels): return nn.functional.cross_entropy(scores, labels)
 
@@ -122,28 +126,20 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return name
 
 
-def study(
-    lab: str,
-    data: str = "right",
-    net: str = "right",
-    loss: str = "right",
-    function: str = "loss",
-    scale: Dimension | None = None,
-    dataset: str = "data",
-    model: str = "net",
-    **more: Any,
-) -> Study:
+def study(lab: str, topk: tuple[int, ...] = (1, 3), scale: Dimension | None = None, **names: str) -> Study:
+    """A study of the lab's, by the kinds of its data, net and loss, or by other names for these three."""
+    kinds = {"dataset": "data", "model": "net", "function": "loss"}
+    used = {what: names.get(what, kind) for what, kind in kinds.items()}
+    options = {
+        what: {"kind": names.get(kind, "right")} if used[what] == kind else {} for what, kind in kinds.items()
+    }
+    dataset, model, function = (name if ":" in name else f"{lab}:{name}" for name in used.values())
     space = {} if scale is None else {"scale": scale}
     first = {name: dimension.ends[0] for name, dimension in space.items()}
-    fixed: dict[str, Any] = {"kind": loss} if function == "loss" else {}
-    arms = grid(
-        [Regime("r", f"{lab}:{dataset}", options={"kind": data} if dataset == "data" else {})],
-        [Model(model if ":" in model else f"{lab}:{model}", {"kind": net} if model == "net" else {})],
-        [Loss(function if ":" in function else f"{lab}:{function}", space, first, fixed)],
-        k=3,
-        recipe=Recipe(1),
-    )
-    return Study("s", arms, **{"topk": (1, 3), **more})
+    regimes = [Regime("r", dataset, options=options["dataset"])]
+    losses = [Loss(function, space, first, options["function"])]
+    arms = grid(regimes, [Model(model, options["model"])], losses, k=3, recipe=Recipe(1))
+    return Study("s", arms, topk=topk)
 
 
 def test_what_is_right_passes(lab: str) -> None:
@@ -154,7 +150,9 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"data": "double"}, "data: inputs must be float32"),
     ({"data": "unseeded"}, "must return the same data in every process"),
     ({"dataset": "drawn"}, "drawn must return the same data for the same generator"),
+    ({"data": "whole"}, "called with a int64 tensor .* raised RuntimeError"),
     ({"data": "nan"}, "inputs must be finite, got NaN"),
+    ({"data": "infinite"}, r"in sample \d+ .* of the test split"),
     ({"data": "channels last"}, r"take inputs.permute\(0, 3, 1, 2\)"),
     ({"data": "grey"}, "uint8 inputs must be images"),
     ({"data": "shapes"}, "the inputs of all splits must be of one"),
@@ -174,6 +172,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"net": "function"}, "must return a torch.nn.Module, got a function"),
     ({"net": "probabilities"}, "got probabilities"),
     ({"net": "nan"}, "must give finite scores"),
+    ({"model": "made"}, "made must be a function of shape, .* got a Linear"),
+    ({"function": "criterion"}, "must be a function or a class .* got a CrossEntropyLoss"),
     ({"model": "without_head"}, r"got one of \['shape', 'classes'\]"),
     ({"model": "torch.nn:Linear"}, r"model torch.nn:Linear must be a function of shape, .* \['in_f"),
     ({"model": "torchvision.models:resnet18"}, r"take Model\('torchvision', {'architecture': 'resnet18'}\)"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -10,7 +11,6 @@ import pytest
 import torch
 
 from topk_platform import LabelNoise, Loss, Model, Recipe, Regime, Study, TrainFraction, UserError, grid, run
-from topk_platform.cli import main
 from topk_platform.data import Dataset
 from topk_platform.records import Ledger, Store, read_history
 from topk_platform.running.driver.boards import make_board
@@ -101,7 +101,7 @@ def test_the_counts_are_those_of_the_trials_themselves(tmp_path: Path) -> None:
 
 
 def test_plan_and_run_name_the_classes_that_noise_empties(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topk: Callable[..., tuple[int, str, str]]
 ) -> None:
     study = emoji("balanced_softmax")
     counts = trained_on(study, study.arms[0].regime).class_counts
@@ -110,11 +110,8 @@ def test_plan_and_run_name_the_classes_that_noise_empties(
     (note,) = notes_on_data(study)
     begins = f"noisy: label noise leaves {len(empty)} of 900 classes"
     assert note.startswith(begins) and all(f"emoji {label}," in note for label in empty)
-    monkeypatch.setattr(sys, "argv", ["topk", "plan", "emoji_lab:noisy", "--store", str(tmp_path / "runs")])
-    with pytest.raises(SystemExit) as caught:
-        main()
-    assert not caught.value.code
-    assert f"Note: {begins}" in capsys.readouterr().out.replace("\n", " ")
+    code, out, _ = topk("plan", "emoji_lab:noisy", "--store", str(tmp_path / "runs"))
+    assert code == 0 and f"Note: {begins}" in out.replace("\n", " ")
     notes: list[str] = []
     monkeypatch.setattr("topk_platform.running.driver.study.Execution.run", lambda _: None)  # Ray's part
     run(study, store=tmp_path / "runs", mlflow_uri="none", progress=False, waiting=notes.append)
