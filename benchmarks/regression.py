@@ -1,23 +1,33 @@
-"""Whether small trials still end as they did: every loss, kind of regime, network and part of a recipe.
+"""Whether small trials still end as they did with the versions that their components have (``topk_platform.versions``).
 
     python benchmarks/regression.py                    # what `make regression` runs: CPU, and GPU if there is one
     python benchmarks/regression.py --only 'noise/*'   # some of the trials
-    python benchmarks/regression.py --renew            # store this version's results in place of those that are stored
+    python benchmarks/regression.py --renew            # store results of new versions and of new trials
     python benchmarks/regression.py --renew --only 'noise/*'   # of some trials alone; the others' results stay
 
-It names what moved, by how much, and how much was allowed; exit code 1 if anything did. Results are stored for the CPU
-in ``regression.csv``: each value as one thread gives it with the compiled kernels, and its ``rounding``, how far it
-lies off at most where the same trial rounds otherwise: with two threads, with the losses in plain torch, with torch's
-code for processors without vector instructions, and with all three. Those four are measured anew by ``--renew``. Of
-losses that draw noise plain torch draws other numbers than the compiled kernels: that is no rounding and left out, and
-where Numba is not installed they are not compared.
+It names what moved, by how much, how much was allowed, and the component whose version is to be raised; exit code 1 if
+anything did. It is red as well where a component has another version than the stored results, where no trial uses an
+entry of the table of versions, and where stored results belong to no trial, which ``--renew`` takes out.
+
+``--renew`` overwrites no result of an existing version: results that are meant to move need a raised version, and a
+trial that is changed needs another name. Where another version of torch or Pillow moves results further than rounding
+does, no component is to blame: delete the rows of these trials from ``regression.csv`` by hand, then ``--renew``.
+
+Results are stored for the CPU in ``regression.csv``, and in ``regression_versions.csv`` the versions with which each
+trial was measured. A value is what one thread gives with the compiled kernels, and its ``rounding`` is how far it lies
+off at most where the same trial rounds otherwise: with two threads, with the losses in plain torch, with torch's code
+for processors without vector instructions, and with all three. Those four are measured by ``--renew``. Of losses that
+draw noise plain torch draws other numbers than the compiled kernels: that is no rounding and left out, and where Numba
+is not installed they are not compared.
 
 A value may differ by ``FACTOR`` times its rounding, and by no less than a floor: of a loss ``UNITS`` units in the last
 place of float32 for every step that led to it, of an accuracy two samples. A GPU sums in yet other orders, so both are
 larger there. On an NVIDIA H200 a network whose loss grows moved by 61 times its rounding, and a loss with kinks, where
 rounding decides on which side a sample lies, by ten units a step; all other values stayed within 30 times and one unit.
 What a trial draws on its device, such as noise of a loss or an augmentation, a GPU draws in other numbers; such trials
-are not compared there, and the report says how many these are.
+are not compared there, and the report says how many these are. Where there is a GPU, it also computes the features of
+images, which are not compared either. CUDA graphs are recorded on a GPU alone: on a CPU their trial shows that they
+change nothing.
 """
 
 from __future__ import annotations
@@ -29,19 +39,25 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Any
 
 import torch
-from regression_trials import Backend, Case, cases, measure
+from regression_trials import Case, cases, measure
 
-__all__ = ["Stored", "compare", "main"]
+from topk_platform.specs import Arm
+from topk_platform.versions import VERSIONS, components_of, differences, version_of
+
+__all__ = ["Stored", "StoredTrial", "compare", "main", "to_raise"]
 
 STORED = Path(__file__).with_name("regression.csv")
+STORED_VERSIONS = Path(__file__).with_name("regression_versions.csv")
 FACTOR = {"cpu": 10.0, "cuda": 100.0}
 UNITS = {"cpu": 1, "cuda": 16}
 STEPS = 64  # no value is that of more steps
@@ -72,6 +88,18 @@ class Stored:
         return max(floor, FACTOR[device] * self.rounding)
 
 
+@dataclass(frozen=True)
+class StoredTrial:
+    """The values of a trial by quantity, and the versions of its components with which they were measured."""
+
+    versions: str
+    values: Mapping[str, Stored]
+
+    def is_of(self, arm: Arm) -> bool:
+        """Return whether an arm's components have the versions of these values."""
+        return self.versions == version_of(arm)
+
+
 Results = Mapping[str, Mapping[str, float]]
 
 
@@ -82,50 +110,97 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--device", choices=tuple(FACTOR), action="append", help="by default all that there are"
     )
+    parser.add_argument("--processes", type=int, default=2, help="how many train side by side on a CPU")
     parser.add_argument(
-        "--renew", action="store_true", help="store results in place of those that are stored"
+        "--renew", action="store_true", help="store results of new versions and of new trials"
     )
-    parser.add_argument("--measure", metavar="THREADS,BACKEND", help=argparse.SUPPRESS)
+    parser.add_argument("--measure", metavar="DEVICE,THREADS,BACKEND", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if given.measure:
-        threads, _, backend = given.measure.partition(",")
-        print(json.dumps(_measured("cpu", given.only, int(threads), backend)))
+        print(json.dumps(_here(given.only, *given.measure.split(","))))
         return 0
-    _check_known(given.only)
+    stored = _read()
+    names = sorted({*stored, *_arms()})
+    if unknown := [glob for glob in given.only if not any(fnmatchcase(name, glob) for name in names)]:
+        raise SystemExit(f"--only must match the names of trials, such as clean/cross_entropy, got {unknown}")
+    wanted = [name for name in names if any(fnmatchcase(name, glob) for glob in given.only)]
     if given.renew:
-        kept = {name: values for name, values in _read().items() if not _wanted(name, given.only)}
-        _write(kept | _renewed(given.only))
-        return 0
+        return _renew(stored, _measured(wanted, "cpu", given.processes), given.processes)
+    kept = {name: stored[name] for name in wanted if name in stored}
     devices = given.device or ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
-    return max(_report(device, given.only) for device in devices)
+    return max([_report(kept, wanted, device, given.processes) for device in devices])
 
 
-def _report(device: str, globs: Sequence[str]) -> int:
-    stored = {name: values for name, values in _read().items() if _wanted(name, globs)}
-    result = _measured(device, globs)
-    moved = compare(stored, result, device)
-    print(*moved, sep="\n", end="\n" if moved else "")
-    left_out = sum(_wanted(case.name, globs) for case in cases(device)) - len(result)
+def _report(stored: Mapping[str, StoredTrial], wanted: Sequence[str], device: str, processes: int) -> int:
+    result = _measured(wanted, device, processes)
+    red = compare(stored, result, device)
+    print(*red, sep="\n", end="\n" if red else "")
+    left_out = len(_arms().keys() & set(wanted)) - len(result)
     more = f"; {left_out} draw other numbers here and are not compared" if left_out else ""
-    print(f"{device}: {len(result)} trials, {len(moved)} values moved{more}")
-    return 1 if moved else 0
+    print(f"{device}: {len(result)} trials, {'red' if red else 'all as stored'}{more}")
+    return 1 if red else 0
 
 
-def compare(stored: Mapping[str, Mapping[str, Stored]], result: Results, device: str) -> list[str]:
-    """Return a line for each value that moved further than rounding moves it, and for each trial that is not stored."""
-    changes = [
-        f"{name}: not among the stored results; --renew stores them" for name in result if name not in stored
-    ]
-    known = {case.name for case in cases(device)}  # those that are not compared here among them
-    changes += [f"{name}: is stored, and is no longer among the trials" for name in stored.keys() - known]
-    for name in result.keys() & stored.keys():
-        changes += _moved(name, stored[name], result[name], device)
-    return sorted(changes)
+def compare(stored: Mapping[str, StoredTrial], result: Results, device: str) -> list[str]:
+    """Return a line for all that is red, and at the end which component's version is to be raised."""
+    arms = _arms()
+    used = {component for arm in arms.values() for component in components_of(arm)}
+    lines = [f"{name}: no trial uses it, so nothing guards its version" for name in VERSIONS.keys() - used]
+    lines += [f"{name}: is stored, and is no longer among the trials" for name in stored.keys() - arms]
+    lines += [f"{name}: not among the stored results; --renew stores them" for name in result.keys() - stored]
+    other = Counter(
+        difference
+        for name in result.keys() & stored.keys()
+        for difference in differences(stored[name].versions, version_of(arms[name]))
+    )
+    lines += [f"{text}: not stored, {count} trials; --renew stores them" for text, count in other.items()]
+    return sorted(lines) + _moved(stored, result, device)
 
 
-def _moved(
+def to_raise(moved: Iterable[str], unmoved: Iterable[str]) -> list[str]:
+    """Return the components whose versions are to be raised, given the names of the trials that moved or did not.
+
+    It is what all trials that moved share and no other trial has; if there is no such component, several, all of whose
+    trials moved, if these explain all that moved; else the engine.
+    """
+    components = {name: components_of(arm).keys() for name, arm in _arms().items()}
+    innocent = {component for name in unmoved for component in components[name]}
+    suspects = [components[name] - innocent for name in moved]
+    if not innocent or not all(suspects):
+        return ["engine"]
+    if shared := set.intersection(*suspects):
+        return [" or ".join(sorted(shared))]
+    result = []
+    while suspects:
+        counts = Counter(component for suspect in suspects for component in sorted(suspect))
+        result.append(counts.most_common(1)[0][0])
+        suspects = [suspect for suspect in suspects if result[-1] not in suspect]
+    return sorted(result)
+
+
+def _arms() -> dict[str, Arm]:
+    return {case.name: case.arm for case in cases()}
+
+
+def _moved(stored: Mapping[str, StoredTrial], result: Results, device: str) -> list[str]:
+    """Return what moved of the trials that are stored for their versions, and which version is to be raised."""
+    changes = {
+        name: list(_changes(name, stored[name].values, result[name], device))
+        for name, arm in sorted(_arms().items())
+        if name in result and name in stored and stored[name].is_of(arm)
+    }
+    if not any(changes.values()):
+        return []
+    named = to_raise(*([name for name in changes if bool(changes[name]) is moved] for moved in (True, False)))
+    raised = (
+        f"raise the version of {', of '.join(named)} in topk_platform/versions.py, if they are meant to move"
+    )
+    return [*(line for lines in changes.values() for line in lines), raised]
+
+
+def _changes(
     name: str, stored: Mapping[str, Stored], result: Mapping[str, float], device: str
-) -> Iterable[str]:
+) -> Iterator[str]:
     for quantity in sorted(stored.keys() | result.keys()):
         if quantity not in stored or quantity not in result:
             yield f"{name}: {quantity} is {'new' if quantity in result else 'missing'}"
@@ -135,39 +210,90 @@ def _moved(
         if not abs(now - was.value) <= allowed:  # NaN too
             yield (
                 f"{name}: {quantity} was {was.value:.6g}, is {now:.6g}: moved by {now - was.value:+.2g}, "
-                + (f"where {allowed:.2g} is allowed")
+                f"where {allowed:.2g} is allowed"
             )
 
 
-def _check_known(globs: Sequence[str]) -> None:
-    names = {*_read(), *(case.name for case in cases("cpu"))}
-    if unknown := [glob for glob in globs if not any(fnmatchcase(name, glob) for name in names)]:
-        raise SystemExit(f"--only must match the names of trials, such as clean/cross_entropy, got {unknown}")
+def _measured(names: Sequence[str], device: str, processes: int) -> Results:
+    """Return the values of trials, from several processes if they train on the CPU."""
+    parts = [names[first::processes] for first in range(processes)] if device == "cpu" else [names]
+    with ThreadPoolExecutor(processes) as pool:
+        results = list(pool.map(partial(_in_a_process, device=device), filter(None, parts)))
+    return {name: values for result in results for name, values in result.items()}
 
 
-def _wanted(name: str, globs: Sequence[str]) -> bool:
-    return any(fnmatchcase(name, glob) for glob in globs)
+def _in_a_process(
+    names: Sequence[str], device: str = "cpu", threads: int = 1, backend: str = "auto", capability: str = ""
+) -> Results:
+    """Return the trials' values as a process of its own finds them, for torch looks at the processor but once."""
+    environment = {
+        **os.environ,
+        "OMP_WAIT_POLICY": "passive",  # threads that spin take the time of one another
+    }
+    environment.pop("TOPK_CACHE", None)  # features that another process kept have its rounding
+    environment |= {"ATEN_CPU_CAPABILITY": capability} if capability else {}
+    command = [sys.executable, __file__, "--measure", f"{device},{threads},{backend}", "--only", *names]
+    done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)  # noqa: S603
+    result: dict[str, dict[str, float]] = json.loads(done.stdout)
+    return result
 
 
-def _measured(device: str, globs: Sequence[str], threads: int = 1, backend: str = "auto") -> Results:
-    chosen = [case for case in cases(device, threads) if _wanted(case.name, globs)]
+def _here(names: Sequence[str], device: str, threads: str, backend: Any) -> Results:
     return {
-        case.name: measure(case, cast("Backend", backend))
-        for case in chosen
-        if _comparable(case, device, backend)
+        case.name: measure(case, backend, device, int(threads))
+        for case in cases()
+        if case.name in names and _comparable(case, device, backend)
     }
 
 
 def _comparable(case: Case, device: str, backend: str) -> bool:
     """Return whether a trial draws the same numbers as the stored one, of the CPU and its compiled kernels."""
     compiled = backend == "auto" and importlib.util.find_spec("numba") is not None
-    return not (case.noised and not (device == "cpu" and compiled)) and not (case.random and device != "cpu")
+    return not (
+        (case.noised and not (device == "cpu" and compiled))
+        or (case.random and device != "cpu")
+        or (case.of_features and torch.cuda.is_available())
+    )
 
 
-def _renewed(globs: Sequence[str]) -> dict[str, dict[str, Stored]]:
-    reference = _measured("cpu", globs)
-    with ThreadPoolExecutor(2) as pool:
-        others = list(pool.map(lambda variation: _in_a_process(variation, globs), VARIATIONS))
+def _renew(stored: Mapping[str, StoredTrial], result: Results, processes: int) -> int:
+    """Store results of new versions and of new trials, unless there are others of an existing version."""
+    arms = _arms()
+    lowered = {
+        f"{name}: its version must not be lowered, there are results of {version}"
+        for trial in stored.values()
+        for name, version in (part.rsplit(" ", 1) for part in trial.versions.split(", "))
+        if name in VERSIONS and VERSIONS[name] < int(version)
+    }
+    if refused := sorted(lowered) + _moved(stored, result, "cpu"):
+        print(*refused, "nothing is stored: results of an existing version are not overwritten", sep="\n")
+        return 1
+    new = {
+        name: values
+        for name, values in result.items()
+        if name not in stored or not stored[name].is_of(arms[name])
+    }
+    kept = {name: trial for name, trial in stored.items() if name in arms}
+    _write(
+        {
+            **kept,
+            **{
+                name: StoredTrial(version_of(arms[name]), values)
+                for name, values in _rounded(new, processes).items()
+            },
+        }
+    )
+    print(f"{len(new)} trials are stored, {len(stored) - len(kept)} are taken out")
+    return 0
+
+
+def _rounded(reference: Results, processes: int) -> dict[str, dict[str, Stored]]:
+    """Return values with their roundings, as processes that round otherwise find them."""
+    names = list(reference)
+    with ThreadPoolExecutor(processes) as pool:
+        others = list(
+            pool.map(lambda variation: _in_a_process(names, "cpu", *variation), VARIATIONS if names else ())
+        )
 
     def rounding(name: str, quantity: str) -> float:
         result = (other[name][quantity] for other in others if name in other)
@@ -179,35 +305,25 @@ def _renewed(globs: Sequence[str]) -> dict[str, dict[str, Stored]]:
     }
 
 
-def _in_a_process(variation: tuple[int, str, str], globs: Sequence[str]) -> Results:
-    """Return the trials' values as a process of its own finds them, for torch looks at the processor but once."""
-    threads, backend, capability = variation
-    environment = {
-        **os.environ,
-        "OMP_WAIT_POLICY": "passive",
-    }  # threads that spin take the time of one another
-    environment |= {"ATEN_CPU_CAPABILITY": capability} if capability else {}
-    command = [sys.executable, __file__, "--measure", f"{threads},{backend}", "--only", *globs]
-    done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)  # noqa: S603
-    result: dict[str, dict[str, float]] = json.loads(done.stdout)
-    return result
-
-
-def _read() -> dict[str, dict[str, Stored]]:
-    result: dict[str, dict[str, Stored]] = {}
+def _read() -> dict[str, StoredTrial]:
+    values: dict[str, dict[str, Stored]] = {}
     with STORED.open(newline="") as file:
         for row in csv.DictReader(file):
             stored = Stored(float(row["value"]), float(row["rounding"]))
-            result.setdefault(row["trial"], {})[row["quantity"]] = stored
-    return result
+            values.setdefault(row["trial"], {})[row["quantity"]] = stored
+    with STORED_VERSIONS.open(newline="") as file:
+        versions = {row["trial"]: row["versions"] for row in csv.DictReader(file)}
+    return {name: StoredTrial(versions[name], values[name]) for name in values}
 
 
-def _write(results: Mapping[str, Mapping[str, Stored]]) -> None:
-    with STORED.open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
+def _write(trials: Mapping[str, StoredTrial]) -> None:
+    with STORED.open("w", newline="") as file, STORED_VERSIONS.open("w", newline="") as versions:
+        writer, of_versions = (csv.writer(each, lineterminator="\n") for each in (file, versions))
         writer.writerow(("trial", "quantity", "value", "rounding"))
-        for name, values in sorted(results.items()):
-            for quantity, stored in values.items():
+        of_versions.writerow(("trial", "versions"))
+        for name, trial in sorted(trials.items()):
+            of_versions.writerow((name, trial.versions))
+            for quantity, stored in trial.values.items():
                 writer.writerow((name, quantity, f"{stored.value:.9g}", f"{stored.rounding:.2g}"))
 
 
