@@ -54,8 +54,9 @@ break: $(VENV)/.test
 test-hosts: $(VENV)/.test
 	$(BIN)/python -m pytest tests/end_to_end -m hosts
 
-# Small trials of every loss and kind of regime, on the CPU and on a GPU if there is one, compared with what is stored in
-# benchmarks/regression.csv; REGRESSION=--renew stores this version's results in their place.
+# Small trials of every loss, network, dataset, condition and part of a recipe, on the CPU and on a GPU if there is one,
+# compared with what is stored in benchmarks/regression.csv for the versions of their components; half a minute of two
+# cores. REGRESSION=--renew stores results of raised versions and of new trials.
 regression: $(VENV)/.test
 	$(BIN)/python benchmarks/regression.py $(REGRESSION)
 
