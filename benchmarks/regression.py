@@ -15,10 +15,10 @@ does, no component is to blame: delete the rows of these trials from ``regressio
 
 Results are stored for the CPU in ``regression.csv``, and in ``regression_versions.csv`` the versions with which each
 trial was measured. A value is what one thread gives with the compiled kernels, and its ``rounding`` is how far it lies
-off at most where the same trial rounds otherwise: with two threads, with the losses in plain torch, with torch's code
-for processors without vector instructions, and with all three. Those four are measured by ``--renew``. Of losses that
-draw noise plain torch draws other numbers than the compiled kernels: that is no rounding and left out, and where Numba
-is not installed they are not compared.
+off at most where the same trial rounds otherwise: with two threads, with the losses in plain torch, with what torch and
+its libraries do on a processor with AVX2 alone and on one without vector instructions, and with most of it together.
+``--renew`` measures these. Of losses that draw noise plain torch draws other numbers than the compiled kernels: that is
+no rounding and left out, and where Numba is not installed they are not compared.
 
 A value may differ by ``FACTOR`` times its rounding, and by no less than a floor: of a loss ``UNITS`` units in the last
 place of float32 for every step that led to it, of an accuracy two samples. A GPU sums in yet other orders, so both are
@@ -66,9 +66,15 @@ ULP = 2.0**-23
 VARIATIONS: tuple[tuple[int, str, str], ...] = (  # threads, backend, what torch may use of the processor
     (2, "auto", ""),
     (1, "torch", ""),
+    (1, "auto", "avx2"),
     (1, "auto", "default"),
     (2, "torch", "default"),
 )
+
+OTHER_PROCESSOR = {
+    "ONEDNN_MAX_CPU_ISA": "AVX2",
+    "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+}  # of convolutions and products
 
 
 @dataclass(frozen=True)
@@ -231,7 +237,8 @@ def _in_a_process(
         "OMP_WAIT_POLICY": "passive",  # threads that spin take the time of one another
     }
     environment.pop("TOPK_CACHE", None)  # features that another process kept have its rounding
-    environment |= {"ATEN_CPU_CAPABILITY": capability} if capability else {}
+    if capability:
+        environment |= {"ATEN_CPU_CAPABILITY": capability, **OTHER_PROCESSOR}
     command = [sys.executable, __file__, "--measure", f"{device},{threads},{backend}", "--only", *names]
     done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)  # noqa: S603
     result: dict[str, dict[str, float]] = json.loads(done.stdout)
