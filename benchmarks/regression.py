@@ -52,7 +52,7 @@ import torch
 from regression_trials import Case, cases, measure
 
 from topk_platform.specs import Arm
-from topk_platform.versions import VERSIONS, components_of, differences, version_of
+from topk_platform.versions import VERSIONS, components_of, differences
 
 __all__ = ["Stored", "StoredTrial", "compare", "main", "to_raise"]
 
@@ -103,7 +103,7 @@ class StoredTrial:
 
     def is_of(self, arm: Arm) -> bool:
         """Return whether an arm's components have the versions of these values."""
-        return self.versions == version_of(arm)
+        return self.versions == versions_text(arm)
 
 
 Results = Mapping[str, Mapping[str, float]]
@@ -150,14 +150,14 @@ def _report(stored: Mapping[str, StoredTrial], wanted: Sequence[str], device: st
 def compare(stored: Mapping[str, StoredTrial], result: Results, device: str) -> list[str]:
     """Return a line for all that is red, and at the end which component's version is to be raised."""
     arms = _arms()
-    used = {component for arm in arms.values() for component in components_of(arm)}
+    used = {component for arm in arms.values() for component in components(arm)}
     lines = [f"{name}: no trial uses it, so nothing guards its version" for name in VERSIONS.keys() - used]
     lines += [f"{name}: is stored, and is no longer among the trials" for name in stored.keys() - arms]
     lines += [f"{name}: not among the stored results; --renew stores them" for name in result.keys() - stored]
     other = Counter(
         difference
         for name in result.keys() & stored.keys()
-        for difference in differences(stored[name].versions, version_of(arms[name]))
+        for difference in differences(stored[name].versions, versions_text(arms[name]))
     )
     lines += [f"{text}: not stored, {count} trials; --renew stores them" for text, count in other.items()]
     return sorted(lines) + _moved(stored, result, device)
@@ -169,9 +169,9 @@ def to_raise(moved: Iterable[str], unmoved: Iterable[str]) -> list[str]:
     It is what all trials that moved share and no other trial has; if there is no such component, several, all of whose
     trials moved, if these explain all that moved; else the engine.
     """
-    components = {name: components_of(arm).keys() for name, arm in _arms().items()}
-    innocent = {component for name in unmoved for component in components[name]}
-    suspects = [components[name] - innocent for name in moved]
+    arms = _arms()
+    innocent = {component for name in unmoved for component in components(arms[name])}
+    suspects = [components(arms[name]).keys() - innocent for name in moved]
     if not innocent or not all(suspects):
         return ["engine"]
     if shared := set.intersection(*suspects):
@@ -182,6 +182,16 @@ def to_raise(moved: Iterable[str], unmoved: Iterable[str]) -> list[str]:
         result.append(counts.most_common(1)[0][0])
         suspects = [suspect for suspect in suspects if result[-1] not in suspect]
     return sorted(result)
+
+
+def components(arm: Arm) -> dict[str, str]:
+    """Return the entries of the table of versions that an arm's trials use; installed packages are none of these."""
+    return {name: version for name, version in components_of(arm).items() if name in VERSIONS}
+
+
+def versions_text(arm: Arm) -> str:
+    """Return :func:`components` as one text."""
+    return ", ".join(f"{name} {version}" for name, version in components(arm).items())
 
 
 def _arms() -> dict[str, Arm]:
@@ -285,7 +295,7 @@ def _renew(stored: Mapping[str, StoredTrial], result: Results, processes: int) -
         {
             **kept,
             **{
-                name: StoredTrial(version_of(arms[name]), values)
+                name: StoredTrial(versions_text(arms[name]), values)
                 for name, values in _rounded(new, processes).items()
             },
         }
