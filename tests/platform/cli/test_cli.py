@@ -262,15 +262,6 @@ def test_a_study_for_a_gpu_is_refused_where_there_is_none(
     assert (code, out, err.count("\n")) == (2, "", 1) and "device 'cuda'" in err
 
 
-def test_the_ui_says_where_it_cannot_listen(topk: Topk, lab: Path) -> None:
-    (lab / "runs").mkdir()
-    (lab / "runs" / "mlflow.db").touch()
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        for port in (99999, taken.getsockname()[1]):
-            code, out, err = topk("ui", "--port", str(port))
-            assert (code, out, err.count("\n")) == (2, "", 1) and f"--port {port}" in err
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="processes are looked up in /proc")
 def test_sigterm_ends_the_ui_with_all_its_processes(lab: Path) -> None:

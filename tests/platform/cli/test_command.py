@@ -40,11 +40,6 @@ COMMANDS = {name: load_command(name) for name in LISTED}
 Topk = Callable[..., tuple[int, str, str]]
 
 
-@pytest.fixture(autouse=True)
-def _elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
 class Tables:
     """What an exit code depends on of a table."""
 
@@ -209,20 +204,6 @@ def test_an_unexpected_error_is_a_line_where_no_file_can_be_written(
     code, out, err = topk("list")
     assert (code, out, len(err.splitlines())) == (Exit.UNEXPECTED, "", 1)
     assert "its traceback cannot be kept (" in err and err.endswith("--debug shows it\n")
-
-
-def test_the_traceback_of_an_error_about_a_file_with_any_name_is_kept(
-    topk: Topk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken() -> None:
-        raise RuntimeError("cannot read bad\udcff.png")  # the name of a file that is not in UTF-8
-
-    monkeypatch.setattr("topk_platform.cli.commands.listing.known_studies", broken)
-    code, _, err = topk("list")
-    assert (code, len(err.splitlines())) == (Exit.BAD_INPUT, 1)
-    file = Path(err.rpartition(" is in ")[2].strip())
-    assert r"RuntimeError: cannot read bad\udcff.png" in file.read_text()
-    file.unlink()
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])

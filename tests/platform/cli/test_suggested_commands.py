@@ -12,10 +12,7 @@ import pytest
 import topk_platform
 from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study
 from topk_platform.cli.group import COMMANDS, load_command
-from topk_platform.records import Store
-from topk_platform.records.table.mark import command_of, repair_of
 from topk_platform.reports.words import command, more_searches
-from topk_platform.specs.study.smoke import SMOKE
 
 BUDGET = ("searches", "trials", "seeds")
 PLACES = {"store": "my runs", "data": "photos"}
@@ -71,22 +68,6 @@ def test_a_suggested_command_has_the_budget_that_the_user_changed(name: str) -> 
         assert (f"--{option} {number}" in line) == (f"--{option}" in options_of(name))
     assert command(name, a_study().with_budget(seeds=4), given={}).count("--") <= 1
     assert command(name, a_study(), given={}) == f"topk {name} mine"
-
-
-@pytest.mark.parametrize("name", ["my_study", f"my_study{SMOKE}"])
-def test_a_command_about_a_folder_of_a_store_is_taken_as_it_is_printed(name: str, tmp_path: Path) -> None:
-    for store in (tmp_path / "my runs", Path("runs")):
-        folder = Store.open(store).at(name)
-        for line in (
-            command_of(folder, "run", "--networks"),
-            command_of(folder, "sync"),
-            repair_of(folder).strip("`"),
-        ):
-            taken = parsed(line)
-            assert taken["study"] == "my_study" and taken["smoke"] == name.endswith(SMOKE)
-            assert Path(str(taken["store"])) == store and taken.get("networks", True)
-            assert ("--store" in line) == (store != Path("runs"))
-    assert command_of(folder, "run", reference="my_lab:study").startswith("topk run my_lab:study")
 
 
 def test_more_searches_keep_the_budget_of_each_search() -> None:

@@ -134,31 +134,6 @@ def test_the_csv_has_every_number_of_the_ledger_once(study: Study, store: Path, 
         assert line["param.tau"] == ("" if tau is None else str(tau))
 
 
-@pytest.mark.parametrize(
-    ("options", "why"),
-    [
-        ("--format xml", "--format"),
-        ("", "--arm"),
-        ("--format csv --arm a/b/c", "--arm"),
-        ("--format csv --onnx", "--onnx"),
-        ("--format csv", "digits"),
-        ("--format csv --to notes.py", "--to"),
-        ("--format csv --to .csv", "--to"),
-        ("--format findings", "--to"),
-    ],
-)
-def test_options_that_do_not_go_together_are_one_line(
-    options: str,
-    why: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    topk: Callable[..., tuple[int, str, str]],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    code, _, err = topk("export", "digits", "--to", "x.csv", *options.split())
-    assert code == 2 and why in err and len(err.splitlines()) == 1
-
-
 # The last name is too long for a file of Optuna's lock or a codebook beside it.
 @pytest.mark.parametrize(
     "name", ["none/x.csv", "x" * 300, "x" * 252], ids=["no folder", "too long", "no room"]
@@ -169,12 +144,6 @@ def test_a_file_that_cannot_be_written_is_reported(
 ) -> None:
     with pytest.raises(UserError, match="--to"):
         call(study, tmp_path / name, store=store)
-
-
-@pytest.mark.parametrize("to", [".", ""])
-def test_a_csv_file_must_have_a_name(study: Study, store: Path, to: str) -> None:
-    with pytest.raises(UserError, match=f"--to must be a file, got '{to}'"):
-        export_csv(study, to, store=store)
 
 
 def test_what_is_written_is_utf_8_in_any_locale(tmp_path: Path) -> None:

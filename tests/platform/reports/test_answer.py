@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid
 from topk_platform.records import Tally
 from topk_platform.reports.answer import answer
-from topk_platform.results import Cell, ChosenValues, Table, estimate
+from topk_platform.results import Cell, Table, estimate
 from topk_platform.results.cells import marked
 
 REGIMES = ("r0", "r1", "r2")
@@ -144,33 +144,3 @@ def test_what_is_shown_to_be_equivalent_is_reported() -> None:
     assert "Shown to lie within 5 points of cross_entropy: in r0, ldam and focal;" in answer(table, "top3")
     assert study.to_json() != a_study().to_json() and "equivalence" not in a_study().to_json()
     assert [study.arm_id(arm) for arm in study.arms] == [a_study().arm_id(arm) for arm in a_study().arms]
-
-
-def test_a_search_of_which_half_diverged_is_named_in_the_answer() -> None:
-    table = a_table({})
-    searched = {"ldam": Tally(completed=5, diverged=4, failed=1), "focal": Tally(completed=6, diverged=4)}
-    cells = {
-        key: dataclasses.replace(cell, searched=searched.get(key[0], Tally(completed=10)))
-        for key, cell in table.cells.items()
-    }
-    text = answer(dataclasses.replace(table, cells=cells), "top3")
-    assert re.findall(r"(\w+) in (r\d) \(5 of 10\)", text) == [("ldam", regime) for regime in REGIMES]
-    assert "diverged or failed" not in answer(table, "top3")
-
-
-def test_the_answer_says_how_many_searched_arms_kept_their_first_values() -> None:
-    first = {"learning_rate": 0.1}
-    losses = [Loss(name, {"learning_rate": Float(0.01, 1, log=True)}, first) for name in LOSSES]
-    arms = grid([Regime("r0", "digits")], [Model("linear")], losses, k=3, recipe=Recipe(1))
-    study = Study("s", arms, topk=(3,), trials=4, seeds=5)
-
-    def text(chosen: dict[str, float], trials: int = 4) -> str:
-        choices = {
-            (loss, "r0"): (ChosenValues({"learning_rate": rate}, 0.5, trials, 0),)
-            for loss, rate in chosen.items()
-        }
-        return answer(dataclasses.replace(a_table({}), study=study, choices=choices), "top3")
-
-    assert "2 of 3 searched arms kept" in text({"cross_entropy": 0.1, "ldam": 0.1, "focal": 0.3})
-    assert "kept" not in text({"cross_entropy": 0.1, "ldam": 0.2, "focal": 0.3})
-    assert "kept" not in text({"cross_entropy": 0.1, "ldam": 0.1}, trials=3)  # one is still to come

@@ -9,9 +9,7 @@ import pytest
 
 from topk_platform import LabelNoise, Loss, Model, Recipe, Regime, Study, grid
 from topk_platform.records import Tally
-from topk_platform.reports import plots
 from topk_platform.reports.page import content
-from topk_platform.reports.plots.style import OTHERS
 from topk_platform.results import Cell, Table, estimate
 from topk_platform.results.table import row_and_column
 
@@ -35,19 +33,6 @@ def table() -> Table:
     rows, columns = ([*dict.fromkeys(key[axis] for key in cells)] for axis in (0, 1))
     places = {key[:2]: {} for key in cells}
     return Table(study, tuple(rows), tuple(columns), cells, {}, confirmations=places)
-
-
-def test_the_baseline_and_those_that_lead_it_are_named(table: Table) -> None:
-    data = plots.plotted_table(table)
-    leading = ["cross_entropy", *(f"loss-{i}" for i in range(14, 6, -1))]
-    assert data.named == {f"{model}/{loss}" for model in ("linear", "mlp") for loss in leading}
-    made = plots.draw("accuracy", data)
-    (legend,) = made.legends
-    names = [text.get_text().replace("\n", " ") for text in legend.get_texts()]
-    assert sorted(names) == sorted([*(name.replace("_", " ") for name in leading), "7 others"])
-    lines = [line for ax in made.axes for line in ax.lines if not str(line.get_label()).startswith("_")]
-    assert {str(line.get_label()) in leading for line in lines if line.get_color() != OTHERS} == {True}
-    assert {str(line.get_label()) in leading for line in lines if line.get_color() == OTHERS} == {False}
 
 
 def test_a_page_has_a_table_of_each_model(table: Table) -> None:

@@ -9,7 +9,6 @@ from functools import cache
 import pytest
 from rich.console import Console
 
-from topk_platform.reports.sections import Section
 from topk_platform.reports.tables.terminal import to_rich
 from topk_platform.results.table import Table
 from topk_studies import evidence
@@ -43,17 +42,3 @@ def test_a_table_fits_and_its_numbers_stay_whole(name: str, width: int) -> None:
     wide = printed(name, 100_000)
     assert sum(line.startswith("┏") for line in wide) == 1
     assert numbers_of(lines) == numbers_of(wide) and len(numbers_of(wide)) > 40
-
-
-def test_names_in_other_tables_stay_whole_where_there_is_room_for_them() -> None:
-    """Rich takes room from the widest column first, and would break the longest name."""
-    name, words = "noised_imbalanced_topk_hinge", "a sentence of several words " * 3
-    section = Section("title", ("arm", "what", "more"), [(name, words, words)])
-    file = io.StringIO()
-    Console(file=file, width=60).print(section)
-    assert name in file.getvalue() and max(map(len, file.getvalue().splitlines())) <= 60
-    narrow = io.StringIO()
-    Console(file=narrow, width=30).print(section)  # no room for the name: it is broken, and nothing is lost
-    letters = re.sub(r"[^a-z_]", "", narrow.getvalue().replace("title", "").replace("arm", ""))
-    assert max(map(len, narrow.getvalue().splitlines())) <= 30
-    assert sorted(letters) == sorted(f"whatmore{name}{words}{words}".replace(" ", ""))

@@ -6,14 +6,11 @@ import dataclasses
 import html
 import json
 import re
-import shutil
-import subprocess
 from collections.abc import Callable, Mapping
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
@@ -35,22 +32,17 @@ from topk_platform import plot as plot_of
 from topk_platform import report as report_of
 from topk_platform import table as table_of
 from topk_platform.errors import UserError
-from topk_platform.records import Tally
 from topk_platform.reports import plots
 from topk_platform.reports.answer import answer
 from topk_platform.reports.catalogue import PLOTS, TABLE_FORMATS
 from topk_platform.reports.page import markdown_report
-from topk_platform.reports.page.drawn import inline
 from topk_platform.reports.plots.axis import axis_of
-from topk_platform.reports.plots.style import INK, looks
 from topk_platform.reports.tables import as_format
 from topk_platform.reports.tables.blocks import blocks
 from topk_platform.reports.tables.data import to_rows
 from topk_platform.reports.tables.latex import escaped
 from topk_platform.reports.tables.markdown import block_to_markdown
-from topk_platform.reports.words import wrapped
 from topk_platform.results import from_store
-from topk_platform.results.from_store import read
 from topk_platform.results.table import Table
 from topk_platform.results.table_building import build_table
 from topk_platform.running.driver.boards import in_environment
@@ -284,22 +276,6 @@ def test_the_page_is_the_same_bytes_again(page: str, store: Path) -> None:
     assert report_of(a_study(), store=store) == page
 
 
-def test_the_page_sorts_by_numbers_or_by_the_alphabet_with_missing_entries_last(page: str) -> None:
-    """The script is run by node, where there is one; without a page it only defines its functions."""
-    (script,) = re.findall(r"<script>(.*?)</script>", page, flags=re.DOTALL)
-    if (node := shutil.which("node")) is None:
-        pytest.skip("node is not installed")
-    columns = [
-        ["9.5 ± 0.4", "–", "10.1", "1,240"],
-        ["9.5 ± 0.4", "–(0 of 5 seeds, 5 diverged)", "10.1-0.3", "published 74.9"],
-        ["mlp", "cnn", "", "9"],
-        ["a", "b", "c", "d"],
-    ]
-    asked = f"{script}; console.log(JSON.stringify({json.dumps(columns)}.map((one) => orderOf(one, -1))))"
-    done = subprocess.run([node, "-e", asked], capture_output=True, text=True, check=True, timeout=60)
-    assert json.loads(done.stdout) == [[3, 2, 0, 1], [2, 0, 1, 3], [0, 1, 3, 2], [3, 2, 1, 0]]
-
-
 def test_a_name_that_looks_like_a_number_stays_a_name(table: Table) -> None:
     cells = {("1e3", *key[1:]): cell for key, cell in table.cells.items() if key[0] == NAMES[0]}
     assert {row["loss"] for row in to_rows(dataclasses.replace(table, cells=cells))} == {"1e3"}
@@ -336,20 +312,6 @@ def test_accuracy_is_drawn_at_the_regimes_numbers_with_the_tables_means(store: P
         cells = [table.cells[row, column, "top1"].value for column in table.columns]
         assert list(line.get_xdata()) == [0.0, 0.2, 0.4, 0.6, 0.8]  # type: ignore[arg-type]
         assert list(line.get_ydata()) == [100 * cell.mean for cell in cells if cell]  # type: ignore[arg-type]
-
-
-def test_of_a_single_regime_each_loss_has_a_row_with_its_interval(store: Path, table: Table) -> None:
-    made = plot_of(a_study(), "accuracy", store=store, metric="top3", only="noise-0.4/*")
-    (ax,) = made.axes
-    names = [label.get_text() for label in ax.get_yticklabels()]
-    assert names == [wrapped(name, 24) for name in NAMES] and made.legends == []
-    assert ax.get_xlabel() == "test top-3 accuracy, %\nnoise-0.4"
-    drawn = [line.get_xdata() for line in ax.lines]
-    for name, bar, mark in zip(NAMES, drawn[::2], drawn[1::2], strict=True):
-        value = table.cells[name, "noise-0.4", "top3"].value
-        assert value is not None
-        assert list(bar) == pytest.approx([100 * value.low, 100 * value.high])
-        assert list(mark) == pytest.approx([100 * value.mean])
 
 
 def test_curves_over_k_pass_through_the_tables_numbers(store: Path, table: Table) -> None:
@@ -391,64 +353,6 @@ def test_the_axis_is_the_number_in_which_arms_differ() -> None:
     assert axis_of(arms_with(1.0)) is None
 
 
-def noisy(*levels: float) -> list[Arm]:
-    regimes = [Regime(f"noise-{p}", "digits", (LabelNoise(p),)) for p in levels]
-    return list(grid(regimes, [Model("linear")], [Loss("focal")], k=3, recipe=Recipe(1)))
-
-
-def test_two_levels_are_no_series_and_stand_side_by_side(store: Path) -> None:
-    axis = axis_of(noisy(0.0, 0.4))
-    assert axis is not None and axis.names == ("0", "0.4") and sorted(axis.positions.values()) == [0, 1]
-    made = plot_of(a_study(), "accuracy", store=store, only=["noise-0.0/*", "noise-0.8/*"])
-    assert {line.get_linestyle() for line in made.axes[0].lines} == {"None"}
-    assert [label.get_text() for label in made.axes[0].get_xticklabels()] == ["0", "0.8"]
-
-
-def test_a_line_is_broken_at_a_level_without_a_result(store: Path) -> None:
-    data = plots.plotted(read(a_study(), store, curves=True), metric="top3")
-    cells = {key: cell for key, cell in data.table.cells.items() if key[:2] != (NAMES[1], "noise-0.4")}
-    made = plots.draw(
-        "accuracy", dataclasses.replace(data, table=dataclasses.replace(data.table, cells=cells))
-    )
-    broken = {
-        str(line.get_label()): np.isnan(np.asarray(line.get_ydata(), float)) for line in made.axes[0].lines
-    }
-    assert broken[NAMES[1]].tolist() == [False, False, True, False, False]
-    assert not broken[NAMES[0]].any()
-
-
-def test_search_trials_of_regimes_are_in_panels_of_their_own(store: Path) -> None:
-    made = plot_of(a_study(), "search", store=store, only=["noise-0.0/*", "noise-0.8/*"])
-    titles = [ax.get_title("left").replace("\n", " ") for ax in made.axes]
-    assert len(titles) == 2 * len(NAMES) and all("noise-0.0" in title for title in titles[::2])
-    assert {len(ax.lines[0].get_xdata()) for ax in made.axes} == {10}  # type: ignore[arg-type]
-
-
-def test_a_loss_looks_the_same_in_every_study() -> None:
-    alone = looks([Loss("ldam")])["ldam"]
-    assert looks([Loss("focal"), Loss("my.module:mine"), Loss("ldam")])["ldam"] == alone
-    assert looks([Loss("cross_entropy")])["cross_entropy"].colour == INK
-    many = looks([Loss("my.module:mine", label=f"mine-{i}") for i in range(20)])
-    assert len(set(many.values())) == 20 and len({look.colour for look in many.values()}) == 1
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["noised_imbalanced_topk_hinge", "a", "convnet/smooth_topk_svm", "long-tail-50-with-noise", "x" * 40],
-)
-def test_names_are_broken_and_never_cut(name: str) -> None:
-    assert re.sub(r"[\s_]", "", wrapped(name)) == name.replace("_", "")
-    assert max(map(len, wrapped(name, 16).splitlines())) <= 16
-
-
-def test_a_drawing_in_a_page_keeps_its_scales_and_takes_the_pages_ink() -> None:
-    inside = f'<g id="a" transform="scale(0.015625)"/><use xlink:href="#a"/>{INK}'
-    svg = f'<?xml?><svg width="72pt" height="9pt">{inside}</svg>'
-    result = inline(svg, "map", "a map")
-    assert 'id="map-a"' in result and 'href="#map-a"' in result
-    assert "scale(0.015625)" in result and "currentColor" in result and INK not in result
-
-
 @pytest.mark.parametrize("transpose", [False, True])
 @pytest.mark.parametrize("output", list(TABLE_FORMATS))
 def test_formats_have_every_number_and_name(table: Table, output: str, transpose: bool) -> None:
@@ -463,20 +367,6 @@ def test_formats_have_every_number_and_name(table: Table, output: str, transpose
     for word in (*words, "noise"):
         assert word in flat
     assert output in ("csv", "rich") or "77.7" in flat
-
-
-def test_how_seeds_ended_stands_below_a_mean_and_may_be_broken(table: Table) -> None:
-    """Beside it a few regimes with failures would be wider than a page."""
-    key = (NAMES[1], "noise-0.4", "top3")
-    ended = dataclasses.replace(
-        table.cells[key], confirmed=Tally(completed=3, diverged=1, failed=1), best=False
-    )
-    table = dataclasses.replace(table, cells={**table.cells, key: ended})
-    assert ended.value is not None
-    mean = f"{100 * ended.value.mean:.1f} ± {100 * ended.value.half_width:.1f}"
-    message = "(3 of 5 seeds, 1 diverged, 1 failed)"
-    assert f'{mean}<small class="seeds">{message}</small>' in table.to_html(["top3"])
-    assert rf"{{\scriptsize {message}}}" in table.to_latex(["top3"]).replace("{}", "")
 
 
 def test_what_is_special_in_latex_is_escaped() -> None:

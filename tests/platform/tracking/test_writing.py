@@ -31,7 +31,7 @@ from packaging.version import Version
 from topk_platform import Study, UserError
 from topk_platform.records import Ledger, Store, artifact_name
 from topk_platform.records.artifacts.files import write_artifact
-from topk_platform.specs import TrialRecord, digest
+from topk_platform.specs import digest
 from topk_platform.tracking import answering, check_tracking, sync, tracking_uri, writing
 from topk_platform.tracking.trials import read_trials
 from topk_platform.tracking.writing import Experiment, make_database
@@ -476,21 +476,3 @@ def test_later_and_from_elsewhere(tmp_path: Path, study: Study) -> None:
     assert {tag.get("topk.tables") for tag in tags} - {None} == {digest({"table.md": "# one"})}
     with pytest.raises(UserError, match="mlflow must be the URI of an MLflow server that answers"):
         sync("s", store=tmp_path, mlflow_uri="http://127.0.0.1:9")
-
-
-@pytest.mark.slow
-def test_a_trial_of_many_epochs_takes_forty_kilobytes(tmp_path: Path, study: Study) -> None:
-    def long(number: int) -> TrialRecord:
-        short = record(study, number)
-        epochs = tuple(dataclasses.replace(short.epochs[0], epoch=epoch) for epoch in range(1, 401))
-        return dataclasses.replace(short, epochs=epochs)
-
-    ledger, sizes = Ledger.open(Store.open(tmp_path), "s"), []
-    for numbers in ((0,), range(1, 21)):
-        filled(tmp_path, study, *map(long, numbers))
-        assert start_feed(tmp_path, ledger).close() == ""
-        sizes.append((tmp_path / "mlflow.db").stat().st_size)
-    assert sizes[1] - sizes[0] <= 20 * 40_000
-    run = runs(tmp_path)[0]
-    points = MlflowClient(tracking_uri(tmp_path)).get_metric_history(run.info.run_id, "validation.top3")
-    assert [point.step for point in points] == [-(-400 * point // 30) for point in range(1, 31)]

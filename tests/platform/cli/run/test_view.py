@@ -15,7 +15,7 @@ from topk_platform.cli.commands.status import status
 from topk_platform.cli.run.view import make_view
 from topk_platform.errors import UserError
 from topk_platform.identity import Identity
-from topk_platform.protocol import ArmBoard, Board, Durations
+from topk_platform.protocol import ArmBoard, Board
 from topk_platform.protocol.ended import Ended
 from topk_platform.records import (
     ArmState,
@@ -28,11 +28,10 @@ from topk_platform.records import (
     note_plan,
     note_state,
     read_state,
-    trend_of,
 )
 from topk_platform.running.machine.gpu_use import GpuSample
 from topk_platform.running.progress.events import Event
-from topk_platform.running.progress.rows import arms_text, headline
+from topk_platform.running.progress.rows import headline
 from topk_platform.running.progress.views import Lines, LiveView, View, view_for
 from topk_platform.running.progress.watching import Noting, Watch
 from topk_platform.specs import TrialRecord
@@ -126,30 +125,6 @@ def test_all_views_show_the_same_facts(kind: str, tmp_path: Path, capsys: pytest
             assert sum(line.startswith(f"{arm.arm} ") for line in lines) == 1
 
 
-def test_lines_come_by_the_clock_and_not_at_the_moment_between_two_trials(tmp_path: Path) -> None:
-    """As soon as a trial has ended, its worker seems free. The clock here moves when the test says so."""
-    view = Lines(console_of(200, terminal=False))
-    drive = Drive(view, tmp_path)
-    seen = list[str]()
-
-    def turn(_seconds: float) -> bool:
-        lines = view.console.file.getvalue().splitlines()  # type: ignore[attr-defined]
-        seen.append(lines[-1])
-        if len(seen) == 2:
-            drive.step()
-            drive.notify(Event("started", drive.board.next_trials(), workers=1))
-        return len(seen) == 5
-
-    view._repeating.over.wait = turn  # type: ignore[assignment]
-    view._repeating.go_on()
-    lines = view.console.file.getvalue().splitlines()  # type: ignore[attr-defined]
-    assert [line.partition(", about")[0] for line in lines] == [
-        "0/12 trials: 0 of 2 workers busy",
-        "1/12 trials: 1 completed, 1 running, 1 of 2 workers busy",
-    ]
-    assert seen[:2] == [lines[0]] * 2 and seen[2:] == [lines[1]] * 3  # what is the same is not said again
-
-
 def test_status_reads_what_the_view_shows(tmp_path: Path) -> None:
     """What has ended and what is left follow from the ledger and the plan; what runs comes from the driver's note."""
     drive = Drive(View(console_of(80)), tmp_path)
@@ -201,36 +176,6 @@ GPU_STUDY = replace(STUDY, device="cuda", gpus=0.5)
 HALF_BUSY, BUSY = GpuSample("GPU-a", 0.5, 10 * 2**30, 80 * 2**30), GpuSample("GPU-b", 1.0, 2**30, 80 * 2**30)
 
 
-@pytest.mark.parametrize(
-    ("study", "there", "samples", "expected"),
-    [
-        (STUDY, 0.0, [], ""),
-        (STUDY, 2.0, [], ", 0 of 2 GPUs in use, "),
-        (GPU_STUDY, 2.0, [], ", 1.5 of 2 GPUs in use, "),
-        (GPU_STUDY, 1.0, [BUSY, HALF_BUSY, BUSY], ", 1.5 of 1.5 GPUs in use (75 % busy, 11 of 160 GiB), "),
-    ],
-)
-def test_gpus_in_use_are_shown_where_the_cluster_has_any(
-    tmp_path: Path, study: Study, there: float, samples: list[GpuSample], expected: str
-) -> None:
-    """Live and in a driver's note. How busy they are is shown as long as trials report it; a cluster may have grown."""
-    board = Board(ArmBoard(study, arm, Identity("c", "f")) for arm in ARMS)
-    watch = Watch("s", board, Durations({study.arm_id(arm): [60.0] for arm in ARMS}))
-    watch(Event("begun", slots=4, gpus=there))
-    trials = board.next_trials()
-    watch(Event("started", trials, workers=3))
-    for sample in samples:
-        watch(Event("progress", trials, workers=3, sample=sample))
-    line = headline(watch.state())
-    assert expected in line if expected else "GPU" not in line
-    ledger = Ledger.open(Store.open(tmp_path), "s")
-    with ledger.writing(study):
-        note_state(ledger.store, watch.state())
-        assert read_state(Recorded.read(ledger)).gpu_use == watch.state().gpu_use
-    watch.close()
-    assert "busy, " not in headline(watch.state()).partition("GPUs")[2]
-
-
 def test_without_a_plan_status_shows_what_has_ended(tmp_path: Path) -> None:
     drive = Drive(View(console_of(80)), tmp_path)
     drive.step()
@@ -256,77 +201,6 @@ def test_status_prints_rows_for_people_and_for_programs(
     assert sum(arm["done"] for arm in result["arms"]) == 3
     with pytest.raises(UserError, match=r"store '.*' holds no study 'digits'"):
         status("digits", store=str(tmp_path))
-
-
-def a_state(arms: int) -> StudyState:
-    name = "regime-{}-with-a-long-name/densenet40/noised_topk_hinge"
-    values = {"tau": 0.1, "lr": 1.0}
-    rows = (
-        ArmState(name.format(i), Tally(completed=i), 5, i == 150, 0, "top5", 0.5, values, 60.0)
-        for i in range(arms)
-    )
-    return StudyState("s", tuple(rows))
-
-
-@pytest.mark.parametrize("width", [60, 80, 100, 130, 200])
-def test_no_name_is_cut_off_and_each_arm_has_one_line(width: int) -> None:
-    console, state = console_of(width), a_state(4)
-    lines = text_of(console, arms_text(state, console.width))
-    assert len(lines) == 1 + len(state.arms)
-    for arm in state.arms:
-        assert sum(line.startswith(f"{arm.arm} ") for line in lines) == 1
-    assert ("tau=0.1" in "".join(lines)) == (width >= 130)
-    assert max(map(len, lines)) <= width
-
-
-def test_of_a_long_search_a_few_values_are_kept() -> None:
-    """The best so far, falling nowhere; the first and the last; what is not finite does not count."""
-    values = [0.3, float("nan"), *(i / 1000 for i in range(1000)), 0.1]
-    trend = trend_of(values)
-    assert (len(trend), trend[0], trend[-1]) == (12, 0.3, 0.999)
-    assert sorted(trend) == list(trend)
-    assert trend_of([float("nan")]) == ()
-
-
-def test_each_running_trial_shows_its_epoch_and_its_curve(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Live, in a driver's note, and by ``topk status`` as long as somebody drives the study."""
-    console = console_of(100)
-    view = LiveView(console)
-    drive = Drive(view, tmp_path)
-    drive.step()
-    started = [drive.board.next_trials() for _ in range(2)]
-    for trials in started:
-        drive.notify(Event("started", trials, workers=2))
-    drive.notify(Event("progress", started[0], workers=2, epoch=3, curve=(0.5, 0.75, 1.0)))
-    expected = [["epoch 3/1", "▁▅█", "top1 100.0 %"], ["epoch 0/1"]]
-    rows = [f"{t[0].arm.name} search {t[0].number} " for t in started]
-
-    def check(lines: list[str]) -> None:
-        for row, parts in zip(rows, expected, strict=True):
-            (line,) = (line for line in lines if line.startswith(row))
-            assert [part for part in line.split("  ")[1:] if part] == parts
-
-    check(text_of(console, view.drawn()))
-    note_state(drive.ledger.store, drive.watch.state())
-    with drive.ledger.writing(STUDY):
-        status(store=str(tmp_path))
-        check([line.rstrip() for line in capsys.readouterr().out.splitlines()])
-    status(store=str(tmp_path))
-    assert "epoch 3/1" not in capsys.readouterr().out
-    drive.notify(Event("cut", started[0], workers=1))
-    assert len(drive.watch.state().training) == 1
-
-
-def test_of_many_arms_those_that_run_are_shown_and_the_rest_is_summed_up() -> None:
-    console, state = console_of(120), a_state(200)
-    lines = text_of(console, arms_text(state, console.width, most=10))
-    assert len(lines) == 1 + 10
-    assert any(line.startswith("regime-150-") for line in lines)
-    shown = sum(int(line.split()[1].partition("/")[0]) for line in lines[1:-1])
-    assert lines[-1].startswith("and 191 more ")
-    assert f"{sum(range(200)) - shown}/{sum(range(200)) - shown + 5 * 191}" in lines[-1]
 
 
 def test_scripts_print_progress_on_standard_error_unless_it_is_switched_off(
