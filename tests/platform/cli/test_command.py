@@ -40,6 +40,11 @@ COMMANDS = {name: load_command(name) for name in LISTED}
 Topk = Callable[..., tuple[int, str, str]]
 
 
+@pytest.fixture(autouse=True)
+def _elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
 class Tables:
     """What an exit code depends on of a table."""
 

@@ -32,14 +32,12 @@ from topk_platform import plot as plot_of
 from topk_platform import report as report_of
 from topk_platform import table as table_of
 from topk_platform.errors import UserError
-from topk_platform.reports import plots
 from topk_platform.reports.answer import answer
 from topk_platform.reports.catalogue import PLOTS, TABLE_FORMATS
 from topk_platform.reports.page import markdown_report
 from topk_platform.reports.plots.axis import axis_of
 from topk_platform.reports.tables import as_format
 from topk_platform.reports.tables.blocks import blocks
-from topk_platform.reports.tables.data import to_rows
 from topk_platform.reports.tables.latex import escaped
 from topk_platform.reports.tables.markdown import block_to_markdown
 from topk_platform.results import from_store
@@ -276,11 +274,6 @@ def test_the_page_is_the_same_bytes_again(page: str, store: Path) -> None:
     assert report_of(a_study(), store=store) == page
 
 
-def test_a_name_that_looks_like_a_number_stays_a_name(table: Table) -> None:
-    cells = {("1e3", *key[1:]): cell for key, cell in table.cells.items() if key[0] == NAMES[0]}
-    assert {row["loss"] for row in to_rows(dataclasses.replace(table, cells=cells))} == {"1e3"}
-
-
 @pytest.mark.slow
 def test_of_a_study_that_still_runs_there_is_what_there_is(tmp_path: Path) -> None:
     write(a_study(), tmp_path, stop=30)
@@ -292,15 +285,6 @@ def test_of_a_study_that_still_runs_there_is_what_there_is(tmp_path: Path) -> No
 def test_without_a_ledger_there_is_no_page(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="holds nothing of study 'page'"):
         report_of(a_study(), store=tmp_path)
-
-
-def test_a_plot_is_the_same_file_again(store: Path) -> None:
-    made = plot_of(a_study(), "map", store=store)
-    again = plot_of(a_study(), "map", store=store)
-    assert plots.written(made, "svg") == plots.written(again, "svg")
-    assert plots.written(made, "pdf").startswith(b"%PDF")
-    with pytest.raises(UserError, match="svg, png or pdf, got 'gif'"):
-        plots.written(made, "gif")
 
 
 def test_accuracy_is_drawn_at_the_regimes_numbers_with_the_tables_means(store: Path, table: Table) -> None:
