@@ -239,13 +239,6 @@ def test_the_version_is_the_packages(topk: Topk) -> None:
     assert topk("--version") == (0, f"topk {importlib.metadata.version('topk-studies')}\n", "")
 
 
-@pytest.mark.parametrize("name", LISTED)
-def test_the_list_of_commands_has_each_ones_own_summary(name: str) -> None:
-    """Without an import of the command's module."""
-    listed = GROUP.get_command(typer.Context(GROUP), name)
-    assert listed.help and listed.help == COMMANDS[name].help.partition("\n\n")[0]
-
-
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_a_group_and_an_example_that_it_takes(name: str) -> None:
     command = COMMANDS[name]

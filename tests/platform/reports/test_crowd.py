@@ -54,9 +54,3 @@ def changed(table: Table, model: str, change: Callable[[Cell], Cell | None]) -> 
         key: change(cell) if key[0].startswith(f"{model}/") else cell for key, cell in table.cells.items()
     }
     return dataclasses.replace(table, cells={key: cell for key, cell in cells.items() if cell is not None})
-
-
-def test_a_page_has_no_table_of_a_model_without_a_number(table: Table) -> None:
-    linear = [f"top-{k} accuracy, %: linear" for k in (3, 1)]
-    for change in (lambda _: None, lambda cell: Cell(None, metric=cell.metric)):
-        assert [part.title for part in content._parts(changed(table, "mlp", change))] == linear

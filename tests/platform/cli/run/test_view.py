@@ -11,9 +11,7 @@ import pytest
 from rich.console import Console
 
 from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid
-from topk_platform.cli.commands.status import status
 from topk_platform.cli.run.view import make_view
-from topk_platform.errors import UserError
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmBoard, Board
 from topk_platform.protocol.ended import Ended
@@ -183,24 +181,6 @@ def test_without_a_plan_status_shows_what_has_ended(tmp_path: Path) -> None:
         drive.ledger.store.write(note, b"{")
     (arm,) = read_state(Recorded.read(drive.ledger)).arms
     assert (arm.done, arm.total, arm.left) == (1, None, None)
-
-
-def test_status_prints_rows_for_people_and_for_programs(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    drive = Drive(View(console_of(80)), tmp_path)
-    with Noting(drive.ledger.store, drive.watch):
-        for fate in ("completed", "failed", "completed"):
-            drive.step(fate)
-    status(store=str(tmp_path))
-    out = capsys.readouterr().out
-    assert "s: 3 trials ended" in out and "3/12 trials: 2 completed, 1 failed" in out
-    status("s", store=str(tmp_path), json=True)
-    (result,) = json.loads(capsys.readouterr().out)
-    assert (result["study"], result["left"], result["recorded"]) == ("s", 9, 3)
-    assert sum(arm["done"] for arm in result["arms"]) == 3
-    with pytest.raises(UserError, match=r"store '.*' holds no study 'digits'"):
-        status("digits", store=str(tmp_path))
 
 
 def test_scripts_print_progress_on_standard_error_unless_it_is_switched_off(
