@@ -117,7 +117,7 @@ def test_random_kills_change_nothing(make_lab: Callable[..., Any], reference: An
         for kill in (next(stream) for _ in range(min(PER_STUDY, left))):
             sys.stderr.write(f"seed {SEED}, {left} left: {kill}\n")
             left -= 1
-            if run_and_kill(kill, lab, store, until):
+            if run_and_kill(kill, lab, store):
                 break
         lab.topk("run", "my_lab:study", "--workers", "2", "--store", store)
         check_undisturbed(store, reference)
