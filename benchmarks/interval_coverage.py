@@ -6,8 +6,8 @@ A table has 20 regimes with seven losses each, all of which are equal in truth: 
 are 0, and every mark is false. An image is right where a normal score is above 0. The score is the sum of what all
 networks make of the image (standard deviation 2) and of its group, where images come in groups; a part of the loss's
 own (standard deviation 1, and again for the group); the luck of the search and that of the seed, half of which all
-losses with the same seed share; and chance (standard deviation 1). A luck of 0.1 moves an
-accuracy of 90 % by 0.7 points.
+losses with the same seed share; and chance (standard deviation 1). A luck of 0.1 moves an accuracy of 90 % by 0.7
+points. A search's luck is the loss's own, but in one world half of it is that of the draws, which all losses share.
 
 ``before`` is the rule that tables followed in earlier versions of this code: one number of degrees of freedom, images
 one by one, searches with R - 1 degrees of freedom each for itself, and marks whether searches were repeated or not.
@@ -44,6 +44,7 @@ class World:
         level: The true accuracy.
         seeds: Seeds in all, ``seed`` the standard deviation of the luck of one.
         searches: 0 where nothing is searched, and ``search`` the standard deviation of the luck of one.
+        common: The part of a search's variance that all losses share.
         images: The number of test images.
         groups: In how many groups they come, of which the largest has ``unequal`` times as many as the smallest.
         classes: Over how many classes the accuracy is a mean, the largest 40 times as large as the smallest.
@@ -61,6 +62,7 @@ class World:
     seed: float = 0.05
     searches: int = 0
     search: float = 0.0
+    common: float = 0.0
     images: int = 400
     groups: int = 0
     unequal: float = 1.0
@@ -142,8 +144,10 @@ class World:
             rng, (COLUMNS, ARMS, self.seeds)
         )
         if self.searches:
-            of_search = self.search * self.luck(rng, (COLUMNS, ARMS, self.searches))
-            luck = luck + of_search[:, :, np.arange(self.seeds) % self.searches]
+            of_search = math.sqrt(1 - self.common) * self.luck(rng, (COLUMNS, ARMS, self.searches))
+            if self.common:
+                of_search += math.sqrt(self.common) * self.luck(rng, (COLUMNS, 1, self.searches))
+            luck = luck + self.search * of_search[:, :, np.arange(self.seeds) % self.searches]
         luck = luck * scale[:, :, None]
         failed: Array = luck - 3.0 * (rng.random(luck.shape) < self.failing)
         return failed
@@ -291,6 +295,7 @@ def worlds() -> Iterator[World]:
     yield searched("3 searches, 2 seeds each, 60 groups", searches=3, seeds=6, groups=60)
     yield searched("5 searches, 1 seed each", searches=5, seeds=5)
     yield searched("2 searches, 5 seeds each", searches=2, seeds=10)
+    yield searched("3 searches, all losses share half of their luck", searches=3, seeds=3, common=0.5)
     yield searched("3 searches, luck up to 10-fold in some regimes", searches=3, seeds=3, columns_differ=10)
     yield searched(
         "3 searches, luck differs by loss (sd 0.3 of its log)", searches=3, seeds=3, arms_differ=0.3

@@ -32,7 +32,7 @@ from topk_platform.records.artifacts.per_image import to_parquet
 from topk_platform.records.table import delta
 from topk_platform.records.table.schema import ledger_schema, ledger_table
 from topk_platform.specs import Trial
-from topk_platform.streams import stream_seed
+from topk_platform.streams import hashed
 from topk_platform.testing import FAKE_DATA, fake_record, fake_run
 from topk_platform.versions import versions_of
 
@@ -50,7 +50,7 @@ def ranks_of(trial: Trial) -> Numbers:
     """Return made-up ranks ``(4, N)``: geometric, better for some losses, with a seed of the trial's own."""
     classes = int(str(trial.arm.regime.options["classes"]))
     label = np.repeat(np.arange(classes), PER_CLASS)
-    draw = np.random.default_rng(stream_seed(trial.arm.name, 0, trial.seed, "ranks"))
+    draw = np.random.default_rng(hashed(trial.arm.name, trial.seed, "ranks"))
     scale = 4 + 2 * LOSSES.index(trial.arm.loss.name)
     rank = np.minimum(draw.exponential(scale, len(label)).astype(np.int64), classes - 1)
     return np.stack([rank, np.zeros_like(rank), label, 1 + label % 3])
@@ -60,7 +60,7 @@ def guesses_of(trial: Trial) -> Numbers:
     """Return made-up guesses ``(N, K)`` that agree with the ranks: the true class among look-alikes near it."""
     rank, _, label, _ = ranks_of(trial)
     classes, k = int(label.max()) + 1, trial.arm.k
-    draw = np.random.default_rng(stream_seed(trial.arm.name, 0, trial.seed, "guesses"))
+    draw = np.random.default_rng(hashed(trial.arm.name, trial.seed, "guesses"))
     start = draw.integers(0, 5, (len(label), 1))
     guesses: Numbers = (label[:, None] + 1 + start + np.arange(k)) % classes
     right = rank < k

@@ -77,6 +77,7 @@ RULES_OF_MANY_MODULES = {
         "training/test_resuming.py": "a training that was interrupted",
         "training/test_scheduled_losses.py": "a training with a schedule",
         "training/test_sets.py": "the sets that a training leaves",
+        "training/test_shared_draws.py": "the draws that trainings share",
     },
     "studies": {
         "test_examples.py": "the examples of the documentation",

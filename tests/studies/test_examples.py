@@ -46,14 +46,14 @@ def test_a_page_shows_its_file_which_is_short(file: Path) -> None:
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_an_example_trains(file: Path, tmp_path: Path) -> None:
-    """Each arm's first trial, which its searches share, and a confirmation of each search really train."""
+    """The first trial of each search and a confirmation of what it chose really train."""
     study = load_study(f"{file.stem}:study").smoke()
     searches = study.arms[0].protocol.searches
     small = study.with_budget(searches, searches)
     with data_at(tmp_path):
         ledger = fake_run(small, tmp_path / "runs", train, identities=check_study(small))
     searching = sum(bool(arm.loss.space) for arm in small.arms)
-    assert len(ledger.rows()) == searches * len(small.arms) + searching
+    assert len(ledger.rows()) == searches * (len(small.arms) + searching)
 
 
 def loaded(name: str) -> Any:

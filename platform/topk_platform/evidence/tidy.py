@@ -27,10 +27,10 @@ _FACTS = {
     "loss": "the loss's label",
     "phase": "search: scored on the validation split; confirm: the chosen configuration, trained with a fresh seed and "
     "scored on the test split too",
-    "number": "the number of the search trial in its arm, from 1,000,001 on for a second search; for a confirmation, "
+    "number": "the number of the search trial in its arm, from 1,000,000 on for a second search; for a confirmation, "
     "of the search trial that it confirms",
-    "seed": "0 in the search; 1, 2, ... in confirmations, from 1,000,001 on in those of a second search; all arms use "
-    "the same seeds, so that arms can be paired",
+    "seed": "0 in the first search, 1,000,000 in the second; 1, 2, ... in confirmations, 1,000,001, ... in those of a "
+    "second search; all arms use the same seeds, so that arms can be paired",
     "status": "completed, pruned, diverged (a number was not finite) or failed (its code raised an exception)",
     "reason": "why the trial was pruned, diverged or failed",
     "metric": "top5: share of samples with the true class among the 5 best; macro_: mean over classes; many_, medium_, "

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ArmBoard"]
 
-_FIRST: Slot = ("search", 0, 0)  # all searches may share this trial
-
 
 class ArmBoard:
     """One arm's plan and its progress, within a study's budget.
@@ -76,8 +74,8 @@ class ArmBoard:
 
     @property
     def trials(self) -> int:
-        """How many search trials the arm asks for; one that all searches share counts once."""
-        return self.arm.repeats.asked(self._budget)
+        """How many search trials the arm asks for."""
+        return self._budget
 
     @property
     def total(self) -> int:
@@ -228,8 +226,7 @@ class ArmBoard:
             cast("dict[int, Ended]", self.searched)[ended.number] = ended
         if asked_for:
             lane.end(slot)
-        for other in self.lanes if slot == _FIRST else (lane,):
-            other.note()
+        lane.note()
 
     def trial(self, slot: Slot) -> Trial:
         """Return the trial of a slot whose history is complete."""
@@ -271,7 +268,7 @@ class ArmBoard:
         if search not in self._searchers:
             lane = self.lanes[search]
             self._searchers[search] = Searcher(
-                f"{self.arm_id}/{search}" if search else self.arm_id,
+                f"{self.arm_id}/{search}",
                 self.arm.loss,
                 self.arm.protocol.sampler,
                 lambda position: lane.known(repeats.number_at(search, position)),

@@ -80,9 +80,8 @@ class Lane:
         self.chosen: Ended | None = None
         self._whole = 0  # all trials at lower positions have ended
         self._length = self._repeats.length(self.index, self.trials)
-        self._own = self._repeats.own(self.index, self.trials)
-        self._shares = self._length > 0 and self._first not in self._own
-        self._free = _FreeSlots((0, number) for number in self._own if number not in self.searched)
+        self._seed = self._repeats.search_seed(self.index)
+        self._free = _FreeSlots((0, number) for number in self.numbers if number not in self.searched)
         self._unsearched, self._unconfirmed, self.confirming = len(self._free), 0, False
         self._seeds = self._repeats.seeds_of(self.index, self.seeds)
         # The last number that was looked at, and how many trials its suggestion needs.
@@ -92,15 +91,11 @@ class Lane:
     @property
     def searching(self) -> bool:
         """Whether trials of the search have not ended yet."""
-        return self._unsearched > 0 or (self._length > 0 and self._first not in self.searched)
-
-    @property
-    def _first(self) -> int:
-        return self._repeats.number_at(self.index, 0)
+        return self._unsearched > 0
 
     @property
     def left(self) -> int:
-        """How many of its own trials have not ended, including running and open ones."""
+        """How many of its trials have not ended, including running and open ones."""
         if self.confirming:
             return self._unconfirmed
         return self._unsearched + len(self._seeds)
@@ -124,7 +119,7 @@ class Lane:
         if number != self._asked:
             self._asked, self._needed = number, len(self.known(number))
         # A later number never needs fewer trials, so only the first one is checked.
-        return ("search", number, 0) if self._needed <= self._whole else None
+        return ("search", number, self._seed) if self._needed <= self._whole else None
 
     def asks_for(self, slot: Slot) -> bool:
         """Return whether a slot is within the budget and has not ended."""
@@ -168,7 +163,7 @@ class Lane:
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """The trials of the search, in order; the first one may be shared by all searches."""
+        """The trials of the search, in order."""
         return self._repeats.numbers(self.index, self.trials)
 
     @property
@@ -188,9 +183,7 @@ class Lane:
     @property
     def _at_once(self) -> int:
         """The maximum number of blocks of search trials that may run at once."""
-        # The first block of a later search may lack the shared trial. Then trials that need only that one can start.
-        short = self._size > 1 and self._shares
-        return (self._width - (not short)) // self._size + 1
+        return (self._width - 1) // self._size + 1
 
     def _blocks(self, left: int) -> int:
         """Return the number of blocks in which the last ``left`` trials of the search train."""
@@ -216,7 +209,7 @@ class Lane:
     def missing(self) -> list[Slot]:
         """Return the slots that have not ended: search trials until the search has ended, then confirmations."""
         if not self.confirming:
-            return [("search", number, 0) for number in self._own if number not in self.searched]
+            return [("search", number, self._seed) for number in self.numbers if number not in self.searched]
         if self.chosen is None:
             return []
         slots: list[Slot] = [("confirm", self.chosen.number, seed) for seed in self._seeds]

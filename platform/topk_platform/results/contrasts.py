@@ -37,7 +37,7 @@ def combined(parts: Parts, metric: str, *, difference: bool = True) -> Estimate 
 
     - No arm is searched: seeds and images.
     - The searched arms were searched R times, twice or more; a study searches them equally often. A seed trains the
-      choice of the same search of each arm (:func:`~.statistics.intervals.search_of`). The arms' searches are
+      choice of the same search of each arm (:func:`~.statistics.intervals.search_of`). Different searches are
       independent, so the means over the seeds of each search are R independent values. They contain the luck of all
       searches and the luck of the paired seeds. Their variance is drawn towards that of the other arms
       (:func:`~.statistics.pooled`).

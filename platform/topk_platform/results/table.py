@@ -27,8 +27,7 @@ class ChosenValues:
     Args:
         values: The best search trial's values.
         validation: Its validation metric.
-        trials: How many trials of the search ended; the first trial, which all searches of the arm share, counts in
-            each.
+        trials: How many trials of the search ended.
         stopped: How many of them were not completed: pruned, diverged or failed.
         search: Which of the arm's searches, from 0.
     """

@@ -8,27 +8,9 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-__all__ = ["LATER", "canonical_json", "decode", "digest", "encode"]
+__all__ = ["canonical_json", "decode", "digest", "encode"]
 
 _TYPE = "type"
-
-LATER: Mapping[str, Any] = {"later": True}
-"""Metadata of a field that was added to a spec later.
-
-JSON and hash leave the field out if its value is false in Python, such as None, 0 or an empty tuple.
-"""
-
-_FORMER: Mapping[str, Mapping[str, Any]] = {
-    "Arm": {"metrics": []},
-    "Numerics": {"compiled": False},
-    "Protocol": {"start_from": ""},
-    "Recipe": {"accumulate": 1, "cross_entropy_epochs": 0},
-    "Trial": {"origin": "", "spare": []},
-}
-"""The fields that specs had once, by the spec's name, with the value that all specs of today stand for.
-
-Hashes include them, because random streams and samplers are seeded by hashes: without them all values would change.
-"""
 
 
 def encode(value: Any) -> Any:
@@ -40,7 +22,7 @@ def encode(value: Any) -> Any:
         TypeError: if a part of ``value`` is neither a spec, a mapping, a sequence nor a scalar.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if not _unset(value, f)}
+        fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if f.compare}
         return {_TYPE: type(value).__name__, **{name: encode(item) for name, item in fields.items()}}
     if isinstance(value, Mapping):
         return {str(key): encode(item) for key, item in value.items()}
@@ -49,10 +31,6 @@ def encode(value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     raise TypeError(f"a spec holds scalars, sequences, mappings and specs only, got {type(value).__name__}")
-
-
-def _unset(value: Any, field: dataclasses.Field[Any]) -> bool:
-    return not field.compare or ("later" in field.metadata and not getattr(value, field.name))
 
 
 def decode(data: Any, classes: Iterable[type]) -> Any:
@@ -99,18 +77,10 @@ def canonical_json(value: Any) -> str:
 
 
 def digest(value: Any, length: int = 20) -> str:
-    """Return the first ``length`` hexadecimal digits of the SHA-256 of ``value``'s canonical JSON and former fields.
+    """Return the first ``length`` hexadecimal digits of the SHA-256 of ``value``'s canonical JSON.
 
     Example:
         >>> digest({"a": 1, "b": 2}) == digest({"b": 2, "a": 1})
         True
     """
-    return hashlib.sha256(canonical_json(_with_former(encode(value))).encode()).hexdigest()[:length]
-
-
-def _with_former(data: Any) -> Any:
-    if isinstance(data, list):
-        return [_with_former(item) for item in data]
-    if not isinstance(data, dict):
-        return data
-    return {**_FORMER.get(data.get(_TYPE, ""), {}), **{key: _with_former(item) for key, item in data.items()}}
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:length]

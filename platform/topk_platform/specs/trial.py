@@ -16,7 +16,7 @@ from topk_platform.specs.arms.recipe import EMA, Augmentation, Numerics, Recipe
 from topk_platform.specs.arms.regime import Regime
 from topk_platform.specs.arms.schedule import Parameter, Schedule
 from topk_platform.specs.arms.setting import Setting
-from topk_platform.specs.codec import LATER, canonical_json, decode, digest, encode
+from topk_platform.specs.codec import canonical_json, decode, digest, encode
 from topk_platform.specs.search.pruner import PRUNERS
 from topk_platform.specs.search.sampler import SAMPLERS
 from topk_platform.specs.search.space import Choice, Float, Int, Scalar
@@ -38,16 +38,17 @@ SPECS = (
 
 @dataclass(frozen=True)
 class Trial:
-    """All that determines one result, and nothing else: its hash is the trial's key.
+    """All that determines one result, and the study to which it belongs: its hash is the trial's key.
 
     Args:
-        study: The study's name; random streams derive from it.
+        study: The study's name. Nothing that is drawn depends on it.
         arm_id: The arm's identity.
         arm: The arm.
         topk: The k of the metrics.
         phase: ``"search"`` or ``"confirm"``.
         number: The search trial's number in its arm; for a confirmation, the number of the trial that it confirms.
-        seed: 0 in the search, 1, 2, ... in confirmations.
+        seed: The seed of its search, 0 in the first one, or of the confirmation; see
+            :class:`~topk_platform.specs.Repeats`.
         root: The root of all random streams.
         values: The values that the searcher chose.
         targets: Accuracies. For each, the least K that reaches it is measured.
@@ -79,7 +80,7 @@ class Trial:
     threads: int = 1
     device: str = "cpu"
     environment: Mapping[str, str] = field(default_factory=dict)
-    measures: tuple[str, ...] = field(default=(), metadata=LATER)
+    measures: tuple[str, ...] = ()
 
     @cached_property
     def key(self) -> str:

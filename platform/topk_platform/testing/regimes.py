@@ -132,7 +132,7 @@ class RegimeContract:
 
 
 def _streams(seed: int) -> Callable[[str], Generator]:
-    return lambda role: Generator().manual_seed(stream_seed("contract", 0, seed, role))
+    return lambda role: Generator().manual_seed(stream_seed(0, seed, role))
 
 
 def _list(split: Split) -> list[bytes]:

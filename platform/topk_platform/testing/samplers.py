@@ -140,7 +140,7 @@ class SamplerContract:
         board, last = self.board(), self.trials - 1
         trials, arm = self.run(board), self.arm
         known = [board.searched[number] for number in arm.protocol.known(last)]
-        assert suggest(board.arm_id, arm.loss, arm.protocol, last, known[::-1]) == trials[last].values
+        assert suggest(f"{board.arm_id}/0", arm.loss, arm.protocol, last, known[::-1]) == trials[last].values
 
     def test_suggestions_lie_in_the_space(self) -> None:
         """Trials have values for exactly the active dimensions; the first trial has the given ones."""

@@ -162,7 +162,7 @@ def inputs_of(dataset: Dataset, normalisation: Normalisation | None) -> Inputs:
 
 def generator_of(trial: Trial, role: str, device: str = "cpu") -> Generator:
     """Return a trial's random stream for a role, such as ``"batches"``."""
-    return Generator(device).manual_seed(stream_seed(trial.study, trial.root, trial.seed, role))
+    return Generator(device).manual_seed(stream_seed(trial.root, trial.seed, role))
 
 
 def dataset_of(trial: Trial) -> Dataset:
@@ -186,9 +186,7 @@ def initialised(trial: Trial, dataset: Dataset) -> nn.Module:
     """Return the trial's network with its initial weights, on the CPU."""
     # torch's layers initialise from the global generator: set it to this trial's stream, then restore it.
     with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(
-            stream_seed(trial.study, trial.root, trial.seed, "initialisation")
-        )
+        torch.default_generator.manual_seed(stream_seed(trial.root, trial.seed, "initialisation"))
         return build_model(trial.arm.model, dataset.shape, dataset.classes, trial.arm.loss.head)
 
 

@@ -23,8 +23,8 @@ SPAN = 1_000_000  # between the numbers, and the seeds, of two searches
 
 
 def sequence(arm: ArmBoard, search: int) -> list[int]:
-    """A search's trials in order, after the first of all."""
-    return [0, *(SPAN * search + position for position in range(1, 60))]
+    """A search's trials in order."""
+    return [SPAN * search + position for position in range(60)]
 
 
 def asked(arm: ArmBoard, search: int) -> list[int]:
@@ -33,8 +33,8 @@ def asked(arm: ArmBoard, search: int) -> list[int]:
 
 
 def missing(arm: ArmBoard, search: int) -> list[int]:
-    """A search's own trials that have not ended."""
-    return [n for n in asked(arm, search) if n // SPAN == search and n not in arm.searched]
+    """A search's trials that have not ended."""
+    return [n for n in asked(arm, search) if n not in arm.searched]
 
 
 def seeds_of(arm: ArmBoard, search: int) -> list[int]:
@@ -59,15 +59,15 @@ def slow_known(arm: ArmBoard, number: int) -> list[int]:
     """The trials that one has to know: of its search, all but those of its ensemble and of as many before as the
     width says."""
     order = sequence(arm, number // SPAN)
-    block = [n for _, n, _ in arm.block(("search", number, 0))]
-    first = order.index(block[0]) // arm.arm.protocol.ensemble * arm.arm.protocol.ensemble
-    before = first - arm.arm.protocol.width + 1
+    size = arm.arm.protocol.ensemble
+    before = order.index(number) // size * size - arm.arm.protocol.width + 1
     return order[: max(0, before)]
 
 
 def taking_turns(slot: Slot) -> tuple[int, ...]:
-    _, number, seed = slot
-    return seed % SPAN, seed // SPAN, number % SPAN, number // SPAN
+    phase, number, seed = slot
+    position, search = number % SPAN, number // SPAN
+    return (0, position, search) if phase == "search" else (seed % SPAN, seed // SPAN, position, search)
 
 
 def slow_ready(arm: ArmBoard) -> Iterator[Slot]:
@@ -76,7 +76,8 @@ def slow_ready(arm: ArmBoard) -> Iterator[Slot]:
     slots: list[Slot] = []
     for search in range(count):
         own = missing(arm, search)
-        slots += [("search", n, 0) for n in own if all(m in arm.searched for m in slow_known(arm, n))]
+        ready = [n for n in own if all(m in arm.searched for m in slow_known(arm, n))]
+        slots += [("search", n, SPAN * search) for n in ready]
         if not own and (number := slow_chosen(arm, search)) is not None:
             slots += [("confirm", number, seed) for seed in seeds_of(arm, search)]
     for slot in sorted(slots, key=taking_turns):
@@ -103,16 +104,14 @@ def slow_rounds(arm: ArmBoard) -> int:
     for search in range(count):
         own, seeds = missing(arm, search), seeds_of(arm, search)
         waits = any(n not in arm.searched for n in asked(arm, search))
-        free = [n for n in own if ("search", n, 0) not in arm.running | arm.open]
+        free = [n for n in own if ("search", n, SPAN * search) not in arm.running | arm.open]
         number = slow_chosen(arm, search)
         slots = [("confirm", number, seed) for seed in seeds]
         begun = arm.running | arm.open | arm.confirmed.keys()
         confirms = seeds if waits else [slot for slot in slots if slot not in begun]
         length = len(asked(arm, search))  # the last trials train in so many blocks
         blocks = -(-length // size) - (length - len(free)) // size if free else 0
-        short = size > 1 and search > 0  # a first block that lacks the shared trial
-        parallel = width // size + 1 if short else -(-width // size)
-        rounds.append(-(-blocks // parallel))
+        rounds.append(-(-blocks // -(-width // size)))
         confirmed.append(bool(confirms and (waits or number is not None)))
     return max(rounds) + max(confirmed)
 
@@ -153,7 +152,7 @@ def a_study(draw: random.Random) -> Study:
 
 def a_past(study: Study, arm: Arm, draw: random.Random) -> ArmBoard:
     """An arm of which some has ended in earlier runs, perhaps of a larger budget, and with gaps."""
-    known = [0, *(SPAN * search + position for search in range(3) for position in range(1, 10))]
+    known = [SPAN * search + position for search in range(3) for position in range(10)]
     numbers = draw.sample(known, draw.randint(0, 15)) if draw.random() < 0.5 else []
     searched = {number: ended(number, draw) for number in numbers} if arm.is_searched else {}
     slots: list[Slot] = [

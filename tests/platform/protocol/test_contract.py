@@ -34,6 +34,7 @@ from topk_platform import (
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmBoard, Board
 from topk_platform.protocol.ended import Ended
+from topk_platform.protocol.lane import Slot
 from topk_platform.records import ArmHistory, results_of
 from topk_platform.records.table.schema import trial_row
 from topk_platform.reports import to_csv, to_markdown
@@ -239,10 +240,10 @@ def searched(records: Iterable[TrialRecord], study: Study, arm: int = 0) -> dict
     return {record.trial.number: record for record in mine}
 
 
-def test_every_search_draws_its_own_and_knows_the_first_trial_alone_of_the_others() -> None:
+def test_every_search_draws_its_own_values_and_knows_no_trial_of_the_others() -> None:
     study = a_study(Protocol(TPE(random=2), searches=2, pruner=NoPruning()), LOSS, trials=12)
     result = searched(run_on(study, 1, 0), study)
-    assert result[0].trial.values == LOSS.first
+    assert result[0].trial.values == result[SPAN].trial.values == LOSS.first
     assert len({record.trial.values["tau"] for record in result.values()}) == 12 - 1
     # What TPE makes of a search changes with what came of its own trials, and with no others.
     arm = board_of(study).arms[study.arm_id(study.arms[0])]
@@ -251,17 +252,20 @@ def test_every_search_draws_its_own_and_knows_the_first_trial_alone_of_the_other
     for best in (2, 3):
         values = result[best].trial.values
         arm.searched[best] = Ended(best, values, "completed", {4: 5.0 + best})
-        suggested.append([arm.trial(("search", number, 0)).values for number in (5, last)])
+        slots: list[Slot] = [("search", 5, 0), ("search", last, SPAN)]
+        suggested.append([arm.trial(slot).values for slot in slots])
     (ours, theirs), (ours_later, theirs_later) = suggested
     assert ours != ours_later
     assert theirs == theirs_later == result[last].trial.values
 
 
-def test_a_search_knows_the_first_trial_and_all_of_its_own_before() -> None:
+def test_a_search_knows_all_of_its_own_trials_before() -> None:
     study = a_study(Protocol(TPE(random=2), searches=3, pruner=NoPruning()), LOSS, trials=18)
     arm = board_of(study, run_on(study, 1, 0)).arms[study.arm_id(study.arms[0])]
     for search in range(3):
-        assert [ended.number for ended in arm.known(SPAN * search + 5)] == list(range(5))
+        known = arm.known(SPAN * search + 5)
+        assert [ended.number for ended in known] == list(range(5))
+        assert [ended.curve for ended in known] == [arm.searched[SPAN * search + i].curve for i in range(5)]
 
 
 def test_a_larger_budget_extends_every_search() -> None:
@@ -271,7 +275,7 @@ def test_a_larger_budget_extends_every_search() -> None:
     assert keys(more) >= keys(first)
     direct = keys(run_on(large, 1, 0))
     assert direct <= keys(more)
-    assert len(direct & keys(first)) >= 5  # the first trial of all, and two of each search
+    assert len(direct & keys(first)) >= 6  # three of each search
 
 
 def test_seeds_confirm_the_best_of_their_own_search() -> None:
@@ -280,7 +284,7 @@ def test_seeds_confirm_the_best_of_their_own_search() -> None:
     by_number = searched(records, study)
     best = {}
     for search in range(3):
-        own = (by_number[n] for n in (0, *(SPAN * search + index for index in range(1, 5))))
+        own = (by_number[SPAN * search + index] for index in range(5))
         known = [record for record in own if record.status == "completed"]
         best[search] = max(known, key=lambda r: (r.validation["top3"], -r.trial.number)).trial.number
     confirmed = {r.trial.seed: r.trial.number for r in records if r.trial.phase == "confirm"}
@@ -298,10 +302,10 @@ def test_seeds_confirm_the_best_of_their_own_search() -> None:
 def test_a_search_without_a_result_has_no_confirmations_and_the_others_have_theirs() -> None:
     study = a_study(Protocol(searches=2), LOSS, trials=4, seeds=4)
     board = board_of(study)
-    ended = {0: "diverged", 1: "diverged", SPAN + 1: "completed"}
+    ended = {0: "diverged", 1: "diverged", SPAN: "diverged", SPAN + 1: "completed"}
 
     def end(trial: Trial) -> Ended:
         return Ended(trial.number, trial.values, ended[trial.number], {4: 0.5})  # type: ignore[arg-type]
 
-    seeds = [trial.seed for trial in end_all(board, end) if trial.seed]
+    seeds = [trial.seed for trial in end_all(board, end) if trial.phase == "confirm"]
     assert seeds == [SPAN + 1, SPAN + 2] and board.left == 0

@@ -13,13 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topk_platform import TPE, Arm, Float, Loss, Model, Protocol, Recipe, Regime, Study
+from topk_platform import TPE, Arm, Float, Loss, Model, NoPruning, Protocol, Random, Recipe, Regime, Study
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmBoard
 from topk_platform.protocol.ended import Ended
 from topk_platform.specs import Repeats, TrialRecord
 
 LOSS = Loss("smooth_topk_svm", {"tau": Float(0.01, 10, log=True)}, {"tau": 1.0})
+OTHER = Loss("cross_entropy", {"learning_rate": Float(0.01, 1)}, {"learning_rate": 0.1})
 FIXED = Loss("cross_entropy")
 
 
@@ -45,8 +46,8 @@ def a_study(*losses: Loss, trials: int = 6, seeds: int = 4, **how: Any) -> Study
 
 
 GOLDEN = {
-    1: ("54bf283c2cb08f8dc2c7", "fe286ff36a2da9f417e2", "41b79d5aa00144f9e422"),
-    2: ("6e2e00fabd4cd7df1c47", "ada796e5152339a059e2", "7e989ba3521585232ec1"),
+    1: ("05f6df9dd930f45e37a9", "a999f91b8c2811efa877", "684af0033bfdf514a855"),
+    2: ("40448a7ddc35ccbb404a", "7884f4758fe38c5713da", "d2e7f978a54fcbf92694"),
 }
 """By the size of stacks: the first arm's identity, and the keys of its first trial and of seed 3."""
 
@@ -95,10 +96,62 @@ def test_seeds_are_the_same_in_all_arms_those_that_search_nothing_among_them() -
     study = a_study(LOSS, FIXED).with_budget(searches=3, seeds=6)
     seeds: dict[str, set[int]] = {arm.name: set() for arm in study.arms}
     for record in CONTRACT.run_on(study, 3, 0):
-        seeds[record.trial.arm.name] |= {record.trial.seed} - {0}
+        if record.trial.phase == "confirm":
+            seeds[record.trial.arm.name].add(record.trial.seed)
     assert set(map(frozenset, seeds.values())) == {
         frozenset({1, 2, 1_000_001, 1_000_002, 2_000_001, 2_000_002})
     }
+
+
+@given(
+    searches=st.integers(1, 3),
+    each=st.integers(1, 4),
+    ensemble=st.integers(1, 3),
+    width=st.integers(1, 3),
+    workers=st.integers(1, 4),
+)
+def test_each_search_has_a_seed_and_a_first_trial_of_its_own_the_same_in_all_arms(
+    searches: int, each: int, ensemble: int, width: int, workers: int
+) -> None:
+    how = {"sampler": Random(), "pruner": NoPruning(), "ensemble": ensemble, "width": width}
+    study = a_study(LOSS, OTHER, trials=searches * each, seeds=searches, searches=searches, **how)
+    records = CONTRACT.run_on(study, workers, each)
+    assert ensemble > 1 or len(records) == study.size == 4 * searches * (each + 1)
+    for arm in study.arms:
+        trials = [record.trial for record in records if record.trial.arm == arm.searched(1)]
+        seeds = {(t.phase, t.number // CONTRACT.SPAN if t.phase == "search" else -1, t.seed) for t in trials}
+        of_searches = {("search", search, CONTRACT.SPAN * search) for search in range(searches)}
+        assert {slot for slot in seeds if slot[0] == "search"} == of_searches
+        assert not {seed for _, _, seed in of_searches} & {
+            seed for phase, _, seed in seeds if phase == "confirm"
+        }
+        first = [t for t in trials if t.phase == "search" and t.number % CONTRACT.SPAN == 0]
+        assert sorted(t.number for t in first) == [seed for _, _, seed in sorted(of_searches)]
+        assert all(t.values == arm.loss.first for t in first) and len({t.key for t in first}) == searches
+    more = CONTRACT.run_on(study.with_budget(searches=searches + 1), workers, each, records)
+    assert CONTRACT.keys(records) <= CONTRACT.keys(more)
+    direct = CONTRACT.run_on(study.with_budget(searches=searches + 1), 1, 0)
+    assert CONTRACT.keys(more) == CONTRACT.keys(direct)
+
+
+def test_a_study_with_another_name_has_the_same_arms_and_suggestions() -> None:
+    study = a_study(LOSS, OTHER, sampler=TPE(random=2)).with_budget(searches=2)
+    renamed = dataclasses.replace(study, name="renamed")
+    assert list(map(study.arm_id, study.arms)) == list(map(renamed.arm_id, renamed.arms))
+    boards = [
+        ArmBoard(one, one.arms[0], Identity("code", "data"), searched=PAST, confirmed={})
+        for one in (study, renamed)
+    ]
+    for slot in (("search", 5, 0), ("search", 1_000_005, 1_000_000)):
+        one, other = (board.trial(slot) for board in boards)
+        assert dataclasses.replace(one, study="renamed") == other
+
+
+PAST = {
+    n: Ended(n, {"tau": 0.1 + n % 100}, "completed", {4: 0.5})
+    for s in (0, 1_000_000)
+    for n in range(s, s + 5)
+}
 
 
 def test_a_budget_given_with_the_searches_is_shared_out_among_them() -> None:
@@ -106,7 +159,7 @@ def test_a_budget_given_with_the_searches_is_shared_out_among_them() -> None:
     assert dataclasses.astuple(study.with_budget(searches=3))  # a study like any other
     result = study.with_budget(trials=12, searches=3)
     assert (result.trials, result.seeds, result.searches) == (12, 12, 3)
-    assert result.arms[1].repeats.numbers(2, result.trials) == (0, 2_000_001, 2_000_002, 2_000_003)
+    assert result.arms[1].repeats.numbers(2, result.trials) == (2_000_000, 2_000_001, 2_000_002, 2_000_003)
     assert result.with_budget(searches=1).trials == 4
 
 
@@ -125,14 +178,19 @@ def test_numbers_seeds_and_blocks_do_not_change_with_more_searches(
         assert len(numbers) == each and len(set(numbers)) == each
         assert numbers == many.numbers(search, (count + more) * each)
         assert few.seeds_of(search, count * each) == many.seeds_of(search, (count + more) * each)
-        for number in few.own(search, count * each):
+        for number in numbers:
             assert few.block(number, size) == many.block(number, size)
-            assert number in few.block(number, size)
+            assert number in few.block(number, size) and len(few.block(number, size)) == size
+            assert {few.search_of(member) for member in few.block(number, size)} == {search}
             assert few.number_at(few.search_of(number), few.position(number)) == number
     seeds = few.seeds(count * each)
     assert len(set(seeds)) == count * each and [few.rank_of(seed) for seed in seeds] == [
         *range(1, count * each + 1)
     ]
     assert all(seed in few.seed_block(seed, size) for seed in seeds)
-    own = [n for search in range(count) for n in few.own(search, count * each)]
-    assert len(set(own)) == len(own) == few.asked(count * each)
+    assert len({n for search in range(count) for n in few.numbers(search, count * each)}) == count * each
+    searching = [few.search_seed(search) for search in range(count)]
+    trained = {member for seed in seeds for member in few.seed_block(seed, size)}
+    assert tuple(searching) == few.search_seeds == many.search_seeds[:count]
+    assert len(set(searching)) == count and not trained & set(searching)
+    assert {few.rank_of(seed) for seed in searching} == {0}

@@ -43,7 +43,7 @@ def complete(trial: Trial) -> Ended:
         ),  # of the search, of its confirmations, of those of the loss that is not searched
         (4, 3, 5, 1, 1 + 2 + 2),
         (5, 5, 5, 1, 0),
-        (4, 2, 3, 2, 10),  # two searches, which share the first trial
+        (4, 2, 3, 2, 2 * 1 + 2 * 2 + 2 * 2),  # two searches
         (7, 4, 10, 1, 3 + 6 + 6),
     ],
 )

@@ -91,7 +91,7 @@ def test_a_file_says_what_the_store_says(store: Path, file: Path) -> None:
     for key, rows in table.confirmations.items():
         kept = result.table.confirmations[key]
         assert {s: row["key"] for s, row in kept.items()} == {s: row["key"] for s, row in rows.items()}
-    assert (result.made["trials"], result.made["note"]) == (16, "made up")
+    assert (result.made["trials"], result.made["note"]) == (24, "made up")
     assert set(result.made["datasets"]) == {"few", "noise"}
 
 
@@ -202,7 +202,7 @@ def test_commands_write_and_read_findings(
     monkeypatch.syspath_prepend(str(tmp_path))
     file = str(tmp_path / "known.json.gz")
     options = ("--format", "findings", "--to", file, "--store", str(store))
-    assert "known: 16 recorded trials" in topk("export", "findings_lab:study", *options)[1]
+    assert "known: 24 recorded trials" in topk("export", "findings_lab:study", *options)[1]
     table = topk("table", file)[1]
     assert "badly" in table and "`topk " not in table  # the reader has no store
     assert json.loads(topk("table", file, "--json")[1])

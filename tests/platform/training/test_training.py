@@ -106,7 +106,7 @@ def test_training_leaves_the_global_generator_alone() -> None:
 
 
 def test_the_last_metrics_are_those_of_the_last_epoch_and_test_is_for_confirmations() -> None:
-    search = train(a_trial(phase="search", seed=0))
+    search = train(a_trial(phase="search", seed=2_000_000))  # a draw with many- and with medium-shot classes
     assert search.test is None
     assert search.validation == search.epochs[-1].validation
     assert set(search.validation) == {
@@ -229,11 +229,8 @@ def test_losses_for_the_long_tail_get_the_training_counts() -> None:
 
 
 def test_streams_differ_by_every_part_of_their_name() -> None:
-    seeds = {
-        stream_seed(*name)
-        for name in [("a", 0, 0, "r"), ("b", 0, 0, "r"), ("a", 1, 0, "r"), ("a", 0, 1, "r"), ("a", 0, 0, "s")]
-    }
-    assert len(seeds) == 5
+    seeds = {stream_seed(*name) for name in [(0, 0, "r"), (1, 0, "r"), (0, 1, "r"), (0, 0, "s")]}
+    assert len(seeds) == 4
     assert all(0 <= seed < 2**63 for seed in seeds)
 
 

@@ -9,7 +9,7 @@ from torch import Generator, Tensor
 
 from topk_platform.data.dataset import Dataset, Split
 from topk_platform.specs.checks import check
-from topk_platform.streams import stream_seed
+from topk_platform.streams import hashed
 
 __all__ = ["synthetic_images"]
 
@@ -90,7 +90,7 @@ def _check_sizes(classes: int, superclasses: int, size: int, **per_class: int) -
 
 
 def _generator(seed: int, role: str) -> Generator:
-    return Generator().manual_seed(stream_seed("synthetic_images", seed, 0, role))
+    return Generator().manual_seed(hashed("synthetic_images", seed, 0, role))
 
 
 def _signs(count: int, generator: Generator) -> Tensor:

@@ -42,7 +42,7 @@ _SOME_TIME = datetime(1970, 1, 1)  # Optuna requires a time; samplers do not loo
 
 
 def suggest(
-    arm_id: str,
+    search_id: str,
     loss: Loss,
     protocol: Protocol,
     number: int,
@@ -51,13 +51,13 @@ def suggest(
     """Return the values of the arm's trial ``number``, from a fresh :class:`Searcher`.
 
     Args:
-        arm_id: The arm's identity, which seeds the sampler.
+        search_id: The text that seeds the sampler.
         loss: The loss, with the search space and the first values.
         protocol: The rules of the search, with the sampler.
         number: The trial's number, from 0.
         history: The arm's ended trials that this suggestion may use.
     """
-    return Searcher(arm_id, loss, protocol.sampler, protocol.known).suggest(number, history)
+    return Searcher(search_id, loss, protocol.sampler, protocol.known).suggest(number, history)
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Searcher:
     sees the trials between the known ones and the new one as running, with their values.
 
     Args:
-        search_id: The text that seeds the sampler, usually the arm's identity.
+        search_id: The text that seeds the sampler, usually the arm's identity and the search's index.
         loss: The loss, with the search space and the first values.
         sampler: The sampler.
         known: Returns the earlier trials that the suggestion of a trial may use: those below some number.

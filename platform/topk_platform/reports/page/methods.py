@@ -78,6 +78,7 @@ def _search(study: Study, counting: Sequence[Row]) -> Iterator[str]:
     if searched:
         times = "once" if study.searches == 1 else f"{study.searches} times"
         each = plural(study.trials // study.searches, "trial")
+        each += ", each time with another seed, the same in all arms" if study.searches > 1 else ""
         metrics = ", ".join(sorted({arm.metric for arm in searched}))
         yield f"Every searched arm is searched {times} with {each}: {_ends(counting, 'search')}."
         yield f"Selected by {metrics} on the validation split alone; search trials never see the test split."

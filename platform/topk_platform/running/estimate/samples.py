@@ -17,7 +17,7 @@ __all__ = ["Samples", "note_samples", "samples_of"]
 def samples_of(study: Study) -> tuple[Samples, ...]:
     """Return the numbers of samples of each regime of a study, in its order.
 
-    If data are drawn, or label noise moves samples between classes, the numbers are those of the search.
+    If data are drawn, or label noise moves samples between classes, the numbers are those of the first search.
 
     Args:
         study: The study, whose data are read unless this process has read them.

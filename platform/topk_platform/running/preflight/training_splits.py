@@ -11,7 +11,7 @@ from torch import Generator, Tensor
 from topk_platform.data import Dataset, apply_conditions, load, shot_words, shots
 from topk_platform.errors import UserError
 from topk_platform.references import is_reference
-from topk_platform.specs import Arm, Regime, Study, TrainFraction
+from topk_platform.specs import Arm, Regime, Repeats, Study, TrainFraction
 from topk_platform.specs.checks import first_few
 from topk_platform.specs.metric_names import GROUPS, accuracy_k
 from topk_platform.streams import stream_seed
@@ -23,19 +23,19 @@ def streams(study: Study, seed: int = 0) -> Callable[[str], Generator]:
     """Return a function from a role to its random stream, in trials of a seed.
 
     Args:
-        study: The study, whose name and root seed decide the streams.
-        seed: 0 for the search, 1, 2, ... for confirmations.
+        study: The study, whose root seed decides the streams.
+        seed: 0 for the first search; see :class:`~topk_platform.specs.Repeats`.
     """
-    return lambda role: Generator().manual_seed(stream_seed(study.name, study.seed, seed, role))
+    return lambda role: Generator().manual_seed(stream_seed(study.seed, seed, role))
 
 
 def trained_on(study: Study, regime: Regime, seed: int = 0, *, conditions: bool = True) -> Dataset:
     """Return the data that trials of a seed train on, on the CPU.
 
     Args:
-        study: The study, whose name and root seed decide what is drawn.
+        study: The study, whose root seed decides what is drawn.
         regime: One of its regimes.
-        seed: 0 for the search, 1, 2, ... for confirmations.
+        seed: 0 for the first search; see :class:`~topk_platform.specs.Repeats`.
         conditions: Whether to apply the regime's conditions.
 
     Raises:
@@ -60,15 +60,16 @@ class _Draw:
 class Draws:
     """The training and validation splits of a study's seeds, in numbers; each regime is drawn once with each seed.
 
-    Confirmations are drawn if an arm depends on them, or if they may fail although the search's draw does not.
+    All seeds are drawn if an arm depends on them, or if they may fail although the first search's draw does not.
     """
 
     def __init__(self, study: Study) -> None:
-        self._study = study
+        repeats = Repeats(study.searches)
+        self._study, self._seeds = study, (*repeats.search_seeds, *repeats.seeds(study.seeds))
         self._drawn: dict[str, list[_Draw]] = {}
 
     def class_counts(self, arm: Arm) -> Tensor:
-        """Return the counts with which the search's loss is built; for a user's loss, the fewest over all seeds.
+        """Return the counts with which the first search's loss is built; for a user's loss, the fewest over all seeds.
 
         Raises:
             UserError: if groups cannot be kept whole.
@@ -87,7 +88,9 @@ class Draws:
         """Raise ``UserError`` if an arm selects by the accuracy of a group of classes that is empty in some seed."""
         used = dict.fromkeys((arm.metric, *arm.recipe.keep))
         metrics = [name for name in used if name.partition("_")[0] in GROUPS]
-        for seed, draw in enumerate(self._of(arm, every=True) if metrics else ()):
+        if not metrics:
+            return
+        for seed, draw in zip(self._seeds, self._of(arm, every=True), strict=True):
             groups = shots(draw.class_counts)
             several = sum(bool(mask.any()) for mask in groups.values()) > 1
             for metric in metrics:
@@ -95,9 +98,9 @@ class Draws:
                     raise _empty_group(arm, metric, draw.class_counts, seed)
 
     def _of(self, arm: Arm, *, every: bool) -> Sequence[_Draw]:
-        """Return the draws of an arm's regime, in the order of seeds: of every seed, or at least that of the search."""
+        """Return the draws of an arm's regime: of all searches and confirmations, or at least of the first search."""
         drawn = self._drawn.setdefault(arm.regime.name, [])
-        for seed in range(len(drawn), 1 + self._study.seeds * every):
+        for seed in self._seeds[len(drawn) : None if every else 1]:
             try:
                 drawn.append(self._draw(arm.regime, seed))
             except UserError as error:
@@ -140,7 +143,7 @@ def _notes(study: Study, regime: Regime) -> Iterator[str]:
     )
     if emptied := _named(data, (data.class_counts == 0) & (before > 0)):
         yield (
-            f"label noise leaves {emptied}, as drawn for the search. Such classes cannot be "
+            f"label noise leaves {emptied}, as drawn for the first search. Such classes cannot be "
             "learned, and losses that take class counts take 1 for them. Less noise or more samples of each class "
             "avoid it"
         )

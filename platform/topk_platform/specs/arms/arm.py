@@ -55,12 +55,12 @@ class Protocol(Checked):
             consecutive numbers, confirmations in blocks of consecutive seeds. A block belongs to one search, and a
             suggestion uses no results of its own block. Training together changes the last bits, so it is part of the
             key.
-        searches: How often the arm's search is repeated, each time with other random draws. Repeats show how much a
-            result depends on the luck of a search, and average over it. All arms of a study that search need the same
-            number. The arm's ``trials`` and ``seeds`` are the totals over its searches, see :class:`Repeats`, so equal
-            budgets stay equal. Every search begins with the first values. That trial is trained only once, because the
-            same values and seed give the same result, and all searches use it. ``searches`` is not part of the arm's
-            identity: more searches only add trials.
+        searches: How often the arm's search is repeated, each time with another seed: with other suggestions, another
+            draw of data and label noise, and other initial weights. Repeats show how much a result depends on the luck
+            of a search, and average over it. All arms of a study that search need the same number. The arm's ``trials``
+            and ``seeds`` are the totals over its searches, see :class:`Repeats`, so equal budgets stay equal. Every
+            search begins with the first values. ``searches`` is not part of the arm's identity: more searches only add
+            trials.
     """
 
     sampler: Sampler = field(default_factory=TPE)

@@ -11,11 +11,10 @@ Functions in :mod:`topk_platform.data.conditions` apply the conditions to a data
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Annotated, ClassVar, get_args
 
 from topk_platform.specs.arms.noise import ConfusionNoise, InstanceNoise, NoisyLabels, PairFlip
-from topk_platform.specs.codec import LATER
 from topk_platform.specs.fields import Count, Part, Rule, Share, check_fields
 
 __all__ = [
@@ -85,7 +84,7 @@ class TrainFraction:
     across_superclasses: ClassVar[bool] = False
 
     fraction: Part
-    whole_groups: bool = field(default=False, metadata=LATER)
+    whole_groups: bool = False
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -108,7 +107,7 @@ class PerClass:
     across_superclasses: ClassVar[bool] = False
 
     samples: Count
-    whole_groups: bool = field(default=False, metadata=LATER)
+    whole_groups: bool = False
 
     def __post_init__(self) -> None:
         check_fields(self)

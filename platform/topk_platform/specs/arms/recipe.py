@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from topk_platform.specs.checks import check
-from topk_platform.specs.codec import LATER
 from topk_platform.specs.fields import Below1, Count, NonNegative, Positive, Whole, check_fields, one_of
 
 __all__ = ["EMA", "OPTIMIZERS", "SEARCHABLE", "Augmentation", "Numerics", "Recipe"]
@@ -92,7 +91,7 @@ class Numerics:
     tf32: bool = False
     channels_last: bool = False
     deterministic: bool = False
-    cuda_graphs: bool = field(default=False, metadata=LATER)
+    cuda_graphs: bool = False
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -153,7 +152,7 @@ class Recipe:
     patience: Count | None = None
     test_crops: Annotated[str, one_of("", "inclusion", "softmax")] = ""
     numerics: Numerics = field(default_factory=Numerics)
-    average: EMA | None = field(default=None, metadata=LATER)
+    average: EMA | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -14,12 +14,13 @@ class Repeats:
     """The searches of an arm, counted from 0, each with its own numbers, positions and seeds.
 
     A search's trials have *positions*, counted from 0. The trial at position ``p`` of search ``r`` has the number
-    ``1,000,000 r + p``, and the seeds that confirm what search ``r`` chose are ``1,000,000 r + 1``, ``1,000,000 r +
-    2``, .... Numbers and seeds depend neither on how many searches there are nor on the budget. So a larger budget only
-    adds trials and seeds, and the first search is the same as that of an arm with one search.
+    ``1,000,000 r + p``. All trials of search ``r`` train with the seed ``1,000,000 r``, and the seeds that confirm what
+    it chose are ``1,000,000 r + 1``, ``1,000,000 r + 2``, .... Numbers and seeds depend neither on how many searches
+    there are nor on the budget. So a larger budget only adds trials and seeds, and the first search is the same as that
+    of an arm with one search.
 
-    All searches begin with the first values. With the same seed, that trial gives the same result, bit for bit, so it
-    is trained once, as number 0, and is at position 0 of every search.
+    Searches have different seeds, so each has its own draw of the data and of label noise, its own order and its own
+    initial weights. The searches of different arms with the same index have the same ones.
 
     Args:
         count: How many searches there are.
@@ -30,9 +31,9 @@ class Repeats:
     Example:
         >>> two = Repeats(2)
         >>> two.numbers(0, trials=6), two.numbers(1, trials=6)
-        ((0, 1, 2), (0, 1000001, 1000002))
-        >>> two.seeds(4)
-        (1, 1000001, 2, 1000002)
+        ((0, 1, 2), (1000000, 1000001, 1000002))
+        >>> two.search_seeds, two.seeds(4)
+        ((0, 1000000), (1, 1000001, 2, 1000002))
         >>> two.search_of(1000002), two.position(1000002), two.search_of_seed(1000001)
         (1, 2, 1)
     """
@@ -41,7 +42,7 @@ class Repeats:
     blocks: int = 0
 
     def search_of(self, number: int) -> int:
-        """Return the search to which a trial belongs; a trial that all searches share belongs to the first."""
+        """Return the search to which a trial belongs."""
         return number // _SPAN
 
     def position(self, number: int) -> int:
@@ -50,38 +51,33 @@ class Repeats:
 
     def number_at(self, search: int, position: int) -> int:
         """Return the number of the trial at a position of a search."""
-        return 0 if position == 0 else _SPAN * search + position
+        return _SPAN * search + position
 
     def length(self, search: int, trials: int) -> int:
-        """Return how many positions a search has if all searches together have ``trials`` trials."""
+        """Return how many trials a search has if all searches together have ``trials`` trials."""
         return len(range(search, trials, self.count))
 
     def numbers(self, search: int, trials: int) -> tuple[int, ...]:
         """Return the numbers of a search's trials, in order, if all searches together have ``trials`` trials."""
         return tuple(self.number_at(search, position) for position in range(self.length(search, trials)))
 
-    def own(self, search: int, trials: int) -> tuple[int, ...]:
-        """Return the numbers of a search's trials without those that belong to an earlier search."""
-        return tuple(number for number in self.numbers(search, trials) if self.search_of(number) == search)
-
-    def asked(self, trials: int) -> int:
-        """Return how many trials are trained if all searches together have ``trials``; a shared trial is trained once.
-
-        Example:
-            >>> Repeats(3).asked(30), Repeats(1).asked(30)
-            (28, 30)
-        """
-        return sum(len(self.own(search, trials)) for search in range(self.count))
-
     def holds(self, number: int, trials: int) -> bool:
         """Return whether a trial's number occurs if all searches together have ``trials`` trials."""
-        search, position = self.search_of(number), self.position(number)
-        known = search < self.count and self.number_at(search, position) == number
-        return known and position < self.length(search, trials)
+        search = self.search_of(number)
+        return search < self.count and self.position(number) < self.length(search, trials)
 
     def order(self, number: int) -> tuple[int, int]:
         """Return a trial's key for sorting, by which the searches take turns."""
         return self.position(number), self.search_of(number)
+
+    def search_seed(self, search: int) -> int:
+        """Return the seed with which all trials of a search train."""
+        return _SPAN * search
+
+    @property
+    def search_seeds(self) -> tuple[int, ...]:
+        """The seeds with which the searches train."""
+        return tuple(map(self.search_seed, range(self.count)))
 
     @property
     def seed_blocks(self) -> int:
@@ -89,7 +85,7 @@ class Repeats:
         return self.blocks or self.count
 
     def seeds(self, count: int) -> tuple[int, ...]:
-        """Return the first ``count`` seeds, in an order in which the searches take turns."""
+        """Return the first ``count`` seeds of confirmations, in an order in which the searches take turns."""
         return tuple(self.seed_at(rank) for rank in range(1, count + 1))
 
     def seed_at(self, rank: int) -> int:
@@ -98,9 +94,9 @@ class Repeats:
         return _SPAN * block + turn + 1
 
     def rank_of(self, seed: int) -> int:
-        """Return a seed's rank in the order of :meth:`seeds`, from 1; 0 for seed 0, with which searches train."""
+        """Return a seed's rank in the order of :meth:`seeds`, from 1; 0 for a seed with which a search trains."""
         block, turn = divmod(seed, _SPAN)
-        return (turn - 1) * self.seed_blocks + block + 1 if seed else 0
+        return (turn - 1) * self.seed_blocks + block + 1 if turn else 0
 
     def search_of_seed(self, seed: int) -> int:
         """Return the search whose choice a seed confirms."""
@@ -111,17 +107,16 @@ class Repeats:
         return tuple(seed for seed in self.seeds(count) if self.search_of_seed(seed) == search)
 
     def block(self, number: int, size: int) -> tuple[int, ...]:
-        """Return the block in which a trial trains: ``size`` consecutive trials of its search, without a shared one.
+        """Return the block in which a trial trains: ``size`` consecutive trials of its search.
 
         Example:
             >>> Repeats(2).block(1, size=3), Repeats(2).block(1_000_001, size=3)
-            ((0, 1, 2), (1000001, 1000002))
+            ((0, 1, 2), (1000000, 1000001, 1000002))
         """
-        search, first = self.search_of(number), self.position(number) // size * size
-        members = (self.number_at(search, position) for position in range(first, first + size))
-        return tuple(member for member in members if self.search_of(member) == search)
+        first = number - self.position(number) % size
+        return tuple(range(first, first + size))
 
     def seed_block(self, seed: int, size: int) -> tuple[int, ...]:
-        """Return the block in which a seed trains: ``size`` consecutive seeds."""
+        """Return the block in which a seed trains: ``size`` consecutive seeds of confirmations."""
         first = seed - (seed % _SPAN - 1) % size
         return tuple(range(first, first + size))

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 from topk_platform.errors import UserError
 from topk_platform.specs.arms.arm import Arm
 from topk_platform.specs.checks import check, check_name, first_few
-from topk_platform.specs.codec import LATER, decode, digest, encode
+from topk_platform.specs.codec import decode, digest, encode
 from topk_platform.specs.fields import Count, Part, Positive, Rule, check_fields, one_of
 from topk_platform.specs.metric_names import (
     accuracy_names,
@@ -59,8 +59,7 @@ class Study:
         topk: The k for which top-k accuracy is recorded: plain, macro, and macro over the many-, medium- and
             few-shot classes.
         targets: Top-K accuracies. For each, the least K that reaches it is recorded.
-        trials: Search trials per arm, over all its searches. The searches share their first trial: it is trained once
-            and counts in each of them.
+        trials: Search trials per arm, over all its searches.
         seeds: Fresh seeds with which each arm's best configuration is trained again, divided among its searches.
         baseline: The label of the loss that the others are compared with. By default it is ``cross_entropy`` if an
             arm has that loss, and otherwise None: nothing is compared.
@@ -119,10 +118,10 @@ class Study:
     published: Sequence[Published] = ()
     interval: Annotated[str, one_of("crossed", "seeds")] = "crossed"
     claims: Sequence[Claim] = ()
-    measures: tuple[str, ...] = field(default=(), metadata=LATER)
-    accelerator: Annotated[str, _KIND] = field(default="", metadata=LATER)
-    equivalence: Annotated[float, _TOLERANCE] = field(default=0.0, metadata=LATER)
-    start_limit: Positive = field(default=0.5, metadata=LATER)
+    measures: tuple[str, ...] = ()
+    accelerator: Annotated[str, _KIND] = ""
+    equivalence: Annotated[float, _TOLERANCE] = 0.0
+    start_limit: Positive = 0.5
     reference: str = field(default="", compare=False, repr=False)
     changed: tuple[str, ...] = field(default=(), compare=False, repr=False)
     plan: tuple[int, ...] = field(default=(), compare=False, repr=False)
@@ -238,7 +237,7 @@ class Study:
 
     def search_trials(self, arm: Arm) -> int:
         """Return how many search trials of an arm are trained."""
-        return arm.repeats.asked(self.trials) if arm.is_searched else 0
+        return self.trials if arm.is_searched else 0
 
     @cached_property
     def models(self) -> tuple[str, ...]:
@@ -248,13 +247,12 @@ class Study:
     def arm_id(self, arm: Arm) -> str:
         """Return the hash of all that determines the arm's results, without its budget.
 
-        Neither the number of trials and seeds nor that of searches is part of it.
+        Neither the study's name is part of it nor the number of trials, seeds and searches.
         """
         known = self._arm_ids.get(arm.name)
         if known is None or known[0] is not arm:  # another study's, or a changed one
-            more = ({"measures": self.measures},) if self.measures else ()
-            what = (self.name, self.seed, self.topk, self.targets, self.threads, self.device)
-            known = self._arm_ids[arm.name] = arm, digest((*what, arm.searched(1), *more))
+            what = (self.seed, self.topk, self.targets, self.measures, self.threads, self.device)
+            known = self._arm_ids[arm.name] = arm, digest((*what, arm.searched(1)))
         return known[1]
 
     @cached_property

@@ -135,7 +135,7 @@ def _reset(trial: Trial, switches: tuple[_Switch, ...]) -> None:
     torch.set_flush_denormal(False)
     torch.backends.cudnn.benchmark = False
     torch.backends.cudnn.deterministic = trial.arm.recipe.numerics.deterministic
-    seed = stream_seed(trial.study, trial.root, trial.seed, "process")
+    seed = stream_seed(trial.root, trial.seed, "process")
     torch.manual_seed(seed)
     random.seed(seed)
     np.random.seed(seed % 2**32)  # noqa: NPY002 - as above
