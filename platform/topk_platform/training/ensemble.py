@@ -13,7 +13,7 @@ from topk_platform.data import Dataset, Split
 from topk_platform.errors import UserError
 from topk_platform.metrics import Scorer
 from topk_platform.specs import Augmentation, Inputs, Recipe, Trial
-from topk_platform.training.losses import BoundLoss, takes_class_counts
+from topk_platform.training.losses import BoundLoss
 from topk_platform.training.session import score
 from topk_platform.training.setup import (
     Scored,
@@ -30,6 +30,7 @@ from topk_platform.training.steps.batches import Batches, Normalisation, prepare
 from topk_platform.training.steps.epoch import Epoch, never_pause, order_states
 from topk_platform.training.steps.optim import learning_rate
 from topk_platform.training.steps.stepping import clip, density_of, optimizer_state, precision
+from topk_platform.training.together import Together, losses_together
 
 __all__ = ["Ensemble", "check_ensemble"]
 
@@ -72,9 +73,14 @@ class Ensemble:
     forward: Forward
     stacked: dict[str, Tensor]
     losses: tuple[BoundLoss, ...]
-    at_once: bool
-    views: bool
-    plain: tuple[Tensor, Tensor] | None
+    together: Together | None
+    """All losses in one call; None if each member needs a call of its own."""
+    normalising: tuple[Tensor, Tensor] | None
+    """What normalises the batches of all members at once: shifts and scales; None if inputs are no images."""
+    unlike: bool
+    """Whether recipes differ, so that rates are columns."""
+    labels: Tensor | None
+    """The labels of all training splits, ``(members, n)``, if batches are rows in a random order and no more."""
     optimizer: torch.optim.Optimizer
     scorer: Scorer
     step: int = 0
@@ -118,9 +124,10 @@ class Ensemble:
             forward=stacked_forward(networks[0], stacked),
             stacked=stacked,
             losses=tuple(losses),
-            at_once=_at_once(trials, datasets, losses),
-            views=any(recipe != recipes[0] for recipe in recipes),
-            plain=_plain(recipes[0], datasets),
+            together=losses_together(trials, datasets, losses, 0),
+            labels=_labels(recipes[0], datasets),
+            normalising=_columns(normalisations),
+            unlike=any(recipe != recipes[0] for recipe in recipes),
             optimizer=stacked_optimizer(recipes, stacked),
             scorer=Scorer(trials[0].topk, trials[0].targets, groups, trials[0].measures),
         )
@@ -143,6 +150,8 @@ class Ensemble:
         epoch = self.step // self.epoch_steps
         for loss in self.losses:
             loss.begin(epoch, reweighted=self.recipe.reweights(epoch))
+        if any(loss.in_epoch is not None for loss in self.losses) or self.recipe.reweighting is not None:
+            self.together = losses_together(self.trials, self.datasets, self.losses, epoch)
         self.epoch = self.epoch or self._begun(0)
         total = self.epoch.total
         for inputs, target in self.epoch.batches:
@@ -158,41 +167,49 @@ class Ensemble:
         return Epoch(self._batches(done), [batches.order.get_state() for batches in self.batches], total)
 
     def _batches(self, done: int) -> Iterator[tuple[Tensor, Tensor]]:
-        if self.plain is not None:
-            yield from self._plain_batches(*self.plain, done)
+        if self.labels is not None:
+            yield from self._plain_batches(self.labels, done)
             return
         for members in zip(*(batches.after(done) for batches in self.batches), strict=True):
             inputs, targets = zip(*members, strict=True)
             yield torch.stack(inputs), torch.stack(targets)
 
-    def _plain_batches(self, inputs: Tensor, labels: Tensor, done: int) -> Iterator[tuple[Tensor, Tensor]]:
+    def _plain_batches(self, labels: Tensor, done: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield the stacked batches of all members, where only their order is random."""
+        inputs = [dataset.train.tensor for dataset in self.datasets]
         if self.epoch_steps == 1:
-            yield inputs.clone(), labels  # a copy, because a network's first layer may work in place
+            yield self._normalised(torch.stack(inputs)), labels
             return
         orders = [torch.randperm(labels.shape[1], generator=batches.order) for batches in self.batches]
         order = torch.stack(orders).to(labels.device, non_blocking=True)
-        member = torch.arange(len(self.trials), device=labels.device)[:, None]
         for rows in torch.split(order, self.recipe.batch_size, dim=1)[done:]:
-            yield inputs[member if len(inputs) > 1 else torch.zeros_like(member), rows], labels[member, rows]
+            batch = inputs[0].new_empty(*rows.shape, *inputs[0].shape[1:])
+            for member, own in enumerate(inputs):
+                torch.index_select(own, 0, rows[member], out=batch[member])
+            yield self._normalised(batch), labels.gather(1, rows)
+
+    def _normalised(self, batch: Tensor) -> Tensor:
+        """Return inputs ``(members, n, ...)``, each member's by its own normalisation."""
+        if self.normalising is None:
+            return batch
+        shift, scale = self.normalising
+        return torch.addcmul(shift, batch.float(), scale)
 
     def _forward(self, inputs: Tensor, shared: bool = False) -> Tensor:
         with precision(self.trials[0].device, self.recipe.numerics.bfloat16):
             return self.forward(inputs, shared).float()
 
     def _step(self, inputs: Tensor, target: Tensor) -> Tensor:
-        for index, group in enumerate(self.optimizer.param_groups):
-            group["lr"] = self.rate(index, self.step)
+        rates = [self.rate(member, self.step) for member in range(len(self.trials))]
+        for group in self.optimizer.param_groups:
+            group["lr"] = torch.tensor(rates) if self.unlike else rates[0]
         scores = self._forward(inputs)
         self.step += 1
         if self.step % self.epoch_steps == 0:
             scores.register_hook(self._note_density)  # type: ignore[no-untyped-call]
         losses = self._losses(scores, target)
         for weights in self.stacked.values():
-            if self.views and weights.grad is not None:  # frozen weights have none
-                weights.grad.zero_()  # in place, for the members' views of it
-            else:
-                weights.grad = None
+            weights.grad = None
         losses.sum().backward()  # type: ignore[no-untyped-call]
         if self.recipe.clip_norm is not None:
             clip(self.stacked.values(), self.recipe.clip_norm, stacked=True)
@@ -200,10 +217,8 @@ class Ensemble:
         return losses.detach()
 
     def _losses(self, scores: Tensor, target: Tensor) -> Tensor:
-        if self.at_once:
-            generators = [loss.generator for loss in self.losses]
-            flat = self.losses[0].per_sample(scores.flatten(0, 1), target.flatten(0, 1), generators)
-            return flat.view(scores.shape[:2]).mean(1)
+        if self.together is not None:
+            return self.together(scores, target, [loss.generator for loss in self.losses])
         return torch.stack([loss(*pair) for loss, *pair in zip(self.losses, scores, target, strict=True)])
 
     def _note_density(self, gradient: Tensor) -> None:
@@ -296,20 +311,19 @@ class Ensemble:
         return [batches.changes for batches in self.batches] + [loss.generator for loss in self.losses]
 
 
-def _at_once(trials: Sequence[Trial], datasets: Sequence[Dataset], losses: Sequence[BoundLoss]) -> bool:
-    same = all(trial.parameters == trials[0].parameters for trial in trials)
-    counts = not takes_class_counts(trials[0].arm.loss) or all(
-        torch.equal(dataset.class_counts, datasets[0].class_counts) for dataset in datasets
-    )
-    return same and counts and all(loss.separable for loss in losses)
-
-
-def _plain(recipe: Recipe, datasets: Sequence[Dataset]) -> tuple[Tensor, Tensor] | None:
-    """Return inputs ``(members or 1, n, ...)`` and labels ``(members, n)`` if batches are rows of them, else None."""
+def _labels(recipe: Recipe, datasets: Sequence[Dataset]) -> Tensor | None:
+    """Return the training labels ``(members, n)`` if batches are rows of splits in memory, else None."""
     splits = [dataset.train for dataset in datasets]
-    if recipe.augmentation != Augmentation() or splits[0].inputs.dtype == torch.uint8:
+    if recipe.augmentation != Augmentation() or not all(isinstance(one.inputs, Tensor) for one in splits):
         return None
-    full = recipe.batch_size >= len(splits[0])
-    shared = not full and all(split.inputs is splits[0].inputs for split in splits)
-    inputs = splits[0].tensor[None] if shared else torch.stack([split.tensor for split in splits])
-    return inputs, torch.stack([split.labels for split in splits])
+    return torch.stack([split.labels for split in splits])
+
+
+def _columns(normalisations: Sequence[Normalisation | None]) -> tuple[Tensor, Tensor] | None:
+    """Return the shifts and scales of all members, ``(members, 1, channels, 1, 1)``."""
+    given = [one for one in normalisations if one is not None]
+    if not given:
+        return None
+    return torch.stack([one.shift for one in given])[:, None], torch.stack([one.scale for one in given])[
+        :, None
+    ]

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from typing import cast
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from topk_platform.specs import Recipe
-from topk_platform.training.steps.optim import make_optimizer
+from topk_platform.training.steps.optim import ColumnOptimizer, make_optimizer
 
 __all__ = ["Forward", "stack", "stacked_forward", "stacked_optimizer"]
 
@@ -122,23 +121,8 @@ def stack(networks: Sequence[nn.Module], device: str) -> dict[str, Tensor]:
 
 
 def stacked_optimizer(recipes: Sequence[Recipe], stacked: dict[str, Tensor]) -> torch.optim.Optimizer:
-    """Return an optimiser: with one group if all members have the same recipe, else with a group for each member."""
+    """Return an optimiser of all members: torch's if they have the same recipe, else one with columns of values."""
     trained = [weights for weights in stacked.values() if weights.requires_grad]
     if all(recipe == recipes[0] for recipe in recipes):
         return make_optimizer(recipes[0], trained)
-    for weights in trained:
-        weights.grad = torch.zeros_like(weights)
-    single = [
-        make_optimizer(recipe, [_view(weights, member) for weights in trained])
-        for member, recipe in enumerate(recipes)
-    ]
-    merged = single[0]
-    for optimizer in single[1:]:
-        merged.add_param_group(optimizer.param_groups[0])
-    return merged
-
-
-def _view(weights: Tensor, member: int) -> nn.Parameter:
-    parameter = nn.Parameter(weights.detach()[member])
-    parameter.grad = cast("Tensor", weights.grad)[member]
-    return parameter
+    return ColumnOptimizer(recipes, trained)

@@ -24,7 +24,9 @@ from topk_platform import (
 from topk_platform.data import load
 from topk_platform.running.preflight.checks import check_study
 from topk_platform.specs import Trial, TrialRecord
-from topk_platform.training import finish, run_trials
+from topk_platform.training import build_loss, finish, run_trials
+from topk_platform.training.ensemble import Ensemble
+from topk_platform.training.steps.optim import ColumnOptimizer, make_optimizer
 
 MakeTrial = Callable[..., Trial]
 SEEDS = (1, 2, 3, 4)
@@ -211,6 +213,88 @@ def test_members_may_differ_in_every_value_but_the_batch_size(make_trial: MakeTr
         finish(run_trials(trials)), (finish(run_trials([t]))[0] for t in trials), strict=True
     ):
         assert member.epochs[-1].train_loss == pytest.approx(alone.epochs[-1].train_loss, rel=1e-4)
+
+
+ONE_CALL: dict[str, list[dict[str, Any]]] = {
+    "cross_entropy": [{"temperature": t} for t in (0.03, 0.5, 1.0, 30.0)],
+    "smooth_topk_svm": [
+        {"tau": tau, "margin": margin} for tau, margin in ((0.01, 1.0), (0.3, 0.5), (1.0, 0.0), (100.0, 2.0))
+    ],
+    "topk_hinge": [{"margin": margin} for margin in (0.1, 0.5, 1.0, 4.0)],
+    "convex_topk_hinge": [{"margin": margin} for margin in (0.1, 0.5, 1.0, 4.0)],
+    "calibrated_topk_hinge": [{"margin": margin} for margin in (0.1, 0.5, 1.0, 4.0)],
+}
+
+
+@pytest.mark.parametrize("loss", ONE_CALL)
+def test_one_call_for_unlike_losses_has_each_members_value_and_gradient(
+    loss: str, make_trial: MakeTrial
+) -> None:
+    """In float32, s / t is rounded by a relative 2^-24, so an exponent of the loss by |s| / t of it, on either side."""
+    trials = [
+        make_trial(loss, phase="search", seed=0, number=number, values=values)
+        for number, values in enumerate(ONE_CALL[loss])
+    ]
+    ensemble = Ensemble.prepare(trials)
+    assert ensemble.together is not None and ensemble.together.scale is not None
+    scores = torch.randn((4, 33, 10), generator=torch.Generator().manual_seed(1)).mul_(5).requires_grad_()
+    target = torch.randint(10, (4, 33), generator=torch.Generator().manual_seed(2))
+    ours = ensemble.together(scores, target, [one.generator for one in ensemble.losses])
+    (gradients,) = torch.autograd.grad(ours.sum(), scores)
+    for member, (trial, values) in enumerate(zip(trials, ONE_CALL[loss], strict=True)):
+        own = scores.detach()[member].double().requires_grad_()
+        expected = build_loss(trial.arm.loss, values, 3, ensemble.datasets[0].class_counts)(
+            own, target[member]
+        )
+        (gradient,) = torch.autograd.grad(expected, own)
+        scale = float(next(iter(values.values())))
+        largest = float(own.detach().abs().max())
+        error = 8 * 2.0**-24 * (1 + (largest + 3 * values.get("margin", 0.0)) / scale)
+        assert ours[member].item() == pytest.approx(expected.item(), rel=8 * 2.0**-24, abs=scale * error)
+        # A row's gradient adds up to at most 2 in absolute value, and the mean divides it by the number of rows.
+        torch.testing.assert_close(gradients[member].double(), gradient, rtol=0, atol=2 * error / 33)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "heavy_ball", "adam", "adamw"])
+def test_one_update_with_columns_is_each_members_own(optimizer: str) -> None:
+    """Against torch's, to a few units in the last place of the largest weights and updates, which add up over steps."""
+    recipes = [
+        Recipe(1, optimizer=optimizer, learning_rate=rate, weight_decay=decay, momentum=momentum)
+        for rate, decay, momentum in ((0.1, 0.0, 0.9), (0.01, 0.1, 0.0), (0.03, 1e-3, 0.5))
+    ]
+    random = torch.Generator().manual_seed(1)
+    start = torch.randn((3, 4, 5), generator=random), torch.randn((3, 4), generator=random)
+    together = [value.clone().requires_grad_() for value in start]
+    column = ColumnOptimizer(recipes, together)
+    alone = [[value[member].clone().requires_grad_() for value in start] for member in range(3)]
+    single = [make_optimizer(recipe, own) for recipe, own in zip(recipes, alone, strict=True)]
+    for step in range(1, 9):
+        column.param_groups[0]["lr"] = torch.tensor([recipe.learning_rate / step for recipe in recipes])
+        for index, weights in enumerate(together):
+            weights.grad = torch.randn(weights.shape, generator=random)
+            for member, own in enumerate(alone):
+                own[index].grad = weights.grad[member].clone()
+        column.step()
+        for recipe, optimizer_alone in zip(recipes, single, strict=True):
+            optimizer_alone.param_groups[0]["lr"] = recipe.learning_rate / step
+            optimizer_alone.step()
+    for index, weights in enumerate(together):
+        expected = torch.stack([own[index].detach() for own in alone])
+        torch.testing.assert_close(weights.detach(), expected, rtol=0, atol=8 * 4 * 2.0**-22)
+
+
+def test_members_of_one_loss_take_one_call_whatever_their_rates(make_trial: MakeTrial) -> None:
+    trials = [
+        make_trial("topk_transition", phase="search", seed=0, number=n, values={"learning_rate": 0.1 / 2**n})
+        for n in range(3)
+    ]
+    together = Ensemble.prepare(trials).together
+    assert together is not None and together.scale is None
+    unlike = [
+        make_trial("noised_topk_hinge", phase="search", seed=0, number=n, values={"epsilon": 0.1 * 2**n})
+        for n in range(3)
+    ]
+    assert Ensemble.prepare(unlike).together is None
 
 
 def test_a_member_that_diverges_or_is_pruned_leaves_the_others_alone(make_trial: MakeTrial) -> None:

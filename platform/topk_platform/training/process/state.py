@@ -23,10 +23,18 @@ _RAISING = (
 
 _Switch = tuple[Callable[[], Any], Callable[[Any], Any], Any]
 
+
+def _flushes_denormals() -> bool:
+    small = torch.tensor(2.0**-100, dtype=torch.float32, device="cpu")  # torch has no function that tells
+    return (small * 2.0**-40).item() == 0
+
+
 _SWITCHES: tuple[_Switch, ...] = (  # a function that reads, one that writes, and the value at a trial's start
     (torch.get_default_dtype, torch.set_default_dtype, torch.float32),
     (torch.is_grad_enabled, torch.set_grad_enabled, True),
     (torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly, False),
+    # Networks that have learnt have gradients below the smallest normal number; these take many times as long.
+    (_flushes_denormals, torch.set_flush_denormal, True),
 )
 
 
@@ -132,7 +140,6 @@ def _reset(trial: Trial, switches: tuple[_Switch, ...]) -> None:
     _switch(switches)
     torch.set_num_threads(trial.threads)
     torch.set_default_device(None)
-    torch.set_flush_denormal(False)
     torch.backends.cudnn.benchmark = False
     torch.backends.cudnn.deterministic = trial.arm.recipe.numerics.deterministic
     seed = stream_seed(trial.root, trial.seed, "process")

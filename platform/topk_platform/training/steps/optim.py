@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,10 +13,14 @@ from torch import Tensor
 from topk_platform.specs import Recipe
 
 __all__ = [
+    "ColumnOptimizer",
     "effective_weights",
     "learning_rate",
     "make_optimizer",
 ]
+
+
+_BETAS, _EPSILON = (0.9, 0.999), 1e-8  # torch's defaults of Adam
 
 
 def _eager(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -62,6 +67,76 @@ def make_optimizer(recipe: Recipe, parameters: Iterable[Tensor]) -> torch.optim.
                 fused=True,
             )
     raise ValueError(f"no optimizer is called {recipe.optimizer!r}")
+
+
+class ColumnOptimizer(_Eager):
+    """The optimiser of several recipes on stacked weights ``(members, ...)``, each member by its own values.
+
+    Values are columns ``(members,)``, which one update of all members reads. They may differ in the learning rate, the
+    weight decay and the momentum; all members have one kind of optimiser. A member's update is that of
+    :func:`make_optimizer` alone; only the rounding differs.
+
+    Args:
+        recipes: The recipe of each member.
+        weights: The stacked weights.
+    """
+
+    def __init__(self, recipes: Sequence[Recipe], weights: Iterable[Tensor]) -> None:
+        weights = list(weights)
+        self._kind = recipes[0].optimizer
+        self._momentum = any(recipe.momentum for recipe in recipes)
+        column = partial(torch.tensor, device=weights[0].device)
+        values = {
+            "lr": column([recipe.learning_rate for recipe in recipes]),
+            "weight_decay": column([recipe.weight_decay for recipe in recipes]),
+            "momentum": column([recipe.momentum for recipe in recipes]),
+        }
+        super().__init__(weights, values)
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """Update all members."""
+        del closure
+        (group,) = self.param_groups
+        for weights in group["params"]:
+            if weights.grad is not None:
+                shape = (-1, *[1] * (weights.ndim - 1))
+                lr, decay, momentum = (
+                    group[name].to(weights.device).view(shape) for name in ("lr", "weight_decay", "momentum")
+                )
+                if self._kind in ("adam", "adamw"):
+                    self._adam(weights, weights.grad, lr, decay)
+                else:
+                    self._sgd(weights, weights.grad, lr, decay, momentum)
+
+    def _sgd(self, weights: Tensor, gradient: Tensor, lr: Tensor, decay: Tensor, momentum: Tensor) -> None:
+        state = self.state[weights]
+        gradient.addcmul_(weights, decay)
+        if self._momentum:
+            if not state:
+                state["momentum_buffer"] = gradient.clone()
+            else:
+                state["momentum_buffer"].mul_(momentum).add_(gradient)
+            if self._kind == "sgd":  # Nesterov's; without momentum it is the gradient
+                gradient.addcmul_(state["momentum_buffer"], momentum)
+            else:
+                gradient = state["momentum_buffer"]
+        weights.addcmul_(gradient, lr, value=-1)
+
+    def _adam(self, weights: Tensor, gradient: Tensor, lr: Tensor, decay: Tensor) -> None:
+        state = self.state[weights]
+        if not state:
+            state |= {name: torch.zeros_like(weights) for name in ("exp_avg", "exp_avg_sq")} | {"step": 0}
+        if self._kind == "adamw":
+            weights.mul_(1 - lr * decay)
+        else:
+            gradient.addcmul_(weights, decay)
+        state["step"] += 1
+        first, second = (1 - beta ** state["step"] for beta in _BETAS)
+        state["exp_avg"].lerp_(gradient, 1 - _BETAS[0])
+        state["exp_avg_sq"].mul_(_BETAS[1]).addcmul_(gradient, gradient, value=1 - _BETAS[1])
+        scale = (state["exp_avg_sq"].sqrt() / math.sqrt(second)).add_(_EPSILON)
+        weights.sub_((state["exp_avg"] * (lr / first)).div_(scale))
 
 
 def learning_rate(recipe: Recipe, step: int, steps: int) -> float:
