@@ -31,7 +31,8 @@ __all__ = [
 ]
 
 VERSIONS: Mapping[str, int] = {
-    "engine": 1,  # the loop, schedules, metrics, seeds, splits, SGD
+    # the loop, schedules, metrics, seeds, splits, SGD
+    "engine": 2,  # 2 since 28 November 2026: denormal numbers are 0; unlike members of a stack share loss and update
     # losses
     "loss active_passive_loss": 1,
     "loss asymmetric_loss": 1,
@@ -148,7 +149,7 @@ def version_of(arm: Arm) -> str:
     Example:
         >>> from topk_platform.specs import Loss, Model, Recipe, Regime
         >>> version_of(Arm(Regime("r", "digits"), Model("mlp"), Loss("ldam"), 3, Recipe(1)))
-        'engine 1, dataset digits 1, loss ldam 1, network mlp 1'
+        'engine 2, dataset digits 1, loss ldam 1, network mlp 1'
     """
     return _text(components_of(arm))
 
