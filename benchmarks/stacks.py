@@ -119,7 +119,9 @@ class ByHand(Loops):
         super().__post_init__()
         self.stacked_inputs, self.stacked_labels = torch.stack(self.inputs), torch.stack(self.labels)
         self.weights = [
-            (w.detach().transpose(1, 2) if w.ndim == 3 else w.detach()[:, None]).clone().requires_grad_()
+            (w.detach().mT if w.ndim == 3 else w.detach()[:, None])
+            .clone(memory_format=torch.contiguous_format)
+            .requires_grad_()
             for w in self.ensemble.stacked.values()
         ]
         self.unlike = self.ensemble.unlike

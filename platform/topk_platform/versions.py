@@ -31,8 +31,9 @@ __all__ = [
 ]
 
 VERSIONS: Mapping[str, int] = {
-    # the loop, schedules, metrics, seeds, splits, SGD
-    "engine": 2,  # 2 since 28 November 2026: denormal numbers are 0; unlike members of a stack share loss and update
+    # the loop, schedules, metrics, seeds, splits, SGD. 2 since 28 November 2026: each search has its own draw; no stream
+    # depends on the name of a study; denormal numbers are 0; unlike members of a stack share one loss and one update
+    "engine": 2,
     # losses
     "loss active_passive_loss": 1,
     "loss asymmetric_loss": 1,

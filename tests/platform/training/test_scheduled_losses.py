@@ -130,7 +130,8 @@ def test_members_of_an_ensemble_follow_their_own(same: bool, make_trial: MakeTri
         )
         for seed in (1, 2, 3)
     ]
-    assert Ensemble.prepare(trials).at_once == same
+    together = Ensemble.prepare(trials).together
+    assert together is not None and (together.scale is None) == same
     for member, trial in zip(finish(run_trials(trials)), trials, strict=True):
         (alone,) = finish(run_trials([trial]))
         assert weights_of(member) == pytest.approx(weights_of(alone), rel=1e-5)
