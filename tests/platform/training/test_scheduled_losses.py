@@ -21,6 +21,7 @@ from topk_platform.running.preflight.checks import check_study
 from topk_platform.specs import Study, Trial, TrialRecord
 from topk_platform.training import Session, finish, run_trials
 from topk_platform.training.ensemble import Ensemble
+from topk_platform.training.together import losses_together
 
 MakeTrial = Callable[..., Trial]
 
@@ -130,8 +131,10 @@ def test_members_of_an_ensemble_follow_their_own(same: bool, make_trial: MakeTri
         )
         for seed in (1, 2, 3)
     ]
-    together = Ensemble.prepare(trials).together
-    assert together is not None and (together.scale is None) == same
+    ensemble = Ensemble.prepare(trials)
+    for epoch, alike in ((0, True), (1, same)):  # the schedules begin at one value
+        together = losses_together(trials, ensemble.datasets, ensemble.losses, epoch)
+        assert together is not None and (together.scale is None) == alike
     for member, trial in zip(finish(run_trials(trials)), trials, strict=True):
         (alone,) = finish(run_trials([trial]))
         assert weights_of(member) == pytest.approx(weights_of(alone), rel=1e-5)
