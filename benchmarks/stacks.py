@@ -98,14 +98,14 @@ class Plain(Loops):
         optimizer, scale = self.optimizers[member], self.scales[member]
         order = torch.randperm(len(self.labels[member]), generator=self.orders[member])
         total = 0.0
-        for number, rows in enumerate(order.split(self.size)):
+        for number, rows in enumerate(torch.split(order, self.size)):
             scores, target = network(self.inputs[member][rows]), self.labels[member][rows]
             if self.loss == "smooth_topk_svm":
                 loss = tl.functional.smooth_topk_svm(scores, target, k=K, tau=scale)
             else:
                 loss = scale * functional.cross_entropy(scores / scale, target)
             optimizer.zero_grad()
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             total += loss.item() * len(target)
             nn.utils.clip_grad_norm_(network.parameters(), 1.0)
             optimizer.param_groups[0]["lr"] = self.rate(member, self.step + number)
@@ -140,7 +140,7 @@ class ByHand(Loops):
             losses = self._losses(torch.baddbmm(last_bias, hidden, last), target)
             for weights in self.weights:
                 weights.grad = None
-            losses.sum().backward()
+            losses.sum().backward()  # type: ignore[no-untyped-call]
             total += losses.detach() * target.shape[1]
             self._update([weights.grad for weights in self.weights if weights.grad is not None])
             self.step += 1
@@ -148,7 +148,7 @@ class ByHand(Loops):
     def _batches(self) -> Iterator[tuple[Tensor, Tensor]]:
         count = self.stacked_labels.shape[1]
         order = torch.stack([torch.randperm(count, generator=one) for one in self.orders])
-        for rows in order.split(self.size, 1):
+        for rows in torch.split(order, self.size, 1):
             yield self.stacked_inputs[self.member, rows], self.stacked_labels[self.member, rows]
 
     def _losses(self, scores: Tensor, target: Tensor) -> Tensor:
