@@ -124,7 +124,7 @@ class ByHand(Loops):
             .requires_grad_()
             for w in self.ensemble.stacked.values()
         ]
-        self.unlike = self.ensemble.unlike
+        self.unlike = any(recipe != self.ensemble.recipe for recipe in self.ensemble.recipes)
         self.member = torch.arange(len(SEEDS))[:, None]
         self.scale = torch.tensor(self.scales)[:, None, None]
         self.decay = torch.tensor([recipe.weight_decay for recipe in self.ensemble.recipes])[:, None, None]

@@ -28,7 +28,7 @@ from topk_platform.training.setup import (
 from topk_platform.training.stacking import Forward, stack, stacked_forward, stacked_optimizer
 from topk_platform.training.steps.batches import Batches, Normalisation, prepared
 from topk_platform.training.steps.epoch import Epoch, never_pause, order_states
-from topk_platform.training.steps.optim import learning_rate
+from topk_platform.training.steps.optim import ColumnOptimizer, learning_rate
 from topk_platform.training.steps.stepping import clip, density_of, optimizer_state, precision
 from topk_platform.training.together import Together, losses_together
 
@@ -77,8 +77,6 @@ class Ensemble:
     """All losses in one call; None if each member needs a call of its own."""
     normalising: tuple[Tensor, Tensor] | None
     """What normalises the batches of all members at once: shifts and scales; None if inputs are no images."""
-    unlike: bool
-    """Whether recipes differ, so that rates are columns."""
     labels: Tensor | None
     """The labels of all training splits, ``(members, n)``, if batches are rows in a random order and no more."""
     optimizer: torch.optim.Optimizer
@@ -127,7 +125,6 @@ class Ensemble:
             together=losses_together(trials, datasets, losses, 0),
             labels=_labels(recipes[0], datasets),
             normalising=_columns(normalisations),
-            unlike=any(recipe != recipes[0] for recipe in recipes),
             optimizer=stacked_optimizer(recipes, stacked),
             scorer=Scorer(trials[0].topk, trials[0].targets, groups, trials[0].measures),
         )
@@ -202,7 +199,8 @@ class Ensemble:
     def _step(self, inputs: Tensor, target: Tensor) -> Tensor:
         rates = [self.rate(member, self.step) for member in range(len(self.trials))]
         for group in self.optimizer.param_groups:
-            group["lr"] = torch.tensor(rates) if self.unlike else rates[0]
+            columns = isinstance(self.optimizer, ColumnOptimizer)
+            group["lr"] = torch.tensor(rates) if columns else rates[0]
         scores = self._forward(inputs)
         self.step += 1
         if self.step % self.epoch_steps == 0:

@@ -26,11 +26,18 @@ def clip(parameters: Iterable[Tensor], norm: float, stacked: bool = False) -> No
     """
     gradients = [p.grad for p in parameters if p.grad is not None]
     members = [g if stacked else g[None] for g in gradients]
-    total = torch.stack([g.reshape(len(g), -1).float().norm(dim=1) for g in members]).norm(dim=0)
+    total = torch.stack([_norms(g.float(), stacked) for g in members]).norm(dim=0)
     factor = (norm / (total + 1e-6)).clamp(max=1)
     for g in members:
         # Not on the flattened gradient: that is a copy if the memory has another order, as with channels_last.
         g.mul_(factor.view(-1, *[1] * (g.dim() - 1)))
+
+
+def _norms(gradient: Tensor, stacked: bool) -> Tensor:
+    """Return the norm of each member's gradient; that of images' filters does not depend on the order in memory."""
+    if stacked and gradient.ndim == 3:  # linear layers, whose order in a stack is always the same
+        return torch.linalg.matrix_norm(gradient)  # type: ignore[no-any-return]
+    return gradient.reshape(len(gradient), -1).norm(dim=1)
 
 
 def density_of(gradient: Tensor) -> Tensor:
