@@ -36,8 +36,10 @@ def clip(parameters: Iterable[Tensor], norm: float, stacked: bool = False) -> No
 def _norms(gradient: Tensor, stacked: bool) -> Tensor:
     """Return the norm of each member's gradient; that of images' filters does not depend on the order in memory."""
     if stacked and gradient.ndim == 3:  # linear layers, whose order in a stack is always the same
-        return torch.linalg.matrix_norm(gradient)  # type: ignore[no-any-return]
-    return gradient.reshape(len(gradient), -1).norm(dim=1)
+        norms: Tensor = torch.linalg.matrix_norm(gradient)
+    else:
+        norms = gradient.reshape(len(gradient), -1).norm(dim=1)
+    return norms
 
 
 def density_of(gradient: Tensor) -> Tensor:
