@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -19,7 +19,6 @@ __all__ = [
     "inside",
     "log_probabilities",
     "macro_average",
-    "measures_of_ranks",
     "target_rank",
     "topk_credit",
 ]
@@ -298,43 +297,3 @@ class Scorer:
     def named(self, values: Sequence[float]) -> dict[str, float]:
         """Return the measures by name, without those of groups that have no class in the split."""
         return {name: value for name, value in zip(self.names, values, strict=True) if not math.isnan(value)}
-
-
-def measures_of_ranks(
-    scorer: Scorer, rank: Tensor, target: Tensor, classes: int, errors: Mapping[str, Tensor]
-) -> Tensor:
-    """Return the measures of a scorer for a split whose scores are not kept; the same numbers bit for bit.
-
-    Args:
-        scorer: The measures, without those of sets.
-        rank: How many scores are above the target's, and how many others equal it, int64 ``(2, N)``.
-        target: int64 ``(N,)``.
-        classes: L.
-        errors: Each sample's ``"nll"``, ``"brier"`` and ``"confidence"``, float64 ``(N,)``, where they are measured.
-
-    Returns:
-        float64 ``(names,)``.
-
-    Raises:
-        ValueError: if the scorer has a measure of sets.
-    """
-    greater, tied = rank
-    credit = _credit(greater, tied, scorer.topk)
-    sums, counts = _by_class(credit, target, classes)
-    everything = torch.ones_like(counts[0], dtype=torch.bool)
-    means = [_mean_of_classes(sums, counts, group) for group in (everything, *scorer.groups)]
-    further = [
-        _of_ranks(measure, greater, tied, errors)[None] for measure in map(measure_of, scorer.measures)
-    ]
-    least = [_candidates(greater, tied, classes, accuracy)[None] for accuracy in scorer.targets]
-    return torch.cat([credit.mean(-1), *means, *further, *least])
-
-
-def _of_ranks(measure: Measure | None, greater: Tensor, tied: Tensor, errors: Mapping[str, Tensor]) -> Tensor:
-    if measure is not None and measure.kind == "autkc":
-        return _credit(greater, tied, range(1, measure.number + 1)).mean(-1).mean(0)
-    if measure is not None and measure.kind == "ece":
-        return calibration_error(errors["confidence"], _credit(greater, tied, (1,))[0])
-    if measure is None or measure.is_of_sets:
-        raise ValueError(f"measures of sets need all scores, got {measure}")
-    return errors[measure.kind].mean(-1)

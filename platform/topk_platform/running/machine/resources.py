@@ -1,4 +1,4 @@
-"""The cores, workers and memory that this machine offers to trials, determined without Ray."""
+"""The cores and workers that this machine offers to trials, determined without Ray."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
-from topk_platform.errors import UserError
 from topk_platform.specs import Study
 
-__all__ = ["available_memory", "fitting", "local_cpus", "local_workers"]
+__all__ = ["fitting", "local_cpus", "local_workers"]
 
 _ROOT = Path("/")
 
@@ -59,36 +58,6 @@ def fitting(available: float, amount: float) -> int:
     if amount >= 1:
         return int(available / amount + 1e-9)
     return int(available) * int(1 / amount + 1e-9) + int(available % 1 / amount + 1e-9)
-
-
-def available_memory(root: Path = _ROOT) -> int:
-    """Return how many bytes of memory new processes can have on this machine, within the limits that bind this process.
-
-    Limits are those of containers, jobs of SLURM and slices of systemd, by control groups of version 2.
-
-    Args:
-        root: The folder that contains ``proc`` and ``sys``.
-
-    Raises:
-        UserError: if the system does not report its available memory.
-    """
-    try:
-        fields = dict(line.split(":") for line in (root / "proc/meminfo").read_text().splitlines())
-        free = 1024 * int(fields["MemAvailable"].split()[0])
-    except (OSError, LookupError, ValueError) as error:  # old kernels and some containers lack the field
-        raise UserError("this system does not report its available memory") from error
-    return max(min([free, *_left_in_groups(root)]), 0)
-
-
-def _left_in_groups(root: Path) -> Iterator[int]:
-    """Yield the memory that each limit on this process leaves, which is that of its control group or of one above."""
-    for files in _groups(root):
-        try:
-            most, used = (int((files / name).read_text()) for name in ("memory.max", "memory.current"))
-            kept = dict(line.split() for line in (files / "memory.stat").read_text().splitlines())
-        except (OSError, ValueError):  # not visible in this container, or without a limit ("max")
-            continue
-        yield most - used + int(kept["inactive_file"])
 
 
 def _groups(root: Path) -> Iterator[Path]:
