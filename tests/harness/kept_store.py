@@ -1,0 +1,58 @@
+"""A small finished study, and the store of it that is kept for the schema of the ledger.
+
+``python tests/harness/kept_store.py`` trains the study with Ray and packs the store of the present schema. It is run
+when the schema is raised; stores of earlier schemas stay, to be refused.
+"""
+
+from __future__ import annotations
+
+import tarfile
+import tempfile
+from pathlib import Path
+
+from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid, run
+from topk_platform.records.table.schema import SCHEMA_VERSION
+
+__all__ = ["KEPT", "study", "unpacked"]
+
+KEPT = Path(__file__).with_name("kept_stores")
+"""The folder of the packed stores, ``schema_N.tar.xz``."""
+
+_AGAIN = "tables"  # the folder of what `topk table` writes for other programs from the rest
+
+
+def study() -> Study:
+    """Return two arms with two search trials and two seeds each."""
+    rate = {"learning_rate": Float(0.01, 1.0, log=True)}
+    losses = [Loss(name, rate, {"learning_rate": 0.1}) for name in ("cross_entropy", "smooth_topk_svm")]
+    arms = grid(
+        [Regime("clean", "digits")], [Model("mlp", {"hidden": 16})], losses, k=3, recipe=Recipe(epochs=2)
+    )
+    return Study("kept", arms, topk=(1, 3), trials=2, seeds=2)
+
+
+def unpacked(folder: Path, schema: int = SCHEMA_VERSION) -> Path:
+    """Return a folder with the kept store of a schema, whose files were unpacked into it."""
+    with tarfile.open(KEPT / f"schema_{schema}.tar.xz") as packed:
+        packed.extractall(folder, filter="data")
+    return folder
+
+
+def main() -> None:
+    """Train the study and pack its store."""
+    KEPT.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as store:
+        run(study(), store=store, mlflow_uri="none")
+        with tarfile.open(KEPT / f"schema_{SCHEMA_VERSION}.tar.xz", "w:xz") as packed:
+            packed.add(f"{store}/{study().name}", study().name, filter=_anonymous)
+
+
+def _anonymous(file: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    """Return a file of the store without its owner; None for what is left out."""
+    file.uid = file.gid = 0
+    file.uname = file.gname = ""
+    return None if file.name == f"{study().name}/{_AGAIN}" else file
+
+
+if __name__ == "__main__":
+    main()
