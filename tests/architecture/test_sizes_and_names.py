@@ -55,6 +55,7 @@ RULES_OF_MANY_MODULES = {
         "protocol/search/test_pruners.py": "all pruners against Optuna's",
         "protocol/test_searches_added.py": "a study that asks for more searches later",
         "protocol/test_whole_ensembles.py": "a study whose trials train together",
+        "records/test_kept_stores.py": "every reader of stores",
         "records/test_random_damage.py": "damage of all kinds",
         "records/storage/test_store_paths.py": "stores by their addresses",
         "records/table/test_columns_page.py": "a page of the documentation",
