@@ -312,16 +312,17 @@ class Ensemble:
 def _labels(recipe: Recipe, datasets: Sequence[Dataset]) -> Tensor | None:
     """Return the training labels ``(members, n)`` if batches are rows of splits in memory, else None."""
     splits = [dataset.train for dataset in datasets]
-    if recipe.augmentation != Augmentation() or not all(isinstance(one.inputs, Tensor) for one in splits):
+    if recipe.augmentation != Augmentation() or not all(isinstance(split.inputs, Tensor) for split in splits):
         return None
     return torch.stack([split.labels for split in splits])
 
 
 def _columns(normalisations: Sequence[Normalisation | None]) -> tuple[Tensor, Tensor] | None:
     """Return the shifts and scales of all members, ``(members, 1, channels, 1, 1)``."""
-    given = [one for one in normalisations if one is not None]
+    given = [n for n in normalisations if n is not None]
     if not given:
         return None
-    return torch.stack([one.shift for one in given])[:, None], torch.stack([one.scale for one in given])[
-        :, None
-    ]
+    shifts, scales = (
+        torch.stack(parts)[:, None] for parts in zip(*((n.shift, n.scale) for n in given), strict=True)
+    )
+    return shifts, scales

@@ -35,9 +35,8 @@ _SCALES: Mapping[str, _Scale] = {
     "calibrated_topk_hinge": _Scale("margin"),
     "convex_topk_hinge": _Scale("margin"),
     "cross_entropy": _Scale("temperature"),
-    "smooth_topk_svm": _Scale(
-        "tau", lambda k, margin: k * margin
-    ),  # the margin is added to the scores' sums over K
+    # α - s_y / K is -(s_y - K α) / K
+    "smooth_topk_svm": _Scale("tau", lambda k, margin: k * margin),
     "topk_hinge": _Scale("margin"),
 }
 _MARGIN = "margin"
@@ -82,7 +81,7 @@ def losses_together(
     """
     arm = trials[0].arm
     counts = [dataset.class_counts for dataset in datasets]
-    same = not takes_class_counts(arm.loss) or all(torch.equal(one, counts[0]) for one in counts)
+    same = not takes_class_counts(arm.loss) or all(torch.equal(count, counts[0]) for count in counts)
     if not (same and all(loss.separable for loss in losses)):
         return None
     own = [numbers(trial.setting.own, epoch, arm.recipe.epochs) for trial in trials]
@@ -90,25 +89,25 @@ def losses_together(
         return Together(losses[0])
     if (scale := _SCALES.get(arm.loss.name)) is None:
         return None
-    values = [_with_defaults(arm.loss.name, one) for one in own]
+    values = [_with_defaults(arm.loss.name, given) for given in own]
     of_scale = {scale.name} | ({_MARGIN} if scale.shift else set())
-    rest = [{name: value for name, value in one.items() if name not in of_scale} for one in values]
-    if any(one != rest[0] for one in rest) or any(float(one[scale.name]) <= 0 for one in values):
+    rest = [{name: value for name, value in each.items() if name not in of_scale} for each in values]
+    if any(others != rest[0] for others in rest) or any(float(each[scale.name]) <= 0 for each in values):
         return None
     unit: dict[str, Any] = {**rest[0], scale.name: 1.0, **({_MARGIN: 0.0} if scale.shift else {})}
     module = build_loss(arm.loss, unit, arm.k, counts[0]).to(trials[0].device)
-    scales = _column([float(one[scale.name]) for one in values], trials[0].device)
+    scales = _column([float(each[scale.name]) for each in values], trials[0].device)
     shifts = None
     if scale.shift is not None:
         shifts = (
-            _column([scale.shift(arm.k, float(one[_MARGIN])) for one in values], trials[0].device) / scales
+            _column([scale.shift(arm.k, float(each[_MARGIN])) for each in values], trials[0].device) / scales
         )
     return Together(BoundLoss(module, losses[0].generator), scales, shifts)
 
 
 def _with_defaults(loss: str, own: Mapping[str, Scalar]) -> dict[str, Any]:
     takes = inspect.signature(LOSSES[loss]).parameters.values()
-    return {one.name: one.default for one in takes if one.default is not one.empty} | dict(own)
+    return {p.name: p.default for p in takes if p.default is not p.empty} | dict(own)
 
 
 def _column(values: Sequence[float], device: str) -> Tensor:
