@@ -6,6 +6,7 @@ import torch
 from topk_losses import functional, use_backend
 from topk_losses.testing import oracles
 
+TRACED = ("test_compiles_to_one_graph", "test_exports_for_any_number_of_rows")
 COMPILED = ("TestLabelSmoothing", "TestLDAM", "TestTopKHinge", "TestTopKGrouping")
 """One loss of each kind that is traced within a second: softmax, margins, the K largest, groups."""
 TWICE_IN_THEIR_FOLDERS = (
@@ -21,7 +22,7 @@ def pytest_collection_modifyitems(items):
     """Leave to the slow tests what takes seconds: compiling every other loss, and some second derivatives."""
     for item in items:
         name, kind = getattr(item, "originalname", ""), getattr(item, "cls", None)
-        if kind and name == "test_compiles_to_one_graph" and kind.__name__ not in COMPILED:
+        if kind and name in TRACED and kind.__name__ not in COMPILED:
             item.add_marker("slow")
         if kind and name == "test_second_derivative" and kind.__name__ in TWICE_IN_THEIR_FOLDERS:
             item.add_marker("slow")

@@ -4,6 +4,7 @@ from functools import partial
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import topk_losses as tl
 from topk_losses.testing import LossContract
@@ -90,16 +91,61 @@ def soft_topk(shape, tau, **options):
     return tl.SoftTopKLoss(k=3, tau=tau, shape=shape, **options)
 
 
+class Contract(LossContract):
+    """The published contract, and what it does not ask of the losses of others."""
+
+    def test_derivatives_in_forward_mode(self):
+        self.promised("derivable")
+        scores, target = self.sample(rows=3)
+        scores = scores.double().requires_grad_()
+        own = {"check_forward_ad": True, "check_backward_ad": False}
+        assert torch.autograd.gradcheck(lambda s: self.each(s, target), scores, **own)
+
+    def test_hessian_by_both_modes(self):
+        self.promised("derivable", "twice_differentiable", "vectorises")
+        scores, target = self.sample(rows=2)
+
+        def total(s):
+            return self.evaluate(self.make(), s, target)
+
+        self.agree(torch.func.hessian(total)(scores), torch.autograd.functional.hessian(total, scores))
+
+    def test_default_device_changes_nothing(self):
+        scores, target = self.sample()
+        loss = self.make(reduction="sum")
+        expected = self.evaluate(loss, scores, target), self.gradient(scores, target, loss)
+        with torch.device("meta"):
+            assert torch.equal(self.evaluate(loss, scores, target), expected[0])
+            assert torch.equal(self.gradient(scores, target, loss), expected[1])
+
+    @pytest.mark.parametrize("values", ["none", "fake"])
+    def test_shapes_alone_suffice(self, values):
+        with torch.device("meta") if values == "none" else FakeTensorMode():
+            scores = torch.empty(6, self.classes, dtype=self.dtype, requires_grad=True)
+            losses = self.each(scores, torch.zeros(6, dtype=torch.int64))
+            assert losses.shape == (6,)
+            assert torch.autograd.grad(losses.sum(), scores)[0].shape == scores.shape
+
+    def test_exports_for_any_number_of_rows(self):
+        self.promised("compiles", "deterministic")
+        loss = self.make().eval()  # so that EarlyLearning needs no index
+        rows = {0: torch.export.Dim("rows", min=2, max=1024)}
+        exported = torch.export.export(loss, self.sample(), dynamic_shapes=(rows, rows)).module()
+        for count in (2, 9, 300):
+            scores, target = self.sample(count)
+            self.agree(exported(scores, target), loss(scores, target), f"{count} rows")
+
+
 def contract(name, loss, promises):
     """The class of a loss's tests, as one writes it by hand."""
     body = {"make": lambda self, **shared: loss(self.classes)(**shared), "soft_targets": True, **promises}
-    return type(f"Test{name}", (LossContract,), {**body, "__module__": __name__})
+    return type(f"Test{name}", (Contract,), {**body, "__module__": __name__})
 
 
 globals().update({f"Test{name}": contract(name, *of) for name, of in LOSSES.items()})
 
 
-class TestEarlyLearning(LossContract):
+class TestEarlyLearning(Contract):
     """On samples that were never seen before: what they are compared with is their first prediction, a constant."""
 
     derivable = False
@@ -110,13 +156,13 @@ class TestEarlyLearning(LossContract):
         return tl.EarlyLearning(100, self.classes, strength=0.5, **shared)
 
     def evaluate(self, loss, scores, target):
-        getattr(loss, "_orig_mod", loss).memory = torch.zeros(100, scores.shape[-1])
-        index = torch.arange(len(target))
+        getattr(loss, "_orig_mod", loss).memory = torch.zeros(100, scores.shape[-1], device=scores.device)
+        index = torch.arange(len(target), device=target.device)
         torch._dynamo.mark_dynamic(index, 0)
         return loss(scores, target, index=index)
 
 
-class TestNoisedTopKHinge(LossContract):
+class TestNoisedTopKHinge(Contract):
     soft_targets = True
     deterministic = False
 
@@ -191,9 +237,13 @@ def checks(contract):
     """Yield every check of a contract: its name, and the call that makes it."""
     for name in dir(contract):
         check = getattr(contract, name)
-        if name == "test_half_precision_is_float32_on_the_rounded_scores":
-            for dtype in (torch.float16, torch.bfloat16):
-                yield f"{name}, {dtype}", partial(check, dtype)
+        cases = {
+            "test_half_precision_is_float32_on_the_rounded_scores": (torch.float16, torch.bfloat16),
+            "test_shapes_alone_suffice": ("none", "fake"),
+        }
+        if name in cases:
+            for case in cases[name]:
+                yield f"{name}, {case}", partial(check, case)
         elif name.startswith("test_"):
             yield name, check
 

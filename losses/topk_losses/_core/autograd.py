@@ -1,8 +1,8 @@
 """Losses with a hand-written gradient, higher derivatives, and support for ``vmap``.
 
-A rule computes the losses of rows, and keeps the tensors from which it then computes the gradient. Second derivatives,
-which are rarely needed, come from the same loss written in plain differentiable operations. ``torch.compile`` gets
-these operations, too, because it fuses them itself.
+A rule computes the losses of rows, and keeps the tensors from which it then computes the gradient. Second derivatives
+and those in forward mode (``torch.func.jvp``, ``hessian``), which are rarely needed, come from the same loss written in
+plain differentiable operations. ``torch.compile`` gets these operations, too, because it fuses them itself.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from topk_losses._core.shapes import computing
 
-__all__ = ["Input", "Rule", "RuleOfLabels", "losses_by"]
+__all__ = ["Input", "Rule", "RuleOfLabels", "in_forward_mode", "losses_by"]
 
 Input: TypeAlias = float | Tensor
 """A further input of a loss, such as its margin: one number, or one value per row ``(N,)``."""
@@ -46,7 +46,7 @@ class Rule(ABC, Generic[Kept]):
 
     @abstractmethod
     def plain(self, scores: Tensor, labels: Tensor, *inputs: Any, **options: Any) -> Tensor:
-        """The losses in plain operations, for autograd, ``vmap`` and ``torch.compile``."""
+        """The losses in plain operations, for derivatives of any kind and ``torch.compile``."""
 
     @abstractmethod
     def forward(self, scores: Tensor, labels: Tensor, *inputs: Any, **options: Any) -> tuple[Tensor, Kept]:
@@ -89,10 +89,15 @@ class RuleOfLabels(Rule[Kept]):
 def losses_by(rule: Rule[Any], scores: Tensor, labels: Tensor, *inputs: Input) -> Tensor:
     """The rule's losses ``(N,)`` of scores ``(N, L)`` and labels ``(N, 1)``."""
     scores = scores if rule.narrow else computing(scores)
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or in_forward_mode():
         return rule.plain(scores, labels, *inputs)
     losses: Tensor = _Losses.apply(rule, torch.is_grad_enabled(), scores, labels, *inputs)[0]
     return losses
+
+
+def in_forward_mode() -> bool:
+    """Whether derivatives are computed in forward mode."""
+    return torch.autograd.forward_ad._current_level >= 0
 
 
 class _Losses(torch.autograd.Function):

@@ -29,12 +29,18 @@ __all__ = [
     "check_soft",
     "check_soft_topk",
     "check_target",
+    "has_values",
     "values_are_readable",
 ]
 
 SOFT_SHAPES = ("logistic", "laplace", "gaussian", "clip", "power", "midpoint")
 MAY_BE_0 = ("clip", "power")
 REDUCTIONS = ("mean", "sum", "none")
+
+
+def has_values(tensor: Tensor) -> bool:
+    """Whether a tensor has values at all: those on ``meta`` and fake tensors have a shape alone."""
+    return tensor.device.type != "meta" and type(tensor) in (Tensor, torch.nn.Parameter)
 
 
 def values_are_readable(tensor: Tensor) -> bool:
@@ -45,6 +51,7 @@ def values_are_readable(tensor: Tensor) -> bool:
     return (
         not torch.compiler.is_compiling()
         and tensor.device.type == "cpu"
+        and has_values(tensor)
         and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
     )
 
@@ -202,7 +209,7 @@ def check_counts(class_counts: Tensor, classes: int | None = None, *, look: bool
     A count of 0 has no logarithm and no margin, and would silently make the values of all classes useless.
     """
     check_per_class("class_counts", class_counts, classes)
-    if look or values_are_readable(class_counts):
+    if values_are_readable(class_counts) or (look and has_values(class_counts)):
         wrong = class_counts[~((class_counts > 0) & torch.isfinite(class_counts))]
         if wrong.numel():
             raise ValueError(f"class_counts must be above 0 for every class, got {wrong[0].item()}")

@@ -53,4 +53,9 @@ def softmax(rows: Tensor) -> Tensor:
 
 def _few_classes(rows: Tensor) -> bool:
     """Whether to transpose: few classes do not fill a vector register, many rows do, which is 3 to 6 times as fast."""
-    return rows.device.type == "cpu" and rows.shape[1] < FEW_CLASSES and rows.shape[0] >= MANY_ROWS
+    return (
+        rows.device.type == "cpu"
+        and rows.shape[1] < FEW_CLASSES
+        and not torch.compiler.is_compiling()  # a graph is for any number of rows
+        and rows.shape[0] >= MANY_ROWS
+    )

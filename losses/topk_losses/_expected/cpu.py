@@ -45,7 +45,7 @@ from torch import Tensor
 
 from topk_losses._core import numba
 from topk_losses._core.autograd import Rule
-from topk_losses._expected.plain import below_largest
+from topk_losses._expected.plain import relative
 
 if TYPE_CHECKING:
     from topk_losses._expected.shared_kernels import Rules, Tables
@@ -120,8 +120,8 @@ def refusal(scores: Tensor, k: int, epsilon: float) -> str | None:
 def levels(scores: Tensor, k: int, epsilon: float) -> Levels:
     """The first pass over rows ``(N, L)``."""
     rows, classes = scores.shape
-    centre, largest, rivals = torch.empty(3, rows, dtype=torch.float64).unbind(0)
-    levels = Levels(centre, largest, rivals, torch.empty(rows, dtype=torch.int64))
+    centre, largest, rivals = scores.new_empty(3, rows, dtype=torch.float64).unbind(0)
+    levels = Levels(centre, largest, rivals, scores.new_empty(rows, dtype=torch.int64))
     depth = _depth(_precision(scores).tail, k * classes)
     looking = [numba.array(scores), k, float(epsilon), _groups(classes, k), depth, *_arrays(*levels)]
     numba.in_parts(lambda *part: _kernels().levels(*looking, *part), rows, AT_LEAST)
@@ -148,8 +148,7 @@ class NumbaExpected(Rule[Any]):
 
     def plain(self, scores: Tensor, labels: Tensor) -> Tensor:
         """The values in torch."""
-        below = below_largest(scores, self.k, self.epsilon)
-        return below - scores.gather(1, labels).squeeze(1).double() if self.labelled else below
+        return relative(scores, labels if self.labelled else None, self.k, self.epsilon)
 
     def forward(self, scores: Tensor, labels: Tensor, *, with_gradient: bool) -> tuple[Tensor, Any]:
         """The values, and what the gradient needs."""
@@ -163,8 +162,8 @@ class NumbaExpected(Rule[Any]):
         counts = self.levels.counts.clone()
         ends = counts.cumsum(0)
         total, shift = int(ends[-1]), torch.empty_like(self.levels.centre)
-        shares = torch.empty(total if with_slope else 0, dtype=scores.dtype)
-        kept = Kept(torch.empty(total, dtype=torch.int32), shares, ends.sub_(counts), counts)
+        shares = scores.new_empty(total if with_slope else 0)
+        kept = Kept(counts.new_empty(total, dtype=torch.int32), shares, ends.sub_(counts), counts)
         columns = _arrays(self.levels.centre, self.levels.rivals, kept.offsets, counts)
         tables = (_depths(precision.tail), _lattices(), _inverse(precision.terms))
         rules = _rules(precision, self.k, _depth(precision.tail, self.k * classes))
@@ -219,7 +218,7 @@ def _depth(tail: float, rivals: float) -> float:
 @functools.cache
 def _depths(tail: float) -> Any:
     """The depths for 1, 2, 4, … pairs of a class and a rival."""
-    return torch.tensor([_depth(tail, 2.0**j) for j in range(48)], dtype=torch.float64).numpy()
+    return torch.tensor([_depth(tail, 2.0**j) for j in range(48)], dtype=torch.float64, device="cpu").numpy()
 
 
 @functools.cache
@@ -246,7 +245,7 @@ def _inverse(terms: int) -> Any:
 
 
 def _chebyshev(terms: int) -> Tensor:
-    return torch.cos(math.pi * (torch.arange(terms, dtype=torch.float64) + 0.5) / terms)
+    return torch.cos(math.pi * (torch.arange(terms, dtype=torch.float64, device="cpu") + 0.5) / terms)
 
 
 @functools.cache
@@ -260,9 +259,11 @@ def _tables(step: float) -> Tables:
     from topk_losses._expected.tails_kernels import LOG_TERMS, PHASES  # noqa: PLC0415
 
     half = math.ceil(FURTHEST / step) + BLOCK
-    nodes = step * torch.arange(half, -half - 1, -1, dtype=torch.float64)
+    nodes = step * torch.arange(half, -half - 1, -1, dtype=torch.float64, device="cpu")
     width = step / PHASES
-    u = nodes + width * torch.arange(PHASES, dtype=torch.float64).view(-1, 1, 1)  # phase, term, node
+    u = nodes + width * torch.arange(PHASES, dtype=torch.float64, device="cpu").view(
+        -1, 1, 1
+    )  # phase, term, node
     values = torch.cat([torch.special.ndtr(u), torch.exp(-u * u / 2) / math.sqrt(2 * math.pi)], 1)
     rest = _chebyshev(LOG_TERMS) / 2
     logs = torch.linalg.inv(torch.linalg.vander(rest)) @ torch.special.log_ndtr(

@@ -65,7 +65,7 @@ class Crowd(NamedTuple):
         """``Σ_t φ(t - x_i) P(exactly k - 1 of all but i exceed t)``, ``(R, n)``, given A at the nodes ``(k, T, n)``."""
         k = len(total)
         total = total.to(self.dtype)
-        result = torch.zeros(self.x.shape, dtype=self.dtype)
+        result = torch.zeros_like(self.x, dtype=self.dtype)
         for j, number in enumerate(self.numbers):
             if number:
                 exceed, distance = self._exceed(k, j, number)

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["below_largest"]
+__all__ = ["below_largest", "relative"]
 
 TAIL = 1e-12  # probability outside the window of integration, at each end
 COARSE_NODES = 49  # nodes of the search for the window
@@ -37,6 +37,14 @@ def below_largest(scores: Tensor, k: int, epsilon: float) -> Tensor:
     return torch.where(valid.squeeze(1), shift, hard.detach())
 
 
+def relative(scores: Tensor, labels: Tensor | None, k: int, epsilon: float) -> Tensor:
+    """The expectation minus the score of one label per row ``(N, 1)``, or :func:`below_largest`: float64 ``(N,)``."""
+    below = below_largest(scores, k, epsilon)
+    if labels is None:
+        return below
+    return below - (scores.gather(1, labels).double() - scores.detach().amax(1, keepdim=True)).squeeze(1)
+
+
 def _rank_mean(rows: Tensor, k: int) -> Tensor:
     """The expected k-th largest of ``N(x_i, 1)``, ``(N, L)`` to ``(N,)``; the k-th largest x_i is 0."""
     if 2 * k > rows.shape[1] + 1:  # the k-th largest is the (L - k + 1)-th smallest, a shorter polynomial
@@ -57,12 +65,16 @@ class _RankMean(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, int], _output: Tensor) -> None:
-        ctx.save_for_backward(inputs[0])
-        ctx.k = inputs[1]
+        _remember(ctx, *inputs)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         return gradient.unsqueeze(-1) * _RankProbabilities.apply(ctx.saved_tensors[0], ctx.k), None
+
+    @staticmethod
+    def jvp(ctx: Any, along: Tensor, _: None) -> Tensor:
+        slope: Tensor = _RankProbabilities.apply(ctx.saved_tensors[0], ctx.k)
+        return (slope * along).sum(-1)
 
 
 class _RankProbabilities(torch.autograd.Function):
@@ -76,12 +88,21 @@ class _RankProbabilities(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, int], _output: Tensor) -> None:
-        ctx.save_for_backward(inputs[0])
-        ctx.k = inputs[1]
+        _remember(ctx, *inputs)
 
     @staticmethod
     def backward(ctx: Any, direction: Tensor) -> tuple[Tensor, None]:
         return _curvature(ctx.saved_tensors[0], direction, ctx.k), None
+
+    @staticmethod
+    def jvp(ctx: Any, along: Tensor, _: None) -> Tensor:
+        return _curvature(ctx.saved_tensors[0], along, ctx.k)
+
+
+def _remember(ctx: Any, rows: Tensor, k: int) -> None:
+    ctx.save_for_backward(rows)
+    ctx.save_for_forward(rows)
+    ctx.k = k
 
 
 def _budget(x: Tensor) -> int:
@@ -91,6 +112,8 @@ def _budget(x: Tensor) -> int:
 
 
 def _pieces(rows: Tensor) -> tuple[Tensor, ...]:
+    if not isinstance(rows.shape[0], int):  # a graph for any number of rows has one piece
+        return (rows,)
     return torch.split(rows, max(1, _budget(rows) // (rows.shape[1] * NODES)))
 
 
@@ -137,7 +160,7 @@ def _grid(x: Tensor, k: int) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
 
 
 def _parts(nodes: Tensor, x: Tensor) -> tuple[Tensor, ...]:
-    return torch.split(nodes, max(1, _budget(x) // max(1, x.numel())), -1)
+    return torch.split(nodes, max(1, _budget(x) // x.shape[1]), -1)
 
 
 def _cdf(x: Tensor, nodes: Tensor, k: int) -> Tensor:

@@ -102,8 +102,8 @@ def rank_mean(scores: Tensor, groups: Groups, k: int, epsilon: float, with_slope
     x, classes, hard = _candidates(groups, k, epsilon, reach)
     if rule is MIXED and len(x) <= MOST_IN_FLOAT32:
         rule = SINGLE
-    shift = torch.empty(len(scores), dtype=torch.float64)
-    probabilities = torch.empty(x.shape, dtype=rule.sweeps)
+    shift = scores.new_empty(len(scores), dtype=torch.float64)
+    probabilities = torch.empty_like(x, dtype=rule.sweeps)
     swept = _swept_classes(len(x), k)
     rows = max(1, min(BUDGET // (swept * k * rule.nodes), CROWD_BUDGET // max(1, len(x) - swept)))
     for first in range(0, len(scores), rows):
@@ -116,7 +116,7 @@ def _row_means(x: Tensor, k: int, rule: Rule, with_slope: bool) -> tuple[Tensor,
     """Mean ``(n,)`` and probabilities ``(M, n)`` of the k-th largest for descending scores ``(M, n)``."""
     mean = torch.empty_like(x[0])
     probabilities = x.new_zeros(x.shape, dtype=rule.sweeps)
-    rows, count, swept = torch.arange(x.shape[1]), rule.nodes, _swept_classes(len(x), k)
+    rows, count, swept = torch.arange(x.shape[1], device=x.device), rule.nodes, _swept_classes(len(x), k)
     start, end = _window(x, k, rule)
     while True:
         here = x[:, rows] if len(rows) < x.shape[1] else x
@@ -149,7 +149,7 @@ def _candidates(groups: Groups, k: int, epsilon: float, reach: float) -> tuple[T
     rows, classes, scores = above(groups, groups.centre - epsilon * reach)
     counts = torch.bincount(rows, minlength=len(groups.centre))
     table = scores.new_full((len(counts), int(counts.max())), -torch.inf)
-    names = torch.zeros(table.shape, dtype=torch.int64)
+    names = classes.new_zeros(table.shape)
     cell = slots(rows, counts).add_(rows, alpha=table.shape[1])
     table.view(-1).scatter_(0, cell, scores)
     names.view(-1).scatter_(0, cell, classes)
@@ -175,12 +175,12 @@ class Grid:
     ) -> None:
         self.end, self.rule, self.k = end, rule, k
         self.step = (end - start) / (count - 1)
-        steps = self.step * torch.arange(count, dtype=x.dtype).unsqueeze(1)
+        steps = self.step * torch.arange(count, dtype=x.dtype, device=x.device).unsqueeze(1)
         self.nodes = start + steps
         reached = ((x + rule.noise - start) / self.step).floor_().amax(1).add_(1).clamp_(0, count)
         reached = reached.to(torch.int64)
         self.swept = swept
-        numbers = (reached[self.swept :].unsqueeze(1) > torch.arange(count)).sum(0).tolist()
+        numbers = (reached[self.swept :].unsqueeze(1) > torch.arange(count, device=x.device)).sum(0).tolist()
         self.crowd = Crowd(x[self.swept :], self.nodes, numbers, weight, rule.tails)
         levels = (reached[: self.swept] + LEVEL - 1).div_(LEVEL, rounding_mode="floor").mul_(LEVEL)
         sizes, members = torch.unique_consecutive(levels.clamp_(max=count), return_counts=True)
@@ -206,7 +206,7 @@ class Grid:
 
     def table(self) -> Tensor:
         """A table for the probabilities of -1 to k - 1 exceedances, ``(k + 1, T, n)``, filled with the floor."""
-        return torch.full((self.k + 1, *self.nodes.shape), self.rule.floor, dtype=self.rule.sweeps)
+        return self.nodes.new_full((self.k + 1, *self.nodes.shape), self.rule.floor, dtype=self.rule.sweeps)
 
     def tables(self) -> tuple[list[Tensor], Tensor]:
         """For each level, tables before each of its classes and after the last ``(s + 1, k + 1, nodes, n)``.
@@ -218,7 +218,7 @@ class Grid:
         sizes = [math.prod(shape) for shape in shapes]
         # One allocation, larger than all others here, so that the allocator keeps its pages between calls.
         *space, buffers = torch.split(
-            torch.empty(sum(sizes) + max(sizes), dtype=self.rule.sweeps), [*sizes, max(sizes)]
+            self.end.new_empty(sum(sizes) + max(sizes), dtype=self.rule.sweeps), [*sizes, max(sizes)]
         )
         tables = [part.view(shape) for part, shape in zip(space, shapes, strict=True)]
         for table in tables:

@@ -12,7 +12,7 @@ from topk_losses._core.backends import choose
 from topk_losses._core.checks import values_are_readable
 from topk_losses._expected import cpu
 from topk_losses._expected.long_rows import LongRows
-from topk_losses._expected.plain import below_largest
+from topk_losses._expected.plain import below_largest, relative
 from topk_losses._rows.candidates import grouped
 
 __all__ = ["expected_above", "expected_below_largest"]
@@ -77,21 +77,14 @@ def _apart(
     k: int,
     epsilon: float,
 ) -> Tensor:
-    """A function's results for the usual rows, and :func:`_plain`'s for those with NaN, +inf or too few classes."""
+    """A function's results for the usual rows, and :func:`relative`'s for those with NaN, +inf or too few classes."""
     result = scores.new_empty(len(scores), dtype=torch.float64)
-    for chosen, one in ((usual, function), (~usual, _plain)):
+    for chosen, one in ((usual, function), (~usual, relative)):
         rows = chosen.nonzero().squeeze(1)
         if len(rows):
             own = None if labels is None else labels.index_select(0, rows)
             result = result.index_put((rows,), one(scores.index_select(0, rows), own, k, epsilon))
     return result
-
-
-def _plain(scores: Tensor, labels: Tensor | None, k: int, epsilon: float) -> Tensor:
-    below = below_largest(scores, k, epsilon)
-    if labels is None:
-        return below
-    return below - (scores.gather(1, labels).double() - scores.detach().amax(1, keepdim=True)).squeeze(1)
 
 
 def _no_labels(scores: Tensor) -> Tensor:

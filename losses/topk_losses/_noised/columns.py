@@ -80,7 +80,7 @@ class Columns:
         highest = int(counts.max())
         shape = (highest if highest <= HIGHEST else 0, len(scores))
         table_x = x.new_full(shape, -torch.inf)
-        table = torch.zeros(shape, dtype=torch.int64)
+        table = classes.new_zeros(shape)
         if len(table):
             cell = slots(rows, counts).mul_(len(scores)).add_(rows)
             table_x.view(-1).scatter_(0, cell, x)
@@ -123,7 +123,7 @@ class Columns:
     def _near_points(self, samples: int) -> Points:
         """Points of the classes drawn outright."""
         rows, classes, x = self.near
-        values = torch.randn((samples, len(x)), generator=self.generator, dtype=x.dtype).add_(x)
+        values = x.new_empty(samples, len(x)).normal_(generator=self.generator).add_(x)
         kept = (values > self.threshold.height.index_select(0, rows)).flatten().nonzero().squeeze(1)
         draw = torch.div(kept, len(x), rounding_mode="floor")
         entry = kept.sub(draw, alpha=len(x))
@@ -196,7 +196,7 @@ class Columns:
 
     def _table_classes(self, present: Tensor) -> Tensor:
         """The class of the entry that is 1 in each column of ``present`` ``(M, B·N)``; any class if there is none."""
-        ones = torch.ones(len(present), dtype=present.dtype)
+        ones = present.new_ones(len(present))
         ranks = torch.stack([ones, ones.cumsum(0) - 1]) @ present
         several = ranks[0] > 1  # equal values: take the first one
         if several.any():
@@ -211,8 +211,8 @@ class Columns:
         full = torch.minimum(truncated_normal(height - x, self.generator).to(x.dtype).add_(x), height)
         entry, line = (values[: len(self.table), draws] > height.squeeze(1)).nonzero(as_tuple=True)
         full[line, self.table[entry, row[line]]] = values[entry, draws[line]]
-        lines = torch.full((values.shape[1],), -1)
-        lines[draws] = torch.arange(len(draws))
+        lines = draws.new_full((values.shape[1],), -1)
+        lines[draws] = torch.arange(len(draws), device=draws.device)
         for part in points:
             line = lines[part.columns]
             full[line[line >= 0], part.classes[line >= 0]] = part.values[line >= 0]

@@ -69,8 +69,8 @@ def draw(scores: Tensor, k: int, epsilon: float, samples: int, seeds: Sequence[i
     """
     kernels, epsilon = _kernels(), float(epsilon)  # an int would compile a second version
     rows, size = scores.shape
-    classes = torch.empty(rows, samples, dtype=torch.int64)
-    noise = torch.empty(rows, dtype=scores.dtype)
+    classes = scores.new_empty(rows, samples, dtype=torch.int64)
+    noise = scores.new_empty(rows)
     arrays = [tensor.numpy() for tensor in (scores.detach().contiguous(), classes, noise)]
     wanted = k + SPARE * math.sqrt(k) + 1
     share = rows // len(seeds)
@@ -105,7 +105,7 @@ class NumbaNoisedHinge(DrawnHinge):
         """The losses, and the draws."""
         scores = scores.contiguous()
         classes, noise = draw(scores, self.k + 1, self.epsilon, self.samples, seeds.tolist())
-        margins = margin if isinstance(margin, Tensor) else torch.tensor([margin])
+        margins = margin if isinstance(margin, Tensor) else scores.new_tensor([margin])
         losses, active = torch.empty_like(noise), torch.empty_like(noise)
         inputs = [numba.array(tensor) for tensor in (scores, labels.reshape(-1), margins.to(scores.dtype))]
         results = [tensor.numpy() for tensor in (classes, noise, losses, active)]

@@ -39,9 +39,12 @@ class DrawnHinge(Rule[Any]):
     ignore_index: int = -100
     complete: ClassVar[bool] = True
 
-    def plain(self, scores: Tensor, labels: Tensor, *inputs: Any, **options: Any) -> Tensor:
-        """Not available: torch draws different noise from the same generator."""
-        raise NotImplementedError("the draws of a kernel cannot be made in torch")
+    def plain(self, scores: Tensor, labels: Tensor, margin: float | Tensor, seeds: Tensor) -> Tensor:
+        """The losses by the kernel, for whose draws they are differentiable; torch would draw different noise."""
+        constant = margin.detach() if isinstance(margin, Tensor) else margin
+        losses, kept = self.forward(scores.detach(), labels, constant, seeds, with_gradient=True)
+        linear = self.again(scores, labels, (margin, seeds), kept)
+        return losses + (linear - linear.detach())
 
     def again(self, scores: Tensor, labels: Tensor, inputs: Sequence[Any], kept: KeptDraws) -> Tensor:
         """The losses for the draws that were made, without their noise, which is constant."""

@@ -7,7 +7,7 @@ and proves. ``threshold.py`` chooses the thresholds, and ``columns.py`` draws.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -52,20 +52,22 @@ def noised_draws(
     Several generators divide the rows evenly, in order, and each draws what it would draw for its share alone.
     """
     scores = scores.detach()
+    rows, classes = scores.shape
     if noise is not None or epsilon == 0:
         return _in_full(scores, k, epsilon, samples, noise, generator)
-    if len(scores) and choose("noise", numba=lambda _: cpu.refusal(scores, k, epsilon)) == "numba":
+    if rows and choose("noise", numba=lambda _: cpu.refusal(scores, k, epsilon)) == "numba":
         return _compiled(scores, k, epsilon, samples, generator)
-    if len(scores) and scores.shape[1] >= max(SHORTEST, 8 * k) and values_are_readable(scores):
-        rows = max(1, SCORES_AT_ONCE // scores.shape[1])
+    if rows and classes >= max(SHORTEST, 8 * k) and values_are_readable(scores):
+        at_once = max(1, SCORES_AT_ONCE // classes)
         return _joined(
             [
                 _by_exceedances(part, k, epsilon, samples, one)
                 for share, one in shares(scores, generator)
-                for part in torch.split(share, rows)
+                for part in torch.split(share, at_once)
             ]
         )
-    if samples * scores.numel() <= CACHED:
+    alone = generator is None or isinstance(generator, torch.Generator)
+    if alone or samples * scores.numel() <= CACHED:
         return _in_full(scores, k, epsilon, samples, None, generator)
     parts = [_in_full(part, k, epsilon, samples, None, one) for part, one in shares(scores, generator)]
     return _joined(parts)
@@ -98,7 +100,7 @@ def _in_full(
         classes = scores.topk(k).indices[:, -1:]
         return Draws(classes, torch.zeros_like(scores[:, 0]))
     if noise is None:
-        drawn = [_normal((samples, *share.shape), share, one) for share, one in shares(scores, generator)]
+        drawn = [_normal(samples, share, one) for share, one in shares(scores, generator)]
         noise = (drawn[0] if len(drawn) == 1 else torch.cat(drawn, 1)).mul_(epsilon)
     else:
         noise = epsilon * noise.detach().to(scores.dtype)
@@ -112,10 +114,10 @@ def _in_full(
 def _side_by_side(scores: Tensor, k: int, samples: int) -> bool:
     rows, classes = scores.shape
     return (
-        k <= LONGEST
+        values_are_readable(scores)
+        and k <= LONGEST
         and classes <= FEW_CLASSES
         and samples * rows >= MANY_DRAWS
-        and values_are_readable(scores)
     )
 
 
@@ -126,10 +128,49 @@ def _kth_places(noisy: Tensor, k: int) -> Tensor:
     return equal.to(torch.uint8).argmax(0).view(noisy.shape[:2])
 
 
-def _normal(shape: tuple[int, ...], like: Tensor, generator: torch.Generator | None) -> Tensor:
+def _normal(samples: int, scores: Tensor, generator: torch.Generator | None) -> Tensor:
+    """Standard normal numbers for each of the samples ``(B, N, L)``."""
+    if not torch.compiler.is_compiling() and torch._C._functorch.peek_interpreter_stack() is not None:
+        noise: Tensor = _Normal.apply(scores, samples, generator)
+        return noise
+    shape = (samples, *scores.shape)
     if generator is None:  # torch.compile supports symbolic shapes only for the overload without a generator
-        return torch.randn(shape, device=like.device, dtype=like.dtype)
-    return torch.randn(shape, generator=generator, device=like.device, dtype=like.dtype)
+        return torch.randn(shape, device=scores.device, dtype=scores.dtype)
+    return torch.randn(shape, generator=generator, device=scores.device, dtype=scores.dtype)
+
+
+class _Normal(torch.autograd.Function):
+    """:func:`_normal` inside ``torch.func``: all directions of a derivative have the same noise.
+
+    ``vmap`` calls a function's own rule only where the scores themselves differ, as for several models.
+    """
+
+    @staticmethod
+    def forward(scores: Tensor, samples: int, generator: torch.Generator | None) -> Tensor:
+        return _normal(samples, scores, generator)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG004
+        ctx.mark_non_differentiable(output)
+
+    @staticmethod
+    def backward(_ctx: Any, _gradient: Tensor) -> tuple[None, None, None]:
+        return None, None, None
+
+    @staticmethod
+    def jvp(_ctx: Any, *_along: Tensor | None) -> None:
+        return None
+
+    @staticmethod
+    def vmap(
+        info: Any, in_dims: tuple[int, ...], scores: Tensor, samples: int, generator: torch.Generator | None
+    ) -> tuple[Tensor, int | None]:
+        models = scores.movedim(in_dims[0], 0)
+        if info.randomness == "error":
+            raise RuntimeError("noise for several models needs vmap(..., randomness='same' or 'different')")
+        if info.randomness == "same":
+            return _normal(samples, models[0], generator), None
+        return torch.stack([_normal(samples, model, generator) for model in models.unbind(0)]), 0
 
 
 def _by_exceedances(

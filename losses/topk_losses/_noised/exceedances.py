@@ -56,7 +56,7 @@ def exceedances(
         expected = (cells - position) * probability
         number = int(min(AT_ONCE, expected + 6 * math.sqrt(expected) + 1))
         # 1 - U rather than U, because U may be 0.
-        uniform = torch.rand(number, generator=generator, dtype=torch.float64)
+        uniform = torch.rand(number, generator=generator, dtype=torch.float64, device="cpu")
         level = uniform.neg_().log1p_().neg_()
         gaps = level.div(rate).floor_()
         level.sub_(gaps, alpha=rate)
@@ -76,5 +76,5 @@ def _quantile(share: Tensor, top: int) -> Tensor:
 def truncated_normal(upper: Tensor, generator: torch.Generator | None) -> Tensor:
     """Standard normal variables given that they do not exceed ``upper``, in float64."""
     below = torch.special.ndtr(upper.double())
-    uniform = torch.rand(upper.shape, generator=generator, dtype=torch.float64)
+    uniform = torch.rand(upper.shape, generator=generator, dtype=torch.float64, device="cpu")
     return torch.minimum(_quantile(below.mul_(uniform), 0), upper)

@@ -66,7 +66,7 @@ def above(groups: Groups, level: Tensor) -> Candidates:
     hot = (groups.maxima >= level.unsqueeze(1)).flatten().nonzero().squeeze(1)
     row = hot // count
     first = row * width + (hot - row * count)
-    places = (first.unsqueeze(1) + torch.arange(0, width, count)).flatten()
+    places = (first.unsqueeze(1) + torch.arange(0, width, count, device=first.device)).flatten()
     scores = groups.members.flatten().index_select(0, places)
     reaching = scores.view(-1, width // count) >= level.index_select(0, row).unsqueeze(1)
     kept = reaching.flatten().nonzero().squeeze(1)
@@ -78,4 +78,4 @@ def above(groups: Groups, level: Tensor) -> Candidates:
 def slots(columns: Tensor, counts: Tensor) -> Tensor:
     """The position of each entry within its column, from 0, for ascending column numbers and their counts."""
     first = counts.cumsum(0).sub_(counts)
-    return torch.arange(len(columns)).sub_(first.index_select(0, columns))
+    return torch.arange(len(columns), device=columns.device).sub_(first.index_select(0, columns))

@@ -60,7 +60,7 @@ def kept_and_sum(
     if choose("exponentials", numba=lambda asked: refusal(scores, asked)) == "torch":
         small = (scores - reference).mul_(scale).scatter_(1, places, -torch.inf).exp_()
         return small, small.sum(1, keepdim=True).double()
-    kernels, totals = _kernels(), torch.empty(rows, 1, dtype=torch.float64)
+    kernels, totals = _kernels(), scores.new_empty(rows, 1, dtype=torch.float64)
     arrays = numba.array(scores), numba.array(reference).reshape(-1), scale, numba.array(places)
     out = totals.numpy().reshape(-1)
 

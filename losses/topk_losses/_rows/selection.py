@@ -44,7 +44,7 @@ def largest(rows: Tensor, k: int) -> Largest:
         values, indices = rows.topk(k, dim=1)
         return Largest(values, indices)
     kernels = _kernels()
-    indices = torch.empty(rows.shape[0], k, dtype=torch.int64)
+    indices = rows.new_empty(rows.shape[0], k, dtype=torch.int64)
     bits = rows.detach().resolve_neg().contiguous().view(torch.int32).numpy()
     places = indices.numpy()
 

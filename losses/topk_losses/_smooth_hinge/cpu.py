@@ -42,7 +42,7 @@ class NumbaSmoothHinge(PlainSmoothHinge):
         """The losses, and what the gradient needs."""
         kernels, (rows, classes) = _kernels(), scores.shape
         losses, numbers = scores.new_empty(rows), scores.new_empty(rows, kernels.KEPT)
-        margins = torch.as_tensor(margin, dtype=torch.float64).reshape(-1)
+        margins = torch.as_tensor(margin, dtype=torch.float64, device="cpu").reshape(-1)
         places = selection.largest(scores, self.k + 1).indices
         tensors = (scores, labels.reshape(-1), places, margins)
         arrays = *(numba.array(tensor) for tensor in tensors), float(self.gamma)

@@ -118,20 +118,20 @@ class PlainSmoothHinge(Rule[Any]):
 
     def _threshold(self, violation: Tensor) -> Tensor:
         """The smallest ``t >= 0`` ``(M, C, 1)`` with ``Σ x <= 1``, for violations ``(M, C, m)``, m >= k."""
-        with torch.no_grad():
-            points = torch.cat([violation, violation - self.cap], 2).sort(dim=2).values
-            low = torch.zeros_like(points[..., :1], dtype=torch.int64)
-            high = low + points.shape[2] - 1
-            for _ in range(points.shape[2].bit_length()):
-                middle = (low + high) // 2
-                total = (violation - points.gather(2, middle)).clamp(0, self.cap).sum(2, keepdim=True)
-                low = torch.where(total >= self.gamma, middle, low)
-                high = torch.where(total >= self.gamma, high, middle)
-            between = (points.gather(2, low) + points.gather(2, high)) / 2
-            capped = violation - self.cap > between
-            free = (violation > between) & ~capped
-            left = self.gamma - self.cap * capped.sum(2, keepdim=True).double()
-            count = free.sum(2, keepdim=True)
+        fixed = violation.detach()
+        points = torch.cat([fixed, fixed - self.cap], 2).sort(dim=2).values
+        low = torch.zeros_like(points[..., :1], dtype=torch.int64)
+        high = low + points.shape[2] - 1
+        for _ in range(points.shape[2].bit_length()):
+            middle = (low + high) // 2
+            total = (fixed - points.gather(2, middle)).clamp(0, self.cap).sum(2, keepdim=True)
+            low = torch.where(total >= self.gamma, middle, low)
+            high = torch.where(total >= self.gamma, high, middle)
+        between = (points.gather(2, low) + points.gather(2, high)) / 2
+        capped = fixed - self.cap > between
+        free = (fixed > between) & ~capped
+        left = self.gamma - self.cap * capped.sum(2, keepdim=True).double()
+        count = free.sum(2, keepdim=True)
         total = violation.masked_fill(~free, 0).sum(2, keepdim=True)
         # With K classes at the cap and none between 0 and the cap, every t between the two points is a solution.
         return torch.where(count == 0, between, (total - left) / count.clamp(min=1)).relu()

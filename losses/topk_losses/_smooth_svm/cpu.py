@@ -64,7 +64,7 @@ class NumbaSmoothSVM(Rule[Any]):
         losses = scores.new_empty(rows)
         most = kernels.most_taken(classes, self.k)
         kept = scores.new_empty(rows, kernels.HEADER + self.k + 2 * most)
-        margins = torch.as_tensor(margin, dtype=torch.float64).reshape(-1)
+        margins = torch.as_tensor(margin, dtype=torch.float64, device="cpu").reshape(-1)
         arrays = numba.array(scores), numba.array(labels).reshape(-1), numba.array(margins)
         numbers = (self.ignore_index, self.k, float(self.tau), with_gradient)
         outputs = losses.numpy(), kept.numpy(), kept.view(torch.int32).numpy()

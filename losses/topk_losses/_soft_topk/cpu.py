@@ -40,7 +40,7 @@ class NumbaSoftTopK(PlainSoftTopK):
         kernels, (rows, classes) = _kernels(), scores.shape
         places = largest(scores, self.k + 1).indices
         losses = scores.new_empty(rows)
-        numbers = torch.empty(rows, kernels.KEPT, dtype=torch.float64)
+        numbers = scores.new_empty(rows, kernels.KEPT, dtype=torch.float64)
         arrays = [numba.array(tensor) for tensor in (scores, labels.reshape(-1), places)]
         how = float(self.tau), CODES[self.shape], self.by_log, *self._search(classes)
         outputs = losses.numpy(), numbers.numpy()

@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from topk_losses._core.autograd import RuleOfLabels
+from topk_losses._core.autograd import RuleOfLabels, in_forward_mode
 from topk_losses._rows.exponentials import Kept, kept_and_sum, multiples
 from topk_losses._rows.invalid import with_nan
 from topk_losses._rows.selection import largest
@@ -143,7 +143,7 @@ class _SoftTopK(torch.autograd.Function):
 
 def soft_topk(rows: Tensor, k: int, alpha: float) -> Tensor:
     """The memberships p ``(M, L)`` of rows ``(M, L)``."""
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or in_forward_mode():
         return _memberships(rows, k, alpha)[0]
     p: Tensor = _SoftTopK.apply(rows, k, alpha)[0]
     return p

@@ -87,7 +87,7 @@ def _weights(mixture: Any) -> Any:
     """The weight of each rank's probability: the sum of the P_k with k >= 2 that include this rank."""
     shares = [0.0, *mixture[1:]]
     reaching = list(accumulate(reversed(shares)))[::-1]
-    return torch.tensor(reaching, dtype=torch.float64).numpy()
+    return torch.tensor(reaching, dtype=torch.float64, device="cpu").numpy()
 
 
 def _kernels() -> Any:

@@ -29,6 +29,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
+from topk_losses._core.autograd import in_forward_mode
 from topk_losses._core.checks import values_are_readable
 from topk_losses._rows.invalid import with_nan
 from topk_losses._rows.places import others_of, places_among
@@ -114,7 +115,7 @@ def plain_losses(rows: Tensor, labels: Tensor, network: Network) -> Tensor:
         return _losses(largest(others, width - 1).values.unsqueeze(1), own, network).to(rows.dtype)
     top = largest(rows, width)
     best = others_of(top.values, places_among(top.indices, labels, rows))
-    if labels.numel() > LABELS_AT_ONCE and values_are_readable(rows):
+    if labels.numel() > LABELS_AT_ONCE and values_are_readable(rows) and not in_forward_mode():
         losses: Tensor = _InParts.apply(best, own, network)
         return losses.to(rows.dtype)
     return _losses(best, own, network).to(rows.dtype)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
@@ -46,6 +44,7 @@ def conformal_training(
     The loss belongs to a batch, not to a sample: it has no ``weight``, ``ignore_index`` or ``reduction``, and takes no
     soft targets. The batch should be large: with α = 0.01, a half of 50 samples has its threshold at the least likely
     true class. A single sample is its own calibration. After training, sets need a real calibration.
+    ``torch.export`` makes a graph for any even number of samples from 4 on: ``2 * torch.export.Dim("half", min=2)``.
 
     Args:
         scores: ``(N, L)`` in random order; -inf masks a class, which must be the true class of no sample.
@@ -73,7 +72,7 @@ def conformal_training(
         tensor(-0.6556)
     """
     check_scores(scores)
-    if scores.ndim != 2 or not len(scores):
+    if scores.ndim != 2 or not scores.shape[0]:
         raise ValueError(f"scores must have the shape (N, L) with N of at least 1, got {tuple(scores.shape)}")
     check_target(target)
     if target.is_floating_point():
@@ -86,7 +85,7 @@ def conformal_training(
     with full_precision(scores):
         logs = computing(scores).log_softmax(1)
         own = logs.gather(1, target.to(torch.int64)[:, None])
-        half = len(logs) // 2
+        half = logs.shape[0] // 2
         threshold = _quantile(own[: max(half, 1), 0], alpha)
         sizes = torch.sigmoid((logs[half:] - threshold) / temperature).sum(1)
         missed = torch.sigmoid((threshold - own[half:, 0]) / temperature)
@@ -95,9 +94,12 @@ def conformal_training(
 
 def _quantile(values: Tensor, alpha: float) -> Tensor:
     """The ``α (1 + 1/m)``-quantile of ``(m,)``, as ``torch.quantile`` interpolates, which ``vmap`` does slowly."""
+    count = values.shape[0]
     ascending = values.sort().values
-    position = min(alpha * (1 + 1 / len(values)), 1.0) * (len(values) - 1)
-    below = math.floor(position)
-    low, high = ascending[below], ascending[min(below + 1, len(values) - 1)]
+    # In tensors, because the number of values may be a symbol.
+    ranks = torch.arange(count, dtype=torch.float64, device=values.device)
+    position = (alpha * (1 + 1 / ranks.new_full((), count))).clamp(max=1) * (count - 1)
+    below = (ranks <= position).sum() - 1
+    low, high = ascending.gather(0, torch.stack([below, (below + 1).clamp(max=count - 1)])).unbind(0)
     spoilt = 0 * values.sum()  # NaN where a value is, which sorting puts last
-    return low + (position - below) * (high - low) + spoilt
+    return low + (position - below).to(low.dtype) * (high - low) + spoilt

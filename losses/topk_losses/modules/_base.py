@@ -11,7 +11,14 @@ import torch
 from torch import Tensor, nn
 
 from topk_losses import functional
-from topk_losses._core.checks import check_counts, check_k, check_margin, check_per_class, check_reduction
+from topk_losses._core.checks import (
+    check_counts,
+    check_k,
+    check_margin,
+    check_per_class,
+    check_reduction,
+    has_values,
+)
 
 __all__ = ["Loss", "TopKHingeLoss", "TopKLoss", "check_values"]
 
@@ -140,6 +147,8 @@ def _brief(value: object) -> str:
 
 def check_values(name: str, values: Tensor, at_least: float = -math.inf) -> None:
     """Check that values are finite and at least a bound. For constructors only, since it waits for the device."""
+    if not has_values(values):
+        return
     wrong = values[~(torch.isfinite(values) & (values >= at_least))]
     if wrong.numel():
         rule = "finite" if at_least == -math.inf else f"finite and at least {at_least:g}"

@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import topk_losses
 from topk_losses.functional import conformal_training
@@ -130,3 +131,30 @@ def test_training_makes_sets_smaller():
         optimizer.step()
     after = sizes()
     assert before[0] == 3 and after[0] < 1.7 and after[1] > 0.7
+
+
+def test_forward_mode_and_shapes_without_values():
+    scores, labels = batch(8)
+
+    def loss(s):
+        return conformal_training(s, labels, 0.3, 0.5, 0.5, 1.0)
+
+    assert torch.autograd.gradcheck(loss, scores.requires_grad_(), check_forward_ad=True)
+    expected = torch.autograd.functional.hessian(loss, scores)
+    torch.testing.assert_close(torch.func.hessian(loss)(scores.detach()), expected)
+    with torch.device("meta"):
+        assert loss(scores) == conformal_training(scores, labels, 0.3, 0.5, 0.5, 1.0)
+    for place in (torch.device("meta"), FakeTensorMode()):
+        with place:
+            assert conformal_training(torch.empty(6, 5), torch.zeros(6, dtype=torch.int64)).shape == ()
+
+
+def test_exports_for_any_even_number_of_samples():
+    class Whole(torch.nn.Module):
+        def forward(self, scores, labels):
+            return conformal_training(scores, labels, alpha=0.3)
+
+    rows = {0: 2 * torch.export.Dim("half", min=2, max=512)}
+    exported = torch.export.export(Whole(), batch(8), dynamic_shapes=(rows, rows)).module()
+    for count in (4, 10, 300):
+        torch.testing.assert_close(exported(*batch(count)), Whole()(*batch(count)))

@@ -1,0 +1,69 @@
+"""Derivatives of every operator in every mode, and its result whatever the default device."""
+
+import pytest
+import torch
+
+from topk_losses import operators
+
+SHAPES = ("logistic", "laplace", "gaussian", "clip", "power", "midpoint")
+NOISE = torch.randn(4, 3, 7, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+OPERATORS = {
+    "expected_topk": lambda s: operators.expected_topk(s, 2, 0.5),
+    "lapsum_topk": lambda s: operators.lapsum_topk(s, 2, 0.7),
+    "noised_topk": lambda s: operators.noised_topk(s, 2, 0.5, samples=4, noise=NOISE),
+    "drawn": lambda s: operators.noised_topk(s, 2, 0.5, 4, generator=torch.Generator().manual_seed(0)),
+    "inclusion_probabilities": lambda s: operators.inclusion_probabilities(s, 2, 0.7),
+    "log_elementary_symmetric": lambda s: operators.log_elementary_symmetric(s, 2),
+    **{shape: lambda s, shape=shape: operators.soft_topk(s, 2, 1.3, shape) for shape in SHAPES},
+}
+
+
+def scores():
+    return torch.randn(3, 7, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+
+
+def test_every_operator_is_tested():
+    assert set(operators.__all__) <= {*OPERATORS, "soft_topk"}
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_derivatives_in_both_modes(name):
+    function = OPERATORS[name]
+    assert torch.autograd.gradcheck(function, scores().requires_grad_(), check_forward_ad=True)
+
+    def total(s):
+        return (function(s) ** 2).sum()
+
+    expected = torch.autograd.functional.hessian(total, scores())
+    if name != "drawn":  # inside torch.func torch draws other noise than kernels do
+        torch.testing.assert_close(torch.func.hessian(total)(scores()), expected)
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_default_device_changes_nothing(name):
+    leaf, function = scores().requires_grad_(), OPERATORS[name]
+    value = function(leaf)
+    (gradient,) = torch.autograd.grad(value.sum(), leaf)
+    with torch.device("meta"):
+        again = function(leaf)
+        assert torch.equal(again, value)
+        assert torch.equal(torch.autograd.grad(again.sum(), leaf)[0], gradient)
+
+
+def test_noise_is_the_same_for_all_directions_and_of_each_model_as_vmap_says():
+    models = torch.stack([scores(), scores() + 1])
+
+    def drawn(randomness):
+        generator = torch.Generator().manual_seed(0)
+
+        def function(s):
+            return operators.noised_topk(s, 2, 0.5, 4, generator=generator)
+
+        return torch.func.vmap(function, randomness=randomness)(models)
+
+    same, different = drawn("same"), drawn("different")
+    torch.testing.assert_close(same[1], same[0] + 1)
+    assert (different[1] - different[0] - 1).abs().min() > 1e-3
+    torch.testing.assert_close(different[0], same[0])
+    with pytest.raises(RuntimeError, match="randomness"):
+        drawn("error")
