@@ -36,7 +36,6 @@ RULES_OF_MANY_MODULES = {
         "union/test_grouping.py": "two losses over one recursion",
         "test_contract.py": "the contract of all losses",
         "test_invariance.py": "the invariances of all losses",
-        "test_operators.py": "what all operators have in common",
         "test_oracles.py": "oracles against one another",
         "test_package.py": "the package's interface",
         "test_refusals.py": "the arguments that any function refuses",

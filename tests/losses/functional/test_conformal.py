@@ -144,8 +144,8 @@ def test_forward_mode_and_shapes_without_values():
     torch.testing.assert_close(torch.func.hessian(loss)(scores.detach()), expected)
     with torch.device("meta"):
         assert loss(scores) == conformal_training(scores, labels, 0.3, 0.5, 0.5, 1.0)
-    for place in (torch.device("meta"), FakeTensorMode()):
-        with place:
+    for context in (torch.device("meta"), FakeTensorMode()):
+        with context:
             assert conformal_training(torch.empty(6, 5), torch.zeros(6, dtype=torch.int64)).shape == ()
 
 
