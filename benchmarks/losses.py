@@ -8,6 +8,7 @@
     python benchmarks/losses.py errors
     python benchmarks/losses.py first --losses smooth_topk_svm         # a process's first call: compiling, and cached
     python benchmarks/losses.py time --backend torch                   # as if nothing compiled the kernels
+    python benchmarks/losses.py lines --classes 100 1000 --threads 1   # simple ones beside two lines of torch
 
 Times are medians over repetitions, forward and backward, in which the loss and cross-entropy take turns, so that a
 busy machine slows both. Memory is the most that the allocations of one forward and backward pass hold at once beyond
@@ -31,6 +32,7 @@ from functools import partial
 from typing import NamedTuple
 
 import torch
+from losses_lines import pairs
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
@@ -138,7 +140,13 @@ def seconds(loss: Loss, scores: Tensor, target: Tensor, clock: Callable[[], floa
 def timing(case: Case, options: argparse.Namespace) -> tuple[list[float], list[float]]:
     """Times of the loss and of cross-entropy, taking turns."""
     scores, target = sample(case, options.batch)
-    losses = build(case, options), torch.nn.functional.cross_entropy
+    return in_turns((build(case, options), torch.nn.functional.cross_entropy), scores, target, options)
+
+
+def in_turns(
+    losses: tuple[Loss, Loss], scores: Tensor, target: Tensor, options: argparse.Namespace
+) -> tuple[list[float], list[float]]:
+    """Times of two losses that take turns."""
     ours: list[float] = []
     theirs: list[float] = []
     started = time.perf_counter()
@@ -199,6 +207,18 @@ def print_times(options: argparse.Namespace) -> None:
             f"| **{middle / base:.1f}** | {min(ours) / min(theirs):.1f} | {len(ours)} |",
             flush=True,
         )
+
+
+def print_lines(options: argparse.Namespace) -> None:
+    """A row per simple loss: its median, that of the two lines of torch that stand in for it, and their ratio."""
+    print(f"\nForward and backward, batch {options.batch}, {options.threads} threads, {options.clock} time\n")
+    print("| n | loss | µs | two lines of torch, µs | × |\n|---|---|---|---|---|")
+    for classes in options.classes:
+        scores, target = sample(Case("", classes, 1, options.scores[0]), options.batch)
+        for name, losses in pairs(classes, options.batch).items():
+            ours, theirs = (statistics.median(t) for t in in_turns(losses, scores, target, options))
+            row = f"{classes} | {name} | {1e6 * ours:.0f} | {1e6 * theirs:.0f} | **{ours / theirs:.2f}**"
+            print(f"| {row} |", flush=True)
 
 
 def print_memory(options: argparse.Namespace) -> None:
@@ -305,7 +325,7 @@ def parse() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
-        "part", nargs="*", default=["time", "memory", "errors"], help="time, memory, errors, first"
+        "part", nargs="*", default=["time", "memory", "errors"], help="time, memory, errors, first, lines"
     )
     parser.add_argument("--classes", type=int, nargs="+", default=[100, 1000, 10_000, 100_000])
     parser.add_argument("--k", type=int, nargs="+", default=[1, 5, 10, 20, 50])
@@ -335,7 +355,7 @@ def main() -> None:
         f"{torch.backends.cpu.get_cpu_capability()}, backend {options.backend}"
     )
     printers = {"time": print_times, "memory": print_memory, "errors": print_errors}
-    printers |= {"first": print_first, "first-of": print_first_of}
+    printers |= {"first": print_first, "first-of": print_first_of, "lines": print_lines}
     with use_backend(options.backend):
         for part in options.part:
             printers[part](options)

@@ -34,22 +34,22 @@ VERSIONS: Mapping[str, int] = {
     # the loop, schedules, metrics, seeds, splits, SGD. Version 2 since 28 November 2026: each search has its own draw,
     # and no draw depends on a study's name; denormal numbers are 0; unlike members of a stack share loss and update
     "engine": 2,
-    # losses
+    # losses. Version 2 since 28 November 2026: torch's own kernels and shorter formulas, which round otherwise
     "loss active_passive_loss": 1,
-    "loss asymmetric_loss": 1,
+    "loss asymmetric_loss": 2,
     "loss autkc": 1,
-    "loss balanced_softmax": 1,
+    "loss balanced_softmax": 2,
     "loss calibrated_topk_hinge": 1,
     "loss conformal_training": 1,
     "loss convex_topk_hinge": 1,
     "loss cross_entropy": 1,
     "loss early_learning": 1,
-    "loss focal": 1,
+    "loss focal": 2,
     "loss generalized_cross_entropy": 1,
-    "loss label_smoothing": 1,
-    "loss ldam": 1,
-    "loss logit_adjusted": 1,
-    "loss logit_clip": 1,
+    "loss label_smoothing": 2,
+    "loss ldam": 2,
+    "loss logit_adjusted": 2,
+    "loss logit_clip": 2,
     "loss noised_imbalanced_topk_hinge": 1,
     "loss noised_topk_hinge": 1,
     "loss smooth_topk_hinge": 1,
@@ -62,7 +62,7 @@ VERSIONS: Mapping[str, int] = {
     "loss topk_hinge": 1,
     "loss topk_transition": 1,
     "loss truncated_topk_entropy": 1,
-    "loss vector_scaling": 1,
+    "loss vector_scaling": 2,
     # networks
     "network convnet": 1,
     "network densenet": 1,
@@ -150,7 +150,7 @@ def version_of(arm: Arm) -> str:
     Example:
         >>> from topk_platform.specs import Loss, Model, Recipe, Regime
         >>> version_of(Arm(Regime("r", "digits"), Model("mlp"), Loss("ldam"), 3, Recipe(1)))
-        'engine 2, dataset digits 1, loss ldam 1, network mlp 1'
+        'engine 2, dataset digits 1, loss ldam 2, network mlp 1'
     """
     return _text(components_of(arm))
 

@@ -180,7 +180,7 @@ def assert_only_that_row_is_spoilt(name, backend, scores, target, row, column, v
     assert any(same), f"{value} in column {column}"
 
 
-CHOOSES_BY_BATCH = ("smooth_topk_svm", "noised_topk_hinge")
+CHOOSES_BY_BATCH = ("smooth_topk_svm", "noised_topk_hinge", "ldam", "label_smoothing")
 
 
 def goes_through_torch(name, backend, scores):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 
 import torch
@@ -35,6 +36,7 @@ __all__ = [
 
 SOFT_SHAPES = ("logistic", "laplace", "gaussian", "clip", "power", "midpoint")
 MAY_BE_0 = ("clip", "power")
+FINITE = (-sys.float_info.max, sys.float_info.max)
 REDUCTIONS = ("mean", "sum", "none")
 
 
@@ -49,11 +51,27 @@ def values_are_readable(tensor: Tensor) -> bool:
     Anywhere else, reading them would wait for the device, break the graph of ``torch.compile`` or fail under ``vmap``.
     """
     return (
-        not torch.compiler.is_compiling()
-        and tensor.device.type == "cpu"
+        tensor.is_cpu
+        and not torch.compiler.is_compiling()
         and has_values(tensor)
         and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
     )
+
+
+def all_within(values: Tensor, least: float, most: float) -> bool:
+    """Whether values can be read and are all in ``[least, most]``; False if one is NaN, or if there are none."""
+    if not (values_are_readable(values) and values.numel()):
+        return False
+    lowest, highest = bounds_of(values)
+    return least <= lowest and highest <= most
+
+
+def bounds_of(values: Tensor) -> tuple[float, float]:
+    """The least and the largest of some values; NaN if one is NaN."""
+    if values.ndim == 0:
+        return values.item(), values.item()
+    least, most = torch.aminmax(values.detach() if values.requires_grad else values)
+    return least.item(), most.item()
 
 
 def check_scores(scores: Tensor, name: str = "scores", dimensions: int = 2) -> None:
@@ -209,10 +227,13 @@ def check_counts(class_counts: Tensor, classes: int | None = None, *, look: bool
     A count of 0 has no logarithm and no margin, and would silently make the values of all classes useless.
     """
     check_per_class("class_counts", class_counts, classes)
-    if values_are_readable(class_counts) or (look and has_values(class_counts)):
+    readable = values_are_readable(class_counts) or (look and has_values(class_counts))
+    if not readable or not class_counts.numel():
+        return
+    least, most = bounds_of(class_counts)
+    if not (least > 0 and most < math.inf):
         wrong = class_counts[~((class_counts > 0) & torch.isfinite(class_counts))]
-        if wrong.numel():
-            raise ValueError(f"class_counts must be above 0 for every class, got {wrong[0].item()}")
+        raise ValueError(f"class_counts must be above 0 for every class, got {wrong[0].item()}")
 
 
 def check_labels(target: Tensor, shape: torch.Size, classes: int, ignore_index: int | None) -> bool:
@@ -233,8 +254,9 @@ def check_labels(target: Tensor, shape: torch.Size, classes: int, ignore_index: 
         )
     if not (values_are_readable(target) and target.numel()):
         return False
-    target = target.to(torch.int64)  # torch has no bounds of uint16, and takes -1 for 255 beside uint8
-    least, most = (bound.item() for bound in torch.aminmax(target))
+    if target.dtype != torch.int64:  # torch has no bounds of uint16, and takes -1 for 255 beside uint8
+        target = target.to(torch.int64)
+    least, most = bounds_of(target)
     if least < 0 or most >= classes:
         _check_out_of_range(target, classes, ignore_index)
     return ignore_index is None or not least <= ignore_index <= most
@@ -249,7 +271,7 @@ def check_index(index: Tensor | None, shape: torch.Size, rows: int) -> Tensor:
     if index.dtype not in (torch.int64, torch.int32):  # torch takes other dtypes for masks, or not at all
         raise ValueError(f"index must be int64 or int32, got {index.dtype}")
     if values_are_readable(index) and index.numel():
-        least, most = (bound.item() for bound in torch.aminmax(index))
+        least, most = bounds_of(index)
         if least < 0 or most >= rows:
             raise ValueError(f"index must be in [0, {rows - 1}], got {least if least < 0 else most}")
     return index

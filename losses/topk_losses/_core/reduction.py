@@ -8,6 +8,8 @@ of its C labels. For labels C is 1. For soft targets the result is the expectati
 from __future__ import annotations
 
 import functools
+import math
+import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
@@ -15,6 +17,8 @@ import torch
 from torch import Tensor
 
 from topk_losses._core.checks import (
+    FINITE,
+    all_within,
     check_labels,
     check_losses,
     check_per_class,
@@ -24,11 +28,17 @@ from topk_losses._core.checks import (
     check_target,
     values_are_readable,
 )
-from topk_losses._core.shapes import class_last, computing, full_precision
+from topk_losses._core.shapes import class_last, computing, few_classes, full_precision
 
-__all__ = ["Reduction", "RowLosses", "reduce_loss", "takes_single_rows"]
+__all__ = ["Direct", "Reduction", "RowLosses", "reduce_loss", "takes_single_rows"]
 
 RowLosses: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+
+Direct: TypeAlias = Callable[..., Tensor]
+"""A loss by torch's own kernels: rows ``(M, L)``, labels ``(M,)`` or probabilities, and the keywords of
+``torch.nn.functional.cross_entropy`` to the reduced loss.
+"""
+
 F = TypeVar("F", bound=Callable[..., Tensor])
 
 
@@ -76,6 +86,7 @@ def reduce_loss(
     *,
     soft: bool = True,
     complete: bool = False,
+    direct: Direct | None = None,
 ) -> Tensor:
     """Apply a loss of rows to scores and targets as torch's cross-entropy would.
 
@@ -87,6 +98,8 @@ def reduce_loss(
         soft: Whether the loss takes soft targets.
         complete: Whether the loss handles scores of any precision, ignored labels (loss 0) and masked targets (loss
             +inf) itself. Kernels do this in passing, which saves launching further kernels.
+        direct: The same loss by torch's kernels, where there is such a form. It is several times as fast, and used
+            where its value can be read and is finite, so that no target is masked.
 
     Returns:
         A scalar, or for ``"none"`` a tensor ``(N, ...)``; float64 for float64 scores, else float32.
@@ -103,11 +116,36 @@ def reduce_loss(
     with full_precision(scores):
         if target.is_floating_point():
             check_soft(scores, target, how.ignore_index, soft)
-            losses = _expected(losses_of, rows, computing(class_last(target)).to(rows.dtype), how.weight)
+            probabilities = computing(class_last(target)).to(rows.dtype)
+            value = None if direct is None else _directly(direct, rows, probabilities, scores, how)
+            if value is not None:
+                return value
+            losses = _expected(losses_of, rows, probabilities, how.weight)
             return losses.mean() if how.reduction == "mean" else _finished(losses, scores, how)
         known = check_labels(target, scores.shape, scores.shape[1], how.ignore_index)
-        labels = target.to(torch.int64).reshape(-1, 1)
-        return _of_labels(losses_of, rows, labels, scores, how, known, complete)
+        labels = target if target.dtype == torch.int64 else target.to(torch.int64)
+        labels = labels if labels.ndim == 1 else labels.reshape(-1)
+        if direct is not None and (known or not _may_be_empty(rows)):
+            value = _directly(direct, rows, labels, scores, how)
+            if value is not None:
+                return value
+        return _of_labels(losses_of, rows, labels.unsqueeze(1), scores, how, known, complete)
+
+
+def _directly(direct: Direct, rows: Tensor, target: Tensor, scores: Tensor, how: Reduction) -> Tensor | None:
+    """The loss by torch's kernels; None where they are slow, or its value is not finite or cannot be read."""
+    if not values_are_readable(rows) or few_classes(rows):
+        return None
+    weight = None if how.weight is None else how.weight.to(rows.dtype)
+    value = direct(rows, target, weight=weight, ignore_index=how.ignore_index, reduction=how.reduction)
+    if not all_within(value, *FINITE):
+        return None
+    return value if how.reduction != "none" or scores.ndim == 2 else _finished(value, scores, how)
+
+
+def _may_be_empty(rows: Tensor) -> bool:
+    """Whether a row may be without an unmasked class, or its values cannot be read."""
+    return not all_within(rows.detach()[:, 0], *FINITE)
 
 
 def _of_labels(
@@ -126,7 +164,9 @@ def _of_labels(
     else:
         if ignored is not None:
             rows, labels = _without_empty(rows, ignored), labels.masked_fill(ignored, 0)
-        losses = _masked_targets_cost_infinity(losses_of(rows, labels), rows, labels)
+        losses = losses_of(rows, labels)
+        check_losses(losses, rows, labels)
+        losses = _infinite_where_masked(losses, rows.detach().gather(1, labels))
         losses = losses if ignored is None else losses.masked_fill(ignored, 0)
     if how.weight is None and how.reduction == "mean":
         if none_ignored:
@@ -158,16 +198,19 @@ def _without_empty(rows: Tensor, ignored: Tensor) -> Tensor:
     return rows.masked_fill(empty & (scores.amax(1, keepdim=True) == -torch.inf), 0)
 
 
-def _masked_targets_cost_infinity(losses: Tensor, rows: Tensor, labels: Tensor) -> Tensor:
-    """Set the loss to +inf where the target's own score is -inf, whatever the other classes' scores are."""
-    check_losses(losses, rows, labels)
-    return losses.masked_fill(rows.detach().gather(1, labels) == -torch.inf, torch.inf)
+def _infinite_where_masked(losses: Tensor, own: Tensor) -> Tensor:
+    """Set the losses to +inf where the target's ``own`` score is -inf, whatever the other classes' scores are."""
+    if all_within(own, -sys.float_info.max, math.inf):
+        return losses
+    return losses.masked_fill(own == -torch.inf, torch.inf)
 
 
 def _expected(losses_of: RowLosses, rows: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
     """The expected losses ``(M,)`` over labels drawn from soft targets ``(M, L)``."""
     labels = torch.arange(rows.shape[1], device=rows.device).expand_as(rows)
-    losses = _masked_targets_cost_infinity(losses_of(rows, labels), rows, labels)
+    losses = losses_of(rows, labels)
+    check_losses(losses, rows, labels)
+    losses = _infinite_where_masked(losses, rows.detach())
     # A masked class with target probability 0 contributes 0: here 0 · inf is 0.
     losses = losses.masked_fill((target == 0) & losses.isinf(), 0)
     return (losses * target if weight is None else losses * target * weight.to(rows.dtype)).sum(1)

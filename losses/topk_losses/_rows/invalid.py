@@ -6,8 +6,13 @@ overflows to +inf, and a gradient scaler has to notice it.
 
 from __future__ import annotations
 
+import math
+import sys
+
 import torch
 from torch import Tensor
+
+from topk_losses._core.checks import all_within
 
 __all__ = ["log_sum_without", "with_nan", "with_nan_where_invalid"]
 
@@ -25,7 +30,10 @@ def with_nan_where_invalid(values: Tensor, top: Tensor) -> Tensor:
 
     NaN is sorted as the largest score, so the first column shows both.
     """
-    return with_nan(values, ~(top.detach()[:, :1] < torch.inf))
+    largest = top.detach()[:, :1]
+    if all_within(largest, -math.inf, sys.float_info.max):
+        return values
+    return with_nan(values, ~(largest < torch.inf))
 
 
 def log_sum_without(rows: Tensor, indices: Tensor) -> Tensor:

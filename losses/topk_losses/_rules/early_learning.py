@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 from torch import Tensor
 
+from topk_losses._core.checks import all_within
 from topk_losses._core.shapes import log_softmax
 
 __all__ = ["regularized"]
@@ -17,4 +20,6 @@ def regularized(rows: Tensor, labels: Tensor, memory: Tensor, strength: float) -
     log_p, t = log_softmax(rows), memory.to(rows.dtype)
     # 1 - <p, t> = (1 - Σ t) + Σ t (1 - p): sums of terms of one sign, exact where p is close to 1.
     apart = (1 - t.sum(1, keepdim=True)).clamp(min=0) - (t * log_p.expm1()).sum(1, keepdim=True)
-    return -log_p.gather(1, labels) + strength * apart.clamp(min=LEAST).log()
+    if not all_within(apart, LEAST, math.inf):
+        apart = apart.clamp(min=LEAST)
+    return strength * apart.log() - log_p.gather(1, labels)

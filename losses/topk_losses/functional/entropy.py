@@ -43,7 +43,7 @@ def cross_entropy(
         >>> cross_entropy(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([1]))
         tensor(1.4076)
     """
-    return reduce_loss(entropies.cross_entropy, scores, target, Reduction(weight, ignore_index, reduction))
+    return entropies.entropy_of(scores, target, Reduction(weight, ignore_index, reduction))
 
 
 @takes_single_rows

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from torch import Tensor
 
 from topk_losses._core.checks import (
@@ -65,7 +67,9 @@ def ldam(
     def losses(rows: Tensor, labels: Tensor) -> Tensor:
         return entropies.ldam(rows, labels, margins, scale)
 
-    return reduce_loss(losses, scores, target, Reduction(weight, ignore_index, reduction))
+    direct = partial(entropies.ldam_directly, margins=margins, scale=scale)
+    how = Reduction(weight, ignore_index, reduction)
+    return reduce_loss(losses, scores, target, how, direct=None if target.is_floating_point() else direct)
 
 
 @takes_single_rows
@@ -111,10 +115,10 @@ def logit_adjusted(
     check_counts(class_counts, scores.shape[1])
     check_positive("tau", tau)
 
-    def losses(rows: Tensor, labels: Tensor) -> Tensor:
-        return entropies.adjusted(rows, labels, class_counts, tau)
+    def adjusted(rows: Tensor) -> Tensor:
+        return entropies.adjusted(rows, class_counts, tau)
 
-    return reduce_loss(losses, scores, target, Reduction(weight, ignore_index, reduction))
+    return entropies.entropy_of(scores, target, Reduction(weight, ignore_index, reduction), adjusted)
 
 
 def balanced_softmax(
@@ -205,7 +209,7 @@ def vector_scaling(
     check_not_negative("tau", tau)
     check_not_negative("gamma", gamma)
 
-    def losses(rows: Tensor, labels: Tensor) -> Tensor:
-        return entropies.adjusted(rows, labels, class_counts, tau, gamma)
+    def scaled(rows: Tensor) -> Tensor:
+        return entropies.adjusted(rows, class_counts, tau, gamma)
 
-    return reduce_loss(losses, scores, target, Reduction(weight, ignore_index, reduction))
+    return entropies.entropy_of(scores, target, Reduction(weight, ignore_index, reduction), scaled)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from torch import Tensor
 
 from topk_losses._core.checks import (
@@ -14,6 +16,7 @@ from topk_losses._core.checks import (
 from topk_losses._core.reduction import Reduction, reduce_loss, takes_single_rows
 from topk_losses._rules import robust
 from topk_losses._rules.early_learning import regularized
+from topk_losses._rules.entropies import entropy_of
 
 __all__ = ["early_learning", "label_smoothing", "logit_clip"]
 
@@ -62,7 +65,10 @@ def label_smoothing(
     def losses(rows: Tensor, labels: Tensor) -> Tensor:
         return robust.smoothed(rows, labels, epsilon)
 
-    return reduce_loss(losses, scores, target, Reduction(weight, ignore_index, reduction))
+    # With weights per class torch weighs each term of the sum, and here each label weighs its sample.
+    direct = partial(robust.smoothed_directly, epsilon=epsilon) if weight is None else None
+    how = Reduction(weight, ignore_index, reduction)
+    return reduce_loss(losses, scores, target, how, direct=direct)
 
 
 @takes_single_rows
@@ -106,10 +112,10 @@ def logit_clip(
     """
     check_positive("limit", limit)
 
-    def losses(rows: Tensor, labels: Tensor) -> Tensor:
-        return robust.clipped(rows, labels, limit)
+    def clipped(rows: Tensor) -> Tensor:
+        return robust.clipped(rows, limit)
 
-    return reduce_loss(losses, scores, target, Reduction(weight, ignore_index, reduction))
+    return entropy_of(scores, target, Reduction(weight, ignore_index, reduction), clipped)
 
 
 def early_learning(

@@ -111,14 +111,16 @@ def test_ldam_without_margins_is_scaled_cross_entropy(sample):
 
 
 @pytest.mark.parametrize("gap", [0.0, 0.5, 1.0, 2.0])
-def test_ldam_keeps_its_precision_where_the_probability_rounds_to_1(gap, rounding):
+@pytest.mark.parametrize("soft", [False, True])
+def test_ldam_keeps_its_precision_where_the_probability_rounds_to_1(gap, soft, rounding):
     """In float32 ``1 - p`` is 0 from a gap of 0.6 on at scale 30, yet a margin of 0.5 makes it count again."""
-    scores = torch.tensor([[gap, 0.0, -0.3]])
-    value = functional.ldam(scores, torch.tensor([0]), torch.full((3,), 0.5), scale=30.0)
-    exact = oracles.ldam(scores[0].double(), 0, torch.full((3,), 0.5).double(), scale=30.0)
+    scores, margins = torch.tensor([[gap, 0.0, -0.3]]), torch.full((3,), 0.5)
+    target = torch.tensor([[1.0, 0.0, 0.0]]) if soft else torch.tensor([0])
+    value = functional.ldam(scores, target, margins, scale=30.0)
+    exact = oracles.ldam(scores[0].double(), 0, margins.double(), scale=30.0)
     # exp(-x) is as wrong in proportion as x, here 30 times a gap less a margin: three roundings, and some of the rest.
     x = 30 * (gap + 0.5 + 0.3)
-    torch.testing.assert_close(value.double(), exact, rtol=rounding(x, x, x) + 1e-6, atol=0)
+    torch.testing.assert_close(value.double(), exact, rtol=rounding(x, x, x) + 1e-6, atol=0 if soft else 2e-7)
 
 
 def test_logit_adjustment_is_linear_in_the_logarithm_of_the_counts(sample):
