@@ -42,7 +42,7 @@ REDUCTIONS = ("mean", "sum", "none")
 
 def has_values(tensor: Tensor) -> bool:
     """Whether a tensor has values at all: those on ``meta`` and fake tensors have a shape alone."""
-    return tensor.device.type != "meta" and type(tensor) in (Tensor, torch.nn.Parameter)
+    return not tensor.is_meta and type(tensor) in (Tensor, torch.nn.Parameter)
 
 
 def values_are_readable(tensor: Tensor) -> bool:
