@@ -24,6 +24,7 @@ from topk_platform import (
 from topk_platform.data import load
 from topk_platform.running.preflight.checks import check_study
 from topk_platform.specs import Trial, TrialRecord
+from topk_platform.specs.arms.recipe import OPTIMIZERS
 from topk_platform.training import build_loss, finish, run_trials
 from topk_platform.training.ensemble import Ensemble
 from topk_platform.training.steps.optim import ColumnOptimizer, make_optimizer
@@ -255,7 +256,7 @@ def test_one_call_for_unlike_losses_has_each_members_value_and_gradient(
         torch.testing.assert_close(gradients[member].double(), gradient, rtol=0, atol=2 * error / 33)
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "heavy_ball", "adam", "adamw"])
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_one_update_with_columns_is_each_members_own(optimizer: str) -> None:
     """Against torch's, to a few units in the last place of the largest weights and updates, which add up over steps."""
     recipes = [

@@ -104,10 +104,13 @@ class ColumnOptimizer(_Eager):
                 lr, decay, momentum = (
                     group[name].to(weights.device).view(shape) for name in ("lr", "weight_decay", "momentum")
                 )
-                if self._kind in ("adam", "adamw"):
-                    self._adam(weights, weights.grad, lr, decay)
-                else:
-                    self._sgd(weights, weights.grad, lr, decay, momentum)
+                match self._kind:
+                    case "adam" | "adamw":
+                        self._adam(weights, weights.grad, lr, decay)
+                    case "sgd" | "heavy_ball":
+                        self._sgd(weights, weights.grad, lr, decay, momentum)
+                    case _:
+                        raise ValueError(f"no optimizer of several recipes is called {self._kind!r}")
 
     def _sgd(self, weights: Tensor, gradient: Tensor, lr: Tensor, decay: Tensor, momentum: Tensor) -> None:
         state = self.state[weights]
