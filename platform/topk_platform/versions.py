@@ -31,8 +31,9 @@ __all__ = [
 ]
 
 VERSIONS: Mapping[str, int] = {
-    # the loop, schedules, metrics, seeds, splits, SGD. Version 2 since 28 November 2026: each search has its own draw,
-    # and no draw depends on a study's name; denormal numbers are 0; unlike members of a stack share loss and update
+    # the loop, schedules, metrics, seeds, splits, SGD, the defaults of specs. Version 2 since 28 November 2026: each
+    # search has its own draw, and no draw depends on a study's name; denormal numbers are 0; unlike members of a stack
+    # share loss and update
     "engine": 2,
     # losses. Version 2 since 28 November 2026: torch's own kernels and shorter formulas, which round otherwise
     "loss active_passive_loss": 1,

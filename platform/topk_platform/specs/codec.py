@@ -1,4 +1,4 @@
-"""Conversion of specs to JSON and back: each value has one canonical text, so equal values have equal hashes."""
+"""Conversion of specs to JSON and back, and their hashes: equal values have equal texts and equal hashes."""
 
 from __future__ import annotations
 
@@ -13,24 +13,37 @@ __all__ = ["canonical_json", "decode", "digest", "encode"]
 _TYPE = "type"
 
 
-def encode(value: Any) -> Any:
+def encode(value: Any, *, defaults: bool = True) -> Any:
     """Return ``value`` as JSON-ready data; dataclasses become objects that carry their class's name.
 
     Fields that take no part in comparisons are left out.
+
+    Args:
+        value: A spec, or what specs hold.
+        defaults: Whether fields that have their default are included.
 
     Raises:
         TypeError: if a part of ``value`` is neither a spec, a mapping, a sequence nor a scalar.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if f.compare}
-        return {_TYPE: type(value).__name__, **{name: encode(item) for name, item in fields.items()}}
+        fields = [
+            f for f in dataclasses.fields(value) if f.compare and (defaults or not _is_default(value, f))
+        ]
+        items = {f.name: encode(getattr(value, f.name), defaults=defaults) for f in fields}
+        return {_TYPE: type(value).__name__, **items}
     if isinstance(value, Mapping):
-        return {str(key): encode(item) for key, item in value.items()}
+        return {str(key): encode(item, defaults=defaults) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [encode(item) for item in value]
+        return [encode(item, defaults=defaults) for item in value]
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     raise TypeError(f"a spec holds scalars, sequences, mappings and specs only, got {type(value).__name__}")
+
+
+def _is_default(value: Any, field: dataclasses.Field[Any]) -> bool:
+    make = field.default_factory
+    default = field.default if make is dataclasses.MISSING else make()
+    return bool(getattr(value, field.name) == default)
 
 
 def decode(data: Any, classes: Iterable[type]) -> Any:
@@ -63,8 +76,12 @@ def _decode(data: Any, table: Mapping[str, type]) -> Any:
         raise ValueError(f"{data[_TYPE]} cannot be made from {sorted(items)}: {error}") from error
 
 
-def canonical_json(value: Any) -> str:
+def canonical_json(value: Any, *, defaults: bool = True) -> str:
     """Return the one JSON text of ``value``: sorted keys, no blanks, floats as their shortest exact form.
+
+    Args:
+        value: As for :func:`encode`.
+        defaults: As for :func:`encode`.
 
     Raises:
         ValueError: if a number in ``value`` is NaN or infinite.
@@ -73,14 +90,17 @@ def canonical_json(value: Any) -> str:
         >>> canonical_json({"b": (1, 2.5), "a": None})
         '{"a":null,"b":[1,2.5]}'
     """
-    return json.dumps(encode(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    data = encode(value, defaults=defaults)
+    return json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def digest(value: Any, length: int = 20) -> str:
-    """Return the first ``length`` hexadecimal digits of the SHA-256 of ``value``'s canonical JSON.
+    """Return the first ``length`` hexadecimal digits of the SHA-256 of ``value``'s canonical JSON without defaults.
+
+    So a field that a spec gets later, or loses, changes no hash of a spec that has its default.
 
     Example:
         >>> digest({"a": 1, "b": 2}) == digest({"b": 2, "a": 1})
         True
     """
-    return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:length]
+    return hashlib.sha256(canonical_json(value, defaults=False).encode()).hexdigest()[:length]

@@ -84,7 +84,7 @@ class Trial:
 
     @cached_property
     def key(self) -> str:
-        """The hash of all the fields."""
+        """The hash of all the fields that have not their default."""
         return digest(self)
 
     @property

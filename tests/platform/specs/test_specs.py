@@ -208,6 +208,19 @@ def test_whole_and_real_first_values_are_one_value() -> None:
     assert digest(one) == digest(other)
 
 
+def test_a_field_that_a_spec_gets_later_changes_no_hash_at_its_default() -> None:
+    """Nor may it be lost where it has another value."""
+
+    def of(*fields: Any, **values: Any) -> str:
+        return digest((dataclasses.make_dataclass("Spec", fields, frozen=True)(**values), 1))
+
+    before = [("epochs", int), ("rate", float, 0.1)]
+    later = ("options", dict, dataclasses.field(default_factory=dict))
+    assert of(*before, epochs=2) == of(*before, later, epochs=2) == of(before[0], epochs=2)
+    assert len({of(*before, later, epochs=2, options=o) for o in ({}, {"a": 0})}) == 2
+    assert of(*before, epochs=2) != of(*before, epochs=2, rate=0.2)
+
+
 def test_an_option_may_be_given_by_an_equal_value_but_is_itself_what_trials_get() -> None:
     for value in (1.0, True):
         assert repr(Loss("x", {"samples": Choice((1, 2))}, {"samples": value}).first) == "{'samples': 1}"
