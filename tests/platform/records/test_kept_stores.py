@@ -1,6 +1,6 @@
 """A store that was written by an earlier day's program is read: the kept one of the present schema.
 
-Where this fails and no reader is at fault, as after a spec got a new field, stores of before no longer count: raise
+Where this fails and no reader is at fault, as after a spec lost a field, stores of before no longer count: raise
 ``SCHEMA_VERSION``, so that they are refused with a sentence, and run ``tests/harness/kept_store.py``.
 """
 
@@ -19,7 +19,7 @@ from topk_platform.records import Ledger, Store, damaged_artifacts, history
 from topk_platform.records.table.schema import SCHEMA_VERSION
 
 STUDY = "kept_store:study"
-TOP3 = {"cross_entropy": 0.890278, "smooth_topk_svm": 0.972222}
+TOP3 = {"cross_entropy": 0.981944, "smooth_topk_svm": 0.794444}
 MOST_BYTES = 60_000
 
 Topk = Callable[..., tuple[int, str, str]]
@@ -73,7 +73,7 @@ def test_the_status_is_that_of_a_finished_study(store: str, topk: Topk) -> None:
 def test_its_report_and_its_exports_are_made(store: str, topk: Topk, tmp_path: Path) -> None:
     report, out = tmp_path / "report.md", tmp_path / "model"
     assert topk("report", STUDY, "--store", store, "--format", "md", "--to", str(report))[0] == 0
-    assert "97.2" in report.read_text()
+    assert "98.2" in report.read_text() and "79.4" in report.read_text()
     rows = tmp_path / "rows.csv"
     assert topk("export", STUDY, "--store", store, "--format", "csv", "--to", str(rows))[0] == 0
     assert rows.read_text().count("\n") > 8
