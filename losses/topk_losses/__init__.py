@@ -5,6 +5,7 @@ from topk_losses import functional as functional
 from topk_losses.backends import *
 from topk_losses.heads import *
 from topk_losses.margins import *
+from topk_losses.matching import *
 from topk_losses.modules._base import Loss as Loss
 from topk_losses.modules.autkc import *
 from topk_losses.modules.conformal import *

@@ -104,6 +104,9 @@ class EarlyLearning(Loss):
     and then computes the loss with them. A prediction that is not finite changes nothing. In evaluation mode
     (``loss.eval()``) no row changes. ``state_dict`` has the memory, so that training can go on from a checkpoint.
 
+    Of several processes each has a memory of its own, with the samples that it saw. Where activation checkpointing
+    computes the loss once more during the backward pass, no row changes a second time.
+
     Args:
         samples: The number of training samples.
         classes: L.
@@ -167,11 +170,13 @@ class EarlyLearning(Loss):
         expected = (index.numel(), self.memory.shape[1])
         if index.ndim != 1 or scores.shape != expected:
             raise ValueError(f"scores must have the shape (N, L), here {expected}, got {tuple(scores.shape)}")
+        # During a backward pass activation checkpointing computes what was computed before, with its updated memory.
+        updates = self.training and torch._C._current_graph_task_id() == -1
         known = self.memory[index]
-        if self.training:
+        if updates:
             known = self._updated(known, scores.detach())
         loss = functional.early_learning(scores, target, known, strength=self.strength, **self._shared)
-        if self.training:  # after the loss, so that a call that is refused leaves nothing behind
+        if updates:  # after the loss, so that a call that is refused leaves nothing behind
             self.memory[index] = known
         return loss
 

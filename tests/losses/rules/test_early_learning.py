@@ -4,6 +4,7 @@ import io
 
 import pytest
 import torch
+from torch.utils.checkpoint import checkpoint
 
 from topk_losses import EarlyLearning, functional
 from topk_losses.testing import oracles
@@ -67,6 +68,19 @@ def test_the_memory_is_the_running_average_of_each_samples_own_predictions():
         torch.testing.assert_close(value, torch.stack(expected).mean(), rtol=1e-6, atol=1e-6)
     torch.testing.assert_close(loss.memory.double(), memory, rtol=1e-6, atol=1e-6)
     assert loss.memory[[4, 5, 6, 7]].abs().max() == 0
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_activation_checkpointing_updates_the_memory_once(reentrant):
+    scores, target, _ = given()
+    index = torch.arange(6)
+    plain, repeated = (EarlyLearning(samples=6, classes=5, beta=0.6) for _ in range(2))
+    ours, theirs = scores.clone().requires_grad_(), scores.clone().requires_grad_()
+    for _ in range(2):
+        plain(theirs, target, index).backward()
+        checkpoint(lambda s: repeated(s, target, index), ours, use_reentrant=reentrant).backward()
+    assert torch.equal(repeated.memory, plain.memory)
+    torch.testing.assert_close(ours.grad, theirs.grad)
 
 
 def test_a_prediction_that_is_not_finite_is_not_remembered():
