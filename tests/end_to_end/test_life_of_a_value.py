@@ -44,7 +44,7 @@ def test_tau_from_the_study_file_to_the_table(reference: Any, visited: Any) -> N
     experiment = client.get_experiment_by_name("small")
     (run,) = client.search_runs([experiment.experiment_id], f"tags.`topk.key` = '{trial.key}'")
     assert run.data.params["tau"] == "0.31"
-    assert run.data.metrics["validation.top3"] == first["validation.top3"]
+    assert run.data.metrics["final.top3"] == first["validation.top3"]
     assert client.get_run(run.data.tags["mlflow.parentRunId"]).data.tags["arm"] == ARM
     # 9: the table tells of the best by validation, over fresh seeds, on the test set.
     searched = [r for r in rows if r["arm"] == ARM and r["phase"] == "search" and r["status"] == "completed"]

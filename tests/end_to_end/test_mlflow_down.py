@@ -13,7 +13,7 @@ from labs import IN_PROC, MlflowServer, check_undisturbed, rows, tracked, until
 pytestmark = [*IN_PROC, pytest.mark.slow]
 
 # Asked again every half second, and by single requests.
-IMPATIENT = "import topk_platform.tracking.feed as f; f.Feed.__init__.__kwdefaults__['pauses'] = (0.5,)"
+IMPATIENT = "import topk_platform.tracking.feed as f; f.Feed.pause = 0.5"
 
 
 @pytest.fixture

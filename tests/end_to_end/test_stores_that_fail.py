@@ -94,7 +94,7 @@ def disk(lab: Any, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[D
     # The first run gives up at once unless told otherwise, the second one is patient; neither leaves MLflow behind for
     # long.
     first = getattr(request, "param", "(0.1,)")
-    code = "import topk_platform.tracking.feed as f; f.Feed.__init__.__kwdefaults__['pauses'] = (0.5,)\n"
+    code = "import topk_platform.tracking.feed as f; f.Feed.pause = 0.5\n"
     code += (
         "import sys, topk_platform.records as r; r.Writer.__init__.__defaults__ = (eval(sys.argv.pop(1)),)\n"
     )

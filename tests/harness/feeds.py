@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from mlflow.entities import Run
 
 from topk_platform.records import Ledger
 from topk_platform.tracking import Feed, Pictures, tracking_uri
-from topk_platform.tracking.database import SQLITE
+from topk_platform.tracking.answering import SQLITE
 from topk_platform.tracking.writing import make_database
 
 __all__ = ["copy_database", "fill", "runs", "start_feed"]
@@ -40,12 +40,13 @@ def start_feed(
     uri: str | None = None,
     *,
     stale: Collection[str] = (),
-    pauses: Sequence[float] = (0.01,),
+    pause: float = 0.01,
 ) -> Feed:
     """Return a started feed, by default of MLflow's database in ``folder``, made if missing."""
     if uri is None and folder is not None:
         copy_database(tracking_uri(folder))
-    feed = Feed(uri or tracking_uri(folder or Path()), ledger, folder, stale=stale, pauses=pauses)
+    feed = Feed(uri or tracking_uri(folder or Path()), ledger, folder, stale=stale)
+    feed.pause = pause
     feed.start()
     return feed
 
@@ -56,9 +57,9 @@ def fill(feed: Feed, files: Mapping[str, str], pictures: Pictures | None = None)
     assert feed.close() == ""
 
 
-def runs(uri: str, tag: str = "", study: str = "s") -> list[Run]:
-    """Return a study's runs in MLflow, those alone that have a tag."""
+def runs(uri: str, tag: str = "", study: str = "s", where: str = "") -> list[Run]:
+    """Return a study's runs in MLflow, those alone that have a tag and meet a condition."""
     client = MlflowClient(uri)
     experiment = client.get_experiment_by_name(study)
-    result = client.search_runs([experiment.experiment_id], max_results=1000) if experiment else []
+    result = client.search_runs([experiment.experiment_id], where, max_results=1000) if experiment else []
     return [run for run in result if not tag or tag in run.data.tags]

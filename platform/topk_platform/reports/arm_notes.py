@@ -18,7 +18,9 @@ __all__ = ["arms_to_json"]
 
 
 def arms_to_json(table: Table, histories: Mapping[str, ArmHistory]) -> str:
-    """Return JSON with each arm's name, chosen configuration, test metrics, data and a Markdown note, by arm identity.
+    """Return JSON with what each arm came to, by its identity.
+
+    This is its name, the metric and the configuration that were chosen by, its test metrics and a note in Markdown.
 
     Args:
         table: The study's table with all its arms.
@@ -46,17 +48,12 @@ def _arm_data(table: Table, arm: Arm, key: tuple[str, str]) -> dict[str, Any]:
     }
     return {
         "name": arm.name,
+        "metric": arm.metric,
         "parameters": {name: str(value) for name, value in described(arm).items()} | _common(rows),
         "metrics": {
             name: value for metric, e in estimates.items() for name, value in _numbers(metric, e).items()
         },
         "note": _note(table, arm, rows, estimates),
-        "dataset": {
-            "name": arm.regime.dataset,
-            "fingerprint": rows[0]["dataset_fingerprint"],
-            "options": canonical_json(arm.regime.options),
-            "regime": arm.regime.name,
-        },
     }
 
 

@@ -10,22 +10,11 @@ from typing import TYPE_CHECKING
 from topk_platform.lazy import first_use
 
 if TYPE_CHECKING:
-    from topk_platform.tracking.answering import check_tracking, mlflow_of
-    from topk_platform.tracking.database import experiments, tracking_uri
-    from topk_platform.tracking.feed import Feed, Pictures
-    from topk_platform.tracking.locations import moved
-    from topk_platform.tracking.syncing import sync
+    from topk_platform.tracking.answering import check_tracking, mlflow_of, moved, tracking_uri
+    from topk_platform.tracking.feed import Feed, Pictures, sync
+    from topk_platform.tracking.writing import run_pages
 
-__all__ = [
-    "Feed",
-    "Pictures",
-    "check_tracking",
-    "experiments",
-    "mlflow_of",
-    "moved",
-    "sync",
-    "tracking_uri",
-]
+__all__ = ["Feed", "Pictures", "check_tracking", "mlflow_of", "moved", "run_pages", "sync", "tracking_uri"]
 
 if not TYPE_CHECKING:  # otherwise a type checker would accept any name as one of this package
     __getattr__ = first_use(__name__)

@@ -1,22 +1,45 @@
-"""The check, before a study starts, that MLflow answers at a URI."""
+"""Where a study's MLflow is, and whether it answers."""
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import proxy_bypass_environment
 
-from topk_platform.errors import StoreError, UserError, masked, reason
+from topk_platform.errors import UserError, masked, reason
 from topk_platform.records.storage.store import Store
 from topk_platform.specs.checks import check_place
-from topk_platform.tracking.database import SQLITE, tracking_uri
 
-__all__ = ["check_tracking", "mlflow_of"]
+__all__ = ["SQLITE", "check_tracking", "mlflow_of", "moved", "prepare", "tracking_uri"]
 
+SQLITE = "sqlite:///"
 _ANSWER_SECONDS = 20.0
-_IMPATIENT = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "10"}
+_MOVED = "tracking.txt"
+_DEFAULTS = {
+    # By default MLflow waits two minutes for an answer and tries seven times, which is too long at the end of a study.
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "15",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
+    # A connection that was made while the disk was read-only would stay read-only, so each use makes a new one.
+    "MLFLOW_SQLALCHEMYSTORE_POOLCLASS": "NullPool",
+    # Otherwise it prints every run's address, with the server's password if the address has one.
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+}
+
+
+def prepare() -> None:
+    """Make MLflow give up sooner and print less, before its first use; what the environment says stays."""
+    for name, value in _DEFAULTS.items():
+        os.environ.setdefault(name, value)
+    for name in ("alembic", "mlflow"):  # they log each table that they create, and errors of many lines
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+
+
+def tracking_uri(folder: Path) -> str:
+    """Return the URI of the sqlite database for the MLflow runs of a local store."""
+    return f"{SQLITE}{folder / 'mlflow.db'}"
 
 
 def mlflow_of(store: Store, uri: str | None) -> str | None:
@@ -33,13 +56,12 @@ def mlflow_of(store: Store, uri: str | None) -> str | None:
         return None
     if uri is not None:
         check_tracking(uri)
-        return uri
-    if "?" in str(store.local):
+    elif "?" in str(store.local):
         raise UserError(
             f"store {str(store.local)!r} cannot hold MLflow's database, because an address of sqlite ends at the "
             "'?': choose another --store, or give --mlflow URI or --mlflow none"
         )
-    return tracking_uri(Path(str(store.local)))
+    return uri or tracking_uri(Path(str(store.local)))
 
 
 def check_tracking(uri: str) -> None:
@@ -52,60 +74,56 @@ def check_tracking(uri: str) -> None:
         uri: MLflow's tracking URI, such as ``http://HOST:PORT`` or ``sqlite:///PATH``.
     """
     check_place("mlflow", uri)
-    file = Path(uri.removeprefix(SQLITE).partition("?")[0])
-    why = _unwritable(file) if uri.startswith(SQLITE) and not file.exists() else _refusal(uri)
-    if why:
+    prepare()
+    from mlflow import MlflowClient  # noqa: PLC0415 - seconds of import, which do not count as waiting
+
+    file, answers = Path(uri.removeprefix(SQLITE).partition("?")[0]), list[str]()
+
+    def ask() -> None:
+        try:
+            if uri.startswith(SQLITE) and not file.exists():
+                Store.open(file.absolute().parent).check_writable()
+            else:
+                MlflowClient(tracking_uri=uri).get_experiment_by_name("topk")
+            answers.append("")
+        except Exception as error:  # noqa: BLE001 - from MLflow, one of its plug-ins or a database's driver
+            answers.append(reason(error))
+
+    # A thread asks, because MLflow tries for minutes to open a database that does not answer.
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(_ANSWER_SECONDS)
+    if why := answers[0] if answers else f"no answer within {_ANSWER_SECONDS:g} s":
         raise UserError(
             "mlflow must be the URI of an MLflow server that answers, http://HOST:PORT, or of a database, "
-            f"sqlite:///PATH, got {masked(uri)!r}: {why}"
+            f"sqlite:///PATH, got {masked(uri)!r}: {why}{_proxy(uri)}"
         )
 
 
-def _unwritable(file: Path) -> str:
-    try:
-        Store.open(file.absolute().parent).check_writable()
-    except StoreError as error:
-        return str(error)
-    return ""
+def _proxy(uri: str) -> str:
+    """Return which variable sends a server's requests to a proxy, and how to avoid it; empty if none does."""
+    scheme, host = urlsplit(uri).scheme, urlsplit(uri).hostname or ""
+    names = [name for lower in (f"{scheme}_proxy", "all_proxy") for name in (lower, lower.upper())]
+    used = [name for name in names if os.environ.get(name)]
+    if scheme not in ("http", "https") or not used or proxy_bypass_environment(host):
+        return ""
+    return f" (asked through the proxy of the variable {used[0]}; NO_PROXY={host} asks directly)"
 
 
-def _refusal(uri: str) -> str:
-    """Return why MLflow cannot work with the URI; empty if it can.
+def moved(store: Store, uri: str | None) -> str:
+    """Note where a study's MLflow runs go now; return a line if the last run wrote to another URI, else an empty text.
 
-    A thread asks, because MLflow tries for minutes to open a database that another process has locked.
+    Args:
+        store: The study's folder. The caller must hold its ledger for writing.
+        uri: MLflow's tracking URI as the user gave it; None for the store's own database or for no MLflow.
     """
-    from mlflow import MlflowClient  # noqa: F401, PLC0415 - seconds of import, which do not count as waiting
-
-    answers: list[str] = []
-    thread = threading.Thread(target=lambda: answers.append(_asked(uri)), daemon=True)
-    thread.start()
-    thread.join(_ANSWER_SECONDS)
-    return answers[0] if answers else f"no answer within {_ANSWER_SECONDS:g} s"
-
-
-def _asked(uri: str) -> str:
-    from mlflow import MlflowClient  # noqa: PLC0415 - as above
-    from mlflow.tracking.registry import UnsupportedModelRegistryStoreURIException  # noqa: PLC0415
-
-    try:
-        with _impatient():
-            MlflowClient(tracking_uri=uri).get_experiment_by_name("topk")
-    except UnsupportedModelRegistryStoreURIException as error:
-        return f"the schemes that it knows are {', '.join(filter(None, error.supported_uri_schemes))}"
-    except Exception as error:  # noqa: BLE001 - from MLflow, one of its plug-ins or a database's driver
-        return reason(error)
-    return ""
-
-
-@contextmanager
-def _impatient() -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in _IMPATIENT}
-    os.environ.update(_IMPATIENT)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+    now = "" if uri is None else masked(uri)
+    before = store.read(_MOVED).decode(errors="replace") if store.exists(_MOVED) else ""
+    if before != now:
+        store.write(_MOVED, now.encode())
+    if before in ("", now):
+        return ""
+    return (
+        f"MLflow: the last run of this study wrote to {before}, which this run does not change (to write to it again, "
+        f"give --mlflow {before})"
+    )

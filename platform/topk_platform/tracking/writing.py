@@ -4,265 +4,247 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import re
+import shutil
 import time
-import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from itertools import chain, count
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from functools import partial
+from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from mlflow import MlflowClient
-from mlflow.entities import Metric, Param
+from mlflow import MlflowClient, entities
+from mlflow.version import VERSION
 
 from topk_platform.records.artifacts.files import artifact_name, read_artifact
 from topk_platform.records.ledger.ledger import Ledger
 from topk_platform.records.storage.checked_json import DamagedError
 from topk_platform.records.table.rows import Row
 from topk_platform.specs import Trial, canonical_json, digest
-from topk_platform.tracking.arms import NOTE, log_data, replace_arm, write_arm
-from topk_platform.tracking.artifacts import Artifacts
-from topk_platform.tracking.database import SQLITE, silence, tracking_uri
-from topk_platform.tracking.models import forget_models, log_model
-from topk_platform.tracking.trials import (
-    Dataset,
-    curve,
-    group,
-    milliseconds,
-    parameters,
-    results,
-    results_of_arms,
-)
+from topk_platform.tracking.answering import SQLITE, prepare, tracking_uri
+from topk_platform.tracking.feed import Pictures
+from topk_platform.tracking.trials import arms_of, parameters, values, view
 
-__all__ = ["Experiment", "make_database"]
+__all__ = ["Experiment", "make_database", "run_pages"]
 
 _RUN_STATUS = {"completed": "FINISHED", "pruned": "KILLED", "diverged": "FAILED", "failed": "FAILED"}
-_PARENT = "mlflow.parentRunId"
+_TAGS = ("key", "phase", "number", "seed", "status", "code_version", "reason")
 _LEDGER = "topk.ledger"
-_DRAWN = "topk.drawn"  # the tag with the digest of the tables from which the report and plots were drawn
+_VIEW = f"mlflow.sharedViewState.{_LEDGER}"  # the tag in which MLflow's page has the order and the columns of runs
+_NOTE = "mlflow.note.content"
+_PARENT = "mlflow.parentRunId"
+_WEIGHTS = "model.safetensors"
+_REFUSED = re.compile(r"[/:.%\"']")  # in a model's name
 _LOG = logging.getLogger("topk_platform")
 
 
 class Experiment:
     """The experiment of a study in MLflow, opened or created: a parent run per arm, a child run per trial.
 
-    The experiment has the study's name and, as a tag, the ledger's identity, by which later runs find it. If two
-    studies on a server have the same name, the second experiment's name also has a part of its identity, and neither
-    study changes the other's runs. If somebody deletes the experiment, the next run fills a new one of such a name,
-    because MLflow keeps the name of a deleted experiment. The tag ``topk.key`` identifies a trial's run, which is
-    complete when its status is no longer running. A run that was cut off by a kill is deleted and written again, so
-    nothing appears twice. The tag ``topk.group`` is the configuration without the seed.
+    The experiment has the study's name and, as a tag, the ledger's identity, by which later runs find it. If the name
+    is taken, as by somebody else's study or an experiment that was deleted, a number follows it. The tag ``topk.key``
+    identifies a trial's run, which is complete when its status is no longer running. A run that was cut off by a kill
+    is deleted when the experiment is opened, and so is a run that is there twice.
 
     Args:
         ledger: The study's ledger.
         uri: MLflow's tracking URI.
         store: The store's folder if it is on this machine; the files of the database in it are kept beside it.
-        progressed: Called after each step of slow work.
-
-    Attributes:
-        started: When the trials started whose runs :meth:`complete` found, by key, in whole seconds since 1970.
+        moved: Called after each step of slow work.
     """
 
-    def __init__(
-        self, ledger: Ledger, uri: str, store: Path | None, progressed: Callable[[], None] = lambda: None
-    ) -> None:
-        silence()
-        self._ledger, self._name, self._progressed = ledger, ledger.study, progressed
-        # The store's folder, if the database is in it.
-        self._own = store if store is not None and uri == tracking_uri(store) else None
-        self._parents: dict[str, str] = {}
-        self._trials: dict[str, str] = {}
-        self.started: dict[str, int] = {}
-        self._tables = self._drawn = ""
+    def __init__(self, ledger: Ledger, uri: str, store: Path | None, moved: Callable[[], object]) -> None:
         make_database(uri)
+        self._ledger, self._moved = ledger, moved
         self._client = MlflowClient(tracking_uri=uri)
-        folder = None if self._own is None else self._own / "mlflow-artifacts" / ledger.identity
-        self._artifacts = Artifacts(self._client, folder)
-        self._id = self._find_experiment()
+        self._store = store if store is not None and uri == tracking_uri(store) else None
+        self._id = self._opened()
+        self._known: dict[str, entities.RunInfo] = {}  # the runs of trials by key, those of arms by identity
+        self._shown: dict[str, str] = {}  # the versions of the tables and of the report that MLflow has
+        left = [run for run in self._runs() if self._is_left(run)]
+        for run in left:  # only now, because a deletion moves the pages of runs that follow
+            self._delete(run, self._known.get(run.data.tags.get("topk.parent")))
 
-    def complete(self) -> Iterator[str]:
-        """Yield the keys of the trials whose runs are complete; delete the runs that a kill left incomplete."""
-        left: list[Any] = []
-        for run in self._runs():
-            if not self._is_whole(run):
-                left.append(run)
-            elif key := run.data.tags.get("topk.key"):
-                self.started[key] = run.info.start_time // 1000
-                yield key
-        for run in left:  # only now, because a page of runs begins at a position, which a deletion moves
-            self._clear(run.data.tags.get("topk.parent"), run.info.run_id)
-
-    def _find_experiment(self) -> str:
+    def _opened(self) -> str:
         """Return the id of the ledger's experiment, which may have been renamed; make one if there is none."""
-        identity = self._ledger.identity
-        own = self._client.search_experiments(
-            filter_string=f"tags.`{_LEDGER}` = '{identity}'", order_by=["creation_time ASC"], max_results=1
-        )
-        return str(own[0].experiment_id) if own else self._new_experiment(self._free_name(), identity)
-
-    def _free_name(self) -> str:
-        """Return the first name that no experiment has, not even a deleted one."""
-        study, short = self._name, self._ledger.identity[:8]
-        names = chain((study, f"{study} ({short})"), (f"{study} ({short}, {n})" for n in count(2)))
-        return next(name for name in names if self._client.get_experiment_by_name(name) is None)
-
-    def _new_experiment(self, name: str, identity: str) -> str:
+        identity, study = self._ledger.identity, self._ledger.study
+        where = f"tags.`{_LEDGER}` = '{identity}'"
+        for known in self._client.search_experiments(filter_string=where, order_by=["creation_time ASC"]):
+            return str(known.experiment_id)
+        names = (study if number == 1 else f"{study} ({number})" for number in count(1))
+        name = next(name for name in names if self._client.get_experiment_by_name(name) is None)
         # With this kind, MLflow's page of the experiment shows metrics first, not traces.
-        tags = {"mlflow.experimentKind": "custom_model_development", _LEDGER: identity}
-        location = None if self._artifacts.folder is None else f"mlflow-artifacts:/{identity}"
+        tags = {"mlflow.experimentKind": "custom_model_development", _LEDGER: identity, _VIEW: "{}"}
+        # The location is not absolute, so that a store can be moved; `topk ui` serves the folder.
+        location = None if self._store is None else f"mlflow-artifacts:/{identity}"
         return str(self._client.create_experiment(name, location, tags=tags))
 
-    def _runs(self) -> Iterator[Any]:
+    def _runs(self, where: str = "") -> Iterator[entities.Run]:
         token: str | None = None
         while token is None or token:
-            page = self._client.search_runs([self._id], max_results=1000, page_token=token)
-            self._progressed()
+            page = self._client.search_runs([self._id], where, max_results=1000, page_token=token)
+            self._moved()
             yield from page
             token = page.token or ""
 
-    def _is_whole(self, run: Any) -> bool:
-        """Remember a run; return False if a kill cut it off, or a newer run of the same arm or trial is there."""
-        tags, run_id = run.data.tags, str(run.info.run_id)
-        if "topk.parent" in tags:
-            self._tables = tags.get("topk.tables", self._tables)
-            self._drawn = tags.get(_DRAWN, self._drawn)
-            return self._parents.setdefault(tags["topk.parent"], run_id) == run_id
-        if "topk.key" in tags:
-            is_cut_off = run.info.status == "RUNNING"
-            return not is_cut_off and self._trials.setdefault(tags["topk.key"], run_id) == run_id
-        return True
+    def _is_left(self, run: entities.Run) -> bool:
+        """Note a run; return whether a kill cut it off, or a newer run of the same arm or trial is there."""
+        key = run.data.tags.get("topk.parent") or run.data.tags.get("topk.key")
+        if key is None:  # somebody's own run
+            return False
+        if key == "study" and key not in self._known:
+            self._shown = run.data.tags
+        return run.info.status == "RUNNING" or self._known.setdefault(key, run.info) is not run.info
 
-    def _clear(self, arm: str | None, run_id: str) -> None:
-        if arm is None:
-            self._delete(run_id)
-        else:
-            replace_arm(self._client, self._id, run_id, self._parents[arm])
+    def _delete(self, run: entities.Run, successor: entities.RunInfo | None = None) -> None:
+        """Delete a run and its models; if it is an arm's, its trials go to the successor."""
+        if successor is not None:
+            for child in list(self._runs(f"tags.`{_PARENT}` = '{run.info.run_id}'")):
+                self._client.set_tag(child.info.run_id, _PARENT, successor.run_id)
+        for output in run.outputs.model_outputs if run.outputs is not None else ():
+            self._client.delete_logged_model(output.model_id)
+        self._client.delete_run(run.info.run_id)
+        self._moved()
 
-    def remove(self, keys: Collection[str]) -> None:
+    def remove(self, keys: Iterable[str]) -> None:
         """Delete the runs of trials, and the models that they logged; MLflow keeps deleted runs in its bin."""
-        for key in keys:
-            self._delete(self._trials.pop(key))
-            self.started.pop(key, None)
-            self._progressed()
+        for key in self._known.keys() & keys:
+            self._delete(self._client.get_run(self._known.pop(key).run_id))
 
-    def _delete(self, run_id: str) -> None:
-        forget_models(self._client, run_id)
-        self._client.delete_run(run_id)
-
-    def _parent(self, key: str, name: str, tags: Mapping[str, str]) -> str:
-        if key not in self._parents:
-            run = self._client.create_run(self._id, run_name=name, tags={**tags, "topk.parent": key})
-            self._client.set_terminated(run.info.run_id)
-            self._parents[key] = run.info.run_id
-        return self._parents[key]
+    def has(self, row: Row) -> bool:
+        """Return whether MLflow has a trial; one that was trained again has the same key and another start."""
+        known = self._known.get(row["key"])
+        return known is not None and known.start_time // 1000 == int(row["started"].timestamp())
 
     def write_trial(self, row: Row, epochs: Sequence[Row]) -> None:
-        """Write an ended trial's run, as a child of its arm's run.
+        """Write an ended trial's run, as a child of its arm's run, unless it is there; replace an earlier training's.
 
         Args:
             row: The trial's row.
             epochs: The rows of its epochs.
         """
-        names = {name: str(row[name]) for name in ("arm", "regime", "model", "loss")}
-        parent = self._parent(row["arm_id"], row["arm"], names)
-        shown = ("key", "phase", "number", "seed", "status", "code_version", "reason")
-        tags = {"topk.group": group(row), **{f"topk.{name}": str(row[name]) for name in shown}}
-        run = self._client.create_run(
-            self._id,
-            start_time=milliseconds(row["started"]),
-            run_name=f"{row['arm']} {row['phase']} {row['number']}.{row['seed']}",
-            tags={**names, **tags, _PARENT: parent},
-        )
-        run_id, trial = run.info.run_id, Trial.from_json(row["config"])
-        params = parameters(trial)
-        self._client.log_batch(  # MLflow's client splits what is more than a server takes at once
-            run_id,
-            metrics=[*_metrics(row, results(row, trial), epochs)],
-            params=[Param(name, value) for name, value in params.items()],
-        )
+        if self.has(row):
+            return
+        self.remove({row["key"]})
+        trial, chosen = Trial.from_json(row["config"]), parameters(Trial.from_json(row["config"]))
+        number = f"search {row['number']}" if row["phase"] == "search" else f"seed {row['seed']}"
+        tags = {"arm": row["arm"], _PARENT: self._parent(row["arm_id"], row["arm"])}
+        tags |= {"topk.group": f"{row['arm']} {row['phase']} {row['number']}"}
+        tags |= {f"topk.{name}": str(row[name]) for name in _TAGS}
+        started, ended = (int(1000 * row[name].timestamp()) for name in ("started", "ended"))
+        run = self._client.create_run(self._id, started, tags, f"{row['arm']} {number}").info
+        metrics = [entities.Metric(*value) for value in values(row, trial.arm.metric, epochs)]
+        # MLflow's client splits what is more than a server takes at once.
+        self._client.log_batch(run.run_id, metrics, [entities.Param(*pair) for pair in chosen.items()])
         regime = trial.arm.regime
-        options, fingerprint = canonical_json(regime.options), row["dataset_fingerprint"]
-        log_data(self._client, run_id, Dataset(regime.dataset, options, regime.name, fingerprint))
-        self._artifacts.write_run(
-            run_id, "trial.json", json.dumps(json.loads(row["config"]), indent=1).encode()
-        )
-        if row["phase"] == "confirm" and (content := self._network(row)) is not None:
-            log_model(self._id, run_id, row, params, content, self._artifacts, self._stored(row["key"]))
-        self._client.set_terminated(run_id, _RUN_STATUS[row["status"]], milliseconds(row["ended"]))
-        self._trials[row["key"]] = run_id
+        source = json.dumps({"dataset": regime.dataset, "options": canonical_json(regime.options)})
+        data = entities.Dataset(regime.dataset, row["dataset_fingerprint"], "topk", source)
+        context = entities.InputTag("mlflow.data.context", regime.name)
+        self._client.log_inputs(run.run_id, [entities.DatasetInput(data, [context])])
+        self._keep(run.run_id, {"trial.json": json.dumps(json.loads(row["config"]), indent=1).encode()})
+        if row["phase"] == "confirm":
+            self._log_network(run, row, chosen)
+        self._client.set_terminated(run.run_id, _RUN_STATUS[row["status"]], ended)
+        self._known[row["key"]] = run
 
-    def _network(self, row: Row) -> bytes | None:
-        """Return the network of a confirmation; None if it is missing or, with a warning, if it is damaged."""
+    def _parent(self, key: str, name: str) -> str:
+        if key not in self._known:
+            run = self._client.create_run(self._id, run_name=name, tags={"arm": name, "topk.parent": key})
+            self._client.set_terminated(run.info.run_id)
+            self._known[key] = run.info
+        return str(self._known[key].run_id)
+
+    def _log_network(self, run: entities.RunInfo, row: Row, settings: dict[str, str]) -> None:
+        """Log a confirmation's network, if it is kept, as a model that ``mlflow.pyfunc.load_model`` loads.
+
+        The model's folder has the safetensors file as it is in the store, and the file ``MLmodel`` that MLflow needs;
+        nothing is pickled.
+        """
         try:
-            return read_artifact(self._ledger.store, "network", row)
+            content = read_artifact(self._ledger.store, "network", row)
         except FileNotFoundError:
-            return None
+            return
         except DamagedError as error:
             _LOG.warning("MLflow gets no network of %s: %s", row["arm"], error)
-            return None
+            return
+        name, tags = _REFUSED.sub("-", run.run_name), {"topk.key": row["key"], "arm": row["arm"]}
+        model = self._client.create_logged_model(self._id, name, run.run_id, tags, settings).model_id
+        self._client.log_outputs(run.run_id, [entities.LoggedModelOutput(model, 0)])
+        loader = {"loader_module": "topk_platform.serving.flavor", "data": _WEIGHTS, "env": {}}
+        described = {"flavors": {"python_function": loader}, "run_id": run.run_id, "model_id": model}
+        text = json.dumps({**described, "mlflow_version": VERSION}, indent=1)  # JSON is YAML too
+        own = self._store and self._store / self._ledger.study / artifact_name("network", row["key"])
+        files = {"MLmodel": text.encode(), _WEIGHTS: own or content}
+        self._write(f"models/{model}", files, partial(self._client.log_model_artifacts, model))
+        self._client.finalize_logged_model(model, "READY")
 
-    def _stored(self, key: str) -> Path | None:
-        own = self._own
-        return None if own is None else own / self._name / artifact_name("network", key)
+    def _keep(self, run_id: str, files: Mapping[str, bytes]) -> None:
+        self._write(run_id, files, partial(self._client.log_artifacts, run_id))
 
-    def write_tables(
-        self, files: Mapping[str, str], pictures: Callable[[], Mapping[str, bytes] | None] | None = None
-    ) -> None:
-        """Write the arms' results, the tables and, if there are any, the report and the plots.
+    def _write(self, owner: str, files: Mapping[str, bytes | Path], send: Callable[[str], None]) -> None:
+        """Write the files of a run or a model to their folder in the store, or to one that is sent to the server."""
+        own = self._store and self._store / "mlflow-artifacts" / self._ledger.identity / owner / "artifacts"
+        with TemporaryDirectory() if own is None else nullcontext(own) as folder:
+            for name, content in files.items():
+                path = Path(folder, name)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                if isinstance(content, bytes):
+                    path.write_bytes(content)
+                else:
+                    _link(content, path)
+            if own is None:
+                send(str(folder))
+        self._moved()
 
-        Tables that the experiment already has are not written again.
+    def write_tables(self, files: Mapping[str, str], pictures: Pictures | None = None) -> None:
+        """Write the arms' results, the tables and, if there are any, the report and the plots, unless they are there.
 
         Args:
             files: The text files of the tables, by name.
-            pictures: Makes the report and the plots, by file name; it returns None if it cannot.
+            pictures: Makes the report and the plots, by file name; None leaves those that are there.
         """
-        version = digest(files)
-        if self._tables != version:
-            self._write_tables(files, version)
-        if pictures is None or self._drawn == version or (drawn := pictures()) is None:
-            return
-        run_id = self._study_run()
-        for name, content in drawn.items():
-            self._artifacts.write_run(run_id, name, content)
-            self._progressed()
-        self._client.set_tag(run_id, _DRAWN, version)
-        self._drawn = version
+        version, study = digest(files), self._ledger.study
+        run_id = self._parent("study", f"{study} tables")
+        if self._shown.get("topk.tables") != version:
+            self._keep(run_id, {name: text.encode() for name, text in files.items()})
+            arms = {arm_id: arm for arm_id, arm in arms_of(files).items() if arm_id in self._known}
+            for arm_id, arm in arms.items():
+                self._write_arm(arm_id, arm)
+            page = f"[Table, report and plots](#/experiments/{self._id}/runs/{run_id}/artifacts)"
+            self._client.set_experiment_tag(self._id, _NOTE, page)
+            if arms:
+                self._client.set_experiment_tag(self._id, _VIEW, json.dumps(view(arms)))
+            state = {_NOTE: files.get("table.md", ""), "topk.tables": version}
+            self._client.log_batch(run_id, tags=[entities.RunTag(*pair) for pair in state.items()])
+            self._shown["topk.tables"] = version
+        if pictures and self._shown.get("topk.drawn") != version:
+            self._keep(run_id, pictures())
+            self._client.set_tag(run_id, "topk.drawn", version)
+            self._shown["topk.drawn"] = version
 
-    def _study_run(self) -> str:
-        return self._parent("study", f"{self._name} tables", {"topk.study": self._name})
-
-    def _write_tables(self, files: Mapping[str, str], version: str) -> None:
-        run_id = self._study_run()
-        for name, text in files.items():
-            self._artifacts.write_run(run_id, name, text.encode())
-            self._progressed()
-        for arm_id, arm in results_of_arms(files).items():
-            if arm_id in self._parents:
-                self._parents[arm_id] = write_arm(self._client, self._parents[arm_id], arm)
-                self._progressed()
-        if table := files.get("table.md"):
-            self._client.set_tag(run_id, NOTE, table)
-        self._client.set_tag(run_id, "topk.tables", version)
-        self._tables = version
+    def _write_arm(self, arm_id: str, arm: Mapping[str, Any]) -> None:
+        """Write an arm's results to its run, or to a new run with its trials if another configuration was chosen."""
+        run, now = self._client.get_run(self._known[arm_id].run_id), int(time.time() * 1000)
+        if run.data.params and run.data.params != arm["parameters"]:  # which MLflow cannot change
+            del self._known[arm_id]
+            self._parent(arm_id, run.info.run_name)
+            self._delete(run, self._known[arm_id])
+        metrics = [entities.Metric(*pair, now, 0) for pair in arm["metrics"].items()]
+        settings = [entities.Param(*pair) for pair in arm["parameters"].items()]
+        tags = [entities.RunTag(_NOTE, arm["note"])]
+        self._client.log_batch(self._known[arm_id].run_id, metrics, settings, tags)
+        self._moved()
 
 
-def _metrics(row: Row, final: Mapping[str, float], epochs: Sequence[Row]) -> Iterator[Metric]:
-    """Yield the values by epoch, then the results, which MLflow shows and sorts by.
-
-    MLflow takes the last value for a metric's result. If the weights of an earlier epoch were kept, the result is
-    another value than that of the last epoch, and follows it.
-    """
-    drawn: dict[str, Metric] = {}
-    for point in curve(milliseconds(row["started"]), epochs):
-        for name, value in point.values.items():
-            drawn[name] = Metric(name, value, point.milliseconds, point.epoch)
-            yield drawn[name]
-    ended = milliseconds(row["ended"]) or int(1000 * time.time())
-    for name, value in final.items():
-        last = drawn.get(name)
-        if last is None:
-            yield Metric(name, value, ended, 0)
-        elif last.value != value:
-            yield Metric(name, value, max(ended, last.timestamp + 1), last.step)
+def _link(stored: Path, path: Path) -> None:
+    """Link a file, so that it is kept once, or copy it if this file system cannot link."""
+    try:
+        os.link(stored, path)
+    except OSError:
+        shutil.copyfile(stored, path)
 
 
 def make_database(uri: str) -> None:
@@ -271,13 +253,26 @@ def make_database(uri: str) -> None:
     path = Path(name)
     if not uri.startswith(SQLITE) or path.exists():
         return
-    hidden = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
-    MlflowClient(tracking_uri=f"{SQLITE}{hidden}{mark}{options}")
-    try:
-        path.hardlink_to(hidden)  # unlike a rename, it never replaces what another process has made meanwhile
-    except FileExistsError:
-        pass  # it was made by a run of another study, which writes to it
-    except OSError:  # this file system cannot link, so the look and the rename are two steps
-        if not path.exists():
-            hidden.rename(path)
-    hidden.unlink(missing_ok=True)
+    with TemporaryDirectory(prefix=".mlflow-", dir=path.parent) as folder:
+        made = Path(folder, path.name)
+        MlflowClient(tracking_uri=f"{SQLITE}{made}{mark}{options}")
+        try:
+            path.hardlink_to(
+                made
+            )  # unlike a rename, it never replaces what another process has made meanwhile
+        except OSError:  # another process has made it, or this file system cannot link
+            if not path.exists():
+                made.rename(path)
+
+
+def run_pages(uri: str) -> dict[str, str]:
+    """Return the page of each study's runs in a database, as a path on the server that shows it, by the study's name.
+
+    Once a study has results, its arms come first on the page, the best one on top.
+    """
+    prepare()
+    known = MlflowClient(tracking_uri=uri).search_experiments(order_by=["name"])
+    shown = {experiment.name: experiment.experiment_id for experiment in known if _LEDGER in experiment.tags}
+    return {
+        name: f"/#/experiments/{number}/runs?viewStateShareKey={_LEDGER}" for name, number in shown.items()
+    }

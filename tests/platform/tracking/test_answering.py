@@ -1,9 +1,10 @@
-"""MLflow that takes a request and never answers, and a database that another process has locked."""
+"""Whether MLflow answers, and what happens where it takes a request and never does."""
 
 from __future__ import annotations
 
 import json
 import os
+import socket
 import sqlite3
 import threading
 import time
@@ -12,18 +13,24 @@ from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import mlflow
 import pytest
 from feeds import runs, start_feed
 from made_records import filled
 from made_records import make_record as record
 from mlflow import MlflowClient
 from mlflow.environment_variables import MLFLOW_HTTP_REQUEST_MAX_RETRIES, MLFLOW_HTTP_REQUEST_TIMEOUT
+from packaging.version import Version
 
 from topk_platform import Study, UserError
 from topk_platform.records import Store
-from topk_platform.tracking import Feed, answering, check_tracking, mlflow_of, tracking_uri
+from topk_platform.tracking import Feed, answering, check_tracking, mlflow_of, moved, tracking_uri
 
 pytestmark = pytest.mark.timeout(300)
+
+TAKES_FOLDERS = pytest.mark.skipif(
+    Version(mlflow.__version__) < Version("3.17"), reason="MLflow before 3.17 may take a folder of files"
+)
 
 
 class Hanging(BaseHTTPRequestHandler):
@@ -67,7 +74,7 @@ def variables(monkeypatch: pytest.MonkeyPatch) -> None:
 def a_feed(uri: str, folder: Path, study: Study) -> Feed:
     """A feed that has a trial to write."""
     ended = record(study, 0)
-    feed = start_feed(None, filled(folder, study, ended), uri, pauses=(0.0,))
+    feed = start_feed(None, filled(folder, study, ended), uri, pause=0.0)
     feed.put(ended)
     return feed
 
@@ -118,3 +125,76 @@ def test_a_store_whose_path_an_address_of_sqlite_cannot_hold_is_refused_at_once(
         mlflow_of(Store.open(tmp_path / "what?"), None)
     assert mlflow_of(Store.open(tmp_path), None) == tracking_uri(tmp_path)
     assert mlflow_of(Store.open(tmp_path), "none") is None is mlflow_of(Store.open("s3://bucket/runs"), None)
+
+
+def test_another_place_is_reported_once_and_the_first_and_the_same_are_not(tmp_path: Path) -> None:
+    store = Store.open(tmp_path)
+    assert moved(store, None) == "" and store.names() == []
+    server = "http://lab:s3cr3t@10.0.0.1:5000"
+    assert moved(store, server) == moved(store, server) == ""
+    line = moved(store, None)
+    assert "http://lab:***@10.0.0.1:5000" in line
+    assert "s3cr3t" not in line + "".join(store.read(name).decode() for name in store.names())
+    assert moved(store, None) == moved(store, server) == ""
+    assert "10.0.0.1:5000" in moved(store, "http://10.0.0.2:5000")
+
+
+@pytest.mark.parametrize(
+    ("uri", "why"),
+    [
+        ("", "is a variable unset"),
+        ("localhost:5000", "Supported URI schemes are: .*'http', 'https'"),
+        pytest.param("mlruns", "maintenance mode", marks=TAKES_FOLDERS),
+        ("http://127.0.0.1:9", r"\[Errno 111\] Connection refused$"),
+        ("sqlite://relative.db", "Invalid SQLite URL"),
+        ("sqlite:////proc/runs/mlflow.db", "cannot be written"),
+    ],
+)
+def test_what_does_not_answer_is_one_line(uri: str, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    with pytest.raises(UserError, match=f"got {uri!r}: .*{why}") as caught:
+        check_tracking(uri)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("variables", "named"),
+    [
+        ({"http_proxy": "http://127.0.0.1:9"}, "http_proxy"),
+        ({"HTTP_PROXY": "http://127.0.0.1:9"}, "HTTP_PROXY"),
+        ({"ALL_PROXY": "http://127.0.0.1:9"}, "ALL_PROXY"),
+        ({"http_proxy": "http://127.0.0.1:9", "no_proxy": "127.0.0.1"}, ""),
+        ({"https_proxy": "http://127.0.0.1:9"}, ""),
+    ],
+)
+def test_a_server_that_is_asked_through_a_proxy_is_refused_with_the_variables_name(
+    variables: dict[str, str], named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        for each in (name, name.upper()):
+            monkeypatch.delenv(each, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(UserError) as caught:
+        check_tracking("http://127.0.0.1:8")
+    shown = str(caught.value)
+    assert ("NO_PROXY=127.0.0.1" in shown) == bool(named) == (f"variable {named};" in shown)
+
+
+def test_a_server_that_says_nothing_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        uri = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(UserError, match="timed out"):
+            check_tracking(uri)
+
+
+@pytest.mark.slow
+def test_a_server_or_a_database_that_answers_is_good(hanging: str, tmp_path: Path) -> None:
+    check_tracking(hanging)  # it answers this one question
+    check_tracking(f"sqlite:///{tmp_path / 'new' / 'mlflow.db'}")
+    assert list(tmp_path.iterdir()) == []  # which MLflow makes when it is written to
+    MlflowClient(tracking_uri(tmp_path)).create_experiment("mine")
+    check_tracking(tracking_uri(tmp_path))

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 import torch
 from feeds import fill, start_feed
-from made_records import filled
+from made_records import filled, make_wider_study
 from made_records import make_record as record
 from mlflow import MlflowClient
 
-from topk_platform import Study
+from topk_platform import Study, UserError
 from topk_platform.identity import Identity
 from topk_platform.models import build_model
 from topk_platform.records import Ledger, artifact_name, read_history, save_model
@@ -26,7 +26,7 @@ from topk_platform.reports.arm_notes import arms_to_json
 from topk_platform.results.statistics import estimate
 from topk_platform.results.table_building import build_table
 from topk_platform.specs import Inputs
-from topk_platform.tracking import Pictures, sync, tracking_uri
+from topk_platform.tracking import Pictures, run_pages, sync, tracking_uri
 from topk_platform.tracking.writing import Experiment
 
 
@@ -40,9 +40,9 @@ def runs(folder: Path, tag: str = "") -> list[Any]:
 
 def parent(folder: Path, *, of_study: bool = False) -> Any:
     """The run of the only arm, or of the study."""
-    (result,) = (
+    (result,) = [
         r for r in runs(folder, "topk.parent") if (r.data.tags["topk.parent"] == "study") == of_study
-    )
+    ]
     return result
 
 
@@ -67,10 +67,9 @@ def test_an_arms_run_says_what_it_came_to(tmp_path: Path, study: Study) -> None:
     assert result.data.metrics["test.top3.n"] == 2
     note = result.data.tags["mlflow.note.content"]
     assert f"{expected.mean:.2%}" in note and "r/mlp/cross_entropy" in note
-    for run in runs(tmp_path):
-        if run.data.tags.get("topk.parent") != "study":
-            (data,) = run.inputs.dataset_inputs
-            assert (data.dataset.name, data.dataset.digest) == ("digits", "f")
+    for run in runs(tmp_path, "topk.key"):
+        (data,) = run.inputs.dataset_inputs
+        assert (data.dataset.name, data.dataset.digest) == ("digits", "f")
 
 
 def test_an_arm_that_chose_otherwise_has_a_new_run_with_its_trials(tmp_path: Path, study: Study) -> None:
@@ -90,8 +89,8 @@ def test_an_arm_that_chose_otherwise_has_a_new_run_with_its_trials(tmp_path: Pat
     assert len(children) == 3
 
 
-@pytest.mark.parametrize("cut_off_at", ["log_inputs", "set_tag", "delete_run"])
-def test_a_kill_leaves_no_arm_twice_and_none_without_its_data(
+@pytest.mark.parametrize("cut_off_at", ["log_batch", "set_tag", "delete_run"])
+def test_a_kill_leaves_no_arm_twice_and_none_without_its_results(
     cut_off_at: str, tmp_path: Path, study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each call is made while an arm's run is replaced by one with another configuration."""
@@ -102,8 +101,7 @@ def test_a_kill_leaves_no_arm_twice_and_none_without_its_data(
     content[arm_id]["parameters"] = {"learning_rate": "0.5"}
     tables = {"arms.json": json.dumps(content), "table.md": "# s"}
 
-    experiment = Experiment(ledger, tracking_uri(tmp_path), tmp_path)
-    assert len(list(experiment.complete())) == 3
+    experiment = Experiment(ledger, tracking_uri(tmp_path), tmp_path, lambda: None)
     with monkeypatch.context() as patch:
         patch.setattr(MlflowClient, cut_off_at, Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
@@ -111,7 +109,7 @@ def test_a_kill_leaves_no_arm_twice_and_none_without_its_data(
     fill(start_feed(tmp_path, ledger), tables)
     after = parent(tmp_path)
     assert after.data.params == {"learning_rate": "0.5"} and after.info.status == "FINISHED"
-    assert [one.dataset.name for one in after.inputs.dataset_inputs] == ["digits"]
+    assert after.data.metrics["test.top3.mean"] == 0.5
     children = runs(tmp_path, "topk.key")
     assert [run.data.tags["mlflow.parentRunId"] for run in children] == [after.info.run_id] * 3
 
@@ -163,29 +161,55 @@ def test_the_studys_run_has_the_report_and_plots_of_its_tables(
 
 
 @pytest.mark.slow
-def test_a_report_that_cannot_be_drawn_is_reported_and_drawn_later(
-    tmp_path: Path, study: Study, caplog: pytest.LogCaptureFixture
-) -> None:
-    """It is no failure, neither of the study nor of MLflow, which has the tables; `topk sync` makes up for it."""
-    ledger, drawing = filled(tmp_path, study, record(study, 0)), Drawing(RuntimeError("no font"))
+def test_a_report_that_cannot_be_drawn_is_reported_and_drawn_later(tmp_path: Path, study: Study) -> None:
+    """MLflow has the tables meanwhile; `topk sync` makes up for it."""
+    ledger = filled(tmp_path, study, record(study, 0))
+    drawing = Drawing(*[RuntimeError("no font")] * 2)  # tried twice
     ledger.store.write("tables/table.md", b"# one")
-    sync("s", store=tmp_path, pictures=drawing)
-    assert [entry.getMessage() for entry in caplog.records if entry.name == "topk_platform"] == [
-        "MLflow gets no report and no plots: no font"
-    ]
-    kept = (
-        tmp_path
-        / "mlflow-artifacts"
-        / ledger.identity
-        / parent(tmp_path, of_study=True).info.run_id
-        / "artifacts"
-    )
+    with pytest.raises(UserError, match="MLflow is behind: no font"):
+        sync("s", store=tmp_path, pictures=drawing)
+    run_id = parent(tmp_path, of_study=True).info.run_id
+    kept = tmp_path / "mlflow-artifacts" / ledger.identity / run_id / "artifacts"
     assert [path.name for path in kept.iterdir()] == ["table.md"]
-    for pictures, asked in ((None, 1), (drawing, 2), (drawing, 2), (None, 2)):
+    for pictures, asked in ((None, 2), (drawing, 3), (drawing, 3), (None, 3)):
         sync("s", store=tmp_path, pictures=pictures)
         assert drawing.asked == asked
     assert sorted(path.name for path in kept.iterdir()) == ["plots", "report.html", "table.md"]
     assert len(runs(tmp_path)) == 3  # an arm, its trial, and the study
+
+
+def test_the_page_of_runs_shows_the_best_arm_first_and_what_tells_arms_apart(tmp_path: Path) -> None:
+    study = make_wider_study()
+    ended = [record(study, 0, arm=arm, seed=seed, top3=0.5 + arm / 4) for arm in (0, 1) for seed in (0, 1, 2)]
+    ledger = filled(tmp_path, study, *ended)
+    uri = tracking_uri(tmp_path)
+    assert start_feed(tmp_path, ledger).close() == ""
+    (page,) = run_pages(uri).values()
+    experiment, _, key = page.removeprefix("/#/experiments/").partition("/runs?viewStateShareKey=")
+    client = MlflowClient(uri)
+    assert json.loads(client.get_experiment(experiment).tags[f"mlflow.sharedViewState.{key}"]) == {}
+    written(tmp_path, ledger, arms_of(study, ledger))
+    tags = client.get_experiment(experiment).tags
+    view = json.loads(tags[f"mlflow.sharedViewState.{key}"])
+    assert run_pages(uri) == {"s": page}
+    metrics = [
+        f"metrics.`{name}`"
+        for name in ("test.top3.mean", "test.top3.half_width", "test.top3.n", "final.top3")
+    ]
+    params = [f"params.`{name}`" for name in ("mode", "samples")]
+    assert view == {
+        "orderByKey": metrics[0],
+        "orderByAsc": False,
+        "selectedColumns": [*metrics, "tags.`topk.status`", *params],
+    }
+    first, *_ = client.search_runs([experiment], order_by=[f"{view['orderByKey']} DESC"])
+    assert first.data.tags["topk.parent"] == study.arm_id(study.arms[1])
+    known = {
+        name for run in client.search_runs([experiment]) for name in (*run.data.metrics, *run.data.params)
+    }
+    assert {name.partition("`")[2][:-1] for name in metrics + params} <= known
+    table = parent(tmp_path, of_study=True).info
+    assert f"#/experiments/{experiment}/runs/{table.run_id}/artifacts" in tags["mlflow.note.content"]
 
 
 @pytest.mark.slow
@@ -206,10 +230,10 @@ def test_mlflow_loads_a_confirmed_network(
     (output,) = run.outputs.model_outputs
     monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_uri(folder))
     model = f"models:/{output.model_id}"
-    if local:  # `topk ui` serves these artifacts; a client of the database alone does not
-        model = str(folder / "mlflow-artifacts" / ledger.identity / "models" / output.model_id / "artifacts")
-        kept = folder / "s" / artifact_name("network", confirmed.trial.key)
-        assert kept.samefile(Path(model) / "model.safetensors")  # the network is on the disk once
+    if local:  # as the page says: `topk ui` serves these artifacts, a client of the database alone does not
+        (path,) = folder.glob(f"mlflow-artifacts/*/models/{output.model_id}/artifacts")
+        kept, model = folder / "s" / artifact_name("network", confirmed.trial.key), str(path)
+        assert kept.samefile(path / "model.safetensors")  # the network is on the disk once
     with torch.no_grad():
         expected = network(inputs)
         np.testing.assert_array_equal(

@@ -1,110 +1,180 @@
-"""The thread that fills MLflow while MLflow fails now and then."""
+"""The thread that fills MLflow while MLflow fails now and then, and what `topk sync` hands over."""
 
 from __future__ import annotations
 
-import dataclasses
-import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import repeat
 from pathlib import Path
-from typing import ClassVar
+from typing import Any
 
 import pytest
-from feeds import start_feed
-from made_records import filled
+from feeds import fill, runs, start_feed
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_records import filled, make_study
 from made_records import make_record as record
 
 from topk_platform import Study
-from topk_platform.records import Ledger, Row, Store
+from topk_platform.errors import UserError
+from topk_platform.records import Ledger, Row, Store, Undone
 from topk_platform.specs import TrialRecord
-from topk_platform.tracking import writing
+from topk_platform.tracking import Feed, sync, tracking_uri, writing
+
+BEHIND = "MLflow is behind: no answer; tried twice"
 
 
-class Held:
-    """An experiment that keeps how trials ended, by their keys, and when they started; and the tables."""
+class Shaky:
+    """MLflow in memory: what it holds, and whether each of the next calls fails."""
 
-    held: ClassVar[dict[str, Row]] = {}
-    files: ClassVar[list[Mapping[str, str]]] = []
+    def __init__(self, fails: Iterable[bool] = ()) -> None:
+        self.held: dict[str, Row] = {}
+        self.files: Mapping[str, str] = {}
+        self.fails: Iterator[bool] = iter(fails)
 
-    def __init__(self, *_: object) -> None:
-        self.started = {key: int(row["started"].timestamp()) for key, row in self.held.items()}
+    def __call__(self, *_: object) -> Shaky:
+        """Open the experiment."""
+        self._fail()
+        return self
 
-    def complete(self) -> Iterator[str]:
-        yield from self.held
+    def _fail(self) -> None:
+        if next(self.fails, False):
+            raise ConnectionError("the server went away")
+
+    def has(self, row: Row) -> bool:
+        return row["key"] in self.held
 
     def remove(self, keys: Collection[str]) -> None:
-        for key in keys:
-            del self.held[key], self.started[key]
+        assert not keys
 
     def write_trial(self, row: Row, epochs: Sequence[Row]) -> None:
-        assert row["key"] not in self.held
+        self._fail()
+        assert [epoch["epoch"] for epoch in epochs] == [1, 2]
         self.held[row["key"]] = row
 
     def write_tables(self, files: Mapping[str, str], pictures: object) -> None:
-        self.files.append(files)
+        self._fail()
+        self.files = files
 
 
-@pytest.fixture(autouse=True)
-def experiment(monkeypatch: pytest.MonkeyPatch) -> type[Held]:
-    monkeypatch.setattr(Held, "held", {})
-    monkeypatch.setattr(Held, "files", [])
-    monkeypatch.setattr(writing, "Experiment", Held)
-    return Held
+@pytest.fixture(scope="module")
+def four(tmp_path_factory: pytest.TempPathFactory) -> tuple[Ledger, list[TrialRecord]]:
+    """A ledger of four trials, and their records."""
+    study = make_study()
+    ended = [record(study, number) for number in range(4)]
+    return filled(tmp_path_factory.mktemp("four"), study, *ended), ended
 
 
-def test_results_that_come_first_are_written_after_a_failure(
-    experiment: type[Held], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@settings(deadline=None, max_examples=60)
+@given(fails=st.lists(st.booleans(), max_size=8), put=st.integers(0, 4), tables=st.booleans())
+def test_nothing_is_lost_whichever_calls_fail(
+    four: tuple[Ledger, list[TrialRecord]], fails: list[bool], put: int, tables: bool
 ) -> None:
-    failing, failed = threading.Event(), threading.Event()
+    """What a try could not write, a later one writes: at the latest the last one, which is made at the end."""
+    ledger, ended = four
+    mlflow = Shaky([*fails, False])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(writing, "Experiment", mlflow)
+        feed = start_feed(None, ledger, pause=0.0)
+        for one in ended[:put]:
+            feed.put(one)
+        if tables:
+            feed.put_files({"table.md": "# s"})
+        for _ in range(len(fails) + 1):  # as runs that follow: each makes at least one try
+            behind = feed.close()
+            if not behind:
+                break
+            assert behind == "MLflow is behind: the server went away"
+            feed = start_feed(None, ledger, pause=0.0)
+            feed.put_files({"table.md": "# s"})
+    assert not behind
+    assert mlflow.held.keys() == set(ledger.keys())
+    assert mlflow.files == ({"table.md": "# s"} if tables or mlflow.files else {})
 
-    def complete(self: Held) -> Iterator[str]:
-        assert failing.wait(60)
-        if not failed.is_set():
-            failed.set()
-            raise OSError("no route")
-        return iter(())
 
-    monkeypatch.setattr(experiment, "complete", complete)
-    feed = start_feed(None, Ledger.open(Store.open(tmp_path), "s"))
-    feed.put_files({"table.md": "# s"})
-    failing.set()
-    assert failed.wait(60)
-    assert feed.close() == ""
-    assert experiment.files == [{"table.md": "# s"}]
-
-
-def _train_again(ledger: Ledger, study: Study, failed: TrialRecord) -> TrialRecord:
-    again = dataclasses.replace(failed, status="completed", started=failed.started + 60)
+def train_again(ledger: Ledger, study: Study, failed: TrialRecord) -> TrialRecord:
+    again = replace(failed, status="completed", started=failed.started + 60)
     with ledger.writing(study) as writer:
         writer.remove([failed.trial.key])
         writer.put(again)
     return again
 
 
+@pytest.mark.parametrize("lacked", [False, True])
 def test_a_trial_that_was_trained_again_without_mlflow_is_written_again(
-    experiment: type[Held], tmp_path: Path, study: Study
+    tmp_path: Path, study: Study, lacked: bool
 ) -> None:
-    """As by `topk run --mlflow none --retry-failed`."""
+    """As by `topk run --mlflow none --retry-failed`, or if the ledger lacked the trial when the next run began."""
     failed, other = record(study, 0, status="failed"), record(study, 1)
-    ledger = filled(tmp_path, study, failed, other)
-    assert start_feed(None, ledger).close() == ""
-    before = dict(experiment.held)
-    _train_again(ledger, study, failed)
+    ledger, uri = filled(tmp_path, study, failed, other), tracking_uri(tmp_path)
+    fill(start_feed(tmp_path, ledger), {"table.md": "# s"})
+    before = {run.data.tags["topk.number"]: run.info.run_id for run in runs(uri, "topk.key")}
+    if lacked:
+        with ledger.writing(study) as writer:
+            writer.remove([failed.trial.key])
+        feed = start_feed(tmp_path, ledger)
+        feed.put_files({"table.md": "# s"})
+        feed.put(train_again(ledger, study, failed))
+        assert feed.close() == ""
+    else:
+        train_again(ledger, study, failed)
     for _ in range(2):
-        assert start_feed(None, ledger).close() == ""
-        assert [row["status"] for row in experiment.held.values()] == ["completed"] * 2
-    assert experiment.held[other.trial.key] is before[other.trial.key]
+        assert start_feed(tmp_path, ledger).close() == ""
+        after = {run.data.tags["topk.number"]: run for run in runs(uri, "topk.key")}
+        assert [run.data.tags["topk.status"] for run in after.values()] == ["completed"] * 2
+    assert after["0"].info.run_id != before["0"] and after["1"].info.run_id == before["1"]
 
 
-def test_a_trial_that_the_ledger_lacked_for_a_while_is_written_again(
-    experiment: type[Held], tmp_path: Path, study: Study
+@pytest.fixture
+def store(tmp_path: Path, study: Study) -> Store:
+    """A study's folder with a trial and a table."""
+    ledger = filled(tmp_path, study, record(study, 0))
+    ledger.store.write("tables/table.md", b"# s")
+    return ledger.store
+
+
+def test_sync_hands_over_the_tables_and_nothing_that_somebody_keeps_beside_them(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As after an interrupted run without MLflow that had not yet trained the failed trial again."""
-    failed = record(study, 0, status="failed")
-    ledger = filled(tmp_path, study, failed)
-    assert start_feed(None, ledger).close() == ""
-    with ledger.writing(study) as writer:
-        writer.remove([failed.trial.key])
-    feed = start_feed(None, ledger)
-    feed.put(_train_again(ledger, study, failed))
-    assert feed.close() == ""
-    assert [row["status"] for row in experiment.held.values()] == ["completed"]
+    """MLflow stays noted as behind until all is written."""
+    store.write("tables/plot.png", b"\x89PNG\xff")
+    mlflow = Shaky(repeat(True))
+    monkeypatch.setattr(writing, "Experiment", mlflow)
+    monkeypatch.setattr(Feed, "pause", 0.0)
+    Undone(tracking=BEHIND).note(store)
+    with pytest.raises(
+        UserError, match="not everything could be written: MLflow is behind: the server went away"
+    ):
+        sync("s", store=tmp_path)
+    assert Undone.read(store).tracking == BEHIND
+    mlflow.fails = iter(())
+    sync("s", store=tmp_path)
+    assert Undone.read(store).tracking == "" and mlflow.files == {"table.md": "# s"}
+
+
+@pytest.mark.parametrize("content", [b'{"a": ', b'{"a": {"name": "a"}}', b"[]", b"\xff"])
+def test_damaged_results_of_arms_are_one_line_with_the_remedy(
+    content: bytes, tmp_path: Path, store: Store
+) -> None:
+    store.write("tables/arms.json", content)
+    with pytest.raises(UserError, match=r"^tables/arms\.json is damaged: the next run "):
+        sync("s", store=tmp_path)
+
+
+def test_a_sync_that_would_fill_nothing_is_refused(tmp_path: Path, store: Store) -> None:
+    with pytest.raises(UserError, match="mlflow must name "):
+        sync("s", store=tmp_path, mlflow_uri="none")
+
+
+def test_a_report_is_drawn_once_for_its_tables(
+    tmp_path: Path, study: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+    ledger = filled(tmp_path, study, record(study, 0))
+    for table, times in (("# one", 1), ("# one", 1), ("# two", 2)):
+        fill(
+            start_feed(tmp_path, ledger),
+            {"table.md": table},
+            lambda: asked.append(1) or {"report.html": b"<p>"},
+        )
+        assert len(asked) == times

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import signal
@@ -14,36 +13,42 @@ import time
 import urllib.error
 import urllib.request
 from collections import Counter
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
 import feeds
-import mlflow
 import pytest
 from feeds import copy_database, fill, start_feed
 from made_records import filled
 from made_records import make_record as record
 from mlflow import MlflowClient
-from packaging.version import Version
 
 from topk_platform import Study, UserError
-from topk_platform.records import Ledger, Store, artifact_name
+from topk_platform.records import Ledger, Row, Store, artifact_name
 from topk_platform.records.artifacts.files import write_artifact
-from topk_platform.specs import digest
-from topk_platform.tracking import answering, check_tracking, sync, tracking_uri, writing
-from topk_platform.tracking.trials import read_trials
+from topk_platform.records.table.rows import to_rows
+from topk_platform.records.table.schema import epoch_rows, trial_row
+from topk_platform.specs import EpochRecord, digest
+from topk_platform.tracking import check_tracking, sync, tracking_uri, trials, writing
 from topk_platform.tracking.writing import Experiment, make_database
 
 PARAMETERS = {"learning_rate": "0.1", "k": "3", "epochs": "2", "batch_size": "64", "optimizer": "sgd"}
 
 
 def opened(folder: Path, ledger: Ledger) -> tuple[Experiment, list[str]]:
-    """A study's experiment in the store's own database, and the keys of the trials that it holds."""
+    """A study's experiment in the store's own database, and the keys of the ledger's trials that it has."""
     copy_database(tracking_uri(folder))
-    experiment = Experiment(ledger, tracking_uri(folder), folder)
-    return experiment, list(experiment.complete())
+    experiment = Experiment(ledger, tracking_uri(folder), folder, lambda: None)
+    return experiment, [row["key"] for row in ledger.rows() if experiment.has(row)]
+
+
+def trials_of(ledger: Ledger) -> list[tuple[Row, list[Row]]]:
+    """The rows of the ledger's trials, each with those of its epochs."""
+    epochs = to_rows(ledger.read("epochs"))
+    return [(row, [epoch for epoch in epochs if epoch["key"] == row["key"]]) for row in ledger.rows()]
 
 
 def runs(folder: Path, tag: str = "topk.key") -> list[Any]:
@@ -55,12 +60,12 @@ def runs(folder: Path, tag: str = "topk.key") -> list[Any]:
 def test_a_network_is_logged_under_a_name_that_mlflow_takes_unless_it_is_damaged(
     damaged: bool, tmp_path: Path, study: Study, caplog: pytest.LogCaptureFixture
 ) -> None:
-    dotted = dataclasses.replace(study.arms[0].loss, label="tau-0.1")  # MLflow takes no such model's name
-    arms = [dataclasses.replace(study.arms[0], loss=dotted)]
-    study = dataclasses.replace(study, arms=arms, baseline=dotted.label)
+    dotted = replace(study.arms[0].loss, label="tau-0.1")  # MLflow takes no such model's name
+    arms = [replace(study.arms[0], loss=dotted)]
+    study = replace(study, arms=arms, baseline=dotted.label)
     ledger, confirmed = filled(tmp_path, study), record(study, 0, seed=1)
     written = write_artifact(ledger.store, "network", confirmed.trial.key, b"weights")
-    confirmed = dataclasses.replace(confirmed, artifacts={"network": written})
+    confirmed = replace(confirmed, artifacts={"network": written})
     if damaged:
         ledger.store.write(artifact_name("network", confirmed.trial.key), b"wejghts")
     filled(tmp_path, study, confirmed)
@@ -72,7 +77,9 @@ def test_a_network_is_logged_under_a_name_that_mlflow_takes_unless_it_is_damaged
         assert f"MLflow gets no network of {confirmed.trial.arm.name}: store " in caplog.text
         return
     (model,) = run.outputs.model_outputs
-    assert MlflowClient(tracking_uri(tmp_path)).get_logged_model(model.model_id).name == "tau-0_1-0-1"
+    assert (
+        MlflowClient(tracking_uri(tmp_path)).get_logged_model(model.model_id).name == "r-mlp-tau-0-1 seed 1"
+    )
 
 
 def test_more_values_than_mlflow_takes_at_once_are_all_written(
@@ -80,16 +87,15 @@ def test_more_values_than_mlflow_takes_at_once_are_all_written(
 ) -> None:
     """MLflow takes 100 parameters in one request, and 1,000 values in all."""
     ledger = filled(tmp_path, study, record(study, 0, seed=1))
-    (trial,) = read_trials(ledger, set(ledger.keys()))
+    (trial,) = trials_of(ledger)
     parameters = {f"p{number}": str(number) for number in range(250)}
     metrics = {f"m{number}": float(number) for number in range(1200)}
     monkeypatch.setattr(writing, "parameters", lambda _: parameters)
-    monkeypatch.setattr(writing, "results", lambda *_: metrics)
+    monkeypatch.setattr(writing, "values", lambda *_: [(*metric, 0, 0) for metric in metrics.items()])
     experiment, held = opened(tmp_path, ledger)
     assert not held
     experiment.write_trial(*trial)
-    data = {"name": "digits", "options": "{}", "regime": "r", "fingerprint": "f"}
-    arm = {"name": "a", "parameters": parameters, "metrics": metrics, "note": "", "dataset": data}
+    arm = {"metric": "top3", "parameters": parameters, "metrics": metrics, "note": ""}
     experiment.write_tables({"table.md": "# one", "arms.json": json.dumps({trial[0]["arm_id"]: arm})})
     written = [r.data for r in runs(tmp_path, "") if r.data.tags.get("topk.parent") != "study"]
     assert [len(data.params) for data in written] == [250, 250]
@@ -121,7 +127,7 @@ def test_a_trial_that_two_processes_wrote_is_there_once_in_the_end(tmp_path: Pat
     two = opened(tmp_path, ledger), opened(tmp_path, ledger)
     for experiment, held in two:
         assert not held
-        experiment.write_trial(*next(read_trials(ledger, set(ledger.keys()))))
+        experiment.write_trial(*trials_of(ledger)[0])
     assert len(runs(tmp_path)) == 2
     assert start_feed(tmp_path, ledger).close() == ""
     (child,) = runs(tmp_path)
@@ -135,7 +141,7 @@ def test_a_trial_that_a_kill_cuts_off_is_not_listed_and_appears_once_in_the_end(
 ) -> None:
     ledger = filled(tmp_path, study, *(record(study, number) for number in range(2)))
     experiment, _ = opened(tmp_path, ledger)
-    first, second = read_trials(ledger, set(ledger.keys()))
+    first, second = trials_of(ledger)
     experiment.write_trial(*first)
 
     with monkeypatch.context() as patch:
@@ -144,7 +150,6 @@ def test_a_trial_that_a_kill_cuts_off_is_not_listed_and_appears_once_in_the_end(
             experiment.write_trial(*second)
     experiment, held = opened(tmp_path, ledger)
     assert held == [first[0]["key"]]
-    assert experiment.started == {held[0]: int(first[0]["started"].timestamp())}
     experiment.write_trial(*second)
     assert sorted(run.data.tags["topk.key"] for run in runs(tmp_path)) == ledger.keys()
 
@@ -153,7 +158,7 @@ def test_trials_that_are_removed_are_gone_and_can_be_written_again(tmp_path: Pat
     """A failed trial that is trained again has the same key."""
     ledger = filled(tmp_path, study, *(record(study, number) for number in range(2)))
     assert start_feed(tmp_path, ledger).close() == ""
-    first, second = read_trials(ledger, set(ledger.keys()))
+    first, second = trials_of(ledger)
     opened(tmp_path, ledger)[0].remove([first[0]["key"]])
     experiment, held = opened(tmp_path, ledger)
     assert held == [second[0]["key"]]
@@ -165,7 +170,7 @@ def test_a_database_may_have_options(tmp_path: Path) -> None:
     copy_database(f"sqlite:///{tmp_path / 'mlflow.db'}")
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}?timeout=60"
     check_tracking(uri)
-    assert not list(Experiment(Ledger.open(Store.open(tmp_path), "s"), uri, None).complete())
+    Experiment(Ledger.open(Store.open(tmp_path), "s"), uri, None, lambda: None)
     assert [path.name for path in tmp_path.iterdir() if path.name != "s"] == ["mlflow.db"]
 
 
@@ -174,14 +179,44 @@ def test_a_run_has_the_validation_of_the_weights_that_were_kept(
     kept: float, tmp_path: Path, study: Study
 ) -> None:
     """`Recipe(keep=...)` keeps those of an epoch that may not be the last one, whose value is 0.5 here."""
-    ledger = filled(
-        tmp_path, study, dataclasses.replace(record(study, 0), validation=dict.fromkeys(study.metrics, kept))
-    )
+    ledger = filled(tmp_path, study, replace(record(study, 0), validation=dict.fromkeys(study.metrics, kept)))
     assert start_feed(tmp_path, ledger).close() == ""
     (run,) = runs(tmp_path)
-    assert run.data.metrics["validation.top3"] == kept
+    assert run.data.metrics["final.top3"] == kept
     history = MlflowClient(tracking_uri(tmp_path)).get_metric_history(run.info.run_id, "validation.top3")
-    assert sorted((one.step, one.value) for one in history) == sorted([(1, 0.5), (2, 0.5), (2, kept)])
+    assert sorted((one.step, one.value) for one in history) == [(1, 0.5), (2, 0.5)]
+
+
+def test_a_trial_that_did_not_complete_is_never_among_the_best(tmp_path: Path, study: Study) -> None:
+    statuses = ("pruned", "diverged", "failed", "completed")
+    ended = [record(study, number, status=status) for number, status in enumerate(statuses)]
+    ledger = filled(tmp_path, study, *ended)
+    assert start_feed(tmp_path, ledger).close() == ""
+    (best,) = feeds.runs(tracking_uri(tmp_path), where="metrics.`final.top3` > 0")
+    assert (
+        best.data.tags["topk.status"] == "completed"
+        and best.info.run_name == f"{ended[0].trial.arm.name} search 3"
+    )
+    assert {run.info.run_name.split()[-1] for run in runs(tmp_path)} == set("0123")
+    assert all("validation.top3" in run.data.metrics for run in runs(tmp_path))
+
+
+def test_a_curve_has_at_most_120_values_of_equally_spaced_epochs_up_to_the_last(study: Study) -> None:
+    ended = record(study, 0)
+    metrics = dict.fromkeys(study.metrics, 0.5)
+    epochs = tuple(EpochRecord(e, 1.0, metrics, 1.0, 0.1) for e in range(1, 101))
+    row, rows = trial_row(ended), epoch_rows(replace(ended, epochs=epochs))
+    shown = [value for value in trials.values(row, "top3", rows) if value[3]]
+    assert {name for name, *_ in shown} == {
+        "train.loss",
+        "learning_rate",
+        "validation.top1",
+        "validation.top3",
+    }
+    steps = sorted({step for *_, step in shown})
+    assert len(shown) <= 120 and steps[-1] == 100 and max(b - a for a, b in pairwise(steps)) <= 4
+    began = int(1000 * row["started"].timestamp())
+    assert {clock - began - 1000 * step for *_, clock, step in shown} == {0}
 
 
 def test_mlflow_holds_what_the_ledger_holds_once(tmp_path: Path, study: Study) -> None:
@@ -190,7 +225,7 @@ def test_mlflow_holds_what_the_ledger_holds_once(tmp_path: Path, study: Study) -
         first = start_feed(tmp_path, ledger)
         confirmed = record(study, 0, seed=1)
         written = write_artifact(ledger.store, "network", confirmed.trial.key, b"weights")
-        confirmed = dataclasses.replace(confirmed, artifacts={"network": written})
+        confirmed = replace(confirmed, artifacts={"network": written})
         for ended in (confirmed, record(study, 1, status="diverged")):
             writer.put(ended)
             first.put(ended)
@@ -275,66 +310,6 @@ def fetched(port: int, path: str) -> bytes:
             time.sleep(0.2)
 
 
-class Server(BaseHTTPRequestHandler):
-    """Answers as an MLflow server does that has no such experiment."""
-
-    def do_GET(self) -> None:
-        body = json.dumps({"error_code": "RESOURCE_DOES_NOT_EXIST", "message": "none"}).encode()
-        self.send_response(404)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None: ...
-
-
-@pytest.mark.slow
-def test_a_server_or_a_database_that_answers_is_good(tmp_path: Path) -> None:
-    with HTTPServer(("127.0.0.1", 0), Server) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        check_tracking(f"http://127.0.0.1:{server.server_port}")
-        server.shutdown()
-    check_tracking(f"sqlite:///{tmp_path / 'new' / 'mlflow.db'}")
-    assert list(tmp_path.iterdir()) == []  # which MLflow makes when it is written to
-    MlflowClient(tracking_uri(tmp_path)).create_experiment("mine")
-    check_tracking(tracking_uri(tmp_path))
-
-
-TAKES_FOLDERS = pytest.mark.skipif(
-    Version(mlflow.__version__) < Version("3.17"), reason="MLflow before 3.17 may take a folder of files"
-)
-
-
-@pytest.mark.parametrize(
-    ("uri", "why"),
-    [
-        ("", "is a variable unset"),
-        ("localhost:5000", "the schemes that it knows are file, databricks, .*http, https, "),
-        pytest.param("mlruns", "maintenance mode", marks=TAKES_FOLDERS),
-        ("http://127.0.0.1:9", r"\[Errno 111\] Connection refused"),
-        ("sqlite://relative.db", "Invalid SQLite URL"),
-        ("sqlite:////proc/runs/mlflow.db", "cannot be written"),
-    ],
-)
-def test_what_does_not_answer_is_one_line(uri: str, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "3")
-    monkeypatch.delenv("MLFLOW_HTTP_REQUEST_TIMEOUT", raising=False)
-    with pytest.raises(UserError, match=f"got {uri!r}: .*{why}") as caught:
-        check_tracking(uri)
-    assert "\n" not in str(caught.value)
-    assert os.environ["MLFLOW_HTTP_REQUEST_MAX_RETRIES"] == "3"
-    assert "MLFLOW_HTTP_REQUEST_TIMEOUT" not in os.environ
-
-
-def test_a_server_that_says_nothing_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(answering._IMPATIENT, "MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        uri = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        with pytest.raises(UserError, match="timed out"):
-            check_tracking(uri)
-
-
 def test_mlflow_being_down_stops_nothing_and_is_reported(
     tmp_path: Path, study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -384,8 +359,7 @@ def test_a_deleted_experiment_is_left_alone_and_a_new_one_is_filled(tmp_path: Pa
     """A renamed one is still the study's. MLflow keeps the names of deleted experiments."""
     copy_database(tracking_uri(tmp_path))
     ledger, client = filled(tmp_path, study, record(study, 0)), MlflowClient(tracking_uri(tmp_path))
-    short = ledger.identity[:8]
-    for name in ("s", f"s ({short})", f"s ({short}, 2)"):
+    for name in ("s", "s (2)", "s (3)"):
         for table in ("# one", "# two"):
             fill(start_feed(tmp_path, ledger), {"table.md": table})
             (own,) = (e for e in client.search_experiments() if e.name != "Default")
@@ -405,7 +379,7 @@ def test_studies_of_one_name_on_one_server_never_touch_each_other(tmp_path: Path
         fill(start_feed(tmp_path, ledger), {"table.md": "# one"})
     again = start_feed(tmp_path, ledgers[0], stale=ledgers[0].keys())
     assert again.close() == ""
-    for name, ledger in zip(("s", f"s ({ledgers[1].identity[:8]})"), ledgers, strict=True):
+    for name, ledger in zip(("s", "s (2)"), ledgers, strict=True):
         result = feeds.runs(tracking_uri(tmp_path), "topk.key", name)
         assert sorted(run.data.tags["topk.key"] for run in result) == ledger.keys()
 
@@ -420,7 +394,7 @@ def test_a_database_is_whole_or_not_there(
     with monkeypatch.context() as patch:
         patch.setattr(Path, "hardlink_to", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
-            Experiment(ledger, tracking_uri(tmp_path), tmp_path)
+            Experiment(ledger, tracking_uri(tmp_path), tmp_path, lambda: None)
     assert not (tmp_path / "mlflow.db").exists()
     assert start_feed(tmp_path, ledger, tracking_uri(tmp_path)).close() == ""
     assert len(runs(tmp_path)) == 1
@@ -431,8 +405,8 @@ def test_a_database_that_another_run_made_meanwhile_stays(
     looks: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two studies begin in one new store. Making a database takes seconds, and the first run writes to its own."""
-    if looks == "too early":  # whenever this process looks, the other one has not yet made it
-        monkeypatch.setattr(Path, "exists", lambda _: False)
+    if looks == "too early":  # when this process looks, the other one has not yet made it
+        monkeypatch.setattr(Path, "exists", Mock(side_effect=[False, True]))
     if looks == "without links":
         monkeypatch.setattr(Path, "hardlink_to", Mock(side_effect=PermissionError))
     path = tmp_path / "mlflow.db"

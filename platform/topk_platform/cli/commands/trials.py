@@ -25,7 +25,7 @@ from topk_platform.evidence.replaying import replay as replay_trial
 from topk_platform.records import Found, Store, find
 from topk_platform.running.cluster.address import is_loopback_host
 from topk_platform.specs.checks import first_few
-from topk_platform.tracking import experiments, tracking_uri
+from topk_platform.tracking import run_pages, tracking_uri
 
 __all__ = ["replay", "ui"]
 
@@ -154,8 +154,8 @@ def ui(
         )
     address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
     say(f"MLflow on {address} (Ctrl-C ends it)")
-    for name, number in experiments(tracking_uri(folder)).items():
-        say(f"  {name}: {address}/#/experiments/{number}/runs")
+    for name, page in run_pages(tracking_uri(folder)).items():
+        say(f"  {name}: {address}{page}")
     raise typer.Exit(_served(command, environment))
 
 

@@ -144,7 +144,7 @@ def test_the_ui_listens_on_an_address_of_ipv6(
 ) -> None:
     (tmp_path / "mlflow.db").touch()
     asked = list[tuple[Any, ...]]()
-    monkeypatch.setattr(trials, "experiments", lambda _uri: {"s": "1"})
+    monkeypatch.setattr(trials, "run_pages", lambda _uri: {"s": "/#/experiments/1/runs"})
     monkeypatch.setattr(trials, "_served", lambda command, _environment: asked.append(tuple(command)) or 0)
     server = MagicMock()
     monkeypatch.setattr(socket, "create_server", server)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid, run
-from topk_platform.records import Ledger
+from topk_platform.records import Row
 from topk_platform.records.table.rows import RowViews
 from topk_platform.running.driver.launching import Cluster
 from topk_platform.running.driver.retries import Faults
@@ -92,11 +92,10 @@ class Slow:
 
     enough, files = threading.Event(), dict[str, str]()
 
-    def __init__(self, ledger: Ledger, *_: object) -> None:
-        self._keys, self.started = ledger.keys(), dict[str, int]()
+    def __init__(self, *_: object) -> None: ...
 
-    def complete(self) -> list[str]:
-        return self._keys
+    def has(self, _row: Row) -> bool:
+        return True
 
     def remove(self, keys: Collection[str]) -> None: ...
 
