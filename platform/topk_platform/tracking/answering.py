@@ -30,7 +30,7 @@ _DEFAULTS = {
 
 
 def prepare() -> None:
-    """Make MLflow give up sooner and print less, before its first use; what the environment says stays."""
+    """Make MLflow give up sooner and print less; to be called after its import and before its use."""
     for name, value in _DEFAULTS.items():
         os.environ.setdefault(name, value)
     for name in ("alembic", "mlflow"):  # they log each table that they create, and errors of many lines
@@ -74,9 +74,9 @@ def check_tracking(uri: str) -> None:
         uri: MLflow's tracking URI, such as ``http://HOST:PORT`` or ``sqlite:///PATH``.
     """
     check_place("mlflow", uri)
-    prepare()
     from mlflow import MlflowClient  # noqa: PLC0415 - seconds of import, which do not count as waiting
 
+    prepare()
     file, answers = Path(uri.removeprefix(SQLITE).partition("?")[0]), list[str]()
 
     def ask() -> None:

@@ -116,9 +116,9 @@ class Feed(threading.Thread):
         return item if isinstance(item, TrialRecord) else None
 
     def _fill(self) -> None:
-        prepare()
         from topk_platform.tracking.writing import Experiment  # noqa: PLC0415 - seconds, in this thread
 
+        prepare()
         experiment = Experiment(self._ledger, self._uri, self._folder, self._moving.set)
         experiment.remove(self._stale)
         self._stale.clear()
