@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from feeds import fill, runs, start_feed
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from made_records import filled, make_study
 from made_records import make_record as record
@@ -65,7 +65,6 @@ def four(tmp_path_factory: pytest.TempPathFactory) -> tuple[Ledger, list[TrialRe
     return filled(tmp_path_factory.mktemp("four"), study, *ended), ended
 
 
-@settings(deadline=None, max_examples=60)
 @given(fails=st.lists(st.booleans(), max_size=8), put=st.integers(0, 4), tables=st.booleans())
 def test_nothing_is_lost_whichever_calls_fail(
     four: tuple[Ledger, list[TrialRecord]], fails: list[bool], put: int, tables: bool
