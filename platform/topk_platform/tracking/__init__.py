@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from topk_platform.lazy import first_use
 
 if TYPE_CHECKING:
-    from topk_platform.tracking.answering import check_tracking, mlflow_of, moved, tracking_uri
+    from topk_platform.tracking.answering import check_tracking, mlflow_of, moved, run_pages, tracking_uri
     from topk_platform.tracking.feed import Feed, Pictures, sync
-    from topk_platform.tracking.writing import run_pages
 
 __all__ = ["Feed", "Pictures", "check_tracking", "mlflow_of", "moved", "run_pages", "sync", "tracking_uri"]
 

@@ -13,9 +13,24 @@ from topk_platform.errors import UserError, masked, reason
 from topk_platform.records.storage.store import Store
 from topk_platform.specs.checks import check_place
 
-__all__ = ["SQLITE", "check_tracking", "mlflow_of", "moved", "prepare", "tracking_uri"]
+__all__ = [
+    "LEDGER",
+    "SQLITE",
+    "VIEW",
+    "check_tracking",
+    "mlflow_of",
+    "moved",
+    "prepare",
+    "run_pages",
+    "tracking_uri",
+]
 
 SQLITE = "sqlite:///"
+LEDGER = "topk.ledger"
+"""The tag with a ledger's identity, by which its experiment is known."""
+VIEW = f"mlflow.sharedViewState.{LEDGER}"
+"""The tag in which MLflow's page keeps the order and the columns of an experiment's runs."""
+
 _ANSWER_SECONDS = 20.0
 _MOVED = "tracking.txt"
 _DEFAULTS = {
@@ -127,3 +142,18 @@ def moved(store: Store, uri: str | None) -> str:
         f"MLflow: the last run of this study wrote to {before}, which this run does not change (to write to it again, "
         f"give --mlflow {before})"
     )
+
+
+def run_pages(uri: str) -> dict[str, str]:
+    """Return the page of each study's runs in a database, as a path on the server that shows it, by the study's name.
+
+    Once a study has results, its arms come first on the page, the best one on top.
+    """
+    from mlflow import MlflowClient  # noqa: PLC0415 - seconds of import, for the UI alone
+
+    prepare()
+    known = MlflowClient(tracking_uri=uri).search_experiments(order_by=["name"])
+    shown = {experiment.name: experiment.experiment_id for experiment in known if LEDGER in experiment.tags}
+    return {
+        name: f"/#/experiments/{number}/runs?viewStateShareKey={LEDGER}" for name, number in shown.items()
+    }

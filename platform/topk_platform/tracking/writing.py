@@ -24,16 +24,14 @@ from topk_platform.records.ledger.ledger import Ledger
 from topk_platform.records.storage.checked_json import DamagedError
 from topk_platform.records.table.rows import Row
 from topk_platform.specs import Trial, canonical_json, digest
-from topk_platform.tracking.answering import SQLITE, prepare, tracking_uri
+from topk_platform.tracking.answering import LEDGER, SQLITE, VIEW, tracking_uri
 from topk_platform.tracking.feed import Pictures
 from topk_platform.tracking.trials import arms_of, parameters, values, view
 
-__all__ = ["Experiment", "make_database", "run_pages"]
+__all__ = ["Experiment", "make_database"]
 
 _RUN_STATUS = {"completed": "FINISHED", "pruned": "KILLED", "diverged": "FAILED", "failed": "FAILED"}
 _TAGS = ("key", "phase", "number", "seed", "status", "code_version", "reason")
-_LEDGER = "topk.ledger"
-_VIEW = f"mlflow.sharedViewState.{_LEDGER}"  # the tag in which MLflow's page has the order and the columns of runs
 _NOTE = "mlflow.note.content"
 _PARENT = "mlflow.parentRunId"
 _WEIGHTS = "model.safetensors"
@@ -71,13 +69,13 @@ class Experiment:
     def _opened(self) -> str:
         """Return the id of the ledger's experiment, which may have been renamed; make one if there is none."""
         identity, study = self._ledger.identity, self._ledger.study
-        where = f"tags.`{_LEDGER}` = '{identity}'"
+        where = f"tags.`{LEDGER}` = '{identity}'"
         for known in self._client.search_experiments(filter_string=where, order_by=["creation_time ASC"]):
             return str(known.experiment_id)
         names = (study if number == 1 else f"{study} ({number})" for number in count(1))
         name = next(name for name in names if self._client.get_experiment_by_name(name) is None)
         # With this kind, MLflow's page of the experiment shows metrics first, not traces.
-        tags = {"mlflow.experimentKind": "custom_model_development", _LEDGER: identity, _VIEW: "{}"}
+        tags = {"mlflow.experimentKind": "custom_model_development", LEDGER: identity, VIEW: "{}"}
         # The location is not absolute, so that a store can be moved; `topk ui` serves the folder.
         location = None if self._store is None else f"mlflow-artifacts:/{identity}"
         return str(self._client.create_experiment(name, location, tags=tags))
@@ -216,7 +214,7 @@ class Experiment:
             page = f"[Table, report and plots](#/experiments/{self._id}/runs/{run_id}/artifacts)"
             self._client.set_experiment_tag(self._id, _NOTE, page)
             if arms:
-                self._client.set_experiment_tag(self._id, _VIEW, json.dumps(view(arms)))
+                self._client.set_experiment_tag(self._id, VIEW, json.dumps(view(arms)))
             state = {_NOTE: files.get("table.md", ""), "topk.tables": version}
             self._client.log_batch(run_id, tags=[entities.RunTag(*pair) for pair in state.items()])
             self._shown["topk.tables"] = version
@@ -263,16 +261,3 @@ def make_database(uri: str) -> None:
         except OSError:  # another process has made it, or this file system cannot link
             if not path.exists():
                 made.rename(path)
-
-
-def run_pages(uri: str) -> dict[str, str]:
-    """Return the page of each study's runs in a database, as a path on the server that shows it, by the study's name.
-
-    Once a study has results, its arms come first on the page, the best one on top.
-    """
-    prepare()
-    known = MlflowClient(tracking_uri=uri).search_experiments(order_by=["name"])
-    shown = {experiment.name: experiment.experiment_id for experiment in known if _LEDGER in experiment.tags}
-    return {
-        name: f"/#/experiments/{number}/runs?viewStateShareKey={_LEDGER}" for name, number in shown.items()
-    }
