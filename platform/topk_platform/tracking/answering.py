@@ -12,25 +12,11 @@ from urllib.request import proxy_bypass_environment
 from topk_platform.errors import UserError, masked, reason
 from topk_platform.records.storage.store import Store
 from topk_platform.specs.checks import check_place
+from topk_platform.tracking.trials import LEDGER
 
-__all__ = [
-    "LEDGER",
-    "SQLITE",
-    "VIEW",
-    "check_tracking",
-    "mlflow_of",
-    "moved",
-    "prepare",
-    "run_pages",
-    "tracking_uri",
-]
+__all__ = ["SQLITE", "check_tracking", "mlflow_of", "moved", "prepare", "run_pages", "tracking_uri"]
 
 SQLITE = "sqlite:///"
-LEDGER = "topk.ledger"
-"""The tag with a ledger's identity, by which its experiment is known."""
-VIEW = f"mlflow.sharedViewState.{LEDGER}"
-"""The tag in which MLflow's page keeps the order and the columns of an experiment's runs."""
-
 _ANSWER_SECONDS = 20.0
 _MOVED = "tracking.txt"
 _DEFAULTS = {

@@ -13,10 +13,16 @@ from topk_platform.records.table.rows import Row
 from topk_platform.specs import Trial
 from topk_platform.specs.described import described
 
-__all__ = ["ARMS", "Arms", "arms_of", "parameters", "values", "view"]
+__all__ = ["ARMS", "LEDGER", "VIEW", "Arms", "arms_of", "parameters", "values", "view"]
 
 ARMS = "arms.json"
 """The file in a study's ``tables`` folder with the results of each arm."""
+
+LEDGER = "topk.ledger"
+"""The tag with a ledger's identity, by which its experiment is known."""
+
+VIEW = f"mlflow.sharedViewState.{LEDGER}"
+"""The tag in which MLflow's page keeps the order and the columns of an experiment's runs."""
 
 Arms = dict[str, dict[str, Any]]
 """What each arm came to, by its identity: its ``metric``, ``parameters``, ``metrics`` and ``note``."""

@@ -24,9 +24,9 @@ from topk_platform.records.ledger.ledger import Ledger
 from topk_platform.records.storage.checked_json import DamagedError
 from topk_platform.records.table.rows import Row
 from topk_platform.specs import Trial, canonical_json, digest
-from topk_platform.tracking.answering import LEDGER, SQLITE, VIEW, tracking_uri
+from topk_platform.tracking.answering import SQLITE, tracking_uri
 from topk_platform.tracking.feed import Pictures
-from topk_platform.tracking.trials import arms_of, parameters, values, view
+from topk_platform.tracking.trials import LEDGER, VIEW, arms_of, parameters, values, view
 
 __all__ = ["Experiment", "make_database"]
 
