@@ -18,17 +18,25 @@ from labs import IN_PROC, check_loopback, check_undisturbed, rows, until
 from ray._private import ray_constants, services
 from ray.cluster_utils import Cluster
 
+from topk_platform.errors import ClusterError
 from topk_platform.running.cluster import connecting as cluster
 from topk_platform.running.cluster import machines
 from topk_platform.running.cluster.patience import Patience
-from topk_platform.running.cluster.versions import OtherVersionError
-from topk_platform.running.preflight.nodes.asking import ask_nodes, check_cluster
-from topk_platform.running.preflight.nodes.facts import Question
 from topk_platform.running.ray_internals import on_loopback
 from topk_platform.training import environment
 from topk_studies import digits
 
 pytestmark = [*IN_PROC, pytest.mark.slow]
+
+# A node's workers hang for as long as its raylet, which starts them, is there.
+HANGS = """
+import os, sys, time
+if any("default_worker.py" in word for word in sys.orig_argv):
+    raylet = os.getppid()
+    while os.getppid() == raylet:
+        time.sleep(0.1)
+    os._exit(1)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -86,26 +94,28 @@ def test_a_lost_node_changes_nothing(joined: Joined, reference: Any) -> None:
     assert "tried again 1" in joined.output
 
 
-def test_a_node_that_is_lost_before_it_answers_is_waited_for_or_left_out(
-    joined: Joined, nodes: Cluster, monkeypatch: pytest.MonkeyPatch
+def test_a_node_that_is_lost_before_it_answers_is_left_out(
+    joined: Joined, nodes: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The node lost in ``joined`` is asked as if it were there: first alone, then beside the one that is left."""
+    """Its workers hang while they start, so that it is still asked when it is lost."""
+    (tmp_path / "sitecustomize.py").write_text(HANGS)
+    with monkeypatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+        node = nodes.add_node(num_cpus=1)
     messages = list[str]()
-    with cluster.joined(nodes.address):
-        result = ray.nodes()
-        (lost,) = (node for node in result if not node["Alive"])
-        lists = [[lost], result]
-        monkeypatch.setattr(machines, "nodes_for", lambda _needs: lists.pop(0))
-        patience = Patience(report=messages.append, sleep=lambda _: None)
-        assert machines.common_environment(digits(), patience) == environment("cpu")
-        monkeypatch.setattr(ray, "nodes", lambda: [{**node, "Alive": True} for node in result])
-        answered = ask_nodes(Question(["ray"]), 600)
-    line = "node 127.0.0.1 was lost before it answered"
-    lost_messages = [
-        text for text in messages if "to answer" not in text
-    ]  # said besides where the machine is slow
-    assert lost_messages == [f"{line}; waiting for up to 60 s, see --wait", f"{line}, and is left out"]
-    assert {(node.lost, node.facts is None) for node in answered} == {(True, True), (False, False)}
+
+    def report(line: str) -> None:
+        messages.append(line)
+        if line.startswith("waiting for ") and len(nodes.worker_nodes) > 0:
+            nodes.remove_node(node, allow_graceful=False)
+
+    with cluster.joined(nodes.address, digits(), Patience(0)):
+        assert machines.check_nodes(digits(), None, Patience(report=report)) == environment("cpu")
+    waiting, left_out = messages
+    assert waiting.endswith(" to answer: starting, or busy")
+    assert left_out.startswith("Note: left out, 127.0.0.1 (") and left_out.endswith(
+        "was lost before it answered"
+    )
 
 
 def test_a_raylet_that_is_killed_changes_nothing(
@@ -152,7 +162,11 @@ def test_a_folder_that_a_node_does_not_see_is_refused(
     try:
         store = tmp_path / "s"
         _, err = visited.topk("run", "lab:plain", "--store", store, "--address", nodes.address, code=2)
-        assert f"store '{store}' is a folder that node 127.0.0.1 does not see: give" in err.splitlines()[-1]
+        line = err.splitlines()[-1]
+        assert (
+            "study lab: store, 127.0.0.1 (" in line
+            and f"): {tmp_path} is a place that this machine does not" in line
+        )
         assert not store.exists()
     finally:
         nodes.remove_node(node, allow_graceful=False)
@@ -191,9 +205,15 @@ def test_a_gpu_that_torch_cannot_use_is_reported_before_anything_starts(
     joined: Joined, nodes: Cluster, visited: Any, tmp_path: Path
 ) -> None:
     _, err = visited.topk("run", "lab:on_gpu", "--store", tmp_path / "s", "--address", nodes.address, code=2)
+    text = "Ray counts 1 here, and torch can use none: "
     assert err.splitlines()[-1].startswith(
-        "topk: node 127.0.0.1 cannot train the study's trials: RuntimeError: "
+        f"topk: the cluster cannot train study lab: gpus, 127.0.0.1 (head): {text}"
     )
+    out, _ = visited.topk(
+        "plan", "lab:on_gpu", "--store", tmp_path / "s", "--address", nodes.address, "--json", code=1
+    )
+    (result,) = (one for one in json.loads(out)["findings"] if one["check"] == "gpus")
+    assert result["node"] == "127.0.0.1 (head)" and result["finding"].startswith(text) and result["wrong"]
     assert not (tmp_path / "s").exists()
 
 
@@ -214,11 +234,12 @@ def test_one_with_another_ray_is_reported_before_anything_starts(
     """The process that asks first takes its own Ray for another; Ray itself then refuses the cluster."""
     (tmp_path / "sitecustomize.py").write_text("import ray\nray.__version__ = '2.59.9'\n")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
-    with pytest.raises(OtherVersionError) as caught, cluster.joined(nodes.address):
-        pytest.fail("joined")
-    there, here = f"Ray {ray.__version__} with", "this driver runs Ray 2.59.9 with"
-    assert there in caught.value.problem and here in caught.value.problem
-    assert f"pip install 'ray[tune]=={ray.__version__}'" in str(caught.value)
-    (result,) = check_cluster(digits(), nodes.address, store=tmp_path / "s")
+    (result,) = machines.check_cluster(digits(), nodes.address, tmp_path / "s", None, None)
     assert (result.check, result.wrong) == ("cluster", True)
-    assert (result.finding, result.remedy) == (caught.value.problem, caught.value.remedy)
+    there, here = f"Ray {ray.__version__} with", "this driver runs Ray 2.59.9 with"
+    assert all(
+        text in result.finding for text in (there, here, f"pip install 'ray[tune]=={ray.__version__}'")
+    )
+    with pytest.raises(ClusterError) as caught, cluster.connected(digits(), nodes.address, None):
+        pytest.fail("joined")
+    assert str(caught.value) == result.finding

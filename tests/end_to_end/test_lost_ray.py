@@ -1,4 +1,4 @@
-"""Ray's own processes on this machine are killed: the run ends with its own line, and the same command goes on."""
+"""Ray's own processes are killed: the run ends with its own line, and the same command goes on."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 from labs import IN_PROC, check_undisturbed, rows, until
+from ray.cluster_utils import Cluster
 
 from topk_platform.cli.codes import Exit
+from topk_platform.running.ray_internals import on_loopback
 
 pytestmark = [*IN_PROC, pytest.mark.slow]
 
@@ -42,14 +44,46 @@ def test_a_run_without_its_ray_ends_and_the_same_command_goes_on(
         os.kill(pid_of(lab, program), signal.SIGKILL)
         out, err = process.communicate(timeout=ENDS_WITHIN)
         assert process.returncode == Exit.OPEN, out + err
-        said = " ".join((out + err).split())
-        assert f"Ray's {description} (process " in said and "the same command goes on from here" in said
-        assert "Traceback" not in said and "The program will terminate" not in said
+        check_says(f"Ray's {description} at 127.0.0.1:", out + err)
         until(lambda: not lab.running(), "everything is gone")
     lab.allow(10**6)
     lab.topk(*command, RAY_TMPDIR=str(ray_root))
     check_undisturbed(tmp_path, reference)
     assert not list(ray_root.iterdir())
+
+
+@pytest.mark.parametrize("programs", [["gcs_server"], ["raylet"], ["gcs_server", "raylet"]])
+def test_a_cluster_whose_head_is_killed_ends_a_run_in_the_same_way(
+    programs: list[str], lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray alone would end the driver with its own line and code 1, a minute after its head, or let it wait for ever."""
+    for name, value in {**lab.environment, "RAY_gcs_rpc_server_reconnect_timeout_s": "30"}.items():
+        monkeypatch.setenv(name, value)
+    with on_loopback():
+        cluster = Cluster()
+        node = cluster.add_node(num_cpus=2, include_dashboard=False)
+        cluster.wait_for_nodes(timeout=600)
+    try:
+        lab.allow(1)
+        command = ("run", "my_lab:study", "--checkpoints", "0", "--store", tmp_path)
+        process = lab.start(*command, "--address", cluster.address)
+        until(lambda: len(lab.noted("held")) == 2, "two trainings are held", process)
+        until(lambda: len(rows(tmp_path, "small")) == 1, "the first has ended", process)
+        for program in programs:
+            (started,) = node.all_processes[program]
+            started.process.kill()
+            started.process.wait()
+        out, err = process.communicate(timeout=ENDS_WITHIN)
+        assert process.returncode == Exit.OPEN, out + err
+        check_says("Ray's ", out + err)
+    finally:
+        cluster.shutdown()
+
+
+def check_says(text: str, output: str) -> None:
+    said = " ".join(output.split())
+    assert text in said and "the same command goes on from here" in said
+    assert "Traceback" not in said and "The program will terminate" not in said
 
 
 def check_is_private(root: Path) -> None:

@@ -6,14 +6,13 @@ Nothing else in the platform uses a private name of Ray or Ray Tune.
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import ray
+from topk_platform.running.own_ray.variables import in_variables
 
 __all__ = [
     "CLUSTER_VARIABLE",
@@ -22,9 +21,6 @@ __all__ = [
     "leave",
     "messages_on_stderr",
     "on_loopback",
-    "own_sigterm",
-    "token",
-    "wants_token",
     "without_keys",
 ]
 
@@ -67,16 +63,6 @@ def lean() -> Iterator[None]:
         yield
 
 
-@contextmanager
-def own_sigterm() -> Iterator[None]:
-    """Keep a Ray that starts within the block from replacing this process's handler of SIGTERM.
-
-    Ray's own handler ends the process at once, also in the midst of Ray's start. Fallback: it is replaced.
-    """
-    with _replaced(_module("_private.utils"), {"set_sigterm_handler": _nothing}):
-        yield
-
-
 def _nothing(_node: Any, **_options: Any) -> None:
     """Do nothing."""
 
@@ -88,15 +74,9 @@ def on_loopback() -> Iterator[None]:
     On Linux, Ray replaces a given loopback address by an address that other machines reach, and listens on all
     addresses. Fallback: the environment variable, which counts for processes that import Ray within the block.
     """
-    before = os.environ.get(CLUSTER_VARIABLE)
-    os.environ[CLUSTER_VARIABLE] = "0"
-    try:
-        with _replaced(_module("_private.ray_constants"), {"ENABLE_RAY_CLUSTER": False}):
-            yield
-    finally:
-        os.environ.pop(CLUSTER_VARIABLE)
-        if before is not None:
-            os.environ[CLUSTER_VARIABLE] = before
+    constants = _module("_private.ray_constants")
+    with in_variables({CLUSTER_VARIABLE: "0"}), _replaced(constants, {"ENABLE_RAY_CLUSTER": False}):
+        yield
 
 
 @contextmanager
@@ -141,45 +121,7 @@ def leave() -> None:
     for infos in getattr(node, "all_processes", {}).values():
         for info in infos:
             info.process.terminate = info.process.kill
-    ray.shutdown()
-
-
-def token() -> Mapping[str, str]:
-    """Return the environment variable with a token for a Ray of our own; empty if Ray has a token or needs none.
-
-    Ray keeps a token in the home folder and can create one there. Only its owner can then read it, because the umask is
-    set for that time. Fallback, and if the home folder cannot be written: a token for this process and its children.
-    """
-    if {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & os.environ.keys() or os.environ.get(
-        "RAY_AUTH_MODE"
-    ) == "disabled":
-        return {}
-    setup = _module("_private.authentication.authentication_token_setup")
-    with suppress(OSError, RuntimeError):  # RuntimeError: there is no home folder
-        kept = Path.home() / ".ray"
-        kept.mkdir(exist_ok=True)
-        if (kept / "auth_token").exists():
-            return {}
-        if os.access(kept, os.W_OK) and hasattr(setup, "generate_and_save_token"):
-            _privately(setup.generate_and_save_token)
-            return {}
-    return {"RAY_AUTH_TOKEN": secrets.token_hex(32)}
-
-
-def _privately(write: Any) -> None:
-    before = os.umask(0o077)
-    try:
-        write()
-    finally:
-        os.umask(before)
-
-
-def wants_token() -> bool:
-    """Return whether Ray authenticates by a token. Fallback: whether the environment says so."""
-    utils = _module("_private.authentication.authentication_utils")
-    if hasattr(utils, "is_token_auth_enabled"):
-        return bool(utils.is_token_auth_enabled())
-    return os.environ.get("RAY_AUTH_MODE", "").lower() == "token"
+    import_module("ray").shutdown()
 
 
 @contextmanager

@@ -70,7 +70,7 @@ def test_aws_keys_are_not_sent_to_workers() -> None:
 def test_a_ray_without_these_names_is_used_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     shut: list[bool] = []
     monkeypatch.setattr(ray, "shutdown", lambda: shut.append(True))
-    for name in ("lean", "on_loopback", "messages_on_stderr", "own_sigterm", "without_keys"):
+    for name in ("lean", "on_loopback", "messages_on_stderr", "without_keys"):
         with getattr(ray_internals, name)():
             pass
     ray_internals.leave()
@@ -93,27 +93,3 @@ def test_without_the_name_the_last_ray_that_was_started_here_is_the_one(
     (tmp_path / "ray").mkdir()
     (tmp_path / "ray/ray_current_cluster").write_text("10.0.0.1:6379")
     assert ray_internals.known_heads() == {"10.0.0.1:6379"}
-
-
-@pytest.mark.usefixtures("without")
-def test_without_the_name_a_ray_of_our_own_has_a_token_of_this_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "RAY_AUTH_MODE"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    first, second = ray_internals.token(), ray_internals.token()
-    assert len(first["RAY_AUTH_TOKEN"]) == 64 and first != second
-    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
-    assert ray_internals.token() == {}
-
-
-@pytest.mark.usefixtures("without")
-@pytest.mark.parametrize(("mode", "wants"), [("token", True), ("disabled", False), (None, False)])
-def test_without_the_name_the_environment_says_whether_a_token_is_needed(
-    mode: str | None, wants: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
-    if mode is not None:
-        monkeypatch.setenv("RAY_AUTH_MODE", mode)
-    assert ray_internals.wants_token() == wants

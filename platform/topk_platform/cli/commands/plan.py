@@ -21,10 +21,10 @@ from topk_platform.protocol import ArmBoard
 from topk_platform.records import unless_ended
 from topk_platform.reports.words import command, only_words
 from topk_platform.running.cluster.address import host_and_port
+from topk_platform.running.cluster.facts import DRIVER, Finding, grouped
 from topk_platform.running.estimate.planning import Plan
 from topk_platform.running.estimate.planning import plan as plan_study
 from topk_platform.running.machine.resources import fitting, local_cpus
-from topk_platform.running.preflight.nodes.checks import DRIVER, Finding
 from topk_platform.running.progress.rows import duration
 from topk_platform.specs import Study
 from topk_platform.specs.checks import plural
@@ -64,7 +64,8 @@ def plan(
 
     It also shows each regime's numbers of samples; if nothing is left, the data are not read. For recorded trials that
     no longer count, it says why, such as which component has another version. With --address, it asks every node
-    of the cluster, busy or not, and lists all that would stop the study there, with what to do about it.
+    of the cluster on which a trial fits, busy or not, and lists all that would stop the study there, as `topk run`
+    would say it, with what to do about it.
 
     Exit code 1: something is wrong with the cluster.
 
@@ -94,10 +95,9 @@ def plan(
     )
     planned, findings = (planning(), []) if address is None else _tried(planning)
     if address is not None:
-        from topk_platform.running.preflight.nodes.asking import check_cluster  # noqa: PLC0415 - Ray, seconds of import
+        from topk_platform.running.cluster.machines import check_cluster  # noqa: PLC0415 - Ray, seconds of import
 
-        part = requested.only(only) if only else requested
-        findings += check_cluster(part, address, store=store, mlflow_uri=mlflow, data=data)
+        findings += check_cluster(requested.only(only) if only else requested, address, store, mlflow, data)
     if json:
         known = {} if planned is None else _plan_data(planned, price)
         print_json(known if address is None else {**known, "findings": findings})
@@ -114,15 +114,13 @@ def _tried(planning: Callable[[], Plan]) -> tuple[Plan | None, list[Finding]]:
     try:
         return planning(), []
     except UserError as error:
-        return None, [Finding("study", DRIVER, str(error), "change the study or the options as this says")]
+        return None, [Finding.of("study", DRIVER, str(error))]
 
 
 def _print_findings(console: Console, findings: Sequence[Finding]) -> None:
     """Print what is wrong, and then what is to note; what is the same on several nodes has one line."""
     table = Table("", "check", "where", "result and remedy", box=None, pad_edge=False, header_style="bold")
-    nodes: dict[tuple[bool, str, str, str], list[str]] = {}
-    for one in sorted(findings, key=lambda one: not one.wrong):
-        nodes.setdefault((one.wrong, one.check, one.finding, one.remedy), []).append(one.node)
+    nodes = grouped(findings)
     for (wrong, check, finding, remedy), names in nodes.items():
         style = "bold red" if wrong else "yellow"
         where = f"{len(names)} nodes" if len(names) > _MANY else ", ".join(names)

@@ -12,8 +12,12 @@ __all__ = ["host_and_port", "is_loopback", "is_loopback_host"]
 _ADDRESS = re.compile(r"([^\s/:\[\]]+|\[[0-9a-fA-F:.]+\]):(\d{1,5})")
 
 
-def host_and_port(address: str) -> tuple[str, int]:
+def host_and_port(address: str, name: str = "--address") -> tuple[str, int]:
     """Return the host and port of an address.
+
+    Args:
+        address: ``host:port``.
+        name: Where the address was given, for the error.
 
     Raises:
         ClusterError: if the address is not ``host:port``.
@@ -25,7 +29,7 @@ def host_and_port(address: str) -> tuple[str, int]:
     match = _ADDRESS.fullmatch(address)
     if match is None or int(match[2]) > 65535:
         raise ClusterError(
-            f"--address must be host:port (a cluster's own port, as a rule 6379) or auto, got {address!r}"
+            f"{name} must be host:port (a cluster's own port, as a rule 6379) or auto, got {address!r}"
         )
     return match[1].strip("[]"), int(match[2])
 

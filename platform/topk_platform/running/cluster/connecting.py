@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import os
 import sysconfig
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -22,9 +23,9 @@ from topk_platform.running.cluster.patience import Patience
 from topk_platform.running.cluster.reaching import check_answers, check_same, listening
 from topk_platform.running.own_ray.interrupts import interrupts_wait
 from topk_platform.running.own_ray.lifeline import Lifeline
-from topk_platform.running.own_ray.starting import own_ray
+from topk_platform.running.own_ray.starting import RECONNECT, needed, own_ray, shut_down
 from topk_platform.running.own_ray.variables import in_variables
-from topk_platform.running.ray_internals import messages_on_stderr, on_loopback, own_sigterm
+from topk_platform.running.ray_internals import messages_on_stderr, on_loopback
 from topk_platform.specs import Study
 from topk_platform.user_code import files_of
 from topk_platform.versions import references
@@ -40,6 +41,7 @@ _QUIET = {
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
 }
+_BEFORE_RAY = 15.0
 
 
 class Connection(NamedTuple):
@@ -85,60 +87,58 @@ def connected(
 @contextmanager
 def _ray(study: Study, address: str | None, workers: int | None, patience: Patience) -> Iterator[Lifeline]:
     if ray.is_initialized():
-        if address is not None:
-            check_same(address, ray.get_runtime_context().gcs_address)
+        check_same(address, ray.get_runtime_context().gcs_address)
         yield Lifeline()
-        return
-    with messages_on_stderr():
-        if address is None:
-            with own_ray(study, workers) as line:
-                yield line
-            return
-        try:
-            _join(patience.until(partial(listening, address)), study)
+    elif address is None:
+        with messages_on_stderr(), own_ray(study, workers) as line:
+            yield line
+    else:
+        with joined(address, study, patience) as line:
             patience.say(f"joined the Ray cluster at {cluster_size()}")
-            yield Lifeline()
-        finally:
-            ray.shutdown()
+            yield line
 
 
 @contextmanager
-def joined(address: str, study: Study | None = None) -> Iterator[None]:
+def joined(address: str, study: Study, patience: Patience) -> Iterator[Lifeline]:
     """Connect to a Ray cluster for as long as the block lasts, whether or not trials fit on it; start nothing there.
 
     Args:
         address: ``host:port`` or ``auto``.
         study: The study whose modules are sent to workers, beside ours.
+        patience: How long to wait for a head that does not listen yet.
 
     Raises:
         ClusterError: if no cluster answers at the address, as :func:`connected`.
     """
+    line = Lifeline()
     with in_variables(_QUIET), messages_on_stderr():
         try:
-            _join(listening(address), study)
-            yield
+            _join(patience.until(partial(listening, address)), study)
+            limit = float(os.environ.get(RECONNECT, "60"))  # after which Ray ends a driver without a head
+            with Lifeline(needed(), max(limit - _BEFORE_RAY, 0.0)) as line:
+                yield line
         finally:
-            ray.shutdown()
+            shut_down(line)
 
 
-def _join(address: str, study: Study | None) -> None:
+def _join(address: str, study: Study) -> None:
     check_answers(address)
     modules = {"py_modules": [str(path) for path in _shipped(study)], "excludes": ["__pycache__", ".git"]}
     try:
-        with interrupts_wait(), own_sigterm(), on_loopback() if is_loopback(address) else nullcontext():
+        with interrupts_wait(), on_loopback() if is_loopback(address) else nullcontext():
             ray.init(address=address, runtime_env=modules, logging_level=logging.ERROR, log_to_driver=False)
     except (OSError, RuntimeError, ValueError, RayError) as error:
         raise ClusterError(f"the Ray cluster at {address!r} cannot be used: {reason(error)}") from error
 
 
-def _shipped(study: Study | None) -> list[Path]:
+def _shipped(study: Study) -> list[Path]:
     """Return the packages and modules that workers elsewhere need: ours, and the user's modules that a study uses.
 
     Packages installed with pip, such as torchvision for ``torchvision.models:resnet18``, must be installed on the
     cluster.
     """
     names = {"topk_losses", "topk_platform"}
-    for arm in () if study is None else study.arms:
+    for arm in study.arms:
         names |= {name.partition(".")[0] for name in files_of(references(arm))}
     places = {name: _location(importlib.util.find_spec(name)) for name in sorted(names)}
     return [

@@ -1,234 +1,279 @@
-"""Questions to a cluster's nodes before anything starts: their environment, and whether they see the store."""
+"""The check of a cluster's nodes before a study runs there: `topk run` refuses what `topk plan --address` lists."""
 
 from __future__ import annotations
 
-import re
+import os
+import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 import ray
 from ray.exceptions import RayError
 
-from topk_platform.errors import ClusterError, StoreError
+from topk_platform.data import data_at, data_folder
+from topk_platform.errors import ClusterError, StoreError, UserError
 from topk_platform.records import Store
-from topk_platform.running.cluster.capacity import LOST, nodes_for, pinned_to, trial_resources
+from topk_platform.running.cluster.address import is_loopback
+from topk_platform.running.cluster.capacity import LOST, cluster_size, nodes_for, pinned_to, trial_resources
+from topk_platform.running.cluster.connecting import joined
+from topk_platform.running.cluster.facts import (
+    DRIVER,
+    Answer,
+    Finding,
+    Question,
+    examine,
+    fingerprints,
+    grouped,
+    requirements,
+)
 from topk_platform.running.cluster.patience import NotYetError, Patience
 from topk_platform.running.cluster.reasons import reason_in
 from topk_platform.specs import Study
 from topk_platform.specs.checks import first_few
-from topk_platform.training import environment
+from topk_platform.tracking import check_tracking
+from topk_platform.versions import loaded_version
 
-__all__ = ["as_options", "check_shared", "common_environment"]
+__all__ = ["ask_nodes", "check_cluster", "check_nodes"]
+__all__ += ["as_options", "check_shared", "common_environment"]
 
-P = ParamSpec("P")
-T = TypeVar("T")
-
-_LACKS = re.compile(r"No module named '(\w+)")
+_SECONDS_OFF = 300.0  # beyond this, object stores refuse signed requests
 _QUIET_SECONDS = 5.0  # before a line names the nodes that have not answered
+_SOON_SECONDS = 120.0  # the first worker of a node fetches the packages, imports torch and reads the data
+_LATE_SECONDS = 900.0
 _NAMED = 4  # nodes in a line
-_ANSWER_SECONDS = 120.0  # the first worker of a node fetches the packages and imports torch
+_HEAD = "node:__internal_head__"
 
 
-def common_environment(study: Study, patience: Patience | None = None) -> dict[str, str]:
+def check_nodes(
+    study: Study, store: Store | None, patience: Patience | None = None, *, mixed: bool = False
+) -> dict[str, str]:
     """Return the common environment of all nodes on which the study's trials fit.
 
-    Answering takes no core, so nodes answer even if all their cores are busy. If answering takes a GPU, nodes with busy
-    GPUs are not waited for once one node has answered. These nodes, and nodes that join later, are checked when a trial
-    starts there, because each trial carries the environment that it was planned for.
+    Answering takes neither a core nor a GPU, so nodes answer even if all of theirs are busy. A node that is lost before
+    it answers, or that has not answered after two minutes, is left out if others have, and a line says so. Such nodes,
+    and those that join later, are checked when a trial starts there, because each trial carries what it was planned
+    for.
 
     Args:
-        study: Says what a trial needs.
-        patience: How long to wait for a node if all nodes that were asked are lost before they answer, by default a
-            minute. Nodes have at least two minutes to answer, and by default no limit.
+        study: The study whose trials are to run.
+        store: The store that every node must see; None if it is not asked for.
+        patience: How long to wait for a node if none is there, or all are lost before they answer, by default a minute;
+            and for answers, at least two minutes, and by default a quarter of an hour.
+        mixed: Whether nodes may compute different bits; then it does not matter what their devices are.
 
     Raises:
-        ClusterError: if two nodes differ, naming both and the difference, a node has no GPU that torch can use, or
-            none answers in time.
-    """
-    needs = trial_resources(study)
-    held = {name: amount for name, amount in needs.items() if name != "CPU"}
-    (first, expected), *others = _ask(needs, held, patience, _environment, study.device)
-    for name, actual in others:
-        differing = [
-            f"{key} {value} and {actual[key]}" for key, value in expected.items() if actual[key] != value
-        ]
-        if differing:
-            raise ClusterError(
-                f"nodes {first} and {name} would not compute the same bits: {'; '.join(differing)}. Take machines "
-                "of one kind with the same versions, choose one kind of GPU with --accelerator, or let machines "
-                "differ with --mixed: the table then says so"
-            )
-    return expected
-
-
-def _environment(device: str) -> dict[str, str]:
-    return environment(device)
-
-
-def check_shared(store: Store, study: Study, patience: Patience | None = None) -> None:
-    """Raise ``StoreError`` if the store is a folder of this machine that a node cannot see.
-
-    Each node is asked to read a file that was just written there, because it may have another folder of the same name.
-    On nodes that join later, each trial looks for the study's mark, see :class:`~topk_platform.records.StoreKeeper`.
-    """
-    if store.local is None:
-        return
-    folder, name = store.existing, f".seen-{uuid.uuid4().hex}"
-    folder.write(name, name.encode())
-    try:
-        answers = _ask(trial_resources(study), {}, patience, _reads, str(Path(folder.root, name)))
-    finally:
-        folder.delete(name)
-    if blind := sorted({node for node, content in answers if content != name}):
-        raise StoreError(
-            f"store {store.uri!r} is a folder that node {', '.join(blind)} does not see: give --store a folder that "
-            "all machines share, or s3://, gs:// or az://"
-        )
-
-
-def _reads(path: str) -> str:
-    """Return the content of a file; empty if it cannot be read."""
-    try:
-        return Path(path).read_text()
-    except OSError:
-        return ""
-
-
-def _ask(
-    needs: Mapping[str, float],
-    held: Mapping[str, float],
-    patience: Patience | None,
-    question: Callable[P, T],
-    *args: P.args,
-    **kwargs: P.kwargs,
-) -> list[tuple[str, T]]:
-    """Return the answers of the nodes that answer, each with the node's address.
-
-    A node that is lost before it answers is left out, and a line says so. If no node is left, wait for one.
-
-    Args:
-        needs: The resources that a node must have to be asked.
-        held: The resources that answering takes.
-        patience: How long to wait for a node; by default a minute.
-        question: The function that each node runs.
-        args: Its arguments.
-        kwargs: Its keyword arguments.
+        ClusterError: with all that is wrong on any node, or if none answers.
+        StoreError: if the store cannot keep two drivers apart.
     """
     patience = patience or Patience()
+    answers = _look_at_nodes(study, store, patience)
+    allowed = ("same bits", "gpus") if mixed else ()
+    findings = [one for answer in answers for one in answer.findings if one.check not in allowed]
+    for one in findings:
+        if not one.wrong:
+            patience.say(f"Note: {one.check}, {one.node}: {one.finding}")
+    wrong = [
+        f"{check}, {first_few(nodes, _NAMED)}: {finding} ({remedy})"
+        for (_, check, finding, remedy), nodes in grouped(one for one in findings if one.wrong).items()
+    ]
+    if wrong:
+        raise ClusterError(f"the cluster cannot train study {study.name}: {'; '.join(wrong)}")
+    return dict(next((kind for answer in answers for kind in answer.environments), {}))
 
-    def ask() -> list[tuple[str, T]]:
+
+def check_cluster(
+    study: Study, address: str, store: str | Path, mlflow: str | None, data: str | Path | None
+) -> list[Finding]:
+    """Return what would stop a study on a cluster or change its results, on any node on which its trials fit.
+
+    This writes files of at most a MiB into the store and deletes them; it writes nothing else and trains nothing.
+
+    Args:
+        study: The study.
+        address: The cluster's address, ``host:port`` or ``auto``.
+        store: Folder or URI of the results.
+        mlflow: MLflow's tracking URI, which is asked too; None or ``"none"`` for none.
+        data: The folder of datasets; by default ``TOPK_DATA``, or else ``data``.
+    """
+    findings: list[Finding] = []
+
+    def passes(check: str, ask: Callable[[], object]) -> bool:
+        try:
+            ask()
+        except UserError as error:
+            findings.append(Finding.of(check, DRIVER, str(error)))
+            return False
+        return True
+
+    def ask_cluster() -> None:
+        with joined(address, study, Patience(0)), data_at(data):
+            named, token = ray.get_runtime_context().gcs_address, os.environ.get("RAY_AUTH_MODE", "").lower()
+            if not (is_loopback(named) or token == "token"):  # noqa: S105 - Ray sets it if it has one
+                findings.append(
+                    Finding.of("token", DRIVER, f"anyone who reaches {cluster_size()} can run code there")
+                )
+            for answer in _look_at_nodes(
+                study, Store.open(store) if stored else None, Patience(0), everyone=True
+            ):
+                findings.extend(answer.findings)
+
+    def mark_store() -> None:
+        with _marked(Store.open(store)):
+            pass
+
+    stored = passes("store", mark_store)
+    if mlflow not in (None, "none"):
+        passes("tracking", lambda: check_tracking(mlflow))
+    passes("cluster", ask_cluster)
+    return findings
+
+
+def _look_at_nodes(
+    study: Study, store: Store | None, patience: Patience, *, everyone: bool = False
+) -> list[Answer]:
+    """Return what the connected cluster's nodes say, and in what they differ from most; in a tie the head decides.
+
+    Args:
+        study: The study; nodes on which none of its trials fits are not asked.
+        store: The store that every node must see; None if it is not asked for.
+        patience: See :func:`check_nodes`.
+        everyone: Whether to wait a quarter of an hour for every node.
+    """
+    data, code = str(data_folder()), {arm.name: loaded_version(arm) for arm in study.arms}
+    known = fingerprints(study.arms, data)
+    with _marked(store) as (address, name):
+        question = Question(
+            "", study.arms, code, data, known, requirements(), study.device, 0.0, address, name
+        )
+        answers = ask_nodes(question, trial_resources(study), patience, everyone=everyone)
+    kinds = [kind for answer in answers for kind in answer.environments]
+    expected = dict(Counter(tuple(kind.items()) for kind in kinds).most_common(1)[0][0]) if kinds else {}
+    return [replace(answer, findings=[*answer.findings, *_others(answer, expected)]) for answer in answers]
+
+
+def _others(answer: Answer, expected: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield in what a node's devices differ from the expected environment."""
+    for kind in answer.environments:
+        differing = [
+            f"{name} {kind.get(name)}, not {value}"
+            for name, value in expected.items()
+            if kind.get(name) != value
+        ]
+        if differing:
+            yield Finding.of("same bits", answer.node, "; ".join(differing))
+
+
+@contextmanager
+def _marked(store: Store | None) -> Iterator[tuple[str, str]]:
+    """Put a file into the store for as long as the block lasts; yield where it is, and its name.
+
+    Two drivers are kept apart by a file that only one of them can create, so that is checked too.
+    """
+    if store is None:
+        yield "", ""
+        return
+    store.check_writable()
+    folder, name = store.existing, f".seen-{uuid.uuid4().hex}"
+    first, again = (folder.create(name, b"") for _ in range(2))
+    try:
+        if again or not first:
+            raise StoreError(
+                f"store {store.uri!r} lets two processes create the same file, which would destroy a ledger: its "
+                "server must support conditional writes (If-None-Match)"
+            )
+        yield folder.address, name
+    finally:
+        folder.delete(name)
+
+
+def ask_nodes(
+    question: Question, needs: Mapping[str, float], patience: Patience, *, everyone: bool = False
+) -> list[Answer]:
+    """Return the answers of the nodes that have these resources; wait for a node if all are lost.
+
+    Args:
+        question: What each node is asked.
+        needs: The resources that a node must have to be asked; it need not have them free.
+        patience: See :func:`check_nodes`.
+        everyone: Whether to wait a quarter of an hour for every node.
+    """
+
+    def ask() -> list[Answer]:
         asked = {}
-        for node in nodes_for(needs):
-            remote = ray.remote(**as_options(held), scheduling_strategy=pinned_to(node))(question)
-            asked[remote.remote(*args, **kwargs)] = node["NodeManagerAddress"]
-        if not asked:
-            raise NotYetError("no node is left on which a trial fits")
-        return _answers(asked, patience)
+        for node in sorted(nodes_for(needs), key=lambda node: _HEAD not in node["Resources"]):
+            name = f"{node['NodeManagerAddress']} ({'head' if _HEAD in node['Resources'] else node['NodeID'][:6]})"
+            remote = ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=pinned_to(node))(examine)
+            theirs = replace(question, node=name, gpus=node["Resources"].get("GPU", 0.0))
+            asked[remote.remote(theirs)] = name
+        answers = _answered(asked, patience, everyone)
+        if not any(map(_counts, answers)):
+            lost = [f"node {one.node} {one.finding}" for answer in answers for one in answer.findings]
+            raise NotYetError(", ".join(lost) or "no node is left on which a trial fits")
+        return answers
 
     return patience.until(ask)
 
 
-def _answers(asked: Mapping[Any, str], patience: Patience) -> list[tuple[str, Any]]:
-    """Return the answers of those nodes that are there; raise ``NotYetError`` if all are lost.
-
-    Args:
-        asked: The nodes' addresses, by Ray's reference to each answer.
-        patience: Reports each node that is lost, and nodes that are slow to answer.
-    """
-    good, lost = list[Any](), list[Any]()
-    for answered in _arrivals(asked, patience):
-        for answer in answered:
-            (lost if _is_lost(answer) else good).append(answer)
-        if good:
+def _answered(asked: Mapping[Any, str], patience: Patience, everyone: bool) -> list[Answer]:
+    """Return the answers in time, and for the other nodes that they are left out, or wrong if there is no answer."""
+    began, waiting, answers = patience.clock(), list(asked), list[Answer]()
+    start, said = time.time(), not asked
+    usual = _LATE_SECONDS if everyone or patience.seconds is None else patience.seconds
+    while waiting and (passed := patience.clock() - began) < max(_SOON_SECONDS, usual):
+        if passed >= _SOON_SECONDS and not everyone and any(map(_counts, answers)):
             break
-    _cancel(one for one in asked if one not in (*good, *lost))
-    lines = [f"node {asked[answer]} was lost before it answered" for answer in lost]
-    if not good:
-        raise NotYetError(", ".join(lines))
-    for line in lines:
-        patience.say(f"{line}, and is left out")
-    return [(asked[answer], _answer(answer, asked[answer])) for answer in good]
-
-
-def _arrivals(asked: Mapping[Any, str], patience: Patience) -> Iterator[list[Any]]:
-    """Yield the requests with new answers: all that are answered within two minutes, then one after another.
-
-    Raises:
-        ClusterError: if no further answer comes in time.
-    """
-    answered, waiting = ray.wait(list(asked), num_returns=len(asked), timeout=_QUIET_SECONDS)
-    if waiting:
-        patience.say(f"waiting for {_nodes([asked[one] for one in waiting])} to answer: starting, or busy")
-        more, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=_ANSWER_SECONDS)
-        answered = [*answered, *more]
-    yield answered
-    limit = None if patience.seconds is None else max(_ANSWER_SECONDS, patience.seconds)
-    while waiting:
-        answered, waiting = ray.wait(waiting, timeout=None if limit is None else limit - _ANSWER_SECONDS)
-        if not answered:
-            _cancel(waiting)
-            raise ClusterError(
-                f"{_nodes([asked[one] for one in waiting])} did not answer within {limit:g} s (longer with --wait): "
-                f"`topk plan STUDY --address {ray.get_runtime_context().gcs_address}` says what is wrong with them"
+        if passed >= _QUIET_SECONDS and not said:
+            said = True
+            patience.say(
+                f"waiting for {first_few([asked[one] for one in waiting], _NAMED)} to answer: starting, or busy"
             )
-        yield answered
-
-
-def _cancel(requests: Iterable[Any]) -> None:
-    for request in requests:
+        arrived, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=1.0)
+        answers += [_answer(asked[one], one, start) for one in arrived]
+    silent = "left out" if any(map(_counts, answers)) and not everyone else "node"
+    for request in waiting:
         ray.cancel(request)
+        text = f"did not answer within {patience.clock() - began:.0f} s"
+        answers.append(Answer(asked[request], [Finding.of(silent, asked[request], text)]))
+    order = [*asked.values()]
+    return sorted(answers, key=lambda answer: order.index(answer.node))
 
 
-def _nodes(names: Sequence[str]) -> str:
-    return f"node{'s' if len(names) > 1 else ''} {first_few(names, _NAMED)}"
+def _counts(answer: Answer) -> bool:
+    """Return whether a node is there, whatever it says."""
+    return not any(one.check == "left out" for one in answer.findings)
 
 
-def _is_lost(answer: Any) -> bool:
+def _answer(node: str, request: Any, start: float) -> Answer:
     try:
-        ray.get(answer)
+        answer: Answer = ray.get(request)
     except LOST:
-        return True
-    except RayError:  # raised again when the answer is used
-        return False
-    return False
+        return Answer(node, [Finding.of("left out", node, "was lost before it answered")])
+    except (RayError, ImportError) as error:
+        return Answer(node, [Finding.of("node", node, reason_in(str(error)))])
+    # At least by so much, for the question and the answer take time.
+    behind = max(0.0, start - answer.time) + min(0.0, time.time() - answer.time)
+    if abs(behind) < _SECONDS_OFF:
+        return answer
+    text = f"{abs(behind):.0f} s {'behind' if behind > 0 else 'ahead of'} the driver's"
+    return replace(answer, findings=[*answer.findings, Finding.of("clock", node, text)])
+
+
+def common_environment(study: Study, patience: Patience | None = None) -> dict[str, str]:
+    """Return :func:`check_nodes` without a store."""
+    return check_nodes(study, None, patience)
+
+
+def check_shared(store: Store, study: Study, patience: Patience | None = None) -> None:
+    """Check the nodes and that they see the store, whether or not they compute the same bits."""
+    check_nodes(study, store, patience, mixed=True)
 
 
 def as_options(held: Mapping[str, float]) -> dict[str, Any]:
-    """Return the resources that a task holds on a node, as Ray's options.
-
-    Example:
-        >>> as_options({"CPU": 2, "GPU": 0.25, "accelerator_type:L4": 0.001})
-        {'num_cpus': 2, 'num_gpus': 0.25, 'resources': {'accelerator_type:L4': 0.001}}
-    """
+    """Return the resources that a task holds on a node, as Ray's options."""
     others = {name: amount for name, amount in held.items() if name not in ("CPU", "GPU")}
     return {"num_cpus": held.get("CPU", 0), "num_gpus": held.get("GPU", 0), "resources": others}
-
-
-def _answer(answer: Any, name: str) -> Any:
-    try:
-        return ray.get(answer)
-    except RayError as error:
-        reason = reason_in(str(error))
-        raise ClusterError(
-            f"node {name} cannot train the study's trials: {reason}{_remedy(str(error))}"
-        ) from error
-
-
-def _remedy(said: str) -> str:
-    """Return how a node gets the module that it lacks, if its message names one.
-
-    ``topk run`` sends this package and the user's own modules. If the caller has connected to Ray, the nodes have the
-    modules that this call has sent. What these modules import must be installed.
-    """
-    if (module := _LACKS.search(said)) is None:
-        return ""
-    if module[1].startswith("topk_"):
-        return (
-            "; connect with ray.init(..., runtime_env={'py_modules': [topk_losses, topk_platform]}), or let run() "
-            "connect by its address=, which sends it"
-        )
-    return (
-        "; install it on every node: pip install 'topk-studies[platform]' brings all that this package needs"
-    )

@@ -33,6 +33,7 @@ class Patience:
 
     Attributes:
         seconds: The longest wait that the user gave; None if the user gave none.
+        clock: The clock.
 
     Raises:
         UserError: for a time below 0.
@@ -57,7 +58,7 @@ class Patience:
     ) -> None:
         if seconds is not None and not seconds >= 0:
             raise UserError(f"wait must be at least 0 seconds, got {seconds}")
-        self.seconds, self._report, self._clock, self._sleep = seconds, report, clock, sleep
+        self.seconds, self._report, self.clock, self._sleep = seconds, report, clock, sleep
 
     def until(self, ask: Callable[[], T], otherwise: float = COMING_SECONDS) -> T:
         """Return what ``ask`` returns as soon as it raises no ``NotYetError``.
@@ -70,12 +71,12 @@ class Patience:
             ClusterError: in one line, once the time has passed; other errors of ``ask`` at once.
         """
         seconds = otherwise if self.seconds is None else self.seconds
-        end, last = self._clock() + seconds, ""
+        end, last = self.clock() + seconds, ""
         while True:
             try:
                 return ask()
             except NotYetError as error:
-                if self._clock() >= end:
+                if self.clock() >= end:
                     raise ClusterError(f"{error}{_waited(seconds)}") from error
                 if str(error) != last:
                     last = str(error)

@@ -3,135 +3,119 @@
 from __future__ import annotations
 
 import os
+import re
+import signal
 import socket
 import subprocess
 import sys
-from contextlib import suppress
+
+from packaging.specifiers import SpecifierSet
 
 from topk_platform.errors import ClusterError
-from topk_platform.running.cluster.address import host_and_port, is_loopback, is_loopback_host
+from topk_platform.running.cluster.address import host_and_port, is_loopback
+from topk_platform.running.cluster.facts import requirements
 from topk_platform.running.cluster.patience import NotYetError
-from topk_platform.running.cluster.versions import version_error
 from topk_platform.running.ray_internals import CLUSTER_VARIABLE, known_heads
 
-__all__ = ["check_answers", "check_same", "listening"]
+__all__ = ["check_answers", "check_same", "listening", "mismatch"]
 
 _VARIABLE = "RAY_ADDRESS"
 _CONNECT_SECONDS = 5
 _ANSWER_SECONDS = 20
-# The exception is reported, because ray.init's own messages on stderr are many lines.
+# The time of an answer begins after the import, which alone may take as long on a busy machine. The exception is
+# reported, because ray.init's own messages on stderr are many lines.
 _PROBE = """
-import sys, ray
-print(flush=True)
+import signal, sys, ray
+signal.alarm(int(sys.argv[2]))
 try:
     ray.init(address=sys.argv[1], logging_level=50, log_to_driver=False)
 except Exception as error:
     sys.exit(" ".join(str(error).split()))
+signal.alarm(0)
 """
+_MISMATCH = re.compile(
+    r"Version mismatch.*?Ray: (\S+)\s+Python: (\S+).*?Ray: (\S+)\s+Python: (\S+)", re.DOTALL
+)
 
 
 def listening(address: str) -> str:
-    """Return the address of a cluster's head; raise ``NotYetError`` if nothing listens there."""
-    address = _resolved(address)
-    _check_listens(address)
-    return address
+    """Return the address of a cluster's head; raise ``NotYetError`` if nothing listens there.
 
-
-def _resolved(address: str) -> str:
-    """Return the address; ``auto`` stands for ``RAY_ADDRESS``, or else for the one cluster on this machine."""
-    if address != "auto":
-        return address
-    named = os.environ.get(_VARIABLE) or "auto"
-    if named != "auto":  # Ray takes "auto" there too
-        _check_named(named)
-        return named
-    heads = known_heads()
-    if len(heads) > 1:  # Ray would use the one that was started last
-        raise ClusterError(
-            f"--address auto could mean several Rays on this machine: {', '.join(sorted(heads))}. Give --address one "
-            f"of them, or set {_VARIABLE}"
-        )
-    if not heads:
-        raise NotYetError(
-            f"no Ray cluster answers at {address!r}: none runs on this machine, and {_VARIABLE} names none"
-        )
-    return heads.pop()
-
-
-def _check_named(address: str) -> None:
+    ``auto`` stands for ``RAY_ADDRESS``, which may be "auto" too, or else for the one cluster on this machine.
+    """
+    given = os.environ.get(_VARIABLE) or "auto" if address == "auto" else address
+    if given == "auto":
+        heads = known_heads()
+        if len(heads) > 1:  # Ray would use the one that was started last
+            raise ClusterError(
+                f"--address auto could mean several Rays on this machine: {', '.join(sorted(heads))}. Give --address "
+                f"one of them, or set {_VARIABLE}"
+            )
+        if not heads:
+            none = f"none runs on this machine, and {_VARIABLE} names none"
+            raise NotYetError(f"no Ray cluster answers at {address!r}: {none}")
+        given = heads.pop()
+    host = host_and_port(
+        given, "--address" if given == address else f"{_VARIABLE}, which --address auto takes,"
+    )
     try:
-        host_and_port(address)
-    except ClusterError as error:
-        raise ClusterError(
-            f"{_VARIABLE}, which --address auto takes, must be host:port or auto, got {address!r}"
-        ) from error
+        socket.create_connection(host, timeout=_CONNECT_SECONDS).close()
+    except (OSError, UnicodeError) as error:
+        raise NotYetError(f"no Ray cluster answers at {given!r}: {error}") from error
+    return given
 
 
-def check_same(address: str, joined: str) -> None:
-    """Raise ``ClusterError`` unless an address is that of the cluster that this process has joined.
+def check_same(address: str | None, joined: str) -> None:
+    """Raise ``ClusterError`` if an address is given that is not the one of the cluster that this process has joined.
 
     Args:
-        address: ``host:port``, or ``auto``, which without ``RAY_ADDRESS`` is the joined cluster.
+        address: ``host:port``; ``auto`` or None for the joined cluster.
         joined: The ``host:port`` of the joined cluster.
     """
-    named = (os.environ.get(_VARIABLE) or "auto") if address == "auto" else address
-    if named == "auto":
-        return
-    if named != address:
-        _check_named(named)
-    (host, port), (other, its_port) = host_and_port(named), host_and_port(joined)
-    if port != its_port or not _hosts(host) & _hosts(other):
+    if address not in (None, "auto", joined):
         raise ClusterError(
-            f"--address is {named!r}, but this process has already joined the Ray cluster at {joined!r}: leave the "
+            f"--address is {address!r}, but this process has already joined the Ray cluster at {joined!r}: leave the "
             "address out to use that one, or call ray.shutdown() first"
         )
-
-
-def _hosts(name: str) -> set[str]:
-    """Return the IP addresses of a host; loopback stands for this machine."""
-    names = [name, socket.gethostname()] if is_loopback_host(name) else [name]
-    addresses = {name}
-    for one in names:
-        with suppress(OSError):
-            addresses |= {str(info[4][0]) for info in socket.getaddrinfo(one, None)}
-    return addresses
 
 
 def check_answers(address: str) -> None:
     """Raise ``ClusterError`` unless a cluster answers; a separate process asks it, because ``ray.init`` may hang."""
     staying = {CLUSTER_VARIABLE: "0"} if is_loopback(address) else {}
-    with subprocess.Popen(  # noqa: S603 - our own interpreter, the address is an argument and no shell is used
-        [sys.executable, "-c", _PROBE, address],
+    done = subprocess.run(  # noqa: S603 - our own interpreter, the address is an argument and no shell is used
+        [sys.executable, "-c", _PROBE, address, str(_ANSWER_SECONDS)],
         env={**os.environ, **staying},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        capture_output=True,
         text=True,
-    ) as probe:
-        _check_answer(probe, address)
+        check=False,
+    )
+    if done.returncode == -signal.SIGALRM:
+        hint = "" if "RAY_AUTH_MODE" in os.environ else " (a cluster with a token needs RAY_AUTH_MODE=token)"
+        raise ClusterError(f"no Ray cluster answers at {address!r} within {_ANSWER_SECONDS} s{hint}")
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        raise ClusterError(mismatch(done.stderr, address) or f"no Ray cluster answers at {address!r}: {last}")
 
 
-def _check_answer(probe: subprocess.Popen[str], address: str) -> None:
-    assert probe.stdout is not None  # noqa: S101 - for the type checker: it is a pipe
-    try:
-        probe.stdout.readline()  # on a busy machine the import alone may take as long as the time limit of a cluster
-        _, message = probe.communicate(timeout=_ANSWER_SECONDS)
-    except subprocess.TimeoutExpired as error:
-        hint = " (a cluster with a token needs RAY_AUTH_MODE=token)"
-        raise ClusterError(
-            f"no Ray cluster answers at {address!r} within {_ANSWER_SECONDS} s"
-            + ("" if "RAY_AUTH_MODE" in os.environ else hint)
-        ) from error
-    finally:
-        probe.kill()
-    if probe.returncode:
-        if mismatch := version_error(message, address):
-            raise mismatch
-        lines = message.strip().splitlines() or [f"exit code {probe.returncode}"]
-        raise ClusterError(f"no Ray cluster answers at {address!r}: {lines[-1]}")
+def mismatch(message: str, address: str) -> str:
+    """Return what to do if a message of ``ray.init`` reports other versions; empty if it reports something else.
 
-
-def _check_listens(address: str) -> None:
-    try:
-        socket.create_connection(host_and_port(address), timeout=_CONNECT_SECONDS).close()
-    except (OSError, UnicodeError) as error:
-        raise NotYetError(f"no Ray cluster answers at {address!r}: {error}") from error
+    Example:
+        >>> message = "Version mismatch: The cluster was started with: Ray: 2.60.0 Python: 3.11.2 This process on node "
+        >>> message += "127.0.0.1 was started with: Ray: 2.61.0 Python: 3.11.2"
+        >>> mismatch(message, "10.0.0.1:6379").partition(": ")[2]
+        "run here pip install 'ray[tune]==2.60.0'"
+    """
+    if (match := _MISMATCH.search(message)) is None:
+        return ""
+    theirs, its_python, ours, python = match.groups()
+    supported = requirements().get("ray", "")
+    remedy = f"run here pip install 'ray[tune]=={theirs}'"
+    if its_python != python:
+        remedy = f"start the driver in an environment with Python {its_python}, and {remedy} 'topk-studies[platform]'"
+    if not SpecifierSet(supported).contains(theirs, prereleases=True):
+        remedy = f"this package supports ray{supported}; run on every node pip install 'ray[tune]=={ours}'"
+    return (
+        f"the Ray cluster at {address!r} runs Ray {theirs} with Python {its_python}, but this driver runs Ray {ours} "
+        f"with Python {python}: {remedy}"
+    )

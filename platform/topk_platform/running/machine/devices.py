@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 from collections.abc import Iterable
+from contextlib import suppress
 
 from topk_platform.errors import BrokenDeviceError, FaultError, SmallShareError
 from topk_platform.specs import TrialRecord
@@ -18,7 +18,6 @@ __all__ = [
     "listed_devices",
     "memory_part",
     "outside_fault",
-    "parts_visible",
     "slices_here",
 ]
 
@@ -26,8 +25,8 @@ OWN_BYTES = 2**30
 """The memory of a GPU that a process holds beside its tensors: CUDA's context, kernels, libraries' workspaces."""
 
 _ANSWER_SECONDS = 60
-_GPU = re.compile(r"^GPU \d+:.*\(UUID: (GPU-[\w-]+)\)")
-_SLICE = re.compile(r"^\s+MIG .*\(UUID: (MIG-[\w/-]+)\)")
+_LISTING = ["nvidia-smi", "-L"]  # the driver's program
+_DEVICE = re.compile(r"^(GPU|\s+MIG) .*\(UUID: ([\w/-]+)\)", re.MULTILINE)
 _NO_MEMORY = re.compile(r"out of memory|_ALLOC_FAILED", re.IGNORECASE)
 _NO_MPS = re.compile(r"\bMPS (client|server)\b")
 
@@ -91,55 +90,33 @@ def listed_devices(text: str) -> list[str]:
         ... GPU 1: NVIDIA A100-SXM4-40GB (UUID: GPU-09fb2a11)''')
         ['MIG-c6d4f1ef', 'MIG-cba663e8', 'GPU-09fb2a11']
     """
-    gpus: list[list[str]] = []
-    for line in text.splitlines():
-        if gpu := _GPU.match(line):
-            gpus.append([gpu[1]])
-        elif gpus and (piece := _SLICE.match(line)):
-            gpus[-1].append(piece[1])
-    return [device for gpu, *slices in gpus for device in slices or [gpu]]
-
-
-def parts_visible(variable: str | None, listed: Iterable[str]) -> list[str]:
-    """Return the devices of a machine if some are slices of MIG; a process can use one slice at a time.
-
-    Args:
-        variable: The value of ``CUDA_VISIBLE_DEVICES``; None if it is not set.
-        listed: The devices that the driver lists.
-
-    Returns:
-        Their UUIDs, as ``CUDA_VISIBLE_DEVICES`` takes them; empty if all devices are whole GPUs, which a process can
-        use together.
-
-    Example:
-        >>> slices = ["MIG-a", "MIG-b"]
-        >>> parts_visible(None, slices), parts_visible("MIG-b", slices), parts_visible("0,1", ["GPU-a", "GPU-b"])
-        (['MIG-a', 'MIG-b'], ['MIG-b'], [])
-    """
-    named = list(listed) if variable is None else [name.strip() for name in variable.split(",")]
-    return named if any(name.startswith("MIG-") for name in named) else []
+    devices: list[str] = []
+    for kind, uuid in _DEVICE.findall(text):
+        if kind.strip() == "MIG" and devices and devices[-1].startswith("GPU-"):
+            devices.pop()
+        devices.append(uuid)
+    return devices
 
 
 def slices_here(variable: str | None) -> list[str]:
-    """Return the UUIDs of this machine's usable devices if some are slices of MIG; otherwise none.
+    """Return this machine's usable devices if some are slices of MIG, of which a process can use one at a time.
 
     Args:
-        variable: The value of ``CUDA_VISIBLE_DEVICES``; None if it is not set.
+        variable: The value of ``CUDA_VISIBLE_DEVICES``; None if it is not set: then the driver lists the devices.
+
+    Returns:
+        Their UUIDs, as ``CUDA_VISIBLE_DEVICES`` takes them; empty if all devices are whole GPUs, which a process can
+        use together, or the driver does not answer.
+
+    Example:
+        >>> slices_here("MIG-a, MIG-b"), slices_here("0,1")
+        (['MIG-a', 'MIG-b'], [])
     """
-    return parts_visible(variable, _listed() if variable is None else [])
-
-
-def _listed() -> list[str]:
-    program = shutil.which("nvidia-smi")
-    if program is None:
-        return []
-    try:
-        done = subprocess.run(  # noqa: S603 - the driver's program by its path
-            [program, "-L"], capture_output=True, text=True, timeout=_ANSWER_SECONDS, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return []
-    return [] if done.returncode else listed_devices(done.stdout)
+    named = [] if variable is None else [name.strip() for name in variable.split(",")]
+    if variable is None:
+        with suppress(OSError, subprocess.SubprocessError):
+            named = listed_devices(subprocess.check_output(_LISTING, text=True, timeout=_ANSWER_SECONDS))  # noqa: S603
+    return named if any(name.startswith("MIG-") for name in named) else []
 
 
 def gpu_count() -> int:

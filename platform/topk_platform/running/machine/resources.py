@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
@@ -17,21 +16,23 @@ _ROOT = Path("/")
 def local_cpus(root: Path = _ROOT) -> int:
     """Return how many cores this process may use: those that it is bound to, or fewer if its processor time is limited.
 
-    Limits are those of containers and of slices of systemd, by control groups of version 2.
+    Limits are those of containers and of slices of systemd, by control groups of version 2: that of this process's
+    group and those of all groups above it.
 
     Args:
         root: The folder that contains ``proc`` and ``sys``.
     """
-    bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min([bound, *_cores_of_groups(root)]))
-
-
-def _cores_of_groups(root: Path) -> Iterator[int]:
-    """Yield the whole cores whose time each limit on this process allows."""
-    for files in _groups(root):
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    group = PurePosixPath("/")
+    with suppress(OSError):  # a system without control groups
+        lines = (root / "proc/self/cgroup").read_text().splitlines()
+        group /= next((line.removeprefix("0::") for line in lines if line.startswith("0::")), "")
+    for each in (group, *group.parents):
         with suppress(OSError, ValueError):  # not visible in this container, or without a limit ("max")
-            time, period = map(int, (files / "cpu.max").read_text().split())
-            yield time // period
+            limit = root / "sys/fs/cgroup" / each.relative_to("/") / "cpu.max"
+            time, period = map(int, limit.read_text().split())
+            cores = min(cores, time // period)
+    return max(1, cores)
 
 
 def local_workers(study: Study) -> int:
@@ -58,19 +59,3 @@ def fitting(available: float, amount: float) -> int:
     if amount >= 1:
         return int(available / amount + 1e-9)
     return int(available) * int(1 / amount + 1e-9) + int(available % 1 / amount + 1e-9)
-
-
-def _groups(root: Path) -> Iterator[Path]:
-    """Yield the folders of this process's control group and of all groups above it."""
-    own = PurePosixPath(_own_group(root))
-    for group in (own, *own.parents):
-        yield root / "sys/fs/cgroup" / group.relative_to("/")
-
-
-def _own_group(root: Path) -> str:
-    """Return the path of this process's control group of version 2; the topmost one if there is none."""
-    try:
-        lines = (root / "proc/self/cgroup").read_text().splitlines()
-    except OSError:  # a system without control groups
-        return "/"
-    return next((line.removeprefix("0::") for line in lines if line.startswith("0::")), "/")

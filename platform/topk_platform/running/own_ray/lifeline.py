@@ -1,71 +1,73 @@
-"""Watching the processes that a Ray of our own needs, so that a run ends when its Ray is gone."""
+"""Watching what a driver needs of Ray, so that a run ends when its Ray is gone."""
 
 from __future__ import annotations
 
 import os
+import socket
 import threading
+import time
 from collections.abc import Mapping
 from typing import Self
 
-import psutil
+from topk_platform.running.own_ray.processes import end
 
-from topk_platform.running.own_ray.processes import end, has_ended, started_with
-
-__all__ = ["GONE_CODE", "Lifeline", "LostRayError"]
+__all__ = ["GONE_CODE", "HEAD", "RAYLET", "Lifeline", "LostRayError"]
 
 GONE_CODE = 3
 """The exit code of a run that must end at once because its Ray is gone: that of faults of machines."""
 
+HEAD, RAYLET = "GCS", "raylet"
+"""What a driver needs of Ray: the head's main process, and the main process of the node that it is on."""
+
 _LOOK_SECONDS = 0.25
+_CONNECT_SECONDS = 5.0
 _END_SECONDS = 9.0  # Ray itself ends its driver some seconds later, with a less helpful message
 
 
 class LostRayError(BaseException):
-    """A Ray of our own is gone. This is not an ``Exception``, because Tune would then ask this Ray to clean up."""
+    """Ray is gone. This is not an ``Exception``, because Tune would then ask this Ray to clean up."""
 
 
 class Lifeline:
-    """Checks whether a Ray of our own still runs. A Ray that was started elsewhere is assumed to run.
+    """Checks whether Ray still runs; without addresses it is assumed to run.
 
-    Without its raylet Ray trains nothing and waits for another node. Without its GCS any call of Ray may wait forever,
-    and after some seconds Ray ends this process. A thread watches both. When one is gone, it ends the other processes
-    of this Ray, and the next call of :meth:`check` in the run's thread raises an error. If that call does not come in
-    time, because the run's thread waits for Ray, the thread ends this process. Trials that have ended by then are in
-    the ledger; the others are trained again.
+    Without its raylet a driver trains nothing and waits for ever. Without the GCS any call of Ray may wait forever, and
+    after some time Ray ends this process. A thread asks whether both still listen. When one is gone, the next call of
+    :meth:`check` in the run's thread raises an error. If that call does not come in time, because the run's thread
+    waits for Ray, or the block does not end in time without the GCS, the thread ends this process. Trials that have
+    ended by then are in the ledger; the others are trained again.
 
     Args:
-        processes: The raylet and the GCS, by these names.
-        folder: The folder of this Ray, which its processes have in their command lines.
+        needed: Hosts and ports, by :data:`HEAD` and :data:`RAYLET`.
+        patience: For how many seconds the head may be away.
+        folder: The folder of a Ray of our own, which its processes have in their command lines; empty for another Ray.
 
     Attributes:
-        headless: Whether the GCS is gone, so that no call of Ray returns.
+        headless: Whether the head is gone, so that no call of Ray returns.
     """
 
-    def __init__(self, processes: Mapping[str, psutil.Process] | None = None, folder: str = "") -> None:
-        self._processes, self._folder = dict(processes or {}), folder
-        self._lost, self._noticed, self._over = threading.Event(), threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="lifeline", daemon=True)
-        self._why = ""
-        self._kept: LostRayError | None = None
+    def __init__(
+        self, needed: Mapping[str, tuple[str, int]] | None = None, patience: float = 0.0, folder: str = ""
+    ) -> None:
+        self._needed, self._patience, self._folder = dict(needed or {}), patience, folder
+        self._lost, self._over = threading.Event(), threading.Event()
+        self._error = LostRayError()  # kept, because deleting the objects of Ray in its frames would call Ray
         self.headless = False
 
     def __enter__(self) -> Self:
-        if self._processes:
-            self._thread.start()
+        if self._needed:
+            threading.Thread(target=self._watch, name="lifeline", daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
-        self._noticed.set()
 
     def check(self) -> None:
         """Raise ``LostRayError`` if this Ray is gone."""
         if self._lost.is_set():
-            if not self.headless:  # without the GCS only seconds are left
-                self._noticed.set()
-            # Kept, because deleting the objects of Ray in its frames would call Ray.
-            self._kept = LostRayError(self._why)
-            raise self._kept
+            if not self.headless:  # without the head only seconds are left
+                self._over.set()
+            raise self._error
 
     def sleep(self, seconds: float) -> None:
         """Sleep, and raise ``LostRayError`` as soon as this Ray is gone."""
@@ -76,19 +78,28 @@ class Lifeline:
         return {}  # Tune pickles it for a restore that never happens
 
     def _watch(self) -> None:
-        while not self._over.wait(_LOOK_SECONDS):
-            gone = [name for name, process in self._processes.items() if has_ended(process)]
-            if gone and not self._over.is_set():
-                self._lose(gone)
+        seen = dict.fromkeys(self._needed, time.monotonic())
+        gone: list[str] = []
+        while not gone:
+            if self._over.wait(max(_LOOK_SECONDS, self._patience / 20)):
                 return
-
-    def _lose(self, gone: list[str]) -> None:
-        self.headless = "GCS" in gone
-        named = " and ".join(f"{name} (process {self._processes[name].pid})" for name in gone)
-        self._why = f"Ray's {named} on this machine has ended: killed, or out of memory"
+            now, patience = time.monotonic(), {HEAD: self._patience, RAYLET: 0.0}
+            seen |= {name: now for name, address in self._needed.items() if _listens(address)}
+            gone = [name for name, last in seen.items() if now - last > patience[name]]
+        named = " and ".join("{} at {}:{}".format(name, *self._needed[name]) for name in gone)
+        why = f"Ray's {named} does not answer any more: it was killed, or its machine was lost"
+        self.headless, self._error = HEAD in gone, LostRayError(why)
         self._lost.set()
-        known = {process.pid for process in self._processes.values()}
-        end(process for process in started_with(self._folder) if process.pid not in known)
-        if not self._noticed.wait(_END_SECONDS):
-            os.write(2, f"topk: {self._why}; the same command goes on from here\n".encode())
+        if not self._over.wait(_END_SECONDS):
+            if self._folder:
+                end(self._folder)
+            os.write(2, f"topk: {why}; the same command goes on from here\n".encode())
             os._exit(GONE_CODE)
+
+
+def _listens(address: tuple[str, int]) -> bool:
+    try:
+        socket.create_connection(address, timeout=_CONNECT_SECONDS).close()
+    except OSError:
+        return False
+    return True

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 
 import psutil
 
-__all__ = ["descendants", "end", "has_ended", "started_with"]
+__all__ = ["end", "started_with"]
 
 _END_SECONDS = 5.0
 
@@ -21,25 +21,13 @@ def started_with(path: str) -> Iterator[psutil.Process]:
                 yield process
 
 
-def descendants(process: psutil.Process) -> list[psutil.Process]:
-    """Return the processes that a process has started, and those that these have started."""
-    with suppress(psutil.Error):  # it has ended meanwhile
-        return list(process.children(recursive=True))
-    return []
-
-
-def has_ended(process: psutil.Process) -> bool:
-    """Return whether a process has ended, even if its parent has not asked for its exit code yet."""
-    try:
-        return process.status() == psutil.STATUS_ZOMBIE or not process.is_running()
-    except psutil.NoSuchProcess:
-        return True
-
-
-def end(processes: Iterable[psutil.Process]) -> None:
-    """Kill processes and wait for their end."""
-    killed = list(processes)
-    for process in killed:
+def end(path: str) -> None:
+    """Kill the processes whose command lines contain a path, with all that they have started; wait for their end."""
+    processes = list(started_with(path))
+    for process in tuple(processes):
         with suppress(psutil.Error):  # it has ended meanwhile
+            processes += process.children(recursive=True)
+    for process in processes:
+        with suppress(psutil.Error):
             process.kill()
-    psutil.wait_procs(killed, timeout=_END_SECONDS)
+    psutil.wait_procs(processes, timeout=_END_SECONDS)

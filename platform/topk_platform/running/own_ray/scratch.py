@@ -23,9 +23,10 @@ RAYS = "r"
 _PREFIX = "topk-"
 _LOCK = ".topk-run.lock"
 _PROBE_BYTES = 2**20
-_SOCKET_BYTES = 107  # the longest path of a Unix socket
-# The longest path that Ray adds to its folder, with a process id of seven digits.
-_RAYS_BYTES = len("/session_2026-11-24_05-54-03_574123_1234567/sockets/plasma_store")
+# The longest path of a Unix socket, less what Ray adds to its folder, with a process id of seven digits.
+_LONGEST = 107 - len(
+    f"/{_PREFIX}12345678/{RAYS}/session_2026-11-24_05-54-03_574123_1234567/sockets/plasma_store"
+)
 
 
 def check_temporary() -> None:
@@ -35,23 +36,18 @@ def check_temporary() -> None:
         UserError: if one of them cannot be written to, or no folder for temporary files can.
     """
     for name in ("RAY_TMPDIR", "TMPDIR"):
-        if root := os.environ.get(name):
-            _check_writable(name, Path(root))
+        try:
+            if root := os.environ.get(name):
+                with tempfile.TemporaryFile(dir=root) as file:
+                    file.write(bytes(_PROBE_BYTES))
+        except OSError as error:
+            raise UserError(
+                f"{name} must be a folder that can be written to, with some space left, got {root!r}: {reason(error)}"
+            ) from error
     try:
         tempfile.gettempdir()
     except FileNotFoundError as error:
         raise UserError(f"no folder for temporary files can be written to: {reason(error)}") from error
-
-
-def _check_writable(name: str, root: Path) -> None:
-    try:
-        with tempfile.TemporaryFile(dir=root, buffering=0) as file:
-            if file.write(bytes(_PROBE_BYTES)) < _PROBE_BYTES:  # an almost full disk takes a part of a file
-                file.write(bytes(_PROBE_BYTES))
-    except OSError as error:
-        raise UserError(
-            f"{name} must be a folder that can be written to, with some space left, got {str(root)!r}: {reason(error)}"
-        ) from error
 
 
 def ray_folder() -> Path:
@@ -63,15 +59,13 @@ def ray_folder() -> Path:
     Raises:
         UserError: if the path of ``RAY_TMPDIR`` is too long.
     """
-    longest = _SOCKET_BYTES - _RAYS_BYTES - len(f"/{_PREFIX}12345678/{RAYS}")
-    if named := os.environ.get("RAY_TMPDIR"):
-        if len(os.fsencode(named)) > longest:
-            raise UserError(
-                f"RAY_TMPDIR must be at most {longest} bytes long, for Ray's sockets, got {named!r}"
-            )
-        return Path(named)
-    root = tempfile.gettempdir()
-    return Path(root if len(os.fsencode(root)) <= longest else "/tmp")  # noqa: S108 - what is created there is private
+    named = os.environ.get("RAY_TMPDIR")
+    root = named or tempfile.gettempdir()
+    if len(os.fsencode(root)) <= _LONGEST:
+        return Path(root)
+    if named:
+        raise UserError(f"RAY_TMPDIR must be at most {_LONGEST} bytes long, for Ray's sockets, got {named!r}")
+    return Path("/tmp")  # noqa: S108 - what is created there is private
 
 
 @contextmanager
@@ -86,36 +80,21 @@ def scratch_folder(root: Path | None = None) -> Iterator[str]:
     """
     root = root or Path(tempfile.gettempdir())
     for left in root.glob(f"{_PREFIX}*/"):
-        _sweep(left)
-    folder, lock = _locked(root)
-    try:
-        yield str(folder)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        lock.release()
-
-
-def _locked(root: Path) -> tuple[Path, FileLock]:
-    while True:
-        folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=root))
-        lock = FileLock(folder / _LOCK)
-        with suppress(Timeout):  # another driver is deleting it, because it looked abandoned
-            lock.acquire(timeout=0)
-            if (folder / _LOCK).exists():
-                return folder, lock
-            lock.release()
-
-
-def _sweep(folder: Path) -> None:
-    if not _is_ours(folder) or any(
-        started_with(str(folder))
-    ):  # a driver was killed, and its Ray ends a little later
-        return
-    with (
-        suppress(Timeout, OSError),
-        FileLock(folder / _LOCK, timeout=0),
-    ):  # held by its driver, or deleted meanwhile
-        shutil.rmtree(folder)
+        # The Ray of a driver that was killed ends a little later.
+        if _is_ours(left) and not any(started_with(str(left))):
+            with (
+                suppress(Timeout, OSError),
+                FileLock(left / _LOCK, timeout=0),
+            ):  # held by its driver, or deleted meanwhile
+                shutil.rmtree(left)
+    # It gets its name once its lock is held, because another driver would delete it otherwise.
+    unnamed = Path(tempfile.mkdtemp(prefix=f".{_PREFIX}", dir=root))
+    with FileLock(unnamed / _LOCK):
+        folder = unnamed.rename(root / unnamed.name.removeprefix("."))
+        try:
+            yield str(folder)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _is_ours(folder: Path) -> bool:

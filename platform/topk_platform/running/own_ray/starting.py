@@ -5,38 +5,38 @@ from __future__ import annotations
 import atexit
 import logging
 import os
-import signal
+import secrets
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 
-import psutil
 import ray
 
 from topk_platform.errors import ClusterError, reason
+from topk_platform.running.cluster.address import host_and_port
 from topk_platform.running.machine.devices import slices_here
 from topk_platform.running.machine.resources import local_cpus
 from topk_platform.running.own_ray.interrupts import interrupts_wait
-from topk_platform.running.own_ray.lifeline import GONE_CODE, Lifeline
-from topk_platform.running.own_ray.processes import descendants, end, started_with
+from topk_platform.running.own_ray.lifeline import GONE_CODE, HEAD, RAYLET, Lifeline
+from topk_platform.running.own_ray.processes import end
 from topk_platform.running.own_ray.scratch import RAYS, ray_folder, scratch_folder
 from topk_platform.running.own_ray.variables import in_variables
-from topk_platform.running.ray_internals import lean, leave, on_loopback, own_sigterm, token
+from topk_platform.running.ray_internals import lean, leave, on_loopback
 from topk_platform.specs import Study
 
-__all__ = ["own_ray"]
+__all__ = ["RECONNECT", "needed", "own_ray", "shut_down"]
 
-# After the driver was killed, Ray's agents look for their head for this time, by default for a minute. A driver whose
-# head was killed has the same time to end by itself, see Lifeline.
-_OURS = {"RAY_gcs_rpc_server_reconnect_timeout_s": "15"}
+RECONNECT = "RAY_gcs_rpc_server_reconnect_timeout_s"
+"""The environment variable with the seconds for which all that belongs to a Ray looks for its head, 60 by default."""
+
+_RECONNECT_SECONDS = "15"  # so long Ray's agents stay after the driver was killed, see also Lifeline
 _LOOPBACK = "127.0.0.1"
 _OBJECT_STORE_BYTES = 200 * 2**20
 _TRIES = 3
 # These cannot pass by themselves. All else may: Ray has no classes of its own for its errors, and raises ValueError for
 # a port that another process took, and RuntimeError both for wrong arguments and for a late answer.
 _LASTING = (ModuleNotFoundError, PermissionError)
-_NEEDED = {"raylet": "raylet", "gcs_server": "GCS"}  # by their programs' names
 _LOG = logging.getLogger("topk_platform")
 
 
@@ -56,10 +56,11 @@ def own_ray(study: Study, workers: int | None) -> Iterator[Lifeline]:
         line = Lifeline()
         try:
             _try_to_start(study, workers, folder)
-            with Lifeline(_needed(folder), folder) as line:
+            with Lifeline(needed(), folder=folder) as line:
                 yield line
         finally:
-            _shut_down(folder, line)
+            shut_down(line)
+            end(folder)
 
 
 def _try_to_start(study: Study, workers: int | None, folder: str) -> None:
@@ -76,18 +77,18 @@ def _try_to_start(study: Study, workers: int | None, folder: str) -> None:
                     f"Ray did not start in {_TRIES} tries ({busy}): {reason(error)}"
                 ) from error
             _LOG.warning("Ray did not start and is started again: %s", reason(error))
-            _shut_down(folder, Lifeline())
+            leave()
+            end(folder)
         else:
             return
 
 
 def _start(study: Study, workers: int | None, folder: str) -> None:
     # Ray counts whole GPUs, but trials get slices. Ray's processes inherit the names of the slices from this process.
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    slices = slices_here(visible) if study.device == "cuda" else []
+    slices = slices_here(os.environ.get("CUDA_VISIBLE_DEVICES")) if study.device == "cuda" else []
     devices = {"CUDA_VISIBLE_DEVICES": ",".join(slices)} if slices else {}
-    ours = {**_OURS, **_token(), **devices}
-    with in_variables(ours), interrupts_wait(), own_sigterm(), on_loopback(), lean(), _sheltered():
+    ours = {RECONNECT: _RECONNECT_SECONDS, **_token(), **devices}
+    with in_variables(ours), interrupts_wait(), on_loopback(), lean():
         ray.init(
             _node_ip_address=_LOOPBACK,
             _temp_dir=folder,
@@ -101,50 +102,37 @@ def _start(study: Study, workers: int | None, folder: str) -> None:
         )
 
 
-def _needed(folder: str) -> dict[str, psutil.Process]:
-    """Return the processes that this Ray needs."""
-    names = {process.name(): process for process in started_with(folder)}
-    return {shown: names[name] for name, shown in _NEEDED.items() if name in names}
+@cache  # Ray keeps the first token that a process has
+def _token() -> dict[str, str]:
+    """Return the variable with a token for a Ray of our own; empty if Ray has a token or wants none.
 
-
-@contextmanager
-def _sheltered() -> Iterator[None]:
-    """Let processes that start meanwhile ignore SIGTERM and SIGHUP, which others send to all processes of a run.
-
-    SLURM sends SIGTERM, and a terminal that is closed SIGHUP. The driver stops them in its own time, see
-    :func:`_shut_down`; without them it would wait a minute for an answer. Trials' own processes accept SIGTERM again,
-    see :class:`TrialActor`.
+    Ray would write a token of its own into the home folder, where it stays, and where others may read it.
     """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGHUP})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    given = {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & os.environ.keys()
+    kept = os.path.exists(os.path.expanduser("~/.ray/auth_token"))
+    if given or kept or os.environ.get("RAY_AUTH_MODE") == "disabled":
+        return {}
+    return {"RAY_AUTH_TOKEN": secrets.token_hex(32)}
 
 
-def _shut_down(folder: str, line: Lifeline) -> None:
-    """Leave Ray, and end the processes that it started here, with all their children.
+def needed() -> dict[str, tuple[str, int]]:
+    """Return the addresses of the processes of the connected Ray that this driver needs, for :class:`Lifeline`."""
+    context = ray.get_runtime_context()
+    (here,) = (node for node in ray.nodes() if node["NodeID"] == context.get_node_id())
+    raylet = here["NodeManagerAddress"], here["NodeManagerPort"]
+    return {HEAD: host_and_port(context.gcs_address), RAYLET: raylet}
 
-    Ray would send its processes SIGTERM, which they ignore, wait for a second and kill them. Killing them at once saves
-    four seconds, and they hold nothing that is kept. The agents of a killed raylet would stay for most of a minute.
-    """
-    ours = list(started_with(folder))
-    ours += [child for process in ours for child in descendants(process)]
-    if line.headless:  # leaving Ray would wait for the GCS, now and at the end of this process
-        atexit.unregister(ray.shutdown)
-        atexit.register(_end_at_once)
-    else:
+
+def shut_down(line: Lifeline) -> None:
+    """Leave Ray; without its head, let this process end with our own exit code, a little before Ray would end it."""
+    if not line.headless:
         leave()
-    end(ours)
+        return
+    atexit.unregister(ray.shutdown)  # it would wait for the head
+    atexit.register(_end_at_once)
 
 
 def _end_at_once() -> None:
-    """End this process with our own exit code and message; Ray would end it a little later."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(GONE_CODE)
-
-
-@cache  # Ray keeps the first token that a process has
-def _token() -> Mapping[str, str]:
-    return token()

@@ -12,13 +12,10 @@ __all__ = ["in_variables"]
 @contextmanager
 def in_variables(variables: Mapping[str, str]) -> Iterator[None]:
     """Set environment variables for as long as the block lasts; variables that are already set stay as they are."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update({name: value for name, value in variables.items() if name not in os.environ})
+    new = {name: value for name, value in variables.items() if name not in os.environ}
+    os.environ.update(new)
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+        for name in new:
+            os.environ.pop(name, None)

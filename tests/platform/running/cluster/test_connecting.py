@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 from collections.abc import Iterator
 from functools import cache
@@ -21,7 +20,7 @@ from topk_platform.running.cluster import capacity, reaching
 from topk_platform.running.cluster import connecting as cluster
 from topk_platform.running.cluster.address import is_loopback
 from topk_platform.running.cluster.patience import Patience
-from topk_platform.running.ray_internals import messages_on_stderr, on_loopback, token
+from topk_platform.running.ray_internals import messages_on_stderr, on_loopback
 
 AT_ONCE = Patience(0)
 
@@ -96,12 +95,10 @@ def test_a_ray_that_the_caller_has_joined_is_used_at_its_own_address_alone(
     monkeypatch.setattr(cluster.ray, "is_initialized", lambda: True)
     monkeypatch.setattr(cluster.ray, "get_runtime_context", lambda: joined)
     monkeypatch.setattr(cluster, "slots", lambda *_, **__: 2)
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    for address in (None, "auto", "127.0.0.1:6379", "localhost:6379"):
+    for address in (None, "auto", "127.0.0.1:6379"):
         with cluster.connected(a_study(), address, None, AT_ONCE) as (slots, _):
             assert slots == 2
-    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:7000")
-    for address in ("10.0.0.1:6379", "127.0.0.1:7000", "auto"):
+    for address in ("10.0.0.1:6379", "127.0.0.1:7000"):
         refused(address, r"has already joined the Ray cluster at '127\.0\.0\.1:6379'")
 
 
@@ -113,23 +110,6 @@ def test_what_ray_says_in_the_driver_goes_to_stderr(capsys: pytest.CaptureFixtur
     assert out == "" and "A worker died" in err
     ray._private.worker.print_to_stdstream({**published, "lines": ["Another."]}, ignore_prefix=False)
     assert "Another." in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("mode", ["token", "disabled"])
-def test_the_token_that_a_ray_of_our_own_leaves_is_its_owners_alone(
-    mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("RAY_AUTH_MODE", mode)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    before = os.umask(0o022)
-    try:
-        assert token() == {}
-    finally:
-        assert os.umask(before) == 0o022
-    made = {file.name: file.stat().st_mode & 0o777 for file in (tmp_path / ".ray").glob("*")}
-    assert made == ({"auth_token": 0o600} if mode == "token" else {})
 
 
 def test_what_connects_on_loopback_stays_there() -> None:

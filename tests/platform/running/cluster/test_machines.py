@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
-from ray.exceptions import NodeDiedError, TaskUnschedulableError, WorkerCrashedError
+from ray.exceptions import NodeDiedError, WorkerCrashedError
 from trained import train
 
 from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid, run, table
 from topk_platform.cli.commands.status import status
-from topk_platform.errors import ClusterError, StoreError
+from topk_platform.errors import ClusterError, StoreError, UserError
 from topk_platform.identity import Identity
 from topk_platform.protocol import Board
 from topk_platform.records import Ledger, Store, StoreKeeper, read_history
+from topk_platform.records.storage.folder import Folder
 from topk_platform.reports import to_markdown
 from topk_platform.running.cluster import machines
-from topk_platform.running.cluster.patience import NotYetError, Patience
+from topk_platform.running.cluster.facts import Answer, Finding, Question, examine
+from topk_platform.running.cluster.patience import Patience
 from topk_platform.running.driver import execution
 from topk_platform.running.driver.assignments import Orders
 from topk_platform.running.driver.boards import in_environment, make_board
@@ -179,133 +184,262 @@ def test_a_record_has_the_environment_that_it_was_planned_for(tmp_path: Path) ->
     assert record.versions.items() >= record.trial.environment.items()
 
 
-def test_nodes_that_differ_are_refused_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    here = environment("cpu")
-    result = [("10.0.0.1", here), ("10.0.0.2", {**here, "torch": "1.0"})]
-    monkeypatch.setattr(machines, "_ask", lambda *_: result)
-    with pytest.raises(ClusterError, match=r"10\.0\.0\.1 and 10\.0\.0\.2 would not .*: torch"):
-        machines.common_environment(a_study())
-    monkeypatch.setattr(machines, "_ask", lambda *_: [("a", here), ("b", here)])
-    assert machines.common_environment(a_study()) == here
+# Nodes, by what they may answer
 
 
-def test_a_folder_that_a_node_does_not_see_is_refused_and_nothing_is_left(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """One of the nodes has a folder of the same name, and one none at all; another cluster sees it."""
-    blind = {"10.0.0.2": tmp_path / "elsewhere", "10.0.0.3": tmp_path / "nowhere"}
-    blind["10.0.0.2"].mkdir()
-    places = {"10.0.0.1": tmp_path, **blind}
+class Nodes:
+    """Ray in the place of nodes that answer in their order; None: one is silent. Each wait takes a second.
 
-    def ask(
-        _needs: object, _held: object, _patience: object, question: Callable[[str], str], path: str
-    ) -> list[tuple[str, str]]:
-        return [(node, question(str(folder / Path(path).name))) for node, folder in places.items()]
-
-    monkeypatch.setattr(machines, "_ask", ask)
-    store = Store.open(tmp_path / "not yet" / "runs")
-    with pytest.raises(StoreError, match=r"node 10\.0\.0\.2, 10\.0\.0\.3 does not see: give --store"):
-        machines.check_shared(store, a_study())
-    assert [path.name for path in tmp_path.iterdir()] == ["elsewhere"]
-    for node in blind:
-        del places[node]
-    machines.check_shared(store, a_study())
-    machines.check_shared(Store.open("s3://bucket/runs?endpoint=http://127.0.0.1:9"), a_study())
-
-
-class Answers:
-    """Ray in place of nodes that answer in their order, some with the error of a node that is gone; None: it is silent.
-
-    Nodes are busy: the first two minutes bring the first answer alone, and so does every longer wait.
+    Args:
+        answers: What each node answers: an environment, what is wrong, or Ray's error.
+        late: How many seconds the first answer takes; the others take none.
     """
 
-    def __init__(self, *answers: Any) -> None:
-        self.answers, self.cancelled = answers, list[int]()
-        self.waits = list[float | None]()
+    def __init__(self, *answers: Any, late: int = 0) -> None:
+        self.answers, self.late, self.now = answers, late, 0
+        self.asked, self.options = list[Question](), list[dict[str, Any]]()
+        self.cancelled, self.messages = list[str](), list[str]()
+        self.patience = Patience(None, self.messages.append, lambda: self.now, lambda _: None)
 
-    def wait(
-        self, left: list[int], num_returns: int = 1, timeout: float | None = None
-    ) -> tuple[list[int], list[int]]:
-        self.waits.append(timeout)
-        nothing = self.answers[left[0]] is None or len(self.waits) == 2
-        return ([], left) if nothing else (left[:1], left[1:])
-
-    def get(self, number: int) -> object:
-        if isinstance(answer := self.answers[number], Exception):
-            raise answer
-        return answer
-
-    def get_runtime_context(self) -> SimpleNamespace:
-        return SimpleNamespace(gcs_address="10.0.0.1:6379")
-
-    def cancel(self, number: int) -> None:
-        self.cancelled.append(number)
-
-
-def answers_of(*answers: object) -> tuple[list[tuple[str, object]], list[str], list[int]]:
-    """Return what nodes 0, 1, ... answered, what was told, and which were not waited for."""
-    reported, fake = list[str](), Answers(*answers)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(machines, "ray", fake)
-        asked = {number: str(number) for number in range(len(answers))}
-        result = machines._answers(asked, Patience(report=reported.append))
-    return result, reported, fake.cancelled
-
-
-def test_a_node_that_is_lost_before_it_answers_is_left_out_and_reported() -> None:
-    gone, taken = TaskUnschedulableError("no such node"), NodeDiedError("taken away")
-    waited = "waiting for node{} to answer: starting, or busy"
-    assert answers_of("a") == ([("0", "a")], [], [])
-    assert answers_of("a", "b") == ([("0", "a")], [waited.format(" 1")], [1])
-    result, reported, cancelled = answers_of(gone, taken, "c", "d")
-    assert (result, cancelled) == ([("2", "c")], [3])
-    left_out = [f"node {number} was lost before it answered, and is left out" for number in (0, 1)]
-    assert reported == [waited.format("s 1, 2, 3"), *left_out]
-    with pytest.raises(NotYetError, match=r"^node 0 was lost before it answered, node 1 was lost"):
-        answers_of(gone, taken)
-    with pytest.raises(ClusterError, match="node 1 cannot train the study's trials: The worker died"):
-        answers_of(gone, WorkerCrashedError())
-
-
-@pytest.mark.parametrize(
-    ("given", "waits", "said"), [(5.0, [5, 120, 0], "120 s"), (300.0, [5, 120, 180], "300 s")]
-)
-def test_nodes_that_answer_nothing_are_waited_for_as_long_as_the_user_says(
-    given: float, waits: list[float], said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And for two minutes at least, in which a node that is there imports torch."""
-    fake, messages = Answers(*[None] * 6), list[str]()
-    monkeypatch.setattr(machines, "ray", fake)
-    with pytest.raises(ClusterError, match=f"nodes a, b, c, d and 2 more did not answer within {said}"):
-        machines._answers(dict(enumerate("abcdef")), Patience(given, messages.append))
-    assert (fake.waits, fake.cancelled) == (waits, [0, 1, 2, 3, 4, 5])
-    assert messages == ["waiting for nodes a, b, c, d and 2 more to answer: starting, or busy"]
-
-
-@pytest.mark.parametrize(
-    ("study", "held"), [({}, {}), ({"device": "cuda", "gpus": 0.5, "accelerator": "L4"}, {"GPU": 0.5})]
-)
-def test_an_answer_takes_no_core(
-    study: dict[str, Any], held: dict[str, float], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Those of a cluster may all be taken, for days; a GPU only the process sees that has a part of it."""
-    asked = list[Mapping[str, float]]()
-
-    def ask(needs: Mapping[str, float], held: Mapping[str, float], *_: object) -> list[tuple[str, Any]]:
+    def nodes(self, needs: dict[str, float]) -> list[dict[str, Any]]:
         assert needs["CPU"] == 1
-        asked.append(held)
-        return [("a", {})]
+        names = range(len(self.answers))
+        return [
+            {"NodeManagerAddress": f"10.0.0.{n}", "NodeID": f"node-{n}", "Resources": {"GPU": n}}
+            for n in names
+        ]
 
-    monkeypatch.setattr(machines, "_ask", ask)
-    machines.common_environment(replace(a_study(), **study))
-    kind = {"accelerator_type:L4": 0.001} if study else {}
-    assert asked == [{**held, **kind}]
+    def remote(self, **options: Any) -> Any:
+        self.options.append(options)
+        return lambda _function: SimpleNamespace(remote=self._ask)
+
+    def _ask(self, question: Question) -> str:
+        self.asked.append(question)
+        return question.node
+
+    def wait(self, names: list[str], num_returns: int, timeout: float) -> tuple[list[str], list[str]]:
+        assert (num_returns, timeout) == (len(names), 1.0)
+        self.now += 1
+        here = [
+            one for one in names if self._answer(one) is not None and (self.now > self.late or one[7] != "0")
+        ]
+        return here, [one for one in names if one not in here]
+
+    def _answer(self, name: str) -> Any:
+        return self.answers[int(name[7])]
+
+    def get(self, name: str) -> Answer:
+        if isinstance(answer := self._answer(name), Exception):
+            raise answer
+        if isinstance(answer, str):
+            return Answer(name, [Finding.of(answer, name, "this")], [environment("cpu")], time.time())
+        return Answer(name, (), [answer], time.time())
+
+    def cancel(self, name: str) -> None:
+        self.cancelled.append(name)
 
 
-def test_a_node_is_waited_for_where_none_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    messages = list[str]()
-    patience = Patience(5, messages.append, clock=iter((0, 1, 6)).__next__, sleep=lambda _: None)
-    monkeypatch.setattr(machines, "nodes_for", lambda _needs: [])
-    with pytest.raises(ClusterError, match=r"^no node is left on which a trial fits \(waited 5 s"):
-        machines.common_environment(a_study(), patience)
-    assert messages == ["no node is left on which a trial fits; waiting for up to 5 s, see --wait"]
+@pytest.fixture
+def ask(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Check a study on made-up nodes; return the nodes, and the error or the environment."""
+
+    def checked(
+        *answers: Any, wait: float | None = None, mixed: bool = False, **study: Any
+    ) -> tuple[Nodes, Any]:
+        nodes = Nodes(*answers, late=study.pop("late", 0))
+        nodes.patience.seconds = wait
+        for name in ("remote", "wait", "get", "cancel"):
+            monkeypatch.setattr(machines.ray, name, getattr(nodes, name))
+        monkeypatch.setattr(machines, "nodes_for", nodes.nodes)
+        monkeypatch.setattr(machines, "pinned_to", lambda node: node["NodeID"])
+        try:
+            return nodes, machines.check_nodes(replace(a_study(), **study), None, nodes.patience, mixed=mixed)
+        except ClusterError as error:
+            return nodes, str(error)
+
+    return checked
+
+
+HERE = environment("cpu")
+OTHER = {**HERE, "torch": "1.0"}
+GONE = NodeDiedError("taken away")
+LEFT_OUT = "Note: left out, 10.0.0.{} (node-{}): {}"
+
+
+@pytest.mark.parametrize(
+    ("answers", "wrong"),
+    [
+        ([HERE, OTHER, HERE], ["same bits, 10.0.0.1 (node-1): torch 1.0, not "]),
+        ([HERE, OTHER], ["same bits, 10.0.0.1 (node-1): torch 1.0, not "]),
+        (
+            ["data", "data", "modules"],
+            ["data, 10.0.0.0 (node-0), 10.0.0.1 (node-1): this (", "modules, 10.0.0.2 "],
+        ),
+        ([HERE, WorkerCrashedError()], ["node, 10.0.0.1 (node-1): The worker died"]),
+        ([GONE, "store"], ["store, 10.0.0.1 (node-1): this"]),
+        (["data"] * 9, ["10.0.0.3 (node-3) and 5 more: this"]),
+    ],
+)
+def test_all_that_is_wrong_is_in_the_error(ask: Any, answers: list[Any], wrong: list[str]) -> None:
+    _, error = ask(*answers)
+    assert all(text in error for text in wrong) and error.count("; ") == len(wrong) - 1
+
+
+def test_nodes_that_differ_are_taken_where_the_user_allows_it_and_nothing_else_is(ask: Any) -> None:
+    assert ask(HERE, OTHER, mixed=True)[1] in (HERE, OTHER)
+    assert "data, 10.0.0.1" in ask(HERE, "data", mixed=True)[1]
+
+
+def test_what_is_only_to_note_stops_nothing(ask: Any) -> None:
+    nodes, result = ask(HERE, "disk", GONE)
+    assert result == HERE
+    assert nodes.messages == [
+        "Note: disk, 10.0.0.1 (node-1): this",
+        LEFT_OUT.format(2, 2, "was lost before it answered"),
+    ]
+
+
+def test_an_answer_takes_neither_a_core_nor_a_gpu(ask: Any) -> None:
+    """Those of a cluster may all be taken, for days."""
+    nodes, _ = ask(HERE, HERE, device="cuda", gpus=0.5, accelerator="L4")
+    assert [one["num_cpus"] for one in nodes.options] == [0, 0] and not any(
+        "num_gpus" in o for o in nodes.options
+    )
+    assert [one["scheduling_strategy"] for one in nodes.options] == ["node-0", "node-1"]
+    assert [(one.device, one.gpus) for one in nodes.asked] == [("cuda", 0), ("cuda", 1)]
+
+
+@pytest.mark.parametrize(
+    ("answers", "late", "wait", "seconds", "silent"),
+    [
+        ([HERE, HERE], 0, None, 1, []),
+        ([HERE, HERE], 60, None, 61, []),
+        ([HERE, None], 0, None, 120, [1]),  # one is enough after two minutes
+        ([HERE, None], 300, None, 301, [1]),
+        ([None, None], 0, None, 900, [0, 1]),
+        ([None, None], 0, 5.0, 120, [0, 1]),
+        ([None, None], 0, 300.0, 300, [0, 1]),
+    ],
+)
+def test_answers_are_waited_for(
+    ask: Any, answers: list[Any], late: int, wait: float | None, seconds: int, silent: list[int]
+) -> None:
+    nodes, result = ask(*answers, late=late, wait=wait)
+    assert nodes.now == seconds and nodes.cancelled == [f"10.0.0.{n} (node-{n})" for n in silent]
+    waiting = [line for line in nodes.messages if line.startswith("waiting for 10.0.0.")]
+    assert len(waiting) == (seconds > 5)
+    if answers == [None, None]:
+        assert result.count(f"did not answer within {seconds} s") == 1
+    else:
+        left_out = [LEFT_OUT.format(n, n, f"did not answer within {seconds} s") for n in silent]
+        assert (result, nodes.messages[len(waiting) :]) == (HERE, left_out)
+
+
+@pytest.mark.parametrize(
+    ("answers", "why"), [([], "no node is left"), ([GONE], "node 10.0.0.0 (node-0) was lost")]
+)
+def test_a_node_is_waited_for_where_none_is_left(ask: Any, answers: list[Any], why: str) -> None:
+    _, error = ask(*answers, wait=0)
+    assert error.startswith(why)
+
+
+@pytest.mark.parametrize(
+    ("off", "text"), [(60.0, None), (-600.0, "behind the driver's"), (700.0, "ahead of the driver's")]
+)
+def test_clocks_agree_within_what_object_stores_take(
+    ask: Any, off: float, text: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Nodes, "get", lambda _nodes, name: Answer(name, (), [HERE], time.time() + off))
+    nodes, _ = ask(HERE)
+    assert [line for line in nodes.messages if text and text in line] == nodes.messages
+    assert len(nodes.messages) == (text is not None)
+
+
+# The store
+
+
+def test_what_nodes_look_for_in_a_store_is_there_meanwhile_and_nothing_is_left(
+    tmp_path: Path, bucket: str
+) -> None:
+    for store in (Store.open(tmp_path / "not" / "yet"), Store.open(bucket)):
+        with machines._marked(store) as (address, name):
+            assert name.startswith(".") and Store.open(address).exists(name)
+        assert store.existing.files() == []
+
+
+def test_a_server_without_conditional_writes_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put = Folder.put
+    monkeypatch.setattr(Folder, "put", lambda folder, name, data, **_: put(folder, name, data))
+    with (
+        pytest.raises(StoreError, match="two processes create the same file"),
+        machines._marked(Store.open(tmp_path)),
+    ):
+        pytest.fail("accepted")
+    assert not list(tmp_path.iterdir())
+
+
+# The command, with this machine in the place of a cluster
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> list[Answer]:
+    """The answers of further nodes."""
+    others: list[Answer] = []
+    monkeypatch.setattr(machines, "joined", lambda *_: nullcontext())
+    monkeypatch.setattr(machines, "is_loopback", lambda _: True)
+    monkeypatch.setattr(machines.ray, "get_runtime_context", lambda: SimpleNamespace(gcs_address=""))
+    asked = lambda question, *_, **__: [examine(replace(question, node="here")), *others]  # noqa: E731
+    monkeypatch.setattr(machines, "ask_nodes", asked)
+    return others
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_server_that_is_down_and_a_store_that_cannot_be_written_are_findings(tmp_path: Path) -> None:
+    mlflow = "http://me:s3cr3t@127.0.0.1:9"
+    result = machines.check_cluster(a_study(), "auto", "/proc/runs", mlflow, tmp_path)
+    wrong = {one.check: one.finding for one in result if one.wrong}
+    assert set(wrong) == {"store", "tracking"} and "cannot be written" in wrong["store"]
+    assert "http://me:***@127.0.0.1:9" in wrong["tracking"] and "s3cr3t" not in wrong["tracking"]
+
+
+def test_the_command_prints_the_plan_and_what_is_wrong_and_has_an_exit_code(
+    cluster: list[Answer],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    topk: Callable[..., tuple[int, str, str]],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    cluster.append(Answer("b", [Finding.of("left out", "b", "was lost before it answered")]))
+    code, out, _ = topk("plan", "digits", "--address", "auto")
+    assert code == 0 and "trials left" in out and "Nothing is wrong" in out and "WRONG" not in out
+    assert not list(tmp_path.iterdir())
+    code, out, _ = topk("plan", "digits", "--address", "auto", "--store", "/proc/x", "--json")
+    findings = json.loads(out)["findings"]
+    assert code == 1 and [(one["check"], one["wrong"]) for one in findings] == [
+        ("store", True),
+        ("left out", False),
+    ]
+
+    refuse = Mock(side_effect=UserError("arm a: its loss has no gradient"))
+    monkeypatch.setattr("topk_platform.cli.commands.plan.plan_study", refuse)
+    code, out, _ = topk("plan", "digits", "--address", "auto", "--store", "/proc/x")
+    lines = [line.split()[1] for line in out.splitlines() if line.startswith("WRONG")]
+    assert (code, lines) == (1, ["study", "store"]) and "its loss has no gradient" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("--address", "nowhere"), "--address"),
+        (("--address", "auto", "--store", " "), "--store"),
+        (("--address", "auto", "--data", ""), "--data"),
+        (("--mlflow", "http://127.0.0.1:9"), "--mlflow"),
+    ],
+)
+def test_what_was_typed_wrong_is_no_finding(
+    arguments: Sequence[str], named: str, topk: Callable[..., tuple[int, str, str]]
+) -> None:
+    code, _, err = topk("plan", "digits", *arguments)
+    assert code == 2 and named in err

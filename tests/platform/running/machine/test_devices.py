@@ -91,23 +91,6 @@ def test_slices_stand_in_place_of_the_gpu_that_they_are_of() -> None:
     assert devices.listed_devices("No devices were found") == devices.listed_devices("") == []
 
 
-@pytest.mark.parametrize(
-    ("variable", "listed", "result"),
-    [
-        (None, SLICES, SLICES),
-        ("", SLICES, []),
-        (f"{SLICES[1]}, {SLICES[0]}", SLICES, SLICES[::-1]),
-        (OLD, [], [OLD]),
-        ("0,1", SLICES, []),
-        ("GPU-09fb2a11", SLICES, []),
-        (None, ["GPU-09fb2a11"], []),
-        (None, [], []),
-    ],
-)
-def test_the_slices_that_may_be_used(variable: str | None, listed: list[str], result: list[str]) -> None:
-    assert devices.parts_visible(variable, listed) == result
-
-
 @pytest.fixture
 def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A driver that tells of two slices and a GPU."""
@@ -117,6 +100,21 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     return program
+
+
+@pytest.mark.parametrize(
+    ("variable", "result"),
+    [
+        ("", []),
+        (f"{SLICES[1]}, {SLICES[0]}", SLICES[::-1]),
+        (OLD, [OLD]),
+        ("0,1", []),
+        ("GPU-09fb2a11", []),
+        (None, [*SLICES, "GPU-09fb2a11-8f4c-4f0e-9bbd-000000000001"]),
+    ],
+)
+def test_the_slices_that_may_be_used(variable: str | None, result: list[str], driver: Path) -> None:
+    assert devices.slices_here(variable) == result
 
 
 def test_slices_are_counted_as_gpus_though_a_process_sees_one_of_them(

@@ -7,7 +7,6 @@ import threading
 from typing import Any
 
 import pytest
-from ray._private import utils
 
 from topk_platform.running.own_ray import starting
 from topk_platform.running.own_ray.interrupts import interrupts_wait
@@ -60,16 +59,14 @@ def test_a_sigterm_while_ray_starts_comes_after_it_and_is_not_rays(monkeypatch: 
     came: list[int] = []
 
     def init(**_options: Any) -> None:
-        utils.set_sigterm_handler(lambda _number, _frame: pytest.fail("this is Ray's handler"))
+        signal.signal(signal.SIGTERM, lambda _number, _frame: pytest.fail("this is Ray's handler"))
         signal.raise_signal(signal.SIGTERM)
         assert not came
 
     monkeypatch.setattr(starting.ray, "init", init)
-    monkeypatch.setattr(starting, "token", dict)
     before = signal.signal(signal.SIGTERM, lambda number, _frame: came.append(number))
     try:
         starting._start(digits(), 1, "ray")
     finally:
         signal.signal(signal.SIGTERM, before)
-        starting._token.cache_clear()
     assert came == [signal.SIGTERM]

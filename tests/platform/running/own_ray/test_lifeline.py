@@ -2,69 +2,78 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
-import psutil
 import pytest
 
 from topk_platform.cli.codes import Exit
-from topk_platform.running.own_ray.lifeline import GONE_CODE, Lifeline, LostRayError
-from topk_platform.running.own_ray.processes import end
+from topk_platform.running.own_ray.lifeline import GONE_CODE, HEAD, RAYLET, Lifeline, LostRayError
 
-SLEEP = "import time; time.sleep(600)"
 MUTE = """
-import sys, time, psutil
+import socket, sys, time
 from topk_platform.running.own_ray import lifeline
 lifeline._END_SECONDS = 0.2
-processes = dict(zip(("raylet", "GCS"), [psutil.Process(int(pid)) for pid in sys.argv[1:]]))
-with lifeline.Lifeline(processes, "/nowhere/of/this/name"):
-    print(flush=True)
+servers = {name: socket.create_server(("127.0.0.1", 0)) for name in ("GCS", "raylet")}
+with lifeline.Lifeline({name: server.getsockname() for name, server in servers.items()}):
+    servers[sys.argv[1]].close()
     time.sleep(600)
 """
 
 
 @pytest.fixture
-def started() -> Iterator[list[psutil.Popen]]:
-    """Processes that stand for those of a Ray; the third has a folder's name in its command line."""
-    commands = [[sys.executable, "-c", SLEEP, *more] for more in ([], [], ["--session-dir=/tmp/of-a-test/r"])]
-    processes = [psutil.Popen(command) for command in commands]
-    yield processes
-    end(processes)
+def servers() -> Iterator[dict[str, socket.socket]]:
+    """Sockets that listen in the place of Ray's processes."""
+    listening = {name: socket.create_server(("127.0.0.1", 0)) for name in (HEAD, RAYLET)}
+    yield listening
+    for server in listening.values():
+        server.close()
 
 
-@pytest.mark.parametrize(("victim", "name"), [(0, "raylet"), (1, "GCS")])
-def test_who_asks_gets_the_error_and_the_rest_is_ended(
-    victim: int, name: str, started: list[psutil.Popen]
-) -> None:
-    processes = {"raylet": started[0], "GCS": started[1]}
-    with Lifeline(processes, "/tmp/of-a-test") as line:
+def addresses(servers: dict[str, socket.socket]) -> dict[str, tuple[str, int]]:
+    return {name: server.getsockname() for name, server in servers.items()}
+
+
+@pytest.mark.parametrize("victim", [HEAD, RAYLET])
+def test_who_asks_gets_the_error(victim: str, servers: dict[str, socket.socket]) -> None:
+    needed = addresses(servers)
+    with Lifeline(needed) as line:
         line.check()
-        started[victim].kill()
-        with pytest.raises(LostRayError, match=rf"Ray's {name} \(process {started[victim].pid}\) on this"):
+        servers[victim].close()
+        with pytest.raises(
+            LostRayError, match=rf"Ray's {victim} at 127\.0\.0\.1:{needed[victim][1]} does not"
+        ):
             line.sleep(600)
-        assert line.headless == (name == "GCS")
-        started[2].wait(60)
-    assert started[1 - victim].status() != psutil.STATUS_ZOMBIE
+        assert line.headless == (victim == HEAD)
 
 
-def test_a_ray_that_somebody_else_started_is_never_gone() -> None:
+def test_a_head_that_may_come_back_is_waited_for_and_a_raylet_is_not(
+    servers: dict[str, socket.socket],
+) -> None:
+    with Lifeline(addresses(servers), patience=4) as line:
+        servers[HEAD].close()
+        line.sleep(1)  # its thread looks five times a second
+        servers[RAYLET].close()
+        with pytest.raises(LostRayError, match="raylet") as caught:
+            line.sleep(600)
+        assert "GCS" not in str(caught.value) and not line.headless
+
+
+def test_a_ray_that_nobody_watches_is_never_gone() -> None:
     with Lifeline() as line:
         line.check()
         line.sleep(0)
 
 
-@pytest.mark.parametrize("victim", [0, 1])
-def test_who_does_not_ask_is_ended_with_a_line_and_the_code_of_a_fault(
-    victim: int, started: list[psutil.Popen], tmp_path: Path
-) -> None:
-    command = [sys.executable, "-c", MUTE, *(str(process.pid) for process in started[:2])]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None and process.stdout.readline() == "\n"
-        started[victim].kill()
-        _, err = process.communicate(timeout=60)
-    assert process.returncode == GONE_CODE == Exit.OPEN
-    (line,) = err.splitlines()
-    assert line.startswith("topk: Ray's ") and line.endswith("; the same command goes on from here")
+@pytest.mark.parametrize("victim", [HEAD, RAYLET])
+def test_who_does_not_ask_is_ended_with_a_line_and_the_code_of_a_fault(victim: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", MUTE, victim], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == GONE_CODE == Exit.OPEN
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"topk: Ray's {victim} at ") and line.endswith(
+        "; the same command goes on from here"
+    )

@@ -11,6 +11,7 @@ import ray
 
 from topk_platform import Loss, Model, Recipe, Regime, Study, grid
 from topk_platform.errors import ClusterError
+from topk_platform.running.own_ray import starting
 from topk_platform.running.own_ray.lifeline import Lifeline
 from topk_platform.running.own_ray.starting import own_ray
 
@@ -34,6 +35,7 @@ def failing(times: int, monkeypatch: pytest.MonkeyPatch, error: type[Exception] 
 @pytest.fixture(autouse=True)
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(starting, "needed", dict)
 
 
 def test_it_is_started_again(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
@@ -69,3 +71,23 @@ def test_only_what_may_pass_is_tried_again(
             pytest.fail("nothing has started")
     assert len(folders) == tries
     assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "given", ["RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "RAY_AUTH_MODE", "~/.ray/auth_token", ""]
+)
+def test_it_has_a_token_of_this_process_unless_there_is_one_or_none_is_wanted(
+    given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "RAY_AUTH_MODE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    if given.startswith("~"):
+        (tmp_path / ".ray").mkdir()
+        (tmp_path / ".ray/auth_token").write_text("a token")
+    elif given:
+        monkeypatch.setenv(given, "disabled")
+    tokens = [starting._token.__wrapped__() for _ in range(2)]
+    assert tokens == [{}, {}] if given else tokens[0] != tokens[1]
+    assert given or [len(token["RAY_AUTH_TOKEN"]) for token in tokens] == [64, 64]
+    assert given.startswith("~") or not list(tmp_path.glob(".ray"))
