@@ -28,28 +28,16 @@ class Events(View):
         if event.kind == "begun":
             shown |= {"study": watch.study, "workers": event.slots, "not_counted": dict(board.outdated)}
         shown |= {"busy": event.workers, "total": board.total, "left": board.left}
-        for trial in event.trials or (None,):
-            one = {} if trial is None else _trial(trial)
-            print_json({**shown, **one, **_outcome(event)}, lines=True)
-
-
-def _trial(trial: Any) -> dict[str, Any]:
-    return {
-        "key": trial.key,
-        "arm": trial.arm.name,
-        "phase": trial.phase,
-        "number": trial.number,
-        "seed": trial.seed,
-        "values": trial.values,
-    }
-
-
-def _outcome(event: Event) -> dict[str, Any]:
-    if event.record is None:
-        return {"why": event.why} if event.why else {}
-    record = event.record
-    named = {"status": record.status, "reason": record.reason, "seconds": record.train_seconds}
-    return {**named, "validation": record.validation, "test": record.test}
+        if event.record is not None:
+            record = event.record
+            shown |= {"status": record.status, "reason": record.reason, "seconds": record.train_seconds}
+            shown |= {"validation": record.validation, "test": record.test}
+        elif event.why:
+            shown["why"] = event.why
+        named = ("key", "phase", "number", "seed", "values")
+        trials = [{"arm": t.arm.name, **{name: getattr(t, name) for name in named}} for t in event.trials]
+        for trial in trials or [{}]:
+            print_json({**shown, **trial}, lines=True)
 
 
 def make_view(console: Console, *, quiet: bool, json: bool) -> View:

@@ -15,12 +15,11 @@ from rich.progress_bar import ProgressBar
 from rich.text import Text
 
 from topk_platform.running.progress.events import Event
-from topk_platform.running.progress.repeating import Repeating
 from topk_platform.running.progress.rows import arm_line, arms_text, duration, headline, trials_text
-from topk_platform.running.progress.watching import Watch
+from topk_platform.running.progress.watching import Repeating, Watch
 from topk_platform.terminal import PlainConsole
 
-__all__ = ["ForPeople", "Lines", "LiveView", "View", "view_for"]
+__all__ = ["Lines", "LiveView", "View", "view_for"]
 
 _LINE_SECONDS = 10.0
 _REFRESHES = 2.0  # per second; each one costs the driver some milliseconds
@@ -32,14 +31,18 @@ _BAR = 40
 class View:
     """Shows a running study: a context manager that is called with every event. This one shows nothing.
 
-    Views that show something put the context manager that does so into ``_shower``.
+    Views that show something put the context manager that does so into ``_shower``, and ``_is_for_people`` if they also
+    print which recorded trials do not count.
 
     Args:
         console: Where to show it.
     """
 
+    _is_for_people = False
+
     def __init__(self, console: Console) -> None:
-        self.console = console
+        self.console, self._since = console, time.monotonic()
+        self._watch: Watch | None = None
         self._shower: AbstractContextManager[object] = nullcontext()
 
     def __enter__(self) -> Self:
@@ -50,30 +53,16 @@ class View:
         self._shower.__exit__(*error)
 
     def __call__(self, watch: Watch, event: Event) -> None:
-        """Take note of an event."""
-
-
-class ForPeople(View):
-    """A view for people. It also reports which recorded trials do not count."""
-
-    def __init__(self, console: Console) -> None:
-        super().__init__(console)
-        self._watch: Watch | None = None
-        self._since = time.monotonic()
-
-    @property
-    def _passed(self) -> str:
-        return duration(time.monotonic() - self._since)
-
-    def __call__(self, watch: Watch, event: Event) -> None:
-        """Note an event, which another thread shows. At the start, print which trials do not count and why."""
+        """Note an event, which another thread shows."""
         self._watch = watch
-        if event.kind == "begun" and event.why:
+        if self._is_for_people and event.kind == "begun" and event.why:
             self.console.print(f"Trained again: {event.why}", highlight=False, markup=False)
 
 
-class LiveView(ForPeople):
+class LiveView(View):
     """Shows one row per arm, the last events and the time left; it is redrawn twice a second."""
+
+    _is_for_people = True
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
@@ -87,30 +76,28 @@ class LiveView(ForPeople):
 
     def drawn(self) -> RenderableType:
         """Return what is shown now."""
+        passed = duration(time.monotonic() - self._since)
         if self._watch is None:
-            return Text(f"starting Ray ({self._passed})")
-        state = self._watch.state()
-        news = state.events[-_NEWS:]
+            return Text(f"starting Ray ({passed})")
+        state, width = self._watch.state(), self.console.width
+        head = Text(f"{state.study}  {headline(state)}, {passed} passed", no_wrap=True, overflow="ellipsis")
+        news = [Text(line, "dim", no_wrap=True, overflow="ellipsis") for line in state.events[-_NEWS:]]
         room = max(2, self.console.height - _AROUND - len(news))
-        shown = min(len(state.training), room // 3)
-        width = self.console.width
-        lines = [Text(line, no_wrap=True, overflow="ellipsis", style="dim") for line in news]
-        done = state.tally.ended
+        shown, done = min(len(state.training), room // 3), state.tally.ended
         bar = ProgressBar(total=max(1, done + (state.left or 0)), completed=done, width=min(_BAR, width))
-        head = Text(
-            f"{state.study}  {headline(state)}, {self._passed} passed", no_wrap=True, overflow="ellipsis"
-        )
         trials = (trials_text(state, shown), Text()) if shown else ()
         arms = arms_text(state, width, max(2, room - shown - bool(shown)))
-        return Group(head, bar, Text(), arms, Text(), *trials, *lines)
+        return Group(head, bar, Text(), arms, Text(), *trials, *news)
 
 
-class Lines(ForPeople):
+class Lines(View):
     """Prints a study's progress every ten seconds if it has changed; prints faults and finished arms at once.
 
     A failed trial is printed at once too. A separate thread checks the progress, because a worker seems free for the
     moment between two of its trials.
     """
+
+    _is_for_people = True
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)

@@ -4,45 +4,27 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import threading
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Self
 
 from topk_platform.errors import StoreError
-from topk_platform.protocol import ArmBoard, Board, Counts, Durations, Ended
+from topk_platform.protocol import Board, Counts, Durations, Ended
 from topk_platform.records import ArmState, GpuUse, Store, StudyState, TrialState, note_state, thinned
 from topk_platform.running.machine.gpu_use import GpuSample
 from topk_platform.running.progress.events import Event
-from topk_platform.running.progress.repeating import Repeating
-from topk_platform.specs import Scalar, Trial, TrialRecord
+from topk_platform.specs import Scalar, Trial
 
-__all__ = ["Noting", "Watch", "value_in_words", "values_in_words"]
+__all__ = ["Noting", "Repeating", "Watch", "value_in_words", "values_in_words"]
 
 _EVENTS = 8  # how many of the last events are kept
 _TRIALS = 20  # the most running trials that are shown
 _NOTE_SECONDS = 3.0
 _FRESH_SECONDS = 60.0  # for how many seconds a GPU's measurement counts
-
-
-class _Arm:
-    """Counts for one arm, updated event by event."""
-
-    def __init__(self, board: ArmBoard) -> None:
-        self.board = board
-        self.counts = Counts(board.arm, board.searched.values(), board.confirmed.values())
-
-    def state(self, durations: Durations, *, over: bool) -> ArmState:
-        running = 0 if over else len(self.board.running)
-        workers = max(1, math.ceil(running / self.board.arm.protocol.ensemble))
-        return dataclasses.replace(
-            ArmState.of(self.board.arm, self.counts, self.board.left + self.board.along),
-            running=running,
-            lost=len(self.board.open),
-            seconds=self.board.trainings * durations.of(self.board.arm_id) / workers,
-        )
 
 
 class Watch:
@@ -63,48 +45,58 @@ class Watch:
 
     def __init__(self, study: str, board: Board, durations: Durations | None = None) -> None:
         self.board, self.study, self._durations = board, study, durations or Durations()
-        self._arms = {arm_id: _Arm(arm) for arm_id, arm in board.arms.items()}
+        self._counts = {
+            arm_id: Counts(arm.arm, arm.searched.values(), arm.confirmed.values())
+            for arm_id, arm in board.arms.items()
+        }
         self._workers = self._slots = 0
         self._gpus = 0.0
         self._over = False
         self._samples: dict[str, tuple[float, GpuSample]] = {}
         self._under_way: dict[str, TrialState] = {}
-        self._events: deque[tuple[datetime, Event, bool]] = deque(maxlen=_EVENTS)
+        self._events: deque[tuple[datetime, str]] = deque(maxlen=_EVENTS)
 
     def __call__(self, event: Event) -> None:
-        """Take note of an event."""
+        """Take note of an event: of a record, of how far the trials under way are, and how busy their GPUs are."""
         self._workers = event.workers
         if event.kind == "begun":
             self._slots, self._gpus = event.slots, event.gpus
-        self._follow(event)
-        if event.kind == "progress":
-            return
-        leads = event.record is not None and self._count(event.record)
-        if event.kind not in ("begun", "started"):  # starts are not news: there are as many as ends
-            self._events.append((datetime.now(UTC), event, leads))
-
-    def _count(self, record: TrialRecord) -> bool:
-        """Count an ended trial; return whether it is the best of its arm so far."""
-        return self._arms[record.trial.arm_id].counts.add(record.trial.phase, Ended.from_record(record))
-
-    def _follow(self, event: Event) -> None:
-        """Note how far the trials under way are, and how busy their GPUs are."""
         if event.sample is not None:
             self._samples[event.sample.uuid] = time.monotonic(), event.sample
         if event.kind in ("started", "progress"):
-            self._under_way[event.trials[0].key] = _trial_state(event)
+            trial, curve = event.trials[0], thinned(event.curve)
+            name, epochs = _trial_name(trial), trial.arm.recipe.epochs
+            self._under_way[trial.key] = TrialState(name, event.epoch, epochs, trial.arm.metric, curve)
         else:
             for trial in event.trials:
                 self._under_way.pop(trial.key, None)
+        leads = False
+        if event.record is not None:
+            trial = event.record.trial
+            leads = self._counts[trial.arm_id].add(trial.phase, Ended.from_record(event.record))
+        if event.kind not in (
+            "begun",
+            "started",
+            "progress",
+        ):  # starts are not news: there are as many as ends
+            self._events.append((datetime.now(UTC), _news(event, leads)))
 
     @property
     def news(self) -> str:
         """The last event in words."""
-        return _news(*self._events[-1][1:])
+        return self._events[-1][1]
 
     def arm(self, arm_id: str) -> ArmState:
         """Return an arm's progress, by its identity."""
-        return self._arms[arm_id].state(self._durations, over=self._over)
+        arm = self.board.arms[arm_id]
+        running = 0 if self._over else len(arm.running)
+        workers = max(1, math.ceil(running / arm.arm.protocol.ensemble))
+        return dataclasses.replace(
+            ArmState.of(arm.arm, self._counts[arm_id], arm.left + arm.along),
+            running=running,
+            lost=len(arm.open),
+            seconds=arm.trainings * self._durations.of(arm_id) / workers,
+        )
 
     def close(self) -> None:
         """Take note that nothing runs any more, even if the board says so because the run was cut short."""
@@ -113,17 +105,14 @@ class Watch:
 
     def state(self) -> StudyState:
         """Return the study's progress."""
-        states = tuple(arm.state(self._durations, over=self._over) for arm in self._arms.values())
         return StudyState(
             study=self.study,
-            arms=states,
+            arms=tuple(map(self.arm, self._counts)),
             workers=self._workers,
             slots=self._slots,
             seconds=self.board.seconds(self._durations, self._slots),
             again=self.board.again,
-            events=tuple(
-                f"{when:%H:%M:%S} {_news(event, leads)}" for when, event, leads in self._events.copy()
-            ),
+            events=tuple(f"{when:%H:%M:%S} {news}" for when, news in self._events.copy()),
             when=datetime.now(UTC).isoformat(timespec="seconds"),
             gpu_use=self._gpu_use(),
             training=tuple(self._under_way.copy().values())[:_TRIALS],
@@ -147,29 +136,16 @@ class Watch:
 
 def _news(event: Event, leads: bool) -> str:
     """Return an event in words."""
-    if event.record is not None:
-        return _outcome(event.record, leads)
-    name = f"{_trial_name(event.trials[0])} ({event.trials[0].key})"
-    if event.kind == "cut":
-        return f"{name} is cut off; the next run continues it from its checkpoint"
-    return f"{name} {'is tried again' if event.kind == 'again' else 'has no result for now'}: {event.why}"
-
-
-def _outcome(record: TrialRecord, leads: bool) -> str:
-    metric = record.trial.arm.metric
+    if event.record is None:
+        name = f"{_trial_name(event.trials[0])} ({event.trials[0].key})"
+        if event.kind == "cut":
+            return f"{name} is cut off; the next run continues it from its checkpoint"
+        return f"{name} {'is tried again' if event.kind == 'again' else 'has no result for now'}: {event.why}"
+    record, metric = event.record, event.record.trial.arm.metric
     value = value_in_words(record.validation.get(metric), metric) if record.status == "completed" else ""
-    best_ = (
-        f", the best so far by {values_in_words(record.trial.values)}"
-        if leads and record.trial.values
-        else ""
-    )
-    why = f": {record.reason}" if record.reason else ""
-    return f"{_trial_name(record.trial)} {record.status}{f', {value}' if value else ''}{best_}{why}"
-
-
-def _trial_state(event: Event) -> TrialState:
-    trial, curve = event.trials[0], thinned(event.curve)
-    return TrialState(_trial_name(trial), event.epoch, trial.arm.recipe.epochs, trial.arm.metric, curve)
+    values = values_in_words(record.trial.values) if leads else ""
+    parts = [f"{_trial_name(record.trial)} {record.status}", value, values and f"the best so far by {values}"]
+    return ", ".join(filter(None, parts)) + (f": {record.reason}" if record.reason else "")
 
 
 def _trial_name(trial: Trial) -> str:
@@ -198,6 +174,31 @@ def values_in_words(values: Mapping[str, Scalar]) -> str:
         f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}"
         for name, value in values.items()
     )
+
+
+class Repeating:
+    """Calls a function every few seconds in a thread of its own, for as long as the block lasts.
+
+    Args:
+        seconds: The pause before every call.
+        act: The function.
+    """
+
+    def __init__(self, seconds: float, act: Callable[[], None]) -> None:
+        self._seconds, self._act, self._over = seconds, act, threading.Event()
+        self._thread = threading.Thread(target=self._go_on, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _go_on(self) -> None:
+        while not self._over.wait(self._seconds):
+            self._act()
 
 
 class Noting:

@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 
 from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid
@@ -29,7 +31,7 @@ from topk_platform.records import (
 )
 from topk_platform.running.machine.gpu_use import GpuSample
 from topk_platform.running.progress.events import Event
-from topk_platform.running.progress.rows import headline
+from topk_platform.running.progress.rows import arms_text, headline
 from topk_platform.running.progress.views import Lines, LiveView, View, view_for
 from topk_platform.running.progress.watching import Noting, Watch
 from topk_platform.specs import TrialRecord
@@ -189,3 +191,51 @@ def test_scripts_print_progress_on_standard_error_unless_it_is_switched_off(
     assert isinstance(view_for(shown=True), Lines) and type(view_for(shown=False)) is View
     view_for(shown=True).console.print("text")
     assert capsys.readouterr() == ("", "text\n")
+
+
+COLUMNS = ("running", "pruned", "diverged", "failed", "lost", "best validation", "search", "left", "by")
+
+
+@given(
+    widths=st.integers(10, 160),
+    most=st.none() | st.integers(1, 6),
+    arms=st.lists(
+        st.tuples(st.integers(0, 3), st.integers(0, 9), st.integers(0, 2), st.booleans()), min_size=1
+    ),
+)
+def test_rows_fit_the_terminal_or_leave_columns_out_and_never_cut_names_and_counts(
+    widths: int, most: int | None, arms: list[tuple[int, int, int, bool]]
+) -> None:
+    states = tuple(
+        ArmState(
+            f"regime-{number}/mlp/loss",
+            Tally(completed=ended, failed=failed),
+            left=5,
+            running=running,
+            metric="top5",
+            best=0.5 if searched else None,
+            values={"learning_rate": 0.01} if searched else {},
+            seconds=90.0,
+            trend=(0.25, 0.5) if searched else (),
+        )
+        for number, (running, ended, failed, searched) in enumerate(arms)
+    )
+    head, *rows = arms_text(StudyState("s", states), widths, most).plain.splitlines()
+    named = [name for name in COLUMNS if f"  {name}" in head]
+    assert head.split()[:2] == ["arm", "done"]
+    left_out = [name for name in COLUMNS[-4:] if name not in named]
+    assert max(map(len, [head, *rows])) <= widths or len(left_out) == 4
+    if (
+        "best validation" not in named
+        and any(searched for *_, searched in arms[: len(rows)])
+        and most is None
+    ):
+        assert not {"search", "left", "by"} & set(named)
+    shown = {row.split()[0]: row.split()[1] for row in rows if row.startswith("regime")}
+    assert all(shown[arm.arm] == f"{arm.done}/{arm.total}" for arm in states if arm.arm in shown)
+    assert len(rows) == (len(arms) if most is None else min(len(arms), most))
+    if len(shown) < len(arms):
+        rest = [arm for arm in states if arm.arm not in shown]
+        sums = f"{sum(arm.done for arm in rest)}/{sum(arm.done + 5 for arm in rest)}"
+        assert rows[-1].startswith(f"and {len(rest)} more") and sums in rows[-1]
+        assert all(not arm.running for arm in rest) or all(arm.running for arm in states if arm.arm in shown)
