@@ -1,8 +1,7 @@
 """What a study's driver spends on a trial beside its training: time and memory, as the number of trials grows.
 
 python benchmarks/driver.py next                 # the next trial of 100 arms, against a look through all trials
-python benchmarks/driver.py trials --count 3000  # real Ray, Tune, board and conductor; trainings of nothing
-python benchmarks/driver.py trials --count 500 --tune-trials  # the same, each trial of ours a trial of Tune's
+python benchmarks/driver.py trials --count 3000  # real Ray, Tune and board; trainings of nothing
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ from topk_platform import Arm, Float, Loss, Model, NoPruning, Protocol, Random, 
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmBoard, Board
 from topk_platform.protocol.ended import Ended
-from topk_platform.records import Store
+from topk_platform.running import tuning
+from topk_platform.running.budget import Budget
 from topk_platform.running.cluster.connecting import connected
-from topk_platform.running.cluster.desk import WorkersDesk
-from topk_platform.running.driver import hooks, tuning
-from topk_platform.running.driver.launching import Cluster, Launch
+from topk_platform.running.cluster.session import Cluster
+from topk_platform.running.options import RunOptions
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
 
 LOSS = Loss("smooth_topk_svm", {"tau": Float(0.01, 10)}, {"tau": 1.0})
@@ -97,21 +96,15 @@ class Nothing(tune.Trainable):  # type: ignore[misc]
         self.reset_config(config)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """Begin a new Tune trial."""
-        self.next: dict[str, Any] | None = new_config
-        self.desk = WorkersDesk(new_config["desk"], new_config["worker"])
+        """Take the next trials."""
+        self.trials = new_config["order"]["trials"]
         return True
 
     def step(self) -> dict[str, Any]:
-        """Bring the next trials' records, of thirty epochs; be done where none follow."""
-        config, self.next = self.next or self.desk.take(), None
-        if config is None:
-            return {"done": True}
+        """Bring the trials' records, of thirty epochs."""
         epochs = tuple(EpochRecord(n, 0.5, {"top1": 0.5, "top3": 0.5}, 1.0, 0.1) for n in range(1, 31))
-        records = [
-            TrialRecord(Trial.from_json(text), "completed", epochs=epochs) for text in config["trials"]
-        ]
-        return {"ended": True, "records": [record.to_json() for record in records]}
+        records = [TrialRecord(Trial.from_json(text), "completed", epochs=epochs) for text in self.trials]
+        return {"done": True, "epoch": 30, "records": [record.to_json() for record in records]}
 
 
 def resident() -> float:
@@ -120,11 +113,9 @@ def resident() -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
-def time_trials(count: int, every: int, tune_trials: bool) -> None:
+def time_trials(count: int, every: int) -> None:
     """Print a row for every so many trials: of a driver that stands for any number of them, all are alike."""
-    if tune_trials:
-        setattr(hooks, "MANY", 1)  # noqa: B010 - a worker's Tune trial ends with every trial
-    setattr(tuning, "TrialActor", Nothing)  # noqa: B010 - what Tune is given in its place
+    setattr(tuning, "TrialTrainable", Nothing)  # noqa: B010 - what Tune is given in its place
     study = a_study(50, count // 50)
     board, ended = a_board(study, 0), 0
     wall, own = time.perf_counter(), time.process_time()
@@ -143,8 +134,8 @@ def time_trials(count: int, every: int, tune_trials: bool) -> None:
 
     print("trials | a trial | the driver's processor time | its memory")
     with connected(study, None, 2) as (slots, _), tempfile.TemporaryDirectory() as folder:
-        launch = Launch(Store.open(folder))
-        tuning.tune_trials(study, board, keep, lambda _event: None, Cluster(slots), launch)
+        options = RunOptions(workers=slots)
+        tuning.tune_trials(study, board, keep, lambda _event: None, Cluster(slots), Budget(), folder, options)
 
 
 def main() -> None:
@@ -155,12 +146,11 @@ def main() -> None:
     parser.add_argument("what", choices=("next", "trials"))
     parser.add_argument("--count", type=int, default=3000)
     parser.add_argument("--every", type=int, default=500, help="trials a row")
-    parser.add_argument("--tune-trials", action="store_true", help="each trial of ours a trial of Tune's")
     arguments = parser.parse_args()
     if arguments.what == "next":
         time_next()
     else:
-        time_trials(arguments.count, arguments.every, arguments.tune_trials)
+        time_trials(arguments.count, arguments.every)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from topk_platform.records import Ledger, Store, last_counted, read_history
 from topk_platform.records.table import delta
 from topk_platform.records.table.schema import ledger_schema, ledger_table
 from topk_platform.results import build_table
-from topk_platform.running.driver.boards import make_board
+from topk_platform.running.state import make_board
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
 from topk_platform.versions import versions_of
 

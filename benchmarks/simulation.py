@@ -3,8 +3,8 @@
 python benchmarks/simulation.py --workers 1000 --trials 100000 --seconds 600
 python benchmarks/simulation.py --workers 1000 --trials 5000 --seconds 60 --mlflow
 
-Ray Tune's controller with our searcher, scheduler and callback, the conductor, the board, the ledger and, where asked
-for, MLflow are real, and so are their messages and faults. Workers and their trainings are not: a message comes when
+Ray Tune's controller with our searcher and callback, the dispatcher, the board, the ledger and, where asked for,
+MLflow are real, and so are their messages and faults. Workers and their trainings are not: a message comes when
 the simulated clock says so. That clock runs on by the processor time that the driver really takes, and by what
 ``ray.wait`` takes for so many workers, measured at the start; a driver that is late hears of ended trials late, and
 their workers idle meanwhile.
@@ -33,15 +33,18 @@ from ray.exceptions import RayActorError
 from ray.tune.execution import tune_controller
 
 from topk_platform.records import Ledger, Store
+from topk_platform.running import tuning
+from topk_platform.running.budget import Budget
 from topk_platform.running.cluster.connecting import connected
-from topk_platform.running.driver import tuning
-from topk_platform.running.driver.conductor import Conductor
-from topk_platform.running.driver.launching import Cluster, Launch
+from topk_platform.running.cluster.session import Cluster
+from topk_platform.running.options import RunOptions
+from topk_platform.running.searcher import Dispatcher
 from topk_platform.specs import EpochRecord, Study, Trial, TrialRecord
 from topk_platform.tracking import Feed, tracking_uri
 
 STARTING = 5.0  # simulated seconds until a worker is there
 EPOCHS = 30
+REPORT_SECONDS = 20.0  # an epoch of a trial of ten minutes, and what a thousand workers may send
 
 
 @dataclass
@@ -62,7 +65,6 @@ class World:
     late: float = 0.0
     events: int = 0
     lost: int = 0
-    desk: Desk = field(default_factory=lambda: Desk())  # noqa: PLW0108 - defined below
     _due: list[tuple[float, int, Callable[[], None]]] = field(default_factory=list)
     _count: itertools.count[int] = field(default_factory=itertools.count)
     _spent: float = field(default_factory=time.process_time)
@@ -96,41 +98,18 @@ def draws(name: str) -> random.Random:
     return random.Random(name)  # noqa: S311 - of a simulation
 
 
-class Desk:
-    """The driver's desk, without an actor."""
-
-    name = "desk"
-
-    def __init__(self) -> None:
-        self.trays: dict[str, dict[str, Any] | None] = {}
-
-    def put(self, worker: str, config: dict[str, Any] | None) -> None:
-        """Put down a worker's next trial."""
-        self.trays[worker] = config
-
-    def kill(self, worker: str) -> None:
-        """End nothing: no simulated worker hangs."""
-
-    def forget(self, worker: str) -> None:
-        """Clear a worker's tray."""
-        self.trays.pop(worker, None)
-
-    def close(self) -> None:
-        """End."""
-
-
 class Worker:
     """A process that trains: its messages come after as many simulated seconds as its trial takes."""
 
     def __init__(self, world: World) -> None:
         self.world, self.left, self.lost_after = world, 0.0, 0.0
-        self.config: dict[str, Any] | None = None
+        self.config: dict[str, Any] = {}
         self.get_auto_filled_metrics = SimpleNamespace(remote=lambda **_options: None)  # Tune's
 
     def take(self, config: dict[str, Any]) -> None:
         """Take a trial: how long it takes is drawn from its key, whether the worker is lost by the moment as well."""
-        self.name = config.get("worker", getattr(self, "name", ""))
-        self.config, self.trials = config, [Trial.from_json(text) for text in config["trials"]]
+        self.config = config["order"]
+        self.trials = [Trial.from_json(text) for text in self.config["trials"]]
         key = self.trials[0].key
         self.left = self.total = self.world.seconds * draws(key).lognormvariate(-0.125, 0.5)
         luck = draws(f"{key} {self.world.lost}")
@@ -138,24 +117,18 @@ class Worker:
 
     def step(self) -> tuple[float, dict[str, Any] | None]:
         """Return after how many seconds the next message comes, and the message; None for a worker that is lost."""
-        if self.config is None:
-            if (following := self.world.desk.trays.pop(self.name, None)) is None:
-                return 0.0, {"done": True}
-            self.take(following)
-        assert self.config is not None
-        seconds = min(self.left, float(self.config["report_seconds"]))
+        seconds = min(self.left, REPORT_SECONDS)
         if 0 <= self.lost_after < self.total - self.left + seconds:
             return seconds, None
         self.left -= seconds
         self.world.trained += seconds
         if self.left > 0:
-            return seconds, {"ended": False, "epoch": 1, "kept": 0, "patience": 3600.0}
-        self.config = None
+            return seconds, {"done": False, "epoch": 1, "kept": 0, "patience": 3600.0}
         epochs = tuple(
             EpochRecord(n, 0.5, {"top1": 0.5, "top3": 0.5}, 1.0, 0.1) for n in range(1, EPOCHS + 1)
         )
         records = [TrialRecord(trial, "completed", epochs=epochs).to_json() for trial in self.trials]
-        return seconds, {"ended": True, "records": records}
+        return seconds, {"done": True, "records": records}
 
 
 class Workers:
@@ -315,8 +288,7 @@ def simulate(study: Study, world: World, workers: int, mlflow: bool) -> None:
     """Run a study to its end, and print a row."""
     board, began = a_board(study, 0), time.process_time()
     tune_controller.RayActorManager = partial(Workers, world)
-    setattr(tuning, "Conductor", partial(Conductor, clock=world.clock))  # noqa: B010 - with the simulated clock
-    setattr(tuning, "Desk", lambda: world.desk)  # noqa: B010 - as above
+    setattr(tuning, "Dispatcher", partial(Dispatcher, clock=world.clock))  # noqa: B010 - with the simulated clock
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         store = Store.open(folder)
@@ -326,9 +298,8 @@ def simulate(study: Study, world: World, workers: int, mlflow: bool) -> None:
         if mlflow:
             feed.start()
             writer.committed = partial(put_all, feed)
-        faults = tuning.tune_trials(
-            study, board, writer.put, lambda _event: None, Cluster(workers), Launch(store)
-        )
+        where = Cluster(workers), Budget(), store.at(study.name).address, RunOptions(workers=workers)
+        faults = tuning.tune_trials(study, board, writer.put, lambda _event: None, *where)
         writer.flush()
         feed.close()
     spent, elapsed = time.process_time() - began, world.clock()

@@ -18,7 +18,6 @@ __all__ = [
     "FaultError",
     "LostProcessError",
     "MissingDataError",
-    "NotStartedError",
     "RefusingStoreError",
     "SharedMemoryError",
     "SmallShareError",
@@ -133,13 +132,6 @@ class StalledError(FaultError):
 
     kind = "stalled"
     remedy = "see what it waits for: data, the store, the machine, or its own code"
-
-
-class NotStartedError(FaultError):
-    """Ray did not start a trial's process, although the cluster had room for it."""
-
-    kind = "not started"
-    remedy = "see on the nodes what keeps Ray from starting processes, or give the study a larger start_limit"
 
 
 class TimeLimitError(FaultError):

@@ -63,7 +63,7 @@ RULES_OF_MANY_MODULES = {
         "reports/test_pictures.py": "all plots",
         "reports/test_set_tables.py": "tables of sets",
         "running/cluster/test_gpu_share.py": "a GPU that several trials share",
-        "running/driver/test_written_tables.py": "the files that a run leaves",
+        "running/test_written_tables.py": "the files that a run leaves",
         "specs/test_search_page.py": "a page of the documentation",
         "testing/test_regime_contract.py": "the contract on shipped regimes",
         "training/test_early_stopping.py": "a training with a setting",

@@ -10,11 +10,11 @@ import pytest
 from topk_platform.protocol import Board
 from topk_platform.protocol.ended import Ended
 from topk_platform.records import Store
-from topk_platform.running.driver import execution, study, tuning
-from topk_platform.running.driver.launching import Cluster, Launch
-from topk_platform.running.driver.recording import Recorder
-from topk_platform.running.driver.retries import Faults
-from topk_platform.running.progress.events import Event
+from topk_platform.running import loop, tuning
+from topk_platform.running.budget import Budget
+from topk_platform.running.cluster.session import Cluster
+from topk_platform.running.events import Event, Faults
+from topk_platform.running.recording import Recorder
 from topk_platform.specs import Study, Trial, TrialRecord
 
 __all__ = ["Train", "end_all", "replace_ray", "run_in_process"]
@@ -40,9 +40,9 @@ def run_in_process(patch: pytest.MonkeyPatch, train: Train) -> None:
         recorder: Recorder,
         notify: Callable[[Event], None],
         _cluster: Cluster,
-        launch: Launch,
+        budget: Budget,
+        *_options: object,
     ) -> Faults:
-        budget = launch.budget
         while trials := board.next_trials(budget.allows):
             budget.begin(trials[0].key, trials[0].arm_id, len(trials))
             for trial, record in zip(trials, train(trials, recorder.ledger.store), strict=True):
@@ -57,6 +57,6 @@ def run_in_process(patch: pytest.MonkeyPatch, train: Train) -> None:
 
 def replace_ray(patch: pytest.MonkeyPatch, tune: Callable[..., Faults]) -> None:
     """Call a function where ``topk_platform.run`` would hand its trials to Ray Tune; MLflow is left out."""
-    patch.setattr(execution, "on_cluster", lambda *_: nullcontext(Cluster(1)))
-    patch.setattr(study, "mlflow_of", lambda *_: None)
+    patch.setattr(loop, "on_cluster", lambda *_: nullcontext(Cluster(1)))
+    patch.setattr(loop, "mlflow_of", lambda *_: None)
     patch.setattr(tuning, "tune_trials", tune)

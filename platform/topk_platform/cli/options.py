@@ -12,6 +12,7 @@ import typer
 from topk_platform.cli.studies import known_studies, load_study
 from topk_platform.errors import UserError
 from topk_platform.references import is_reference
+from topk_platform.running.options import help_of
 from topk_platform.specs.checks import check_place
 from topk_platform.specs.study.smoke import SMOKE
 
@@ -102,22 +103,11 @@ StudyOrFindings = Annotated[
 Recorded = Annotated[
     str, typer.Argument(help="The study's name, as `topk status` shows it, or MODULE:ATTRIBUTE.")
 ]
-Trials = Annotated[int | None, _size("--trials", help="Search trials per arm, over all its searches.")]
-Seeds = Annotated[int | None, _size("--seeds", help="Fresh seeds per arm, over all its searches.")]
-Searches = Annotated[
-    int | None,
-    _size(
-        "--searches",
-        help="How often each arm is searched. Only missing searches run: recorded trials count as the first one. Each "
-        "search has as many trials and seeds as before, unless --trials and --seeds give the totals over all searches.",
-    ),
-]
-Only = Annotated[
-    list[str] | None,
-    _size(
-        "--only", help="Only the arms that match this glob, regime/model/loss; may be given several times."
-    ),
-]
+_HELP = help_of()
+Trials = Annotated[int | None, _size("--trials", help=_HELP["trials"])]
+Seeds = Annotated[int | None, _size("--seeds", help=_HELP["seeds"])]
+Searches = Annotated[int | None, _size("--searches", help=_HELP["searches"])]
+Only = Annotated[list[str] | None, _size("--only", help=_HELP["only"])]
 Smoke = Annotated[
     bool,
     _size(
@@ -126,25 +116,11 @@ Smoke = Annotated[
         "results have a name of their own.",
     ),
 ]
-Store = Annotated[str, _location("--store", help="Folder or URI of the results.", callback=nonblank)]
-Data = Annotated[
-    str | None,
-    _location("--data", help="Folder of datasets; TOPK_DATA or data/ by default.", callback=nonblank),
-]
-Download = Annotated[
-    bool, _location("--download", help="Download missing datasets into the folder of datasets.")
-]
-Mlflow = Annotated[
-    str | None,
-    _location(
-        "--mlflow",
-        help="MLflow's tracking URI; sqlite in the store by default. none: no MLflow.",
-        callback=nonblank,
-    ),
-]
-Address = Annotated[
-    str | None, _location("--address", help="A Ray cluster: host:port or auto.", callback=nonblank)
-]
+Store = Annotated[str, _location("--store", help=_HELP["store"], callback=nonblank)]
+Data = Annotated[str | None, _location("--data", help=_HELP["data"], callback=nonblank)]
+Download = Annotated[bool, _location("--download", help=_HELP["download"])]
+Mlflow = Annotated[str | None, _location("--mlflow", help=_HELP["mlflow"], callback=nonblank)]
+Address = Annotated[str | None, _location("--address", help=_HELP["address"], callback=nonblank)]
 Trust = Annotated[
     list[str] | None,
     under("Care")(

@@ -13,7 +13,7 @@ from topk_platform.identity import Identity
 from topk_platform.protocol.ended import Ended
 from topk_platform.records import Ledger, Store, note_plan, read_history
 from topk_platform.records.artifacts.per_image import save_guesses, save_ranks
-from topk_platform.running.driver.boards import make_board
+from topk_platform.running.state import make_board
 from topk_platform.specs import EpochRecord, Study, Trial, TrialRecord
 from topk_platform.specs.metric_names import accuracy_k
 from topk_platform.versions import versions_of

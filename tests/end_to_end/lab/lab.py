@@ -88,7 +88,6 @@ class Mischief(nn.Module):
         if self.how == "relapses" and self.steps == 3 and note("relapses") <= RELAPSES:
             os.kill(os.getpid(), signal.SIGKILL)
         if self.how == "hangs" and first(self.how):
-            note("hanging")
             time.sleep(3600)
         if self.how == "crowded" and first(self.how):
             raise crowded_out()
@@ -150,7 +149,7 @@ def stale():
 
 def lost():
     """Faults and failures of every kind."""
-    faults = ("once", "always", "relapses", "hangs", "crowded")
+    faults = ("once", "always", "relapses", "crowded")
     return study("none", *faults, "raises", "nan", "exits", "interrupts", "hungry")
 
 
@@ -176,3 +175,7 @@ def too_large():
 
 def slow_to_start():
     return study("none", start_limit=0.01)
+
+
+def hanging():
+    return study("none", "hangs", start_limit=0.01)

@@ -28,10 +28,10 @@ from topk_platform.cli.run.interrupting import Course, interrupts_reported
 from topk_platform.cli.run.outcome import exit_code, summary_data
 from topk_platform.cli.studies import known_studies, load_study
 from topk_platform.errors import UserError
+from topk_platform.records import OpenTrial
 from topk_platform.results import Table
-from topk_platform.running.driver.retries import Faults, OpenTrial
-from topk_platform.running.driver.summary import Summary
-from topk_platform.running.progress.events import Event
+from topk_platform.running.events import Event, Faults
+from topk_platform.running.summary import Summary
 
 ROOT = Path(__file__).parents[3]
 GROUP = typer.main.get_command(app)
@@ -80,8 +80,8 @@ RUN = "store=st trials=11 seeds=12 only=balanced/* workers=2 data=d download ret
 LIMITS = "address=auto accelerator=A100 max_hours=3.0 max_gpu_hours=4.0 max_trials=5"
 BUDGET = "store=st trials=11 seeds=12 searches=13 smoke"
 ARRIVING = f"""
-run digits | cli.run.run.run_study | {RUN} {LIMITS} mlflow:mlflow_uri=none checkpoints:checkpoint_seconds=5.0
-run digits | cli.run.run.requested_study | store=st address=auto searches=13 smoke
+run digits | running.options.RunOptions | {RUN} {LIMITS} mlflow=none checkpoints=5.0 searches=13 tensorboard=t wandb=w
+run digits | cli.run.run.requested_study | store=st address=auto smoke
 table digits | cli.commands.results.read_table | store=st trials=11 seeds=12 only=balanced/*
 table digits | cli.commands.results.requested_study | store=st searches=13 smoke
 table letters --claims --searches 5 | cli.commands.results.decide | store=st trials=11 seeds=12

@@ -39,7 +39,7 @@ from topk_platform.records import ArmHistory, results_of
 from topk_platform.records.table.schema import trial_row
 from topk_platform.reports import to_csv, to_markdown
 from topk_platform.results import build_table
-from topk_platform.running.driver.boards import make_board
+from topk_platform.running.state import make_board
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
 
 SPACE = {"tau": Float(0.01, 10, log=True), "learning_rate": Float(0.001, 1, log=True)}

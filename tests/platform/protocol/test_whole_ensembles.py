@@ -9,7 +9,7 @@ from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmBoard, Board
 from topk_platform.protocol.ended import Ended
-from topk_platform.running.driver.summary import Summary
+from topk_platform.running.summary import Summary
 from topk_platform.specs import NoPruning, Protocol, Trial
 
 RATE = {"learning_rate": Float(0.01, 1, log=True)}

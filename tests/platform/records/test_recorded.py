@@ -11,7 +11,7 @@ from topk_platform.errors import StoreError
 from topk_platform.identity import Identity
 from topk_platform.protocol import Board
 from topk_platform.records import Ledger, Recorded, Store, last_counted, read_history, read_state
-from topk_platform.running.driver.boards import make_board
+from topk_platform.running.state import make_board
 from topk_platform.specs import Trial
 from topk_platform.testing import fake_run
 

@@ -43,8 +43,8 @@ from topk_platform.reports.tables.markdown import block_to_markdown
 from topk_platform.results import from_store
 from topk_platform.results.table import Table
 from topk_platform.results.table_building import build_table
-from topk_platform.running.driver.boards import in_environment
 from topk_platform.running.preflight.checks import check_study
+from topk_platform.running.state import in_environment
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
 from topk_platform.testing import fake_run
 from topk_platform.training import environment

@@ -24,8 +24,8 @@ from topk_platform import (
     table,
 )
 from topk_platform.records import Store, damaged_artifacts, read_guesses, read_history, read_ranks
-from topk_platform.running.driver.boards import in_environment, make_board
 from topk_platform.running.preflight.checks import check_study
+from topk_platform.running.state import in_environment, make_board
 from topk_platform.specs import Trial, TrialRecord
 from topk_platform.testing import fake_record, fake_run
 from topk_platform.training import environment

@@ -10,7 +10,7 @@ from topk_platform.cli.options import recorded_name
 from topk_platform.cli.studies import known_studies, requested_study
 from topk_platform.records import repair as repair_study
 from topk_platform.references import is_reference
-from topk_platform.running.driver.recording import draws_report, make_pictures
+from topk_platform.running.recording import draws_report, make_pictures
 from topk_platform.specs.checks import plural
 from topk_platform.tracking import Pictures
 from topk_platform.tracking import sync as sync_study

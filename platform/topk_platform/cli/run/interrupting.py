@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import typer
 
 from topk_platform.cli.consoles import print_json
-from topk_platform.running.progress.events import Event
+from topk_platform.running.events import Event
 from topk_platform.running.progress.watching import Watch
 
 __all__ = ["Course", "interrupts_reported"]

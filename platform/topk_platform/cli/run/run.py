@@ -1,105 +1,75 @@
-"""The command that runs a study."""
+"""The command that runs a study: its options are those of :class:`~topk_platform.running.options.RunOptions`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import fields
 from functools import partial
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
 
 import typer
 from rich.console import Console
 
 from topk_platform.cli import options
 from topk_platform.cli.consoles import make_console, print_json
-from topk_platform.cli.options import nonblank, under
+from topk_platform.cli.options import under
 from topk_platform.cli.run.interrupting import Course, interrupts_reported
 from topk_platform.cli.run.outcome import exit_code, print_summary, summary_data
 from topk_platform.cli.run.view import make_view
 from topk_platform.cli.studies import requested_study
 from topk_platform.errors import UserError
-from topk_platform.running.driver.study import run as run_study
-from topk_platform.running.driver.summary import Summary, problems
+from topk_platform.running.loop import run as run_study
+from topk_platform.running.options import HEADINGS, RunOptions, help_of
+from topk_platform.running.summary import Summary, problems
 
 __all__ = ["run"]
 
-_location, _limit, _care, _output = map(under, ("Where things are", "How much at most", "Care", "Output"))
+_output = under("Output")
 
-Accelerator = Annotated[
-    str | None,
-    _location(help="The only kind of GPU to train on, by Ray's name: A100, L4, ...", callback=nonblank),
-]
-Wait = Annotated[
-    float | None,
-    _location(
-        help="Seconds to wait for the cluster's head, and for a node that has room for a trial; 60 by default. A head "
-        "that exists always has 20 s to answer, and a node 120 s."
-    ),
-]
-Workers = Annotated[
-    int | None, _limit(help="How many trials run at once; by default as many as the cores or GPUs allow.")
-]
-Checkpoints = Annotated[
-    float,
-    _care(
-        min=0,
-        help="Least number of seconds between two checkpoints of a trial. A trial that is interrupted continues from "
-        "its last checkpoint.",
-    ),
-]
-RetryFailed = Annotated[
-    bool, _care("--retry-failed", help="Run failed trials again. The new records replace the old ones.")
-]
-Networks = Annotated[
-    bool,
-    _care(
-        "--networks",
-        help="Also repeat confirmations whose network is missing or damaged. Confirmations without ranks or guesses "
-        "are always repeated.",
-    ),
-]
-Mixed = Annotated[
-    bool,
-    _care(
-        "--mixed",
-        help="Let machines and package versions differ: the results of all of them count, and the table says so.",
-    ),
-]
-MaxHours = Annotated[
-    float | None,
-    _limit("--max-hours", help="Hours that this run may take; the same command continues later."),
-]
-MaxGpuHours = Annotated[
-    float | None, _limit("--max-gpu-hours", help="GPU hours that this run may use, summed over all GPUs.")
-]
-MaxTrials = Annotated[int | None, _limit("--max-trials", help="How many trials may start in this run.")]
 Quiet = Annotated[bool, _output("--quiet", "-q", help="Print only problems.")]
 Events = Annotated[bool, _output("--json", help="Print every event as a line of JSON.")]
+_TYPED = {str | Path: str, str | Path | None: str | None, str | Sequence[str] | None: list[str] | None}
 
 
+def _with_run_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of a run, in the place of its ``**given``."""
+    own = [
+        parameter
+        for parameter in inspect.signature(command, eval_str=True).parameters.values()
+        if parameter.kind is not inspect.Parameter.VAR_KEYWORD
+    ]
+    types, texts, defaults = (
+        get_type_hints(RunOptions),
+        help_of(),
+        {one.name: one.default for one in fields(RunOptions)},
+    )
+    added = []
+    for heading, names in HEADINGS.items():
+        for name in names:
+            option = under(heading)(f"--{name.replace('_', '-')}", help=texts[name])
+            kind = Annotated[_TYPED.get(types[name], types[name]), option]
+            added.append(
+                inspect.Parameter(
+                    name, inspect.Parameter.KEYWORD_ONLY, default=defaults[name], annotation=kind
+                )
+            )
+    parameters = [*own[:1], *added, *own[1:]]
+    command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
+    )
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return command
+
+
+@_with_run_options
 def run(
     study: options.Study,
-    store: options.Store = "runs",
-    address: options.Address = None,
-    accelerator: Accelerator = None,
-    wait: Wait = None,
-    searches: options.Searches = None,
-    trials: options.Trials = None,
-    seeds: options.Seeds = None,
-    only: options.Only = None,
-    workers: Workers = None,
-    mlflow: options.Mlflow = None,
-    checkpoints: Checkpoints = 30.0,
-    data: options.Data = None,
-    download: options.Download = False,
-    retry_failed: RetryFailed = False,
-    networks: Networks = False,
-    mixed: Mixed = False,
-    max_hours: MaxHours = None,
-    max_gpu_hours: MaxGpuHours = None,
-    max_trials: MaxTrials = None,
     smoke: options.Smoke = False,
     quiet: Quiet = False,
     json: Events = False,
+    **given: Any,
 ) -> None:
     """Run what is missing of a study, then print its table. The same command resumes an interrupted study.
 
@@ -107,33 +77,14 @@ def run(
     """
     if quiet and json:
         raise UserError("--quiet and --json exclude each other: leave one out")
+    chosen = RunOptions(**given)
     console = None if quiet or json else make_console()
-    requested = requested_study(study, smoke, address, console, store, searches)
-    start = partial(
-        run_study,
-        requested,
-        store=store,
-        address=address,
-        trials=trials,
-        seeds=seeds,
-        only=only,
-        workers=workers,
-        mlflow_uri=mlflow,
-        checkpoint_seconds=checkpoints,
-        data=data,
-        download=download,
-        retry_failed=retry_failed,
-        networks=networks,
-        mixed=mixed,
-        max_hours=max_hours,
-        max_gpu_hours=max_gpu_hours,
-        max_trials=max_trials,
-        accelerator=accelerator,
-        wait=wait,
-        waiting=(lambda _: None) if quiet else partial(typer.echo, err=True),
+    requested = requested_study(study, smoke, chosen.address, console, str(chosen.store))
+    waiting = (lambda _: None) if quiet else partial(typer.echo, err=True)
+    filled = str(chosen.store) if chosen.mlflow is None else ""
+    raise typer.Exit(
+        _shown(partial(run_study, requested, chosen, waiting=waiting), console, filled, json=json)
     )
-    filled = store if mlflow is None else ""
-    raise typer.Exit(_shown(start, console, filled, json=json))
 
 
 def _shown(start: Callable[..., Summary], console: Console | None, filled: str, *, json: bool) -> int:

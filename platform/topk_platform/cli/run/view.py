@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from topk_platform.cli.consoles import print_json
-from topk_platform.running.progress.events import Event
+from topk_platform.running.events import Event
 from topk_platform.running.progress.views import Lines, LiveView, View
 from topk_platform.running.progress.watching import Watch
 

@@ -14,10 +14,9 @@ from topk_platform.errors import UserError
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmBoard, Board, Durations, informed
 from topk_platform.records import ArmHistory, Ledger, Store, StudyRows, last_counted, last_seen, live_state
-from topk_platform.running.driver.boards import as_checked, finished, make_board
-from topk_platform.running.driver.incomplete import complete_histories
 from topk_platform.running.machine.resources import local_workers
 from topk_platform.running.preflight.changes import Outdated, outdated
+from topk_platform.running.state import as_checked, complete_histories, finished, make_board
 from topk_platform.specs import Study, digest
 from topk_platform.specs.checks import first_few
 from topk_platform.specs.fields import check_call

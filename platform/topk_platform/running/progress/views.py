@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.text import Text
 
-from topk_platform.running.progress.events import Event
+from topk_platform.running.events import Event
 from topk_platform.running.progress.rows import arm_line, arms_text, duration, headline, trials_text
 from topk_platform.running.progress.watching import Repeating, Watch
 from topk_platform.terminal import PlainConsole

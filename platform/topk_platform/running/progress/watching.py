@@ -15,8 +15,8 @@ from typing import Self
 from topk_platform.errors import StoreError
 from topk_platform.protocol import Board, Counts, Durations, Ended
 from topk_platform.records import ArmState, GpuUse, Store, StudyState, TrialState, note_state, thinned
+from topk_platform.running.events import Event
 from topk_platform.running.machine.gpu_use import GpuSample
-from topk_platform.running.progress.events import Event
 from topk_platform.specs import Scalar, Trial
 
 __all__ = ["Noting", "Repeating", "Watch", "value_in_words", "values_in_words"]

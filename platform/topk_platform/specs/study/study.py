@@ -74,9 +74,9 @@ class Study:
             empty: any kind. Like ``gpus`` it is part of no identity. Each trial's record holds the GPU's model.
         time_limit: Hours that a trial may train in all. A trial that takes longer is ended without a result. None is
             no limit. It is part of neither an arm's identity nor a trial's key, because it changes no result.
-        start_limit: Hours that a trial's process may take to start. The time for which other work uses the machines,
-            or for which machines are being added, does not count. A trial that exceeds it is tried again. Like
-            ``time_limit`` it is part of no identity.
+        start_limit: Hours without a sign of life that a trial's process may take until its first epoch has ended: it
+            imports, reads data and compiles. Then it is ended, and the trial is tried again. Like ``time_limit`` it is
+            part of no identity.
         description: A line for ``topk list``.
         published: Numbers that papers printed for its arms. Tables show them beside ours. They change no result.
         interval: The variation that the tables' intervals cover: ``"crossed"``, seeds and test images, crossed, and the
@@ -121,7 +121,7 @@ class Study:
     measures: tuple[str, ...] = ()
     accelerator: Annotated[str, _KIND] = ""
     equivalence: Annotated[float, _TOLERANCE] = 0.0
-    start_limit: Positive = 0.5
+    start_limit: Positive = 1.0
     reference: str = field(default="", compare=False, repr=False)
     changed: tuple[str, ...] = field(default=(), compare=False, repr=False)
     plan: tuple[int, ...] = field(default=(), compare=False, repr=False)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
-from topk_platform.specs import Inputs, Trial, TrialRecord
+from topk_platform.specs import EpochRecord, Inputs, Trial, TrialRecord
 from topk_platform.training.process.environment import environment
 from topk_platform.training.trials.clock import Stopwatch
 from topk_platform.training.trials.member import Member
@@ -99,12 +99,14 @@ class Heartbeat(NamedTuple):
         kept: The step of the last checkpoint, from which another process would continue; 0 before the first one.
         patience: The seconds within which the next heartbeat comes, unless the trial hangs.
         curve: The selection metric after each validated epoch so far; of an ensemble, that of its first trial.
+        last: The last validated epoch, of an ensemble that of its first trial; None before it.
     """
 
     epoch: int = 0
     kept: int = 0
     patience: float = FIRST_SECONDS
     curve: Sequence[float] = ()
+    last: EpochRecord | None = None
 
 
 @dataclass
@@ -176,7 +178,8 @@ class Group:
         """
         first = self.members[0]
         curve = [epoch.validation[first.trial.arm.metric] for epoch in first.epochs]
-        return Heartbeat(self.epoch, self.kept, self.pace.patience if patience is None else patience, curve)
+        limit = self.pace.patience if patience is None else patience
+        return Heartbeat(self.epoch, self.kept, limit, curve, first.epochs[-1] if first.epochs else None)
 
     @property
     def pause(self) -> float:

@@ -29,8 +29,8 @@ from topk_platform.records import (
     note_state,
     read_state,
 )
+from topk_platform.running.events import Event
 from topk_platform.running.machine.gpu_use import GpuSample
-from topk_platform.running.progress.events import Event
 from topk_platform.running.progress.rows import arms_text, headline
 from topk_platform.running.progress.views import Lines, LiveView, View, view_for
 from topk_platform.running.progress.watching import Noting, Watch

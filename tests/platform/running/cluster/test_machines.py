@@ -24,15 +24,14 @@ from topk_platform.protocol import Board
 from topk_platform.records import Ledger, Store, StoreKeeper, read_history
 from topk_platform.records.storage.folder import Folder
 from topk_platform.reports import to_markdown
+from topk_platform.running import loop
 from topk_platform.running.cluster import machines
 from topk_platform.running.cluster.facts import Answer, Finding, Question, examine
 from topk_platform.running.cluster.patience import Patience
-from topk_platform.running.driver import execution
-from topk_platform.running.driver.assignments import Orders
-from topk_platform.running.driver.boards import in_environment, make_board
-from topk_platform.running.driver.conductor import Conductor
 from topk_platform.running.preflight.changes import outdated
 from topk_platform.running.preflight.checks import check_study
+from topk_platform.running.searcher import Dispatcher
+from topk_platform.running.state import in_environment, make_board
 from topk_platform.specs import Trial, TrialRecord
 from topk_platform.testing import fake_run
 from topk_platform.training import environment, finish, run_trials
@@ -78,7 +77,7 @@ def no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
         raise StartedError
         yield
 
-    monkeypatch.setattr(execution, "on_cluster", refuse)
+    monkeypatch.setattr(loop, "on_cluster", refuse)
 
 
 @pytest.mark.usefixtures("no_ray")
@@ -104,7 +103,7 @@ def test_machines_may_differ_where_the_user_allows_it_and_the_table_says_so(stor
     with ledger.writing(a_study()) as writer:
         writer.remove([same["key"]])
         writer.put(record)
-    assert run(a_study(), store=store, mixed=True, mlflow_uri="none").ran == 0
+    assert run(a_study(), store=store, mixed=True, mlflow="none").ran == 0
     text = to_markdown(table(a_study(), store=store))
     assert "2 of machine a mainframe" in text and f"1 of machine {environment('cpu')['machine']}" in text
 
@@ -123,7 +122,7 @@ def test_a_pair_of_compared_runs_on_different_kinds_of_machine_is_reported(store
     with ledger.writing(a_study()) as writer:
         writer.remove(old)
         writer.put(record)
-    run(a_study(), store=store, mixed=True, mlflow_uri="none")
+    run(a_study(), store=store, mixed=True, mlflow="none")
     result = table(a_study(), store=store)
     assert result.unlike == {("smooth_topk_svm", "r"): {1: ("a mainframe", environment("cpu")["machine"])}}
     assert "smooth_topk_svm, r: seed 1 on a mainframe, cross_entropy on " in to_markdown(result)
@@ -174,11 +173,11 @@ def _with_optuna(identity: Identity, version: str) -> Identity:
 def test_a_record_has_the_environment_that_it_was_planned_for(tmp_path: Path) -> None:
     kept: list[TrialRecord] = []
     board = board_here(tmp_path)
-    conductor = Conductor(board, kept.append, lambda _record: None, Orders(str(tmp_path), 30.0), pauses=())
-    planned = conductor.start("t")
+    dispatcher = Dispatcher(board, kept.append, lambda _event: None, {"start_limit": 1800.0})
+    planned = dispatcher.start("t")
     assert planned is not None
-    failed = TrialRecord(Trial.from_json(planned["trials"][0]), "failed", "before it knew where it was")
-    conductor.receive("t", {"ended": True, "records": [failed.to_json()]})
+    failed = TrialRecord(Trial.from_json(planned["order"]["trials"][0]), "failed", "before it knew where it was")
+    dispatcher.receive("t", {"done": True, "records": [failed.to_json()]})
     (record,) = kept
     assert record.trial.environment
     assert record.versions.items() >= record.trial.environment.items()

@@ -27,11 +27,11 @@ from topk_platform import (
 )
 from topk_platform.data import Dataset
 from topk_platform.records import Ledger, Store, read_history
-from topk_platform.running.driver.boards import make_board
 from topk_platform.running.estimate.samples import samples_of
 from topk_platform.running.preflight import training_splits
 from topk_platform.running.preflight.checks import check_study
 from topk_platform.running.preflight.training_splits import Draws, notes_on_data, trained_on
+from topk_platform.running.state import make_board
 from topk_platform.specs import Trial
 from topk_platform.training import finish, run_trials
 from topk_platform.training.setup import dataset_of
@@ -127,11 +127,11 @@ def test_plan_and_run_name_the_classes_that_noise_empties(
     code, out, _ = topk("plan", "emoji_lab:noisy", "--store", str(tmp_path / "runs"))
     assert code == 0 and f"Note: {begins}" in out.replace("\n", " ")
     notes: list[str] = []
-    monkeypatch.setattr("topk_platform.running.driver.study.Execution.run", lambda _: None)  # Ray's part
-    run(study, store=tmp_path / "runs", mlflow_uri="none", progress=False, waiting=notes.append)
+    monkeypatch.setattr("topk_platform.running.loop.Execution.run", lambda _: None)  # Ray's part
+    run(study, store=tmp_path / "runs", mlflow="none", progress=False, waiting=notes.append)
     assert notes == [f"Note: {note}"]
     with pytest.warns(UserWarning, match="Note: noisy: label noise leaves"):
-        run(study, store=tmp_path / "runs", mlflow_uri="none", progress=False)
+        run(study, store=tmp_path / "runs", mlflow="none", progress=False)
 
 
 def test_no_note_where_every_split_has_every_class() -> None:

@@ -10,8 +10,8 @@ from unittest.mock import Mock
 import pytest
 
 from topk_platform.errors import StoreError
-from topk_platform.running.driver import recording
-from topk_platform.running.driver.recording import Recorder
+from topk_platform.running import recording
+from topk_platform.running.recording import Recorder
 
 
 @pytest.fixture

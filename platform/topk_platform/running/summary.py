@@ -12,7 +12,7 @@ from rich.text import Text
 from topk_platform.reports.plain_text import as_text
 from topk_platform.reports.words import command, only_words
 from topk_platform.results import Table
-from topk_platform.running.driver.retries import Faults
+from topk_platform.running.events import Faults
 from topk_platform.specs.checks import plural
 
 __all__ = ["Summary", "problems"]

@@ -17,8 +17,8 @@ import pytest
 from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid, run
 from topk_platform.records import Row
 from topk_platform.records.table.rows import RowViews
-from topk_platform.running.driver.launching import Cluster
-from topk_platform.running.driver.retries import Faults
+from topk_platform.running.cluster.session import Cluster
+from topk_platform.running.events import Faults
 from topk_platform.running.preflight.checks import check_study
 from topk_platform.testing import fake_run
 from topk_platform.tracking import sync, writing
@@ -49,11 +49,9 @@ def test_it_frees_the_rows_of_the_trials_that_have_ended(
         held.append(rows_held() - before)
         return Faults()
 
-    monkeypatch.setattr(
-        "topk_platform.running.driver.execution.on_cluster", lambda *_: nullcontext(Cluster())
-    )
-    monkeypatch.setattr("topk_platform.running.driver.tuning.tune_trials", train)
-    summary = run(a_study(seeds=3), store=tmp_path, mlflow_uri="none", progress=False, mixed=True)
+    monkeypatch.setattr("topk_platform.running.loop.on_cluster", lambda *_: nullcontext(Cluster()))
+    monkeypatch.setattr("topk_platform.running.tuning.tune_trials", train)
+    summary = run(a_study(seeds=3), store=tmp_path, mlflow="none", progress=False, mixed=True)
     assert (summary.left, held) == (1, [0])  # the trials that have ended count
 
 
@@ -71,9 +69,9 @@ def test_what_another_run_has_trained_again_meanwhile_is_not_trained_once_more(
         store.write(name, sound)
         return nullcontext(Cluster())
 
-    monkeypatch.setattr("topk_platform.running.driver.execution.on_cluster", join)
-    monkeypatch.setattr("topk_platform.running.driver.tuning.tune_trials", lambda *_: Faults())
-    summary = run(study, store=tmp_path, mlflow_uri="none", progress=False, mixed=True)
+    monkeypatch.setattr("topk_platform.running.loop.on_cluster", join)
+    monkeypatch.setattr("topk_platform.running.tuning.tune_trials", lambda *_: Faults())
+    summary = run(study, store=tmp_path, mlflow="none", progress=False, mixed=True)
     assert (summary.left, store.folders("damaged"), store.exists(name)) == (0, [], True)
 
 
@@ -83,7 +81,7 @@ def test_a_finished_study_keeps_no_checkpoints(seeds: int | None, kept: list[str
     study = a_study(seeds=2)
     store = fake_run(study, tmp_path, lambda trial: 0.5, identities=check_study(study)).store
     store.write("checkpoints/dead/000000000001.ckpt", b"of code that is gone")
-    summary = run(study, store=tmp_path, seeds=seeds, mlflow_uri="none", progress=False, mixed=True)
+    summary = run(study, store=tmp_path, seeds=seeds, mlflow="none", progress=False, mixed=True)
     assert (summary.left, store.folders("checkpoints")) == (0, kept)
 
 
@@ -112,12 +110,10 @@ def test_a_second_signal_ends_the_wait_for_mlflow_and_loses_nothing(
 ) -> None:
     ended = a_study(seeds=2)
     fake_run(ended, tmp_path, lambda trial: 0.5, identities=check_study(ended))
-    monkeypatch.setattr(
-        "topk_platform.running.driver.execution.on_cluster", lambda *_: nullcontext(Cluster())
-    )
+    monkeypatch.setattr("topk_platform.running.loop.on_cluster", lambda *_: nullcontext(Cluster()))
     monkeypatch.setattr(writing, "Experiment", Slow)
     # As after a first signal: trials are left, and no limit is used up.
-    monkeypatch.setattr("topk_platform.running.driver.tuning.tune_trials", lambda *_: Faults())
+    monkeypatch.setattr("topk_platform.running.tuning.tune_trials", lambda *_: Faults())
     said = list[str]()
     with pytest.raises(KeyboardInterrupt):
         run(a_study(seeds=3), store=tmp_path, progress=False, mixed=True, waiting=said.append)

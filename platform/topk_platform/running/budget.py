@@ -7,9 +7,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from topk_platform.errors import UserError
 from topk_platform.protocol import Board, Durations
-from topk_platform.specs import Study, TrialRecord
+from topk_platform.specs import TrialRecord
 
 __all__ = ["Budget", "Limits"]
 
@@ -34,20 +33,6 @@ class Limits:
     def timed(self) -> bool:
         """Whether one of the limits is a limit of time."""
         return self.hours is not None or self.gpu_hours is not None
-
-    def check(self, study: Study) -> None:
-        """Raise ``UserError`` for limits within which no trial of a study could ever start."""
-        for name, hours in (("max_hours", self.hours), ("max_gpu_hours", self.gpu_hours)):
-            if hours is not None and not (math.isfinite(hours) and hours > 0):
-                raise UserError(f"{name} must be above 0, got {hours}")
-        if self.gpu_hours is not None and study.device != "cuda":
-            raise UserError(
-                f"max_gpu_hours must be left out: study {study.name} trains on the CPU; use max_hours"
-            )
-        for arm in study.arms:
-            if self.trials is not None and self.trials < (size := arm.protocol.ensemble):
-                together = f"{size}, because arm {arm.name} trains that many together" if size > 1 else "1"
-                raise UserError(f"max_trials must be at least {together}, got {self.trials}")
 
 
 @dataclass

@@ -12,6 +12,7 @@ from topk_platform.errors import StoreError, UserError
 from topk_platform.records import (
     ArmHistory,
     Ledger,
+    Store,
     Writer,
     forget,
     is_current,
@@ -25,7 +26,7 @@ from topk_platform.reports.tables.classes import CLASSES, classes_to_files
 from topk_platform.results import build_table
 from topk_platform.results.by_class import class_results
 from topk_platform.specs import Study, TrialRecord
-from topk_platform.tracking import Feed
+from topk_platform.tracking import Feed, moved, tracking_uri
 from topk_platform.tracking.trials import ARMS
 
 __all__ = ["Recorder", "draws_report", "make_pictures"]
@@ -82,6 +83,37 @@ class Recorder:
 
     def __post_init__(self) -> None:
         self.writer.committed = self._committed
+
+    @classmethod
+    def open(
+        cls,
+        root: Store,
+        ledger: Ledger,
+        writer: Writer,
+        uri: str | None,
+        again: Sequence[str],
+        say: Callable[[str], None],
+    ) -> Recorder:
+        """Return the recorder of a run, and start to fill its MLflow.
+
+        Args:
+            root: The store.
+            ledger: The study's ledger.
+            writer: The ledger's writer.
+            uri: MLflow's tracking URI; None for no MLflow.
+            again: The keys of trials that are trained again, whose runs are replaced.
+            say: Called with a line if the study's last run wrote to another MLflow.
+        """
+        own = root.local is not None and uri == tracking_uri(root.local)
+        if line := moved(ledger.store, None if own else uri):
+            say(line)
+        if uri is None:
+            return cls(ledger, writer)
+        feed = Feed(uri, ledger, root.local, stale=again)
+        feed.start()
+        return cls(
+            ledger, writer, feed, partial(make_pictures, store=root.address) if draws_report() else None
+        )
 
     def __call__(self, record: TrialRecord) -> None:
         """Keep a record; if earlier records could not be written, raise that error."""

@@ -19,7 +19,7 @@ from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study, grid, 
 from topk_platform.data import Source, digits
 from topk_platform.errors import StoreError, UserError
 from topk_platform.records import Store
-from topk_platform.running.driver import execution, recording, tuning
+from topk_platform.running import recording, tuning
 from topk_platform.running.preflight import reading
 from topk_platform.running.preflight.rehearsal import Rehearsal
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
@@ -139,9 +139,9 @@ def test_the_sink_gets_the_tables_and_what_draws_them_by_default(
     def made(study: Study, store: str) -> dict[str, bytes]:
         return {arm.regime.name: store.encode() for arm in study.arms}
 
-    monkeypatch.setattr("topk_platform.running.driver.study.mlflow_of", lambda *_: "http://none")
-    monkeypatch.setattr(execution, "Feed", sink)
-    monkeypatch.setattr(execution, "make_pictures", made)
+    monkeypatch.setattr("topk_platform.running.loop.mlflow_of", lambda *_: "http://none")
+    monkeypatch.setattr(recording, "Feed", sink)
+    monkeypatch.setattr(recording, "make_pictures", made)
     for choice in ("on", "off"):
         monkeypatch.setenv("TOPK_REPORT", choice)
         run(STUDY, store=tmp_path, only="a/*")

@@ -1,8 +1,11 @@
-"""What a worker refuses to train."""
+"""What a process of Tune's reports of a trial, and what it refuses to train."""
 
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,41 +13,43 @@ import pytest
 
 from topk_platform import Arm, Loss, Model, Recipe, Regime, Study
 from topk_platform.data import load
-from topk_platform.errors import FAULTS, FaultError, TimeLimitError, UnreachableStoreError
+from topk_platform.errors import FAULTS, TimeLimitError, UnreachableStoreError
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmBoard
 from topk_platform.records import Store, damaged_artifacts, missing_artifacts
 from topk_platform.records.storage.store import MARK
 from topk_platform.records.table.schema import trial_row
-from topk_platform.running.cluster import worker
-from topk_platform.running.cluster.worker import TrialActor
-from topk_platform.specs import TrialRecord
+from topk_platform.running import worker
+from topk_platform.running.trainable import TrialTrainable
+from topk_platform.specs import Trial, TrialRecord
 from topk_platform.training import Heartbeat, environment
 from topk_platform.versions import version_of
 
-
-class Desk:
-    """A desk on which the next trials lie."""
-
-    def __init__(self, *waiting: dict[str, Any]) -> None:
-        self.waiting = list(waiting)
-
-    def __call__(self, name: str, worker: str) -> Desk:
-        assert (name, worker) == ("desk", "worker")
-        return self
-
-    def take(self) -> dict[str, Any] | None:
-        return self.waiting.pop(0) if self.waiting else None
+ORDER = {
+    "recorded": [],
+    "data": "data",
+    "checkpoint_seconds": 60.0,
+    "time_limit": math.inf,
+    "start_limit": 600.0,
+    "report_seconds": 0.0,
+    "share": 1.0,
+    "pause": 0.0,
+}
 
 
-@pytest.fixture(autouse=True)
-def desk(monkeypatch: pytest.MonkeyPatch) -> Desk:
-    desk = Desk()
-    monkeypatch.setattr(worker, "WorkersDesk", desk)
-    return desk
+def trainable(trials: list[Trial], **order: Any) -> TrialTrainable:
+    """A trainable of Tune's with these trials, in this process."""
+    made = object.__new__(TrialTrainable)
+    made.setup({"order": {**ORDER, "trials": [trial.to_json() for trial in trials], **order}})
+    return made
 
 
-AT = {"desk": "desk", "worker": "worker"}
+def messages(made: TrialTrainable) -> list[dict[str, Any]]:
+    """All that it reports, to its end."""
+    reported = [made.step()]
+    while not reported[-1]["done"]:
+        reported.append(made.step())
+    return reported
 
 
 def result(tmp_path: Path, store: str = "", limit: float = math.inf, **planned: Any) -> dict[str, Any]:
@@ -54,16 +59,7 @@ def result(tmp_path: Path, store: str = "", limit: float = math.inf, **planned: 
     (tmp_path / MARK).touch()
     board = ArmBoard(Study("s", [arm], topk=(1, 3)), arm, Identity(**{**known, **planned}))
     trial = board.trial(board.next_slot())
-    actor = object.__new__(TrialActor)
-    config = {"trials": [trial.to_json()], "recorded": [], "data": "data", "store": str(store or tmp_path)}
-    actor.setup(
-        {**config, **AT, "checkpoint_seconds": 60.0, "time_limit": limit, "report_seconds": 2.0, "share": 1.0}
-    )
-    brought: dict[str, Any] = {"ended": False}
-    while not brought["ended"]:
-        brought |= actor.step()
-    assert actor.step() == {"done": True}
-    return brought
+    return messages(trainable([trial], store=str(store or tmp_path), time_limit=limit))[-1]
 
 
 def short_loop(records: list[TrialRecord]) -> Any:
@@ -78,42 +74,64 @@ def test_messages_of_a_running_trial_hold_its_epoch_and_its_curve(tmp_path: Path
     identity = Identity(version_of(arm), load(arm.regime).fingerprint)
     board = ArmBoard(Study("s", [arm], topk=(1, 3)), arm, identity)
     (tmp_path / MARK).touch()
-    actor = object.__new__(TrialActor)
-    trial = board.trial(board.next_slot())
-    config = {"trials": [trial.to_json()], "recorded": [], "data": "data", "store": str(tmp_path), **AT}
-    limits = {"checkpoint_seconds": 60.0, "time_limit": math.inf, "report_seconds": 0.0, "share": 1.0}
-    actor.setup(config | limits)
-    messages = [actor.step()]
-    while not messages[-1]["ended"]:
-        messages.append(actor.step())
-    (text,) = messages.pop()["records"]
-    curve = [epoch.validation["top3"] for epoch in TrialRecord.from_json(text).epochs]
-    assert max(message["epoch"] for message in messages) == len(curve) == 3
-    assert all(message["curve"] == curve[: message["epoch"]] for message in messages)
+    reported = messages(trainable([board.trial(board.next_slot())], store=str(tmp_path)))
+    (text,) = reported.pop()["records"]
+    epochs = TrialRecord.from_json(text).epochs
+    curve = [epoch.validation["top3"] for epoch in epochs]
+    assert max(message["epoch"] for message in reported) == len(curve) == 3
+    for message in reported:
+        shown = message["epoch"]
+        assert message["curve"] == curve[:shown]
+        assert not shown or message["validation/top3"] == curve[shown - 1]
+        assert not shown or message["train_loss"] == epochs[shown - 1].train_loss
 
 
-def test_a_process_trains_one_trial_after_another(monkeypatch: pytest.MonkeyPatch, desk: Desk) -> None:
+def test_a_process_trains_one_trial_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[int] = []
 
-    def training(trials: Any, _config: Any) -> Any:
+    def training(trials: Any, _order: Any) -> Any:
         started.append(trials[0].seed)
-        return (yield from short_loop([]))
+        return (yield from short_loop([TrialRecord(trials[0], "completed")]))
 
     monkeypatch.setattr(worker, "_checked", training)
     arm = Arm(Regime("r", "digits"), Model("linear"), Loss("cross_entropy"), 3, Recipe(1))
     board = ArmBoard(Study("s", [arm], topk=(1, 3)), arm, Identity("c", "f"))
-    trials = [board.trial(("confirm", 0, seed)).to_json() for seed in (1, 2, 3)]
-    configs = [
-        {**AT, "trials": [trial], "data": "data", "report_seconds": 0.0, "share": 1.0} for trial in trials
-    ]
-    actor = object.__new__(TrialActor)
-    actor.setup(configs[0])
-    assert [actor.step()["ended"] for _ in range(2)] == [False, True]
-    desk.waiting.append(configs[1])
-    assert [actor.step()["ended"] for _ in range(2)] == [False, True]
-    assert actor.step() == actor.step() == {"done": True}
-    assert actor.reset_config(configs[2]) and started == [1, 2]
-    assert not actor.step()["ended"] and started == [1, 2, 3]
+    first, second = (board.trial(("confirm", 0, seed)) for seed in (1, 2))
+    made = trainable([first])
+    assert len(messages(made)[-1]["records"]) == 1
+    assert made.reset_config({"order": {**ORDER, "trials": [second.to_json()]}}) and started == [1]
+    assert len(messages(made)[-1]["records"]) == 1 and started == [1, 2]
+
+
+def test_a_further_try_waits_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    arm = Arm(Regime("r", "digits"), Model("linear"), Loss("cross_entropy"), 3, Recipe(1))
+    trial = ArmBoard(Study("s", [arm], topk=(1, 3)), arm, Identity("c", "f")).trial(("confirm", 0, 1))
+    slept: list[float] = []
+    monkeypatch.setattr(time, "sleep", slept.append)
+    assert trainable([trial], pause=3600.0).step() == {"done": False}
+    assert slept == [2.0], "in parts, so that Tune can stop it meanwhile"
+
+
+HANGS = """
+import sys, time
+from topk_platform.running.trainable import TrialTrainable
+
+class Silent:
+    has_news = False
+    def __iter__(self):
+        time.sleep(3600)
+        yield
+
+made = object.__new__(TrialTrainable)
+made.setup({"order": {"pause": 0.0, "start_limit": 0.5, "report_seconds": 1.0}})
+made._work = Silent()
+made.step()
+"""
+
+
+def test_a_process_that_is_silent_for_too_long_ends_itself_and_says_where() -> None:
+    done = subprocess.run([sys.executable, "-c", HANGS], capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and "Timeout" in done.stderr and "in __iter__" in done.stderr
 
 
 def test_what_was_planned_is_trained(tmp_path: Path) -> None:
@@ -144,20 +162,16 @@ def test_a_file_in_the_way_of_a_folder_costs_the_network_alone_or_is_a_fault_at_
     assert [file.kind for file in missing_artifacts(Store.open(tmp_path), rows)] == ["network"]
 
 
-@pytest.mark.parametrize(
-    ("store", "limit", "fault"),
-    [
-        ("nowhere://bucket", math.inf, UnreachableStoreError),
-        ("/nowhere/that/is/shared", math.inf, UnreachableStoreError),
-        ("", 0.0, TimeLimitError),
-    ],
-)
-def test_a_fault_is_reported_by_its_name_and_brings_no_record(
-    store: str, limit: float, fault: type[FaultError], tmp_path: Path
-) -> None:
-    actual = result(tmp_path, store, limit)
-    assert actual.keys() == {"arm", "key", "ended", "fault", "why"}
-    assert FAULTS[actual["fault"]] is fault and actual["why"]
+@pytest.mark.parametrize("store", ["nowhere://bucket", "/nowhere/that/is/shared"])
+def test_a_fault_that_may_pass_is_raised_so_that_tune_tries_again(store: str, tmp_path: Path) -> None:
+    with pytest.raises(UnreachableStoreError):
+        result(tmp_path, store)
+
+
+def test_a_fault_that_stays_is_reported_by_its_name_and_brings_no_record(tmp_path: Path) -> None:
+    actual = result(tmp_path, limit=0.0)
+    assert actual.keys() == {"done", "fault", "why"}
+    assert FAULTS[actual["fault"]] is TimeLimitError and actual["why"]
 
 
 @pytest.mark.parametrize(
@@ -172,7 +186,7 @@ def test_other_code_data_or_machines_than_planned_are_refused_and_bring_no_recor
     tmp_path: Path, planned: dict[str, str], reason: str
 ) -> None:
     actual = result(tmp_path, **planned)
-    assert actual.keys() == {"arm", "key", "ended", "refused"} and actual["ended"]
+    assert actual.keys() == {"done", "refused"} and actual["done"]
     assert actual["refused"].startswith(reason) and "another" in actual["refused"]
 
 
@@ -190,15 +204,8 @@ def test_a_trial_that_outgrows_its_share_of_a_gpu_is_left_open_and_brings_no_rec
         return (yield from short_loop([record]))
 
     monkeypatch.setattr(worker, "_checked", training)
-    actor = object.__new__(TrialActor)
-    config = {**AT, "trials": [trial.to_json()], "data": "data", "report_seconds": 0.0}
-    actor.setup({**config, "share": share})
-    messages = [actor.step()]
-    while not messages[-1]["ended"]:
-        messages.append(actor.step())
-    assert any("records" in message for message in messages) == (share == 1)
+    last = messages(trainable([trial], share=share))[-1]
+    assert ("records" in last) == (share == 1)
     if share < 1:
-        assert messages[-1].keys() == {"arm", "key", "ended", "fault", "why"}
-        assert messages[-1]["fault"] == "SmallShareError"
-        assert messages[-1]["why"].startswith("it takes more memory than 0.5 of a GPU: CUDA out of memory.")
-    assert actor.step() == {"done": True}
+        assert last.keys() == {"done", "fault", "why"} and last["fault"] == "SmallShareError"
+        assert last["why"].startswith("it takes more memory than 0.5 of a GPU: CUDA out of memory.")

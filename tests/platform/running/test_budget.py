@@ -28,12 +28,10 @@ from topk_platform import (
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmBoard, Board, Durations
 from topk_platform.protocol.ended import Ended
-from topk_platform.running.driver.assignments import Orders
-from topk_platform.running.driver.budget import Budget, Limits
-from topk_platform.running.driver.conductor import Conductor
-from topk_platform.running.driver.execution import _End
-from topk_platform.running.driver.retries import PAUSES
+from topk_platform.running.budget import Budget, Limits
 from topk_platform.running.estimate.planning import Plan
+from topk_platform.running.loop import _End
+from topk_platform.running.searcher import PAUSES, Dispatcher
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
 
 SEARCHED = Loss("smooth_topk_svm", {"tau": Float(0.01, 10)}, {"tau": 1.0})
@@ -62,32 +60,32 @@ class Driver:
         self.names = count()
         self.board = Board(ArmBoard(study, arm, Identity("c", "f")) for arm in study.arms)
         self.budget = Budget(limits, gpus, clock=lambda: self.now)
-        self.conductor = Conductor(
-            *(self.board, self.kept.append, lambda _record: None, Orders("", 30.0), PAUSES, self.budget),
+        self.dispatcher = Dispatcher(
+            *(self.board, self.kept.append, lambda _event: None, {"start_limit": 1800.0}, self.budget),
             clock=lambda: self.now,
         )
 
     def go_on(self) -> None:
         ends: dict[str, float] = {}
         while True:
-            while len(ends) < self.workers and not self.conductor.done:
+            while len(ends) < self.workers and not self.dispatcher.done:
                 name = f"t{next(self.names)}"
-                if self.conductor.start(name) is None:
+                if self.dispatcher.start(name) is None:
                     break
-                self.conductor.watch(name)
+                self.dispatcher.running(name)
                 ends[name] = self.now + self.seconds
             if not ends:
                 break
             name = min(ends, key=ends.__getitem__)
             self.now = ends.pop(name)
             self.end(name)
-        assert self.conductor.done
+        assert self.dispatcher.done
 
     def end(self, name: str) -> None:
         """Let a worker bring its trials' records."""
-        trials = self.conductor._runs[name].trials
+        trials = self.dispatcher._handed[name].trials
         records = [record_of(trial, self.seconds).to_json() for trial in trials]
-        self.conductor.receive(name, {"ended": True, "records": records})
+        self.dispatcher.receive(name, {"done": True, "records": records})
 
 
 @given(
@@ -124,14 +122,14 @@ def test_gpu_hours_are_summed_over_all_workers(workers: int, seconds: int, limit
 
 def test_a_worker_takes_no_gpu_while_it_waits_for_its_start() -> None:
     driver = Driver(a_study(), Limits(gpu_hours=1), 1, 60)
-    assert driver.conductor.start("t") is not None
+    assert driver.dispatcher.start("t") is not None
     driver.now = 24 * 3600.0
-    assert driver.conductor.stalled() == [] and not driver.conductor.done
-    driver.conductor.watch("t")
+    assert not driver.dispatcher.done
+    driver.dispatcher.running("t")
     driver.now += 3599.0
-    assert not driver.conductor.done
+    assert not driver.dispatcher.done
     driver.now += 2.0
-    assert driver.conductor.done and driver.budget.held == {"max_gpu_hours 1"}
+    assert driver.dispatcher.done and driver.budget.held == {"max_gpu_hours 1"}
 
 
 @given(workers=st.integers(1, 5), most=st.integers(2, 20), ensemble=st.integers(1, 2))
@@ -152,63 +150,42 @@ def test_an_arm_without_an_ended_trial_is_expected_to_take_the_mean_of_the_other
 
 
 def test_trials_that_run_when_the_time_is_up_are_cut_off_without_a_fault() -> None:
-    driver = Driver(a_study(), Limits(hours=1), 1, 60)
-    assert driver.conductor.start("t") is not None
-    (trial,) = driver.conductor._runs["t"].trials
-    driver.conductor.watch("t")
-    driver.now = 3599.0
-    assert driver.conductor.stalled() == [] and not driver.conductor.done
-    driver.now = 3602.0
-    assert driver.conductor.stalled() == ["t"] and driver.conductor.done
-    assert driver.conductor.stalled() == []
-    driver.conductor.lose("t", "killed")
-    assert driver.conductor.faults.open == [] and driver.conductor.wait is None and driver.board.again == 0
-    assert driver.budget.held == {"max_hours 1"}
-    assert driver.board.next_trials() == (trial,)  # goes on from its checkpoint, in the next run
-
-
-@pytest.mark.parametrize("cause", ["the time is up", "a refusal"])
-def test_a_run_that_ends_does_not_wait_for_workers_that_have_not_started(cause: str) -> None:
-    """On a cluster that others fill, they might not start for days."""
+    """Those whose processes have not started as well: on a cluster that others fill, they might not start for days."""
     driver = Driver(a_study(), Limits(hours=1), 2, 60)
-    conductor, waits = driver.conductor, "waits"
-    assert conductor.start("trains") is not None and conductor.start(waits) is not None
-    conductor.watch("trains")
-    if cause == "a refusal":
-        conductor.receive("trains", {"ended": True, "refused": "other code"})
-    driver.now = 5.0 if cause == "a refusal" else 3602.0
-    assert conductor.stalled() == (["trains"] if cause == "the time is up" else [])
-    conductor.lose("trains", "killed")
-    assert conductor.done and conductor.deserted
-    assert not conductor.watch(waits)  # it starts in the last moment, and is ended
-    conductor.lose(waits, "killed")
-    assert conductor.faults.open == [] and driver.board.again == 0 and conductor.wait is None
+    dispatcher = driver.dispatcher
+    assert dispatcher.start("trains") is not None and dispatcher.start("waits") is not None
+    (trial,) = dispatcher._handed["trains"].trials
+    dispatcher.running("trains")
+    driver.now = 3599.0
+    assert not dispatcher.ends and not dispatcher.done
+    driver.now = 3602.0
+    assert dispatcher.ends and dispatcher.done
+    dispatcher.close()
+    assert dispatcher.faults.open == [] and driver.board.again == 0
+    assert driver.budget.held == {"max_hours 1"}
     assert not any(arm.running for arm in driver.board.arms.values())
+    assert driver.board.next_trials() == (trial,)  # goes on from its checkpoint, in the next run
 
 
 def test_a_trial_that_is_tried_again_counts_once() -> None:
     driver = Driver(a_study(arms=1), Limits(trials=1), 1, 60)
-    assert driver.conductor.start("a") is not None
-    driver.conductor.lose("a", "the node died")
-    driver.now += PAUSES[0]
-    assert driver.conductor.start("b") is not None
+    assert driver.dispatcher.start("a") is not None
+    driver.dispatcher.restart("a", 1, "the node died")
+    driver.dispatcher.lose("a", 2, "the node died")
+    assert driver.dispatcher.start("b") is not None
     driver.end("b")
-    assert driver.conductor.start("c") is None and driver.conductor.done
+    assert driver.dispatcher.start("c") is None and driver.dispatcher.done
 
 
-def test_a_trial_that_waits_or_stays_open_has_started() -> None:
+def test_a_trial_that_stays_open_has_started() -> None:
     driver = Driver(a_study(arms=2), Limits(trials=1), 1, 60)
-    for pause in PAUSES:
-        assert driver.conductor.start(f"before {pause}") is not None
-        driver.conductor.lose(f"before {pause}", "the node died")
-        assert driver.conductor.start("other") is None and not driver.conductor.done
-        driver.now += pause
-    assert driver.conductor.start("last") is not None
-    driver.conductor.lose("last", "the node died")
-    assert len(driver.conductor.faults.open) == 1
-    assert driver.conductor.start("other") is None and driver.conductor.done
-    end = _End.of(driver.board, driver.budget, driver.conductor.faults)
-    assert end == _End(partial=True, interrupted=False)
+    assert driver.dispatcher.start("a") is not None
+    assert driver.dispatcher.start("other") is None and not driver.dispatcher.done
+    driver.dispatcher.lose("a", len(PAUSES) + 1, "the node died")
+    assert len(driver.dispatcher.faults.open) == 1
+    assert driver.dispatcher.start("other") is None and driver.dispatcher.done
+    faults = driver.dispatcher.faults
+    assert _End.of(driver.board, driver.budget, faults) == _End(faults, partial="max_trials 1")
 
 
 @pytest.mark.parametrize(

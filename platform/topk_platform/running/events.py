@@ -1,14 +1,15 @@
-"""The events of a run, for those who watch it."""
+"""The events of a run, for those who watch it, and what faults leave undone in it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
+from topk_platform.records import OpenTrial
 from topk_platform.running.machine.gpu_use import GpuSample
 from topk_platform.specs import Trial, TrialRecord
 
-__all__ = ["Event", "EventKind"]
+__all__ = ["Event", "EventKind", "Faults"]
 
 EventKind = Literal["begun", "started", "ended", "again", "open", "cut", "progress"]
 """The kind of an event:
@@ -54,3 +55,18 @@ class Event:
     sample: GpuSample | None = None
     epoch: int = 0
     curve: tuple[float, ...] = ()
+
+
+@dataclass
+class Faults:
+    """The work that the faults of a run left undone.
+
+    Args:
+        open: The trials left without a result after all tries.
+        unsaved: Why the networks of some trials could not be kept, by the trials' keys; their results are kept.
+        ended: Why the run ended before all trials had been tried; empty if it did not.
+    """
+
+    open: list[OpenTrial] = field(default_factory=list)
+    unsaved: dict[str, str] = field(default_factory=dict)
+    ended: str = ""

@@ -1,0 +1,357 @@
+"""A run of a study, from its definition to its tables; the same call resumes it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from topk_platform.errors import StoreError
+from topk_platform.identity import Identity
+from topk_platform.protocol import Board, Durations
+from topk_platform.records import (
+    NEEDED,
+    ArmHistory,
+    Ledger,
+    Store,
+    StudyRows,
+    Undone,
+    check_undriven,
+    forget,
+    last_counted,
+    note_plan,
+    read_all_ranks,
+    set_aside,
+)
+from topk_platform.records.artifacts.files import KINDS
+from topk_platform.reports.words import command
+from topk_platform.results import Table, build_table
+from topk_platform.running.budget import Budget, Limits
+from topk_platform.running.cluster.patience import Patience
+from topk_platform.running.cluster.session import Cluster, on_cluster
+from topk_platform.running.events import Event, Faults
+from topk_platform.running.options import RunOptions
+from topk_platform.running.preflight.changes import outdated
+from topk_platform.running.progress.views import view_for
+from topk_platform.running.progress.watching import Noting, Watch
+from topk_platform.running.recording import Recorder, draws_report
+from topk_platform.running.state import (
+    Again,
+    as_checked,
+    complete_histories,
+    finished,
+    in_environment,
+    make_board,
+    what_trains_again,
+)
+from topk_platform.running.summary import Summary
+from topk_platform.specs import Study
+from topk_platform.tracking import mlflow_of
+
+__all__ = ["Progress", "run"]
+
+Progress = Callable[[Watch, Event], None]
+"""Called with every event, and with the study's progress at that time."""
+
+
+def run(
+    study: Study,
+    options: RunOptions | None = None,
+    *,
+    progress: Progress | bool = True,
+    waiting: Callable[[str], None] | None = None,
+    callbacks: Sequence[Any] = (),
+    **given: Any,
+) -> Summary:
+    """Run the missing trials of a study and return a summary with its table.
+
+    The results depend on the study and its seeds alone: neither workers nor interruptions change a number. Trials in
+    the ledger are not run again. The files in the study's ``tables`` folder always cover the whole study as defined,
+    even if only a part of it was run, and are written after an error or an interrupt as well. If a machine's fault
+    stops a trial, the trial has no record. It is tried again, in this run and in the next; see :class:`Summary`.
+
+    Args:
+        study: The study.
+        options: Where, which part, how much and how carefully: see :class:`RunOptions`.
+        progress: Whether to show progress on standard error, live in a terminal and as occasional lines elsewhere. Or
+            a function that is called with every event (the run's start, each trial's start, end and fault); then
+            nothing is shown.
+        waiting: Called with lines of text: what the run waits for, and which classes have no sample in a split. By
+            default only the lines about classes are shown, as Python warnings.
+        callbacks: Callbacks of Ray Tune, any ``ray.tune.Callback``: they see each trial of the study as one of Tune's,
+            with its epochs' metrics.
+        given: Options by their names, in place of those in ``options``.
+
+    Raises:
+        MissingDataError: if a dataset is not on disk.
+        StoreError: if the store cannot be used, or is a folder that some machine of the cluster does not see.
+        ClusterError: if the cluster cannot be reached, or its nodes would not compute the same bits.
+        ChangedError: if the code or the data changed while the study ran; no wrong result is kept, and running
+            it again continues.
+        UserError: if an option or the study is invalid; nothing was written and no worker started.
+
+    Example:
+        >>> from topk_studies import digits
+        >>> summary = run(digits().smoke(), store="runs", only="balanced/*")  # doctest: +SKIP
+    """
+    options = (options or RunOptions()).but(**given)
+    whole = options.whole(study)
+    part = options.part(whole)
+    draws_report()  # a wrong value in the environment is refused here
+    store = Store.open(options.store)
+    mlflow = mlflow_of(store, options.mlflow)
+    ledger = Ledger.open(store, study.name)
+    ledger.store.check_writable()
+    check_undriven(ledger.store)
+    # Torch takes a second or two to import; errors in the arguments are reported before.
+    from topk_platform.data import data_at  # noqa: PLC0415
+
+    patience = Patience(options.wait, waiting)
+    with nullcontext(progress) if callable(progress) else view_for(progress) as show, data_at(options.data):
+        counted, rows = _expected(part, ledger, options), StudyRows(ledger, whole.arms)
+        counted = _checked(part, rows, counted, options, warnings.warn if waiting is None else waiting)
+        return _Run(whole, part, options, counted, rows, store, mlflow, patience, show, callbacks).run()
+
+
+def _expected(study: Study, ledger: Ledger, options: RunOptions) -> dict[str, Identity]:
+    """Return which rows count. Before a cluster's machines can be asked, those of the last run are assumed."""
+    counted = last_counted(ledger, study)
+    if options.mixed:
+        return {arm_id: replace(identity, environment={}) for arm_id, identity in counted.items()}
+    if options.address is None:
+        from topk_platform.training import environment  # noqa: PLC0415 - torch
+
+        return in_environment(study, counted, environment(study.device))
+    return counted
+
+
+def _checked(
+    part: Study,
+    rows: StudyRows,
+    counted: dict[str, Identity],
+    options: RunOptions,
+    notify: Callable[[str], object],
+) -> dict[str, Identity]:
+    """Check the study and its data, and return which rows count with the code and data of now."""
+    from topk_platform.running.preflight.checks import check_device, check_imported, check_study  # noqa: PLC0415 - torch
+    from topk_platform.running.preflight.training_splits import notes_on_data  # noqa: PLC0415 - torch
+
+    check_imported(part)
+    if options.address is None:
+        check_device(part)
+    kinds = KINDS if options.networks else NEEDED
+    histories = {} if options.retry_failed else complete_histories(rows, part, counted, kinds)
+    checked = check_study(part, options.download, finished(make_board(part, counted, histories), counted))
+    for note in notes_on_data(part):
+        notify(f"Note: {note}")
+    return as_checked(checked, counted)
+
+
+@dataclass
+class _Run:
+    """One run: it trains the missing trials of a part of a study, and writes the tables of the whole study.
+
+    Args:
+        whole: The study as it is defined.
+        part: The study with the requested arms and the requested budget.
+        options: The options of the run.
+        counted: Which recorded rows count, by arm identity.
+        rows: The recorded rows.
+        root: The store.
+        mlflow: The URI of the run's MLflow; None for none.
+        patience: How long to wait for a cluster; it reports what the run waits for.
+        notify: Called with every event.
+        callbacks: More callbacks of Tune.
+    """
+
+    whole: Study
+    part: Study
+    options: RunOptions
+    counted: dict[str, Identity]
+    rows: StudyRows
+    root: Store
+    mlflow: str | None
+    patience: Patience
+    notify: Progress
+    callbacks: Sequence[Any] = ()
+    budget: Budget = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.ledger, self.store = self.rows.ledger, self.rows.ledger.store
+        limits = Limits(self.options.max_hours, self.options.max_gpu_hours, self.options.max_trials)
+        self.budget = Budget(limits, self.part.gpus)
+
+    def run(self) -> Summary:
+        """Run the study, and return the summary."""
+        again = self._again()
+        with self._cluster(again) as cluster, self.ledger.writing(self.part) as writer:
+            self._identify(cluster)
+            self.rows.refresh()  # another run may have written before this one locked the ledger
+            again = self._again() if again.keys or again.damaged else again
+            set_aside(self.store, again.damaged)
+            if again.line:
+                self.patience.say(again.line)
+            writer.remove(again.keys)
+            self.rows.refresh()
+            board, say = self._board(), self.patience.say
+            recorder = Recorder.open(self.root, self.ledger, writer, self.mlflow, again.keys, say)
+            forget(self.store, self.rows.keys)
+            end = self._recorded(board, recorder, cluster)
+            if not board.left and self.part == self.whole:
+                with suppress(StoreError):  # those of trials that no longer count would stay for ever
+                    forget(self.store)
+            self._note_undone(end, recorder.tracking_error)
+            return self._summary(board, recorder, end)
+
+    def _again(self) -> Again:
+        kinds = KINDS if self.options.networks else NEEDED
+        failed = self.options.retry_failed
+        return what_trains_again(self.rows, self.whole, self.part, self.counted, kinds, failed=failed)
+
+    def _known(self, study: Study) -> dict[str, ArmHistory]:
+        return self.rows.histories(study, last_counted(self.ledger, study))
+
+    def _cluster(self, again: Again) -> AbstractContextManager[Cluster]:
+        left = make_board(self.part, self.counted, self.rows.histories(self.part, self.counted)).left
+        if not left and not again.keys:
+            return nullcontext(Cluster())
+        return on_cluster(self.part, self.options, self.root, self.patience)
+
+    def _identify(self, cluster: Cluster) -> None:
+        """Note which rows count, now that the machines are known, and note the run's plan and its data."""
+        if cluster.environment is not None:
+            self.counted = in_environment(self.part, self.counted, cluster.environment)
+        self.ledger.identify({**last_counted(self.ledger, self.whole), **self.counted})
+        note_plan(self.store, self.part)
+        from topk_platform.running.estimate.samples import note_samples  # noqa: PLC0415 - torch
+
+        note_samples(self.store, self.part, self.counted)
+
+    def _board(self) -> Board:
+        """Return the study's state, and note the times of ended trials for the run's limits."""
+        histories = self.rows.histories(self.part, self.counted)
+        self.budget.durations = Durations({i: arm.ended_seconds() for i, arm in histories.items()})
+        return make_board(self.part, self.counted, histories)
+
+    def _recorded(self, board: Board, recorder: Recorder, cluster: Cluster) -> _End:
+        """Train the remaining trials and write the tables; return how the run ended."""
+        if board.left:
+            self.rows.release()  # while trials run, the driver needs the memory but not the rows
+        hurry = partial(self._hurry, recorder)
+        with _closing(lambda: recorder.close(self.whole, self._known), hurry):
+            end = _End.of(board, self.budget, self._train(board, recorder, cluster))
+            if end.interrupted:
+                hurry()
+            recorder.hurry = bool(end.faults.ended)
+        return end
+
+    def _train(self, board: Board, recorder: Recorder, cluster: Cluster) -> Faults:
+        """Hand the remaining trials to Ray Tune; return the work that faults left undone."""
+        watch = Watch(self.whole.name, board, self.budget.durations)
+
+        def notified(event: Event) -> None:
+            watch(event)
+            if event.kind != "progress":
+                self.notify(watch, event)
+
+        if not board.left:
+            notified(Event("begun"))
+            return Faults()
+        left = [arm_id for arm_id, arm in board.arms.items() if arm.left]
+        why = "; ".join(map(str, outdated(self.part, self.ledger, self.counted, left)))
+        notified(Event("begun", slots=cluster.slots, gpus=cluster.gpus, why=why))
+        from topk_platform.running import tuning  # noqa: PLC0415 - Ray, which a finished study does not need
+
+        with Noting(self.store, watch):
+            if self.options.address is None:
+                self.budget.guess_unknown(board)
+            setup = (cluster, self.budget, self.store.address, self.options, self.callbacks)
+            return tuning.tune_trials(self.part, board, recorder, notified, *setup)
+
+    def _hurry(self, recorder: Recorder) -> None:
+        """After an interrupt, wait less for the store, and say why the run has not ended yet."""
+        recorder.writer.hurry()
+        if recorder.feed is not None:
+            sync = command("sync", self.part, *self.options.sync, given=self.options.given)
+            self.patience.say(
+                f"Interrupted: MLflow gets what it lacks, which can take minutes. Another signal, such as Ctrl-C, "
+                f"ends this at once and loses nothing: `{sync}` or the next run fills it in"
+            )
+
+    def _summary(self, board: Board, recorder: Recorder, end: _End) -> Summary:
+        return Summary(
+            table=self._table(),
+            ran=recorder.ran,
+            left=board.left,
+            tracking_error=recorder.tracking_error,
+            folder=self.store.uri,
+            interrupted=end.interrupted,
+            faults=end.faults,
+            partial=end.partial,
+            beyond=sum(arm.beyond for arm in board.arms.values()),
+            only=self.options.globs,
+            tracking=self.options.sync,
+        )
+
+    def _table(self) -> Table:
+        study = self.whole.with_budget(self.part.trials, self.part.seeds, self.part.searches)
+        study = replace(study, changed=self.part.changed)
+        ranks = partial(read_all_ranks, self.store)
+        table = build_table(study, self._known(study), self.part.arms, ranks)
+        return replace(table, given=self.options.given)
+
+    def _note_undone(self, end: _End, tracking_error: str) -> None:
+        """Note the work that is left undone, for `topk status`; arms of which all trials were tried are noted anew."""
+        tried = () if end.interrupted or end.partial or end.faults.ended else self.part.arms
+        before, names = Undone.read(self.store), {arm.name for arm in self.whole.arms}
+        settled = {arm.name for arm in tried} | {trial.arm for trial in before.open} - names
+        before.after(end.faults.open, settled, tracking_error).note(self.store)
+
+
+@dataclass(frozen=True)
+class _End:
+    """How a run ended.
+
+    Args:
+        faults: What faults left undone.
+        partial: The limits that were used up before all trials had been tried, in words; empty if none was.
+        interrupted: Whether the user or a signal ended the run.
+    """
+
+    faults: Faults
+    partial: str = ""
+    interrupted: bool = False
+
+    @classmethod
+    def of(cls, board: Board, budget: Budget, faults: Faults) -> _End:
+        if faults.ended or not board.left:
+            return cls(faults)
+        # Open trials count as started, see Dispatcher.
+        used_up = board.held(lambda arm_id, trials: budget.allows(arm_id, len(faults.open) + trials))
+        if budget.over or used_up:
+            return cls(faults, ", ".join(sorted(budget.held)))
+        return cls(faults, interrupted=not board.stuck)
+
+
+@contextmanager
+def _closing(close: Callable[[], None], hurry: Callable[[], None]) -> Iterator[None]:
+    """Call ``close`` at the end in any case; if the block raises an error, raise that error again.
+
+    Args:
+        close: Called at the end.
+        hurry: Called first after an interrupt, because the user is waiting.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt):
+            hurry()
+        try:
+            close()
+        except Exception as another:  # noqa: BLE001 - reported as a note of the first error, which is usually its cause
+            error.add_note(f"The tables could not be written: {another!r}")
+        raise
+    close()

@@ -1,0 +1,77 @@
+"""What Ray Tune calls a trainable: it trains a trial of ours, or an ensemble, and reports its epochs to Tune."""
+
+from __future__ import annotations
+
+import faulthandler
+import time
+from typing import TYPE_CHECKING, Any
+
+from ray import tune
+
+if TYPE_CHECKING:
+    from topk_platform.running.worker import Work
+
+__all__ = ["TrialTrainable"]
+
+_LONGEST_SECONDS = 2.0  # the longest time between two messages while steps are made
+_ARM_SECONDS = 1.0  # each new limit of the watchdog starts a thread
+_STDERR = 2
+
+
+class TrialTrainable(tune.Trainable):  # type: ignore[misc]  # Ray has no types
+    """Trains one trial of ours, or one ensemble; Tune reuses its process for the next.
+
+    Pruning thresholds are fixed when a trial starts, so it stops itself and needs no scheduler. A fault of the
+    machinery is raised: Tune then starts the trial again, which continues from its checkpoint in the store. An error of
+    the trial's own code is a result and comes with the records in the last message.
+
+    A watchdog ends the process if it is silent for too long: for ``start_limit`` until the first epoch has ended, and
+    afterwards for many times the usual time of an epoch. It also ends a process that holds Python's lock, because it
+    waits in C.
+    """
+
+    def setup(self, config: dict[str, Any]) -> None:
+        """Take the first trial."""
+        self.reset_config(config)
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        """Take the next trial; nothing of the last one is kept."""
+        self._order: dict[str, Any] = new_config["order"]
+        self._begin = time.monotonic() + self._order["pause"]
+        self._work: Work | None = None
+        return True
+
+    def step(self) -> dict[str, Any]:
+        """Train until an epoch has ended or some seconds have passed, and return a message.
+
+        While the trial trains, the message holds the newest epoch's metrics by their names, the step of the last
+        checkpoint and how busy the GPU is. At the end it holds the records, or why the trial cannot be trained.
+        """
+        if (left := self._begin - time.monotonic()) > 0:  # after a fault the next try waits
+            time.sleep(min(left, _LONGEST_SECONDS))
+            return {"done": False}
+        try:
+            self._arm(self._order["start_limit"])
+            return self._trained()
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+
+    def _trained(self) -> dict[str, Any]:
+        if self._work is None:
+            # Imported under the watchdog: torch and the user's modules may lie on a file system that hangs.
+            from topk_platform.running.worker import Work  # noqa: PLC0415
+
+            self._work = Work(self._order)
+        began = time.monotonic()
+        for heartbeat in self._work:
+            passed = time.monotonic() - began
+            if passed >= (self._order["report_seconds"] if self._work.has_news else _LONGEST_SECONDS):
+                break
+            if time.monotonic() - self._armed >= _ARM_SECONDS:
+                self._arm(heartbeat.patience if heartbeat.epoch else self._order["start_limit"])
+        return self._work.message()
+
+    def _arm(self, seconds: float) -> None:
+        """Let the process end with a traceback in its log unless this is called again, or cancelled, in time."""
+        self._armed = time.monotonic()
+        faulthandler.dump_traceback_later(seconds, exit=True, file=_STDERR)
