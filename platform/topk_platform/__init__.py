@@ -46,8 +46,9 @@ if TYPE_CHECKING:
     from topk_platform.reports.plots import plot
     from topk_platform.results.decisions import decide
     from topk_platform.results.from_store import table
-    from topk_platform.running.estimate.planning import plan
     from topk_platform.running.loop import run
+    from topk_platform.running.options import RunOptions
+    from topk_platform.running.plan import plan
     from topk_platform.serving import export_model, load_model
 
 __all__ = [
@@ -66,6 +67,7 @@ __all__ = [
     "Published",
     "Recipe",
     "Regime",
+    "RunOptions",
     "Schedule",
     "Study",
     "UserError",

@@ -119,7 +119,7 @@ class Budget:
         """If time is limited, estimate the time of arms without an ended trial from a few steps, as a plan does."""
         unknown = [arm for i, arm in board.arms.items() if arm.left and not self.durations.knows(i)]
         if self.limits.timed and unknown:
-            from topk_platform.running.estimate.timing import trial_seconds  # noqa: PLC0415 - imports torch
+            from topk_platform.running.timing import trial_seconds  # noqa: PLC0415 - imports torch
 
             self.durations.guess(trial_seconds(unknown))
 

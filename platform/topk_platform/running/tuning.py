@@ -36,7 +36,6 @@ __all__ = ["check_callbacks", "tune_trials"]
 
 _REPORT_SECONDS = 0.25  # between two epochs of a trial that are reported
 _MESSAGES_A_SECOND = 50  # of all trials together; each takes the driver a millisecond or two
-_EXPERIMENT = "topk"
 # Tune's state is never read again; a process that does not answer when the run ends early is killed after some seconds.
 _TUNES = {"TUNE_GLOBAL_CHECKPOINT_S": "86400", "TUNE_FORCE_TRIAL_CLEANUP_S": "10"}
 
@@ -114,7 +113,7 @@ def _tuner(
             trial_dirname_creator=lambda trial: f"{trial.config['arm'].replace('/', '_')}_{trial.trial_id}",
         ),
         run_config=tune.RunConfig(
-            name=_EXPERIMENT,
+            name=study.name,
             storage_path=folder,
             callbacks=[RecordCallback(dispatcher), *callbacks],
             stop=Ending(dispatcher),

@@ -29,8 +29,8 @@ from topk_platform.identity import Identity
 from topk_platform.protocol import ArmBoard, Board, Durations
 from topk_platform.protocol.ended import Ended
 from topk_platform.running.budget import Budget, Limits
-from topk_platform.running.estimate.planning import Plan
 from topk_platform.running.loop import _End
+from topk_platform.running.plan import Plan
 from topk_platform.running.searcher import PAUSES, Dispatcher
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
 

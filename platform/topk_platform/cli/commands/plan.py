@@ -22,9 +22,9 @@ from topk_platform.records import unless_ended
 from topk_platform.reports.words import command, only_words
 from topk_platform.running.cluster.address import host_and_port
 from topk_platform.running.cluster.facts import DRIVER, Finding, grouped
-from topk_platform.running.estimate.planning import Plan
-from topk_platform.running.estimate.planning import plan as plan_study
 from topk_platform.running.machine.resources import fitting, local_cpus
+from topk_platform.running.plan import Plan
+from topk_platform.running.plan import plan as plan_study
 from topk_platform.running.progress.rows import duration
 from topk_platform.specs import Study
 from topk_platform.specs.checks import plural
@@ -179,7 +179,7 @@ def _print_plan(
     Args:
         console: The console.
         plan: The plan.
-        price: Price of an hour, see :meth:`~topk_platform.running.estimate.planning.Plan.cost`; None: no cost is shown.
+        price: Price of an hour, see :meth:`~topk_platform.running.plan.Plan.cost`; None: no cost is shown.
         only: The globs that chose the arms, for suggested commands.
         given: Where the results and the data are, for suggested commands.
     """

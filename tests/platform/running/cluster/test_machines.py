@@ -176,7 +176,9 @@ def test_a_record_has_the_environment_that_it_was_planned_for(tmp_path: Path) ->
     dispatcher = Dispatcher(board, kept.append, lambda _event: None, {"start_limit": 1800.0})
     planned = dispatcher.start("t")
     assert planned is not None
-    failed = TrialRecord(Trial.from_json(planned["order"]["trials"][0]), "failed", "before it knew where it was")
+    failed = TrialRecord(
+        Trial.from_json(planned["order"]["trials"][0]), "failed", "before it knew where it was"
+    )
     dispatcher.receive("t", {"done": True, "records": [failed.to_json()]})
     (record,) = kept
     assert record.trial.environment

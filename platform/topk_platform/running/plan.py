@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from topk_platform.errors import UserError
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmBoard, Board, Durations, informed
 from topk_platform.records import ArmHistory, Ledger, Store, StudyRows, last_counted, last_seen, live_state
 from topk_platform.running.machine.resources import local_workers
+from topk_platform.running.options import RunOptions
 from topk_platform.running.preflight.changes import Outdated, outdated
 from topk_platform.running.state import as_checked, complete_histories, finished, make_board
 from topk_platform.specs import Study, digest
 from topk_platform.specs.checks import first_few
-from topk_platform.specs.fields import check_call
 
 if TYPE_CHECKING:
-    from topk_platform.running.estimate.samples import Samples
+    from topk_platform.running.samples import Samples
 
 __all__ = ["Plan", "plan"]
 
@@ -121,17 +119,7 @@ class Plan:
         return self.seconds / 3600 * price * (self.study.gpus if self.study.device == "cuda" else 1)
 
 
-def plan(
-    study: Study,
-    *,
-    store: str | Path = "runs",
-    trials: int | None = None,
-    seeds: int | None = None,
-    only: str | Sequence[str] | None = None,
-    data: str | Path | None = None,
-    download: bool = False,
-    workers: int | None = None,
-) -> Plan:
+def plan(study: Study, options: RunOptions | None = None, **given: Any) -> Plan:
     """Return what is done and what is left of a study; nothing is written and no worker started.
 
     For arms without ended trials, the expected time comes from arms with the same regime, network and recipe;
@@ -143,30 +131,23 @@ def plan(
 
     Args:
         study: The study.
-        store: Folder or URI of the results.
-        trials: Search trials per arm, instead of the study's.
-        seeds: Confirmation seeds per arm, instead of the study's.
-        only: A glob over arm names, ``regime/model/loss``, or several.
-        data: The folder of datasets; by default ``TOPK_DATA``, or else ``data``.
-        download: Whether to download missing datasets into that folder.
-        workers: The number of workers; by default as many as ``run`` would have here.
+        options: The options of the run that is planned.
+        given: Options by their names, in place of those in ``options``.
 
     Raises:
-        UserError: if something is wrong with the study, its data or the store.
+        UserError: if something is wrong with the study, its data, an option or the store.
     """
-    check_call(plan, locals())
-    if workers is not None and workers < 1:
-        raise UserError(f"workers must be at least 1, got {workers}")
+    options = (options or RunOptions()).but(**given)
     load = _load()  # read before steps are timed, because timing adds to it
-    study = (study.only(only) if only else study).with_budget(trials, seeds)
-    ledger = Ledger.open(Store.open(store), study.name)
-    counted, rows = last_counted(ledger, study), StudyRows(ledger, study.arms)
-    histories = complete_histories(rows, study, counted)
-    board = make_board(study, counted, histories)
+    part = options.part(options.whole(study))
+    ledger = Ledger.open(Store.open(options.store), study.name)
+    counted, rows = last_counted(ledger, part), StudyRows(ledger, part.arms)
+    histories = complete_histories(rows, part, counted)
+    board = make_board(part, counted, histories)
     done = finished(board, counted)
     if len(done) == len(histories):
-        return _plan(study, board, histories, {}, workers)
-    made = _plan_with_data(study, rows, counted, done, data, download=download, workers=workers)
+        return _plan(part, board, histories, {}, options.workers)
+    made = _plan_with_data(part, rows, counted, done, options)
     running = live_state(ledger.store)
     if running is None:
         return replace(made, load=load)
@@ -184,21 +165,18 @@ def _plan_with_data(
     rows: StudyRows,
     counted: Mapping[str, Identity],
     done: Mapping[str, str],
-    data: str | Path | None,
-    *,
-    download: bool,
-    workers: int | None,
+    options: RunOptions,
 ) -> Plan:
     """Return the plan of a study that is not finished: its data are read, and a few steps are timed where needed."""
     # These load torch, which a plan with nothing left does not need.
     from topk_platform.data import data_at  # noqa: PLC0415
-    from topk_platform.running.estimate.samples import samples_of  # noqa: PLC0415
-    from topk_platform.running.estimate.timing import trial_seconds  # noqa: PLC0415
     from topk_platform.running.preflight.checks import check_device, check_study  # noqa: PLC0415
     from topk_platform.running.preflight.training_splits import notes_on_data  # noqa: PLC0415
+    from topk_platform.running.samples import samples_of  # noqa: PLC0415
+    from topk_platform.running.timing import trial_seconds  # noqa: PLC0415
 
-    with data_at(data):
-        checked = check_study(study, download, done)
+    with data_at(options.data):
+        checked = check_study(study, options.download, done)
         counted = as_checked(checked, counted)
         histories = complete_histories(rows, study, counted)
         board = make_board(study, counted, histories)
@@ -207,7 +185,7 @@ def _plan_with_data(
         if unknown:
             check_device(study)
         left = [i for i, arm in board.arms.items() if arm.left]
-        made = _plan(study, board, histories, {**likely, **trial_seconds(unknown)}, workers)
+        made = _plan(study, board, histories, {**likely, **trial_seconds(unknown)}, options.workers)
         again = tuple(outdated(study, rows.ledger, counted, left))
         return replace(made, outdated=again, samples=samples_of(study), notes=notes_on_data(study))
 

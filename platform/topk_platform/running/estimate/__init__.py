@@ -1,1 +1,0 @@
-"""Estimates for a study: its remaining work and the time for it."""
