@@ -80,7 +80,7 @@ RUN = "store=st trials=11 seeds=12 only=balanced/* workers=2 data=d download ret
 LIMITS = "address=auto accelerator=A100 max_hours=3.0 max_gpu_hours=4.0 max_trials=5"
 BUDGET = "store=st trials=11 seeds=12 searches=13 smoke"
 ARRIVING = f"""
-run digits | running.options.RunOptions | {RUN} {LIMITS} mlflow=none checkpoints=5.0 searches=13 tensorboard=t wandb=w
+run digits | cli.run.run.RunOptions | {RUN} {LIMITS} mlflow=none checkpoints=5.0 searches=13 tensorboard=t wandb=w
 run digits | cli.run.run.requested_study | store=st address=auto smoke
 table digits | cli.commands.results.read_table | store=st trials=11 seeds=12 only=balanced/*
 table digits | cli.commands.results.requested_study | store=st searches=13 smoke

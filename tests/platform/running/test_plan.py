@@ -12,13 +12,14 @@ from unittest.mock import Mock
 import pytest
 from made_records import filled
 from rich.console import Console
-from topk_platform.running.estimate import planning, timing
 
 from topk_platform import Arm, Float, LongTail, Loss, Model, Protocol, Recipe, Regime, Study, grid
 from topk_platform.cli.commands.plan import _plan_data, _print_plan
 from topk_platform.protocol import ArmBoard
 from topk_platform.records import Ledger, Store, StudyState, note_state
 from topk_platform.records.storage.lease import Holder
+from topk_platform.running import plan as planning
+from topk_platform.running import timing
 from topk_platform.running.machine.resources import local_cpus
 from topk_platform.running.plan import plan
 from topk_platform.running.state import make_board

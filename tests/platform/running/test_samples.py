@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from topk_platform.running.estimate import samples as module
 
 from topk_platform import Arm, LongTail, Loss, Model, PairFlip, Recipe, Regime, Study
 from topk_platform.data import Dataset, load
 from topk_platform.identity import Identity
 from topk_platform.records import DamagedError, Store, read_data
+from topk_platform.running import samples as module
 from topk_platform.running.samples import note_samples, samples_of
 
 

@@ -7,7 +7,7 @@ from itertools import chain, repeat
 
 import pytest
 import torch
-from topk_platform.running.estimate import timing
+from topk_platform.running import timing
 from torch import Tensor
 
 from topk_platform import Arm, Loss, Model, PerClass, Recipe, Regime, Study, grid
