@@ -42,7 +42,7 @@ def main() -> None:
     """Train the study and pack its store."""
     KEPT.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as store:
-        run(study(), store=store, mlflow_uri="none")
+        run(study(), store=store, mlflow="none")
         with tarfile.open(KEPT / f"schema_{SCHEMA_VERSION}.tar.xz", "w:xz") as packed:
             packed.add(f"{store}/{study().name}", study().name, filter=_anonymous)
 

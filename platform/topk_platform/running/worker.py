@@ -109,8 +109,8 @@ class Work:
         if self._end:
             return {"done": True, **self._end}
         last = self._last
-        message = {"done": False, **_metrics(last.last), "kept": last.kept, "patience": last.patience}
-        message |= {"epoch": last.epoch, "curve": [*last.curve]}
+        message: dict[str, Any] = {"done": False, **_metrics(last.last), "epoch": last.epoch}
+        message |= {"kept": last.kept, "patience": last.patience, "curve": [*last.curve]}
         sample = sample_gpu(self._device)
         return message if sample is None else {**message, "gpu": sample}
 

@@ -7,13 +7,13 @@ from itertools import chain, repeat
 
 import pytest
 import torch
-from topk_platform.running import timing
 from torch import Tensor
 
 from topk_platform import Arm, Loss, Model, PerClass, Recipe, Regime, Study, grid
 from topk_platform.data import load
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmBoard
+from topk_platform.running import timing
 from topk_platform.training import Session
 
 

@@ -127,7 +127,7 @@ def test_plan_and_run_name_the_classes_that_noise_empties(
     code, out, _ = topk("plan", "emoji_lab:noisy", "--store", str(tmp_path / "runs"))
     assert code == 0 and f"Note: {begins}" in out.replace("\n", " ")
     notes: list[str] = []
-    monkeypatch.setattr("topk_platform.running.loop.Execution.run", lambda _: None)  # Ray's part
+    monkeypatch.setattr("topk_platform.running.loop._Run.run", lambda _: None)  # Ray's part
     run(study, store=tmp_path / "runs", mlflow="none", progress=False, waiting=notes.append)
     assert notes == [f"Note: {note}"]
     with pytest.warns(UserWarning, match="Note: noisy: label noise leaves"):
