@@ -39,7 +39,6 @@ from topk_platform.tracking import check_tracking
 from topk_platform.versions import loaded_version
 
 __all__ = ["ask_nodes", "check_cluster", "check_nodes"]
-__all__ += ["as_options", "check_shared", "common_environment"]
 
 _SECONDS_OFF = 300.0  # beyond this, object stores refuse signed requests
 _QUIET_SECONDS = 5.0  # before a line names the nodes that have not answered
@@ -261,19 +260,3 @@ def _answer(node: str, request: Any, start: float) -> Answer:
         return answer
     text = f"{abs(behind):.0f} s {'behind' if behind > 0 else 'ahead of'} the driver's"
     return replace(answer, findings=[*answer.findings, Finding.of("clock", node, text)])
-
-
-def common_environment(study: Study, patience: Patience | None = None) -> dict[str, str]:
-    """Return :func:`check_nodes` without a store."""
-    return check_nodes(study, None, patience)
-
-
-def check_shared(store: Store, study: Study, patience: Patience | None = None) -> None:
-    """Check the nodes and that they see the store, whether or not they compute the same bits."""
-    check_nodes(study, store, patience, mixed=True)
-
-
-def as_options(held: Mapping[str, float]) -> dict[str, Any]:
-    """Return the resources that a task holds on a node, as Ray's options."""
-    others = {name: amount for name, amount in held.items() if name not in ("CPU", "GPU")}
-    return {"num_cpus": held.get("CPU", 0), "num_gpus": held.get("GPU", 0), "resources": others}

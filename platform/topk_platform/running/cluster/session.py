@@ -53,12 +53,11 @@ def on_cluster(study: Study, options: RunOptions, store: Store, patience: Patien
 
         import topk_platform.running.tuning  # noqa: F401, PLC0415
         from topk_platform.running.cluster.connecting import connected  # noqa: PLC0415
-        from topk_platform.running.cluster.machines import check_shared, common_environment  # noqa: PLC0415
+        from topk_platform.running.cluster.machines import check_nodes  # noqa: PLC0415
 
     here = options.address is None and not ray.is_initialized()
     with connected(study, options.address, options.workers, patience) as (slots, line):
-        if not here:
-            check_shared(store, study, patience)
-        environment = None if here or options.mixed else common_environment(study, patience)
+        common = None if here else check_nodes(study, store, patience, mixed=options.mixed)
+        environment = None if options.mixed else common
         gpus = ray.cluster_resources().get("GPU", 0.0)
         yield Cluster(slots, environment, gpus, line)
