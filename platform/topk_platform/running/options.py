@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,9 @@ class RunOptions(Checked):
                 check_place(name, str(value))
         if self.address not in (None, "auto"):
             host_and_port(self.address)
+        for name, package in (("tensorboard", "tensorboardX"), ("wandb", "wandb")):
+            if getattr(self, name) is not None and find_spec(package) is None:
+                raise UserError(f"{name} needs a package that is not installed: pip install {package}")
         for name in ("max_hours", "max_gpu_hours"):
             hours = getattr(self, name)
             if hours is not None and not (math.isfinite(hours) and hours > 0):

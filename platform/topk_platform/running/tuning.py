@@ -8,7 +8,6 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from ray import tune
@@ -16,7 +15,7 @@ from ray.exceptions import OutOfMemoryError
 from rich.console import Console
 
 from topk_platform.data import data_folder
-from topk_platform.errors import ChangedError, UserError
+from topk_platform.errors import ChangedError
 from topk_platform.protocol import Board
 from topk_platform.running import searcher
 from topk_platform.running.budget import Budget
@@ -32,7 +31,7 @@ from topk_platform.running.searcher import BoardSearcher, Dispatcher, Ending, Re
 from topk_platform.running.trainable import TrialTrainable
 from topk_platform.specs import Study, TrialRecord
 
-__all__ = ["check_callbacks", "tune_trials"]
+__all__ = ["tune_trials"]
 
 _REPORT_SECONDS = 0.25  # between two epochs of a trial that are reported
 _MESSAGES_A_SECOND = 50  # of all trials together; each takes the driver a millisecond or two
@@ -84,7 +83,7 @@ def tune_trials(
     dispatcher = Dispatcher(board, keep, notify, order, budget, cluster.line)
     try:
         with scratch_folder() as scratch, _own_interrupts(), without_keys(), in_variables(_TUNES):
-            more = [*callbacks, *_loggers(options)]
+            more = [*callbacks, *_tunes_callbacks(options)]
             _fit(_tuner(study, dispatcher, cluster.slots, more, str(options.tensorboard or scratch)))
     except LostRayError as error:
         dispatcher.faults.ended = str(error)  # the next run continues the trials
@@ -125,38 +124,18 @@ def _tuner(
     )
 
 
-def check_callbacks(options: RunOptions) -> None:
-    """Raise ``UserError`` if a package that a callback needs is not installed, or its folder cannot be written to."""
-    _loggers(options)
-    if options.tensorboard is not None:
-        try:
-            Path(options.tensorboard).mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(
-                f"tensorboard must be a folder that can be written to, got {str(options.tensorboard)!r}: {error}"
-            ) from error
-
-
-def _loggers(options: RunOptions) -> list[Any]:
+def _tunes_callbacks(options: RunOptions) -> list[Any]:
     """Return Tune's own callbacks that the options ask for."""
-    loggers: list[Any] = []
-    try:
-        if options.tensorboard is not None:
-            import tensorboardX  # noqa: F401, PLC0415 - Tune's callback says nothing if it is missing
-            from ray.tune.logger import TBXLoggerCallback  # noqa: PLC0415
+    callbacks: list[Any] = []
+    if options.tensorboard is not None:
+        from ray.tune.logger import TBXLoggerCallback  # noqa: PLC0415 - only where it is wanted
 
-            loggers.append(TBXLoggerCallback())
-        if options.wandb is not None:
-            import wandb  # noqa: F401, PLC0415 - as above
-            from ray.air.integrations.wandb import WandbLoggerCallback  # noqa: PLC0415
+        callbacks.append(TBXLoggerCallback())
+    if options.wandb is not None:
+        from ray.air.integrations.wandb import WandbLoggerCallback  # noqa: PLC0415 - as above
 
-            loggers.append(WandbLoggerCallback(project=options.wandb, excludes=["order"]))
-    except ImportError as error:
-        option = "wandb" if options.tensorboard is None or loggers else "tensorboard"
-        raise UserError(
-            f"{option} needs a package that is not installed: pip install {error.name}"
-        ) from error
-    return loggers
+        callbacks.append(WandbLoggerCallback(project=options.wandb, excludes=["order"]))
+    return callbacks
 
 
 def _fit(tuner: tune.Tuner) -> None:
