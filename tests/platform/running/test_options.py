@@ -46,8 +46,8 @@ def test_each_option_is_described_and_shown_once() -> None:
     assert list(help_of()) == names and all(help_of().values())
 
 
-def test_a_part_of_a_study_has_its_arms_budget_and_kind_of_gpu() -> None:
-    chosen = RunOptions(only="balanced/*", trials=4, seeds=2, accelerator="L4", searches=2)
+def test_a_part_of_a_study_has_its_arms_and_budget() -> None:
+    chosen = RunOptions(only="balanced/*", trials=4, seeds=2, searches=2)
     part = chosen.part(chosen.whole(digits()))
     assert {arm.regime.name for arm in part.arms} == {"balanced"}
-    assert (part.trials, part.seeds, part.searches, part.accelerator) == (4, 2, 2, "L4")
+    assert (part.trials, part.seeds, part.searches) == (4, 2, 2)
