@@ -226,7 +226,7 @@ class _Run:
             self.counted = in_environment(self.part, self.counted, cluster.environment)
         self.ledger.identify({**last_counted(self.ledger, self.whole), **self.counted})
         note_plan(self.store, self.part)
-        from topk_platform.running.samples import note_samples  # noqa: PLC0415 - torch
+        from topk_platform.running.preflight.samples import note_samples  # noqa: PLC0415 - torch
 
         note_samples(self.store, self.part, self.counted)
 

@@ -20,7 +20,7 @@ from topk_platform.specs import Study, digest
 from topk_platform.specs.checks import first_few
 
 if TYPE_CHECKING:
-    from topk_platform.running.samples import Samples
+    from topk_platform.running.preflight.samples import Samples
 
 __all__ = ["Plan", "plan"]
 
@@ -171,8 +171,8 @@ def _plan_with_data(
     # These load torch, which a plan with nothing left does not need.
     from topk_platform.data import data_at  # noqa: PLC0415
     from topk_platform.running.preflight.checks import check_device, check_study  # noqa: PLC0415
+    from topk_platform.running.preflight.samples import samples_of  # noqa: PLC0415
     from topk_platform.running.preflight.training_splits import notes_on_data  # noqa: PLC0415
-    from topk_platform.running.samples import samples_of  # noqa: PLC0415
     from topk_platform.running.timing import trial_seconds  # noqa: PLC0415
 
     with data_at(options.data):

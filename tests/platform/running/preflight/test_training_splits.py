@@ -29,8 +29,8 @@ from topk_platform.data import Dataset
 from topk_platform.records import Ledger, Store, read_history
 from topk_platform.running.preflight import training_splits
 from topk_platform.running.preflight.checks import check_study
+from topk_platform.running.preflight.samples import samples_of
 from topk_platform.running.preflight.training_splits import Draws, notes_on_data, trained_on
-from topk_platform.running.samples import samples_of
 from topk_platform.running.state import make_board
 from topk_platform.specs import Trial
 from topk_platform.training import finish, run_trials

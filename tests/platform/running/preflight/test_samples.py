@@ -10,8 +10,8 @@ from topk_platform import Arm, LongTail, Loss, Model, PairFlip, Recipe, Regime, 
 from topk_platform.data import Dataset, load
 from topk_platform.identity import Identity
 from topk_platform.records import DamagedError, Store, read_data
-from topk_platform.running import samples as module
-from topk_platform.running.samples import note_samples, samples_of
+from topk_platform.running.preflight import samples as module
+from topk_platform.running.preflight.samples import note_samples, samples_of
 
 
 def a_study(ratio: float) -> Study:
