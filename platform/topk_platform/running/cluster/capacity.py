@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping
 from typing import Any
 
 import ray
@@ -66,16 +65,22 @@ def slots(study: Study, workers: int | None, *, may_grow: bool, patience: Patien
     hint = "; if the cluster can add nodes, give --workers: then it is asked to add one"
 
     def fit() -> int:
-        if not (holds := _fitting(needs)):
-            lacking = f"a trial of {study.name} needs {needs} on one node, and the nodes have {_described()}"
-            raise NotYetError(lacking + (hint if may_grow and workers is None else ""))
-        return holds
+        if holds := sum(_holds(node, needs) for node in alive_nodes()):
+            return holds
+        there = ", ".join(str(_resources(node["Resources"])) for node in alive_nodes())
+        lacking = f"a trial of {study.name} needs {needs} on one node, and the nodes have {there}"
+        raise NotYetError(lacking + (hint if may_grow and not grows else ""))
 
-    if not may_grow or _fitting(needs):
+    if not may_grow or nodes_for(needs):
         holds = fit()
     else:
-        with _requested(needs) if grows else nullcontext():
+        if grows:  # for as long as this waits; afterwards the trials' own demand asks for nodes
+            request_resources(bundles=[needs])
+        try:
             holds = (patience or Patience()).until(fit, _GROW_SECONDS if grows else COMING_SECONDS)
+        finally:
+            if grows:
+                request_resources(bundles=[])
     return (workers or holds) if may_grow else min(workers or holds, holds)
 
 
@@ -92,15 +97,6 @@ def cluster_size() -> str:
     return f"{ray.get_runtime_context().gcs_address}: {', '.join(parts)}"
 
 
-def _fitting(needs: Mapping[str, float]) -> int:
-    """Return how many trials the running nodes can hold at once; a trial never spans two nodes."""
-    return sum(_holds(node, needs) for node in alive_nodes())
-
-
-def _holds(node: Mapping[str, Any], needs: Mapping[str, float]) -> int:
-    return min(fitting(node["Resources"].get(name, 0), amount) for name, amount in needs.items())
-
-
 def alive_nodes() -> list[dict[str, Any]]:
     """Return the running nodes, as Ray describes them."""
     return [node for node in ray.nodes() if node["Alive"]]
@@ -111,20 +107,11 @@ def pinned_to(node: Mapping[str, Any]) -> NodeAffinitySchedulingStrategy:
     return NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
 
 
-def _described() -> str:
-    return ", ".join(str(_resources(node["Resources"])) for node in alive_nodes())
+def _holds(node: Mapping[str, Any], needs: Mapping[str, float]) -> int:
+    """Return how many trials a node can hold at once; a trial never spans two nodes."""
+    return min(fitting(node["Resources"].get(name, 0), amount) for name, amount in needs.items())
 
 
 def _resources(of_node: Mapping[str, float]) -> dict[str, float]:
     kinds = sorted(name for name in of_node if name.startswith(_KIND))
     return {name: of_node.get(name, 0) for name in ("CPU", "GPU", *kinds)}
-
-
-@contextmanager
-def _requested(needs: Mapping[str, float]) -> Iterator[None]:
-    """Ask the autoscaler for a node for as long as the block lasts; afterwards the trials' own demand does so."""
-    request_resources(bundles=[dict(needs)])
-    try:
-        yield
-    finally:
-        request_resources(bundles=[])

@@ -5,11 +5,9 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
-import sysconfig
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
-from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -137,22 +135,9 @@ def _shipped(study: Study) -> list[Path]:
     Packages installed with pip, such as torchvision for ``torchvision.models:resnet18``, must be installed on the
     cluster.
     """
-    names = {"topk_losses", "topk_platform"}
-    for arm in study.arms:
-        names |= {name.partition(".")[0] for name in files_of(references(arm))}
-    places = {name: _location(importlib.util.find_spec(name)) for name in sorted(names)}
+    theirs = files_of(name for arm in study.arms for name in references(arm))
+    names = {"topk_losses", "topk_platform", *(name.partition(".")[0] for name in theirs)}
+    specs = [spec for spec in map(importlib.util.find_spec, sorted(names)) if spec is not None]
     return [
-        path for name, path in places.items() if path and (name.startswith("topk_") or not _installed(path))
+        Path(next(iter(spec.submodule_search_locations or [str(spec.origin)]))).absolute() for spec in specs
     ]
-
-
-def _location(spec: ModuleSpec | None) -> Path | None:
-    if spec is None:
-        return None
-    location = next(iter(spec.submodule_search_locations or ()), spec.origin)
-    return None if location is None else Path(location).absolute()
-
-
-def _installed(path: Path) -> bool:
-    roots = {Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-    return any(path.is_relative_to(root) for root in roots)

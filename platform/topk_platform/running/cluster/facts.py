@@ -153,9 +153,9 @@ class Answer:
 def examine(question: Question) -> Answer:
     """Return this machine's answer; a file of 1 MiB is written into the store, if one was given, and deleted."""
     environments: list[Mapping[str, str]] = []
-    looks: list[tuple[str, Callable[[], object]]] = [
+    looks: list[tuple[str, Callable[[], list[str] | None]]] = [
         *(("versions", partial(_package, *package)) for package in question.packages.items()),
-        *(("modules", partial(import_reference, name)) for arm in question.arms for name in references(arm)),
+        *(("modules", partial(_module, name)) for arm in question.arms for name in references(arm)),
         *(("code", partial(_code, arm, question.code)) for arm in question.arms),
         *(("data", partial(_data, regime, question)) for regime in _datasets(question.arms)),
         ("store", partial(_store, question)),
@@ -166,8 +166,7 @@ def examine(question: Question) -> Answer:
     texts: list[tuple[str, str]] = []
     for check, look in looks:
         try:
-            said = look()
-            texts += [(check, text) for text in said] if isinstance(said, list) else []
+            texts += [(check, text) for text in look() or ()]
         except Exception as error:  # noqa: BLE001 - the next question is asked after any error
             texts.append((check, reason(error)))
     findings = [Finding.of(check, question.node, text) for check, text in dict.fromkeys(texts)]
@@ -199,6 +198,10 @@ def _package(name: str, supported: str) -> list[str]:
         return [f"{name} is not installed, the platform takes {supported or 'any'}"]
     fits = SpecifierSet(supported).contains(version, prereleases=True)
     return [] if fits else [f"{name} {version}, the platform takes {supported}"]
+
+
+def _module(name: str) -> None:
+    import_reference(name)
 
 
 def _code(arm: Arm, expected: Mapping[str, str]) -> list[str]:

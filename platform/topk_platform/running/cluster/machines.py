@@ -6,7 +6,7 @@ import os
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -100,35 +100,31 @@ def check_cluster(
         data: The folder of datasets; by default ``TOPK_DATA``, or else ``data``.
     """
     findings: list[Finding] = []
+    opened: Store | None = None
 
-    def passes(check: str, ask: Callable[[], object]) -> bool:
+    @contextmanager
+    def noted(check: str) -> Iterator[None]:
         try:
-            ask()
+            yield
         except UserError as error:
             findings.append(Finding.of(check, DRIVER, str(error)))
-            return False
-        return True
 
-    def ask_cluster() -> None:
-        with joined(address, study, Patience(0)), data_at(data):
-            named, token = ray.get_runtime_context().gcs_address, os.environ.get("RAY_AUTH_MODE", "").lower()
-            if not (is_loopback(named) or token == "token"):  # noqa: S105 - Ray sets it if it has one
-                findings.append(
-                    Finding.of("token", DRIVER, f"anyone who reaches {cluster_size()} can run code there")
-                )
-            for answer in _look_at_nodes(
-                study, Store.open(store) if stored else None, Patience(0), everyone=True
-            ):
-                findings.extend(answer.findings)
-
-    def mark_store() -> None:
-        with _marked(Store.open(store)):
-            pass
-
-    stored = passes("store", mark_store)
-    if mlflow not in (None, "none"):
-        passes("tracking", lambda: check_tracking(mlflow))
-    passes("cluster", ask_cluster)
+    with noted("store"), _marked(Store.open(store)):
+        opened = Store.open(store)
+    with noted("tracking"):
+        if mlflow not in (None, "none"):
+            check_tracking(mlflow)
+    with noted("cluster"), joined(address, study, Patience(0)), data_at(data):
+        # Ray sets the variable by itself if it has a token.
+        if not (
+            is_loopback(ray.get_runtime_context().gcs_address)
+            or os.environ.get("RAY_AUTH_MODE", "").lower() == "token"
+        ):
+            findings.append(
+                Finding.of("token", DRIVER, f"anyone who reaches {cluster_size()} can run code there")
+            )
+        for answer in _look_at_nodes(study, opened, Patience(0), everyone=True):
+            findings.extend(answer.findings)
     return findings
 
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from typing import Self
 
-from topk_platform.running.own_ray.processes import end
+from topk_platform.running.own_ray.scratch import end
 
 __all__ = ["GONE_CODE", "HEAD", "RAYLET", "Lifeline", "LostRayError"]
 

@@ -1,4 +1,7 @@
-"""Folders for temporary files, such as Ray's and Tune's: only their owner can enter them, and they end with the run."""
+"""Folders for temporary files, such as Ray's and Tune's: only their owner can enter them, and they end with the run.
+
+The processes that work in such a folder have its path in their command lines.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import psutil
 from filelock import FileLock, Timeout
 
 from topk_platform.errors import UserError, reason
-from topk_platform.running.own_ray.processes import started_with
 
-__all__ = ["RAYS", "check_temporary", "ray_folder", "scratch_folder"]
+__all__ = ["RAYS", "check_temporary", "end", "ray_folder", "scratch_folder"]
 
 RAYS = "r"
 """The name of Ray's folder in the folder of a run. It is short, because the paths of Unix sockets must be short."""
@@ -23,6 +26,7 @@ RAYS = "r"
 _PREFIX = "topk-"
 _LOCK = ".topk-run.lock"
 _PROBE_BYTES = 2**20
+_END_SECONDS = 5.0
 # The longest path of a Unix socket, less what Ray adds to its folder, with a process id of seven digits.
 _LONGEST = 107 - len(
     f"/{_PREFIX}12345678/{RAYS}/session_2026-11-24_05-54-03_574123_1234567/sockets/plasma_store"
@@ -81,7 +85,7 @@ def scratch_folder(root: Path | None = None) -> Iterator[str]:
     root = root or Path(tempfile.gettempdir())
     for left in root.glob(f"{_PREFIX}*/"):
         # The Ray of a driver that was killed ends a little later.
-        if _is_ours(left) and not any(started_with(str(left))):
+        if _is_ours(left) and not any(_started_with(str(left))):
             with (
                 suppress(Timeout, OSError),
                 FileLock(left / _LOCK, timeout=0),
@@ -104,3 +108,23 @@ def _is_ours(folder: Path) -> bool:
         private = stat.S_ISDIR(status.st_mode) and stat.S_IMODE(status.st_mode) == stat.S_IRWXU
         return private and status.st_uid == os.getuid() and (folder / _LOCK).is_file()
     return False
+
+
+def _started_with(path: str) -> Iterator[psutil.Process]:
+    """Yield the other processes whose command lines contain a path."""
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):  # another user's, or it has ended meanwhile
+            if process.pid != os.getpid() and any(path in word for word in process.cmdline()):
+                yield process
+
+
+def end(path: str) -> None:
+    """Kill the processes whose command lines contain a path, with all that they have started; wait for their end."""
+    processes = list(_started_with(path))
+    for process in tuple(processes):
+        with suppress(psutil.Error):  # it has ended meanwhile
+            processes += process.children(recursive=True)
+    for process in processes:
+        with suppress(psutil.Error):
+            process.kill()
+    psutil.wait_procs(processes, timeout=_END_SECONDS)

@@ -19,8 +19,7 @@ from topk_platform.running.machine.devices import slices_here
 from topk_platform.running.machine.resources import local_cpus
 from topk_platform.running.own_ray.interrupts import interrupts_wait
 from topk_platform.running.own_ray.lifeline import GONE_CODE, HEAD, RAYLET, Lifeline
-from topk_platform.running.own_ray.processes import end
-from topk_platform.running.own_ray.scratch import RAYS, ray_folder, scratch_folder
+from topk_platform.running.own_ray.scratch import RAYS, end, ray_folder, scratch_folder
 from topk_platform.running.own_ray.variables import in_variables
 from topk_platform.running.ray_internals import lean, leave, on_loopback
 from topk_platform.specs import Study
