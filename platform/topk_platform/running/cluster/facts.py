@@ -61,7 +61,7 @@ _LOOK = """
 import json, torch
 from topk_platform.training import environment
 kinds = []
-for number in range(torch.cuda.device_count()):
+for number in range(max(torch.cuda.device_count(), 1)):  # torch says why there is none
     try:
         torch.zeros(1, device=f"cuda:{number}")
     except RuntimeError as error:
@@ -160,8 +160,7 @@ def examine(question: Question) -> Answer:
         *(("data", partial(_data, regime, question)) for regime in _datasets(question.arms)),
         ("store", partial(_store, question)),
         ("disk", partial(_disks, question)),
-        ("gpus", partial(_gpus, question, environments)),
-        ("modules", partial(_cpu, question, environments)),
+        ("gpus" if question.device == "cuda" else "modules", partial(_devices, question, environments)),
     ]
     texts: list[tuple[str, str]] = []
     for check, look in looks:
@@ -259,29 +258,30 @@ def _disks(question: Question) -> list[str]:
     return [f"{left / _GIB:.1f} GiB free for {name}" for name, left in free.items() if left < _GIB]
 
 
-def _cpu(question: Question, environments: list[Mapping[str, str]]) -> None:
-    from topk_platform.training import environment  # noqa: PLC0415 - torch, which may be missing
+def _devices(question: Question, environments: list[Mapping[str, str]]) -> list[str]:
+    """Add the environment of each device that trials would get, each slice of MIG as one; return what is wrong.
 
-    environments += [environment("cpu")] if question.device == "cpu" else []
+    Raises:
+        OSError: if torch can use no GPU.
+    """
+    if question.device == "cpu":
+        from topk_platform.training import environment  # noqa: PLC0415 - torch, which may be missing
 
-
-def _gpus(question: Question, environments: list[Mapping[str, str]]) -> list[str]:
-    """Add the environment of each GPU, each slice of MIG as one; return what is wrong; raise ``OSError`` if all are."""
+        environments.append(environment("cpu"))
+        return []
+    others = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
+    others["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
     visible = (
         os.environ.get("CUDA_VISIBLE_DEVICES") or None
     )  # Ray empties it for processes that asked for no GPU
-    devices = (
-        (slices_here(visible) or [visible]) if question.device == "cuda" else []
-    )  # a process uses one slice
+    devices: Sequence[str | None] = slices_here(visible) or [visible]  # a process uses one slice
     for device in devices:
-        given = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
-        given |= {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        given |= {"CUDA_VISIBLE_DEVICES": device} if device else {}
-        command, options = [sys.executable, "-c", _LOOK], {"capture_output": True, "text": True}
-        done = subprocess.run(command, env=given, timeout=_GPU_SECONDS, check=False, **options)  # type: ignore[call-overload]  # noqa: S603
+        given = others if device is None else {**others, "CUDA_VISIBLE_DEVICES": device}
+        command = [sys.executable, "-c", _LOOK]
+        done = subprocess.run(command, env=given, capture_output=True, timeout=_GPU_SECONDS, check=False)  # noqa: S603
         if done.returncode:
-            last = (done.stderr.strip().splitlines() or ["nothing"])[-1]
+            last = (done.stderr.decode().strip().splitlines() or ["nothing"])[-1]
             raise OSError(f"Ray counts {question.gpus:g} here, and torch can use none: {last}")
         environments += json.loads(done.stdout)
-    few = devices and question.gpus > len(environments)
+    few = question.gpus > len(environments)
     return [f"Ray counts {question.gpus:g} here, and torch finds {len(environments)}"] if few else []
