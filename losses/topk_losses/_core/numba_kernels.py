@@ -16,6 +16,7 @@ __all__ = [
     "SUMMED",
     "buffers_for",
     "contracting",
+    "drop_subnormal",
     "entry",
     "inner",
     "key_of",
@@ -31,6 +32,7 @@ SUMMED = 1024  # length of the blocks whose sums are float32; block sums are add
 LOG2E = math.log2(math.e)
 LOWEST = np.float32(-3.4028234663852886e38)  # the smallest finite score
 MAGNITUDE, SIGN = np.int32(2**31 - 1), np.int32(31)
+LEAST_NORMAL, LOWEST_INTEGER = np.int32(2**23), np.int32(-(2**31))  # the bits of 2^-126, and of -0
 
 # 2^x: adding ROUNDER, a float whose last bit is worth 1, rounds x to the nearest integer. A polynomial with a relative
 # error of 2e-9 gives the power of the fractional part; the integer goes into the exponent bits.
@@ -81,6 +83,18 @@ def powers_of_two(
         bits = np.float32(rounded).view(np.int32)
         power = np.int32((bits + BIAS) << FRACTION).view(np.float32) * factor
         out[j] = power * (ONE + x * (P1 + x * (P2 + x * (P3 + x * (P4 + x * (P5 + x * P6))))))
+
+
+@inner
+def drop_subnormal(values: Floats) -> None:
+    """Replace numbers below the smallest normal one by 0 of their sign; NaN stays.
+
+    Processors multiply subnormal numbers many times more slowly, so they slow the backward pass of a network.
+    """
+    bits = values.view(np.int32)
+    for j in range(len(bits)):
+        small = np.int32(bits[j] & MAGNITUDE) < LEAST_NORMAL
+        bits[j] = np.int32(bits[j] & LOWEST_INTEGER) if small else bits[j]
 
 
 @summing

@@ -10,6 +10,7 @@ from topk_losses._core.numba_kernels import (
     ONE,
     SUMMED,
     buffers_for,
+    drop_subnormal,
     entry,
     powers_of_two,
     sum_of,
@@ -73,3 +74,4 @@ def multiples(
     exponent = np.float32(scale * LOG2E)
     for i in range(first, last):
         powers_of_two(scores[i], references[i], exponent, factors[i], out[i])
+        drop_subnormal(out[i])

@@ -23,7 +23,16 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from topk_losses._core.numba_kernels import LOG2E, ONE, SUMMED, contracting, entry, inner, powers_of_two
+from topk_losses._core.numba_kernels import (
+    LOG2E,
+    ONE,
+    SUMMED,
+    contracting,
+    drop_subnormal,
+    entry,
+    inner,
+    powers_of_two,
+)
 from topk_losses._smooth_svm.largest_kernels import LANES, largest_key, largest_other, take_out
 from topk_losses._smooth_svm.leading_kernels import entries, recursion, totals
 from topk_losses._smooth_svm.power_sums_kernels import (
@@ -309,3 +318,4 @@ def smooth_backward(
             for j in range(whole[i, 3]):
                 by_scores[i, whole[i, places + j]] = kept[i, slopes + j] * factor
             by_scores[i, labels[i]] = factor
+            drop_subnormal(by_scores[i])

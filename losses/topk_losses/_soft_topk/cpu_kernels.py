@@ -19,6 +19,7 @@ from topk_losses._core.numba_kernels import (
     ONE,
     SUMMED,
     buffers_for,
+    drop_subnormal,
     entry,
     inner,
     powers_of_two,
@@ -336,3 +337,4 @@ def soft_backward(
         else:
             _shares(scores[i], places[i], tau, b, shape, factor, out[i])
         out[i, labels[i]] -= factor
+        drop_subnormal(out[i])

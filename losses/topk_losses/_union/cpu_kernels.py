@@ -12,6 +12,7 @@ from topk_losses._core.numba_kernels import (
     ONE,
     SUMMED,
     buffers_for,
+    drop_subnormal,
     entry,
     inner,
     powers_of_two,
@@ -133,3 +134,4 @@ def union_backward(
             column = places[i, j]
             out[i, column] = multiple * math.exp(np.float64(scores[i, column]) - np.float64(kept[i, 0]))
         out[i, labels[i]] -= kept[i, 3] * gradient
+        drop_subnormal(out[i])
