@@ -74,8 +74,14 @@ def _newton(values: Floats, start: float, low: float, high: float, cap: float, g
 
 
 @inner
+def _less_margin(own: float, margin: float, centre: np.float32) -> float:
+    """The label's score relative to the centre, less the margin, which large scores would swallow."""
+    return (own - np.float64(centre)) - margin
+
+
+@inner
 def _threshold(
-    row: Floats, label: int, own: float, best: Floats, gamma: float, values: Floats
+    row: Floats, label: int, own: float, margin: float, best: Floats, gamma: float, values: Floats
 ) -> tuple[np.float32, float]:
     """A centre near t, and t minus the centre; ``values`` receives the distances of the scores from the centre.
 
@@ -85,15 +91,15 @@ def _threshold(
     _less(row, centre, values)
     values[label] = LOWEST
     t = _newton(values, -cap, -cap, float(best[0] - centre), cap, gamma)
-    least = own - np.float64(centre)
+    least = _less_margin(own, margin, centre)
     nearer = np.float32(np.float64(centre) + max(t, least))
     _less(row, nearer, values)
     values[label] = LOWEST
     if t <= least:
-        return nearer, own - np.float64(nearer)
+        return nearer, _less_margin(own, margin, nearer)
     low = np.float64(centre) - np.float64(nearer) - 2 * cap
     t = _newton(values, 0.0, low, float(best[0] - nearer), cap, gamma)
-    return nearer, max(t, own - np.float64(nearer))
+    return nearer, max(t, _less_margin(own, margin, nearer))
 
 
 @summing
@@ -118,13 +124,14 @@ def _row(
     label: int,
     places: Places,
     own: float,
+    margin: float,
     k: int,
     gamma: float,
     best: Floats,
     values: Floats,
     kept: Floats,
 ) -> float:
-    """The loss of a row; ``own`` is the label's score minus the margin."""
+    """The loss of a row; ``own`` is the label's score."""
     count = 0
     for j in range(k + 1):
         if places[j] != label and count < k:
@@ -132,12 +139,12 @@ def _row(
             count += 1
     centre = best[k - 1]
     kept[2] = 0
-    if not (best[0] < INFINITE and row[label] < INFINITE and not math.isnan(own)):
+    if not (best[0] < INFINITE and row[label] < INFINITE and not math.isnan(own - margin)):
         kept[2] = np.nan
         return np.nan
     if centre == -INFINITE:
         return 0.0
-    centre, t = _threshold(row, label, own, best, gamma, values)
+    centre, t = _threshold(row, label, own, margin, best, gamma, values)
     total, squares, products = 0.0, 0.0, 0.0
     for start in range(0, len(values), SUMMED):
         part = values[start : start + SUMMED]
@@ -146,7 +153,7 @@ def _row(
         squares += two
         products += three
     kept[0], kept[1], kept[2] = centre, t, total
-    return max(products - (own - np.float64(centre)) * total - gamma / 2 * squares, 0.0)
+    return max(products - _less_margin(own, margin, centre) * total - gamma / 2 * squares, 0.0)
 
 
 @entry
@@ -182,8 +189,8 @@ def hinge_forward(
     for i in range(first, last):
         own = float(scores[i, labels[i]])
         own = 0.0 if own == -INFINITE else own  # any value: the loss of a masked target is set to +inf later
-        own -= margins[min(i, len(margins) - 1)]
-        losses[i] = _row(scores[i], labels[i], places[i], own, k, gamma, best, values, kept[i])
+        margin = margins[min(i, len(margins) - 1)]
+        losses[i] = _row(scores[i], labels[i], places[i], own, margin, k, gamma, best, values, kept[i])
 
 
 @contracting

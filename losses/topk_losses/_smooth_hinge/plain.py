@@ -68,7 +68,7 @@ class PlainSmoothHinge(Rule[Any]):
 
     def _complete(self, best: Tensor, kth: int) -> bool:
         """Whether x is 0 for all classes after these; ``kth`` is the index of the K-th of the other classes."""
-        behind = best[:, -1] <= best[:, kth] - self.cap
+        behind = best[:, kth] - best[:, -1] >= self.cap
         return bool((behind | ~(best[:, 0] < torch.inf)).all())
 
     def plain(self, scores: Tensor, labels: Tensor, margin: float | Tensor) -> Tensor:
@@ -109,8 +109,10 @@ class PlainSmoothHinge(Rule[Any]):
         """The losses ``(M, C)`` and x ``(M, C, m)``, from the m largest other scores, descending, and the label's."""
         few = others[..., self.k - 1].detach() == -torch.inf
         invalid = ~((others.detach()[..., 0] < torch.inf) & (own.detach() < torch.inf))
-        own = own.masked_fill(own == -torch.inf, 0).double() - margin
-        violation = others.masked_fill(others == -torch.inf, MASKED).double() - own.unsqueeze(2)
+        own = own.masked_fill(own == -torch.inf, 0).double().unsqueeze(2)
+        margin = margin.unsqueeze(2) if isinstance(margin, Tensor) else margin
+        # The margin is added last, so that large scores do not swallow it.
+        violation = others.masked_fill(others == -torch.inf, MASKED).double() - own + margin
         x = ((violation - self._threshold(violation)) / self.gamma).clamp(0, 1 / self.k)
         losses = (x * violation - self.gamma / 2 * x * x).sum(2).clamp(min=0)
         losses = with_nan(losses.masked_fill(few, 0), invalid).to(others.dtype)
@@ -144,7 +146,7 @@ class PlainSmoothHinge(Rule[Any]):
         few = centre == -torch.inf
         values = others - centre
         # The bound t >= 0, in these units; where it is active, the x sum to less than 1.
-        least = own.masked_fill(own == -torch.inf, 0) - margin - centre
+        least = own.masked_fill(own == -torch.inf, 0) - centre - margin
         t = torch.maximum(self._newton(values, best[:, : self.k] - centre), least)
         x = ((values - t) / self.gamma).clamp_(0, 1 / self.k).masked_fill_(few, 0)
         total = x.sum(1, keepdim=True)

@@ -81,29 +81,33 @@ def rows_argument(
         result = _without_split(scores, labels, problem)
     if result is None:
         result = _split_rows(scores.scatter(1, labels, -torch.inf), problem)
-    argument, slope = result
+    ratio, reference, slope = result
     # A masked label's loss is set elsewhere. An infinite argument would give an ignored sample 0 · inf.
     own = own.masked_fill(own == torch.inf, torch.nan).masked_fill(own == -torch.inf, 0)
-    return torch.sub(argument, own, alpha=problem.scale) + margin / problem.tau, slope
+    # The label's score is subtracted from another one first, so that an offset of all scores costs no digits.
+    return torch.add(ratio, reference - own, alpha=problem.scale) + margin / problem.tau, slope
 
 
-def _without_split(scores: Tensor, labels: Tensor, problem: Problem) -> tuple[Tensor, Slope] | None:
-    """Compute the rows by power sums alone, or return None if a class dominates some row.
+def _without_split(
+    scores: Tensor, labels: Tensor, problem: Problem
+) -> tuple[Tensor, float | Tensor, Slope] | None:
+    """``log σ_K - log σ_{K-1}`` in units of a reference, by power sums alone; None if a class dominates some row.
 
-    Moderate scores need no reference.
+    Moderate scores need no reference: it is 0.
     """
     values = (scores * (problem.scale * LOG2E)).exp2_().scatter_(1, labels, 0)
     mass, largest = values.sum(1), values.amax(1)
     low, high = (bound.item() for bound in largest.aminmax())
     if low * NEAR_ONE >= 1 and high <= NEAR_ONE:
-        return _comparable_rows(values, mass, largest, high, problem)
+        result = _comparable_rows(values, mass, largest, high, problem)
+        return None if result is None else (result[0], 0.0, result[1])
     number = (mass / largest).nan_to_num(torch.inf)  # NaN where all values overflow or underflow
     if number.amin().item() < 3 * problem.k and problem.k > 1:
         return None
     return _with_reference(scores, labels, problem)
 
 
-def _with_reference(scores: Tensor, labels: Tensor, problem: Problem) -> tuple[Tensor, Slope] | None:
+def _with_reference(scores: Tensor, labels: Tensor, problem: Problem) -> tuple[Tensor, Tensor, Slope] | None:
     """As :func:`_without_split` for scores of any size, in units of each row's largest value."""
     others = scores.scatter(1, labels, -torch.inf)
     limits = torch.finfo(scores.dtype)
@@ -113,9 +117,7 @@ def _with_reference(scores: Tensor, labels: Tensor, problem: Problem) -> tuple[T
     result = _comparable_rows(values, values.sum(1), None, 1.0, problem)
     if result is None:
         return None
-    argument, slope = result
-    argument = argument.add_(reference.squeeze(1), alpha=problem.scale)
-    return _invalid_to_nan(argument, largest), slope
+    return _invalid_to_nan(result[0], largest), reference.squeeze(1).double(), result[1]
 
 
 def _invalid_to_nan(argument: Tensor, largest: Tensor) -> Tensor:
@@ -160,8 +162,8 @@ def _comparable_rows(
     return argument, _slope(values, shares)
 
 
-def _split_rows(others: Tensor, problem: Problem) -> tuple[Tensor, Slope]:
-    """``log σ_K - log σ_{K-1}`` of ``exp(scale · others)``, with the largest values split off.
+def _split_rows(others: Tensor, problem: Problem) -> tuple[Tensor, Tensor, Slope]:
+    """``log σ_K - log σ_{K-1}`` in units of the K-th largest value, and its score; the largest values are split off.
 
     Infinite scores are replaced by the largest finite ones. This keeps their limits, and a difference of two infinite
     scores is 0 instead of NaN.
@@ -169,7 +171,6 @@ def _split_rows(others: Tensor, problem: Problem) -> tuple[Tensor, Slope]:
     k, scale = problem.k, problem.scale
     limits = torch.finfo(others.dtype)
     top = others.topk(min(3 * k, others.shape[1] - 1), dim=1)
-    threshold = top.values[:, k - 1].detach().to(torch.float64) * scale
     # K times the scale times a gap must not overflow, for float64 scores either.
     bound = min(limits.max, torch.finfo(torch.float64).max / (4 * k * max(scale, 1)))
     leading = top.values.t().contiguous().to(torch.float64).clamp(-bound, bound)
@@ -183,15 +184,16 @@ def _split_rows(others: Tensor, problem: Problem) -> tuple[Tensor, Slope]:
         rest = in_units_of_one(newton(scaled, k), factors_rest[0])
     start = totals(weight, rest)
     total = (start * tables[-1]).sum(1)
-    argument = _invalid_to_nan((total[0] / total[1]).log() + threshold, top.values[:, :1])
+    reference = top.values[:, k - 1].detach().to(torch.float64)
+    ratio = _invalid_to_nan((total[0] / total[1]).log(), top.values[:, :1])
     if not problem.with_slope:
-        return argument, _slope(others)
+        return ratio, reference, _slope(others)
     coefficients = None
     if rest is not None and sums is not None:
         coefficients = _rest_shares(weight * tables[-1] / total[:, None], rest, sums.shape[0])
     inclusion = adjoint(start, factors, tables) / total[:, None]
     entries = (inclusion[1] - inclusion[0]).t()
-    return argument, _slope(others if values is None else values, coefficients, index, entries)
+    return ratio, reference, _slope(others if values is None else values, coefficients, index, entries)
 
 
 def _leading_tables(leading: Tensor, problem: Problem) -> tuple[Tensor, list[Tensor]]:

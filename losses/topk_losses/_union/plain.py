@@ -49,9 +49,9 @@ class PlainUnion(RuleOfLabels[Any]):
     def of_labels(self, rows: Tensor, labels: Tensor) -> Tensor:
         """The losses ``(M, C)`` for labels ``(M, C)`` in differentiable operations."""
         log_q = log_softmax(rows)
-        top = largest(log_q, self.k)
-        log_union = top.values.logsumexp(1, keepdim=True)
-        grouped = torch.where(among(top.indices, labels, rows), -log_union, -log_q.gather(1, labels))
+        places = largest(rows, self.k).indices  # of the scores: rounding makes probabilities equal
+        log_union = log_q.gather(1, places).logsumexp(1, keepdim=True)
+        grouped = torch.where(among(places, labels, rows), -log_union, -log_q.gather(1, labels))
         if not self.transition:
             return grouped
         union = (log_union.detach() if self.detach_weight else log_union).exp()

@@ -56,8 +56,11 @@ def test_order_of_the_hinges(scores, data):
 
 
 @pytest.mark.parametrize("name", HINGES)
-def test_fewer_rivals_than_k_cost_nothing(name):
-    scores = torch.tensor([[1.0, -torch.inf, -torch.inf, 5.0, -torch.inf]], requires_grad=True)
+@pytest.mark.parametrize("rivals", [0, 1, 2])
+def test_fewer_rivals_than_k_cost_nothing(name, rivals):
+    scores = torch.full((1, 5), -torch.inf)
+    scores[0, : rivals + 1] = torch.tensor([1.0, 5.0, 6.0])[: rivals + 1]
+    scores.requires_grad_()
     loss = getattr(functional, name)(scores, torch.tensor([0]), k=3)
     loss.backward()
     assert loss == 0

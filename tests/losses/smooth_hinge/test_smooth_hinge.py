@@ -157,3 +157,14 @@ def test_float32_is_the_float64_loss(spread, offset, sample):
         (gradient,) = torch.autograd.grad(losses.sum(), leaf)
         torch.testing.assert_close(losses.double(), exact, rtol=1e-6, atol=1e-7)
         torch.testing.assert_close(gradient.double(), slope, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_large_scores_do_not_swallow_the_margin(dtype, way):
+    target = torch.tensor([0, 150])
+    expected = smooth_topk_hinge(torch.zeros(2, 200, dtype=dtype), target, k=2)
+    assert expected > 0.9
+    scores = torch.full((2, 200), 1e16, dtype=dtype)
+    shares = torch.nn.functional.one_hot(target, 200).to(dtype)
+    for own in (target, shares):
+        torch.testing.assert_close(smooth_topk_hinge(scores, own, k=2), expected)

@@ -268,3 +268,14 @@ def test_without_a_margin_it_is_the_exact_k_likelihood(k, tau, sample):
             for loss, leaf in zip((svm, likelihood), leaves, strict=True)
         )
     )
+
+
+@pytest.mark.parametrize("spread", [0.5, 30.0])
+def test_a_common_offset_costs_no_digits(spread, sample):
+    """With exact differences of scores, whether all classes are comparable or some are split off."""
+    scores, target = sample(24, 40, spread)
+    scores = (scores * 2**10).round() / 2**10
+    losses = smooth_topk_svm(scores, target, 3, 0.5, reduction="none")
+    for offset in (2.0**20, -(2.0**40)):
+        moved = smooth_topk_svm(scores + offset, target, 3, 0.5, reduction="none")
+        torch.testing.assert_close(moved, losses, rtol=1e-13, atol=1e-13)

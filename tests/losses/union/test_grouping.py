@@ -119,3 +119,16 @@ def test_an_ignored_sample_with_no_class_after_the_k_best_has_no_gradient(dtype,
     ignored = torch.tensor([-100])
     topk_transition(scores, ignored, 3, detach_weight, reduction="sum").backward()
     assert scores.grad.abs().max() == 0
+
+
+@pytest.mark.parametrize("name", ["topk_grouping", "topk_transition"])
+def test_soft_targets_choose_the_group_by_the_scores(name, way):
+    """Though their probabilities are equal in float32."""
+    scores = torch.tensor([[1e-8, 2e-8, 0.0]])
+    shares = torch.tensor([[0.0, 1.0, 0.0]])
+    function = {"topk_grouping": topk_grouping, "topk_transition": topk_transition}[name]
+    torch.testing.assert_close(function(scores, shares, k=1), function(scores, torch.tensor([1]), k=1))
+    for label in range(3):
+        one_hot = torch.nn.functional.one_hot(torch.tensor([label]), 3).float()
+        of_label = function(scores, torch.tensor([label]), k=2)
+        torch.testing.assert_close(function(scores, one_hot, k=2), of_label)
