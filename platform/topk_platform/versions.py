@@ -35,7 +35,8 @@ VERSIONS: Mapping[str, int] = {
     # search has its own draw, and no draw depends on a study's name; denormal numbers are 0; unlike members of a stack
     # share loss and update
     "engine": 2,
-    # losses. Version 2 since 28 November 2026: torch's own kernels and shorter formulas, which round otherwise
+    # losses. Version 2 since 28 November 2026: torch's own kernels and shorter formulas, which round otherwise; smooth
+    # losses subtract the label's score before a margin; of soft targets, scores choose the K best, not probabilities
     "loss active_passive_loss": 1,
     "loss asymmetric_loss": 2,
     "loss autkc": 1,
@@ -53,15 +54,15 @@ VERSIONS: Mapping[str, int] = {
     "loss logit_clip": 2,
     "loss noised_imbalanced_topk_hinge": 1,
     "loss noised_topk_hinge": 1,
-    "loss smooth_topk_hinge": 1,
-    "loss smooth_topk_svm": 1,
+    "loss smooth_topk_hinge": 2,
+    "loss smooth_topk_svm": 2,
     "loss soft_topk_loss": 1,
     "loss sorting_topk_cross_entropy": 1,
     "loss symmetric_cross_entropy": 1,
     "loss topk_entropy": 1,
-    "loss topk_grouping": 1,
+    "loss topk_grouping": 2,
     "loss topk_hinge": 1,
-    "loss topk_transition": 1,
+    "loss topk_transition": 2,
     "loss truncated_topk_entropy": 1,
     "loss vector_scaling": 2,
     # networks
