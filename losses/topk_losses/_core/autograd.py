@@ -7,7 +7,6 @@ plain differentiable operations. ``torch.compile`` gets these operations, too, b
 
 from __future__ import annotations
 
-import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
@@ -91,7 +90,14 @@ def losses_by(rule: Rule[Any], scores: Tensor, labels: Tensor, *inputs: Input) -
     scores = scores if rule.narrow else computing(scores)
     if torch.compiler.is_compiling() or in_forward_mode():
         return rule.plain(scores, labels, *inputs)
-    losses: Tensor = _Losses.apply(rule, torch.is_grad_enabled(), scores, labels, *inputs)[0]
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        transformed: Tensor = _Transformed.apply(rule, torch.is_grad_enabled(), scores, labels, *inputs)[0]
+        return transformed
+    if not (
+        torch.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in (scores, *inputs))
+    ):
+        return rule.forward(scores, labels, *inputs, with_gradient=False)[0]
+    losses: Tensor = _Losses.apply(rule, scores, labels, *inputs)
     return losses
 
 
@@ -101,7 +107,21 @@ def in_forward_mode() -> bool:
 
 
 class _Losses(torch.autograd.Function):
-    """Outputs the losses, followed by the tensors kept for the gradient."""
+    """The losses; their context keeps what the gradient needs."""
+
+    @staticmethod
+    def forward(ctx: Any, rule: Rule[Any], scores: Tensor, labels: Tensor, *inputs: Any) -> Tensor:
+        losses, kept = rule.forward(scores, labels, *inputs, with_gradient=True)
+        _keep(ctx, rule, scores, labels, inputs, losses, kept)
+        return losses
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        return None, *_gradients(ctx, gradient)
+
+
+class _Transformed(torch.autograd.Function):
+    """Inside ``torch.func``: outputs the losses, followed by the tensors kept, which could not be saved otherwise."""
 
     @staticmethod
     def forward(*arguments: Any) -> tuple[Tensor, ...]:
@@ -111,36 +131,55 @@ class _Losses(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        ctx.rule, _, scores, labels, *rest = inputs
-        ctx.numbers, tensors = _separated(rest)
-        ctx.mark_non_differentiable(*output[1:])
+        rule, _, scores, labels, *rest = inputs
+        losses, *kept = output
+        ctx.mark_non_differentiable(*kept)
         ctx.set_materialize_grads(False)  # else torch makes gradients of zeros for all kept tensors
-        ctx.save_for_backward(output[0], scores, labels, *tensors, *output[1:])
+        _keep(ctx, rule, scores, labels, rest, losses, kept)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
         if gradient is None:
             return (None,) * (4 + len(ctx.numbers))
-        losses, scores, labels, *tensors = ctx.saved_tensors
-        differentiated = torch.is_grad_enabled()  # the caller will differentiate this gradient
-        if differentiated or not ctx.rule.passes_nan:
-            # A row whose loss is NaN must have a gradient of NaN; many rules would return finite numbers.
-            gradient = gradient.masked_fill(losses.isnan(), torch.nan)
-        if differentiated:
-            slopes = _Gradient.apply(ctx.rule, ctx.numbers, gradient, scores, labels, *tensors)
-        else:
-            slopes = _slopes(ctx.rule, ctx.numbers, gradient, scores, labels, tensors)
-        by_input = (
-            slope if number is None else None for slope, number in zip(slopes[1:], ctx.numbers, strict=True)
-        )
-        return None, None, slopes[0], None, *by_input
+        return None, None, *_gradients(ctx, gradient)
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> tuple[Any, Any]:
         merged = _merged(info.batch_size, in_dims[2:], arguments[2:])
-        losses, *kept = _Losses.apply(*arguments[:2], *merged)
+        losses, *kept = _Transformed.apply(*arguments[:2], *merged)
         # The kept tensors stay with the rows of all models in one dimension: _Gradient.vmap expects them so.
         return (losses.unflatten(0, (info.batch_size, -1)), *kept), (0, *[None] * len(kept))
+
+
+def _keep(
+    ctx: Any,
+    rule: Rule[Any],
+    scores: Tensor,
+    labels: Tensor,
+    inputs: Sequence[Any],
+    losses: Tensor,
+    kept: Sequence[Tensor],
+) -> None:
+    ctx.rule = rule
+    ctx.numbers, tensors = _separated(inputs)
+    ctx.save_for_backward(losses, scores, labels, *tensors, *kept)
+
+
+def _gradients(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+    """The gradients with respect to the scores, the labels and each input."""
+    losses, scores, labels, *tensors = ctx.saved_tensors
+    differentiated = torch.is_grad_enabled()  # the caller will differentiate this gradient
+    if differentiated or not ctx.rule.passes_nan:
+        # A row whose loss is NaN must have a gradient of NaN; many rules would return finite numbers.
+        gradient = gradient.masked_fill(losses.isnan(), torch.nan)
+    if differentiated:
+        slopes = _Gradient.apply(ctx.rule, ctx.numbers, gradient, scores, labels, *tensors)
+    else:
+        slopes = _slopes(ctx.rule, ctx.numbers, gradient, scores, labels, tensors)
+    by_input = (
+        slope if number is None else None for slope, number in zip(slopes[1:], ctx.numbers, strict=True)
+    )
+    return slopes[0], None, *by_input
 
 
 class _Gradient(torch.autograd.Function):
@@ -193,11 +232,6 @@ class _Gradient(torch.autograd.Function):
         slopes = _Gradient.apply(*arguments[:2], *merged, *arguments[2 + count :])
         split = tuple(None if slope is None else slope.unflatten(0, models) for slope in slopes)
         return split, tuple(None if slope is None else 0 for slope in split)
-
-
-# torch looks up the signature of forward at every call, which takes longer than a kernel unless it is stored.
-for _function in (_Losses.forward, _Gradient.forward):
-    _function.__signature__ = inspect.signature(_function)  # type: ignore[attr-defined]
 
 
 def _slopes(

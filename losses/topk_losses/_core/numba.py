@@ -18,7 +18,7 @@ from typing import Any, TypeVar, cast
 import torch
 from torch import Tensor
 
-__all__ = ["array", "compiled", "in_parts", "is_there", "refusal", "rows_per_thread"]
+__all__ = ["array", "compiled", "doubles", "in_parts", "is_there", "refusal", "rows_per_thread"]
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -86,6 +86,18 @@ def array(tensor: Tensor) -> Any:
     if tensor.requires_grad or tensor.is_neg():
         tensor = tensor.detach().resolve_neg()
     return tensor.contiguous().numpy()
+
+
+def doubles(values: float | Tensor) -> Any:
+    """One number, or one for each row, as a NumPy array of float64."""
+    return (
+        array(values.to(torch.float64).reshape(-1)) if isinstance(values, Tensor) else _double(float(values))
+    )
+
+
+@functools.lru_cache(64)
+def _double(value: float) -> Any:
+    return torch.tensor([value], dtype=torch.float64, device="cpu").numpy()
 
 
 def rows_per_thread(classes: int) -> int:

@@ -42,7 +42,7 @@ def convex(rows: Tensor, labels: Tensor, k: int, margin: float | Tensor) -> Tens
     last = torch.where(among(top.indices[:, :k], labels, rows), first[:, k:], first[:, k - 1 : k])
     violation = total + (k - 1) * alpha + (last - own + alpha).relu()
     # Of fewer than K other classes none keeps the label out of the top K.
-    violation = violation.masked_fill(last.detach() == -torch.inf, 0)
+    violation = violation.masked_fill((last.detach() == -torch.inf) & (centre < torch.inf), 0)
     return with_nan_where_invalid(violation, top.values).relu() / k
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -30,6 +30,7 @@ class NumbaSmoothHinge(PlainSmoothHinge):
     """The smooth convex top-K hinge in two kernels."""
 
     keeps = Kept
+    passes_nan: ClassVar[bool] = True
 
     def forward(
         self,
@@ -42,10 +43,9 @@ class NumbaSmoothHinge(PlainSmoothHinge):
         """The losses, and what the gradient needs."""
         kernels, (rows, classes) = _kernels(), scores.shape
         losses, numbers = scores.new_empty(rows), scores.new_empty(rows, kernels.KEPT)
-        margins = torch.as_tensor(margin, dtype=torch.float64, device="cpu").reshape(-1)
         places = selection.largest(scores, self.k + 1).indices
-        tensors = (scores, labels.reshape(-1), places, margins)
-        arrays = *(numba.array(tensor) for tensor in tensors), float(self.gamma)
+        tensors = (scores, labels.reshape(-1), places)
+        arrays = *(numba.array(tensor) for tensor in tensors), numba.doubles(margin), float(self.gamma)
         outputs = losses.numpy(), numbers.numpy()
 
         def part(first: int, last: int) -> None:

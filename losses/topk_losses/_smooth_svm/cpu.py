@@ -51,6 +51,7 @@ class NumbaSmoothSVM(Rule[Any]):
     tau: float
     ignore_index: int = -100
     complete: ClassVar[bool] = True
+    passes_nan: ClassVar[bool] = True
 
     def plain(self, scores: Tensor, labels: Tensor, margin: float | Tensor) -> Tensor:
         """The losses in plain torch."""
@@ -64,8 +65,7 @@ class NumbaSmoothSVM(Rule[Any]):
         losses = scores.new_empty(rows)
         most = kernels.most_taken(classes, self.k)
         kept = scores.new_empty(rows, kernels.HEADER + self.k + 2 * most)
-        margins = torch.as_tensor(margin, dtype=torch.float64, device="cpu").reshape(-1)
-        arrays = numba.array(scores), numba.array(labels).reshape(-1), numba.array(margins)
+        arrays = numba.array(scores), numba.array(labels).reshape(-1), numba.doubles(margin)
         numbers = (self.ignore_index, self.k, float(self.tau), with_gradient)
         outputs = losses.numpy(), kept.numpy(), kept.view(torch.int32).numpy()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from statistics import NormalDist
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -34,6 +34,7 @@ class NumbaSoftTopK(PlainSoftTopK):
     """The soft top-K losses in two kernels for all shapes."""
 
     keeps = Kept
+    passes_nan: ClassVar[bool] = True
 
     def forward(self, scores: Tensor, labels: Tensor, *, with_gradient: bool) -> tuple[Tensor, Any]:  # noqa: ARG002
         """The losses, and what the gradient needs."""

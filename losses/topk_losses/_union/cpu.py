@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -32,6 +32,7 @@ class NumbaUnion(PlainUnion):
     """Top-K grouping and transition in two kernels, each of which reads a row once."""
 
     keeps = Kept
+    passes_nan: ClassVar[bool] = True
 
     def forward(self, scores: Tensor, labels: Tensor, *, with_gradient: bool) -> tuple[Tensor, Any]:  # noqa: ARG002
         """The losses, and what the gradient needs."""
