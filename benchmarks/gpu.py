@@ -187,13 +187,20 @@ def _timings(device: str) -> list[Step]:
         2,
         skipped="CUDA kernels are not timed on a CPU" if cpu else "",
     )
+    python = Step(
+        "python",
+        "What Python costs of a step, and kernels in compiled graphs" + (", traced" if cpu else ""),
+        script("python_gpu", f"--device {device}"),
+        2,
+        skipped=missing("triton"),
+    )
     speed = Step(
         "speed",
         "Training: ensembles, images a second, steps with each loss, checkpoints",
         script("training", f"--device {device} {few if cpu else '--repetitions 5'}"),
         2,
     )
-    return [losses, speed]
+    return [losses, python, speed]
 
 
 def run(step: Step, seconds: float, scratch: Path) -> Result:
