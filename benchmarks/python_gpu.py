@@ -162,12 +162,12 @@ def compiled(repetitions: int) -> list[str]:
 def _device_time(loss: Callable[[], Tensor], repetitions: int) -> float:
     """The median time of forward and backward pass, in microseconds."""
     for _ in range(5):
-        loss().backward()
-    times = []
+        loss().backward()  # type: ignore[no-untyped-call]
+    times: list[float] = []
     for _ in range(repetitions):
         start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
         start.record()
-        loss().backward()
+        loss().backward()  # type: ignore[no-untyped-call]
         stop.record()
         torch.cuda.synchronize()
         times.append(1000 * start.elapsed_time(stop))
