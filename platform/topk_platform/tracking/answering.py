@@ -7,7 +7,7 @@ import os
 import threading
 from pathlib import Path
 from urllib.parse import urlsplit
-from urllib.request import proxy_bypass_environment
+from urllib.request import proxy_bypass
 
 from topk_platform.errors import UserError, masked, reason
 from topk_platform.records.storage.store import Store
@@ -106,7 +106,7 @@ def _proxy(uri: str) -> str:
     scheme, host = urlsplit(uri).scheme, urlsplit(uri).hostname or ""
     names = [name for lower in (f"{scheme}_proxy", "all_proxy") for name in (lower, lower.upper())]
     used = [name for name in names if os.environ.get(name)]
-    if scheme not in ("http", "https") or not used or proxy_bypass_environment(host):
+    if scheme not in ("http", "https") or not used or proxy_bypass(host):
         return ""
     return f" (asked through the proxy of the variable {used[0]}; NO_PROXY={host} asks directly)"
 

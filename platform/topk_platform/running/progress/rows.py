@@ -36,7 +36,8 @@ def headline(state: StudyState) -> str:
     parts += [f"tried again {state.again}"] if state.again else []
     parts += [f"{state.workers} of {state.slots} workers busy"] if state.slots else []
     parts += [_gpus_in_words(state.gpu_use)] if state.gpu_use else []
-    parts += [f"about {duration(state.seconds)} left"] if state.left and (state.seconds or 0) >= 1 else []
+    if state.left and state.seconds and state.seconds >= 1:
+        parts.append(f"about {duration(state.seconds)} left")
     done = str(tally.ended) if state.left is None else f"{tally.ended}/{tally.ended + state.left}"
     return f"{done} trials: {', '.join(parts) or 'nothing has ended yet'}"
 
