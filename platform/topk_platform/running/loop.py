@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -37,17 +37,18 @@ from topk_platform.running.options import RunOptions
 from topk_platform.running.preflight.changes import outdated
 from topk_platform.running.progress.views import view_for
 from topk_platform.running.progress.watching import Noting, Watch
-from topk_platform.running.recording import Recorder, draws_report
+from topk_platform.running.recording import Recorder, closing, draws_report
 from topk_platform.running.state import (
     Again,
     as_checked,
     complete_histories,
+    expected,
     finished,
     in_environment,
     make_board,
     what_trains_again,
 )
-from topk_platform.running.summary import Summary
+from topk_platform.running.summary import End, Summary
 from topk_platform.specs import Study
 from topk_platform.tracking import mlflow_of
 
@@ -111,21 +112,9 @@ def run(
 
     patience = Patience(options.wait, waiting)
     with nullcontext(progress) if callable(progress) else view_for(progress) as show, data_at(options.data):
-        counted, rows = _expected(part, ledger, options), StudyRows(ledger, whole.arms)
+        counted, rows = expected(part, ledger, options), StudyRows(ledger, whole.arms)
         counted = _checked(part, rows, counted, options, warnings.warn if waiting is None else waiting)
         return _Run(whole, part, options, counted, rows, store, mlflow, patience, show, callbacks).run()
-
-
-def _expected(study: Study, ledger: Ledger, options: RunOptions) -> dict[str, Identity]:
-    """Return which rows count. Before a cluster's machines can be asked, those of the last run are assumed."""
-    counted = last_counted(ledger, study)
-    if options.mixed:
-        return {arm_id: replace(identity, environment={}) for arm_id, identity in counted.items()}
-    if options.address is None:
-        from topk_platform.training import environment  # noqa: PLC0415 - torch
-
-        return in_environment(study, counted, environment(study.device))
-    return counted
 
 
 def _checked(
@@ -236,13 +225,13 @@ class _Run:
         self.budget.durations = Durations({i: arm.ended_seconds() for i, arm in histories.items()})
         return make_board(self.part, self.counted, histories)
 
-    def _recorded(self, board: Board, recorder: Recorder, cluster: Cluster) -> _End:
+    def _recorded(self, board: Board, recorder: Recorder, cluster: Cluster) -> End:
         """Train the remaining trials and write the tables; return how the run ended."""
         if board.left:
             self.rows.release()  # while trials run, the driver needs the memory but not the rows
         hurry = partial(self._hurry, recorder)
-        with _closing(lambda: recorder.close(self.whole, self._known), hurry):
-            end = _End.of(board, self.budget, self._train(board, recorder, cluster))
+        with closing(lambda: recorder.close(self.whole, self._known), hurry):
+            end = End.of(board, self.budget, self._train(board, recorder, cluster))
             if end.interrupted:
                 hurry()
             recorder.hurry = bool(end.faults.ended)
@@ -281,7 +270,7 @@ class _Run:
                 f"ends this at once and loses nothing: `{sync}` or the next run fills it in"
             )
 
-    def _summary(self, board: Board, recorder: Recorder, end: _End) -> Summary:
+    def _summary(self, board: Board, recorder: Recorder, end: End) -> Summary:
         return Summary(
             table=self._table(),
             ran=recorder.ran,
@@ -303,55 +292,9 @@ class _Run:
         table = build_table(study, self._known(study), self.part.arms, ranks)
         return replace(table, given=self.options.given)
 
-    def _note_undone(self, end: _End, tracking_error: str) -> None:
+    def _note_undone(self, end: End, tracking_error: str) -> None:
         """Note the work that is left undone, for `topk status`; arms of which all trials were tried are noted anew."""
         tried = () if end.interrupted or end.partial or end.faults.ended else self.part.arms
         before, names = Undone.read(self.store), {arm.name for arm in self.whole.arms}
         settled = {arm.name for arm in tried} | {trial.arm for trial in before.open} - names
         before.after(end.faults.open, settled, tracking_error).note(self.store)
-
-
-@dataclass(frozen=True)
-class _End:
-    """How a run ended.
-
-    Args:
-        faults: What faults left undone.
-        partial: The limits that were used up before all trials had been tried, in words; empty if none was.
-        interrupted: Whether the user or a signal ended the run.
-    """
-
-    faults: Faults
-    partial: str = ""
-    interrupted: bool = False
-
-    @classmethod
-    def of(cls, board: Board, budget: Budget, faults: Faults) -> _End:
-        if faults.ended or not board.left:
-            return cls(faults)
-        # Open trials count as started, see Dispatcher.
-        used_up = board.held(lambda arm_id, trials: budget.allows(arm_id, len(faults.open) + trials))
-        if budget.over or used_up:
-            return cls(faults, ", ".join(sorted(budget.held)))
-        return cls(faults, interrupted=not board.stuck)
-
-
-@contextmanager
-def _closing(close: Callable[[], None], hurry: Callable[[], None]) -> Iterator[None]:
-    """Call ``close`` at the end in any case; if the block raises an error, raise that error again.
-
-    Args:
-        close: Called at the end.
-        hurry: Called first after an interrupt, because the user is waiting.
-    """
-    try:
-        yield
-    except BaseException as error:
-        if isinstance(error, KeyboardInterrupt):
-            hurry()
-        try:
-            close()
-        except Exception as another:  # noqa: BLE001 - reported as a note of the first error, which is usually its cause
-            error.add_note(f"The tables could not be written: {another!r}")
-        raise
-    close()

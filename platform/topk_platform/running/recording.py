@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -29,7 +29,7 @@ from topk_platform.specs import Study, TrialRecord
 from topk_platform.tracking import Feed, moved, tracking_uri
 from topk_platform.tracking.trials import ARMS
 
-__all__ = ["Recorder", "draws_report", "make_pictures"]
+__all__ = ["Recorder", "closing", "draws_report", "make_pictures"]
 
 _HURRIED_SECONDS = 2.0
 
@@ -176,3 +176,24 @@ class Recorder:
             texts = {name: files[name].decode() for name in files if not name.endswith(".parquet")}
             draw = None if self.hurry or self.pictures is None else partial(self.pictures, whole)
             self.feed.put_files(texts, draw)
+
+
+@contextmanager
+def closing(close: Callable[[], None], hurry: Callable[[], None]) -> Iterator[None]:
+    """Call ``close`` at the end in any case; if the block raises an error, raise that error again.
+
+    Args:
+        close: Called at the end.
+        hurry: Called first after an interrupt, because the user is waiting.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt):
+            hurry()
+        try:
+            close()
+        except Exception as another:  # noqa: BLE001 - reported as a note of the first error, which is usually its cause
+            error.add_note(f"The tables could not be written: {another!r}")
+        raise
+    close()

@@ -11,6 +11,7 @@ from topk_platform.protocol import ArmBoard, Board
 from topk_platform.records import (
     NEEDED,
     ArmHistory,
+    Ledger,
     Row,
     StudyRows,
     Unsound,
@@ -20,6 +21,7 @@ from topk_platform.records import (
     results_of,
 )
 from topk_platform.records.artifacts.files import Kind
+from topk_platform.running.options import RunOptions
 from topk_platform.specs import Study
 from topk_platform.specs.checks import first_few
 
@@ -27,6 +29,7 @@ __all__ = [
     "Again",
     "as_checked",
     "complete_histories",
+    "expected",
     "finished",
     "in_environment",
     "make_board",
@@ -54,6 +57,24 @@ def in_environment(
         arm_id: replace(identity, environment={**environment, **(chosen_by if arm_id in searching else {})})
         for arm_id, identity in identities.items()
     }
+
+
+def expected(study: Study, ledger: Ledger, options: RunOptions) -> dict[str, Identity]:
+    """Return which rows count. Before a cluster's machines can be asked, those of the last run are assumed.
+
+    Args:
+        study: The study.
+        ledger: Its ledger.
+        options: The options of the run.
+    """
+    counted = last_counted(ledger, study)
+    if options.mixed:
+        return {arm_id: replace(identity, environment={}) for arm_id, identity in counted.items()}
+    if options.address is None:
+        from topk_platform.training import environment  # noqa: PLC0415 - torch
+
+        return in_environment(study, counted, environment(study.device))
+    return counted
 
 
 def as_checked(checked: Mapping[str, Identity], counted: Mapping[str, Identity]) -> dict[str, Identity]:

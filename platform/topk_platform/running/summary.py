@@ -9,13 +9,15 @@ from dataclasses import dataclass, field
 from rich.console import Group
 from rich.text import Text
 
+from topk_platform.protocol import Board
 from topk_platform.reports.plain_text import as_text
 from topk_platform.reports.words import command, only_words
 from topk_platform.results import Table
+from topk_platform.running.budget import Budget
 from topk_platform.running.events import Faults
 from topk_platform.specs.checks import plural
 
-__all__ = ["Summary", "problems"]
+__all__ = ["End", "Summary", "problems"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -105,3 +107,29 @@ def _left(summary: Summary) -> str:
             "tries again."
         )
     return ""
+
+
+@dataclass(frozen=True)
+class End:
+    """How a run ended.
+
+    Args:
+        faults: What faults left undone.
+        partial: The limits that were used up before all trials had been tried, in words; empty if none was.
+        interrupted: Whether the user or a signal ended the run.
+    """
+
+    faults: Faults
+    partial: str = ""
+    interrupted: bool = False
+
+    @classmethod
+    def of(cls, board: Board, budget: Budget, faults: Faults) -> End:
+        """Return how a run ended, from the study's state, the budget and the faults at its end."""
+        if faults.ended or not board.left:
+            return cls(faults)
+        # Open trials count as started, see Dispatcher.
+        used_up = board.held(lambda arm_id, trials: budget.allows(arm_id, len(faults.open) + trials))
+        if budget.over or used_up:
+            return cls(faults, ", ".join(sorted(budget.held)))
+        return cls(faults, interrupted=not board.stuck)

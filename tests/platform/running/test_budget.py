@@ -29,9 +29,9 @@ from topk_platform.identity import Identity
 from topk_platform.protocol import ArmBoard, Board, Durations
 from topk_platform.protocol.ended import Ended
 from topk_platform.running.budget import Budget, Limits
-from topk_platform.running.loop import _End
 from topk_platform.running.plan import Plan
 from topk_platform.running.searcher import PAUSES, Dispatcher
+from topk_platform.running.summary import End
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
 
 SEARCHED = Loss("smooth_topk_svm", {"tau": Float(0.01, 10)}, {"tau": 1.0})
@@ -185,7 +185,7 @@ def test_a_trial_that_stays_open_has_started() -> None:
     assert len(driver.dispatcher.faults.open) == 1
     assert driver.dispatcher.start("other") is None and driver.dispatcher.done
     faults = driver.dispatcher.faults
-    assert _End.of(driver.board, driver.budget, faults) == _End(faults, partial="max_trials 1")
+    assert End.of(driver.board, driver.budget, faults) == End(faults, partial="max_trials 1")
 
 
 @pytest.mark.parametrize(
