@@ -28,7 +28,7 @@ from torchvision.transforms import v2
 
 from topk_platform.data import Images
 from topk_platform.data.images.decoding import crop, decoders, pool, scaled
-from topk_platform.data.images.listing import from_folders
+from topk_platform.data.images.own_files import from_folders
 
 SIZE, RESIZE = 224, 256
 
@@ -116,7 +116,7 @@ def main() -> None:
         os.environ.pop("TOPK_CACHE", None)
         root = Path(folder) / "imagenet"
         write(root, options.images)
-        files = from_folders(root, "train")
+        files = from_folders(root, {"train": "train"})
         images = Images(files, torch.arange(len(files)), SIZE, RESIZE)
         chosen = ways(images, options.batch)
         rates(chosen, len(images), 1)

@@ -153,6 +153,7 @@ class Dataset:
         superclasses: The superclass of each class, if the dataset has superclasses.
         names: The name of each class, shown with results; names change no result.
         groups: The name of the groups of samples, in the plural, such as ``"patients"``.
+        notes: Sentences on the data that a user should know, such as files that are not read; they change no result.
 
     Raises:
         UserError: if a split is empty, a label is outside ``[0, classes)``, the splits' inputs are not of one shape
@@ -167,6 +168,7 @@ class Dataset:
     superclasses: tuple[int, ...] | None = None
     names: tuple[str, ...] | None = None
     groups: str = GROUPS
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name, split in self.splits.items():

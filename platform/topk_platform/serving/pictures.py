@@ -19,8 +19,7 @@ from torch import Tensor
 
 from topk_platform.data.images.appearance import appearance, is_on_its_side, without_range
 from topk_platform.data.images.decoding import check_pixels, crop, scaled
-from topk_platform.data.images.listing import ENDINGS, is_image
-from topk_platform.data.images.walking import folders_below
+from topk_platform.data.images.walking import ENDINGS, folders_below, is_image
 from topk_platform.errors import UserError, reason
 from topk_platform.specs import Inputs
 from topk_platform.specs.checks import check
@@ -148,7 +147,6 @@ def _image(given: Given, inputs: Inputs) -> Tensor:
             shown = crop(_scaled(given, name, inputs.resize), inputs.shape[1])
         else:
             shown = crop(scaled(Path(given), inputs.resize), inputs.shape[1])
-            _check_range(Path(given))
     return torch.from_numpy(np.array(shown)).permute(2, 0, 1)
 
 
@@ -162,12 +160,6 @@ def _picture(pixels: npt.NDArray[Any], inputs: Inputs) -> Image.Image:
             f"network takes it, got {pixels.dtype} of shape {pixels.shape}{hint}"
         )
     return Image.fromarray(pixels if flat or pixels.shape[2] > 1 else pixels[..., 0])
-
-
-def _check_range(path: Path) -> None:
-    with Image.open(path) as image:
-        if fault := without_range(image):
-            raise ValueError(fault)
 
 
 def _scaled(picture: Image.Image, name: str, resize: int) -> npt.NDArray[np.uint8]:

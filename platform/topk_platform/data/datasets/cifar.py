@@ -17,7 +17,7 @@ from topk_platform.data.datasets.own import image_folder
 from topk_platform.data.datasets.parquet import read_parquet_splits
 from topk_platform.data.folder import data_folder
 from topk_platform.data.images.decoding import pool
-from topk_platform.data.images.listing import is_image
+from topk_platform.data.images.walking import is_image
 from topk_platform.data.splits.splitting import stratified
 from topk_platform.errors import MissingDataError, UserError
 from topk_platform.specs.checks import first_few

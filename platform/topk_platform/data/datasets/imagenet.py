@@ -7,10 +7,11 @@ from pathlib import Path
 
 from torch import Generator
 
-from topk_platform.data.dataset import Dataset
-from topk_platform.data.datasets.image_files import Reading, check_classes
+from topk_platform.data.dataset import Dataset, Split
+from topk_platform.data.datasets.image_files import Reading
 from topk_platform.data.folder import data_folder
-from topk_platform.data.images.listing import FileList, from_file, from_folders, parse_lines
+from topk_platform.data.images.listing import FileList, from_files, parse_lines
+from topk_platform.data.images.own_files import from_folders
 from topk_platform.data.splits.splitting import held_out
 from topk_platform.errors import MissingDataError, UserError
 from topk_platform.specs.checks import check
@@ -57,12 +58,15 @@ def imagenet(
         O. Russakovsky et al., ImageNet Large Scale Visual Recognition Challenge, IJCV 2015; berrada2018 5.2.
     """
     root = _root("imagenet")
-    lists = {"train": from_folders(root, "train"), "test": from_folders(root, "val")}
-    _check("imagenet", root, lists, classes)
-    how = Reading(size, resize, unreadable)
-    whole = how.split(lists["train"], "train")
+    splits = _splits(
+        "imagenet",
+        from_folders(root, {"train": "train", "test": "val"}),
+        classes,
+        Reading(size, resize, unreadable),
+    )
+    whole = splits["train"]
     rest, held = held_out(whole.labels, validation, Generator().manual_seed(_SPLIT_SEED))
-    return Dataset(whole.take(rest), whole.take(held), how.split(lists["test"], "test"), classes=classes)
+    return Dataset(whole.take(rest), whole.take(held), splits["test"], classes=classes)
 
 
 def imagenet_lt(
@@ -93,10 +97,8 @@ def imagenet_lt(
             "https://github.com/zhmiao/OpenLongTailRecognition-OLTR and put them there, beside train and val"
         )
     where = "They are those of ILSVRC2012, with train/CLASS/IMAGE and val/CLASS/IMAGE"
-    lists = {part: from_file(root, file, part, parse_lines, where) for part, file in _LISTS.items()}
-    _check("imagenet_lt", root, lists, classes)
-    how = Reading(size, resize, unreadable)
-    splits = {part: how.split(files, f"long tail {part}") for part, files in lists.items()}
+    files = from_files("imagenet_lt", root, _LISTS, parse_lines, where)
+    splits = _splits("imagenet_lt", files, classes, Reading(size, resize, unreadable))
     return Dataset(splits["train"], splits["validation"], splits["test"], classes=classes)
 
 
@@ -145,7 +147,8 @@ def _root(dataset: str) -> Path:
     return root
 
 
-def _check(dataset: str, root: Path, lists: dict[str, FileList], classes: int) -> None:
-    check_classes(dataset, root, lists)
-    count = len(lists["train"].classes)
-    check(count == classes, f"dataset {dataset}: {root} must have {classes} classes, found {count}")
+def _splits(dataset: str, files: FileList, classes: int, how: Reading) -> dict[str, Split]:
+    """Return the splits; raise ``UserError`` for another number of classes."""
+    count = len(files.classes)
+    check(count == classes, f"dataset {dataset}: {files.root} must have {classes} classes, got {count}")
+    return how.splits(how.files(files))

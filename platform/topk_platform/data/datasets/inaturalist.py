@@ -9,9 +9,9 @@ import numpy as np
 from torch import Generator
 
 from topk_platform.data.dataset import Dataset
-from topk_platform.data.datasets.image_files import Reading, check_classes
+from topk_platform.data.datasets.image_files import Reading
 from topk_platform.data.folder import data_folder
-from topk_platform.data.images.listing import FileList, from_file
+from topk_platform.data.images.listing import FileList, from_files
 from topk_platform.data.splits.splitting import held_out_fraction
 from topk_platform.errors import MissingDataError, UserError
 from topk_platform.specs.checks import check
@@ -75,21 +75,21 @@ def inaturalist(
         raise MissingDataError(
             f"dataset inaturalist is not on disk: {root} lacks {', '.join(missing)}. {where}"
         )
-    lists = {part: from_file(root, file, part, _listed, where) for part, file in files.items()}
-    check_classes("inaturalist", root, lists)
     how = Reading(size, resize, unreadable)
-    whole = how.split(lists["train"], "train")
+    listed = from_files("inaturalist", root, files, _listed, where)
+    splits = how.splits(how.files(listed))
+    whole = splits["train"]
     rest, held = held_out_fraction(whole.labels, validation, Generator().manual_seed(year))
     return Dataset(
         train=whole.take(rest),
         validation=whole.take(held),
-        test=how.split(lists["test"], "test"),
-        classes=len(lists["train"].classes),
-        superclasses=_superclasses(lists["train"]),
+        test=splits["test"],
+        classes=len(listed.classes),
+        superclasses=_superclasses(listed),
     )
 
 
-def _listed(file: Path) -> list[tuple[str, str]]:
+def _listed(file: Path, _split: str) -> list[tuple[str, str]]:
     """Return the images in a list of COCO's format, in the order of their paths, with the ids of their classes."""
     try:
         content = json.loads(file.read_bytes())

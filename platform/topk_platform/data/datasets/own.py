@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Generator, Tensor
 
 from topk_platform.data.arrays import to_inputs, to_labels
+from topk_platform.data.copies import apart, first_of_each, in_several_classes, same_images, united
 from topk_platform.data.dataset import GROUPS, Dataset, Split
 from topk_platform.data.folder import data_folder
-from topk_platform.data.images.decoding import UnreadableImageError, square
-from topk_platform.data.images.listing import ENDINGS, class_folders, images_below
-from topk_platform.data.splits.grouping import check_apart, group_numbers, grouped_files, split_whole_groups
+from topk_platform.data.images.decoding import UnreadableImageError, pool, square
+from topk_platform.data.images.listing import FileList
+from topk_platform.data.images.own_files import own_files
+from topk_platform.data.splits.grouping import check_apart, group_numbers, split_whole_groups
 from topk_platform.data.splits.splitting import stratified
-from topk_platform.errors import MissingDataError
-from topk_platform.specs.checks import check, first_few
+from topk_platform.specs.checks import check, first_few, plural
 
-__all__ = ["HELD_OUT", "assembled", "check_numbered", "from_tensors", "image_folder", "split_folders"]
+__all__ = ["assembled", "check_numbered", "from_tensors", "image_folder", "of_files"]
 
 _SPLIT_SEED = 0
 _WITH_GROUPS = 3  # a split is (inputs, labels) or (inputs, labels, groups)
-HELD_OUT = {"validation": ("validation", "val", "valid"), "test": ("test",)}
-"""The names of the folders and files of the splits that are not for training."""
-_SPLITS = ("train", *(name for names in HELD_OUT.values() for name in names))
 
 
 def from_tensors(
@@ -38,6 +34,7 @@ def from_tensors(
     names: Sequence[str] | None = None,
     groups: str = GROUPS,
     whole_groups: bool = True,
+    copies: str = "refuse",
 ) -> Dataset:
     """Return a dataset of inputs ``(n, ...)`` and integer labels ``(n,)``, tensors or NumPy arrays.
 
@@ -54,6 +51,7 @@ def from_tensors(
         names: The classes' names, shown with predictions.
         groups: The name of the groups, in the plural, such as ``"patients"``.
         whole_groups: Whether every group must be in one split only. If not, groups are used only for intervals.
+        copies: Equal images in two of the given splits, see :func:`image_folder`. Rows of numbers may be equal.
 
     Raises:
         UserError: if labels are not whole numbers or do not number the classes from 0 on without wide gaps, a class
@@ -78,7 +76,7 @@ def from_tensors(
         if isinstance(pair, tuple | list) and len(pair) == _WITH_GROUPS
     }
     splits |= {name: splits[name].grouped(numbers) for name, numbers in group_numbers(named).items()}
-    return assembled(splits, fractions, superclasses, names, groups, whole_groups)
+    return assembled(splits, fractions, superclasses, names, groups, whole_groups, copies)
 
 
 def check_numbered(labels: Tensor) -> None:
@@ -103,8 +101,10 @@ def assembled(
     names: Sequence[str] | None = None,
     groups: str = GROUPS,
     whole_groups: bool = True,
+    copies: str = "refuse",
+    samples: Mapping[str, Sequence[str]] | None = None,
 ) -> Dataset:
-    """Return the dataset of the given splits; the missing splits are taken from training.
+    """Return the dataset of the given splits; the missing splits are taken from training and share no image with it.
 
     Args:
         splits: ``train``, and ``validation`` and ``test`` if they exist.
@@ -113,25 +113,40 @@ def assembled(
         names: The name of each class, if the classes have names. A class may have no sample.
         groups: The name of the groups of samples, if the splits have groups.
         whole_groups: Whether every group must be in one split only.
+        copies: ``"refuse"``: an image in two of the given splits is an error. ``"drop"``: it is left out of training.
+        samples: The name of each sample of the given splits, for errors.
 
     Raises:
-        UserError: if a class has too few samples or groups to be split, or two splits share a group that must be whole.
+        UserError: if a class has too few samples or groups to be split, or two splits share a group that must be whole,
+            or an image.
     """
-    splits = splits | _taken(splits["train"], fractions, names, whole_groups)
+    check(copies in ("refuse", "drop"), f"copies must be 'refuse' or 'drop', got {copies!r}")
+    numbers = same_images(splits)
+    note = in_several_classes(splits, numbers, samples or {})
+    kept = apart(splits, numbers, samples or {}, drop=copies == "drop")
+    dropped = {
+        name: len(splits[name]) - len(rows) for name, rows in kept.items() if len(rows) < len(splits[name])
+    }
+    splits = {name: split.take(kept[name]) if name in dropped else split for name, split in splits.items()}
+    splits |= _taken(splits["train"], numbers["train"][kept["train"]], fractions, names, whole_groups)
     if whole_groups:
         check_apart(splits)
     occurring = 1 + max(int(split.labels.max()) for split in splits.values() if len(split))
-    classes = max(occurring, len(names or ()))
+    left_out = [
+        f"{plural(count, 'image')} left out of {name}, because a later split has them"
+        for name, count in dropped.items()
+    ]
     return Dataset(
         splits["train"],
         splits["validation"],
         splits["test"],
-        classes=classes,
+        classes=max(occurring, len(names or ())),
         superclasses=None
         if superclasses is None
         else tuple(to_labels("superclasses", superclasses).tolist()),
         names=None if names is None else tuple(names),
         groups=groups,
+        notes=tuple(filter(None, [note, *left_out])),
     )
 
 
@@ -146,16 +161,22 @@ def _split(name: str, pair: Any) -> Split:
 
 
 def _taken(
-    train: Split, fractions: dict[str, float], names: Sequence[str] | None, whole_groups: bool
+    train: Split, copies: Tensor, fractions: dict[str, float], names: Sequence[str] | None, whole_groups: bool
 ) -> dict[str, Split]:
+    """Return the splits that are taken from training; copies of an image stay together."""
     if not fractions:
         return {"train": train}
     generator = Generator().manual_seed(_SPLIT_SEED)
     shares = tuple(fractions.values())
+    unique = first_of_each(copies)
+    several = len(unique) < len(copies)
     if whole_groups and train.groups is not None:
-        rows = split_whole_groups(train.labels, train.groups, shares, generator, names)
+        groups = united(train.groups, copies) if several else train.groups
+        rows = split_whole_groups(train.labels, groups, shares, generator, names)
     else:
-        rows = stratified(train.labels, shares, generator, names)
+        rows = [unique[part] for part in stratified(train.labels[unique], shares, generator, names)]
+        if several:
+            rows = [torch.isin(copies, copies[part]).nonzero()[:, 0] for part in rows]
     return {name: train.take(part) for name, part in zip(("train", *fractions), rows, strict=True)}
 
 
@@ -167,6 +188,8 @@ def image_folder(
     groups: str = "",
     called: str = GROUPS,
     whole_groups: bool = True,
+    labels: str = "",
+    copies: str = "refuse",
 ) -> Dataset:
     """Return the images of ``folder / class / image``, in torchvision's ``ImageFolder`` layout.
 
@@ -190,6 +213,11 @@ def image_folder(
             classes.
         called: The name of the groups, in the plural, such as ``"patients"``.
         whole_groups: Whether every group must be in one split only. If not, groups are used only for intervals.
+        labels: The path of a table in ``folder`` that names each image's class, and perhaps its split and group, see
+            :func:`~topk_platform.data.images.own_files.table_list`; the images are then anywhere in ``folder``. Empty
+            where folders are the classes.
+        copies: ``"refuse"``: equal images in two of the given splits are an error. ``"drop"``: they are left out of
+            training. In splits by fractions, equal images are always in the same split.
 
     Raises:
         MissingDataError: if there is no such folder or no such CSV file.
@@ -198,113 +226,64 @@ def image_folder(
             splits share a group that must be whole.
     """
     check(size >= 1, f"size must be at least 1 pixel, got {size!r}")
-    root = data_folder() / folder
-    if not root.is_dir():
-        raise MissingDataError(
-            f"dataset image_folder: there is no folder {root}. Put the images there as {folder}/CLASS/IMAGE or "
-            f"{folder}/train/CLASS/IMAGE, or name the folder that holds {folder} with --data DIR or TOPK_DATA"
-        )
-    folders = split_folders(root)
-    training = _ImageList.of_training(folders["train"])
-    splits = {"train": training} | {n: training.held_out(f) for n, f in folders.items() if n != "train"}
-    names = training.classes
-    parts = {name: Split(*images.read(size)) for name, images in splits.items()}
-    if groups:
-        paths = {name: [Path(p).relative_to(root).as_posix() for p in i.paths] for name, i in splits.items()}
-        within = {name: folder.relative_to(root).as_posix() for name, folder in folders.items()}
-        parts = grouped_files(parts, paths, within, root, groups)
-    fractions = {n: f for n, f in {"validation": validation, "test": test}.items() if n not in parts}
-    return assembled(parts, fractions, names=names, groups=called, whole_groups=whole_groups)
+    files, named = own_files("image_folder", data_folder() / folder, labels, groups, keep=False)
+    pixels = _read(files, size)
+    splits = {name: Split(pixels[rows], files.labels[rows]) for name, rows in files.rows.items()}
+    fractions = {"validation": validation, "test": test}
+    return of_files(files, splits, fractions, named, called, whole_groups, copies)
 
 
-def split_folders(root: Path) -> dict[str, Path]:
-    """Return the folder of each split that has one; if ``root`` has no folder ``train``, ``root`` itself is ``train``.
+def of_files(
+    files: FileList,
+    splits: dict[str, Split],
+    fractions: dict[str, float],
+    named: Mapping[str, str],
+    called: str,
+    whole_groups: bool,
+    copies: str,
+) -> Dataset:
+    """Return the dataset of a user's files, see :func:`image_folder`.
 
-    Raises:
-        UserError: if a folder beside ``train`` is not named after a split, a split has two folders, or a split has a
-            folder and ``train`` has none.
+    Args:
+        files: The files.
+        splits: The splits that the files are in.
+        fractions: The fractions of each class for splits that no file is in.
+        named: The group of each file by its path; empty for no groups.
+        called: The name of the groups.
+        whole_groups: Whether every group must be in one split only.
+        copies: ``"refuse"`` or ``"drop"``, see :func:`assembled`.
     """
-    folders = sorted(entry.name for entry in root.iterdir() if entry.is_dir() and entry.name[0] != ".")
-    if "train" not in folders:
-        stray = [name for name in folders if name.lower() in _SPLITS]
-        check(not stray, f"{root} holds {stray}, which have names of splits, but no folder 'train'")
-        return {"train": root}
-    stray = [name for name in folders if name not in _SPLITS]
-    check(
-        not stray,
-        f"{root} holds {stray} beside 'train', which would not be read: a split's folder is called one of "
-        f"{list(_SPLITS)}; rename it or move it away",
+    paths = {name: files.paths(rows) for name, rows in files.rows.items()}
+    if named:
+        numbers = group_numbers({name: [named[path] for path in part] for name, part in paths.items()})
+        splits = {name: split.grouped(numbers[name]) for name, split in splits.items()}
+    data = assembled(
+        splits,
+        {name: fraction for name, fraction in fractions.items() if name not in splits},
+        names=files.classes,
+        groups=called,
+        whole_groups=whole_groups,
+        copies=copies,
+        samples=paths,
     )
-    splits = {"train": root / "train"}
-    for split, names in HELD_OUT.items():
-        there = [root / name for name in names if (root / name).is_dir()]
-        check(len(there) <= 1, f"{split} must be one folder, got {[str(one) for one in there]}")
-        if there:
-            splits[split] = there[0]
-    return splits
+    return replace(data, notes=tuple(filter(None, (*data.notes, files.note))))
 
 
-class _ImageList:
-    """Paths of images and their labels."""
+def _read(files: FileList, size: int) -> Tensor:
+    """Return the images, uint8 ``(n, 3, size, size)``."""
+    images = torch.empty((len(files), 3, size, size), dtype=torch.uint8)
 
-    def __init__(self, classes: list[str], samples: Sequence[tuple[str, int]]) -> None:
-        self.classes = classes
-        self.paths = [path for path, _ in samples]
-        self.labels = torch.tensor([label for _, label in samples])
+    def fill(row: int) -> str | None:
+        try:
+            images[row] = square(files.path(row), size)
+        except UnreadableImageError as error:
+            return str(error)
+        return None
 
-    @classmethod
-    def of_training(cls, folder: Path) -> _ImageList:
-        """Return the images of the training split, or of all splits; each class must have at least one."""
-        classes, samples = _in_folders(folder)
-        check(
-            bool(classes),
-            f"dataset image_folder: {folder} must hold a folder of images per class, got no folder",
-        )
-        counts = Counter(label for _, label in samples)
-        empty = [name for label, name in enumerate(classes) if not counts[label]]
-        check(
-            not empty,
-            f"dataset image_folder: each folder of {folder} is a class and must hold images for training "
-            f"({', '.join(ENDINGS)}), but these hold none: {first_few(empty)}. Classes without images are allowed in "
-            "val and test alone",
-        )
-        return cls(classes, samples)
-
-    def held_out(self, folder: Path) -> _ImageList:
-        """Return the images of another split with the classes of this one; a class may have no image."""
-        classes, samples = _in_folders(folder)
-        unknown = sorted(set(classes) - set(self.classes))
-        check(
-            not unknown,
-            f"dataset image_folder: {folder} must have no class that training lacks, got {first_few(unknown)}",
-        )
-        check(bool(samples), f"dataset image_folder: {folder} must hold images, got none")
-        numbers = {name: label for label, name in enumerate(self.classes)}
-        return _ImageList(self.classes, [(path, numbers[classes[label]]) for path, label in samples])
-
-    def read(self, size: int) -> tuple[Tensor, Tensor]:
-        """Return the images, uint8 ``(n, 3, size, size)``, and their labels."""
-        images = torch.empty((len(self.paths), 3, size, size), dtype=torch.uint8)
-
-        def fill(row: int) -> str | None:
-            try:
-                images[row] = square(self.paths[row], size)
-            except UnreadableImageError as error:
-                return str(error)
-            return None
-
-        with ThreadPoolExecutor() as pool:  # decoding releases Python's lock
-            broken = [error for error in pool.map(fill, range(len(self.paths))) if error]
-        check(
-            not broken,
-            f"dataset image_folder: {len(broken)} of {len(self.paths)} images cannot be read: {first_few(broken)}. "
-            "Repair them or move them out of the folder",
-        )
-        return images, self.labels
-
-
-def _in_folders(folder: Path) -> tuple[list[str], list[tuple[str, int]]]:
-    classes = class_folders(folder)
-    return classes, [
-        (path, label) for label, name in enumerate(classes) for path in images_below(folder / name)
-    ]
+    broken = [error for error in pool().map(fill, range(len(files))) if error]
+    check(
+        not broken,
+        f"dataset image_folder: {len(broken)} of {len(files)} images cannot be read: {first_few(broken)}. "
+        "Repair them or move them out of the folder",
+    )
+    return images

@@ -7,9 +7,9 @@ from functools import partial
 from pathlib import Path
 
 from topk_platform.data.dataset import Dataset
-from topk_platform.data.datasets.image_files import Reading, check_classes
+from topk_platform.data.datasets.image_files import Reading
 from topk_platform.data.folder import data_folder
-from topk_platform.data.images.listing import from_file
+from topk_platform.data.images.listing import from_files
 from topk_platform.errors import MissingDataError, UserError
 
 __all__ = ["plantnet300k"]
@@ -48,25 +48,22 @@ def plantnet300k(size: int = 224, resize: int = 256, unreadable: str = "fatal") 
     root = data_folder() / _FOLDER
     if not (root / _METADATA).is_file():
         raise MissingDataError(f"dataset plantnet300k is not on disk: {root} lacks {_METADATA}. {_GET}")
-    prefix = "images/" if (root / "images" / "train").is_dir() else "images_"
-    lists = {
-        part: from_file(root, _METADATA, part, partial(_listed, name, prefix), _GET)
-        for part, name in _SPLITS.items()
-    }
-    check_classes("plantnet300k", root, lists)
+    listed = partial(_listed, "images/" if (root / "images" / "train").is_dir() else "images_")
+    files = from_files("plantnet300k", root, dict.fromkeys(_SPLITS, _METADATA), listed, _GET)
     how = Reading(size, resize, unreadable)
-    splits = {part: how.split(files, part) for part, files in lists.items()}
-    return Dataset(splits["train"], splits["validation"], splits["test"], classes=len(lists["train"].classes))
+    splits = how.splits(how.files(files))
+    return Dataset(splits["train"], splits["validation"], splits["test"], classes=len(files.classes))
 
 
-def _listed(split: str, prefix: str, file: Path) -> list[tuple[str, str]]:
+def _listed(prefix: str, file: Path, split: str) -> list[tuple[str, str]]:
     """Return the images of a split, in the order of their paths, with their species."""
     try:
         entries = json.loads(file.read_bytes())
+        name_of = _SPLITS[split]
         images = [
-            (f"{prefix}{split}/{entry['species_id']}/{name}.jpg", str(entry["species_id"]))
+            (f"{prefix}{name_of}/{entry['species_id']}/{name}.jpg", str(entry["species_id"]))
             for name, entry in entries.items()
-            if entry["split"] == split
+            if entry["split"] == name_of
         ]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(

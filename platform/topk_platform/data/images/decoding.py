@@ -134,6 +134,8 @@ def _decoded(path: Path, resize: int) -> Pixels:
             width, height = _size(image.size, resize)
             too_many = _too_many((width, height))
             check(not too_many, too_many)
+            fault = without_range(image)
+            check(not fault, fault)
             size = (height, width) if is_on_its_side(image) else (width, height)
             # A JPEG that is at least four times as large as needed is decoded at a fraction of its size, but at least
             # twice as large as needed. That is at most a quarter of the work, with no visible difference.

@@ -7,9 +7,8 @@ import os
 import uuid
 import warnings
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,33 +18,27 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from topk_platform.data.folder import cache_folder
-from topk_platform.data.images.appearance import without_range
 from topk_platform.data.images.decoding import UnreadableImageError, pool, scaled
-from topk_platform.data.images.walking import folders_below
 from topk_platform.errors import MissingDataError, UserError
 from topk_platform.specs.checks import check, first_few
 
 __all__ = [
-    "ENDINGS",
+    "SPLITS",
     "FileList",
-    "class_folders",
-    "from_file",
-    "from_folders",
-    "held_out_folders",
-    "images_below",
-    "is_image",
+    "Sample",
+    "cached",
+    "class_names",
+    "file_list",
+    "from_files",
     "parse_lines",
     "readable",
+    "size_of",
 ]
 
-ENDINGS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
-"""The endings of image files, in lower case."""
+SPLITS = ("train", "validation", "test")
 
-_UNREADABLE = (
-    OSError,
-    SyntaxError,
-    ValueError,
-)  # as Pillow's readers raise them; reading the pixels reports them
+Sample = tuple[str, int, int, int]
+"""The path of an image relative to the dataset's folder, its size in bytes, its label and the number of its split."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,213 +48,111 @@ class FileList:
     Args:
         root: The dataset's folder.
         names: The paths relative to ``root``, with slashes, as bytes ``(n,)``.
-        sizes: The sizes in bytes, int64 ``(n,)``.
+        sizes: The sizes in bytes, int64 ``(n,)``; -1 for a link that leads nowhere.
         labels: The labels, int64 ``(n,)``.
+        parts: The number of each image's split in :data:`SPLITS`, int64 ``(n,)``.
         classes: The classes' names, in the order of the labels.
-        stamp: A text that changes whenever files were added, removed or renamed.
-        inner: The paths of the folders in the classes' folders relative to ``root``, each with the date of its last
-            change in nanoseconds. They hold no images.
+        stamp: A text that changes whenever the files that list the images have changed.
+        note: A sentence on what was left out; empty if nothing was.
+        inner: The paths of the folders that hold the images relative to ``root``, each with the date of its last change
+            in nanoseconds. The list is made again when one has changed.
     """
 
     root: Path
     names: NDArray[np.bytes_]
     sizes: NDArray[np.int64]
     labels: Tensor
+    parts: NDArray[np.int64]
     classes: tuple[str, ...]
-    stamp: str
+    note: str = ""
+    stamp: str = ""
     inner: tuple[tuple[bytes, int], ...] = ()
 
     def __len__(self) -> int:
         return len(self.names)
 
+    @property
+    def rows(self) -> dict[str, Tensor]:
+        """The rows of each split that has images, int64."""
+        held = {split: np.flatnonzero(self.parts == number) for number, split in enumerate(SPLITS)}
+        return {split: torch.from_numpy(rows) for split, rows in held.items() if len(rows)}
+
     def path(self, row: int) -> Path:
         """Return the path of the file of a row."""
         return self.root / os.fsdecode(self.names[row])
 
+    def paths(self, rows: Tensor) -> list[str]:
+        """Return the paths of the files of some rows relative to ``root``, with slashes."""
+        return list(map(os.fsdecode, self.names[rows.numpy()].tolist()))
 
-def from_folders(root: Path, part: str) -> FileList:
-    """Return the images of ``root / part / class / image``; classes are numbered in the order of their names.
-
-    The list is kept in :func:`cache_folder` and made again when a folder has changed. A changed image of the same name
-    is not noticed; in that case delete the list.
-
-    Args:
-        root: The dataset's folder.
-        part: The folder in ``root``; ``"."`` for ``root`` itself.
-
-    Raises:
-        UserError: if there is no class, a class has no images, or a class's folder has images in folders of its own.
-    """
-    top = root / part
-    classes = class_folders(top)
-    stamp = _stamp(f"{name} {(top / name).stat().st_mtime_ns}" for name in classes)
-
-    def make() -> FileList:
-        folders = [top / name for name in classes]
-        inner = _inner(root, folders)
-        images_of_class = list(pool().map(_images, folders))
-        empty = [name for name, images in zip(classes, images_of_class, strict=True) if not images]
-        if empty or not classes:
-            found_in = f"none in {first_few(empty)}" if empty else "no folder"
-            raise UserError(f"{top} must hold folders of images, one per class, got {found_in}")
-        prefix = "" if part == "." else f"{part}/"
-        samples = [
-            (f"{prefix}{name}/{image}", size, label)
-            for label, (name, images) in enumerate(zip(classes, images_of_class, strict=True))
-            for image, size in images
-        ]
-        return _file_list(root, samples, classes, stamp, inner)
-
-    return _cached(f"folders {part}", root, stamp, make)
+    def take(self, rows: NDArray[np.int64]) -> FileList:
+        """Return the list of some of its images."""
+        names, sizes, labels, parts = (of[rows] for of in (self.names, self.sizes, self.labels, self.parts))
+        return replace(self, names=names, sizes=sizes, labels=labels, parts=parts)
 
 
-def held_out_folders(root: Path, part: str, classes: Sequence[str]) -> FileList:
-    """Return the images of ``root / part / class / image`` with given classes; some classes may have no image.
-
-    The list is kept as for :func:`from_folders`.
-
-    Args:
-        root: The dataset's folder.
-        part: The folder in ``root``.
-        classes: The classes' names, in the order of the labels.
-
-    Raises:
-        UserError: if there is a folder of another class, no image at all, or a class's folder has images in folders of
-            its own.
-    """
-    top = root / part
-    folders = class_folders(top)
-    unknown = sorted(set(folders) - set(classes))
-    if unknown:
-        raise UserError(f"{top} must have no class that training lacks, got {first_few(unknown)}")
-    stamp = _stamp([*(f"{name} {(top / name).stat().st_mtime_ns}" for name in folders), *classes])
-
-    def make() -> FileList:
-        numbers = {name: label for label, name in enumerate(classes)}
-        inner = _inner(root, [top / name for name in folders])
-        images_of_class = list(pool().map(_images, [top / name for name in folders]))
-        samples = [
-            (f"{part}/{name}/{image}", size, numbers[name])
-            for name, images in zip(folders, images_of_class, strict=True)
-            for image, size in images
-        ]
-        if not samples:
-            raise UserError(f"{top} must hold images, got none")
-        return _file_list(root, samples, list(classes), stamp, inner)
-
-    return _cached(f"held out {part}", root, stamp, make)
-
-
-def class_folders(folder: Path) -> list[str]:
-    """Return the names of a folder's classes in order. A hidden folder is no class, such as ``.ipynb_checkpoints``."""
-    return sorted(entry.name for entry in os.scandir(folder) if entry.is_dir() and entry.name[0] != ".")
-
-
-def is_image(name: str) -> bool:
-    """Return whether a file of this name is an image. Hidden files are not images, such as macOS's ``._1.jpg``.
-
-    Example:
-        >>> [is_image(name) for name in ("1.JPG", "._1.jpg", "1.txt")]
-        [True, False, False]
-    """
-    return name.lower().endswith(ENDINGS) and name[0] != "."
-
-
-def images_below(folder: Path) -> Iterator[str]:
-    """Yield the images of a class, also those in folders of its folder, in torchvision's order."""
-    for inner, names in sorted((str(inner), names) for inner, names in folders_below(folder)):
-        yield from (os.path.join(inner, name) for name in sorted(names) if is_image(name))
-
-
-def _inner(root: Path, folders: Iterable[Path]) -> tuple[tuple[bytes, int], ...]:
-    """Return the folders in classes' folders, each with its date: images may be added to them later."""
-    inner = (below for folder in folders for below, _ in folders_below(folder) if below != folder)
-    return tuple((os.fsencode(path.relative_to(root)), path.stat().st_mtime_ns) for path in inner)
-
-
-def _is_unchanged(root: Path, folder: bytes, date: int) -> bool:
-    try:
-        return (root / os.fsdecode(folder)).stat().st_mtime_ns == date
-    except OSError:
-        return False
-
-
-def _images(folder: Path) -> list[tuple[str, int]]:
-    entries = list(os.scandir(folder))
-    _check_ranges([entry.path for entry in entries if is_image(entry.name)])
-    folders = [entry for entry in entries if entry.is_dir() and entry.name[0] != "."]
-    nested = sorted(entry.name for entry in folders if next(images_below(Path(entry.path)), None))
-    check(
-        not nested,
-        f"{folder} must hold its images itself, got images in its folders {first_few(nested)}: move them up, or take "
-        "image_folder",
-    )
-    return sorted((e.name, _size(Path(e.path))) for e in entries if is_image(e.name) and not e.is_dir())
-
-
-def _check_ranges(paths: Iterable[str]) -> None:
-    """Raise ``UserError`` if a TIFF has pixels without a range; no other format of ours can have them."""
-    from PIL import Image  # noqa: PLC0415 - comes with torchvision
-
-    for path in paths:
-        if path.lower().endswith((".tif", ".tiff")):
-            fault = ""
-            with suppress(*_UNREADABLE, Image.DecompressionBombError), Image.open(path) as image:
-                fault = without_range(image)
-            check(not fault, f"image {path} cannot be read: {fault}")
-
-
-def from_file(
+def from_files(
+    dataset: str,
     root: Path,
-    file: str,
-    part: str,
-    parse: Callable[[Path], Sequence[tuple[str, str]]],
+    files: Mapping[str, str],
+    parse: Callable[[Path, str], Sequence[tuple[str, str]]],
     where: str,
 ) -> FileList:
-    """Return the images that a file lists.
+    """Return the images that files list, of public datasets whose splits all have the same classes.
 
     If the classes' names are the numbers from 0 on without gaps, they are the labels. Otherwise classes are numbered in
     the order of their names.
 
     Args:
-        root: The dataset's folder, which holds the file too.
-        file: The file's name. The list is kept until the file changes.
-        part: The name under which the list is kept. A file that lists several splits has a list for each.
-        parse: Returns the images that the file at this path lists: their paths relative to ``root`` and their classes.
+        dataset: The dataset's name, for errors.
+        root: The dataset's folder, which holds the files too.
+        files: The name of each split's file, training first. The list is kept until one of them changes.
+        parse: Returns the images that the file at this path lists for a split: their paths relative to ``root`` and
+            their classes.
         where: The remedy for missing images, for the error message.
 
     Raises:
         MissingDataError: if an image does not exist.
-        UserError: if the file lists no images.
+        UserError: if a file lists no images of its split, or the splits have different classes.
     """
-    status = (root / file).stat()
-    stamp = _stamp([f"{status.st_size} {status.st_mtime_ns}"])
+    status = {name: (root / name).stat() for name in files.values()}
+    stamp = _stamp(f"{name} {file.st_size} {file.st_mtime_ns}" for name, file in status.items())
 
     def make() -> FileList:
-        pairs = parse(root / file)
-        if not pairs:
-            raise UserError(f"{root / file} lists no images of {part}")
-        sizes = list(pool().map(_size, [root / name for name, _ in pairs], chunksize=256))
-        missing = [name for (name, _), size in zip(pairs, sizes, strict=True) if size < 0]
-        if missing:
-            raise MissingDataError(
-                f"{root / file} lists images that {root} lacks: {first_few(missing)}. {where}"
+        classes: list[str] = []
+        samples: list[Sample] = []
+        for split, name in files.items():
+            pairs = parse(root / name, split)
+            check(bool(pairs), f"{root / name} lists no images of {split}")
+            names = class_names({of for _, of in pairs})
+            classes = classes or names
+            differing = sorted(set(classes) ^ set(names))
+            check(
+                not differing,
+                f"dataset {dataset}: the {split} images of {root} must have the classes of training, "
+                f"{len(differing)} differ: {differing[:5]}",
             )
-        classes = _classes({name for _, name in pairs})
-        labels = {name: label for label, name in enumerate(classes)}
-        samples = [(name, size, labels[label]) for (name, label), size in zip(pairs, sizes, strict=True)]
-        return _file_list(root, samples, classes, stamp)
+            sizes = list(pool().map(size_of, [root / path for path, _ in pairs], chunksize=256))
+            missing = [path for (path, _), size in zip(pairs, sizes, strict=True) if size < 0]
+            if missing:
+                raise MissingDataError(
+                    f"{root / name} lists images that {root} lacks: {first_few(missing)}. {where}"
+                )
+            number, part = {of: label for label, of in enumerate(classes)}, SPLITS.index(split)
+            samples += [(path, size, number[of], part) for (path, of), size in zip(pairs, sizes, strict=True)]
+        return file_list(root, samples, classes, stamp=stamp)
 
-    return _cached(f"file {file} {part}", root, stamp, make)
+    return cached(f"files {dataset}", root, stamp, make)
 
 
-def _classes(names: set[str]) -> list[str]:
-    if all(name.isdigit() for name in names) and len(names) == 1 + max(int(name) for name in names):
+def class_names(names: set[str]) -> list[str]:
+    """Return the names of classes in the order of their numbers: numbers from 0 on without gaps as such."""
+    if all(name.isdigit() for name in names) and len(names) == 1 + max(map(int, names), default=-1):
         return sorted(names, key=int)
     return sorted(names)
 
 
-def parse_lines(file: Path) -> list[tuple[str, str]]:
+def parse_lines(file: Path, _split: str) -> list[tuple[str, str]]:
     """Return the images of a file with a path and a label in each line.
 
     Raises:
@@ -276,15 +167,15 @@ def parse_lines(file: Path) -> list[tuple[str, str]]:
     return pairs
 
 
-def _size(path: Path) -> int:
-    """Return a file's size; -1 if there is none, as where a link leads nowhere."""
+def size_of(path: str | Path) -> int:
+    """Return a file's size; -1 if there is none, as where a link leads nowhere or in a circle."""
     try:
-        return path.stat().st_size
-    except FileNotFoundError:
+        return os.stat(path).st_size
+    except OSError:
         return -1
 
 
-def readable(files: FileList, part: str, resize: int) -> FileList:
+def readable(files: FileList, resize: int) -> FileList:
     """Return the list without the images that cannot be read; a warning says how many and which.
 
     Every image is read to its end, once, and the result is kept with the list. If ``TOPK_CACHE`` is set, the images'
@@ -292,7 +183,6 @@ def readable(files: FileList, part: str, resize: int) -> FileList:
 
     Args:
         files: The list.
-        part: The list's name, under which the result is kept.
         resize: The shorter side of the scaled images.
     """
 
@@ -304,12 +194,10 @@ def readable(files: FileList, part: str, resize: int) -> FileList:
         return True
 
     def make() -> FileList:
-        rows = np.flatnonzero(list(pool().map(good, range(len(files)), chunksize=16)))
-        return FileList(
-            files.root, files.names[rows], files.sizes[rows], files.labels[rows], files.classes, files.stamp
-        )
+        return files.take(np.flatnonzero(list(pool().map(good, range(len(files)), chunksize=16))))
 
-    kept = _cached(f"readable {part}", files.root, files.stamp, make)
+    kind = f"readable {hashlib.sha256(files.names.tobytes()).hexdigest()}"
+    kept = cached(kind, files.root, files.stamp, make)
     lost = sorted(set(files.names.tolist()) - set(kept.names.tolist()))
     if lost:
         named = first_few([os.fsdecode(name) for name in lost])
@@ -324,25 +212,31 @@ def _stamp(lines: Iterable[str]) -> str:
     return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def _file_list(
+def file_list(
     root: Path,
-    samples: Sequence[tuple[str, int, int]],
+    samples: Sequence[Sample],
     classes: Sequence[str],
-    stamp: str,
+    note: str = "",
+    stamp: str = "",
     inner: tuple[tuple[bytes, int], ...] = (),
 ) -> FileList:
+    """Return the list of samples, see :class:`FileList`."""
+    names, sizes, labels, parts = zip(*samples, strict=True) if samples else ((), (), (), ())
     return FileList(
         root=root,
-        names=np.array([os.fsencode(name) for name, _, _ in samples], dtype=np.bytes_),
-        sizes=np.array([size for _, size, _ in samples], dtype=np.int64),
-        labels=torch.tensor([label for _, _, label in samples], dtype=torch.int64),
+        names=np.array([os.fsencode(name) for name in names], dtype=np.bytes_),
+        sizes=np.array(sizes, dtype=np.int64),
+        labels=torch.tensor(labels, dtype=torch.int64),
+        parts=np.array(parts, dtype=np.int64),
         classes=tuple(classes),
+        note=note,
         stamp=stamp,
         inner=inner,
     )
 
 
-def _cached(kind: str, root: Path, stamp: str, make: Callable[[], FileList]) -> FileList:
+def cached(kind: str, root: Path, stamp: str, make: Callable[[], FileList]) -> FileList:
+    """Return a list from :func:`cache_folder`; if it is not there or no longer true, make and keep it."""
     name = hashlib.sha256(f"{kind}\0{root}".encode("utf-8", "surrogateescape")).hexdigest()[:20]
     file = cache_folder() / "lists" / f"{name}.npz"
     known = _read(file, root, stamp)
@@ -360,6 +254,13 @@ def _cached(kind: str, root: Path, stamp: str, make: Callable[[], FileList]) -> 
     return made
 
 
+def _is_unchanged(root: Path, folder: bytes, date: int) -> bool:
+    try:
+        return (root / os.fsdecode(folder)).stat().st_mtime_ns == date
+    except OSError:
+        return False
+
+
 def _read(file: Path, root: Path, stamp: str) -> FileList | None:
     try:
         with np.load(file, allow_pickle=False) as data:
@@ -370,7 +271,17 @@ def _read(file: Path, root: Path, stamp: str) -> FileList | None:
                 return None
             classes = tuple(str(name) for name in data["classes"])
             labels = torch.from_numpy(data["labels"])
-            return FileList(root, data["names"], data["sizes"], labels, classes, stamp, inner)
+            return FileList(
+                root,
+                data["names"],
+                data["sizes"],
+                labels,
+                data["parts"],
+                classes,
+                str(data["note"]),
+                stamp,
+                inner,
+            )
     except (
         OSError,
         ValueError,
@@ -388,7 +299,9 @@ def _write(file: Path, files: FileList) -> None:
         "names": files.names,
         "sizes": files.sizes,
         "labels": files.labels.numpy(),
+        "parts": files.parts,
         "classes": np.array(files.classes),
+        "note": np.array(files.note),
         "stamp": np.array(files.stamp),
         "inner": np.array([name for name, _ in files.inner], dtype=np.bytes_),
         "dates": np.array([date for _, date in files.inner], dtype=np.int64),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,10 +14,11 @@ from torch import Generator, Tensor
 
 from topk_platform.data.arrays import class_numbers
 from topk_platform.data.dataset import Split
-from topk_platform.errors import MissingDataError, UserError, reason
+from topk_platform.data.images.tables import rows_of_table
+from topk_platform.errors import UserError
 from topk_platform.specs.checks import check, first_few
 
-__all__ = ["by_table", "check_apart", "group_numbers", "grouped_files", "matched", "split_whole_groups"]
+__all__ = ["by_table", "check_apart", "group_numbers", "groups_of_files", "matched", "split_whole_groups"]
 
 _PIECE = re.compile(r"\{group\}|\{class\}|\*|[^{*]+|.")
 _PIECES = {"{group}": "(?P<group>[^/]+?)", "{class}": "[^/]+", "*": "[^/]*"}
@@ -66,19 +66,12 @@ def _names(split: str, values: Any) -> np.ndarray[Any, Any]:
     return array
 
 
-def grouped_files(
-    splits: Mapping[str, Split],
-    names: Mapping[str, Sequence[str]],
-    parts: Mapping[str, str],
-    root: Path,
-    how: str,
-) -> dict[str, Split]:
-    """Return the splits of image files with the groups of their images.
+def groups_of_files(paths: Sequence[str], inside: Sequence[str], root: Path, how: str) -> dict[str, str]:
+    """Return the group of each image by its path.
 
     Args:
-        splits: The splits.
-        names: For each split, the paths of its images relative to ``root``, with slashes.
-        parts: For each split, the path of its folder relative to ``root``; ``"."`` for ``root`` itself.
+        paths: The paths relative to ``root``, with slashes.
+        inside: The same paths relative to the folder of their split.
         root: The dataset's folder.
         how: A pattern of the paths in a split's folder, see :func:`matched`; or the name of a CSV file in ``root``, see
             :func:`by_table`.
@@ -87,23 +80,16 @@ def grouped_files(
         MissingDataError: if there is no such CSV file.
         UserError: if the group of an image is not known.
     """
-    if how.endswith(_ENDING):
-        table = by_table(root / how)
-        lacking = [name for part in names.values() for name in part if name not in table]
-        check(
-            not lacking,
-            f"groups: {root / how} must name the group of every image, by its path from {root}; {len(lacking)} are "
-            f"not in it: {first_few(lacking)}",
-        )
-        groups = {split: [table[name] for name in part] for split, part in names.items()}
-    else:
-        inside = {split: "" if part == "." else f"{part}/" for split, part in parts.items()}
-        groups = {
-            split: matched(how, [name.removeprefix(inside[split]) for name in part])
-            for split, part in names.items()
-        }
-    numbers = group_numbers(groups)
-    return {split: part.grouped(numbers[split]) for split, part in splits.items()}
+    if not how.endswith(_ENDING):
+        return dict(zip(paths, matched(how, inside), strict=True))
+    table = by_table(root / how)
+    lacking = [path for path in paths if path not in table]
+    check(
+        not lacking,
+        f"groups: {root / how} must name the group of every image, by its path from {root}; {len(lacking)} are "
+        f"not in it: {first_few(lacking)}",
+    )
+    return table
 
 
 def matched(pattern: str, names: Sequence[str]) -> list[str]:
@@ -144,15 +130,8 @@ def by_table(file: Path) -> dict[str, str]:
         MissingDataError: if there is no such file.
         UserError: if the file cannot be read, or a line is not a path and a group, or names an image a second time.
     """
-    if not file.is_file():
-        raise MissingDataError(f"groups: there is no {file}")
-    try:
-        with file.open(newline="", encoding="utf-8") as lines:
-            rows = [row for row in csv.reader(lines) if row]
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise UserError(f"groups: {file} cannot be read: {reason(error)}") from error
     groups: dict[str, str] = {}
-    for row in rows[1:]:
+    for row in rows_of_table(file, "groups")[1:]:
         check(
             len(row) == 2 and all(row) and row[0] not in groups,
             f"groups: {file} must have the path of an image and its group in each line, each image once, "

@@ -11,8 +11,6 @@ import pytest
 from PIL import Image, ImageOps
 from PIL.ExifTags import Base
 
-from topk_platform import UserError
-from topk_platform.data import data_at, image_files
 from topk_platform.data.images.appearance import appearance, is_on_its_side
 from topk_platform.data.images.decoding import UnreadableImageError, scaled, square
 
@@ -55,8 +53,8 @@ def test_pixels_without_a_range_are_refused(tmp_path: Path, dtype: npt.DTypeLike
     message = rf"height\.tif.*its pixels are of Pillow's mode {mode} "
     with pytest.raises(UnreadableImageError, match=message):
         square(path, 4)
-    with data_at(tmp_path), pytest.raises(UserError, match=message):
-        image_files("photos", 4, 4)
+    with pytest.raises(UnreadableImageError, match=message):
+        scaled(path, 4)
 
 
 @pytest.mark.parametrize("orientation", SHOWN)

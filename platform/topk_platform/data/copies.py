@@ -1,0 +1,189 @@
+"""Copies: equal images in several splits, or in several classes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from topk_platform.data.dataset import Split
+from topk_platform.data.folder import cache_folder
+from topk_platform.data.images.decoding import pool
+from topk_platform.data.images.in_files import Images
+from topk_platform.specs.checks import check, first_few, plural
+
+__all__ = ["apart", "first_of_each", "in_several_classes", "same_images", "united"]
+
+_PAIRS = (("train", "validation"), ("train", "test"), ("validation", "test"))
+
+
+def same_images(splits: Mapping[str, Split]) -> dict[str, Tensor]:
+    """Return a number for each image of each split, int64 ``(n,)``; equal images have equal numbers.
+
+    Images in memory are equal if the network gets the same pixels, images in files if the files hold the same bytes.
+    Rows of numbers are no images: equal ones are common, and each has a number of its own.
+
+    Args:
+        splits: The splits, all with inputs of one kind.
+
+    Example:
+        >>> pixels = torch.tensor([1, 2, 1], dtype=torch.uint8)[:, None, None, None]
+        >>> same_images({"train": Split(pixels, torch.zeros(3).long())})["train"].tolist()
+        [0, 1, 0]
+    """
+    inputs = [split.inputs for split in splits.values()]
+    lengths = [len(split) for split in splits.values()]
+    images = [part for part in inputs if isinstance(part, Images)]
+    if images:
+        numbers = _kept(images)
+    elif inputs[0].dtype == torch.uint8:
+        numbers = _numbered(
+            [digest for part in inputs if isinstance(part, Tensor) for digest in _digests(part)]
+        )
+    else:
+        numbers = torch.arange(sum(lengths))
+    return dict(zip(splits, torch.split(numbers, lengths), strict=True))
+
+
+def first_of_each(numbers: Tensor) -> Tensor:
+    """Return the row of the first image with each number, int64, in ascending order.
+
+    Example:
+        >>> first_of_each(torch.tensor([4, 1, 4, 2])).tolist()
+        [0, 1, 3]
+    """
+    return torch.from_numpy(np.sort(np.unique(numbers.numpy(), return_index=True)[1]))
+
+
+def _digests(images: Tensor) -> list[bytes]:
+    rows = images.contiguous().cpu().numpy().reshape(len(images), -1)
+    return [hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in rows]
+
+
+def _numbered(keys: Sequence[object]) -> Tensor:
+    first: dict[object, int] = {}
+    return torch.tensor([first.setdefault(key, len(first)) for key in keys], dtype=torch.int64)
+
+
+def _kept(parts: Sequence[Images]) -> Tensor:
+    """Return the numbers of images in files from the cache, or read the files whose sizes are equal and keep them."""
+    key = hashlib.sha256(
+        b"\n".join([str(parts[0].files.root).encode(), *(part.description for part in parts)])
+    )
+    file = cache_folder() / "lists" / f"{key.hexdigest()[:20]}.copies.npy"
+    try:
+        return torch.from_numpy(np.load(file))
+    except (OSError, ValueError, EOFError):
+        numbers = _of_files(parts)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        np.save(file, numbers.numpy())
+    except OSError:  # listing the files has warned that nothing can be kept
+        pass
+    return numbers
+
+
+def _of_files(parts: Sequence[Images]) -> Tensor:
+    paths = [part.files.root / path for part in parts for path in part.files.paths(part.rows)]
+    sizes = [size for part in parts for size in part.files.sizes[part.rows.numpy()].tolist()]
+    alike = Counter(sizes)
+    return _numbered(
+        list(pool().map(lambda path, size: size if alike[size] == 1 else _content(path), paths, sizes))
+    )
+
+
+def _content(path: Path) -> object:
+    try:
+        return hashlib.blake2b(path.read_bytes(), digest_size=16).digest()
+    except OSError:  # whoever decodes it says so
+        return path
+
+
+def united(groups: Tensor, copies: Tensor) -> Tensor:
+    """Return the numbers of the smallest groups that keep groups and copies whole, int64 ``(n,)``.
+
+    Args:
+        groups: The group of each sample, int64 ``(n,)``.
+        copies: The number of each image, int64 ``(n,)``, see :func:`same_images`.
+
+    Example:
+        >>> united(torch.tensor([0, 0, 1, 2]), torch.tensor([0, 1, 1, 2])).tolist()
+        [0, 0, 0, 1]
+    """
+    from scipy import sparse  # noqa: PLC0415 - most datasets do not need it
+
+    own, same = (torch.unique(each, return_inverse=True)[1].numpy() for each in (groups, copies))
+    size = len(groups) + len(copies)
+    graph = sparse.coo_array((np.ones(len(own)), (own, len(groups) + same)), shape=(size, size))
+    parts = sparse.csgraph.connected_components(graph, directed=False)[1][own]
+    return torch.from_numpy(np.unique(parts, return_inverse=True)[1])
+
+
+def apart(
+    splits: Mapping[str, Split],
+    numbers: Mapping[str, Tensor],
+    names: Mapping[str, Sequence[str]],
+    drop: bool,
+) -> dict[str, Tensor]:
+    """Return the rows of each split that are no copies of a later split's images.
+
+    Args:
+        splits: The splits.
+        numbers: The number of each image, see :func:`same_images`.
+        names: The names of the images, for errors; by default their rows.
+        drop: Whether copies are left out of the earlier split; otherwise they are an error.
+
+    Raises:
+        UserError: if two splits share an image, unless ``drop``.
+    """
+    kept = {name: torch.ones(len(split), dtype=torch.bool) for name, split in splits.items()}
+    for earlier, later in _PAIRS:
+        if not {earlier, later} <= set(splits):
+            continue
+        shared = torch.isin(numbers[earlier], numbers[later])
+        kept[earlier] &= ~shared
+        rows = shared.nonzero()[:, 0].tolist()
+        of = {number: row for row, number in reversed(list(enumerate(numbers[later].tolist())))}
+        pairs = [
+            f"{_name(names, earlier, row)} = {_name(names, later, of[int(numbers[earlier][row])])}"
+            for row in rows[:4]
+        ]
+        named = first_few([*pairs, *map(str, rows[4:])], 3)
+        check(
+            drop or not rows,
+            f"copies: {len(rows)} of the {len(splits[earlier])} images of {earlier} are in {later} too, so the score "
+            f"would be measured on images that were seen before: {named}. Move them away, or take copies='drop' (`topk "
+            f"new --drop-copies`), which leaves them out of {earlier}",
+        )
+    return {name: rows.nonzero()[:, 0] for name, rows in kept.items()}
+
+
+def in_several_classes(
+    splits: Mapping[str, Split], numbers: Mapping[str, Tensor], names: Mapping[str, Sequence[str]]
+) -> str:
+    """Return a sentence that names equal images of different classes; empty if there are none."""
+    first: dict[int, tuple[str, int, int]] = {}
+    pairs = []
+    for name, split in splits.items():
+        for row, (number, label) in enumerate(
+            zip(numbers[name].tolist(), split.labels.tolist(), strict=True)
+        ):
+            other, at, of = first.setdefault(number, (name, row, label))
+            if of != label:
+                pairs.append((other, at, name, row))
+    named = [f"{_name(names, *pair[:2])} = {_name(names, *pair[2:])}" for pair in pairs[:4]]
+    more = first_few([*named, *map(str, pairs[4:])], 3)
+    return (
+        f"{plural(len(pairs), 'image')} also in another class, of which one must be wrong: {more}"
+        if pairs
+        else ""
+    )
+
+
+def _name(names: Mapping[str, Sequence[str]], split: str, row: int) -> str:
+    return names[split][row] if split in names else f"{split} row {row}"

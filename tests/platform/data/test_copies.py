@@ -1,0 +1,148 @@
+"""Equal images: found exactly, refused or left out across splits, kept together by splits that are dealt."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+from torch import Tensor
+
+from topk_platform import UserError
+from topk_platform.data import Dataset, digits, from_tensors, image_files, image_folder
+from topk_platform.data.copies import same_images, united
+from topk_platform.data.dataset import Split
+
+READERS = [partial(image_folder, size=16), partial(image_files, size=16, resize=16)]
+
+
+@pytest.fixture
+def photos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Twelve photos of each of three classes, all of other pixels."""
+    monkeypatch.setenv("TOPK_DATA", str(tmp_path))
+    draw = np.random.default_rng(0)
+    for name in ("ant", "bee", "cod"):
+        (tmp_path / "mine" / name).mkdir(parents=True)
+        for number in range(12):
+            pixels = draw.integers(0, 256, (20, 18, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "mine" / name / f"{number:02}.png")
+    return tmp_path / "mine"
+
+
+def in_splits(photos: Path) -> Path:
+    """Move the photos 08 to 11 of each class into a split of their own."""
+    for name in ("ant", "bee", "cod"):
+        (photos / "test" / name).mkdir(parents=True)
+        for number in range(8, 12):
+            shutil.move(photos / name / f"{number:02}.png", photos / "test" / name)
+        shutil.move(photos / name, photos / "train" / name)
+    return photos
+
+
+@given(st.lists(st.lists(st.integers(0, 3), min_size=4, max_size=4), min_size=1, max_size=40))
+def test_equal_numbers_are_equal_images(rows: list[list[int]]) -> None:
+    images = torch.tensor(rows, dtype=torch.uint8).reshape(-1, 1, 2, 2)
+    labels = torch.zeros(len(images), dtype=torch.int64)
+    numbers = same_images({"train": Split(images, labels), "test": Split(images.flip(0), labels)})
+    both = torch.cat([numbers["train"], numbers["test"]])
+    pixels = torch.cat([images, images.flip(0)]).flatten(1)
+    assert torch.equal(both[:, None] == both, (pixels[:, None] == pixels).all(2))
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=20))
+def test_groups_that_share_a_copy_are_one(pairs: list[tuple[int, int]]) -> None:
+    """Against a slow rule: a number spreads to all that share a group or a copy, until nothing changes."""
+    groups, copies = torch.tensor(pairs).unbind(1)
+    slow = torch.arange(len(pairs))
+    for _ in pairs:
+        for same in (groups, copies):
+            slow = torch.stack([slow[same == value].min() for value in same.tolist()])
+    own = united(groups, copies)
+    assert torch.equal(own[:, None] == own, slow[:, None] == slow)
+
+
+@pytest.mark.parametrize("read", READERS, ids=["image_folder", "image_files"])
+def test_copies_across_splits_are_refused_or_left_out_of_training(
+    photos: Path, read: Callable[..., Dataset]
+) -> None:
+    in_splits(photos)
+    whole = read("mine", validation=0.2)
+    for number in range(5):
+        shutil.copy(photos / "test" / "ant" / "08.png", photos / "train" / "bee" / f"same{number}.png")
+    message = r"copies: 5 of the 29 images of train are in test.*bee/same0\.png = test/ant/08\.png.* and 2 more.*--drop"
+    with pytest.raises(UserError, match=message):
+        read("mine", validation=0.2)
+    data = read("mine", validation=0.2, copies="drop")
+    assert len(data.train) + len(data.validation) == len(whole.train) + len(whole.validation)
+    assert any("5 images left out of train" in note for note in data.notes)
+    assert any("1 image also in another class" in note for note in data.notes)
+    with pytest.raises(UserError, match="copies must be 'refuse' or 'drop'"):
+        read("mine", copies="keep")
+
+
+@pytest.mark.parametrize("read", READERS, ids=["image_folder", "image_files"])
+@pytest.mark.parametrize("groups", ["", "{class}/{group}_*"])
+def test_splits_that_are_dealt_keep_copies_together(
+    photos: Path, read: Callable[..., Dataset], groups: str
+) -> None:
+    """Each photo three times, of other groups; without copies the splits are those of always."""
+    for image in sorted(photos.glob("*/*.png")):
+        for who in "xyz":
+            shutil.copy(image, image.with_name(f"{who}{int(image.stem) % 4}_{image.name}"))
+        image.rename(image.with_name(f"w{int(image.stem) % 4}_{image.name}"))
+    data = read("mine", validation=0.2, test=0.2, groups=groups)
+    numbers = same_images(data.splits)
+    held = [set(part.tolist()) for part in numbers.values()]
+    assert sum(map(len, held)) == len(set.union(*held)) == 36
+    assert sum(map(len, data.splits.values())) == 144 and min(map(len, data.splits.values())) > 12
+    if groups:
+        of = [set(s.groups.tolist()) for s in data.splits.values() if s.groups is not None]
+        assert not (of[0] & of[1] or of[0] & of[2] or of[1] & of[2])
+
+
+def planted(
+    images: Tensor, labels: Tensor, seed: int
+) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor], set[int]]:
+    """Return the images in two halves, with one in a hundred of the first put into the second as well."""
+    draw = torch.Generator().manual_seed(seed)
+    half = len(images) // 2
+    chosen = torch.randperm(half, generator=draw)[: max(len(images) // 100, 1)]
+    test = torch.cat([images[half:], images[chosen]]), torch.cat([labels[half:], labels[chosen]])
+    return (images[:half], labels[:half]), test, set(chosen.tolist())
+
+
+@pytest.mark.parametrize("kind", ["noise", "digits", "shapes"])
+def test_of_planted_copies_all_are_found_and_no_other(kind: str) -> None:
+    draw = torch.Generator().manual_seed(1)
+    if kind == "noise":
+        images = torch.randint(0, 256, (2000, 3, 6, 6), generator=draw, dtype=torch.uint8)
+    elif kind == "shapes":  # images that differ in a single pixel by one
+        images = torch.zeros(600, 1, 10, 60, dtype=torch.uint8)
+        images.flatten(1)[torch.arange(600), torch.arange(600)] = 1
+    else:
+        images = torch.cat([split.tensor for split in digits().splits.values()])
+        images = images if images.dtype == torch.uint8 else (images * 255).byte()
+    labels = torch.arange(len(images)) % 3
+    train, test, chosen = planted(images, labels, 0)
+    before = same_images(
+        {
+            "train": Split(*train),
+            "test": Split(test[0][: len(images) - len(train[0])], labels[len(train[0]) :]),
+        }
+    )
+    assert not torch.isin(before["train"], before["test"]).any()
+    numbers = same_images({"train": Split(*train), "test": Split(*test)})
+    assert set(torch.isin(numbers["train"], numbers["test"]).nonzero()[:, 0].tolist()) == chosen
+
+
+def test_equal_rows_of_numbers_are_no_copies() -> None:
+    pair = torch.zeros(40, 3), torch.arange(40) % 4
+    data = from_tensors(pair, pair, pair)
+    assert (len(data.train), data.notes) == (40, ())
