@@ -11,9 +11,10 @@ from torch import Tensor
 from topk_platform.errors import UserError
 from topk_platform.specs.checks import check
 
-__all__ = ["check_inputs", "class_numbers", "to_inputs", "to_labels"]
+__all__ = ["check_finite", "check_inputs", "class_numbers", "to_inputs", "to_labels"]
 
 _CHANNELS = (1, 3, 4)  # grey, colour, and colour with transparency
+_NUMBERS_AT_ONCE = 2**20
 _SMALL = 4  # a larger dimension is a height or a width, not a number of channels
 
 
@@ -81,6 +82,27 @@ def check_inputs(inputs: Tensor) -> None:
         not innermost,
         f"images must be (n, channels, height, width), got {kind}: take inputs.permute(0, 3, 1, 2)",
     )
+
+
+def check_finite(what: str, inputs: Tensor, where: str) -> None:
+    """Raise ``UserError`` if an input has NaN or infinity; the error has the number of the first such row.
+
+    Args:
+        what: The name of the inputs in error messages.
+        inputs: ``(n, ...)``.
+        where: What the rows are of, for the message.
+    """
+    if not inputs.is_floating_point():
+        return
+    size = max(_NUMBERS_AT_ONCE // max(inputs[:1].numel(), 1), 1)
+    for number, part in enumerate(torch.split(inputs, size)):
+        # The smallest and largest values are finite only if all are, and take a tenth of the time to check.
+        if part.numel() and not torch.stack(part.aminmax()).isfinite().all():
+            row = number * size + int(part.isfinite().flatten(1).all(1).logical_not().nonzero()[0])
+            raise UserError(
+                f"{what} must be finite, got NaN or infinity in sample {row} (from 0) {where}: leave such samples out, "
+                "or take torch.nan_to_num(inputs)"
+            )
 
 
 def _kind(tensor: Tensor) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from topk_platform.data.arrays import to_inputs, to_labels
+from topk_platform.data.arrays import check_finite, to_inputs, to_labels
 from topk_platform.data.copies import apart, first_of_each, in_several_classes, same_images, united
 from topk_platform.data.dataset import GROUPS, Dataset, Split
 from topk_platform.data.folder import data_folder
@@ -157,7 +157,9 @@ def _split(name: str, pair: Any) -> Split:
         f"{'' if name == 'train' else ' or a fraction of training'}, "
         f"got {f'{len(pair)} parts' if isinstance(pair, tuple | list) else type(pair).__name__}",
     )
-    return Split(to_inputs(f"{name} inputs", pair[0]), to_labels(f"{name} labels", pair[1]))
+    inputs = to_inputs(f"{name} inputs", pair[0])
+    check_finite("inputs", inputs, f"of the given {name} inputs")
+    return Split(inputs, to_labels(f"{name} labels", pair[1]))
 
 
 def _taken(

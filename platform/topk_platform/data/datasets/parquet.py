@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from topk_platform.data.datasets.own import assembled, check_numbered
 from topk_platform.data.folder import data_folder
 from topk_platform.data.images.decoding import UnreadableImageError, pool, square
 from topk_platform.data.images.own_files import HELD_OUT
+from topk_platform.data.images.walking import is_left_out
 from topk_platform.errors import MissingDataError, UserError, reason
 from topk_platform.specs.checks import check, first_few
 
@@ -30,6 +31,7 @@ __all__ = ["ParquetImages", "parquet_images", "read_parquet_splits"]
 _SPLITS = {"train": "train", **{name: split for split, names in HELD_OUT.items() for name in names}}
 _CHANNELS = (2, 3, 4)  # grey with transparency, colour, and colour with transparency
 _ROWS = 2048  # rows of a file that are decoded at once
+_HIDDEN = -1  # what Hugging Face's datasets have where a label is not public
 
 
 def parquet_images(
@@ -39,11 +41,13 @@ def parquet_images(
     size: int = 0,
     validation: float = 0.1,
     test: float = 0.1,
+    copies: str = "refuse",
 ) -> Dataset:
     """Return images from Parquet files, uint8 ``(n, 3, height, width)``, in memory.
 
     The name of a file, or of its folder, begins with its split: ``train``, ``validation`` (``valid``, ``val``) or
-    ``test``. If a split has no file, it is a fixed fraction of each class's training images.
+    ``test``. If a split has no file, it is a fixed fraction of each class's training images. A split whose labels are
+    hidden, all -1, is left out, and a note of the data says so.
 
     Args:
         files: The path of a folder or of one file in the data folder. All ``*.parquet`` files of the folder and of its
@@ -58,6 +62,7 @@ def parquet_images(
             middle. With 0 they are kept as they are, and must all have the same size.
         validation: The fraction of each class for validation, if no file is for validation.
         test: The fraction of each class for test, if no file is for test.
+        copies: ``"refuse"`` or ``"drop"``, see :func:`topk_platform.data.image_folder`.
 
     Raises:
         MissingDataError: if there is no such file or folder, or the folder has no Parquet file.
@@ -66,12 +71,17 @@ def parquet_images(
     """
     check(size >= 0, f"size must be at least 0 pixels, got {size!r}")
     parts = read_parquet_splits(data_folder() / files, image, label, size)
+    hidden = [split for split, part in parts.items() if set(part.labels) == {_HIDDEN}]
+    parts = {split: part for split, part in parts.items() if split not in hidden}
+    check("train" in parts, "the training images must have labels, got -1 for all")
     names = _names({split: part.names for split, part in parts.items()})
     splits = {split: Split(part.images, part.numbered(names)) for split, part in parts.items()}
     if names is None:
         check_numbered(torch.cat([split.labels for split in splits.values()]))
-    given = {"validation": validation, "test": test}
-    return assembled(splits, {n: f for n, f in given.items() if n not in splits}, names=names)
+    fractions = {n: f for n, f in {"validation": validation, "test": test}.items() if n not in splits}
+    data = assembled(splits, fractions, names=names, copies=copies)
+    notes = (f"the labels of {split} are hidden, all -1: it is left out" for split in hidden)
+    return replace(data, notes=(*data.notes, *notes))
 
 
 @dataclass(frozen=True)
@@ -132,7 +142,7 @@ def _files(root: Path) -> dict[str, list[Path]]:
     """Return each split's files, sorted."""
     if root.is_file():
         return {"train": [root]}
-    paths = sorted(path for path in root.rglob("*.parquet") if not _is_hidden(path.relative_to(root)))
+    paths = sorted(p for p in root.rglob("*.parquet") if not any(map(is_left_out, p.relative_to(root).parts)))
     if not paths:
         raise MissingDataError(
             f"dataset parquet_images: {root} must be a Parquet file or a folder of some, got "
@@ -144,11 +154,6 @@ def _files(root: Path) -> dict[str, list[Path]]:
         files.setdefault(_split_of(path, root), []).append(path)
     check("train" in files, f"{root} must hold files of the split train, got {sorted(files)}")
     return files
-
-
-def _is_hidden(path: Path) -> bool:
-    """Whether a file or one of its folders is hidden, such as macOS's ``._train-0.parquet``."""
-    return any(part.startswith(".") for part in path.parts)
 
 
 def _split_of(path: Path, root: Path) -> str:
@@ -185,9 +190,10 @@ def _read(path: Path, image: str, label: str, size: int) -> ParquetImages:
     label = label or _label_column(schema, features, path)
     for column in (image, label):
         check(column in schema.names, f"{path} has no column {column!r}, only {schema.names}")
-    batches = list(file.iter_batches(_ROWS, columns=[image, label]))
-    images = [_decode(batch.column(image), path, at * _ROWS, size) for at, batch in enumerate(batches)]
-    labels = [value for batch in batches for value in batch.column(label).to_pylist()]
+    images, labels = [], []
+    for at, batch in enumerate(file.iter_batches(_ROWS, columns=[image, label])):
+        images.append(_decode(batch.column(image), path, at * _ROWS, size))
+        labels += batch.column(label).to_pylist()
     names = features.get(label, {}).get("names")
     return ParquetImages(_stacked(images, path), _named(labels, names, path), tuple(names) if names else None)
 
@@ -201,7 +207,7 @@ def _named(
     check(not empty, f"{path} must hold a label for each image, got none for {empty} of {len(labels)}")
     other = [str(label) for label in given if not isinstance(label, int | str)]
     check(not other, f"{path}: labels must be whole numbers or strings, got {first_few(other)}")
-    if not names:
+    if not names or set(given) == {_HIDDEN}:
         return given
     odd = [str(label) for label in given if isinstance(label, int) and not 0 <= label < len(names)]
     check(not odd, f"{path}: labels must lie in [0, {len(names)}), got {first_few(odd)}")

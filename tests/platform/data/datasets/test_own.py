@@ -333,6 +333,16 @@ def test_what_a_network_made_is_taken_without_its_gradient() -> None:
         Split(inputs, torch.arange(40))
 
 
+def test_what_is_not_finite_is_named_by_its_row_in_the_users_array() -> None:
+    """The split in which it ends is dealt later and has other rows."""
+    inputs = np.zeros((400, 3))
+    inputs[317, 1] = np.nan
+    with pytest.raises(
+        UserError, match=r"inputs must be finite.*sample 317 \(from 0\) of the given train inputs"
+    ):
+        from_tensors((inputs, np.arange(400) % 4))
+
+
 def test_a_dataset_may_call_its_options_name_and_function(monkeypatch: pytest.MonkeyPatch) -> None:
     def named(name: str, function: str = "square") -> Dataset:
         inputs = torch.full((30, 1), float(len(name + function)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -195,7 +196,10 @@ def test_classes_are_matched_by_name_where_files_number_them_in_other_ways(tmp_p
     rows = {"train-0": (CLASSES, [0, 1, 2] * 4), "train-1": (("dog", "bird"), [0, 1] * 6)}
     rows["test"] = ("bird", "dog"), [0, 1] * 3
     for part, (names, labels) in rows.items():
-        columns = {"image": structs(images[: len(labels)]), "label": labels}
+        columns = {
+            "image": structs(images[: len(labels)] if part != "test" else images[-6:]),
+            "label": labels,
+        }
         write(tmp_path / "birds" / f"{part}.parquet", columns, {"label": names})
     data = read(tmp_path)
     assert data.names == CLASSES
@@ -231,6 +235,20 @@ def test_images_without_a_class_are_refused(
     write(tmp_path / "birds/train.parquet", {"image": structs(pictures(12)), "label": labels}, known)
     with pytest.raises(UserError, match=r"labels must|train\.parquet must hold a label"):
         read(tmp_path)
+
+
+@pytest.mark.parametrize("names", [None, CLASSES])
+def test_a_split_with_hidden_labels_is_left_out(tmp_path: Path, names: tuple[str, ...] | None) -> None:
+    known = None if names is None else {"label": names}
+    for seed, (part, labels) in enumerate({"train": [0, 1, 2] * 10, "test": [-1] * 5}.items()):
+        columns = {"image": structs(pictures(len(labels), seed=seed)), "label": labels}
+        write(tmp_path / f"birds/{part}.parquet", columns, known)
+        shutil.copy(tmp_path / f"birds/{part}.parquet", tmp_path / f"birds/._{part}.parquet")
+    data = read(tmp_path)
+    assert [len(split) for split in data.splits.values()] == [24, 3, 3]
+    assert data.notes == ("the labels of test are hidden, all -1: it is left out",)
+    with pytest.raises(UserError, match="training images must have labels, got -1"):
+        read(tmp_path, "birds/test.parquet")
 
 
 @pytest.mark.parametrize(
