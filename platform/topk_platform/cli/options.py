@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -42,11 +43,18 @@ __all__ = [
 ]
 
 
-def nonblank(option: typer.CallbackParam, value: str | None) -> str | None:
-    """Return an option's value, a path or an address; raise ``UserError`` if it is blank."""
-    if value is not None:
-        check_place(option.opts[0], value)
-    return value
+def nonblank(option: typer.CallbackParam, value: Any) -> Any:
+    """Return an option's value, a path or an address, with ``~`` as the home folder; refuse blank ones.
+
+    Shells leave ``~`` as it is in quotes and after an equals sign.
+
+    Raises:
+        UserError: if it is blank.
+    """
+    if value is None:
+        return None
+    check_place(option.opts[0], value)
+    return type(value)(os.path.expanduser(value))
 
 
 def check_format(output: str, *known: str, json: bool = False) -> None:

@@ -88,7 +88,7 @@ def _pair_flip(dataset: Dataset, condition: PairFlip, generator: Generator) -> D
 
 
 def _confusion_noise(dataset: Dataset, condition: ConfusionNoise, generator: Generator) -> Dataset:
-    matrix = read_confusion(data_folder() / condition.file, dataset.classes, dataset.class_names)
+    matrix = read_confusion(data_folder(condition.file), dataset.classes, dataset.class_names)
     labels = confused_labels(dataset.train.labels, matrix, condition.probability, generator)
     return dataset.with_train(dataset.train.relabelled(labels))
 
@@ -105,7 +105,7 @@ def _instance_noise(dataset: Dataset, condition: InstanceNoise, generator: Gener
 
 def _noisy_labels(dataset: Dataset, condition: NoisyLabels, generator: Generator) -> Dataset:
     del generator  # the file's labels are the same for all seeds
-    labels = read_labels(data_folder() / condition.file, dataset)
+    labels = read_labels(data_folder(condition.file), dataset)
     return dataset.with_train(dataset.train.relabelled(labels))
 
 

@@ -17,8 +17,11 @@ _CACHE_VARIABLE = "TOPK_CACHE"
 _CACHE_DEFAULT = ".topk"
 
 
-def data_folder() -> Path:
+def data_folder(inside: str = "") -> Path:
     """Return the absolute path of the folder of datasets: the environment's ``TOPK_DATA``, or else ``data``.
+
+    Args:
+        inside: A path in that folder, which is returned then; ``~`` is the home folder.
 
     Functions of datasets look for their files here. A path among their options would be part of the arms' identity.
     The fingerprint identifies the data instead, wherever the files are.
@@ -28,7 +31,7 @@ def data_folder() -> Path:
         ...     print(data_folder() / "birds")
         /mnt/datasets/birds
     """
-    return Path(os.environ.get(_VARIABLE) or _DEFAULT).expanduser().absolute()
+    return absolute(os.environ.get(_VARIABLE) or _DEFAULT) / os.path.expanduser(inside)
 
 
 def use_data_folder(folder: str | Path) -> None:
@@ -38,7 +41,7 @@ def use_data_folder(folder: str | Path) -> None:
         UserError: if ``folder`` is blank.
     """
     check_place("data", folder)
-    os.environ[_VARIABLE] = str(absolute(Path(folder).expanduser()))
+    os.environ[_VARIABLE] = str(absolute(folder))
 
 
 @contextmanager
@@ -65,7 +68,7 @@ def cache_folder() -> Path:
     image.
     """
     named = os.environ.get(_CACHE_VARIABLE)
-    return Path(named).expanduser().absolute() if named else data_folder() / _CACHE_DEFAULT
+    return absolute(named) if named else data_folder() / _CACHE_DEFAULT
 
 
 def pixel_folder() -> Path | None:

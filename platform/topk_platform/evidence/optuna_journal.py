@@ -37,7 +37,7 @@ def export_optuna(study: Study, to: str | Path, *, store: str | Path = "runs") -
     Raises:
         UserError: if the store has no results of the study, or the file exists or cannot be written.
     """
-    path = Path(to)
+    path = Path(to).expanduser()
     with writing(path):
         if path.exists() or not path.absolute().parent.is_dir():
             raise UserError(f"--to must be a new file in an existing folder, got {str(path)!r}")

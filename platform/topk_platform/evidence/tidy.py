@@ -76,7 +76,7 @@ def export_csv(study: Study, to: str | Path, *, store: str | Path = "runs") -> W
     Raises:
         UserError: if the store has no results of the study, or a file cannot be written.
     """
-    path = Path(to)
+    path = Path(to).expanduser()
     check(bool(path.name), f"--to must be a file, got {str(to)!r}")
     held = read(study, store, needed=True)
     counting = {row["key"] for history in held.histories.values() for row in history.rows()}

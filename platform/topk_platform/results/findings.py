@@ -65,7 +65,7 @@ class Findings:
                 allows.
         """
         with made_by(file, _KIND):
-            return cls(*findings_of(parse_json(unzipped(file))))
+            return cls(*findings_of(parse_json(unzipped(Path(file).expanduser()))))
 
     def decisions(self) -> tuple[Decision, ...]:
         """Return the verdicts on the study's claims."""

@@ -86,7 +86,8 @@ def export_model(
             calibrate the network is missing or does not fit it.
     """
     check_call(export_model, locals())
-    if calibrate is not None and calibrate != _SPLIT and not Path(calibrate).is_dir():
+    folder = Path(to).expanduser()
+    if calibrate is not None and calibrate != _SPLIT and not Path(calibrate).expanduser().is_dir():
         raise UserError(
             f"--calibrate must be {_SPLIT} or a folder with a folder for each class, got {str(calibrate)!r}"
         )
@@ -103,23 +104,23 @@ def export_model(
         )
     estimates = _estimates(study, runs.with_ranks(held.ranks if study.interval == "crossed" else None))
     trust = Trust.of_study(study)
-    _check_folder(Path(to))
+    _check_folder(folder)
     config, more = _configured(saved, data)
     card = partial(model_card, study, saved, config, chosen, estimates)
-    files = tuple(_write(Path(to), saved, config, {**more, CARD: card().encode()}))
+    files = tuple(_write(folder, saved, config, {**more, CARD: card().encode()}))
     if calibrate is not None:
-        calibration, note = _calibration(saved, Path(to), calibrate, trust, data)
-        with _writing(Path(to)):
-            (Path(to) / CALIBRATION).write_text(calibration.to_json())
-            (Path(to) / CARD).write_text(card(note))
+        calibration, note = _calibration(saved, folder, calibrate, trust, data)
+        with _writing(folder):
+            (folder / CALIBRATION).write_text(calibration.to_json())
+            (folder / CARD).write_text(card(note))
         files = (*files, CALIBRATION)
     if onnx:
         from topk_platform.serving.onnx import write_onnx  # noqa: PLC0415 - torch
 
-        with _writing(Path(to)):
-            write_onnx(Path(to), trust)
+        with _writing(folder):
+            write_onnx(folder, trust)
         files = (*files, ONNX)
-    return Exported(Path(to), config, chosen["seed"], files)
+    return Exported(folder, config, chosen["seed"], files)
 
 
 def _calibration(
@@ -133,7 +134,7 @@ def _calibration(
     )
 
     if calibrate != _SPLIT:
-        return calibrated_on_samples(to, Path(calibrate), trust)
+        return calibrated_on_samples(to, Path(calibrate).expanduser(), trust)
     with data_at(data):
         return calibrated_on_validation(saved, trust)
 

@@ -43,7 +43,7 @@ def load_model(folder: str | Path, *, trust: Iterable[str] = ()) -> Classifier:
             exist.
     """
     check_call(load_model, locals())
-    return load_trusting(Path(folder), Trust.of(trust))
+    return load_trusting(Path(folder).expanduser(), Trust.of(trust))
 
 
 def load_trusting(folder: Path, trust: Trust) -> Classifier:

@@ -53,7 +53,8 @@ def listed(given: Given | Sequence[Given], inputs: Inputs) -> list[Given]:
         check(
             given != "", "an input must be the path of a file or of a folder, got ''"
         )  # "" would be the present one
-        return _files(Path(given), inputs) if Path(given).is_dir() else [given]
+        path = Path(given).expanduser()
+        return _files(path, inputs) if path.is_dir() else [path]
     if isinstance(given, np.ndarray | Tensor):
         return list(given) if given.ndim > len(inputs.shape) else [given]
     if isinstance(given, Sequence):

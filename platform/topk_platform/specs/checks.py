@@ -74,7 +74,7 @@ def rounded(value: object) -> str:
 
 
 def absolute(path: str | Path) -> Path:
-    """Return a path from the root of the file system, without ``..``, for messages.
+    """Return a path from the root of the file system, without ``..`` and ``~``.
 
     Links are followed only where the path has ``..``, which means the folder above a link's target.
 
@@ -82,5 +82,5 @@ def absolute(path: str | Path) -> Path:
         >>> absolute("/mnt/runs/../data")
         PosixPath('/mnt/data')
     """
-    given = Path(path)
+    given = Path(os.path.expanduser(path))
     return Path(os.path.realpath(given)) if ".." in given.parts else given.absolute()

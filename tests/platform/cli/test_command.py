@@ -27,8 +27,9 @@ from topk_platform.cli.group import load_command
 from topk_platform.cli.run.interrupting import Course, interrupts_reported
 from topk_platform.cli.run.outcome import exit_code, summary_data
 from topk_platform.cli.studies import known_studies, load_study
+from topk_platform.data import data_at, data_folder
 from topk_platform.errors import UserError
-from topk_platform.records import OpenTrial
+from topk_platform.records import OpenTrial, Store
 from topk_platform.results import Table
 from topk_platform.running.events import Event, Faults
 from topk_platform.running.summary import Summary
@@ -290,3 +291,26 @@ def test_a_shell_completes_commands_studies_and_options(
     monkeypatch.setenv("COMP_WORDS", line)
     monkeypatch.setenv("COMP_CWORD", str(line.count(" ")))
     assert set(topk()[1].split()) == offered
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ["status --store=~/x", "export letters_quick --format csv --store ~/x --to=~/t.csv"],
+)
+def test_a_home_folder_is_never_a_folder_called_tilde(
+    topk: Topk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: str
+) -> None:
+    """Shells leave it as it is after an equals sign; a folder called ~ has cost people their home folder."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    _, _, err = topk(*arguments.split())
+    assert str(tmp_path / "home" / "x") in err
+    assert list((tmp_path / "here").iterdir()) == []
+    store = Store.open("~/runs")
+    store.write("a.json", b"{}")
+    assert (tmp_path / "home" / "runs" / "a.json").read_bytes() == b"{}"
+    with data_at("~/photos"):
+        assert data_folder("~/elsewhere") == tmp_path / "home" / "elsewhere"
+        assert data_folder("birds") == tmp_path / "home" / "photos" / "birds"

@@ -156,7 +156,11 @@ def plot(
     store: options.Store = "runs",
     to: Annotated[
         Path | None,
-        typer.Option("--to", help=f"The file, {or_of(_SUFFIXES)}; by default STUDY-KIND.svg here."),
+        typer.Option(
+            "--to",
+            help=f"The file, {or_of(_SUFFIXES)}; by default STUDY-KIND.svg here.",
+            callback=options.nonblank,
+        ),
     ] = None,
     metric: Annotated[
         str,
@@ -218,7 +222,8 @@ def report(
     store: options.Store = "runs",
     output: Annotated[str, typer.Option("--format", help="html, or md without plots.")] = "html",
     to: Annotated[
-        Path | None, typer.Option("--to", help="The file; by default STUDY.html or .md here.")
+        Path | None,
+        typer.Option("--to", help="The file; by default STUDY.html or .md here.", callback=options.nonblank),
     ] = None,
     searches: options.Searches = None,
     trials: options.Trials = None,

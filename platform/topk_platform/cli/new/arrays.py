@@ -46,7 +46,7 @@ def data() -> Dataset:
 """
 
 
-def array_code(file: Path, groups: str) -> DataCode:
+def array_code(file: Path, groups: str, drop_copies: bool) -> DataCode:
     """Return the code of a study's arrays.
 
     Names assign arrays to splits: ``x_train``, ``y_train``, ``x_val``, ``y_val``, ``x_test``, ``y_test`` and similar
@@ -56,6 +56,7 @@ def array_code(file: Path, groups: str) -> DataCode:
     Args:
         file: An ``.npz`` or ``.pt`` file.
         groups: The name of the array of groups; if empty, the array ``groups`` is taken if there is one.
+        drop_copies: Whether images that a later split has are left out of training.
 
     Raises:
         UserError: if the file does not exist, cannot be read, or holds other arrays than inputs and labels; also as
@@ -70,7 +71,7 @@ def array_code(file: Path, groups: str) -> DataCode:
     arrays = _read(file)
     parts = _parts(file, arrays, groups)
     inputs = {names[0]: arrays[names[0]] for names in parts.values()}
-    code = _dataset(arrays, parts, _conversion(inputs))
+    code = _dataset(arrays, parts, _conversion(inputs), drop_copies)
     dataset = _made(code, arrays)
     images = dataset.train.inputs.dtype == torch.uint8
     counts = np.bincount(arrays[parts["train"][1]].reshape(-1).astype(int))
@@ -86,7 +87,12 @@ def array_code(file: Path, groups: str) -> DataCode:
             line for line in ("import numpy as np", "import torch") if f"{line.split()[-1]}." in text
         ),
         tail=has_tail(counts[counts > 0].tolist()),
-        notes=tuple(note for name, array in inputs.items() for note in _notes(name, array, images)),
+        summary=f"{dataset.classes} classes, "
+        + ", ".join(f"{len(split):,} samples for {name}" for name, split in dataset.splits.items()),
+        notes=(
+            *dataset.notes,
+            *(note for name, array in inputs.items() for note in _notes(name, array, images)),
+        ),
     )
 
 
@@ -185,13 +191,16 @@ def _conversion(splits: Mapping[Any, Array]) -> str:
     return code
 
 
-def _dataset(arrays: Mapping[Any, Array], parts: Mapping[str, tuple[Any, ...]], conversion: str) -> str:
+def _dataset(
+    arrays: Mapping[Any, Array], parts: Mapping[str, tuple[Any, ...]], conversion: str, drop_copies: bool
+) -> str:
     arguments = []
     for part, (inputs, labels, *groups) in parts.items():
         plain = arrays[labels].ndim == 1 and arrays[labels].dtype.kind != "b"
         names = (_array(inputs, conversion), _array(labels, "" if plain else ".reshape(-1).astype(np.int64)"))
         pair = ", ".join((*names, *map(_array, groups)))
         arguments.append(f"        {'' if part == 'train' else f'{part}='}({pair}),\n")
+    arguments += ['        copies="drop",\n'] if drop_copies else []
     return f"from_tensors(\n{''.join(arguments)}    )"
 
 

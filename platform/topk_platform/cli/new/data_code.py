@@ -29,7 +29,9 @@ class DataCode:
         names: The names that are imported from ``topk_platform``.
         augmentation: The code of the recipe's augmentation, if there is one.
         tail: Whether some classes have many times as many samples as others.
+        summary: The numbers of classes and samples in a sentence.
         notes: Notes for the user about the data.
+        few: Whether a frozen network is likely to do better, because there are few images.
     """
 
     title: str
@@ -43,7 +45,9 @@ class DataCode:
     names: tuple[str, ...] = ()
     augmentation: str = ""
     tail: bool = False
+    summary: str = ""
     notes: tuple[str, ...] = ()
+    few: bool = False
 
     def regime(self, name: str) -> str:
         """Return the code of the regime in the file of the study ``name``."""

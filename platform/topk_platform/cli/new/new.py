@@ -43,7 +43,9 @@ study = Study(
         models=[{model}],
         losses=[
             Loss("cross_entropy", SEARCHED, FIRST),
-            Loss("smooth_topk_svm", {{**SEARCHED, "tau": Float(0.01, 10, log=True)}}, {{**FIRST, "tau": 1.0}}),{loss}
+            Loss("smooth_topk_svm", {{**SEARCHED, "tau": Float(0.01, 10, log=True)}}, {{**FIRST, "tau": 1.0}}),
+            # against wrong labels, which most data have
+            Loss("generalized_cross_entropy", {{**SEARCHED, "gamma": Float(0.01, 1)}}, {{**FIRST, "gamma": 0.7}}),{loss}
         ],
         k={k},
 {flip}        recipe=Recipe(epochs=20{augmentation}),{metric}
@@ -109,6 +111,19 @@ def new(
             "extra photos.",
         ),
     ] = False,
+    labels: Annotated[
+        str | None,
+        typer.Option(
+            "--labels",
+            help="A table of the images' labels, where all are in one folder: a file and its label in each line, and "
+            "perhaps its split and its group.",
+            callback=nonblank,
+        ),
+    ] = None,
+    drop_copies: Annotated[
+        bool,
+        typer.Option("--drop-copies", help="Leave images out of training that validation or test have too."),
+    ] = False,
     size: Annotated[
         int | None,
         typer.Option(
@@ -116,15 +131,15 @@ def new(
         ),
     ] = None,
 ) -> None:
-    """Write a study file that runs: two losses, searched and compared, on your own images or arrays.
+    """Write a study file that runs: three losses, searched and compared, on your own images or arrays.
 
-    If some classes are rare, a third loss, balanced_softmax, is added, and all classes count equally. Values that are
+    If some classes are rare, a fourth loss, balanced_softmax, is added, and all classes count equally. Values that are
     not given are chosen and printed.
 
     Example: topk new my_birds --from photos/birds --network resnet18 -k 5
     """
     file = _file(name)
-    data = _data(absolute(Path(source).expanduser()), size, groups, features=features)
+    data = _data(absolute(source), size, groups, labels or "", features=features, drop_copies=drop_copies)
     guesses = min(5, math.ceil(data.classes / 2)) if k is None else k
     if not 1 <= guesses < data.classes:
         raise UserError(
@@ -133,6 +148,7 @@ def new(
     usual = "linear and mlp" if features else data.network
     model = _HEADS if features and network is None else _model(network or usual)
     _write(file, _text(name, data, model, guesses))
+    say(data.summary)
     for note in data.notes:
         say(f"topk: {note}", err=True)
     chosen = [f"--network {usual}"] * (network is None) + [f"-k {guesses}"] * (k is None)
@@ -140,10 +156,16 @@ def new(
         say(f"chosen: {', '.join(chosen)}")
     if data.tail:
         say(f"some classes are rare: balanced_softmax is among the losses, macro_top{guesses} selects")
+    if data.few:
+        say(
+            "with few images a frozen network's features usually do better: --features trains heads on them, in minutes"
+        )
     say(f"wrote {file}; now: topk plan {name}:study --data {shlex.quote(str(data.folder))}")
 
 
-def _data(source: Path, size: int | None, groups: str, *, features: bool) -> DataCode:
+def _data(
+    source: Path, size: int | None, groups: str, labels: str, *, features: bool, drop_copies: bool
+) -> DataCode:
     # Both read data with torch, which takes a second or two to import.
     from topk_platform.cli.new.arrays import array_code  # noqa: PLC0415
     from topk_platform.cli.new.images import FEATURES_PIXELS, images_code, on_features  # noqa: PLC0415
@@ -152,8 +174,13 @@ def _data(source: Path, size: int | None, groups: str, *, features: bool) -> Dat
         raise UserError(
             f"--size is for images that are scaled, not for arrays, which stay as they are, got {size}"
         )
+    if labels and not source.is_dir():
+        raise UserError(f"--labels is for a folder of images, got {labels!r} with --from {str(source)!r}")
     side = size or (FEATURES_PIXELS if features else _PIXELS)
-    data = images_code(source, side, groups) if source.is_dir() else array_code(source, groups)
+    if source.is_dir():
+        data = images_code(source, side, groups, labels, drop_copies)
+    else:
+        data = array_code(source, groups, drop_copies)
     if data.classes < 2:
         each = ", each a folder of images" if source.is_dir() else ""
         raise UserError(f"--from must hold at least 2 classes{each}, got {data.classes} in {source}")

@@ -91,7 +91,7 @@ def image_files(
         MissingDataError, UserError: as for :func:`topk_platform.data.image_folder`.
     """
     how = Reading(size, resize, unreadable)
-    listed, named = own_files("image_files", data_folder() / folder, labels, groups, keep=True)
+    listed, named = own_files("image_files", data_folder(folder), labels, groups, keep=True)
     files = how.files(listed)
     splits = how.splits(files)
     _check_each_class(files)

@@ -59,7 +59,7 @@ def letters(file: str = "") -> Dataset:
         >>> len(data.train), len(data.validation), len(data.test), data.shape, data.classes
         (9300, 3100, 9920, (1, 28, 28), 62)
     """
-    path = data_folder() / file if file else _FILE
+    path = data_folder(file) if file else _FILE
     if not path.is_file():
         raise MissingDataError(
             f"file must be an .npz of tools/make_letters.py in the data folder, but {path} does not exist"

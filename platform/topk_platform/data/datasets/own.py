@@ -228,7 +228,7 @@ def image_folder(
             splits share a group that must be whole.
     """
     check(size >= 1, f"size must be at least 1 pixel, got {size!r}")
-    files, named = own_files("image_folder", data_folder() / folder, labels, groups, keep=False)
+    files, named = own_files("image_folder", data_folder(folder), labels, groups, keep=False)
     pixels = _read(files, size)
     splits = {name: Split(pixels[rows], files.labels[rows]) for name, rows in files.rows.items()}
     fractions = {"validation": validation, "test": test}

@@ -70,7 +70,7 @@ def parquet_images(
             not number the classes from 0 on, the images differ in size, or a split has classes that training lacks.
     """
     check(size >= 0, f"size must be at least 0 pixels, got {size!r}")
-    parts = read_parquet_splits(data_folder() / files, image, label, size)
+    parts = read_parquet_splits(data_folder(files), image, label, size)
     hidden = [split for split, part in parts.items() if set(part.labels) == {_HIDDEN}]
     parts = {split: part for split, part in parts.items() if split not in hidden}
     check("train" in parts, "the training images must have labels, got -1 for all")

@@ -156,7 +156,7 @@ def _wheel(architecture: str, weights: str | None, pixels: int) -> Backbone:  # 
     # The weights were made by TensorFlow: its padding, its epsilon and its scaling of pixels to [-1, 1].
     network: nn.Module = timm.create_model("tf_efficientnet_lite0", pretrained=False, bn_eps=1e-3)
     if weights is not None:
-        _fill_in_order(network, data_folder() / weights if weights else _wheels_file())
+        _fill_in_order(network, data_folder(weights) if weights else _wheels_file())
     return Backbone(_without_last(network), pixels, (127 / 255,) * 3, (128 / 255,) * 3)
 
 
@@ -189,7 +189,7 @@ def _timm(architecture: str, weights: str | None, pixels: int) -> Backbone:
             f"internet. timm says: {error}"
         ) from error
     if weights:
-        _fill(network, data_folder() / weights)
+        _fill(network, data_folder(weights))
     cfg: Any = network.pretrained_cfg
     return Backbone(network, pixels, cfg["mean"], cfg["std"])
 
@@ -209,7 +209,7 @@ def _torchvisions_file(architecture: str, weights: str) -> Path:
     from torchvision import models  # noqa: PLC0415 - as above
 
     url = models.get_model_weights(architecture).DEFAULT.url
-    file = data_folder() / weights if weights else Path(torch.hub.get_dir()) / "checkpoints" / Path(url).name
+    file = data_folder(weights) if weights else Path(torch.hub.get_dir()) / "checkpoints" / Path(url).name
     if not file.is_file():
         raise MissingDataError(
             f"the weights of torchvision's {architecture} are not on this machine: get {url} and put it at {file}"

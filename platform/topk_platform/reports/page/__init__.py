@@ -41,8 +41,9 @@ class Page(str):
             >>> Page("<p>none</p>").write(tempfile.mkdtemp() + "/page.html").name
             'page.html'
         """
-        Path(path).write_text(self, encoding="utf-8")
-        return Path(path)
+        file = Path(path).expanduser()
+        file.write_text(self, encoding="utf-8")
+        return file
 
     def _repr_html_(self) -> str:
         # A frame keeps the styles of the page and of the notebook apart.

