@@ -90,7 +90,7 @@ def _nested(files: FileList) -> str:
         return f"{lead}{first_few(same)}: if those are the classes, call the folders of the splits train, val and test"
     lower = sorted(f"{name}/{folder}" for name, of in inner.items() for folder in of)
     return (
-        f"{lead} inside them, {len(lower)} in all: {first_few(lower)}. If those {len(lower)} are the classes, move each up "
+        f"{lead} inside them, {len(lower)} in all: {first_few(lower)}. If those are the classes, move each up "
         "beside the others"
     )
 

@@ -87,8 +87,8 @@ class FileList:
 
     def take(self, rows: NDArray[np.int64]) -> FileList:
         """Return the list of some of its images."""
-        names, sizes, labels, parts = (of[rows] for of in (self.names, self.sizes, self.labels, self.parts))
-        return replace(self, names=names, sizes=sizes, labels=labels, parts=parts)
+        names, sizes = self.names[rows], self.sizes[rows]
+        return replace(self, names=names, sizes=sizes, labels=self.labels[rows], parts=self.parts[rows])
 
 
 def from_files(

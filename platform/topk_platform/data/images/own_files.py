@@ -195,7 +195,7 @@ def _dated(root: Path, folder: Path) -> tuple[bytes, int]:
 
 def _note(root: Path, samples: Sequence[Sample], empty: Sequence[str]) -> str:
     """Return a sentence about folders that are no classes and files that are not read; empty if there are none."""
-    none = f"without images, and so no classes: {first_few(empty)}" if empty else ""
+    none = f"folders without images are no classes: {first_few(empty)}" if empty else ""
     unread = not_read(root, {f"{root}/{path}" for path, *_ in samples})
     return "; ".join(filter(None, (none, unread)))
 

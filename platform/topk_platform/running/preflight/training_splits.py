@@ -124,7 +124,7 @@ def _empty_group(arm: Arm, metric: str, counts: Tensor, seed: int) -> UserError:
 
 
 def notes_on_data(study: Study) -> tuple[str, ...]:
-    """Return a line for each problem of the data that does not stop a study: a split lacks some classes.
+    """Return a line for each problem of the data that does not stop a study, such as classes that a split lacks.
 
     Args:
         study: The study, whose data are read unless this process has read them.
@@ -141,6 +141,7 @@ def _notes(study: Study, regime: Regime) -> Iterator[str]:
     before = (
         trained_on(study, regime, conditions=False).class_counts if regime.conditions else data.class_counts
     )
+    yield from data.notes
     if emptied := _named(data, (data.class_counts == 0) & (before > 0)):
         yield (
             f"label noise leaves {emptied}, as drawn for the first search. Such classes cannot be "
