@@ -253,13 +253,13 @@ def _columns(rows: Sequence[Sequence[str]], file: Path) -> dict[str, list[str]]:
     """Return the columns of a table of labels by their meaning."""
     check(len(rows) > 1, f"labels: {file} must have a line for each image, got {len(rows)} lines")
     names = [cell.strip().lower() for cell in rows[0]]
-    found = {kind: [name for name in known if name in names] for kind, known in _COLUMNS.items()}
-    if found["file"]:
+    matching = {kind: [name for name in known if name in names] for kind, known in _COLUMNS.items()}
+    if matching["file"]:
         check(
-            bool(found["label"]),
+            bool(matching["label"]),
             f"labels: {file} must have a column of labels, called {first_few(_COLUMNS['label'])}, got {rows[0]}",
         )
-        at, lines = {kind: names.index(of[0]) for kind, of in found.items() if of}, rows[1:]
+        at, lines = {kind: names.index(of[0]) for kind, of in matching.items() if of}, rows[1:]
     else:
         at, lines = dict(zip(_COLUMNS, range(len(names)), strict=False)), rows
         check("label" in at, f"labels: {file} must have a file and its label in each line, got {rows[0]}")
