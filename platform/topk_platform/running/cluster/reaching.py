@@ -9,11 +9,8 @@ import socket
 import subprocess
 import sys
 
-from packaging.specifiers import SpecifierSet
-
 from topk_platform.errors import ClusterError
 from topk_platform.running.cluster.address import host_and_port, is_loopback
-from topk_platform.running.cluster.facts import requirements
 from topk_platform.running.cluster.patience import NotYetError
 from topk_platform.running.ray_internals import CLUSTER_VARIABLE, known_heads
 
@@ -103,19 +100,15 @@ def mismatch(message: str, address: str) -> str:
     Example:
         >>> message = "Version mismatch: The cluster was started with: Ray: 2.60.0 Python: 3.11.2 This process on node "
         >>> message += "127.0.0.1 was started with: Ray: 2.61.0 Python: 3.11.2"
-        >>> mismatch(message, "10.0.0.1:6379").partition(": ")[2]
-        "run here pip install 'ray[tune]==2.60.0'"
+        >>> "pip install 'ray[tune]==2.60.0'" in mismatch(message, "10.0.0.1:6379")
+        True
     """
     if (match := _MISMATCH.search(message)) is None:
         return ""
     theirs, its_python, ours, python = match.groups()
-    supported = requirements().get("ray", "")
-    remedy = f"run here pip install 'ray[tune]=={theirs}'"
-    if its_python != python:
-        remedy = f"start the driver in an environment with Python {its_python}, and {remedy} 'topk-studies[platform]'"
-    if not SpecifierSet(supported).contains(theirs, prereleases=True):
-        remedy = f"this package supports ray{supported}; run on every node pip install 'ray[tune]=={ours}'"
     return (
         f"the Ray cluster at {address!r} runs Ray {theirs} with Python {its_python}, but this driver runs Ray {ours} "
-        f"with Python {python}: {remedy}"
+        f"with Python {python}: start the driver in an environment with Python {its_python} and pip install "
+        f"'ray[tune]=={theirs}' 'topk-studies[platform]'; if this package does not support that Ray, start the cluster "
+        "with the driver's versions"
     )

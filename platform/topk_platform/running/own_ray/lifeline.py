@@ -74,9 +74,6 @@ class Lifeline:
         self._lost.wait(seconds)
         self.check()
 
-    def __getstate__(self) -> dict[str, object]:
-        return {}  # Tune pickles it for a restore that never happens
-
     def _watch(self) -> None:
         seen = dict.fromkeys(self._needed, time.monotonic())
         gone: list[str] = []
