@@ -237,7 +237,7 @@ def _integrals(grid: Grid, with_slope: bool) -> tuple[Tensor, Tensor, Tensor]:
     narrow = (cdf[0] > OPEN * grid.rule.tail) | (cdf[-1] < 1 - OPEN * grid.rule.tail)
     error = error.masked_fill_(narrow, torch.inf)
     if tables is None or buffers is None:
-        return mean, cdf[:0], error
+        return mean, total[0, :0], error
     shares = _shares(grid, tables, buffers)
     if len(grid.crowd.x):
         missing = shares.new_zeros(grid.swept - len(shares), shares.shape[1])
