@@ -233,7 +233,10 @@ def _fingerprint(regime: Regime, folder: str) -> str:
 
 
 def _data(regime: Regime, question: Question) -> list[str]:
+    from topk_platform.data import forget_datasets  # noqa: PLC0415 - torch
+
     actual = _fingerprint(regime, question.data)
+    forget_datasets()  # this process may stay idle beside the trials for long
     expected = question.fingerprints.get(regime.name, actual)
     return [] if actual == expected else [f"{regime.name}: fingerprint {actual}, the driver's is {expected}"]
 
