@@ -23,7 +23,7 @@ class Exit(IntEnum):
 
 MEANINGS: dict[Exit, str] = {
     Exit.DONE: "everything is done",
-    Exit.FAILED: "a trial failed, an arm ended without a result, or a check shows a difference",
+    Exit.FAILED: "a trial failed, an arm has no result, an input cannot be read, or a check shows a difference",
     Exit.BAD_INPUT: "bad input, an error in your own code, or a store that cannot be used; one line says which",
     Exit.OPEN: "faults of machines left trials without a result; the same command tries them again",
     Exit.PARTIAL: "a limit such as --max-hours is reached; the same command goes on",

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import torch
 from safetensors.torch import load
 
 from topk_platform.data import Dataset
+from topk_platform.data.images.own_files import plain_name
+from topk_platform.data.images.walking import is_left_out
 from topk_platform.errors import UserError, unknown_name
 from topk_platform.records import SavedModel
+from topk_platform.serving.card import with_calibration
 from topk_platform.serving.classifier import Classifier
 from topk_platform.serving.conformal import calibrate, prevalences_of, sets
 from topk_platform.serving.loading import assembled, load_trusting
-from topk_platform.serving.package import Config
+from topk_platform.serving.package import CALIBRATION, CARD, ONNX, Config
 from topk_platform.serving.pictures import Given, listed
 from topk_platform.serving.set_calibration import (
     METHODS,
@@ -26,7 +29,7 @@ from topk_platform.specs import Inputs
 from topk_platform.training.setup import dataset_of
 from topk_platform.trust import Trust
 
-__all__ = ["calibrated_on_samples", "calibrated_on_validation"]
+__all__ = ["calibrate_export", "calibrated_on_samples", "calibrated_on_validation"]
 
 _COVERAGES = (0.9, 0.95, 0.99)
 
@@ -54,6 +57,33 @@ def calibrated_on_samples(export: Path, samples: Path, trust: Trust) -> tuple[Se
         "images and over draws of calibration samples. It promises nothing for a single class, nor for images of "
         "another kind.\n"
     )
+
+
+def calibrate_export(export: str | Path, samples: str | Path, *, trust: Iterable[str] = ()) -> SetCalibration:
+    """Calibrate an exported network on labelled samples, and keep the calibration in its folder.
+
+    Its model card says on how many samples; ``model.onnx`` gets the calibration if it is there.
+
+    Args:
+        export: The folder of the export.
+        samples: A folder with a folder of inputs for each class, by the class's name. A class may have none: the
+            coverage is that of all inputs, not of each class.
+        trust: Modules whose code may build the network.
+
+    Raises:
+        UserError: if a folder has another name than a class, there is no sample, or an input or the export cannot be
+            read.
+    """
+    folder, trusted = Path(export).expanduser(), Trust.of(trust)
+    calibration, text = calibrated_on_samples(folder, Path(samples).expanduser(), trusted)
+    (folder / CALIBRATION).write_text(calibration.to_json())
+    card = (folder / CARD).read_text()
+    (folder / CARD).write_text(with_calibration(card, Config.read(folder).inputs, text))
+    if (folder / ONNX).exists():
+        from topk_platform.serving.onnx import write_onnx  # noqa: PLC0415 - an extra
+
+        write_onnx(folder, trusted)
+    return calibration
 
 
 def calibrated_on_validation(saved: SavedModel, trust: Trust) -> tuple[SetCalibration, str]:
@@ -86,16 +116,16 @@ def calibrated_on_validation(saved: SavedModel, trust: Trust) -> tuple[SetCalibr
 
 def _labelled(folder: Path, inputs: Inputs) -> tuple[list[Given], list[int]]:
     """Return the inputs in the folders of the classes, and the number of each one's class."""
-    numbers = {inputs.name(label): label for label in range(inputs.classes)}
+    numbers = {plain_name(inputs.name(label)): label for label in range(inputs.classes)}
     files: list[Given] = []
     labels: list[int] = []
-    for one in sorted(folder.iterdir()):
-        if one.is_dir() and one.name[0] != ".":
-            if one.name not in numbers:
-                raise unknown_name(f"class: --calibrate {folder} has a folder for", one.name, numbers)
-            new = listed(one, inputs)
+    for part in sorted(folder.iterdir()) if folder.is_dir() else ():
+        if part.is_dir() and not is_left_out(part.name):
+            if plain_name(part.name) not in numbers:
+                raise unknown_name(f"class: --calibrate {folder} has a folder for", part.name, numbers)
+            new = listed(part, inputs) if any(part.iterdir()) else []
             files += new
-            labels += [numbers[one.name]] * len(new)
+            labels += [numbers[plain_name(part.name)]] * len(new)
     if not files:
         raise UserError(f"--calibrate must be a folder with a folder for each class, got {str(folder)!r}")
     return files, labels

@@ -11,7 +11,9 @@ from topk_platform.serving.package import Config
 from topk_platform.specs import Inputs, Study, canonical_json, number_text
 from topk_platform.specs.checks import plural
 
-__all__ = ["model_card"]
+__all__ = ["model_card", "with_calibration"]
+
+_SETS, _LIMITS = "\n## Sets\n\n", "\n## Limits\n\n"
 
 
 def model_card(
@@ -53,9 +55,22 @@ def model_card(
         + "".join(f"- {name}: {text}\n" for name, text in facts.items())
         + f"\n## Test results\n\n{_numbers(row, estimates)}\n"
         + f"## Use\n\n{_usage(config.inputs, arm.k)}"
-        + f"\n## Sets\n\n{_sets(config.inputs, calibration)}"
+        + f"{_SETS}{_sets(config.inputs, calibration)}"
         + _limits(saved, config)
     )
+
+
+def with_calibration(card: str, inputs: Inputs, calibration: str) -> str:
+    """Return a model card with another text about the calibration.
+
+    Args:
+        card: The card.
+        inputs: The network's inputs.
+        calibration: The text about the calibration.
+    """
+    before, heading, after = card.partition(_SETS)
+    _, limits, rest = after.partition(_LIMITS)
+    return f"{before}{heading}{_sets(inputs, calibration)}{limits}{rest}"
 
 
 def _numbers(row: Row, estimates: Mapping[str, Estimate]) -> str:
@@ -92,8 +107,8 @@ def _example(inputs: Inputs) -> tuple[str, str]:
 def _sets(inputs: Inputs, calibration: str) -> str:
     if not calibration:
         return (
-            "The network is not calibrated, so it gives no sets. `topk export --calibrate` or "
-            "`model.calibrated(inputs, labels)` calibrates it.\n"
+            "The network is not calibrated, so it gives no sets. `topk predict . PHOTOS --calibrate` calibrates it on "
+            "labelled inputs of yours, PHOTOS/CLASS/INPUT.\n"
         )
     file, _ = _example(inputs)
     return (
@@ -114,8 +129,24 @@ def _usage(inputs: Inputs, k: int) -> str:
         f"    topk predict . {file}\n\n"
         "```python\nfrom topk_platform import load_model\n"
         f'model = load_model(".")\nmodel.predict(["{file}"])\n```\n\n'
-        f"It takes {what} and gives {gives}. These probabilities are not calibrated. Preprocessing is in "
-        "`config.json`.\n"
+        f"It takes {what} and gives {gives}. These probabilities are not calibrated.\n\n{_preprocessing(inputs)}\n"
+    )
+
+
+def _preprocessing(inputs: Inputs) -> str:
+    """Return how an input becomes what the network takes, for other programs such as those of ``model.onnx``."""
+    if inputs.kind != "image":
+        return "Inputs are taken as they are."
+    channels, height, width = inputs.shape
+    scaled = (
+        f"so that its shorter side has {inputs.resize} pixels"
+        if inputs.resize
+        else f"so that it just covers {height} × {width} pixels"
+    )
+    return (
+        "An image is turned upright as its EXIF says, put on white where it is transparent, scaled (bilinear, with "
+        f"antialiasing) {scaled}, and cropped to the {height} × {width} pixels in its middle. These bytes, uint8 "
+        f"(n, {channels}, {height}, {width}), are also what `model.onnx` takes; it normalises them itself."
     )
 
 
@@ -140,4 +171,4 @@ def _limits(saved: SavedModel, config: Config) -> str:
         )
     if not saved.inputs.names:
         notes.append("its data name no classes, so candidates are numbers")
-    return "\n## Limits\n\n" + "".join(f"- {note}\n" for note in notes) if notes else ""
+    return _LIMITS + "".join(f"- {note}\n" for note in notes) if notes else ""

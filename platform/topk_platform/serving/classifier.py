@@ -132,7 +132,9 @@ class Classifier:
             for row in zip(labels.tolist(), chances.tolist(), strict=True)
         ]
 
-    def predict(self, given: Given | Sequence[Given], k: int | None = None) -> list[list[Candidate]]:
+    def predict(
+        self, given: Given | Sequence[Given], k: int | None = None, unreadable: dict[str, str] | None = None
+    ) -> list[list[Candidate]]:
         """Return the K candidates for each input, the most probable first.
 
         Args:
@@ -140,12 +142,13 @@ class Classifier:
                 a network that takes numbers, ``.npy`` files, folders of them, arrays or tensors. See
                 :func:`~topk_platform.serving.pictures.listed` and :func:`~topk_platform.serving.pictures.read_inputs`.
             k: K; by default the arm's K.
+            unreadable: If given, inputs that cannot be read are left out; the reasons are put here, by path.
 
         Raises:
             UserError: if a file cannot be read, the network does not take such an input, k is not in [1, L], or a
                 score is not finite, as for an input with NaN.
         """
-        return self._each(given, lambda inputs, first: self.candidates(inputs, k, first))
+        return self._each(given, lambda inputs, first: self.candidates(inputs, k, first), unreadable)
 
     def sets(
         self, inputs: Tensor, coverage: float = 0.95, method: str = METHODS[0], first: int = 0
@@ -183,6 +186,7 @@ class Classifier:
         given: Given | Sequence[Given],
         coverage: float = 0.95,
         method: str = METHODS[0],
+        unreadable: dict[str, str] | None = None,
     ) -> list[list[Candidate]]:
         """Return a set of classes for each input, as :meth:`sets` does.
 
@@ -190,12 +194,13 @@ class Classifier:
             given: As for :meth:`predict`.
             coverage: In ``(0, 1)``.
             method: As for :meth:`sets`.
+            unreadable: As for :meth:`predict`.
 
         Raises:
             UserError: if a file cannot be read, and as for :meth:`sets`.
         """
         needed_calibration(self.calibration).threshold(coverage, method)  # before any file is read
-        return self._each(given, lambda inputs, first: self.sets(inputs, coverage, method, first))
+        return self._each(given, lambda inputs, first: self.sets(inputs, coverage, method, first), unreadable)
 
     def calibrated(
         self, given: Given | Sequence[Given], labels: Sequence[int] | npt.NDArray[Any] | Tensor
@@ -226,18 +231,21 @@ class Classifier:
         return replace(self, calibration=calibrate(scores, known, prevalences, self.config.key))
 
     def _each(
-        self, given: Given | Sequence[Given], predict: Callable[[Tensor, int], list[list[Candidate]]]
+        self,
+        given: Given | Sequence[Given],
+        predict: Callable[[Tensor, int], list[list[Candidate]]],
+        unreadable: dict[str, str] | None,
     ) -> list[list[Candidate]]:
         """Return the rows of all inputs; ``predict`` also takes the number of the first input of a part."""
         items, rows = listed(given, self.config.inputs), list[list[Candidate]]()
-        for inputs in self._parts(items):
-            rows += predict(inputs, len(rows))
+        for inputs in self._parts(items, unreadable):
+            rows += predict(inputs, len(rows)) if len(inputs) else []
         return rows
 
-    def _parts(self, items: Sequence[Given]) -> Iterator[Tensor]:
+    def _parts(self, items: Sequence[Given], unreadable: dict[str, str] | None = None) -> Iterator[Tensor]:
         """Read inputs part by part, so that a folder of any size fits into the memory."""
         for start in range(0, len(items), _AT_ONCE):
-            yield read_inputs(items[start : start + _AT_ONCE], self.config.inputs)
+            yield read_inputs(items[start : start + _AT_ONCE], self.config.inputs, unreadable)
 
 
 def _class_numbers(labels: Sequence[int] | npt.NDArray[Any] | Tensor, inputs: int, classes: int) -> Tensor:

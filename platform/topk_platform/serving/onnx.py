@@ -20,8 +20,8 @@ __all__ = ["write_onnx"]
 def write_onnx(folder: Path, trust: Trust) -> None:
     """Write ``model.onnx`` beside an exported network: from inputs ``(n, *shape)`` for any n to scores ``(n, L)``.
 
-    If the network is calibrated, the file's metadata has the calibration with thresholds at some coverages, as JSON
-    under ``topk.calibration``.
+    The file's metadata has the names of the classes as JSON under ``topk.classes``, and if the network is calibrated,
+    the calibration with thresholds at some coverages under ``topk.calibration``.
 
     Args:
         folder: The folder of the export.
@@ -47,6 +47,10 @@ def write_onnx(folder: Path, trust: Trust) -> None:
             )
             if program is None:
                 raise RuntimeError("torch.onnx.export with dynamo=True must return a program, got None")
+            names = [
+                classifier.config.inputs.name(label) for label in range(classifier.config.inputs.classes)
+            ]
+            program.model.metadata_props["topk.classes"] = json.dumps(names)
             if classifier.calibration is not None:
                 summary = json.dumps(classifier.calibration.summary())
                 program.model.metadata_props["topk.calibration"] = summary

@@ -18,7 +18,7 @@ from PIL.JpegImagePlugin import JpegImageFile
 from torch import Tensor
 
 from topk_platform.data.images.appearance import appearance, is_on_its_side, without_range
-from topk_platform.data.images.decoding import check_pixels, crop, scaled
+from topk_platform.data.images.decoding import check_pixels, crop, scaled, why_unreadable
 from topk_platform.data.images.walking import ENDINGS, folders_below, is_image
 from topk_platform.errors import UserError, reason
 from topk_platform.specs import Inputs
@@ -78,7 +78,7 @@ def _files(folder: Path, inputs: Inputs) -> list[Given]:
     return list(files)
 
 
-def read_inputs(given: Sequence[Given], inputs: Inputs) -> Tensor:
+def read_inputs(given: Sequence[Given], inputs: Inputs, unreadable: dict[str, str] | None = None) -> Tensor:
     """Return inputs as the network takes them, ``(n, *shape)``: uint8 images, or float32 numbers.
 
     An image is converted to grey or colour like the training data, scaled to cover the network's input, and cropped to
@@ -89,12 +89,22 @@ def read_inputs(given: Sequence[Given], inputs: Inputs) -> Tensor:
     Args:
         given: The inputs, as :func:`listed` returns them.
         inputs: The network's inputs.
+        unreadable: If given, an input that cannot be read is left out, and the reason is put here, by its path.
 
     Raises:
-        UserError: if a file cannot be read, or the network does not take such an input.
+        UserError: if a file cannot be read, or the network does not take such an input, unless ``unreadable`` is given.
     """
     read = _image if inputs.kind == "image" else _numbers
-    return torch.stack([read(one, inputs) for one in given])
+    rows = []
+    for item in given:
+        try:
+            rows.append(read(item, inputs))
+        except UserError as error:
+            if unreadable is None:
+                raise
+            unreadable[str(item)] = str(error)
+    dtype = torch.uint8 if inputs.kind == "image" else torch.float32
+    return torch.stack(rows) if rows else torch.empty((0, *inputs.shape), dtype=dtype)
 
 
 def _numbers(given: Given, inputs: Inputs) -> Tensor:
@@ -207,7 +217,7 @@ def _reading(name: str) -> Iterator[None]:
     except _BROKEN as error:
         raise UserError(f"image {name} cannot be read: {type(error).__name__}: {error}") from error
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise UserError(f"image {name} cannot be read: {error}") from error
+        raise UserError(f"image {name} cannot be read: {why_unreadable(name, error)}") from error
 
 
 def _covering(

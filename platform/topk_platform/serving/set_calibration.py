@@ -180,7 +180,7 @@ def needed_calibration(calibration: SetCalibration | None) -> SetCalibration:
     """Return the calibration of a network; raise ``UserError`` with the remedies if it has none."""
     if calibration is None:
         raise UserError(
-            "sets with a coverage need a calibrated network, and this export has no calibration.json: export it with "
-            "--calibrate, or calibrate it on labelled samples of yours, load_model(folder).calibrated(inputs, labels)"
+            "sets with a coverage need a calibrated network, and this export has no calibration.json: calibrate it on "
+            "labelled inputs of yours, `topk predict FOLDER PHOTOS --calibrate` with PHOTOS/CLASS/INPUT"
         )
     return calibration

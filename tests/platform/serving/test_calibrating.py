@@ -100,6 +100,31 @@ def test_labelled_samples_calibrate_at_the_export_and_promise_a_coverage(
     assert load_model(tmp_path / "out").calibration is None  # what cannot calibrate it leaves the network
 
 
+def test_an_export_is_calibrated_from_the_command_line_and_keeps_it(
+    exported: tuple[Path, Study, Path], tmp_path: Path, topk: Topk
+) -> None:
+    """Of a long tail: most classes have a single sample, one has none; the coverage is that of all."""
+    export_model(exported[1], exported[1].arms[0].name, tmp_path / "out", store=exported[2])
+    inputs, labels = the_data().test.tensor, the_data().test.labels
+    rows = [*range(90), *((labels == label).nonzero()[-1].item() for label in range(1, 9))]
+    rows = [row for row in rows if row > 89 or labels[row] == 0]
+    for label in range(10):
+        (tmp_path / "mine" / str(label)).mkdir(parents=True)
+    for row in rows:
+        np.save(tmp_path / "mine" / str(int(labels[row])) / f"{row:03}.npy", inputs[row].numpy())
+    code, out, err = topk("predict", str(tmp_path / "out"), str(tmp_path / "mine"), "--calibrate")
+    assert (code, err) == (0, "") and out.startswith(
+        f"calibrated on {len(rows)} inputs, all classes together"
+    )
+    model = load_model(tmp_path / "out")
+    assert model.calibration is not None and model.calibration.tuned == len(rows) // 4
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert f"of the {len(rows)} samples decided" in card and card.count("## Sets") == 1
+    path = str(min((tmp_path / "mine" / "0").iterdir()))
+    assert topk("predict", str(tmp_path / "out"), path, "--coverage", "50")[0] == 0
+    assert topk("predict", str(tmp_path / "out"), path, path, "--calibrate")[0] == 2
+
+
 def test_sets_from_the_command_line(exported: tuple[Path, Study, Path], tmp_path: Path, topk: Topk) -> None:
     inputs = the_data().test.tensor[:3]
     paths = []
@@ -142,7 +167,7 @@ def test_a_network_without_calibration_names_the_remedies(
     _, study, store = exported
     export_model(study, study.arms[0].name, tmp_path / "out", store=store)
     code, _, err = topk("predict", str(tmp_path / "out"), "x.npy", "--coverage", "90")
-    assert code == 2 and "export it with --calibrate" in " ".join(err.split())
+    assert code == 2 and "PHOTOS --calibrate" in " ".join(err.split())
     model, data = load_model(tmp_path / "out"), the_data()
     with pytest.raises(UserError, match="calibrate"):
         model.predict_sets(["x.npy"])
@@ -224,7 +249,9 @@ def test_onnx_has_the_calibration_in_its_metadata(exported: tuple[Path, Study, P
     _, study, store = exported
     export_model(study, study.arms[0].name, tmp_path, store=store, onnx=True, calibrate="validation")
     session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
-    data = json.loads(session.get_modelmeta().custom_metadata_map["topk.calibration"])
+    metadata = session.get_modelmeta().custom_metadata_map
+    assert json.loads(metadata["topk.classes"]) == list(map(str, range(10)))
+    data = json.loads(metadata["topk.calibration"])
     calibration = load_model(tmp_path).calibration
     assert calibration is not None and data["temperature"] == calibration.temperature
     assert data["thresholds"]["prevalence"]["95"] == calibration.threshold(0.95, "prevalence")

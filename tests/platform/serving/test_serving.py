@@ -104,6 +104,32 @@ def test_a_folder_images_and_arrays_are_predicted_as_files_are(
     assert [one["candidates"][0]["label"] for one in printed] == [row[0].label for row in expected]
 
 
+def test_what_cannot_be_read_is_named_after_all_others(
+    trees: tuple[Path, Study], tmp_path: Path, topk: Topk
+) -> None:
+    folder, study = trees
+    export_model(study, study.arms[0].name, tmp_path / "out", store=folder / "runs")
+    shop = tmp_path / "shop"
+    for path in ("a.png", "c.gif", "d.jp2", "@eaDir/a.png"):
+        (shop / path).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (13, 9), (200, 10, 10)).save(shop / path)
+    (shop / "b.jpg").write_bytes(b"no image")
+    (shop / "e.jpg").write_bytes(b"\0\0\0\x18ftypheic" + bytes(99))
+    (shop / "f.HEIC").touch()
+    for options in ((), ("--format", "csv"), ("--json",)):
+        code, out, err = topk(
+            "predict", str(tmp_path / "out"), str(shop), str(tmp_path / "gone.png"), *options
+        )
+        assert code == 1 and [name for name in "abcdef" if f"{name}." in out] == ["a", "c", "d"]
+        lines = err.splitlines()
+        assert "1 .heic, 1 in @eaDir, which a system left there: save photos of iPhones" in lines[0]
+        assert "b.jpg cannot be read" in lines[1] and "e.jpg cannot be read: it is a HEIC photo" in lines[2]
+        assert "gone.png" in lines[3] and lines[4].startswith("topk: 3 of 6 inputs cannot be read")
+    card = (tmp_path / "out" / "README.md").read_text()
+    how = "its shorter side has 9 pixels" if "image_files" in card else "just covers 8 × 8 pixels"
+    assert f"{how}, and cropped to the 8 × 8 pixels in its middle" in card
+
+
 def test_the_pages_lines_run(
     trees: tuple[Path, Study], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +11,7 @@ import typer
 
 from topk_platform import serving
 from topk_platform.cli import options
+from topk_platform.cli.codes import Exit
 from topk_platform.cli.consoles import check_suffix, print_json, say, write_file
 from topk_platform.cli.options import check_format, nonblank
 from topk_platform.cli.studies import requested_study
@@ -149,6 +151,13 @@ def predict(
         str | None,
         typer.Option("--method", help=f"How sets are formed: {', '.join(METHODS)}; by default {METHODS[0]}."),
     ] = None,
+    calibrate: Annotated[
+        bool,
+        typer.Option(
+            "--calibrate",
+            help="Calibrate the network on a folder of labelled inputs, CLASS/INPUT, and keep that in its folder.",
+        ),
+    ] = False,
     output: Annotated[str, typer.Option("--format", help="text or csv.")] = "text",
     trust: options.Trust = None,
     json: options.Json = False,
@@ -163,25 +172,63 @@ def predict(
 
     Only code of this package is run, unless --trust names a module.
 
+    Exit code 1: some inputs cannot be read; they are named at the end, after the candidates of all others.
+
     Example: topk predict winner photo.png -k 3
     """
     check_format(output, *_FORMATS, json=json)
     _check_sets(k, coverage, method)
+    if calibrate:
+        _calibrate_export(folder, images, trust or ())
+        return
     inputs = Config.read(Path(folder)).inputs  # before torch is loaded, which takes a second
     from topk_platform.serving.pictures import listed  # noqa: PLC0415 - torch
 
     model = serving.load_model(folder, trust=trust or ())
-    files = [str(file) for file in listed(images, inputs)]
+    listed_files = [str(file) for file in listed(images, inputs)]
+    broken: dict[str, str] = {}
     if coverage is None:
-        predicted = model.predict(files, k)
+        predicted = model.predict(listed_files, k, broken)
     else:
-        predicted = model.predict_sets(files, coverage / 100, method or METHODS[0])
+        predicted = model.predict_sets(listed_files, coverage / 100, method or METHODS[0], broken)
+    files = [file for file in listed_files if file not in broken]
     if json:
         print_json(_data(files, predicted, "candidates" if coverage is None else "set"))
     else:
         say(_FORMATS[output](files, predicted), nl=False)
         if output == "text" and coverage is None and predicted:
             say(_meaning(len(predicted[0])))
+    _report_unread(images, listed_files, broken)
+
+
+def _calibrate_export(folder: str, samples: Sequence[str], trust: Sequence[str]) -> None:
+    """Calibrate an exported network on labelled inputs, and say what it can now be asked for."""
+    from topk_platform.serving.calibrating import calibrate_export  # noqa: PLC0415 - torch
+
+    if len(samples) != 1:
+        raise UserError(f"--calibrate takes one folder of labelled inputs, CLASS/INPUT, got {len(samples)}")
+    made = calibrate_export(folder, samples[0], trust=trust)
+    say(
+        f"calibrated on {plural(made.tuned + made.samples, 'input')}, all classes together: --coverage may be at most "
+        f"{100 * made.most:.4g}; kept in {folder}"
+    )
+
+
+def _report_unread(images: Sequence[str], files: Sequence[str], broken: Mapping[str, str]) -> None:
+    """Say which files were not read, and end with code 1 if one of those that should have been cannot be."""
+    from topk_platform.data.images.walking import not_read  # noqa: PLC0415 - torch
+
+    for folder in filter(os.path.isdir, map(os.path.expanduser, images)):
+        if unread := not_read(Path(folder), set(files)):
+            say(f"topk: {folder}: {unread}", err=True)
+    for reason in broken.values():
+        say(f"topk: {reason}", err=True)
+    if broken:
+        say(
+            f"topk: {len(broken)} of {plural(len(files), 'input')} cannot be read; the others are above",
+            err=True,
+        )
+        raise typer.Exit(Exit.FAILED)
 
 
 def _check_sets(k: int | None, coverage: float | None, method: str | None) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import struct
 import uuid
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -25,13 +27,23 @@ from topk_platform.specs.checks import check
 if TYPE_CHECKING:
     from PIL import Image
 
-__all__ = ["UnreadableImageError", "check_pixels", "crop", "decoders", "pool", "scaled", "square"]
+__all__ = [
+    "UnreadableImageError",
+    "check_pixels",
+    "crop",
+    "decoders",
+    "pool",
+    "scaled",
+    "square",
+    "why_unreadable",
+]
 
 Pixels = NDArray[np.uint8]
 
 _VARIABLE = "TOPK_DECODERS"
 _HEADER = struct.Struct("<II")  # height, width
 _DECODING_VERSION = "shown-3"  # part of the cache's file names; change it whenever the decoding changes
+_HEIC = re.compile(rb"....ftyp(hei[cmsx]|hev[cmsx]|mif1|msf1)", re.DOTALL)
 _FREE_FRACTION = 0.05  # the fraction of the disk that kept pixels leave free
 
 
@@ -94,7 +106,7 @@ def square(source: str | Path | BinaryIO | Image.Image, size: int) -> Tensor:
     # Pillow's readers raise each of these for files that are cut off or hold something else.
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         name = f"{source}: " if isinstance(source, str | Path) else ""
-        raise UnreadableImageError(f"{name}{error}") from error
+        raise UnreadableImageError(f"{name}{why_unreadable(source, error)}") from error
     return pixels
 
 
@@ -145,7 +157,23 @@ def _decoded(path: Path, resize: int) -> Pixels:
         raise UnreadableImageError(f"image {path} is no longer there") from error
     # Pillow's readers raise each of these for files that are cut off or hold something else.
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise UnreadableImageError(f"image {path} cannot be read: {error}") from error
+        raise UnreadableImageError(f"image {path} cannot be read: {why_unreadable(path, error)}") from error
+
+
+def why_unreadable(source: object, error: Exception) -> str:
+    """Return why an image cannot be read: what a reader says, or that it is a photo in the format of iPhones.
+
+    Args:
+        source: The image's path, or something else that holds it.
+        error: What the reader raised.
+    """
+    with suppress(OSError, ValueError):
+        if isinstance(source, str | Path) and _HEIC.match(Path(source).open("rb").read(12)):
+            return (
+                "it is a HEIC photo of an iPhone, whatever its name ends in: save it as JPEG, which the phone does by "
+                "itself with Settings, Camera, Formats, Most Compatible"
+            )
+    return str(error)
 
 
 def check_pixels(path: Path, size: tuple[int, int]) -> None:
