@@ -168,7 +168,7 @@ def why_unreadable(source: object, error: Exception) -> str:
         error: What the reader raised.
     """
     with suppress(OSError, ValueError):
-        if isinstance(source, str | Path) and _HEIC.match(Path(source).open("rb").read(12)):
+        if isinstance(source, str | Path) and _HEIC.match(Path(source).read_bytes()):
             return (
                 "it is a HEIC photo of an iPhone, whatever its name ends in: save it as JPEG, which the phone does by "
                 "itself with Settings, Camera, Formats, Most Compatible"
