@@ -49,7 +49,7 @@ def _with_run_options(command: Callable[..., None]) -> Callable[..., None]:
     for heading, names in HEADINGS.items():
         for name in names:
             option = under(heading)(f"--{name.replace('_', '-')}", help=texts[name])
-            kind = Annotated[_TYPED.get(types[name], types[name]), option]
+            kind = Annotated[_TYPED.get(types[name], types[name]), option]  # type: ignore[valid-type]
             added.append(
                 inspect.Parameter(
                     name, inspect.Parameter.KEYWORD_ONLY, default=defaults[name], annotation=kind
