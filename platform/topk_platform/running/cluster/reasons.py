@@ -23,7 +23,7 @@ def reason_in(text: str) -> str:
         One line of at most 600 characters; "no reason is known" if the text is empty.
 
     Example:
-        >>> reason_in("The actor died.\n\tclass_name: Desk\nIts owner died.\nThe actor never ran.")
+        >>> reason_in("The actor died.\n\tclass_name: Worker\nIts owner died.\nThe actor never ran.")
         'The actor died. Its owner died. The actor never ran.'
         >>> reason_in("ray::train()\n  File 'train.py'\nValueError: no images")
         'ValueError: no images'
