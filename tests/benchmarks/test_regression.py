@@ -35,7 +35,9 @@ def regression() -> Iterator[ModuleType]:
 def stored(regression: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
     """Stored results of trials' first epoch, each of a version of its loss, and what the trials give now."""
 
-    def store(values: Mapping[str, float], now: Mapping[str, float], version: int = 1) -> Path:
+    present = versions.VERSIONS["loss focal"]
+
+    def store(values: Mapping[str, float], now: Mapping[str, float], behind: int = 0) -> Path:
         arms = regression._arms()
         file = tmp_path / "regression.csv"
         file.write_text(ROWS + "".join(f"{name},train_loss.1,{value},0\n" for name, value in values.items()))
@@ -43,7 +45,7 @@ def stored(regression: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         monkeypatch.setattr(regression, "STORED_VERSIONS", tmp_path / "versions.csv")
         lines = (
             f'{name},"{versions.version_of(arms.get(name, arms["clean/focal"]))}"\n'.replace(
-                "focal 1", f"focal {version}"
+                f"focal {present}", f"focal {present - behind}"
             )
             for name in values
         )
@@ -213,11 +215,11 @@ def test_results_of_another_version_are_red_until_they_are_stored(
 ) -> None:
     """With results as they would be, so that nothing is trained. Rows of other trials stay as they are."""
     before, now = {"clean/ldam": 1.5, "noise/focal": 2.0}, {"clean/ldam": 1.5, "noise/focal": 2.5}
-    file = stored(before, now, version=0)
+    file = stored(before, now, behind=1)
     only = ["--device", "cpu", "--only", "clean/ldam", "noise/focal"]
     assert regression.main(only) == 1
     present = versions.VERSIONS["loss focal"]
-    assert f"loss focal: version 0, now {present}: not stored, 1 trials" in capsys.readouterr().out
+    assert f"loss focal: version {present - 1}, now {present}: not stored, 1 trials" in capsys.readouterr().out
     assert regression.main(["--renew", *only]) == 0
     assert file.read_text() == f"{ROWS}clean/ldam,train_loss.1,1.5,0\nnoise/focal,train_loss.1,2.5,0\n"
     assert regression.main(only) == 0
@@ -235,17 +237,17 @@ def test_new_trials_are_added_and_rows_of_trials_that_are_gone_are_taken_out(
 
 
 @pytest.mark.parametrize(
-    ("version", "reason"),
-    [(1, "raise the version of loss focal"), (2, "loss focal: its version must not be lowered")],
+    ("behind", "reason"),
+    [(0, "raise the version of loss focal"), (-1, "loss focal: its version must not be lowered")],
 )
 def test_results_of_an_existing_version_are_not_overwritten(
     regression: ModuleType,
     stored: Callable[..., Path],
     capsys: pytest.CaptureFixture[str],
-    version: int,
+    behind: int,
     reason: str,
 ) -> None:
-    file = stored({"noise/ldam": 1.5, "noise/focal": 2.0}, {"noise/ldam": 1.5, "noise/focal": 2.5}, version)
+    file = stored({"noise/ldam": 1.5, "noise/focal": 2.0}, {"noise/ldam": 1.5, "noise/focal": 2.5}, behind)
     before = file.read_text()
     assert regression.main(["--renew"]) == 1
     assert reason in capsys.readouterr().out
