@@ -16,6 +16,8 @@ import statistics
 from dataclasses import replace
 from pathlib import Path
 
+from torch import Tensor
+
 from topk_losses import SmoothTopKSVM, matched_scale
 from topk_platform.data import load
 from topk_platform.specs import Arm, LabelNoise, Loss, Model, PerClass, Recipe, Regime, Trial
@@ -35,17 +37,16 @@ _LOSSES = {
 
 def setting(options: argparse.Namespace) -> tuple[Regime, Model, Recipe]:
     """The data, the network and the recipe, with weight decay and momentum as the studies' papers have them."""
-    plain = {"learning_rate": RATE, "weight_decay": 1e-4, "momentum": 0.9}
     if options.data == "letters":
         regime = Regime("underfit", "letters", (PerClass(50), LabelNoise(0.8)))
-        return regime, Model("convnet", {"width": 8}), replace(recipe(20), **plain)
+        return regime, Model("convnet", {"width": 8}), replace(recipe(20), weight_decay=1e-4)
     regime = Regime(
         "pixels",
         "parquet_images",
         (PerClass(options.per_class),),
         options={"files": str(options.files.resolve())},
     )
-    return regime, Model("convnet", {"width": 16}), replace(recipe(options.epochs), **plain)
+    return regime, Model("convnet", {"width": 16}), replace(recipe(options.epochs), weight_decay=1e-4)
 
 
 def trial_of(way: str, rate: float, seed: int, options: argparse.Namespace) -> Trial:
@@ -70,6 +71,7 @@ def factor(options: argparse.Namespace) -> float:
     """The smooth SVM's factor on 512 images and an untrained network."""
     trial = trial_of("swapped", RATE, 1, options)
     data = dataset_of(trial)
+    assert isinstance(data.train.inputs, Tensor)
     images = data.train.inputs[:512].float()
     scores = initialised(trial, data)((images - images.mean()) / images.std())
     return matched_scale(SmoothTopKSVM(K), scores, data.train.labels[:512])

@@ -9,19 +9,14 @@ from topk_losses.matching import *
 from topk_losses.modules._base import Loss as Loss
 from topk_losses.modules.autkc import *
 from topk_losses.modules.conformal import *
+from topk_losses.modules.early_learning import *
 from topk_losses.modules.entropy import *
-from topk_losses.modules.generalized import *
 from topk_losses.modules.grouping import *
 from topk_losses.modules.hinge import *
 from topk_losses.modules.imbalance import *
 from topk_losses.modules.noised import *
-from topk_losses.modules.regularized import *
 from topk_losses.modules.robust import *
-from topk_losses.modules.smooth import *
-from topk_losses.modules.smooth_hinge import *
 from topk_losses.modules.soft_topk import *
-from topk_losses.modules.sorting import *
-from topk_losses.modules.topk_entropy import *
 from topk_losses.warming import *
 
 # What each file exports, so that a new loss is named in its own file alone.

@@ -50,7 +50,7 @@ def _length(
     with torch.enable_grad():
         leaf = scores.detach().requires_grad_()
         (gradient,) = torch.autograd.grad(criterion(leaf, labels), leaf)
-    length = gradient.double().norm().item()
+    length: float = gradient.double().norm().item()
     if not 0 < length < math.inf:
         raise ValueError(
             f"{name} must have a finite gradient other than 0 at these scores, got a norm of {length}"

@@ -8,10 +8,11 @@ of its C labels. For labels C is 1. For soft targets the result is the expectati
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 import sys
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
+from typing import Any, NamedTuple, TypeAlias, TypedDict, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -28,9 +29,18 @@ from topk_losses._core.checks import (
     check_target,
     values_are_readable,
 )
-from topk_losses._core.shapes import class_last, computing, few_classes, full_precision
+from topk_losses._core.shapes import class_last, computing, cross_entropies, few_classes, full_precision
 
-__all__ = ["Direct", "Reduction", "RowLosses", "reduce_loss", "takes_single_rows"]
+__all__ = [
+    "Direct",
+    "Reduction",
+    "RowLosses",
+    "Shared",
+    "names_shared",
+    "reduce_entropy",
+    "reduce_loss",
+    "takes_single_rows",
+]
 
 RowLosses: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 
@@ -40,6 +50,14 @@ Direct: TypeAlias = Callable[..., Tensor]
 """
 
 F = TypeVar("F", bound=Callable[..., Tensor])
+
+
+class Shared(TypedDict, total=False):
+    """The keyword arguments that all losses share with torch's cross-entropy, see :class:`Reduction`."""
+
+    weight: Tensor | None
+    ignore_index: int
+    reduction: str
 
 
 class Reduction(NamedTuple):
@@ -57,9 +75,24 @@ class Reduction(NamedTuple):
     reduction: str = "mean"
 
 
+def names_shared(loss: F) -> F:
+    """Decorate a function with ``**shared`` so that its signature names what these are."""
+    signature = inspect.signature(loss)
+    own = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
+    shared = [
+        inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind.__forward_arg__
+        )
+        for (name, kind), default in zip(Shared.__annotations__.items(), Reduction(), strict=True)
+    ]
+    loss.__signature__ = signature.replace(parameters=[*own, *shared])  # type: ignore[attr-defined]
+    return loss
+
+
 def takes_single_rows(loss: F) -> F:
     """Decorate a loss to take a single row ``(L,)`` and its label ``()`` as well, as torch's cross-entropy does."""
 
+    @names_shared
     @functools.wraps(loss)
     def of_any(scores: Tensor, target: Tensor, *args: Any, **options: Any) -> Tensor:
         check_target(target)
@@ -130,6 +163,20 @@ def reduce_loss(
             if value is not None:
                 return value
         return _of_labels(losses_of, rows, labels.unsqueeze(1), scores, how, known, complete)
+
+
+def reduce_entropy(
+    scores: Tensor, target: Tensor, how: Reduction, change: Callable[[Tensor], Tensor] = lambda rows: rows
+) -> Tensor:
+    """Cross-entropy of scores that a function of rows changes, by torch's own kernels wherever they are fast."""
+
+    def losses(rows: Tensor, labels: Tensor) -> Tensor:
+        return cross_entropies(change(rows), labels)
+
+    def direct(rows: Tensor, target: Tensor, **shared: Any) -> Tensor:
+        return torch.nn.functional.cross_entropy(change(rows), target, **shared)
+
+    return reduce_loss(losses, scores, target, how, direct=direct)
 
 
 def _directly(direct: Direct, rows: Tensor, target: Tensor, scores: Tensor, how: Reduction) -> Tensor | None:

@@ -1,14 +1,34 @@
-"""The area under the top-k curve."""
+"""The area under the top-k curve: the label against each of the K + 1 best of the other classes.
+
+The curve is the top-k accuracy over k = 1 … K. A label behind j other classes is among the k best from ``k = j + 1``
+on, so each of the K best other classes that is ahead of the label costs 1 / K of the area. The loss replaces this step
+function of the difference by a smooth surrogate.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Unpack
+
+import torch
 from torch import Tensor
 
 from topk_losses._core.checks import check_k, check_one_of, check_scores
-from topk_losses._core.reduction import Reduction, reduce_loss, takes_single_rows
-from topk_losses._rules import autkc as rules
+from topk_losses._core.reduction import Reduction, Shared, reduce_loss, takes_single_rows
+from topk_losses._core.shapes import log_softmax
+from topk_losses._rows.invalid import with_nan_where_invalid
+from topk_losses._rows.places import others_of, places_among
+from topk_losses._rows.selection import largest
 
 __all__ = ["autkc"]
+
+SURROGATES: dict[str, Callable[[Tensor], Tensor]] = {
+    "squared": lambda x: (1 - x) ** 2,
+    "exponential": lambda x: torch.exp(-x),
+    "logistic": lambda x: torch.nn.functional.softplus(-x),
+    "hinge": lambda x: (1 - x).relu(),
+}
+"""Functions of the label's value minus another class's; values are probabilities, for ``"hinge"`` scores."""
 
 
 @takes_single_rows
@@ -17,10 +37,7 @@ def autkc(
     target: Tensor,
     k: int,
     surrogate: str = "squared",
-    *,
-    weight: Tensor | None = None,
-    ignore_index: int = -100,
-    reduction: str = "mean",
+    **shared: Unpack[Shared],
 ) -> Tensor:
     r"""AUTKC: a surrogate for the area above the curve of top-k accuracy, k = 1 … K, so every k up to K counts.
 
@@ -37,9 +54,7 @@ def autkc(
         target: labels ``(N, ...)``, or probabilities of the scores' shape, for the expected loss.
         k: K, in ``[1, L - 1]``.
         surrogate: ``"squared"``, ``"exponential"``, ``"logistic"`` or ``"hinge"``.
-        weight: one factor per class ``(L,)``.
-        ignore_index: label of the samples to leave out, as in torch.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        **shared: ``weight``, ``ignore_index`` and ``reduction``, as in torch's cross-entropy.
 
     Returns:
         A scalar, or ``(N, ...)`` for ``"none"``. Where fewer than K + 1 other classes are left, the sum is over them.
@@ -57,9 +72,20 @@ def autkc(
     """
     check_scores(scores)
     check_k(k, scores.shape[1] - 1)
-    check_one_of("surrogate", surrogate, tuple(rules.SURROGATES))
+    check_one_of("surrogate", surrogate, tuple(SURROGATES))
 
     def losses(rows: Tensor, labels: Tensor) -> Tensor:
-        return rules.autkc(rows, labels, k, surrogate)
+        return _autkc(rows, labels, k, surrogate)
 
-    return reduce_loss(losses, scores, target, Reduction(weight, ignore_index, reduction))
+    return reduce_loss(losses, scores, target, Reduction(**shared))
+
+
+def _autkc(rows: Tensor, labels: Tensor, k: int, surrogate: str) -> Tensor:
+    """The losses ``(M, C)`` of rows ``(M, L)`` for labels ``(M, C)``."""
+    top = largest(rows, min(k + 2, rows.shape[1]))
+    values = with_nan_where_invalid(rows if surrogate == "hinge" else log_softmax(rows).exp(), top.values)
+    places = places_among(top.indices, labels, rows)
+    best = others_of(values.gather(1, top.indices), places)
+    masked = others_of(top.values.detach(), places) == -torch.inf
+    gaps = values.gather(1, labels).unsqueeze(2) - best.masked_fill(masked, 0)
+    return SURROGATES[surrogate](gaps).masked_fill(masked, 0).sum(2) / k

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 from torch import Tensor
 
 from topk_losses._core.checks import check_k, check_scores
-from topk_losses._core.reduction import Reduction, reduce_loss, takes_single_rows
+from topk_losses._core.reduction import Reduction, Shared, reduce_loss, takes_single_rows
 from topk_losses._union.rule import union_losses
 
 __all__ = ["topk_grouping", "topk_transition"]
@@ -16,10 +18,7 @@ def topk_grouping(
     scores: Tensor,
     target: Tensor,
     k: int,
-    *,
-    weight: Tensor | None = None,
-    ignore_index: int = -100,
-    reduction: str = "mean",
+    **shared: Unpack[Shared],
 ) -> Tensor:
     r"""Top-K grouping: cross-entropy in which the K highest-scoring classes count as a single class.
 
@@ -32,9 +31,7 @@ def topk_grouping(
         scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
         target: labels ``(N, ...)``, or probabilities t of the scores' shape.
         k: K, in ``[1, L - 1]``.
-        weight: one factor per class ``(L,)``.
-        ignore_index: label of the samples to leave out, as in torch.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        **shared: ``weight``, ``ignore_index`` and ``reduction``, as in torch's cross-entropy.
 
     Returns:
         A scalar, or ``(N, ...)`` for ``"none"``.
@@ -53,7 +50,7 @@ def topk_grouping(
     check_scores(scores)
     check_k(k, scores.shape[1] - 1)
     losses = union_losses(k, transition=False)
-    return reduce_loss(losses, scores, target, Reduction(weight, ignore_index, reduction))
+    return reduce_loss(losses, scores, target, Reduction(**shared))
 
 
 @takes_single_rows
@@ -62,10 +59,7 @@ def topk_transition(
     target: Tensor,
     k: int,
     detach_weight: bool = False,
-    *,
-    weight: Tensor | None = None,
-    ignore_index: int = -100,
-    reduction: str = "mean",
+    **shared: Unpack[Shared],
 ) -> Tensor:
     r"""Top-K transition: moves from cross-entropy to :func:`topk_grouping` as the probability S of the top K grows.
 
@@ -77,9 +71,7 @@ def topk_transition(
         target: labels ``(N, ...)``, or probabilities of the scores' shape.
         k: K, in ``[1, L - 1]``.
         detach_weight: whether the gradient treats S as a constant.
-        weight: one factor per class ``(L,)``.
-        ignore_index: label of the samples to leave out, as in torch.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        **shared: ``weight``, ``ignore_index`` and ``reduction``, as in torch's cross-entropy.
 
     Returns:
         A scalar, or ``(N, ...)`` for ``"none"``.
@@ -98,4 +90,4 @@ def topk_transition(
     check_scores(scores)
     check_k(k, scores.shape[1] - 1)
     losses = union_losses(k, transition=True, detach_weight=detach_weight)
-    return reduce_loss(losses, scores, target, Reduction(weight, ignore_index, reduction))
+    return reduce_loss(losses, scores, target, Reduction(**shared))

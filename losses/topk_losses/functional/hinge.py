@@ -1,12 +1,18 @@
-"""Hinge losses on the K-th largest score."""
+"""Hinge losses on the K-th largest score. A rule takes rows ``(M, L)`` and labels ``(M, C)`` to losses ``(M, C)``."""
 
 from __future__ import annotations
 
+from typing import Unpack
+
+import torch
 from torch import Tensor
 
 from topk_losses._core.checks import check_k, check_margin, check_scores
-from topk_losses._core.reduction import Reduction, reduce_loss, takes_single_rows
-from topk_losses._rules import hinges
+from topk_losses._core.reduction import Reduction, Shared, reduce_loss, takes_single_rows
+from topk_losses._core.shapes import per_label
+from topk_losses._rows.invalid import with_nan_where_invalid
+from topk_losses._rows.places import among
+from topk_losses._rows.selection import largest
 
 __all__ = ["calibrated_topk_hinge", "convex_topk_hinge", "topk_hinge"]
 
@@ -17,10 +23,7 @@ def topk_hinge(
     target: Tensor,
     k: int,
     margin: float | Tensor = 1.0,
-    *,
-    weight: Tensor | None = None,
-    ignore_index: int = -100,
-    reduction: str = "mean",
+    **shared: Unpack[Shared],
 ) -> Tensor:
     r"""Top-K hinge: the target's score must exceed the K-th largest score of the other classes by a margin.
 
@@ -31,9 +34,7 @@ def topk_hinge(
         target: labels ``(N, ...)``, or probabilities of the scores' shape, for the expected loss.
         k: K, in ``[1, L - 1]``.
         margin: α, a number or one per class ``(L,)``.
-        weight: one factor per class ``(L,)``.
-        ignore_index: label of the samples to leave out, as in torch.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        **shared: ``weight``, ``ignore_index`` and ``reduction``, as in torch's cross-entropy.
 
     Returns:
         A scalar, or ``(N, ...)`` for ``"none"``.
@@ -52,9 +53,18 @@ def topk_hinge(
     _check(scores, k, margin)
 
     def losses(rows: Tensor, labels: Tensor) -> Tensor:
-        return hinges.on_the_others(rows, labels, k, margin)
+        return _on_the_others(rows, labels, k, margin)
 
-    return reduce_loss(losses, scores, target, Reduction(weight, ignore_index, reduction))
+    return reduce_loss(losses, scores, target, Reduction(**shared))
+
+
+def _on_the_others(rows: Tensor, labels: Tensor, k: int, margin: float | Tensor) -> Tensor:
+    """Top-K hinge: ``(α + o_[K] - s_y)_+`` with ``o_[K]`` the K-th largest score of the other classes."""
+    top = largest(rows, k + 1)
+    # If the label is among the K best, the K-th largest of the others is the (K+1)-th of all.
+    others = torch.where(among(top.indices[:, :k], labels, rows), top.values[:, k:], top.values[:, k - 1 : k])
+    violation = others - rows.gather(1, labels) + per_label(margin, labels, rows)
+    return with_nan_where_invalid(violation, top.values).relu()
 
 
 @takes_single_rows
@@ -63,10 +73,7 @@ def convex_topk_hinge(
     target: Tensor,
     k: int,
     margin: float | Tensor = 1.0,
-    *,
-    weight: Tensor | None = None,
-    ignore_index: int = -100,
-    reduction: str = "mean",
+    **shared: Unpack[Shared],
 ) -> Tensor:
     r"""Convex top-K hinge: as :func:`topk_hinge`, with the mean of the K largest scores in place of the K-th largest.
 
@@ -79,9 +86,7 @@ def convex_topk_hinge(
         target: labels ``(N, ...)``, or probabilities of the scores' shape, for the expected loss.
         k: K, in ``[1, L - 1]``.
         margin: α, a number or one per class ``(L,)``.
-        weight: one factor per class ``(L,)``.
-        ignore_index: label of the samples to leave out, as in torch.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        **shared: ``weight``, ``ignore_index`` and ``reduction``, as in torch's cross-entropy.
 
     Returns:
         A scalar, or ``(N, ...)`` for ``"none"``.
@@ -100,9 +105,33 @@ def convex_topk_hinge(
     _check(scores, k, margin)
 
     def losses(rows: Tensor, labels: Tensor) -> Tensor:
-        return hinges.convex(rows, labels, k, margin)
+        return _convex(rows, labels, k, margin)
 
-    return reduce_loss(losses, scores, target, Reduction(weight, ignore_index, reduction))
+    return reduce_loss(losses, scores, target, Reduction(**shared))
+
+
+def _convex(rows: Tensor, labels: Tensor, k: int, margin: float | Tensor) -> Tensor:
+    """Convex top-K hinge: ``(Σ_{i<K} d_i + (d_K)_+)_+ / K`` with ``d_i = o_[i] + α - s_y``.
+
+    ``o_[i]`` is the i-th largest score of the other classes. The K largest of ``o_[1] + α, o_[2] + α, …`` and s_y are
+    the first K - 1 of these, and the larger of ``o_[K] + α`` and s_y.
+    """
+    top = largest(rows, k + 1)
+    # Relative to the largest score: sums of scores with a large common offset would lose low-order digits.
+    centre = top.values[:, :1].detach()
+    first, own = top.values - centre, rows.gather(1, labels) - centre
+    alpha = per_label(margin, labels, rows)
+    # A label among the K - 1 best adds s_y - s_y = 0 to the sum over the K best.
+    total = torch.where(
+        among(top.indices[:, : k - 1], labels, rows),
+        first[:, :k].sum(1, keepdim=True) - k * own,
+        first[:, : k - 1].sum(1, keepdim=True) - (k - 1) * own,
+    )
+    last = torch.where(among(top.indices[:, :k], labels, rows), first[:, k:], first[:, k - 1 : k])
+    violation = total + (k - 1) * alpha + (last - own + alpha).relu()
+    # Of fewer than K other classes none keeps the label out of the top K.
+    violation = violation.masked_fill((last.detach() == -torch.inf) & (centre < torch.inf), 0)
+    return with_nan_where_invalid(violation, top.values).relu() / k
 
 
 @takes_single_rows
@@ -111,10 +140,7 @@ def calibrated_topk_hinge(
     target: Tensor,
     k: int,
     margin: float | Tensor = 1.0,
-    *,
-    weight: Tensor | None = None,
-    ignore_index: int = -100,
-    reduction: str = "mean",
+    **shared: Unpack[Shared],
 ) -> Tensor:
     r"""Calibrated top-K hinge: the target's score must exceed the (K+1)-th largest of all scores by a margin.
 
@@ -127,9 +153,7 @@ def calibrated_topk_hinge(
         target: labels ``(N, ...)``, or probabilities of the scores' shape, for the expected loss.
         k: K, in ``[1, L - 1]``.
         margin: α, a number or one per class ``(L,)``.
-        weight: one factor per class ``(L,)``.
-        ignore_index: label of the samples to leave out, as in torch.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        **shared: ``weight``, ``ignore_index`` and ``reduction``, as in torch's cross-entropy.
 
     Returns:
         A scalar, or ``(N, ...)`` for ``"none"``.
@@ -148,9 +172,16 @@ def calibrated_topk_hinge(
     _check(scores, k, margin)
 
     def losses(rows: Tensor, labels: Tensor) -> Tensor:
-        return hinges.calibrated(rows, labels, k, margin)
+        return _calibrated(rows, labels, k, margin)
 
-    return reduce_loss(losses, scores, target, Reduction(weight, ignore_index, reduction))
+    return reduce_loss(losses, scores, target, Reduction(**shared))
+
+
+def _calibrated(rows: Tensor, labels: Tensor, k: int, margin: float | Tensor) -> Tensor:
+    """Calibrated top-K hinge: ``(α + s_[K+1] - s_y)_+``."""
+    top = largest(rows, k + 1).values
+    violation = top[:, k:] - rows.gather(1, labels) + per_label(margin, labels, rows)
+    return with_nan_where_invalid(violation, top).relu()
 
 
 def _check(scores: Tensor, k: int, margin: float | Tensor) -> None:

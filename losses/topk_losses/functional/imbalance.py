@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any, Unpack
 
+import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy, softplus
 
 from topk_losses._core.checks import (
     check_counts,
@@ -13,8 +16,16 @@ from topk_losses._core.checks import (
     check_positive,
     check_scores,
 )
-from topk_losses._core.reduction import Reduction, reduce_loss, takes_single_rows
-from topk_losses._rules import entropies
+from topk_losses._core.reduction import (
+    Reduction,
+    Shared,
+    names_shared,
+    reduce_entropy,
+    reduce_loss,
+    takes_single_rows,
+)
+from topk_losses._core.shapes import per_label
+from topk_losses._rows.invalid import log_sum_without, with_nan_where_invalid
 
 __all__ = ["balanced_softmax", "ldam", "logit_adjusted", "vector_scaling"]
 
@@ -25,10 +36,7 @@ def ldam(
     target: Tensor,
     margins: Tensor,
     scale: float = 30.0,
-    *,
-    weight: Tensor | None = None,
-    ignore_index: int = -100,
-    reduction: str = "mean",
+    **shared: Unpack[Shared],
 ) -> Tensor:
     r"""LDAM: cross-entropy of scaled scores, with the target's score lowered by the margin of its class.
 
@@ -65,11 +73,40 @@ def ldam(
     check_positive("scale", scale)
 
     def losses(rows: Tensor, labels: Tensor) -> Tensor:
-        return entropies.ldam(rows, labels, margins, scale)
+        return _ldam(rows, labels, margins, scale)
 
-    direct = partial(entropies.ldam_directly, margins=margins, scale=scale)
-    how = Reduction(weight, ignore_index, reduction)
+    direct = partial(_ldam_directly, margins=margins, scale=scale)
+    how = Reduction(**shared)
     return reduce_loss(losses, scores, target, how, direct=None if target.is_floating_point() else direct)
+
+
+def _ldam(rows: Tensor, labels: Tensor, margins: Tensor, scale: float) -> Tensor:
+    """``-log softmax(λ (s - m_y δ_y))_y``."""
+    against = _log_odds_against(rows, labels, scale) + scale * per_label(margins, labels, rows)
+    return softplus(against, threshold=50)  # where log(1 + exp(x)) is x in float64 as well
+
+
+def _ldam_directly(rows: Tensor, target: Tensor, margins: Tensor, scale: float, **shared: Any) -> Tensor:
+    """:func:`ldam` by torch's kernels, for labels ``(M,)``."""
+    labels = target.clamp(0, rows.shape[1] - 1).unsqueeze(1)  # an ignored label may be out of range
+    lowered = (scale * rows).scatter_add_(1, labels, -scale * margins.to(rows.dtype)[labels])
+    return cross_entropy(lowered, target, **shared)
+
+
+def _log_odds_against(rows: Tensor, labels: Tensor, scale: float) -> Tensor:
+    """``log Σ_{j≠c} exp(λ s_j) - λ s_c`` for the labels c, accurate even where ``p_c`` rounds to 1.
+
+    Of several labels only the class with the largest score can have more than half of the sum. So only for that class
+    does subtracting its own term lose accuracy, and the sum over the others is computed separately.
+    """
+    largest = rows.detach().argmax(1, keepdim=True)
+    rows = scale * (rows - rows.detach().gather(1, largest))
+    rest = log_sum_without(rows, largest)
+    total = rows.logsumexp(1, keepdim=True)
+    own = rows.gather(1, labels)
+    first = labels == largest
+    share = (own - total).masked_fill(first, -torch.inf).exp()
+    return with_nan_where_invalid(torch.where(first, rest, total + torch.log1p(-share)) - own, total)
 
 
 @takes_single_rows
@@ -78,10 +115,7 @@ def logit_adjusted(
     target: Tensor,
     class_counts: Tensor,
     tau: float = 1.0,
-    *,
-    weight: Tensor | None = None,
-    ignore_index: int = -100,
-    reduction: str = "mean",
+    **shared: Unpack[Shared],
 ) -> Tensor:
     r"""Logit-adjusted cross-entropy: that of the scores plus τ times the logarithms of the class frequencies.
 
@@ -92,9 +126,7 @@ def logit_adjusted(
         target: labels ``(N, ...)``, or probabilities of the scores' shape.
         class_counts: n, the number of training samples of each class ``(L,)``, above 0.
         tau: τ, above 0; at 1 this is :func:`balanced_softmax`.
-        weight: one factor per class ``(L,)``.
-        ignore_index: label of the samples to leave out, as in torch.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        **shared: ``weight``, ``ignore_index`` and ``reduction``, as in torch's cross-entropy.
 
     Returns:
         A scalar, or ``(N, ...)`` for ``"none"``.
@@ -116,19 +148,25 @@ def logit_adjusted(
     check_positive("tau", tau)
 
     def adjusted(rows: Tensor) -> Tensor:
-        return entropies.adjusted(rows, class_counts, tau)
+        return _adjusted(rows, class_counts, tau)
 
-    return entropies.entropy_of(scores, target, Reduction(weight, ignore_index, reduction), adjusted)
+    return reduce_entropy(scores, target, Reduction(**shared), adjusted)
 
 
+def _adjusted(rows: Tensor, class_counts: Tensor, tau: float, gamma: float = 0.0) -> Tensor:
+    """``(n / max n)^γ s + τ log n``; the constant ``-τ log Σ n`` would not change cross-entropy."""
+    logs = class_counts.to(rows.dtype).log()
+    if gamma:
+        rows = rows * torch.exp(gamma * (logs - logs.amax()))
+    return rows + (logs if tau == 1 else tau * logs)
+
+
+@names_shared
 def balanced_softmax(
     scores: Tensor,
     target: Tensor,
     class_counts: Tensor,
-    *,
-    weight: Tensor | None = None,
-    ignore_index: int = -100,
-    reduction: str = "mean",
+    **shared: Unpack[Shared],
 ) -> Tensor:
     """Balanced softmax: :func:`logit_adjusted` at τ = 1.
 
@@ -136,9 +174,7 @@ def balanced_softmax(
         scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
         target: labels ``(N, ...)``, or probabilities of the scores' shape.
         class_counts: n, the number of training samples of each class ``(L,)``, above 0.
-        weight: one factor per class ``(L,)``.
-        ignore_index: label of the samples to leave out, as in torch.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        **shared: ``weight``, ``ignore_index`` and ``reduction``, as in torch's cross-entropy.
 
     Returns:
         A scalar, or ``(N, ...)`` for ``"none"``.
@@ -154,9 +190,7 @@ def balanced_softmax(
         >>> balanced_softmax(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([1]), torch.tensor([100, 10, 1]))
         tensor(3.3400)
     """
-    return logit_adjusted(
-        scores, target, class_counts, weight=weight, ignore_index=ignore_index, reduction=reduction
-    )
+    return logit_adjusted(scores, target, class_counts, **shared)
 
 
 @takes_single_rows
@@ -166,10 +200,7 @@ def vector_scaling(
     class_counts: Tensor,
     tau: float = 1.0,
     gamma: float = 0.3,
-    *,
-    weight: Tensor | None = None,
-    ignore_index: int = -100,
-    reduction: str = "mean",
+    **shared: Unpack[Shared],
 ) -> Tensor:
     r"""Vector-scaling loss: logit adjustment, and scores of rare classes that count for less.
 
@@ -184,9 +215,7 @@ def vector_scaling(
         class_counts: n, the number of training samples of each class ``(L,)``, above 0.
         tau: τ, at least 0.
         gamma: γ, at least 0.
-        weight: one factor per class ``(L,)``.
-        ignore_index: label of the samples to leave out, as in torch.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        **shared: ``weight``, ``ignore_index`` and ``reduction``, as in torch's cross-entropy.
 
     Returns:
         A scalar, or ``(N, ...)`` for ``"none"``.
@@ -210,6 +239,6 @@ def vector_scaling(
     check_not_negative("gamma", gamma)
 
     def scaled(rows: Tensor) -> Tensor:
-        return entropies.adjusted(rows, class_counts, tau, gamma)
+        return _adjusted(rows, class_counts, tau, gamma)
 
-    return entropies.entropy_of(scores, target, Reduction(weight, ignore_index, reduction), scaled)
+    return reduce_entropy(scores, target, Reduction(**shared), scaled)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Unpack
 
 import torch
 from torch import Tensor
@@ -17,7 +18,7 @@ from topk_losses._core.checks import (
     check_samples,
     check_scores,
 )
-from topk_losses._core.reduction import Reduction, takes_single_rows
+from topk_losses._core.reduction import Reduction, Shared, takes_single_rows
 from topk_losses._noised.rule import exact_hinge, noised_hinge
 
 __all__ = ["noised_imbalanced_topk_hinge", "noised_topk_hinge"]
@@ -33,10 +34,7 @@ def noised_topk_hinge(
     margin: float | Tensor = 1.0,
     noise: Tensor | None = None,
     generator: torch.Generator | Sequence[torch.Generator] | None = None,
-    *,
-    weight: Tensor | None = None,
-    ignore_index: int = -100,
-    reduction: str = "mean",
+    **shared: Unpack[Shared],
 ) -> Tensor:
     r"""Noised (balanced) top-K hinge: the calibrated hinge with :func:`noised_topk` for the (K+1)-th largest score.
 
@@ -60,9 +58,7 @@ def noised_topk_hinge(
         noise: standard normal draws Z to use instead of new ones, ``(B, N, L)`` or ``(B, N, L, ...)``.
         generator: random generator of the draws, on the scores' device. For an ensemble, a sequence of generators: the
             samples are divided evenly among them, and each draws the noise that it would draw for its share alone.
-        weight: one factor per class ``(L,)``.
-        ignore_index: label of the samples to leave out, as in torch.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        **shared: ``weight``, ``ignore_index`` and ``reduction``, as in torch's cross-entropy.
 
     Returns:
         A scalar, or ``(N, ...)`` for ``"none"``.
@@ -88,7 +84,7 @@ def noised_topk_hinge(
     check_not_negative("epsilon", epsilon)
     check_samples(samples)
     check_margin(margin, scores.shape[1])
-    how = Reduction(weight, ignore_index, reduction)
+    how = Reduction(**shared)
     if samples is None:
         if noise is not None:
             raise ValueError("noise must be None for samples=None, the exact expectation")
@@ -109,10 +105,7 @@ def noised_imbalanced_topk_hinge(
     scale: float = 50.0,
     noise: Tensor | None = None,
     generator: torch.Generator | Sequence[torch.Generator] | None = None,
-    *,
-    weight: Tensor | None = None,
-    ignore_index: int = -100,
-    reduction: str = "mean",
+    **shared: Unpack[Shared],
 ) -> Tensor:
     r"""Noised imbalanced top-K hinge: :func:`noised_topk_hinge` of cosines, with larger margins for rarer classes.
 
@@ -130,9 +123,7 @@ def noised_imbalanced_topk_hinge(
         noise: standard normal draws Z to use instead of new ones, ``(B, N, L)`` or ``(B, N, L, ...)``.
         generator: random generator of the draws, on the scores' device. For an ensemble, a sequence of generators: the
             samples are divided evenly among them, and each draws the noise that it would draw for its share alone.
-        weight: one factor per class ``(L,)``.
-        ignore_index: label of the samples to leave out, as in torch.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        **shared: ``weight``, ``ignore_index`` and ``reduction``, as in torch's cross-entropy.
 
     Returns:
         A scalar, or ``(N, ...)`` for ``"none"``.
@@ -163,8 +154,6 @@ def noised_imbalanced_topk_hinge(
         margins,
         noise,
         generator,
-        weight=weight,
-        ignore_index=ignore_index,
-        reduction=reduction,
+        **shared,
     )
     return scale * hinge

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Unpack
 
 from torch import Tensor
 
-from topk_losses._core.reduction import Reduction, reduce_loss, takes_single_rows
+from topk_losses._core.reduction import Reduction, Shared, names_shared, reduce_loss, takes_single_rows
 
 __all__ = ["reduce_rows"]
 
 
+@names_shared
 def reduce_rows(
     losses: Callable[[Tensor, Tensor], Tensor],
     scores: Tensor,
     target: Tensor,
     *,
     soft_targets: bool = True,
-    weight: Tensor | None = None,
-    ignore_index: int = -100,
-    reduction: str = "mean",
+    **shared: Unpack[Shared],
 ) -> Tensor:
     """Compute your own loss from a function of rows; layouts, precision, targets, weights and reductions are handled.
 
@@ -29,9 +29,7 @@ def reduce_rows(
         scores: ``(N, L)``, ``(N, L, ...)``, or a single row ``(L,)``; -inf masks a class.
         target: Labels ``(N, ...)``, or probabilities of the scores' shape, for the expected loss.
         soft_targets: Whether probabilities are accepted as targets.
-        weight: One factor per class ``(L,)``.
-        ignore_index: Label of the samples to leave out, as in torch.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        **shared: ``weight``, ``ignore_index`` and ``reduction``, as in torch's cross-entropy.
 
     Returns:
         A scalar, or ``(N, ...)`` for ``"none"``.
@@ -45,7 +43,7 @@ def reduce_rows(
         >>> reduce_rows(lambda rows, labels: -rows.log_softmax(1).gather(1, labels), scores, target)
         tensor(1.4076)
     """
-    how = Reduction(weight, ignore_index, reduction)
+    how = Reduction(**shared)
 
     @takes_single_rows
     def loss(scores: Tensor, target: Tensor) -> Tensor:

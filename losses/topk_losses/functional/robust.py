@@ -1,14 +1,168 @@
-"""Bounded losses against wrong labels."""
+"""Losses against wrong labels. All but the clipped scores are functions of ``log p = log softmax(s)``.
+
+Masked classes have ``log p = -inf`` and are left out of sums over the classes. A rule takes rows ``(M, L)`` and labels
+``(M, C)`` to losses ``(M, C)``.
+"""
 
 from __future__ import annotations
 
+import math
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Unpack
+
+import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 
-from topk_losses._core.checks import check_asymmetric, check_not_negative, check_one_of
-from topk_losses._core.reduction import Reduction, reduce_loss, takes_single_rows
-from topk_losses._rules import robust
+from topk_losses._core.checks import (
+    FINITE,
+    all_within,
+    check_asymmetric,
+    check_not_negative,
+    check_one_of,
+    check_positive,
+    check_share,
+)
+from topk_losses._core.reduction import Reduction, Shared, reduce_entropy, reduce_loss, takes_single_rows
+from topk_losses._core.shapes import log_softmax
 
-__all__ = ["active_passive_loss", "asymmetric_loss", "symmetric_cross_entropy"]
+__all__ = [
+    "active_passive_loss",
+    "asymmetric_loss",
+    "label_smoothing",
+    "logit_clip",
+    "symmetric_cross_entropy",
+]
+
+LOG_ZERO = math.log(1e-4)
+"""What stands for log 0 in reverse cross-entropy, as in the code of its authors."""
+
+FLOOR = math.log(1e-7)
+"""The least log p that the negative losses tell apart, as in the code of their authors."""
+
+
+@takes_single_rows
+def label_smoothing(
+    scores: Tensor,
+    target: Tensor,
+    epsilon: float = 0.1,
+    **shared: Unpack[Shared],
+) -> Tensor:
+    r"""Label smoothing: cross-entropy with targets of which a share ε is spread evenly over all classes.
+
+    .. math:: -(1 - \varepsilon) \log p_y - \frac{\varepsilon}{L} \sum_j \log p_j, \qquad p = \mathrm{softmax}(s)
+
+    Masked classes have no share. At ε = 0 this is cross-entropy.
+
+    Args:
+        scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
+        target: labels ``(N, ...)``, or probabilities of the scores' shape, for the expected loss.
+        epsilon: ε, at least 0 and below 1.
+        **shared: ``weight``, ``ignore_index`` and ``reduction``, as in torch's cross-entropy.
+
+    Returns:
+        A scalar, or ``(N, ...)`` for ``"none"``.
+
+    Raises:
+        ValueError: for wrong shapes and dtypes, labels out of range and ε outside ``[0, 1)``.
+
+    References:
+        Szegedy et al.: Rethinking the Inception Architecture for Computer Vision, CVPR 2016; Lukasik et al.: Does Label
+        Smoothing Mitigate Label Noise?, ICML 2020.
+
+    Example:
+        >>> import torch
+        >>> label_smoothing(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([1]))
+        tensor(1.4076)
+    """
+    check_share("epsilon", epsilon)
+
+    def losses(rows: Tensor, labels: Tensor) -> Tensor:
+        return _smoothed(rows, labels, epsilon)
+
+    # With weights per class torch weighs each term of the sum, and here each label weighs its sample.
+    how = Reduction(**shared)
+    direct = partial(_smoothed_directly, epsilon=epsilon) if how.weight is None else None
+    return reduce_loss(losses, scores, target, how, direct=direct)
+
+
+def _smoothed(rows: Tensor, labels: Tensor, epsilon: float) -> Tensor:
+    """``-(1 - ε) log p_y - ε mean_j log p_j``."""
+    log_p, own = _log_chances(rows, labels)
+    masked = rows.detach() == -torch.inf
+    mean = log_p.masked_fill(masked, 0).sum(1, keepdim=True) / (~masked).sum(1, keepdim=True)
+    return -(1 - epsilon) * own - epsilon * mean
+
+
+def _smoothed_directly(rows: Tensor, target: Tensor, epsilon: float, **shared: Any) -> Tensor:
+    """Label smoothing without masked classes, for labels or probabilities, by torch's kernels."""
+    if not target.is_floating_point():
+        return cross_entropy(rows, target, label_smoothing=epsilon, **shared)
+    share = target.sum(1, keepdim=True) * (epsilon / target.shape[1])
+    return cross_entropy(rows, torch.add(share, target, alpha=1 - epsilon), **shared)
+
+
+def _log_chances(rows: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """``log p`` of all classes and of the labels."""
+    log_p = log_softmax(rows)
+    return log_p, log_p.gather(1, labels)
+
+
+@takes_single_rows
+def logit_clip(
+    scores: Tensor,
+    target: Tensor,
+    limit: float = 1.5,
+    **shared: Unpack[Shared],
+) -> Tensor:
+    r"""LogitClip: cross-entropy of scores that are shortened where their Euclidean norm is above a limit.
+
+    .. math:: -\log \mathrm{softmax}\bigl(s \min(1, \tau / \lVert s \rVert_2)\bigr)_y
+
+    It is bounded by ``log L + √2 τ``, so that no wrong label costs much more than others. Masked classes are left out
+    of the norm. Unlike other losses it changes when a constant is added to all scores.
+
+    Args:
+        scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
+        target: labels ``(N, ...)``, or probabilities of the scores' shape, for the expected loss.
+        limit: τ, above 0.
+        **shared: ``weight``, ``ignore_index`` and ``reduction``, as in torch's cross-entropy.
+
+    Returns:
+        A scalar, or ``(N, ...)`` for ``"none"``.
+
+    Raises:
+        ValueError: for wrong shapes and dtypes, labels out of range and τ not above 0.
+
+    References:
+        Wei et al.: Mitigating Memorization of Noisy Labels by Clipping the Model Prediction, ICML 2023.
+
+    Example:
+        >>> import torch
+        >>> logit_clip(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([1]))
+        tensor(1.2433)
+    """
+    check_positive("limit", limit)
+
+    def clipped(rows: Tensor) -> Tensor:
+        return _clipped(rows, limit)
+
+    return reduce_entropy(scores, target, Reduction(**shared), clipped)
+
+
+def _clipped(rows: Tensor, limit: float) -> Tensor:
+    """The scores, shortened to a Euclidean norm of at most the limit."""
+    norm: Tensor = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+    if all_within(norm, *FINITE):
+        return rows * (limit / norm.clamp(min=limit))
+    masked = rows.detach() == -torch.inf
+    scores = rows.masked_fill(masked, 0)
+    # In units of the largest, so that no square overflows.
+    size = scores.detach().abs().amax(1, keepdim=True).clamp(min=1)
+    norm = size * torch.linalg.vector_norm(scores / size, dim=1, keepdim=True)
+    return (scores * (limit / norm.clamp(min=limit))).masked_fill(masked, -torch.inf)
 
 
 @takes_single_rows
@@ -17,10 +171,7 @@ def symmetric_cross_entropy(
     target: Tensor,
     alpha: float = 0.1,
     beta: float = 1.0,
-    *,
-    weight: Tensor | None = None,
-    ignore_index: int = -100,
-    reduction: str = "mean",
+    **shared: Unpack[Shared],
 ) -> Tensor:
     r"""Symmetric cross-entropy: cross-entropy and reverse cross-entropy, where label and probabilities change places.
 
@@ -34,9 +185,7 @@ def symmetric_cross_entropy(
         target: labels ``(N, ...)``, or probabilities of the scores' shape, for the expected loss.
         alpha: α, at least 0.
         beta: β, at least 0.
-        weight: one factor per class ``(L,)``.
-        ignore_index: label of the samples to leave out, as in torch.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        **shared: ``weight``, ``ignore_index`` and ``reduction``, as in torch's cross-entropy.
 
     Returns:
         A scalar, or ``(N, ...)`` for ``"none"``.
@@ -56,9 +205,20 @@ def symmetric_cross_entropy(
     check_not_negative("beta", beta)
 
     def losses(rows: Tensor, labels: Tensor) -> Tensor:
-        return robust.symmetric(rows, labels, alpha, beta)
+        return _symmetric(rows, labels, alpha, beta)
 
-    return reduce_loss(losses, scores, target, Reduction(weight, ignore_index, reduction))
+    return reduce_loss(losses, scores, target, Reduction(**shared))
+
+
+def _symmetric(rows: Tensor, labels: Tensor, alpha: float, beta: float) -> Tensor:
+    """``α (-log p_y) + β (-A) (1 - p_y)`` with ``A = log 1e-4``."""
+    own = _log_chances(rows, labels)[1]
+    return -alpha * own - beta * LOG_ZERO * _error(own, 1.0)
+
+
+def _error(own: Tensor, factor: float) -> Tensor:
+    """``1 - p_y``, times a factor."""
+    return torch.expm1(own) * -factor
 
 
 @takes_single_rows
@@ -68,10 +228,7 @@ def active_passive_loss(
     alpha: float = 1.0,
     beta: float = 1.0,
     passive: str = "rce",
-    *,
-    weight: Tensor | None = None,
-    ignore_index: int = -100,
-    reduction: str = "mean",
+    **shared: Unpack[Shared],
 ) -> Tensor:
     r"""Active-passive loss: normalised cross-entropy, and a loss that lowers the other classes' probabilities.
 
@@ -94,9 +251,7 @@ def active_passive_loss(
         alpha: α, at least 0.
         beta: β, at least 0.
         passive: ``"mae"``, ``"rce"`` or ``"nnce"``.
-        weight: one factor per class ``(L,)``.
-        ignore_index: label of the samples to leave out, as in torch.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        **shared: ``weight``, ``ignore_index`` and ``reduction``, as in torch's cross-entropy.
 
     Returns:
         A scalar, or ``(N, ...)`` for ``"none"``.
@@ -115,12 +270,42 @@ def active_passive_loss(
     """
     check_not_negative("alpha", alpha)
     check_not_negative("beta", beta)
-    check_one_of("passive", passive, tuple(robust.PASSIVE))
+    check_one_of("passive", passive, tuple(PASSIVE))
 
     def losses(rows: Tensor, labels: Tensor) -> Tensor:
-        return robust.active_passive(rows, labels, alpha, beta, passive)
+        return _active_passive(rows, labels, alpha, beta, passive)
 
-    return reduce_loss(losses, scores, target, Reduction(weight, ignore_index, reduction))
+    return reduce_loss(losses, scores, target, Reduction(**shared))
+
+
+def _active_passive(rows: Tensor, labels: Tensor, alpha: float, beta: float, passive: str) -> Tensor:
+    """``α log p_y / Σ_j log p_j`` and β times the passive loss."""
+    log_p, own = _log_chances(rows, labels)
+    return torch.add(PASSIVE[passive](log_p, own, beta), _normalised(log_p, own), alpha=alpha)
+
+
+def _normalised(log_p: Tensor, own: Tensor) -> Tensor:
+    """``log p_y / Σ_j log p_j``; 0 where a single class is left, and for a masked label, whose loss is set later."""
+    total = log_p.sum(1, keepdim=True)
+    if all_within(total, -sys.float_info.max, -sys.float_info.min):
+        return own / total
+    total = log_p.masked_fill(log_p.detach() == -torch.inf, 0).sum(1, keepdim=True)
+    # The total would get a gradient of 0 · inf from a masked label that counts for nothing.
+    return own.masked_fill(own.detach() == -torch.inf, 0) / total.masked_fill(total == 0, 1)
+
+
+def _negative(log_p: Tensor, own: Tensor, factor: float) -> Tensor:
+    """``1 - (log p_y - F) / Σ_j (log p_j - F)``, with every log p at least F, times a factor."""
+    heights = log_p.clamp(min=FLOOR) - FLOOR
+    return factor * (1 - (own.clamp(min=FLOOR) - FLOOR) / heights.sum(1, keepdim=True))
+
+
+PASSIVE: dict[str, Callable[[Tensor, Tensor, float], Tensor]] = {
+    "mae": lambda _, own, factor: _error(own, factor),
+    "rce": lambda _, own, factor: _error(own, -LOG_ZERO * factor),
+    "nnce": _negative,
+}
+"""The passive losses by name, as functions of log p, of the label's and of the factor before them."""
 
 
 @takes_single_rows
@@ -132,10 +317,7 @@ def asymmetric_loss(
     q: float = 0.6,
     alpha: float = 0.0,
     beta: float = 1.0,
-    *,
-    weight: Tensor | None = None,
-    ignore_index: int = -100,
-    reduction: str = "mean",
+    **shared: Unpack[Shared],
 ) -> Tensor:
     r"""Asymmetric loss: a bounded function of the label's probability, alone or beside normalised cross-entropy.
 
@@ -159,9 +341,7 @@ def asymmetric_loss(
         q: q, above 0.
         alpha: α, at least 0; at 0 there is no normalised cross-entropy.
         beta: β, at least 0.
-        weight: one factor per class ``(L,)``.
-        ignore_index: label of the samples to leave out, as in torch.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        **shared: ``weight``, ``ignore_index`` and ``reduction``, as in torch's cross-entropy.
 
     Returns:
         A scalar, or ``(N, ...)`` for ``"none"``.
@@ -182,6 +362,37 @@ def asymmetric_loss(
     check_not_negative("beta", beta)
 
     def losses(rows: Tensor, labels: Tensor) -> Tensor:
-        return robust.asymmetric(rows, labels, form, a, q, alpha, beta)
+        return _asymmetric(rows, labels, form, a, q, alpha, beta)
 
-    return reduce_loss(losses, scores, target, Reduction(weight, ignore_index, reduction))
+    return reduce_loss(losses, scores, target, Reduction(**shared))
+
+
+def _asymmetric(
+    rows: Tensor, labels: Tensor, form: str, a: float, q: float, alpha: float, beta: float
+) -> Tensor:
+    """``α log p_y / Σ_j log p_j`` and β times an asymmetric loss of p_y."""
+    log_p, own = _log_chances(rows, labels)
+    losses = FORMS[form](own, a, q, beta)
+    return torch.add(losses, _normalised(log_p, own), alpha=alpha) if alpha else losses
+
+
+def _agce(own: Tensor, a: float, q: float, factor: float) -> Tensor:
+    """``((a + 1)^q - (a + p)^q) / q``, without cancellation where p is close to 1, times a factor."""
+    ratio = torch.log1p(torch.expm1(own) / (a + 1))
+    scale: float = (a + 1) ** q / q
+    return torch.expm1(q * ratio) * (-factor * scale)
+
+
+def _aul(own: Tensor, a: float, q: float, factor: float) -> Tensor:
+    """``((a - p)^q - (a - 1)^q) / q``, without cancellation where p is close to 1, times a factor."""
+    ratio = torch.log1p(torch.expm1(own) / (1 - a))
+    scale: float = (a - 1) ** q / q
+    return torch.expm1(q * ratio) * (factor * scale)
+
+
+FORMS: dict[str, Callable[[Tensor, float, float, float], Tensor]] = {
+    "agce": _agce,
+    "aul": _aul,
+    "ael": lambda own, a, _, factor: factor * torch.exp(-own.exp() / a),
+}
+"""The asymmetric losses by name, as functions of log p_y, a, q and the factor before them."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 from torch import Tensor
 
 from topk_losses._core.checks import check_k, check_margin, check_positive, check_scores
-from topk_losses._core.reduction import Reduction, takes_single_rows
+from topk_losses._core.reduction import Reduction, Shared, takes_single_rows
 from topk_losses._smooth_svm.rule import smooth_svm
 
 __all__ = ["smooth_topk_svm"]
@@ -18,10 +20,7 @@ def smooth_topk_svm(
     k: int,
     tau: float = 1.0,
     margin: float | Tensor = 1.0,
-    *,
-    weight: Tensor | None = None,
-    ignore_index: int = -100,
-    reduction: str = "mean",
+    **shared: Unpack[Shared],
 ) -> Tensor:
     r"""Smooth top-K SVM: a top-K hinge whose maxima over subsets of K classes are smoothed with temperature τ.
 
@@ -46,9 +45,7 @@ def smooth_topk_svm(
         k: K, in ``[1, L - 1]``.
         tau: temperature τ, above 0.
         margin: α, a number or one per class ``(L,)``.
-        weight: one factor per class ``(L,)``.
-        ignore_index: label of the samples to leave out, as in torch.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        **shared: ``weight``, ``ignore_index`` and ``reduction``, as in torch's cross-entropy.
 
     Returns:
         A scalar, or ``(N, ...)`` for ``"none"``.
@@ -69,4 +66,4 @@ def smooth_topk_svm(
     check_k(k, scores.shape[1] - 1)
     check_positive("tau", tau)
     check_margin(margin, scores.shape[1])
-    return smooth_svm(scores, target, k, tau, margin, Reduction(weight, ignore_index, reduction))
+    return smooth_svm(scores, target, k, tau, margin, Reduction(**shared))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 from torch import Tensor
 
 from topk_losses._core.checks import check_k, check_margin, check_positive, check_scores
-from topk_losses._core.reduction import Reduction, reduce_loss, takes_single_rows
+from topk_losses._core.reduction import Reduction, Shared, reduce_loss, takes_single_rows
 from topk_losses._core.shapes import per_label
 from topk_losses._smooth_hinge.rule import smooth_hinge_losses
 
@@ -19,10 +21,7 @@ def smooth_topk_hinge(
     k: int,
     gamma: float = 1.0,
     margin: float | Tensor = 1.0,
-    *,
-    weight: Tensor | None = None,
-    ignore_index: int = -100,
-    reduction: str = "mean",
+    **shared: Unpack[Shared],
 ) -> Tensor:
     r"""Smooth top-K hinge: a smoothed mean of the K largest pairwise hinges of the other classes against the target.
 
@@ -44,9 +43,7 @@ def smooth_topk_hinge(
         k: K, in ``[1, L - 1]``.
         gamma: γ, the strength of the smoothing, above 0.
         margin: α, a number or one per class ``(L,)``.
-        weight: one factor per class ``(L,)``.
-        ignore_index: label of the samples to leave out, as in torch.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        **shared: ``weight``, ``ignore_index`` and ``reduction``, as in torch's cross-entropy.
 
     Returns:
         A scalar, or ``(N, ...)`` for ``"none"``.
@@ -71,4 +68,4 @@ def smooth_topk_hinge(
     def losses(rows: Tensor, labels: Tensor) -> Tensor:
         return smooth_hinge_losses(rows, labels, k, gamma, per_label(margin, labels, rows))
 
-    return reduce_loss(losses, scores, target, Reduction(weight, ignore_index, reduction))
+    return reduce_loss(losses, scores, target, Reduction(**shared))

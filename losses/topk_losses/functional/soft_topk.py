@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 from torch import Tensor
 
 from topk_losses._core.checks import check_k, check_positive, check_scores, check_soft_topk
-from topk_losses._core.reduction import Reduction, reduce_loss, takes_single_rows
+from topk_losses._core.reduction import Reduction, Shared, names_shared, reduce_loss, takes_single_rows
 from topk_losses._soft_topk.rule import soft_topk_losses
 
 __all__ = ["lapsum_topk_loss", "soft_topk_loss"]
@@ -19,10 +21,7 @@ def soft_topk_loss(
     tau: float = 1.0,
     shape: str = "logistic",
     form: str = "log",
-    *,
-    weight: Tensor | None = None,
-    ignore_index: int = -100,
-    reduction: str = "mean",
+    **shared: Unpack[Shared],
 ) -> Tensor:
     r"""Soft top-K loss: ``-log p_y`` or ``1 - p_y``, with p_y the target's soft membership in the top K.
 
@@ -45,9 +44,7 @@ def soft_topk_loss(
         tau: τ, above 0.
         shape: ``"logistic"``, ``"laplace"``, ``"gaussian"``, ``"clip"``, ``"power"`` or ``"midpoint"``.
         form: ``"log"`` or ``"error"``. For ``"clip"`` and ``"power"``, whose p can be 0, only ``"error"``.
-        weight: one factor per class ``(L,)``.
-        ignore_index: label of the samples to leave out, as in torch.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        **shared: ``weight``, ``ignore_index`` and ``reduction``, as in torch's cross-entropy.
 
     Returns:
         A scalar, or ``(N, ...)`` for ``"none"``.
@@ -70,18 +67,16 @@ def soft_topk_loss(
     check_positive("tau", tau)
     check_soft_topk(shape, form)
     losses = soft_topk_losses(k, tau, shape, by_log=form == "log")
-    return reduce_loss(losses, scores, target, Reduction(weight, ignore_index, reduction))
+    return reduce_loss(losses, scores, target, Reduction(**shared))
 
 
+@names_shared
 def lapsum_topk_loss(
     scores: Tensor,
     target: Tensor,
     k: int,
     temperature: float = 1.0,
-    *,
-    weight: Tensor | None = None,
-    ignore_index: int = -100,
-    reduction: str = "mean",
+    **shared: Unpack[Shared],
 ) -> Tensor:
     """LapSum top-K loss: :func:`soft_topk_loss` with the Laplace shape, and the temperature as τ.
 
@@ -90,9 +85,7 @@ def lapsum_topk_loss(
         target: labels ``(N, ...)``, or probabilities of the scores' shape.
         k: K, in ``[1, L - 1]``.
         temperature: τ, above 0.
-        weight: one factor per class ``(L,)``.
-        ignore_index: label of the samples to leave out, as in torch.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        **shared: ``weight``, ``ignore_index`` and ``reduction``, as in torch's cross-entropy.
 
     Returns:
         A scalar, or ``(N, ...)`` for ``"none"``.
@@ -115,7 +108,5 @@ def lapsum_topk_loss(
         k,
         temperature,
         "laplace",
-        weight=weight,
-        ignore_index=ignore_index,
-        reduction=reduction,
+        **shared,
     )

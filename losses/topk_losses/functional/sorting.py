@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Unpack
 
 from torch import Tensor
 
 from topk_losses._core.checks import check_k, check_positive, check_scores
-from topk_losses._core.reduction import Reduction, reduce_loss, takes_single_rows
+from topk_losses._core.reduction import Reduction, Shared, reduce_loss, takes_single_rows
 from topk_losses._sorting.plain import RELAXATIONS, Network
 from topk_losses._sorting.rule import sorting_losses
 
@@ -24,10 +25,7 @@ def sorting_topk_cross_entropy(
     candidates: int = 16,
     relaxation: str = "cauchy",
     mixture: Sequence[float] | None = None,
-    *,
-    weight: Tensor | None = None,
-    ignore_index: int = -100,
-    reduction: str = "mean",
+    **shared: Unpack[Shared],
 ) -> Tensor:
     r"""Top-K cross-entropy: minus the log-probability that a relaxed sorting network ranks the target in the top K.
 
@@ -54,9 +52,7 @@ def sorting_topk_cross_entropy(
         candidates: m, the number of wires, a power of two; it may exceed L.
         relaxation: ``"cauchy"`` or ``"logistic"``.
         mixture: P_1 … P_K, each at least 0, with sum 1; None for P_K = 1.
-        weight: one factor per class ``(L,)``.
-        ignore_index: label of the samples to leave out, as in torch.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        **shared: ``weight``, ``ignore_index`` and ``reduction``, as in torch's cross-entropy.
 
     Returns:
         A scalar, or ``(N, ...)`` for ``"none"``.
@@ -86,7 +82,7 @@ def sorting_topk_cross_entropy(
     def losses(rows: Tensor, labels: Tensor) -> Tensor:
         return sorting_losses(rows, labels, network)
 
-    return reduce_loss(losses, scores, target, Reduction(weight, ignore_index, reduction))
+    return reduce_loss(losses, scores, target, Reduction(**shared))
 
 
 def check_sorting(

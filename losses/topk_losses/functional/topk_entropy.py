@@ -1,12 +1,44 @@
-"""Top-K entropy, the conjugate of entropy on the top-K simplex."""
+"""Top-K entropy: a softmax in which no other class has more than 1/K of the other classes' total probability.
+
+The loss is the maximum of ``⟨x, a⟩ - Σ x_j log x_j - (1 - u) log(1 - u)``, with ``a_j = s_j - s_y`` for the classes
+``j ≠ y`` and ``u = Σ x_j``, over all x with ``0 <= x_j <= u / K`` and ``u <= 1``. Write ``x = u z``. Then z is in the
+simplex with cap 1/K for every u, and the value becomes ``u V + h(u)`` with h the binary entropy and
+
+    V = max { ⟨z, a⟩ - Σ z_j log z_j  |  Σ z_j = 1, 0 <= z_j <= 1/K },
+
+so ``u = sigmoid(V)`` and the loss is ``softplus(V)``. V is a log-sum-exp with a cap: for some t the t largest classes
+have 1/K each, and the others share the rest in proportion to ``exp(a_j)``. With ``o_1 >= o_2 >= …`` the sorted scores
+of the other classes and ``Z_t = Σ_{j>t} exp(o_j)``,
+
+    V = (1/K) Σ_{j<=t} (o_j + log K) + (1 - t/K) (log Z_t - log(1 - t/K)) - s_y.
+
+With t classes at the cap, the next class would exceed it if ``(K - t) exp(o_{t+1}) > Z_t``. If this fails for some t,
+it fails for every larger t, because ``Z_{t+1} = Z_t - exp(o_{t+1}) >= (K - t - 1) exp(o_{t+1})``. So the right t is the
+number of those in ``0 … K - 2`` for which it holds; at ``t = K - 1`` it never holds. For the same reason
+``z_j = min(1/K, (1 - t/K) exp(o_j) / Z_t)`` for every class, and this z is the gradient of V. V is continuously
+differentiable; higher derivatives exist where no class is exactly at its cap.
+
+All exponentials except those of the K largest scores are relative to the (K+1)-th score: none overflows, and for a
+label among the K best their sum is at least 1. The K largest are few, and are computed in float64 whatever their range.
+"""
 
 from __future__ import annotations
 
-from torch import Tensor
+import math
+from dataclasses import dataclass
+from typing import Unpack
 
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from topk_losses._core.autograd import RuleOfLabels
 from topk_losses._core.checks import check_k, check_scores
-from topk_losses._core.reduction import Reduction, reduce_loss, takes_single_rows
-from topk_losses._rules.topk_entropy import TopKEntropy
+from topk_losses._core.reduction import Reduction, Shared, reduce_loss, takes_single_rows
+from topk_losses._rows.exponentials import Kept, kept_and_sum, multiples
+from topk_losses._rows.invalid import with_nan_where_invalid
+from topk_losses._rows.places import others_of, places_among
+from topk_losses._rows.selection import largest
 
 __all__ = ["topk_entropy"]
 
@@ -16,10 +48,7 @@ def topk_entropy(
     scores: Tensor,
     target: Tensor,
     k: int,
-    *,
-    weight: Tensor | None = None,
-    ignore_index: int = -100,
-    reduction: str = "mean",
+    **shared: Unpack[Shared],
 ) -> Tensor:
     r"""Top-K entropy: cross-entropy in which no other class gets more than 1/K of the other classes' probability.
 
@@ -37,9 +66,7 @@ def topk_entropy(
         scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
         target: labels ``(N, ...)``, or probabilities of the scores' shape, for the expected loss.
         k: K, in ``[1, L - 1]``.
-        weight: one factor per class ``(L,)``.
-        ignore_index: label of the samples to leave out, as in torch.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        **shared: ``weight``, ``ignore_index`` and ``reduction``, as in torch's cross-entropy.
 
     Returns:
         A scalar, or ``(N, ...)`` for ``"none"``.
@@ -59,4 +86,89 @@ def topk_entropy(
     check_scores(scores)
     check_k(k, scores.shape[1] - 1)
     losses = TopKEntropy(k).losses
-    return reduce_loss(losses, scores, target, Reduction(weight, ignore_index, reduction))
+    return reduce_loss(losses, scores, target, Reduction(**shared))
+
+
+@dataclass(frozen=True)
+class TopKEntropy(RuleOfLabels[Kept]):
+    """The rule of top-K entropy."""
+
+    keeps = Kept
+
+    k: int
+
+    def of_labels(self, rows: Tensor, labels: Tensor) -> Tensor:
+        """The losses ``(M, C)`` for labels ``(M, C)`` in differentiable operations."""
+        top = largest(rows, self.k + 1)
+        next_best, few = _reference(top.values)
+        shifted = rows - next_best
+        ahead = top.indices[:, : self.k]
+        small = shifted.scatter(1, ahead, -torch.inf).exp()
+        # The label's own term is at most 1. Where it was part of the sum, exp(o_K) >= 1 is added below, so the
+        # subtraction loses no accuracy.
+        rest = small.sum(1, keepdim=True) - small.gather(1, labels)
+        leading = (top.values.double() - next_best).masked_fill(few, 0)
+        places = places_among(ahead, labels, rows)
+        value = self._capped(leading, rest.double().masked_fill(few, 1), places)[0]
+        own = rows.gather(1, labels).double() - next_best
+        own = own.masked_fill(own == -torch.inf, torch.finfo(own.dtype).min)
+        losses = -logsigmoid(own - value).to(rows.dtype).masked_fill(few, 0)
+        return with_nan_where_invalid(losses, top.values)
+
+    def forward(self, scores: Tensor, labels: Tensor, *, with_gradient: bool) -> tuple[Tensor, Kept]:  # noqa: ARG002
+        """The losses, and what the gradient needs; the K largest classes are kept one by one."""
+        top = largest(scores, self.k + 1)
+        next_best, few = _reference(top.values)
+        ahead = top.indices[:, : self.k]
+        exponentials, total = kept_and_sum(scores, next_best, torch.cat([ahead, labels], 1))
+        leading = (top.values.double() - next_best).masked_fill_(few, 0)
+        rest = total.masked_fill_(few, 1)
+        value, log_unit = self._capped(leading, rest, places_among(ahead, labels, scores))
+        argument = scores.gather(1, labels).double() - next_best - value
+        losses = with_nan_where_invalid(
+            (-logsigmoid(argument)).to(scores.dtype).masked_fill(few, 0), top.values
+        )
+        chance = (-argument).sigmoid().masked_fill(few, 0)
+        capped = (leading[:, : self.k] + log_unit).exp().clamp(max=1 / self.k) * chance
+        numbers = torch.cat([log_unit.exp() * chance, -chance], 1)
+        return losses.squeeze(1), Kept(exponentials, ahead, capped.to(scores.dtype), numbers.to(scores.dtype))
+
+    def backward(self, gradient: Tensor, scores: Tensor, labels: Tensor, kept: Kept) -> tuple[Tensor]:
+        """The gradient: ``u z_j`` for the other classes, ``-u`` for the label."""
+        exponentials, ahead, capped, numbers = kept
+        along = gradient.unsqueeze(1)
+        by_score = multiples(exponentials, scores, numbers[:, :1] * along)
+        by_score.scatter_(1, ahead, capped * along).scatter_(1, labels, numbers[:, 1:] * along)
+        return (by_score,)
+
+    def _capped(self, leading: Tensor, rest: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
+        """V without ``-s_y``, and ``log((1 - t/K) / Z_t)``, ``(M, C)`` each, relative to the (K+1)-th score.
+
+        Args:
+            leading: The K + 1 largest scores, descending, ``(M, K + 1)``, the last one 0.
+            rest: The sum of the exponentials of all classes after the K largest, without the label's, ``(M, C)``.
+            places: The rank of the label among the K largest, from 0; K for other labels, ``(M, C)``.
+        """
+        k = self.k
+        others = others_of(leading[:, :k], places)  # o_1 … o_{K-1}
+        # o_1 … o_{K-1} contain the K-th best only if the label is among the K best. Otherwise it belongs to the rest.
+        last = leading[:, k - 1 : k]
+        log_rest = torch.where(
+            places < k, rest.masked_fill(places == k, 1).log(), last + torch.log1p(rest * (-last).exp())
+        ).unsqueeze(2)
+        with torch.no_grad():
+            behind = torch.cat([log_rest, others.flip(2)], 2).logcumsumexp(2).flip(2)[..., : k - 1]  # log Z_t
+            t = torch.arange(k - 1, device=leading.device)
+            count = (others + torch.log((k - t).double()) > behind).sum(2, keepdim=True)
+            above = t < count
+        log_z = torch.cat([others.masked_fill(above, -torch.inf), log_rest], 2).logsumexp(2)
+        share = 1 - count.squeeze(2).double() / k
+        total = others.masked_fill(~above, 0).sum(2) / k + (1 - share) * math.log(k)
+        return total + share * (log_z - share.log()), share.log() - log_z
+
+
+def _reference(top: Tensor) -> tuple[Tensor, Tensor]:
+    """The (K+1)-th score, or the largest where it is masked; and whether it is masked, ``(M, 1)`` each."""
+    first, last = top[:, :1].detach(), top[:, -1:].detach()
+    few = last == -torch.inf
+    return torch.where(few, first, last), few

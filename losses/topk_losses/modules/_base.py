@@ -1,28 +1,51 @@
-"""The base classes of the loss modules."""
+"""The base class of the loss modules, and how a module follows from its function."""
 
 from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 import torch
 from torch import Tensor, nn
 
 from topk_losses import functional
-from topk_losses._core.checks import (
-    check_counts,
-    check_k,
-    check_margin,
-    check_per_class,
-    check_reduction,
-    has_values,
-)
+from topk_losses._core.checks import check_per_class, check_reduction, has_values
 
-__all__ = ["Loss", "TopKHingeLoss", "TopKLoss", "check_values"]
+__all__ = ["Loss", "module_of"]
+
+L = TypeVar("L", bound="Loss")
 
 
+@dataclass_transform(field_specifiers=(field,))
+def module_of(function: Callable[..., Tensor]) -> Callable[[type[L]], type[L]]:
+    """Decorate a subclass of :class:`Loss` whose fields are the parameters of a loss function after scores and target.
+
+    The fields make the constructor, as in a dataclass. Tensors become buffers. ``forward`` calls the function.
+    """
+
+    def decorate(cls: type[L]) -> type[L]:
+        cls = _with_constructor(cls)
+        cls._function = staticmethod(function)
+        return cls
+
+    return decorate
+
+
+@dataclass_transform(field_specifiers=(field,))
+def _with_constructor(cls: type[L]) -> type[L]:
+    made: Any = dataclass(eq=False, repr=False)(cls)
+    names = tuple(one.name for one in fields(made) if one.init)
+    for name in names:
+        if name in vars(cls):  # a default that stays on the class would hide the buffer of an instance
+            delattr(cls, name)
+    cls._names = names
+    return cls
+
+
+@_with_constructor
 class Loss(nn.Module):
     """The base class of all losses and of your own: class weights, ignored labels, soft targets and reductions.
 
@@ -51,20 +74,30 @@ class Loss(nn.Module):
     """
 
     soft_targets: ClassVar[bool] = True
-    weight: Tensor | None
-    margin: float | Tensor
+    _function: ClassVar[Callable[..., Tensor] | None] = None
+    _names: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(
-        self, weight: Tensor | None = None, ignore_index: int = -100, reduction: str = "mean"
-    ) -> None:
+    weight: Tensor | None = field(default=None, kw_only=True)
+    ignore_index: int = field(default=-100, kw_only=True)
+    reduction: str = field(default="mean", kw_only=True)
+
+    def __post_init__(self) -> None:
+        """Check the arguments and make buffers of the tensors."""
         super().__init__()
-        check_reduction(reduction)
-        if weight is not None:
-            check_per_class("weight", weight)
-            check_values("weight", weight, at_least=0.0)
-        self.register_buffer("weight", weight)
-        self.ignore_index = ignore_index
-        self.reduction = reduction
+        check_reduction(self.reduction)
+        if self.weight is not None:
+            check_per_class("weight", self.weight)
+        self.check()
+        for name in self._names:
+            value = self.__dict__[name]
+            if isinstance(value, Tensor):
+                check_values(name, value, at_least=0.0 if name == "weight" else -math.inf)
+            if isinstance(value, Tensor) or name == "weight":
+                del self.__dict__[name]
+                self.register_buffer(name, value)
+
+    def check(self) -> None:
+        """Refuse arguments of the constructor, before tensors become buffers."""
 
     def rows(self, scores: Tensor, labels: Tensor) -> Tensor:
         """Return the losses ``(M, C)`` of scores ``(M, L)`` for labels ``(M, C)``.
@@ -78,60 +111,22 @@ class Loss(nn.Module):
 
     def forward(self, scores: Tensor, target: Tensor) -> Tensor:
         """Return the loss of scores ``(N, L, ...)`` and targets."""
-        return functional.reduce_rows(
-            self.rows, scores, target, soft_targets=self.soft_targets, **self._shared
-        )
+        return self._value(scores, target)
 
-    @property
-    def _shared(self) -> dict[str, Any]:
-        """The arguments that all loss functions take."""
-        return {"weight": self.weight, "ignore_index": self.ignore_index, "reduction": self.reduction}
-
-    def _set_margin(self, margin: float | Tensor) -> None:
-        check_margin(margin)
-        if isinstance(margin, Tensor):
-            check_values("margin", margin)
-            self.register_buffer("margin", margin)
-        else:
-            self.margin = margin
-
-    def _set_counts(self, class_counts: Tensor | Sequence[int]) -> None:
-        counts = torch.as_tensor(class_counts)
-        check_counts(counts, look=True)
-        self.register_buffer("class_counts", counts)
+    def _value(self, scores: Tensor, target: Tensor, **changed: Any) -> Tensor:
+        """The function of scores and target with the module's arguments, of which some are changed."""
+        arguments = {name: getattr(self, name) for name in self._names} | changed
+        if self._function is None:
+            return functional.reduce_rows(
+                self.rows, scores, target, soft_targets=self.soft_targets, **arguments
+            )
+        return self._function(scores, target, **arguments)
 
     def extra_repr(self) -> str:
         """Return the constructor's arguments as text; for tensors their shapes."""
         names = [name for name in _parameters(type(self).__init__) if name != "self"]
         shown = [name for name in names if name != "weight" or self.weight is not None]
         return ", ".join(f"{name}={_brief(getattr(self, name))}" for name in shown)
-
-
-class TopKLoss(Loss):
-    """A loss whose only parameter is K."""
-
-    def __init__(
-        self, k: int, *, weight: Tensor | None = None, ignore_index: int = -100, reduction: str = "mean"
-    ) -> None:
-        super().__init__(weight, ignore_index, reduction)
-        check_k(k)
-        self.k = k
-
-
-class TopKHingeLoss(TopKLoss):
-    """A loss whose parameters are K and a margin."""
-
-    def __init__(
-        self,
-        k: int,
-        margin: float | Tensor = 1.0,
-        *,
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(k, weight=weight, ignore_index=ignore_index, reduction=reduction)
-        self._set_margin(margin)
 
 
 def _parameters(constructor: Callable[..., None]) -> list[str]:

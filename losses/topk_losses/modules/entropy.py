@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from torch import Tensor
-
 from topk_losses import functional
-from topk_losses._core.checks import check_not_negative
-from topk_losses.modules._base import Loss, TopKLoss
+from topk_losses._core.checks import check_exponent, check_k, check_not_negative
+from topk_losses.modules._base import Loss, module_of
 
-__all__ = ["CrossEntropy", "Focal", "TruncatedTopKEntropy"]
+__all__ = [
+    "CrossEntropy",
+    "Focal",
+    "GeneralizedCrossEntropy",
+    "MeanAbsoluteError",
+    "TopKEntropy",
+    "TruncatedTopKEntropy",
+]
 
 
+@module_of(functional.cross_entropy)
 class CrossEntropy(Loss):
     """Cross-entropy, see :func:`~topk_losses.functional.cross_entropy`.
-
-    Args:
-        weight: one factor per class ``(L,)``, kept as a buffer.
-        ignore_index: label of the samples to leave out, as in torch.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-
-    Raises:
-        ValueError: for the arguments that :func:`~topk_losses.functional.cross_entropy` rejects.
 
     Example:
         >>> import torch
@@ -28,27 +26,10 @@ class CrossEntropy(Loss):
         tensor(2.4608)
     """
 
-    def __init__(
-        self, *, weight: Tensor | None = None, ignore_index: int = -100, reduction: str = "mean"
-    ) -> None:
-        super().__init__(weight, ignore_index, reduction)
 
-    def forward(self, scores: Tensor, target: Tensor) -> Tensor:
-        """Return the loss of scores ``(N, L, ...)`` and targets."""
-        return functional.cross_entropy(scores, target, **self._shared)
-
-
+@module_of(functional.focal)
 class Focal(Loss):
     """Focal loss, see :func:`~topk_losses.functional.focal`.
-
-    Args:
-        gamma: γ, at least 0.
-        weight: one factor per class ``(L,)``, kept as a buffer.
-        ignore_index: label of the samples to leave out, as in torch.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-
-    Raises:
-        ValueError: for the arguments that :func:`~topk_losses.functional.focal` rejects.
 
     Example:
         >>> import torch
@@ -56,34 +37,44 @@ class Focal(Loss):
         tensor(2.0586)
     """
 
-    def __init__(
-        self,
-        gamma: float = 2.0,
-        *,
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(weight, ignore_index, reduction)
-        check_not_negative("gamma", gamma)
-        self.gamma = gamma
+    gamma: float = 2.0
 
-    def forward(self, scores: Tensor, target: Tensor) -> Tensor:
-        """Return the loss of scores ``(N, L, ...)`` and targets."""
-        return functional.focal(scores, target, gamma=self.gamma, **self._shared)
+    def check(self) -> None:
+        """Refuse arguments of the constructor."""
+        check_not_negative("gamma", self.gamma)
 
 
-class TruncatedTopKEntropy(TopKLoss):
+@module_of(functional.generalized_cross_entropy)
+class GeneralizedCrossEntropy(Loss):
+    """Generalised cross-entropy, see :func:`~topk_losses.functional.generalized_cross_entropy`.
+
+    Example:
+        >>> import torch
+        >>> GeneralizedCrossEntropy(gamma=1.0)(torch.tensor([[3.0, 1.0, 2.0, 0.5]]), torch.tensor([0]))
+        tensor(0.3692)
+    """
+
+    gamma: float = 0.7
+
+    def check(self) -> None:
+        """Refuse arguments of the constructor."""
+        check_exponent("gamma", self.gamma)
+
+
+@module_of(functional.mean_absolute_error)
+class MeanAbsoluteError(Loss):
+    """Mean absolute error: :class:`GeneralizedCrossEntropy` at γ = 1.
+
+    Example:
+        >>> import torch
+        >>> MeanAbsoluteError()(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([1]))
+        tensor(0.7553)
+    """
+
+
+@module_of(functional.truncated_topk_entropy)
+class TruncatedTopKEntropy(Loss):
     """Truncated top-K entropy, see :func:`~topk_losses.functional.truncated_topk_entropy`.
-
-    Args:
-        k: K, in ``[1, L - 1]``.
-        weight: one factor per class ``(L,)``, kept as a buffer.
-        ignore_index: label of the samples to leave out, as in torch.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-
-    Raises:
-        ValueError: for the arguments that :func:`~topk_losses.functional.truncated_topk_entropy` rejects.
 
     Example:
         >>> import torch
@@ -91,6 +82,25 @@ class TruncatedTopKEntropy(TopKLoss):
         tensor(1.4644)
     """
 
-    def forward(self, scores: Tensor, target: Tensor) -> Tensor:
-        """Return the loss of scores ``(N, L, ...)`` and targets."""
-        return functional.truncated_topk_entropy(scores, target, k=self.k, **self._shared)
+    k: int
+
+    def check(self) -> None:
+        """Refuse arguments of the constructor."""
+        check_k(self.k)
+
+
+@module_of(functional.topk_entropy)
+class TopKEntropy(Loss):
+    """Top-K entropy, see :func:`~topk_losses.functional.topk_entropy`.
+
+    Example:
+        >>> import torch
+        >>> TopKEntropy(k=2)(torch.tensor([[3.0, 1.0, 2.0, 0.5]]), torch.tensor([1]))
+        tensor(2.3900)
+    """
+
+    k: int
+
+    def check(self) -> None:
+        """Refuse arguments of the constructor."""
+        check_k(self.k)

@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from torch import Tensor
-
 from topk_losses import functional
 from topk_losses._core.checks import check_k
-from topk_losses.modules._base import Loss, TopKLoss
+from topk_losses.modules._base import Loss, module_of
 
 __all__ = ["TopKGrouping", "TopKTransition"]
 
 
-class TopKGrouping(TopKLoss):
+@module_of(functional.topk_grouping)
+class TopKGrouping(Loss):
     """Top-K grouping, see :func:`~topk_losses.functional.topk_grouping`.
-
-    Args:
-        k: K, in ``[1, L - 1]``.
-        weight: one factor per class ``(L,)``, kept as a buffer.
-        ignore_index: label of the samples to leave out, as in torch.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-
-    Raises:
-        ValueError: for the arguments that :func:`~topk_losses.functional.topk_grouping` rejects.
 
     Example:
         >>> import torch
@@ -29,23 +19,16 @@ class TopKGrouping(TopKLoss):
         tensor(2.4608)
     """
 
-    def forward(self, scores: Tensor, target: Tensor) -> Tensor:
-        """Return the loss of scores ``(N, L, ...)`` and targets."""
-        return functional.topk_grouping(scores, target, k=self.k, **self._shared)
+    k: int
+
+    def check(self) -> None:
+        """Refuse arguments of the constructor."""
+        check_k(self.k)
 
 
+@module_of(functional.topk_transition)
 class TopKTransition(Loss):
     """Top-K transition, see :func:`~topk_losses.functional.topk_transition`.
-
-    Args:
-        k: K, in ``[1, L - 1]``.
-        detach_weight: whether the gradient treats S as a constant.
-        weight: one factor per class ``(L,)``, kept as a buffer.
-        ignore_index: label of the samples to leave out, as in torch.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-
-    Raises:
-        ValueError: for the arguments that :func:`~topk_losses.functional.topk_transition` rejects.
 
     Example:
         >>> import torch
@@ -53,22 +36,9 @@ class TopKTransition(Loss):
         tensor(2.4608)
     """
 
-    def __init__(
-        self,
-        k: int,
-        detach_weight: bool = False,
-        *,
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(weight, ignore_index, reduction)
-        check_k(k)
-        self.k = k
-        self.detach_weight = detach_weight
+    k: int
+    detach_weight: bool = False
 
-    def forward(self, scores: Tensor, target: Tensor) -> Tensor:
-        """Return the loss of scores ``(N, L, ...)`` and targets."""
-        return functional.topk_transition(
-            scores, target, k=self.k, detach_weight=self.detach_weight, **self._shared
-        )
+    def check(self) -> None:
+        """Refuse arguments of the constructor."""
+        check_k(self.k)

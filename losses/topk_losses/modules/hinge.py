@@ -5,23 +5,15 @@ from __future__ import annotations
 from torch import Tensor
 
 from topk_losses import functional
-from topk_losses.modules._base import TopKHingeLoss
+from topk_losses._core.checks import check_k, check_margin, check_positive
+from topk_losses.modules._base import Loss, module_of
 
-__all__ = ["CalibratedTopKHinge", "ConvexTopKHinge", "TopKHinge"]
+__all__ = ["CalibratedTopKHinge", "ConvexTopKHinge", "SmoothTopKHinge", "SmoothTopKSVM", "TopKHinge"]
 
 
-class TopKHinge(TopKHingeLoss):
+@module_of(functional.topk_hinge)
+class TopKHinge(Loss):
     """Top-K hinge, see :func:`~topk_losses.functional.topk_hinge`.
-
-    Args:
-        k: K, in ``[1, L - 1]``.
-        margin: α, a number or one per class ``(L,)``.
-        weight: one factor per class ``(L,)``, kept as a buffer.
-        ignore_index: label of the samples to leave out, as in torch.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-
-    Raises:
-        ValueError: for the arguments that :func:`~topk_losses.functional.topk_hinge` rejects.
 
     Example:
         >>> import torch
@@ -29,23 +21,18 @@ class TopKHinge(TopKHingeLoss):
         tensor(2.)
     """
 
-    def forward(self, scores: Tensor, target: Tensor) -> Tensor:
-        """Return the loss of scores ``(N, L, ...)`` and targets."""
-        return functional.topk_hinge(scores, target, k=self.k, margin=self.margin, **self._shared)
+    k: int
+    margin: float | Tensor = 1.0
+
+    def check(self) -> None:
+        """Refuse arguments of the constructor."""
+        check_k(self.k)
+        check_margin(self.margin)
 
 
-class ConvexTopKHinge(TopKHingeLoss):
+@module_of(functional.convex_topk_hinge)
+class ConvexTopKHinge(Loss):
     """Convex top-K hinge, see :func:`~topk_losses.functional.convex_topk_hinge`.
-
-    Args:
-        k: K, in ``[1, L - 1]``.
-        margin: α, a number or one per class ``(L,)``.
-        weight: one factor per class ``(L,)``, kept as a buffer.
-        ignore_index: label of the samples to leave out, as in torch.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-
-    Raises:
-        ValueError: for the arguments that :func:`~topk_losses.functional.convex_topk_hinge` rejects.
 
     Example:
         >>> import torch
@@ -53,23 +40,18 @@ class ConvexTopKHinge(TopKHingeLoss):
         tensor(2.5000)
     """
 
-    def forward(self, scores: Tensor, target: Tensor) -> Tensor:
-        """Return the loss of scores ``(N, L, ...)`` and targets."""
-        return functional.convex_topk_hinge(scores, target, k=self.k, margin=self.margin, **self._shared)
+    k: int
+    margin: float | Tensor = 1.0
+
+    def check(self) -> None:
+        """Refuse arguments of the constructor."""
+        check_k(self.k)
+        check_margin(self.margin)
 
 
-class CalibratedTopKHinge(TopKHingeLoss):
+@module_of(functional.calibrated_topk_hinge)
+class CalibratedTopKHinge(Loss):
     """Calibrated top-K hinge, see :func:`~topk_losses.functional.calibrated_topk_hinge`.
-
-    Args:
-        k: K, in ``[1, L - 1]``.
-        margin: α, a number or one per class ``(L,)``.
-        weight: one factor per class ``(L,)``, kept as a buffer.
-        ignore_index: label of the samples to leave out, as in torch.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-
-    Raises:
-        ValueError: for the arguments that :func:`~topk_losses.functional.calibrated_topk_hinge` rejects.
 
     Example:
         >>> import torch
@@ -77,6 +59,54 @@ class CalibratedTopKHinge(TopKHingeLoss):
         tensor(1.)
     """
 
-    def forward(self, scores: Tensor, target: Tensor) -> Tensor:
-        """Return the loss of scores ``(N, L, ...)`` and targets."""
-        return functional.calibrated_topk_hinge(scores, target, k=self.k, margin=self.margin, **self._shared)
+    k: int
+    margin: float | Tensor = 1.0
+
+    def check(self) -> None:
+        """Refuse arguments of the constructor."""
+        check_k(self.k)
+        check_margin(self.margin)
+
+
+@module_of(functional.smooth_topk_hinge)
+class SmoothTopKHinge(Loss):
+    """Smooth top-K hinge, see :func:`~topk_losses.functional.smooth_topk_hinge`.
+
+    Example:
+        >>> import torch
+        >>> SmoothTopKHinge(k=2)(torch.tensor([[3.0, 1.0, 2.0, 0.5]]), torch.tensor([1]))
+        tensor(2.2500)
+    """
+
+    k: int
+    gamma: float = 1.0
+    margin: float | Tensor = 1.0
+
+    def check(self) -> None:
+        """Refuse arguments of the constructor."""
+        check_k(self.k)
+        check_positive("gamma", self.gamma)
+        check_margin(self.margin)
+
+
+@module_of(functional.smooth_topk_svm)
+class SmoothTopKSVM(Loss):
+    """Smooth top-K SVM, see :func:`~topk_losses.functional.smooth_topk_svm`.
+
+    Example:
+        >>> import torch
+        >>> SmoothTopKSVM(k=2, tau=0.1)(torch.tensor([[3.0, 1.0, 2.0, 0.5]]), torch.tensor([1]))
+        tensor(1.4994)
+    """
+
+    soft_targets = False
+
+    k: int
+    tau: float = 1.0
+    margin: float | Tensor = 1.0
+
+    def check(self) -> None:
+        """Refuse arguments of the constructor."""
+        check_k(self.k)
+        check_positive("tau", self.tau)
+        check_margin(self.margin)

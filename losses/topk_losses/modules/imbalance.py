@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Self
+from typing import Self, Unpack
 
+import torch
 from torch import Tensor
 
 from topk_losses import functional
-from topk_losses._core.checks import check_margins, check_not_negative, check_positive
+from topk_losses._core.checks import check_counts, check_margins, check_not_negative, check_positive
+from topk_losses._core.reduction import Shared
 from topk_losses.margins import uneven_margins
-from topk_losses.modules._base import Loss, check_values
+from topk_losses.modules._base import Loss, module_of
 
 __all__ = ["LDAM", "BalancedSoftmax", "LogitAdjusted", "VectorScaling"]
 
 
+@module_of(functional.ldam)
 class LDAM(Loss):
     """LDAM, see :func:`~topk_losses.functional.ldam`.
 
     The constructor takes margins; :meth:`from_counts` derives them from the class counts.
-
-    Args:
-        margins: m, one per class ``(L,)``, kept as a buffer.
-        scale: λ, above 0.
-        weight: one factor per class ``(L,)``, kept as a buffer.
-        ignore_index: label of the samples to leave out, as in torch.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-
-    Raises:
-        ValueError: for the arguments that :func:`~topk_losses.functional.ldam` rejects.
 
     Example:
         >>> import torch
@@ -38,22 +31,12 @@ class LDAM(Loss):
     """
 
     margins: Tensor
+    scale: float = 30.0
 
-    def __init__(
-        self,
-        margins: Tensor,
-        scale: float = 30.0,
-        *,
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(weight, ignore_index, reduction)
-        check_margins(margins)
-        check_values("margins", margins)
-        check_positive("scale", scale)
-        self.register_buffer("margins", margins)
-        self.scale = scale
+    def check(self) -> None:
+        """Refuse arguments of the constructor."""
+        check_margins(self.margins)
+        check_positive("scale", self.scale)
 
     @classmethod
     def from_counts(
@@ -61,32 +44,15 @@ class LDAM(Loss):
         class_counts: Tensor | Sequence[int],
         max_margin: float = 0.5,
         scale: float = 30.0,
-        *,
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        reduction: str = "mean",
+        **shared: Unpack[Shared],
     ) -> Self:
         """Return the loss whose margins are :func:`~topk_losses.uneven_margins` of the class counts ``(L,)``."""
-        margins = uneven_margins(class_counts, max_margin)
-        return cls(margins, scale, weight=weight, ignore_index=ignore_index, reduction=reduction)
-
-    def forward(self, scores: Tensor, target: Tensor) -> Tensor:
-        """Return the loss of scores ``(N, L, ...)`` and targets."""
-        return functional.ldam(scores, target, margins=self.margins, scale=self.scale, **self._shared)
+        return cls(uneven_margins(class_counts, max_margin), scale, **shared)
 
 
+@module_of(functional.logit_adjusted)
 class LogitAdjusted(Loss):
     """Logit-adjusted cross-entropy, see :func:`~topk_losses.functional.logit_adjusted`.
-
-    Args:
-        class_counts: n, the number of training samples of each class ``(L,)``, above 0, kept as a buffer.
-        tau: τ, above 0.
-        weight: one factor per class ``(L,)``, kept as a buffer.
-        ignore_index: label of the samples to leave out, as in torch.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-
-    Raises:
-        ValueError: for the arguments that :func:`~topk_losses.functional.logit_adjusted` rejects.
 
     Example:
         >>> import torch
@@ -94,56 +60,37 @@ class LogitAdjusted(Loss):
         tensor(2.2734)
     """
 
-    class_counts: Tensor
+    class_counts: Tensor | Sequence[int]
+    tau: float = 1.0
 
-    def __init__(
-        self,
-        class_counts: Tensor | Sequence[int],
-        tau: float = 1.0,
-        *,
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(weight, ignore_index, reduction)
-        self._set_counts(class_counts)
-        check_positive("tau", tau)
-        self.tau = tau
-
-    def forward(self, scores: Tensor, target: Tensor) -> Tensor:
-        """Return the loss of scores ``(N, L, ...)`` and targets."""
-        return functional.logit_adjusted(
-            scores, target, class_counts=self.class_counts, tau=self.tau, **self._shared
-        )
+    def check(self) -> None:
+        """Refuse arguments of the constructor."""
+        self.class_counts = torch.as_tensor(self.class_counts)
+        check_counts(self.class_counts, look=True)
+        check_positive("tau", self.tau)
 
 
-class BalancedSoftmax(LogitAdjusted):
-    """Balanced softmax: :class:`LogitAdjusted` at τ = 1, with its other arguments."""
+@module_of(functional.balanced_softmax)
+class BalancedSoftmax(Loss):
+    """Balanced softmax: :class:`LogitAdjusted` at τ = 1.
 
-    def __init__(
-        self,
-        class_counts: Tensor | Sequence[int],
-        *,
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(class_counts, weight=weight, ignore_index=ignore_index, reduction=reduction)
+    Example:
+        >>> import torch
+        >>> BalancedSoftmax([100, 10, 1])(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([1]))
+        tensor(3.3400)
+    """
+
+    class_counts: Tensor | Sequence[int]
+
+    def check(self) -> None:
+        """Refuse arguments of the constructor."""
+        self.class_counts = torch.as_tensor(self.class_counts)
+        check_counts(self.class_counts, look=True)
 
 
+@module_of(functional.vector_scaling)
 class VectorScaling(Loss):
     """The vector-scaling loss, see :func:`~topk_losses.functional.vector_scaling`.
-
-    Args:
-        class_counts: n, the number of training samples of each class ``(L,)``, above 0, kept as a buffer.
-        tau: τ, at least 0.
-        gamma: γ, at least 0.
-        weight: one factor per class ``(L,)``, kept as a buffer.
-        ignore_index: label of the samples to leave out, as in torch.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-
-    Raises:
-        ValueError: for the arguments that :func:`~topk_losses.functional.vector_scaling` rejects.
 
     Example:
         >>> import torch
@@ -151,27 +98,13 @@ class VectorScaling(Loss):
         tensor(3.8248)
     """
 
-    class_counts: Tensor
+    class_counts: Tensor | Sequence[int]
+    tau: float = 1.0
+    gamma: float = 0.3
 
-    def __init__(
-        self,
-        class_counts: Tensor | Sequence[int],
-        tau: float = 1.0,
-        gamma: float = 0.3,
-        *,
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(weight, ignore_index, reduction)
-        self._set_counts(class_counts)
-        check_not_negative("tau", tau)
-        check_not_negative("gamma", gamma)
-        self.tau = tau
-        self.gamma = gamma
-
-    def forward(self, scores: Tensor, target: Tensor) -> Tensor:
-        """Return the loss of scores ``(N, L, ...)`` and targets."""
-        return functional.vector_scaling(
-            scores, target, class_counts=self.class_counts, tau=self.tau, gamma=self.gamma, **self._shared
-        )
+    def check(self) -> None:
+        """Refuse arguments of the constructor."""
+        self.class_counts = torch.as_tensor(self.class_counts)
+        check_counts(self.class_counts, look=True)
+        check_not_negative("tau", self.tau)
+        check_not_negative("gamma", self.gamma)

@@ -1,29 +1,58 @@
-"""Bounded losses against wrong labels as modules."""
+"""Losses against wrong labels as modules."""
 
 from __future__ import annotations
 
-from torch import Tensor
-
 from topk_losses import functional
-from topk_losses._core.checks import check_asymmetric, check_not_negative, check_one_of
-from topk_losses._rules.robust import PASSIVE
-from topk_losses.modules._base import Loss
+from topk_losses._core.checks import (
+    check_asymmetric,
+    check_not_negative,
+    check_one_of,
+    check_positive,
+    check_share,
+)
+from topk_losses.functional.robust import PASSIVE
+from topk_losses.modules._base import Loss, module_of
 
-__all__ = ["ActivePassiveLoss", "AsymmetricLoss", "SymmetricCrossEntropy"]
+__all__ = ["ActivePassiveLoss", "AsymmetricLoss", "LabelSmoothing", "LogitClip", "SymmetricCrossEntropy"]
 
 
+@module_of(functional.label_smoothing)
+class LabelSmoothing(Loss):
+    """Label smoothing, see :func:`~topk_losses.functional.label_smoothing`.
+
+    Example:
+        >>> import torch
+        >>> LabelSmoothing()(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([1]))
+        tensor(1.4076)
+    """
+
+    epsilon: float = 0.1
+
+    def check(self) -> None:
+        """Refuse arguments of the constructor."""
+        check_share("epsilon", self.epsilon)
+
+
+@module_of(functional.logit_clip)
+class LogitClip(Loss):
+    """LogitClip, see :func:`~topk_losses.functional.logit_clip`.
+
+    Example:
+        >>> import torch
+        >>> LogitClip()(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([1]))
+        tensor(1.2433)
+    """
+
+    limit: float = 1.5
+
+    def check(self) -> None:
+        """Refuse arguments of the constructor."""
+        check_positive("limit", self.limit)
+
+
+@module_of(functional.symmetric_cross_entropy)
 class SymmetricCrossEntropy(Loss):
     """Symmetric cross-entropy, see :func:`~topk_losses.functional.symmetric_cross_entropy`.
-
-    Args:
-        alpha: α, at least 0.
-        beta: β, at least 0.
-        weight: one factor per class ``(L,)``, kept as a buffer.
-        ignore_index: label of the samples to leave out, as in torch.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-
-    Raises:
-        ValueError: for the arguments that :func:`~topk_losses.functional.symmetric_cross_entropy` rejects.
 
     Example:
         >>> import torch
@@ -31,41 +60,18 @@ class SymmetricCrossEntropy(Loss):
         tensor(7.0971)
     """
 
-    def __init__(
-        self,
-        alpha: float = 0.1,
-        beta: float = 1.0,
-        *,
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(weight, ignore_index, reduction)
-        check_not_negative("alpha", alpha)
-        check_not_negative("beta", beta)
-        self.alpha = alpha
-        self.beta = beta
+    alpha: float = 0.1
+    beta: float = 1.0
 
-    def forward(self, scores: Tensor, target: Tensor) -> Tensor:
-        """Return the loss of scores ``(N, L, ...)`` and targets."""
-        return functional.symmetric_cross_entropy(
-            scores, target, alpha=self.alpha, beta=self.beta, **self._shared
-        )
+    def check(self) -> None:
+        """Refuse arguments of the constructor."""
+        check_not_negative("alpha", self.alpha)
+        check_not_negative("beta", self.beta)
 
 
+@module_of(functional.active_passive_loss)
 class ActivePassiveLoss(Loss):
     """Active-passive loss, see :func:`~topk_losses.functional.active_passive_loss`.
-
-    Args:
-        alpha: α, at least 0.
-        beta: β, at least 0.
-        passive: ``"mae"``, ``"rce"`` or ``"nnce"``.
-        weight: one factor per class ``(L,)``, kept as a buffer.
-        ignore_index: label of the samples to leave out, as in torch.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-
-    Raises:
-        ValueError: for the arguments that :func:`~topk_losses.functional.active_passive_loss` rejects.
 
     Example:
         >>> import torch
@@ -73,46 +79,20 @@ class ActivePassiveLoss(Loss):
         tensor(7.2896)
     """
 
-    def __init__(
-        self,
-        alpha: float = 1.0,
-        beta: float = 1.0,
-        passive: str = "rce",
-        *,
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(weight, ignore_index, reduction)
-        check_not_negative("alpha", alpha)
-        check_not_negative("beta", beta)
-        check_one_of("passive", passive, tuple(PASSIVE))
-        self.alpha = alpha
-        self.beta = beta
-        self.passive = passive
+    alpha: float = 1.0
+    beta: float = 1.0
+    passive: str = "rce"
 
-    def forward(self, scores: Tensor, target: Tensor) -> Tensor:
-        """Return the loss of scores ``(N, L, ...)`` and targets."""
-        return functional.active_passive_loss(
-            scores, target, alpha=self.alpha, beta=self.beta, passive=self.passive, **self._shared
-        )
+    def check(self) -> None:
+        """Refuse arguments of the constructor."""
+        check_not_negative("alpha", self.alpha)
+        check_not_negative("beta", self.beta)
+        check_one_of("passive", self.passive, tuple(PASSIVE))
 
 
+@module_of(functional.asymmetric_loss)
 class AsymmetricLoss(Loss):
     """Asymmetric loss, see :func:`~topk_losses.functional.asymmetric_loss`.
-
-    Args:
-        form: ``"agce"``, ``"aul"`` or ``"ael"``.
-        a: a, above 0, for ``"aul"`` above 1.
-        q: q, above 0.
-        alpha: α, at least 0.
-        beta: β, at least 0.
-        weight: one factor per class ``(L,)``, kept as a buffer.
-        ignore_index: label of the samples to leave out, as in torch.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-
-    Raises:
-        ValueError: for the arguments that :func:`~topk_losses.functional.asymmetric_loss` rejects.
 
     Example:
         >>> import torch
@@ -120,37 +100,14 @@ class AsymmetricLoss(Loss):
         tensor(0.7034)
     """
 
-    def __init__(
-        self,
-        form: str = "agce",
-        a: float = 0.6,
-        q: float = 0.6,
-        alpha: float = 0.0,
-        beta: float = 1.0,
-        *,
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(weight, ignore_index, reduction)
-        check_asymmetric(form, a, q)
-        check_not_negative("alpha", alpha)
-        check_not_negative("beta", beta)
-        self.form = form
-        self.a = a
-        self.q = q
-        self.alpha = alpha
-        self.beta = beta
+    form: str = "agce"
+    a: float = 0.6
+    q: float = 0.6
+    alpha: float = 0.0
+    beta: float = 1.0
 
-    def forward(self, scores: Tensor, target: Tensor) -> Tensor:
-        """Return the loss of scores ``(N, L, ...)`` and targets."""
-        return functional.asymmetric_loss(
-            scores,
-            target,
-            form=self.form,
-            a=self.a,
-            q=self.q,
-            alpha=self.alpha,
-            beta=self.beta,
-            **self._shared,
-        )
+    def check(self) -> None:
+        """Refuse arguments of the constructor."""
+        check_asymmetric(self.form, self.a, self.q)
+        check_not_negative("alpha", self.alpha)
+        check_not_negative("beta", self.beta)

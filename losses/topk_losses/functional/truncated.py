@@ -9,18 +9,61 @@ the K best, except the label, the gradient is their exponential times ``1 / (o +
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Unpack
 
 import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from topk_losses._core.autograd import RuleOfLabels
+from topk_losses._core.checks import check_k, check_scores
+from topk_losses._core.reduction import Reduction, Shared, reduce_loss, takes_single_rows
 from topk_losses._rows.exponentials import Kept, kept_and_sum, multiples
 from topk_losses._rows.invalid import log_sum_without, with_nan_where_invalid
 from topk_losses._rows.places import among
 from topk_losses._rows.selection import largest
 
-__all__ = ["TruncatedEntropy"]
+__all__ = ["truncated_topk_entropy"]
+
+
+@takes_single_rows
+def truncated_topk_entropy(
+    scores: Tensor,
+    target: Tensor,
+    k: int,
+    **shared: Unpack[Shared],
+) -> Tensor:
+    r"""Truncated top-K entropy: cross-entropy without the K - 1 highest-scoring of the other classes.
+
+    .. math:: \log\Bigl(1 + \sum_{j \in R} e^{s_j - s_y}\Bigr), \qquad
+        R = \{j \ne y\} \text{ without the } K - 1 \text{ largest scores}
+
+    At K = 1 it is cross-entropy.
+
+    Args:
+        scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
+        target: labels ``(N, ...)``, or probabilities of the scores' shape, for the expected loss.
+        k: K, in ``[1, L - 1]``.
+        **shared: ``weight``, ``ignore_index`` and ``reduction``, as in torch's cross-entropy.
+
+    Returns:
+        A scalar, or ``(N, ...)`` for ``"none"``.
+
+    Raises:
+        ValueError: for wrong shapes and dtypes, labels out of range and k outside ``[1, L - 1]``.
+
+    References:
+        Lapin, Hein, Schiele: Loss Functions for Top-k Error: Analysis and Insights, CVPR 2016.
+
+    Example:
+        >>> import torch
+        >>> truncated_topk_entropy(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([1]), k=2)
+        tensor(0.3133)
+    """
+    check_scores(scores)
+    check_k(k, scores.shape[1] - 1)
+    losses = TruncatedEntropy(k).losses
+    return reduce_loss(losses, scores, target, Reduction(**shared))
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,0 @@
-"""Families of losses that need a single file each, in torch."""
