@@ -44,7 +44,7 @@ def setting(options: argparse.Namespace) -> tuple[Regime, Model, Recipe]:
         "pixels",
         "parquet_images",
         (PerClass(options.per_class),),
-        options={"files": str(options.files.resolve())},
+        options={"files": str(options.files.resolve()), "label": options.label},
     )
     return regime, Model("convnet", {"width": 16}), replace(recipe(options.epochs), weight_decay=1e-4)
 
@@ -88,6 +88,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", choices=["letters", "pixels"])
     parser.add_argument("--files", type=Path)
+    parser.add_argument("--label", default="fine_label", help="the column of the labels")
     parser.add_argument("--per-class", type=int, default=50)
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--ways", nargs="+", choices=_LOSSES, default=list(_LOSSES))
