@@ -16,11 +16,9 @@ from torch.nn.functional import logsigmoid
 
 from topk_losses._core.autograd import Rule
 from topk_losses._core.checks import values_are_readable
-from topk_losses._rows.invalid import with_nan_where_invalid
 from topk_losses._smooth_svm.arguments import Problem, Slope, rows_argument, slope_rows
-from topk_losses._smooth_svm.symmetric import log_symmetric_table
 
-__all__ = ["PlainSmoothSVM", "in_log_space"]
+__all__ = ["PlainSmoothSVM"]
 
 CHUNK = 2**18  # scores processed at once, so that intermediate results fit into the cache
 CHUNK_TABLES = 2**22  # table entries of the classes split off that are processed at once, for the same reason
@@ -78,17 +76,3 @@ class PlainSmoothSVM(Rule[Any]):
         if not adaptive:
             return max(1, scores.shape[0])
         return max(1, min(CHUNK // scores.shape[1], CHUNK_TABLES // (3 * self.k**2)))
-
-
-def in_log_space(rows: Tensor, labels: Tensor, margins: float | Tensor, k: int, tau: float) -> Tensor:
-    """The losses ``(M, 1)`` for any K, by a slow recursion in log-space."""
-    scores = rows.to(torch.float64)
-    largest = rows.detach().amax(1, keepdim=True)
-    centre = largest.to(torch.float64).clamp(min=torch.finfo(rows.dtype).min)
-    shifted = (scores - centre) / (k * tau)
-    table = log_symmetric_table(shifted.scatter(1, labels, -torch.inf), k)
-    few = table[:, k : k + 1] == -torch.inf
-    ratio = table[:, k : k + 1].masked_fill(few, 0) - table[:, k - 1 : k].masked_fill(few, 0)
-    argument = margins / tau + ratio - shifted.gather(1, labels)
-    loss = (-tau * logsigmoid(-argument)).to(rows.dtype)
-    return with_nan_where_invalid(loss.masked_fill(few & ~rows.isnan().any(1, keepdim=True), 0), largest)

@@ -32,6 +32,7 @@ from topk_losses.functional.hinge import *
 from topk_losses.functional.imbalance import *
 from topk_losses.functional.noised import *
 from topk_losses.functional.reduction import *
+from topk_losses.functional.regularized import *
 from topk_losses.functional.robust import *
 from topk_losses.functional.smooth import *
 from topk_losses.functional.smooth_hinge import *

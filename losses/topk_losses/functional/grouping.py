@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Unpack
 
 from torch import Tensor
 
+from topk_losses._core.backends import choose
 from topk_losses._core.checks import check_k, check_scores
 from topk_losses._core.reduction import Reduction, Shared, reduce_loss, takes_single_rows
-from topk_losses._union.rule import union_losses
+from topk_losses._union import cpu
+from topk_losses._union.plain import PlainUnion
 
 __all__ = ["topk_grouping", "topk_transition"]
 
@@ -49,7 +52,7 @@ def topk_grouping(
     """
     check_scores(scores)
     check_k(k, scores.shape[1] - 1)
-    losses = union_losses(k, transition=False)
+    losses = _union_losses(k, transition=False)
     return reduce_loss(losses, scores, target, Reduction(**shared))
 
 
@@ -89,5 +92,20 @@ def topk_transition(
     """
     check_scores(scores)
     check_k(k, scores.shape[1] - 1)
-    losses = union_losses(k, transition=True, detach_weight=detach_weight)
+    losses = _union_losses(k, transition=True, detach_weight=detach_weight)
     return reduce_loss(losses, scores, target, Reduction(**shared))
+
+
+def _union_losses(
+    k: int, transition: bool, detach_weight: bool = False
+) -> Callable[[Tensor, Tensor], Tensor]:
+    """Return a function from rows ``(M, L)`` and labels ``(M, C)`` to the losses ``(M, C)``."""
+    plain = PlainUnion(k, transition, detach_weight)
+
+    def losses(rows: Tensor, labels: Tensor) -> Tensor:
+        hard = labels.shape[1] == 1
+        backend = choose("topk_union", numba=lambda _: cpu.refusal(rows)) if hard else "torch"
+        rule = cpu.NumbaUnion(k, transition, detach_weight) if backend == "numba" else plain
+        return rule.losses(rows, labels)
+
+    return losses

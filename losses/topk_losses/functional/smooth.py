@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Any, Unpack
 
+import torch
 from torch import Tensor
+from torch.nn.functional import logsigmoid
 
+from topk_losses._core.autograd import Rule, losses_by
+from topk_losses._core.backends import choose
 from topk_losses._core.checks import check_k, check_margin, check_positive, check_scores
-from topk_losses._core.reduction import Reduction, Shared, takes_single_rows
-from topk_losses._smooth_svm.rule import smooth_svm
+from topk_losses._core.reduction import Reduction, Shared, reduce_loss, takes_single_rows
+from topk_losses._core.shapes import per_label
+from topk_losses._rows.invalid import with_nan_where_invalid
+from topk_losses._smooth_svm import cpu, cuda
+from topk_losses._smooth_svm.plain import PlainSmoothSVM
+from topk_losses._smooth_svm.power_sums import log_subsets
+from topk_losses._smooth_svm.symmetric import LARGEST_EXPONENT, log_symmetric_table
 
 __all__ = ["smooth_topk_svm"]
 
@@ -66,4 +75,48 @@ def smooth_topk_svm(
     check_k(k, scores.shape[1] - 1)
     check_positive("tau", tau)
     check_margin(margin, scores.shape[1])
-    return smooth_svm(scores, target, k, tau, margin, Reduction(**shared))
+    how = Reduction(**shared)
+    rule = _rule(scores, target, k, tau, margin, how.ignore_index)
+    in_logarithms = log_subsets(scores.shape[1] - 1, k) > LARGEST_EXPONENT
+
+    def losses(rows: Tensor, labels: Tensor) -> Tensor:
+        margins = per_label(margin, labels, rows)
+        if in_logarithms:
+            return by_recursion(rows, labels, margins, k, tau)
+        margins = margins.squeeze(1) if isinstance(margins, Tensor) else margins
+        return losses_by(rule, rows, labels, margins).unsqueeze(1)
+
+    return reduce_loss(losses, scores, target, how, soft=False, complete=rule.complete)
+
+
+def by_recursion(rows: Tensor, labels: Tensor, margins: float | Tensor, k: int, tau: float) -> Tensor:
+    """The formula as it stands, ``(M, 1)``, with σ_K and σ_{K-1} by a recursion over the classes in log-space.
+
+    It is right for any K, and slow. The backends compute the same faster (``_smooth_svm/arguments.py``) wherever a
+    float64 can count the K-subsets.
+    """
+    scores = rows.to(torch.float64)
+    largest = rows.detach().amax(1, keepdim=True)
+    centre = largest.to(torch.float64).clamp(min=torch.finfo(rows.dtype).min)
+    shifted = (scores - centre) / (k * tau)
+    table = log_symmetric_table(shifted.scatter(1, labels, -torch.inf), k)
+    few = table[:, k : k + 1] == -torch.inf
+    ratio = table[:, k : k + 1].masked_fill(few, 0) - table[:, k - 1 : k].masked_fill(few, 0)
+    argument = margins / tau + ratio - shifted.gather(1, labels)
+    loss = (-tau * logsigmoid(-argument)).to(rows.dtype)
+    return with_nan_where_invalid(loss.masked_fill(few & ~rows.isnan().any(1, keepdim=True), 0), largest)
+
+
+def _rule(
+    scores: Tensor, target: Tensor, k: int, tau: float, margin: float | Tensor, ignore_index: int
+) -> Rule[Any]:
+    backend = choose(
+        "smooth_topk_svm",
+        triton=lambda asked: cuda.refusal(scores, target, k, margin, asked),
+        numba=lambda asked: cpu.refusal(scores, target, k, asked),
+    )
+    if backend == "triton":
+        return cuda.TritonSmoothSVM(k, tau, ignore_index)
+    if backend == "numba":
+        return cpu.NumbaSmoothSVM(k, tau, ignore_index)
+    return PlainSmoothSVM(k, tau)

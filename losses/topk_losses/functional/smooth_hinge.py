@@ -6,10 +6,13 @@ from typing import Unpack
 
 from torch import Tensor
 
+from topk_losses._core.autograd import losses_by
+from topk_losses._core.backends import choose
 from topk_losses._core.checks import check_k, check_margin, check_positive, check_scores
 from topk_losses._core.reduction import Reduction, Shared, reduce_loss, takes_single_rows
 from topk_losses._core.shapes import per_label
-from topk_losses._smooth_hinge.rule import smooth_hinge_losses
+from topk_losses._smooth_hinge import cpu
+from topk_losses._smooth_hinge.plain import PlainSmoothHinge
 
 __all__ = ["smooth_topk_hinge"]
 
@@ -65,7 +68,15 @@ def smooth_topk_hinge(
     check_positive("gamma", gamma)
     check_margin(margin, scores.shape[1])
 
+    plain = PlainSmoothHinge(k, gamma)
+
     def losses(rows: Tensor, labels: Tensor) -> Tensor:
-        return smooth_hinge_losses(rows, labels, k, gamma, per_label(margin, labels, rows))
+        margins = per_label(margin, labels, rows)
+        if labels.shape[1] != 1:
+            return plain.of_labels(rows, labels, margins)
+        backend = choose("smooth_topk_hinge", numba=lambda asked: cpu.refusal(rows, k, asked))
+        rule = cpu.NumbaSmoothHinge(k, gamma) if backend == "numba" else plain
+        margins = margins.squeeze(1) if isinstance(margins, Tensor) else margins
+        return losses_by(rule, rows, labels, margins).unsqueeze(1)
 
     return reduce_loss(losses, scores, target, Reduction(**shared))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Any, Unpack
 
 from torch import Tensor
 
+from topk_losses._core.autograd import RuleOfLabels
+from topk_losses._core.backends import choose
 from topk_losses._core.checks import check_k, check_positive, check_scores, check_soft_topk
 from topk_losses._core.reduction import Reduction, Shared, names_shared, reduce_loss, takes_single_rows
-from topk_losses._soft_topk.rule import soft_topk_losses
+from topk_losses._soft_topk import cpu, cuda
+from topk_losses._soft_topk.laplace import LapSum
+from topk_losses._soft_topk.plain import PlainSoftTopK
 
 __all__ = ["lapsum_topk_loss", "soft_topk_loss"]
 
@@ -66,7 +70,12 @@ def soft_topk_loss(
     check_k(k, scores.shape[1] - 1)
     check_positive("tau", tau)
     check_soft_topk(shape, form)
-    losses = soft_topk_losses(k, tau, shape, by_log=form == "log")
+    by_log = form == "log"
+
+    def losses(rows: Tensor, labels: Tensor) -> Tensor:
+        backend = _backend(rows, labels, k, shape, by_log) if labels.shape[1] == 1 else "torch"
+        return _rule(backend, k, tau, shape, by_log).losses(rows, labels)
+
     return reduce_loss(losses, scores, target, Reduction(**shared))
 
 
@@ -110,3 +119,19 @@ def lapsum_topk_loss(
         "laplace",
         **shared,
     )
+
+
+def _backend(rows: Tensor, labels: Tensor, k: int, shape: str, by_log: bool) -> str:
+    return choose(
+        "soft_topk",
+        triton=lambda asked: cuda.refusal(rows, labels, k, shape, by_log, asked),
+        numba=lambda _: cpu.refusal(rows),
+    )
+
+
+def _rule(backend: str, k: int, tau: float, shape: str, by_log: bool) -> RuleOfLabels[Any]:
+    """The rule of a backend. In torch the Laplace threshold has a closed form, ten times as fast as Newton's method."""
+    if backend == "torch" and shape == "laplace" and by_log:
+        return LapSum(k, tau)
+    rules = {"triton": cuda.TritonSoftTopK, "numba": cpu.NumbaSoftTopK, "torch": PlainSoftTopK}
+    return rules[backend](k, tau, shape, by_log)

@@ -8,10 +8,11 @@ from typing import Unpack
 
 from torch import Tensor
 
+from topk_losses._core.backends import choose
 from topk_losses._core.checks import check_k, check_positive, check_scores
 from topk_losses._core.reduction import Reduction, Shared, reduce_loss, takes_single_rows
-from topk_losses._sorting.plain import RELAXATIONS, Network
-from topk_losses._sorting.rule import sorting_losses
+from topk_losses._sorting import cpu
+from topk_losses._sorting.plain import RELAXATIONS, Network, plain_losses
 
 __all__ = ["check_sorting", "sorting_topk_cross_entropy"]
 
@@ -80,7 +81,10 @@ def sorting_topk_cross_entropy(
     network = Network(shares, steepness, candidates, relaxation)
 
     def losses(rows: Tensor, labels: Tensor) -> Tensor:
-        return sorting_losses(rows, labels, network)
+        backend = choose("sorting", numba=lambda _: cpu.refusal(rows, labels, network))
+        if backend == "numba":
+            return cpu.NumbaSorting(network).losses(rows, labels)
+        return plain_losses(rows, labels, network)
 
     return reduce_loss(losses, scores, target, Reduction(**shared))
 
