@@ -127,7 +127,6 @@ def united(groups: Tensor, copies: Tensor) -> Tensor:
 def apart(
     splits: Mapping[str, Split],
     numbers: Mapping[str, Tensor],
-    names: Mapping[str, Sequence[str]],
     drop: bool,
 ) -> dict[str, Tensor]:
     """Return the rows of each split that are no copies of a later split's images.
@@ -135,7 +134,6 @@ def apart(
     Args:
         splits: The splits.
         numbers: The number of each image, see :func:`same_images`.
-        names: The names of the images, for errors; by default their rows.
         drop: Whether copies are left out of the earlier split; otherwise they are an error.
 
     Raises:
@@ -150,7 +148,7 @@ def apart(
         rows = shared.nonzero()[:, 0].tolist()
         of = {number: row for row, number in reversed(list(enumerate(numbers[later].tolist())))}
         pairs = [
-            f"{_name(names, earlier, row)} = {_name(names, later, of[int(numbers[earlier][row])])}"
+            f"{splits[earlier].name(row, earlier)} = {splits[later].name(of[int(numbers[earlier][row])], later)}"
             for row in rows[:4]
         ]
         named = first_few([*pairs, *map(str, rows[4:])], 3)
@@ -163,27 +161,19 @@ def apart(
     return {name: rows.nonzero()[:, 0] for name, rows in kept.items()}
 
 
-def in_several_classes(
-    splits: Mapping[str, Split], numbers: Mapping[str, Tensor], names: Mapping[str, Sequence[str]]
-) -> str:
+def in_several_classes(splits: Mapping[str, Split], numbers: Mapping[str, Tensor]) -> str:
     """Return a sentence that names equal images of different classes; empty if there are none."""
-    first: dict[int, tuple[str, int, int]] = {}
+    first: dict[int, tuple[str, int]] = {}
     pairs = []
     for name, split in splits.items():
         for row, (number, label) in enumerate(
             zip(numbers[name].tolist(), split.labels.tolist(), strict=True)
         ):
-            other, at, of = first.setdefault(number, (name, row, label))
+            other, of = first.setdefault(number, (split.name(row, name), label))
             if of != label:
-                pairs.append((other, at, name, row))
-    named = [f"{_name(names, *pair[:2])} = {_name(names, *pair[2:])}" for pair in pairs[:4]]
-    more = first_few([*named, *map(str, pairs[4:])], 3)
+                pairs.append(f"{other} = {split.name(row, name)}")
     return (
-        f"{plural(len(pairs), 'image')} also in another class, of which one must be wrong: {more}"
+        f"{plural(len(pairs), 'image')} also in another class, of which one must be wrong: {first_few(pairs, 3)}"
         if pairs
         else ""
     )
-
-
-def _name(names: Mapping[str, Sequence[str]], split: str, row: int) -> str:
-    return names[split][row] if split in names else f"{split} row {row}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from numbers import Integral
 
@@ -35,6 +35,7 @@ class Split:
         labels: Whole numbers, kept as int64.
         groups: The group of each sample, whole numbers from 0, kept as int64: samples of one typeface, patient or
             photographer resemble one another. None if the groups are not known.
+        names: The name of each sample, such as its file's; empty if they have none. Names change no result.
 
     Raises:
         UserError: if inputs, labels or groups are of another type or shape, or differ in number.
@@ -43,6 +44,7 @@ class Split:
     inputs: Tensor | Images
     labels: Tensor
     groups: Tensor | None = None
+    names: tuple[str, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         for name, part in (("inputs", self.inputs), ("labels", self.labels), ("groups", self.groups)):
@@ -89,7 +91,12 @@ class Split:
     def take(self, indices: Tensor) -> Split:
         """Return the samples at ``indices``."""
         groups = None if self.groups is None else self.groups[indices]
-        return Split(self.inputs[indices], self.labels[indices], groups)
+        names = tuple(self.names[row] for row in indices.tolist()) if self.names else ()
+        return Split(self.inputs[indices], self.labels[indices], groups, names)
+
+    def name(self, row: int, split: str) -> str:
+        """Return a sample's name, or its row in the split of this name."""
+        return self.names[row] if self.names else f"{split} row {row}"
 
     def relabelled(self, labels: Tensor) -> Split:
         """Return the same inputs with other labels."""
@@ -138,7 +145,7 @@ class Split:
     def to(self, device: str) -> Split:
         """Return the split on ``device``."""
         groups = None if self.groups is None else self.groups.to(device)
-        return Split(self.inputs.to(device), self.labels.to(device), groups)
+        return Split(self.inputs.to(device), self.labels.to(device), groups, self.names)
 
 
 @dataclass(frozen=True)

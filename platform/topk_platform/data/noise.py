@@ -38,7 +38,7 @@ class Tracked(Split):
     @classmethod
     def of(cls, split: Split) -> Tracked:
         """Return the split as one that remembers its present labels."""
-        return cls(split.inputs, split.labels, split.groups, split.labels)
+        return cls(split.inputs, split.labels, split.groups, split.names, split.labels)
 
     @property
     def _first(self) -> Tensor:
@@ -47,7 +47,7 @@ class Tracked(Split):
     def take(self, indices: Tensor) -> Tracked:
         """Return the samples at ``indices``."""
         taken = super().take(indices)
-        return Tracked(taken.inputs, taken.labels, taken.groups, self._first[indices])
+        return Tracked(taken.inputs, taken.labels, taken.groups, taken.names, self._first[indices])
 
 
 def wrong_share(train: Split) -> float:

@@ -72,11 +72,13 @@ class DataNote:
         of: A hash of the data and the conditions from which the numbers were counted.
         samples: The numbers of samples.
         names: The names of the classes; empty if the dataset has none.
+        notes: Sentences on the data that a user should know, such as images in two splits.
     """
 
     of: str
     samples: Samples
     names: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def note_data(store: Store, notes: Mapping[str, DataNote]) -> None:
@@ -111,4 +113,5 @@ def _notes(content: Mapping[str, Any]) -> dict[str, DataNote]:
 
 
 def _note(fields: Mapping[str, Any]) -> DataNote:
-    return DataNote(**{**fields, "samples": Samples(**fields["samples"]), "names": tuple(fields["names"])})
+    texts = {name: tuple(fields.get(name, ())) for name in ("names", "notes")}
+    return DataNote(fields["of"], Samples(**fields["samples"]), **texts)

@@ -102,7 +102,6 @@ def assembled(
     groups: str = GROUPS,
     whole_groups: bool = True,
     copies: str = "refuse",
-    samples: Mapping[str, Sequence[str]] | None = None,
 ) -> Dataset:
     """Return the dataset of the given splits; the missing splits are taken from training and share no image with it.
 
@@ -114,7 +113,6 @@ def assembled(
         groups: The name of the groups of samples, if the splits have groups.
         whole_groups: Whether every group must be in one split only.
         copies: ``"refuse"``: an image in two of the given splits is an error. ``"drop"``: it is left out of training.
-        samples: The name of each sample of the given splits, for errors.
 
     Raises:
         UserError: if a class has too few samples or groups to be split, or two splits share a group that must be whole,
@@ -122,8 +120,8 @@ def assembled(
     """
     check(copies in ("refuse", "drop"), f"copies must be 'refuse' or 'drop', got {copies!r}")
     numbers = same_images(splits)
-    note = in_several_classes(splits, numbers, samples or {})
-    kept = apart(splits, numbers, samples or {}, drop=copies == "drop")
+    note = in_several_classes(splits, numbers)
+    kept = apart(splits, numbers, drop=copies == "drop")
     dropped = {
         name: len(splits[name]) - len(rows) for name, rows in kept.items() if len(rows) < len(splits[name])
     }
@@ -255,9 +253,13 @@ def of_files(
         whole_groups: Whether every group must be in one split only.
         copies: ``"refuse"`` or ``"drop"``, see :func:`assembled`.
     """
-    paths = {name: files.paths(rows) for name, rows in files.rows.items()}
+    splits = {
+        name: replace(splits[name], names=tuple(files.paths(rows))) for name, rows in files.rows.items()
+    }
     if named:
-        numbers = group_numbers({name: [named[path] for path in part] for name, part in paths.items()})
+        numbers = group_numbers(
+            {name: [named[path] for path in split.names] for name, split in splits.items()}
+        )
         splits = {name: split.grouped(numbers[name]) for name, split in splits.items()}
     data = assembled(
         splits,
@@ -266,7 +268,6 @@ def of_files(
         groups=called,
         whole_groups=whole_groups,
         copies=copies,
-        samples=paths,
     )
     return replace(data, notes=tuple(filter(None, (*data.notes, files.note))))
 

@@ -18,6 +18,7 @@ from torch import Generator, Tensor
 
 from topk_platform.data.dataset import Dataset, Split
 from topk_platform.data.features.backbones import Backbone
+from topk_platform.data.features.doubts import notes_on_features
 from topk_platform.data.folder import cache_folder
 from topk_platform.errors import UserError
 from topk_platform.specs.checks import check
@@ -58,6 +59,8 @@ def features_of(dataset: Dataset, backbone: Backbone, name: str = "dataset", vie
         )
     made = backbone.identity()
     first = {part: _kept(split, backbone, made, f"{name}, {part}") for part, split in dataset.splits.items()}
+    key = hashlib.sha256(f"{dataset.fingerprint} {made} {_VERSION}".encode()).hexdigest()[:32]
+    notes = notes_on_features(dataset, first, cache_folder() / "features" / f"{key}.csv")
     inputs = {part: features.float() for part, features in first.items()}
     if views > 1:
         more = [_kept(dataset.train, backbone, made, f"{name}, train", view) for view in range(1, views)]
@@ -68,6 +71,7 @@ def features_of(dataset: Dataset, backbone: Backbone, name: str = "dataset", vie
         train=replace(dataset.train, inputs=inputs["train"]),
         validation=replace(dataset.validation, inputs=inputs["validation"]),
         test=replace(dataset.test, inputs=inputs["test"]),
+        notes=(*dataset.notes, *notes),
         names=dataset.class_names or None,  # of images in files, the names are those of their folders
     )
 

@@ -17,7 +17,12 @@ __all__ = ["methods"]
 
 _DATA = (
     *("regime", "dataset", "conditions on the training split", "classes", "training samples"),
-    *("of these in a class", "wrong training labels", "validation samples", "test samples", "fingerprint"),
+    *("of these in a class", "labels made wrong", "validation samples", "test samples", "fingerprint"),
+)
+_LABELS = (
+    "Labels made wrong are those that conditions of the study changed. Labels that are wrong in the data themselves "
+    "count as right everywhere: where all splits come from one source, those of validation and test are as wrong as "
+    "those of training."
 )
 
 
@@ -44,10 +49,16 @@ def _data(held: Held) -> str:
         if note := held.data.get(name):
             one = note.samples
             tested = f"{one.test:,}{f' of {one.groups}' if one.groups else ''}"
-            sizes = [f"{one.classes:,}", f"{one.train:,}", one.each, f"{one.wrong:.1%}"]
+            sizes = [
+                f"{one.classes:,}",
+                f"{one.train:,}",
+                one.each,
+                f"{one.wrong:.1%}" if one.wrong else "none",
+            ]
             sizes += [f"{one.validation:,}", tested]
         rows.append((name, dataset, conditions, *sizes, prints.get(name, "")))
-    return markdown_table(_DATA, rows)
+    notes = [f"- {name}: {note}" for name, data in held.data.items() for note in data.notes]
+    return "\n\n".join(filter(None, (markdown_table(_DATA, rows), _LABELS, "\n".join(notes))))
 
 
 def _range(dimension: Dimension) -> str:

@@ -55,7 +55,7 @@ def _hash(study: Study, arm: Arm, identities: Mapping[str, Identity]) -> str:
     return digest((data, arm.regime.conditions, study.seed))
 
 
-def _samples(study: Study, regime: Regime) -> tuple[Samples, tuple[str, ...]]:
+def _samples(study: Study, regime: Regime) -> tuple[Samples, tuple[str, ...], tuple[str, ...]]:
     data = trained_on(study, regime, conditions=False)
     data = data.with_train(Tracked.of(data.train))
     data = apply_conditions(data, regime.conditions, streams(study))
@@ -71,7 +71,7 @@ def _samples(study: Study, regime: Regime) -> tuple[Samples, tuple[str, ...]]:
         shots=shot_words(data.class_counts),
         wrong=wrong_share(data.train),
     )
-    return samples, data.class_names
+    return samples, data.class_names, data.notes
 
 
 def _groups(data: Dataset) -> str:

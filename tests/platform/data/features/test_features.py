@@ -14,9 +14,11 @@ from PIL import Image
 from torch import Tensor, nn
 
 from topk_platform import Regime, UserError
-from topk_platform.data import Dataset, data_at, from_tensors, image_files, load
+from topk_platform.data import Dataset, Split, data_at, from_tensors, image_files, load
+from topk_platform.data.features import doubts as doubts_module
 from topk_platform.data.features.backbones import Backbone, load_backbone
 from topk_platform.data.features.computing import features_of
+from topk_platform.data.features.doubts import notes_on_features
 from topk_platform.errors import MissingDataError
 
 
@@ -267,3 +269,30 @@ def test_the_wheels_weights_fit_their_network() -> None:
     features = backbone(torch.zeros(1, 3, 32, 32, dtype=torch.uint8))
     assert features.shape == (1, 1280)
     assert bool(features.isfinite().all())
+
+
+def test_near_copies_and_doubtful_labels_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Features around four means: three labels are wrong, two images are nearly in two splits; nothing else is said."""
+    monkeypatch.setenv("TOPK_DATA", str(tmp_path))
+    draw = torch.Generator().manual_seed(0)
+    labels = torch.arange(120) % 4
+    means = torch.eye(4, 64)[labels]
+    features = means + 0.11 * torch.randn((120, 64), generator=draw)
+    features[109], features[90] = features[1] + 0.01, features[2] - 0.01
+    labels[[5, 41, 100]] = (labels[[5, 41, 100]] + 1) % 4
+    parts = {"train": slice(0, 80), "validation": slice(80, 100), "test": slice(100, 120)}
+    images = torch.zeros(120, 3, 2, 2, dtype=torch.uint8)
+    splits = {
+        name: Split(images[part], labels[part], names=tuple(map(str, range(120)[part])))
+        for name, part in parts.items()
+    }
+    data, file = Dataset(**splits, classes=4, names=("a", "b", "c", "d")), tmp_path / "doubts.csv"  # type: ignore[arg-type]
+    of = {name: features[part] for name, part in parts.items()}
+    near, doubts = notes_on_features(data, of, file)
+    assert near.startswith("2 images of different splits") and "1 (109)" in near and "2 (90)" in near
+    assert doubts.startswith("3 labels look wrong") and "41 (b)" in doubts and str(file) in doubts
+    kept = file.read_text().splitlines()
+    assert {line.split(",")[1] for line in kept if line.startswith("doubt")} == {"5", "41", "100"}
+    monkeypatch.setattr(doubts_module, "_doubts", None)  # kept: not computed again
+    assert notes_on_features(data, of, file) == (near, doubts)
+    assert notes_on_features(data, dict.fromkeys(parts, torch.zeros(9000, 1)), file) == ()

@@ -76,9 +76,18 @@ def test_they_say_what_the_ledger_knows(tmp_path: Path, line: str) -> None:
 
 def test_numbers_of_samples_are_those_that_a_run_noted(tmp_path: Path) -> None:
     samples = Samples("r", 1240, 3100, 9920, 62, 3, 6, groups="160 typefaces", wrong=0.3929)
-    note_data(Store.open(tmp_path).at("light"), {"r": DataNote("of", samples)})
+    store = Store.open(tmp_path).at("light")
+    note_data(store, {"r": DataNote("of", samples, notes=("2 images are in two splits",))})
     line = "| 62 | 1,240 | 3 to 6 | 39.3% | 3,100 | 9,920 of 160 typefaces | f00 |"
-    assert f"| r | digits | none {line}" in methods(held_of(LOSSES, tmp_path, Recipe(1)))
+    text = methods(held_of(LOSSES, tmp_path, Recipe(1)))
+    assert f"| r | digits | none {line}" in text and "- r: 2 images are in two splits" in text
+
+
+def test_no_wrong_labels_are_none_that_the_study_added_and_not_a_share_of_zero(tmp_path: Path) -> None:
+    note_data(Store.open(tmp_path).at("light"), {"r": DataNote("of", Samples("r", 9, 9, 9, 3, 3, 3))})
+    text = methods(held_of(LOSSES, tmp_path, Recipe(1)))
+    assert "| 3 | 9 | 3 | none | 9 | 9 |" in text and "0.0%" not in text
+    assert "those of validation and test are as wrong as those of training" in text
 
 
 def test_no_number_is_printed_with_all_its_digits(tmp_path: Path) -> None:
