@@ -25,7 +25,7 @@ def versioned(component: str) -> list[Edit]:
 
 ADDITIONS: Mapping[str, Mapping[str, Sequence[Edit]]] = {
     "loss": {
-        "losses/topk_losses/functional/generalized.py": [
+        "losses/topk_losses/functional/entropy.py": [
             ('"generalized_cross_entropy"', '"doubled", '),
             (
                 "",
@@ -35,7 +35,7 @@ def doubled(scores, target, strength=1.0, **shared):
 """,
             ),
         ],
-        "losses/topk_losses/modules/generalized.py": [
+        "losses/topk_losses/modules/entropy.py": [
             ('"GeneralizedCrossEntropy"', '"Doubled", '),
             ("", "\nclass Doubled(GeneralizedCrossEntropy):\n    pass\n"),
         ],
