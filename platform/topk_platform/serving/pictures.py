@@ -17,8 +17,8 @@ from PIL import Image
 from PIL.JpegImagePlugin import JpegImageFile
 from torch import Tensor
 
-from topk_platform.data.images.appearance import appearance, is_on_its_side, without_range
-from topk_platform.data.images.decoding import check_pixels, crop, scaled, why_unreadable
+from topk_platform.data.images.appearance import appearance, without_range
+from topk_platform.data.images.decoding import check_pixels, crop, scaled, scaled_image, why_unreadable
 from topk_platform.data.images.walking import ENDINGS, folders_below, is_image
 from topk_platform.errors import UserError, reason
 from topk_platform.specs import Inputs
@@ -155,7 +155,7 @@ def _image(given: Given, inputs: Inputs) -> Tensor:
         if not inputs.resize:
             shown = _covering(given, name, *inputs.shape)
         elif isinstance(given, Image.Image):  # with resize, the training data were image files
-            shown = crop(_scaled(given, name, inputs.resize), inputs.shape[1])
+            shown = crop(scaled_image(_opened_again(given), inputs.resize), inputs.shape[1])
         else:
             shown = crop(scaled(Path(given), inputs.resize), inputs.shape[1])
     return torch.from_numpy(np.array(shown)).permute(2, 0, 1)
@@ -173,31 +173,19 @@ def _picture(pixels: npt.NDArray[Any], inputs: Inputs) -> Image.Image:
     return Image.fromarray(pixels if flat or pixels.shape[2] > 1 else pixels[..., 0])
 
 
-def _scaled(picture: Image.Image, name: str, resize: int) -> npt.NDArray[np.uint8]:
-    """Return a Pillow image, scaled as :func:`~topk_platform.data.images.decoding.scaled` scales a file's image."""
-    short, turned = min(picture.size), is_on_its_side(picture)
-    width, height = (max(resize * side // short, 1) for side in picture.size)
-    check_pixels(Path(name), (width, height))
-    again = _opened_again(picture)
-    if again is not None:
-        again.draft("RGB", (2 * width, 2 * height))  # as for files
-    shown = _shown(again or picture)
-    return np.asarray(shown.resize((height, width) if turned else (width, height), Image.Resampling.BILINEAR))
-
-
-def _opened_again(picture: Image.Image) -> Image.Image | None:
-    """Return a JPEG whose pixels are not read yet, opened once more; None for any other image.
+def _opened_again(picture: Image.Image) -> Image.Image:
+    """Return a JPEG whose pixels are not read yet, opened once more; any other image as it is.
 
     A file's JPEG may be decoded at a fraction of its size. This would change the given image, which is the caller's.
     """
     if not isinstance(picture, JpegImageFile) or not picture.tile or picture.fp is None or picture.tell():
-        return None
+        return picture
     position = picture.fp.tell()
     picture.fp.seek(0)
     content = picture.fp.read()
     picture.fp.seek(position)
     again = Image.open(io.BytesIO(content))
-    return again if again.size == picture.size else None  # the caller may have called draft
+    return again if again.size == picture.size else picture  # the caller may have called draft
 
 
 def _shown(picture: Image.Image, mode: str = "RGB") -> Image.Image:

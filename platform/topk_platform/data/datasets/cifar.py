@@ -1,4 +1,4 @@
-"""CIFAR-100 with its superclasses, from any of the forms in which it is distributed."""
+"""CIFAR-100 with its superclasses, from either form in which it is distributed."""
 
 from __future__ import annotations
 
@@ -13,11 +13,8 @@ import torch
 from torch import Generator, Tensor
 
 from topk_platform.data.dataset import Dataset, Split
-from topk_platform.data.datasets.own import image_folder
 from topk_platform.data.datasets.parquet import read_parquet_splits
 from topk_platform.data.folder import data_folder
-from topk_platform.data.images.decoding import pool
-from topk_platform.data.images.walking import is_image
 from topk_platform.data.splits.splitting import stratified
 from topk_platform.errors import MissingDataError, UserError
 from topk_platform.specs.checks import first_few
@@ -29,9 +26,8 @@ __all__ = ["SUPERCLASSES", "cifar100", "download_cifar100", "read_cifar100"]
 
 _SPLIT_SEED = 100
 _VALIDATION = 0.1
-_FOLDER = "cifar100"  # the folder of the forms that are not torchvision's
+_FOLDER = "cifar100"  # the folder of the Parquet files
 _SIDE = 32
-_SIDES = ((_SIDE, _SIDE), (0, 0))
 
 SUPERCLASSES = {
     "aquatic_mammals": "beaver dolphin otter seal whale",
@@ -61,19 +57,18 @@ SUPERCLASSES = {
 def cifar100() -> Dataset:
     """Return CIFAR-100, uint8 ``(n, 3, 32, 32)``: 45,000 images for training, 5,000 for validation, 10,000 for test.
 
-    The files may have any of these forms in the data folder; all give the same dataset, image for image:
+    The files may have either of these forms in the data folder; both give the same dataset, image for image:
 
     - ``cifar-100-python``: the original files, as torchvision reads and downloads them;
     - ``cifar100``: Parquet files, as Hugging Face distributes them, with the columns ``img``, ``fine_label`` and
-      ``coarse_label``;
-    - ``cifar100/train/CLASS/IMAGE`` and ``cifar100/test/CLASS/IMAGE``: folders of lossless images, such as PNGs.
+      ``coarse_label``.
 
     The validation split has 50 of each class's 500 training images, always the same ones. The test split is the
     dataset's own. Images are in the order of a hash of their pixels, so that the form of the files does not matter.
 
     Raises:
-        MissingDataError: if none of these forms is in the data folder.
-        UserError: if a checksum does not match, or the images are JPEGs, of other classes or of another size.
+        MissingDataError: if neither of these forms is in the data folder.
+        UserError: if a checksum does not match, or the images are of other classes or of another size.
 
     Source:
         A. Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009.
@@ -81,8 +76,6 @@ def cifar100() -> Dataset:
     folder = data_folder()
     if (folder / "cifar-100-python").is_dir() or not (folder / _FOLDER).is_dir():
         return read_cifar100(folder)
-    if any(is_image(path.name) for path in (folder / _FOLDER / "train").glob("*/*")):
-        return _from_folders(folder / _FOLDER)
     return _from_parquet(folder / _FOLDER)
 
 
@@ -124,7 +117,9 @@ def _from_parquet(folder: Path) -> Dataset:
     for part in splits.values():
         height, width = part.images.shape[2:]
         if (width, height) != (_SIDE, _SIDE):
-            raise _of_another_size(folder, f"{width} × {height}")
+            raise UserError(
+                f"dataset cifar100: the images in {folder} must have {_SIDE} × {_SIDE} pixels, got {width} × {height}"
+            )
     names = train.names or ()
     return _assembled(
         Split(train.images, train.numbered(names)),
@@ -132,52 +127,6 @@ def _from_parquet(folder: Path) -> Dataset:
         names,
         _superclasses_of(names, folder),
     )
-
-
-def _from_folders(folder: Path) -> Dataset:
-    if not (folder / "test").is_dir():
-        raise MissingDataError(
-            f"dataset cifar100: {folder} must hold the folders train and test, got no test"
-        )
-    lossy = sorted(path.name for path in folder.glob("*/*/*") if path.suffix.lower() in (".jpg", ".jpeg"))
-    if lossy:
-        raise UserError(
-            f"dataset cifar100: the images in {folder} must be lossless, such as PNGs, got {first_few(lossy)}"
-        )
-    _check_sides(folder)
-    data = image_folder(str(folder), _SIDE)
-    names = data.names or ()
-    parts = (data.train, data.validation)
-    whole = Split(torch.cat([part.tensor for part in parts]), torch.cat([part.labels for part in parts]))
-    return _assembled(whole, data.test, names, _superclasses_of(names, folder))
-
-
-def _check_sides(folder: Path) -> None:
-    """Raise ``UserError`` unless all images have CIFAR-100's size; :func:`image_folder` would scale them."""
-    paths = [path for path in sorted(folder.rglob("*")) if is_image(path.name) and path.is_file()]
-    sizes = zip(paths, pool().map(_size, paths, chunksize=256), strict=True)
-    odd = [
-        f"{path.relative_to(folder)} of {size[0]} × {size[1]}" for path, size in sizes if size not in _SIDES
-    ]
-    if odd:
-        raise _of_another_size(folder, first_few(odd))
-
-
-def _of_another_size(folder: Path, got: str) -> UserError:
-    return UserError(
-        f"dataset cifar100: the images in {folder} must have {_SIDE} × {_SIDE} pixels, got {got}"
-    )
-
-
-def _size(path: Path) -> tuple[int, int]:
-    """Return an image's width and height; zeros if it cannot be read, which :func:`image_folder` reports."""
-    from PIL import Image  # noqa: PLC0415 - comes with torchvision
-
-    try:
-        with Image.open(path) as image:
-            return image.size
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):
-        return 0, 0
 
 
 def _superclasses_of(names: Sequence[str], folder: Path) -> tuple[int, ...]:

@@ -143,21 +143,30 @@ def _decoded(path: Path, resize: int) -> Pixels:
 
     try:
         with Image.open(path) as image:
-            width, height = _size(image.size, resize)
-            too_many = _too_many((width, height))
-            check(not too_many, too_many)
-            fault = without_range(image)
-            check(not fault, fault)
-            size = (height, width) if is_on_its_side(image) else (width, height)
-            # A JPEG that is at least four times as large as needed is decoded at a fraction of its size, but at least
-            # twice as large as needed. That is at most a quarter of the work, with no visible difference.
-            image.draft("RGB", (2 * width, 2 * height))
-            return np.asarray(appearance(image).resize(size, Image.Resampling.BILINEAR))
+            return scaled_image(image, resize)
     except FileNotFoundError as error:
         raise UnreadableImageError(f"image {path} is no longer there") from error
     # Pillow's readers raise each of these for files that are cut off or hold something else.
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise UnreadableImageError(f"image {path} cannot be read: {why_unreadable(path, error)}") from error
+
+
+def scaled_image(image: Image.Image, resize: int) -> Pixels:
+    """Return an opened image as :func:`scaled` does; a JPEG whose pixels are not read yet is changed.
+
+    Raises:
+        OSError, SyntaxError, ValueError: if it cannot be read.
+    """
+    from PIL import Image  # noqa: PLC0415 - comes with torchvision
+
+    width, height = _size(image.size, resize)
+    fault = without_range(image) or _too_many((width, height))
+    check(not fault, fault)
+    size = (height, width) if is_on_its_side(image) else (width, height)
+    # A JPEG that is at least four times as large as needed is decoded at a fraction of its size, but at least
+    # twice as large as needed. That is at most a quarter of the work, with no visible difference.
+    image.draft("RGB", (2 * width, 2 * height))
+    return np.asarray(appearance(image).resize(size, Image.Resampling.BILINEAR))
 
 
 def why_unreadable(source: object, error: Exception) -> str:
