@@ -62,8 +62,9 @@ def _module(module_name: str, reference: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
             raise
-        hint = "a module is named without .py" if module_name.endswith(".py") else _hint(error.name)
-        raise UserError(f"{reference!r}: there is no module {error.name!r} on the path; {hint}") from error
+        raise UserError(
+            f"{reference!r}: there is no module {error.name!r} on the path; {_hint(error.name)}"
+        ) from error
 
 
 def _hint(module_name: str) -> str:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from topk_platform.cli.studies import known_studies, load_study
+from topk_platform.cli.studies import as_reference, known_studies, load_study
 from topk_platform.errors import UserError
 from topk_platform.references import is_reference
 from topk_platform.running.options import help_of
@@ -98,18 +98,25 @@ def _begins(incomplete: str) -> list[str]:
 Study = Annotated[
     str,
     typer.Argument(
-        help="A name that `topk list` shows, or package.module:attribute.", autocompletion=_begins
+        help="A name that `topk list` shows, a file such as birds.py, or package.module:attribute.",
+        autocompletion=_begins,
+        callback=as_reference,
     ),
 ]
 StudyOrFindings = Annotated[
     str,
     typer.Argument(
-        help="A name that `topk list` shows, package.module:attribute, or a file of findings.",
+        help="A name that `topk list` shows, a file such as birds.py, package.module:attribute, or a file of findings.",
         autocompletion=_begins,
+        callback=as_reference,
     ),
 ]
 Recorded = Annotated[
-    str, typer.Argument(help="The study's name, as `topk status` shows it, or MODULE:ATTRIBUTE.")
+    str,
+    typer.Argument(
+        help="The study's name, as `topk status` shows it, a file such as birds.py, or MODULE:ATTRIBUTE.",
+        callback=as_reference,
+    ),
 ]
 _HELP = help_of()
 Trials = Annotated[int | None, _size("--trials", help=_HELP["trials"])]

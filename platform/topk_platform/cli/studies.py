@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from topk_platform.results.findings import Findings
 
 __all__ = [
+    "as_reference",
     "find_modules_here",
     "findings_alone",
     "known_studies",
@@ -124,6 +125,36 @@ def others(kind: str) -> dict[str, str]:
     return {point.name: point.value for point in sorted(points, key=lambda point: point.name)}
 
 
+def as_reference(name: str) -> str:
+    """Return the name of a study of which the file was named.
+
+    ``birds.py:study`` is ``birds:study``, and ``birds.py`` is the only study in it; other names stay as they are.
+
+    Raises:
+        UserError: if the file is not below this folder, cannot be imported, or has no study or several.
+    """
+    file, _, attribute = name.partition(":")
+    if not file.endswith(".py"):
+        return name
+    if not Path(file).is_file() or not all(
+        map(str.isidentifier, (parts := Path(file).with_suffix("").parts))
+    ):
+        raise UserError(
+            f"a file with a study must be below this folder, as birds.py or lab/birds.py, got {name!r}"
+        )
+    module_name = ".".join(parts)
+    if attribute:
+        return f"{module_name}:{attribute}"
+    import_reference(f"{module_name}:__name__")
+    module = sys.modules[module_name]
+    made = [known for known, value in vars(module).items() if isinstance(value, Study)]
+    names = made or _studies_in(module)
+    if len(names) != 1:
+        several = f"{len(names)} studies ({', '.join(names)})" if names else "no study"
+        raise UserError(f"{file} has {several}: name one of it as {file}:NAME")
+    return f"{module_name}:{names[0]}"
+
+
 def load_study(name: str, store: str | None = None) -> Study:
     """Return the study with this name; a reference may name a ``Study`` or a function that returns one.
 
@@ -202,10 +233,8 @@ def _studies_in(module: ModuleType) -> list[str]:
 
 def _known(name: str, store: str | None) -> Callable[[], Study]:
     known = known_studies()  # once, for it looks through all installed packages
-    file = Path(f"{name.removesuffix('.py')}.py")
-    if name not in known and file.is_file():
-        example = f"{file.stem}:ATTRIBUTE, such as {file.stem}:study"
-        raise UserError(f"a study in {file} must be named as {example}, got {name!r}")
+    if name not in known and Path(f"{name}.py").is_file():
+        return partial(load_study, as_reference(f"{name}.py"))
     if name not in known and name in _shipped():
         raise UserError(
             f"study {name!r} has no definition here, only findings: `topk table {name}` prints them"
@@ -213,7 +242,7 @@ def _known(name: str, store: str | None) -> Callable[[], Study]:
     if name not in known and store is not None and _is_held(name, store):
         raise UserError(
             f"store {store!r} holds results of study {name!r}, whose definition is not known here: go to its folder, "
-            "and name it as FILE:ATTRIBUTE (without .py) or package.module:attribute"
+            "and name it as FILE.py or package.module:attribute"
         )
     return look_up("study", name, known)
 

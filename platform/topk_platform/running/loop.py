@@ -112,17 +112,13 @@ def run(
 
     patience = Patience(options.wait, waiting)
     with nullcontext(progress) if callable(progress) else view_for(progress) as show, data_at(options.data):
-        counted, rows = expected(part, ledger, options), StudyRows(ledger, whole.arms)
-        counted = _checked(part, rows, counted, options, warnings.warn if waiting is None else waiting)
+        rows = StudyRows(ledger, whole.arms)
+        counted = _checked(part, rows, options, warnings.warn if waiting is None else waiting)
         return _Run(whole, part, options, counted, rows, store, mlflow, patience, show, callbacks).run()
 
 
 def _checked(
-    part: Study,
-    rows: StudyRows,
-    counted: dict[str, Identity],
-    options: RunOptions,
-    notify: Callable[[str], object],
+    part: Study, rows: StudyRows, options: RunOptions, notify: Callable[[str], object]
 ) -> dict[str, Identity]:
     """Check the study and its data, and return which rows count with the code and data of now."""
     from topk_platform.running.preflight.checks import check_device, check_imported, check_study  # noqa: PLC0415 - torch
@@ -131,6 +127,7 @@ def _checked(
     check_imported(part)
     if options.address is None:
         check_device(part)
+    counted = expected(part, rows.ledger, options)
     kinds = KINDS if options.networks else NEEDED
     histories = {} if options.retry_failed else complete_histories(rows, part, counted, kinds)
     checked = check_study(part, options.download, finished(make_board(part, counted, histories), counted))

@@ -102,7 +102,7 @@ class RunOptions(Checked):
             super().__post_init__()
         except UserError as error:  # the class is no word of the command
             raise UserError(str(error).removeprefix(f"{type(self).__name__}.")) from error
-        for name in ("store", "data", "mlflow", "address", "tensorboard", "wandb"):
+        for name in ("store", "data", "mlflow", "address", "accelerator", "tensorboard", "wandb"):
             if (value := getattr(self, name)) is not None:
                 check_place(name, str(value))
         if self.address not in (None, "auto"):

@@ -92,8 +92,7 @@ run ../digits | not a path
 run no_such_lab:study | there is no module 'no_such_lab'
 run LAB:studdy | did you mean 'study'
 run LAB:no_study | must name a Study
-run LAB.py | must be named as lab_of_bad_things:ATTRIBUTE
-run LAB.py:good | without .py
+run no_such_lab.py | must be below this folder
 run lab_of_bad_thing:good | did you mean lab_of_bad_things
 run birds:good | there is no module 'birds'
 run :good | got ':good'
@@ -119,11 +118,11 @@ run LAB:bad_type | Recipe.epochs must be a whole number, got '3'
 run digits --seeds -1 | seeds must be at least 1, got -1
 run digits --only balanced/* --only nothing* | 'nothing*' matches no arm
 run digits --store LAB.py | cannot be
-run digits --store BLANK | --store must not be blank
-run digits --data BLANK | --data must not be blank
-run digits --mlflow BLANK | --mlflow must not be blank
-run digits --address BLANK | --address must not be blank
-run digits --accelerator BLANK | --accelerator must not be blank
+run digits --store BLANK | store must not be blank
+run digits --data BLANK | data must not be blank
+run digits --mlflow BLANK | mlflow must not be blank
+run digits --address BLANK | address must not be blank
+run digits --accelerator BLANK | accelerator must not be blank
 ui --host BLANK | --host must not be blank
 run digits --mlflow foo://x | got 'foo://x'
 run digits --mlflow http://127.0.0.1:9 | got 'http://127.0.0.1:9'

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from topk_platform import Arm, Loss, Model, Recipe, Regime, Study, UserError
-from topk_platform.cli.studies import load_study, requested_study
+from topk_platform.cli.studies import as_reference, load_study, requested_study
 from topk_platform.reports.words import command
 
 LAB = "suggesting_lab"
@@ -50,6 +50,26 @@ def test_a_typo_in_a_reference_is_answered_with_the_studies_of_its_module(
         load_study("typo_numbers:study")
     with pytest.raises(UserError, match="there is no module 'typo_bird' on the path"):
         load_study("typo_bird:study")
+
+
+def test_a_file_stands_for_the_only_study_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "flock").mkdir()
+    source = f"from {LAB} import made\nstudy = made()\n"
+    (tmp_path / f"{LAB}.py").write_text(Path(__file__).read_text())
+    (tmp_path / "one_bird.py").write_text(source)
+    (tmp_path / "flock" / "two_birds.py").write_text(f"{source}other = made()\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    for name in ("one_bird.py", "one_bird.py:study", "one_bird"):
+        assert load_study(as_reference(name)).reference == "one_bird:study"
+    assert as_reference("flock/two_birds.py:other") == "flock.two_birds:other"
+    with pytest.raises(
+        UserError, match=r"has 2 studies \(study, other\): name one of it as flock/two_birds.py:NAME"
+    ):
+        as_reference("flock/two_birds.py")
+    for elsewhere in ("../birds.py", "/birds.py", "no-such.py"):
+        with pytest.raises(UserError, match="must be below this folder"):
+            as_reference(elsewhere)
 
 
 def test_a_study_without_a_reference_is_named_by_its_name() -> None:

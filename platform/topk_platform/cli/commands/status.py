@@ -22,6 +22,7 @@ from topk_platform.cli import options
 from topk_platform.cli.codes import Exit
 from topk_platform.cli.consoles import make_console, print_json, say
 from topk_platform.cli.options import recorded_name
+from topk_platform.cli.studies import as_reference
 from topk_platform.errors import UserError
 from topk_platform.identity import counts_in_words
 from topk_platform.protocol import early_correlations
@@ -53,7 +54,10 @@ _AROUND = 6 + _TRIALS  # lines of a watched study besides its rows: headlines, e
 
 def status(
     study: Annotated[
-        str | None, typer.Argument(help="Only this study: its name here, or package.module:attribute.")
+        str | None,
+        typer.Argument(
+            help="Only this study: its name here, a file such as birds.py, or package.module:attribute."
+        ),
     ] = None,
     store: options.Store = "runs",
     smoke: options.Smoke = False,
@@ -70,6 +74,7 @@ def status(
         raise UserError("--watch and --json exclude each other: leave one out")
     if smoke and study is None:
         raise UserError("--smoke is for one study: name it")
+    study = None if study is None else as_reference(study)
     reference = study if study is not None and is_reference(study) else ""
     study = None if study is None else recorded_name(study, smoke)
     if watch:
