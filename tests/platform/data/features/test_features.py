@@ -296,3 +296,9 @@ def test_near_copies_and_doubtful_labels_are_listed(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(doubts_module, "_doubts", None)  # kept: not computed again
     assert notes_on_features(data, of, file) == (near, doubts)
     assert notes_on_features(data, dict.fromkeys(parts, torch.zeros(9000, 1)), file) == ()
+    alike = {
+        name: 3 + torch.randn(part.shape, generator=draw) for name, part in of.items()
+    }  # all images are alike
+    monkeypatch.setattr(doubts_module, "_doubts", lambda *_: ())
+    (near,) = notes_on_features(data, alike, tmp_path / "alike.csv")
+    assert int(near.split()[0]) < 12
