@@ -210,7 +210,7 @@ def _calibrate_export(folder: str, samples: Sequence[str], trust: Sequence[str])
     made = calibrate_export(folder, samples[0], trust=trust)
     say(
         f"calibrated on {plural(made.tuned + made.samples, 'input')}, all classes together: --coverage may be at most "
-        f"{100 * made.most:.4g}; kept in {folder}"
+        f"{100 * made.most:.4g}, and holds if none of these inputs trained or chose the network; kept in {folder}"
     )
 
 

@@ -70,9 +70,9 @@ def _summary(files: FileList, counts: Sequence[int], groups: str) -> str:
     parts = [f"{len(counts):,} classes", plural(len(files), "image"), f"{each} of each class"]
     parts += [f"{count:,} for {name} by its folder or the table" for name, count in held.items()]
     share = sum(max(1, round(_FRACTION * count)) for count in counts)
-    dealt = " and ".join(f"about {share:,} to {name}" for name in _HELD_OUT if name not in held)
+    dealt = " and ".join(f"about {share:,} for {name}" for name in _HELD_OUT if name not in held)
     whole = ", in whole groups" if groups else ""
-    return ", ".join(parts) + (f"; of those to train on, {dealt} are dealt{whole}" if dealt else "")
+    return ", ".join(parts) + (f"; taken from those to train on{whole}: {dealt}" if dealt else "")
 
 
 def _nested(files: FileList) -> str:

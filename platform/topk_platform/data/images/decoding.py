@@ -238,7 +238,7 @@ def crop(pixels: Pixels, size: int, position: tuple[float, float] | None = None)
 def _cache_file(folder: Path, path: Path, resize: int) -> Path:
     try:
         status = path.stat()
-    except FileNotFoundError as error:
+    except OSError as error:
         raise UnreadableImageError(f"image {path} is no longer there") from error
     text = f"{_DECODING_VERSION}\0{path}\0{status.st_size}\0{status.st_mtime_ns}\0{resize}"
     name = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:32]

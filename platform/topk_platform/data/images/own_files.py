@@ -22,7 +22,14 @@ from topk_platform.data.images.listing import (
     size_of,
 )
 from topk_platform.data.images.tables import rows_of_table
-from topk_platform.data.images.walking import ENDINGS, folders_below, images_below, is_left_out, not_read
+from topk_platform.data.images.walking import (
+    ENDINGS,
+    folders_below,
+    images_below,
+    is_folder,
+    is_left_out,
+    not_read,
+)
 from topk_platform.data.splits.grouping import groups_of_files
 from topk_platform.errors import MissingDataError
 from topk_platform.specs.checks import check, first_few
@@ -132,7 +139,7 @@ def split_folders(root: Path) -> dict[str, str]:
 
 
 def _folders_in(folder: Path) -> list[str]:
-    return sorted(e.name for e in os.scandir(folder) if e.is_dir() and not is_left_out(e.name))
+    return sorted(e.name for e in os.scandir(folder) if is_folder(e) and not is_left_out(e.name))
 
 
 def from_folders(root: Path, splits: Mapping[str, str]) -> FileList:

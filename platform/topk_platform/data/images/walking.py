@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Container, Iterator
 from pathlib import Path
 
-__all__ = ["ENDINGS", "folders_below", "images_below", "is_image", "is_left_out", "not_read"]
+__all__ = ["ENDINGS", "folders_below", "images_below", "is_folder", "is_image", "is_left_out", "not_read"]
 
 ENDINGS = (
     ".jpg",
@@ -42,6 +42,11 @@ def is_left_out(name: str) -> bool:
     return name[0] == "." or name.lower() in _OF_SYSTEMS
 
 
+def is_folder(entry: os.DirEntry[str]) -> bool:
+    """Return whether an entry is a folder or leads to one; a link that leads to itself is none, and no error."""
+    return os.path.isdir(entry.path) if entry.is_symlink() else entry.is_dir()
+
+
 def is_image(name: str) -> bool:
     """Return whether a file of this name is an image. Hidden files are not images, such as macOS's ``._1.jpg``.
 
@@ -68,9 +73,9 @@ def folders_below(folder: Path, around: tuple[Path, ...] = ()) -> Iterator[tuple
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError:
         return
-    yield folder, [entry.name for entry in entries if not entry.is_dir()]
+    yield folder, [entry.name for entry in entries if not is_folder(entry)]
     for entry in entries:
-        if entry.is_dir() and not is_left_out(entry.name):
+        if is_folder(entry) and not is_left_out(entry.name):
             real = os.path.realpath(entry.path)
             if not any(outer.is_relative_to(real) for outer in around):
                 yield from folders_below(Path(entry.path), around)
@@ -97,7 +102,7 @@ def not_read(folder: Path, read: Container[str]) -> str:
             if name[0] != "." and str(inner / name) not in read
         )
         for entry in os.scandir(inner):
-            if entry.is_dir() and is_left_out(entry.name):
+            if is_folder(entry) and is_left_out(entry.name):
                 images = sum(1 for _ in images_below(Path(entry.path)))
                 others.update({f"in {entry.name}, which a system left there": images} if images else {})
     kinds = ", ".join(f"{count} {ending}" for ending, count in sorted(others.items()))

@@ -76,7 +76,7 @@ def test_features_of_a_frozen_network(new: New, birds: Path, tmp_path: Path) -> 
     assert (code, err) == (0, "")
     summary, chosen, *_ = out.splitlines()
     assert summary.startswith(
-        "3 classes, 36 images, 12 of each class; of those to train on, about 3 to validation"
+        "3 classes, 36 images, 12 of each class; taken from those to train on: about 3 for validation"
     )
     assert chosen == "chosen: --network linear and mlp, -k 2" and "--features" not in out
     study = load_study("birds_by_features:study")

@@ -314,10 +314,15 @@ def test_unreadable_images_are_counted_named_and_left_out(
         assert image_files("inaturalist", 12, 16, unreadable="skip").fingerprint == left.fingerprint
 
 
-def test_a_link_that_leads_nowhere_is_an_image_that_cannot_be_read(folder: Path) -> None:
+@pytest.mark.parametrize("cache", ["", "cache"])
+@pytest.mark.parametrize("target", ["../nowhere.jpg", "gone.jpg"])
+def test_a_link_that_leads_nowhere_or_to_itself_is_an_image_that_cannot_be_read(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, cache: str, target: str
+) -> None:
+    monkeypatch.setenv("TOPK_CACHE", str(folder / cache) if cache else "")
     whole = image_files("inaturalist", 12, 16)
     train = folder / "inaturalist" / "train"
-    (sorted(train.iterdir())[0] / "gone.jpg").symlink_to(folder / "nowhere.jpg")
+    (sorted(train.iterdir())[0] / "gone.jpg").symlink_to(target)
     with pytest.warns(UserWarning, match=r"1 of \d+ images of .* left out: train/.*gone\.jpg"):
         left = image_files("inaturalist", 12, 16, unreadable="skip")
     assert len(left.train) + len(left.validation) == len(whole.train) + len(whole.validation)
