@@ -6,7 +6,7 @@ import io
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,15 @@ from PIL import Image
 from PIL.JpegImagePlugin import JpegImageFile
 from torch import Tensor
 
-from topk_platform.data.images.appearance import appearance, without_range
-from topk_platform.data.images.decoding import check_pixels, crop, scaled, scaled_image, why_unreadable
+from topk_platform.data.images.decoding import (
+    MODES,
+    UnreadableImageError,
+    covering,
+    crop,
+    scaled,
+    scaled_image,
+    why_unreadable,
+)
 from topk_platform.data.images.walking import ENDINGS, folders_below, is_image
 from topk_platform.errors import UserError, reason
 from topk_platform.specs import Inputs
@@ -30,7 +37,6 @@ Given = str | Path | Image.Image | npt.NDArray[Any] | Tensor
 """The types from which an input is read: the path of a file, a Pillow image, an array or a tensor."""
 
 _NUMBERS = ".npy"
-_MODES = {1: "L", 3: "RGB", 4: "RGBA"}  # Pillow's modes by the number of channels
 # Undocumented errors that Pillow's readers raise for manipulated files.
 _BROKEN = (TypeError, LookupError, ArithmeticError, EOFError, MemoryError, struct.error, zlib.error)
 
@@ -150,10 +156,17 @@ def _image(given: Given, inputs: Inputs) -> Tensor:
         if pixels.dtype == np.uint8 and pixels.shape == inputs.shape:
             return torch.from_numpy(pixels.copy())
         given = _picture(pixels, inputs)
+    channels = inputs.shape[0]
+    check(channels in MODES, f"an image has 1, 3 or 4 channels, the network takes {channels}")
     name = "from Pillow" if isinstance(given, Image.Image) else str(given)
     with _reading(name):
         if not inputs.resize:
-            shown = _covering(given, name, *inputs.shape)
+            if inputs.shape[0] not in MODES:
+                raise UserError(
+                    f"an image has {', '.join(map(str, MODES))} channels, the network takes {inputs.shape[0]}"
+                )
+            with nullcontext(given) if isinstance(given, Image.Image) else Image.open(given) as image:
+                shown = covering(image, *inputs.shape)
         elif isinstance(given, Image.Image):  # with resize, the training data were image files
             shown = crop(scaled_image(_opened_again(given), inputs.resize), inputs.shape[1])
         else:
@@ -164,7 +177,7 @@ def _image(given: Given, inputs: Inputs) -> Tensor:
 def _picture(pixels: npt.NDArray[Any], inputs: Inputs) -> Image.Image:
     """Return an array as a Pillow image; raise ``UserError`` unless it is uint8 and has the shape of an image."""
     flat = pixels.ndim == 2
-    if pixels.dtype != np.uint8 or not (flat or (pixels.ndim == 3 and pixels.shape[2] in _MODES)):
+    if pixels.dtype != np.uint8 or not (flat or (pixels.ndim == 3 and pixels.shape[2] in MODES)):
         hint = ": take (255 * x).round() of values x in [0, 1], as uint8" if pixels.dtype.kind == "f" else ""
         raise UserError(
             f"an image must be uint8 of shape (height, width), (height, width, channels), or {inputs.shape} as the "
@@ -188,43 +201,14 @@ def _opened_again(picture: Image.Image) -> Image.Image:
     return again if again.size == picture.size else picture  # the caller may have called draft
 
 
-def _shown(picture: Image.Image, mode: str = "RGB") -> Image.Image:
-    """Return a Pillow image as a viewer shows it; raise ``ValueError`` if its values have no range."""
-    if fault := without_range(picture):
-        raise ValueError(fault)
-    return appearance(picture, mode)
-
-
 @contextmanager
 def _reading(name: str) -> Iterator[None]:
     """Turn an image reader's errors in the block into one line that names the image."""
     try:
         yield
-    except UserError:
+    except UnreadableImageError:  # it names the file
         raise
     except _BROKEN as error:
         raise UserError(f"image {name} cannot be read: {type(error).__name__}: {error}") from error
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise UserError(f"image {name} cannot be read: {why_unreadable(name, error)}") from error
-
-
-def _covering(
-    given: str | Path | Image.Image, name: str, channels: int, height: int, width: int
-) -> npt.NDArray[np.uint8]:
-    """Return an image scaled to cover ``(height, width, channels)`` and cropped to its middle."""
-    if channels not in _MODES:
-        raise UserError(f"an image has {', '.join(map(str, _MODES))} channels, the network takes {channels}")
-    if isinstance(given, Image.Image):
-        picture = _shown(given, _MODES[channels])
-    else:
-        with Image.open(given) as image:
-            picture = _shown(image, _MODES[channels])
-            picture.load()  # while the file is open, because Pillow reads a JPEG as late as possible
-    if width * picture.height <= height * picture.width:
-        size = max(height * picture.width // picture.height, width), height
-    else:
-        size = width, max(width * picture.height // picture.width, height)
-    check_pixels(Path(name), size)
-    pixels = np.asarray(picture.resize(size, Image.Resampling.BILINEAR)).reshape(size[1], size[0], channels)
-    top, left = round((size[1] - height) / 2), round((size[0] - width) / 2)
-    return pixels[top : top + height, left : left + width]

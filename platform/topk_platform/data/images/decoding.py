@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -28,8 +29,9 @@ if TYPE_CHECKING:
     from PIL import Image
 
 __all__ = [
+    "MODES",
     "UnreadableImageError",
-    "check_pixels",
+    "covering",
     "crop",
     "decoders",
     "pool",
@@ -39,6 +41,9 @@ __all__ = [
 ]
 
 Pixels = NDArray[np.uint8]
+
+MODES = {1: "L", 3: "RGB", 4: "RGBA"}
+"""Pillow's modes by the number of channels."""
 
 _VARIABLE = "TOPK_DECODERS"
 _HEADER = struct.Struct("<II")  # height, width
@@ -91,23 +96,46 @@ def square(source: str | Path | BinaryIO | Image.Image, size: int) -> Tensor:
             it is scaled.
     """
     from PIL import Image  # noqa: PLC0415 - comes with torchvision
-    from torchvision.transforms.v2 import functional  # noqa: PLC0415
 
     try:
         with source if isinstance(source, Image.Image) else Image.open(source) as image:
-            fault = without_range(image)
-            check(not fault, fault)
-            shown = appearance(image)
-            if size:
-                too_many = _too_many(_size(shown.size, size))
-                check(not too_many, too_many)
-                shown = functional.center_crop(functional.resize(shown, [size]), [size, size])
-            pixels: Tensor = functional.pil_to_tensor(shown)  # reads the file, which is still open
+            sides = (size, size) if size else image.size[:: -1 if not is_on_its_side(image) else 1]
+            return torch.from_numpy(covering(image, 3, *sides)).permute(2, 0, 1)
     # Pillow's readers raise each of these for files that are cut off or hold something else.
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         name = f"{source}: " if isinstance(source, str | Path) else ""
         raise UnreadableImageError(f"{name}{why_unreadable(source, error)}") from error
-    return pixels
+
+
+def covering(image: Image.Image, channels: int, height: int, width: int) -> Pixels:
+    """Return an opened image as a viewer shows it, scaled to cover ``(height, width)`` and cropped to its middle.
+
+    Args:
+        image: The image.
+        channels: 1 for grey, 3 for colour, 4 for colour with transparency.
+        height: The height of the result.
+        width: Its width.
+
+    Returns:
+        uint8 ``(height, width, channels)``.
+
+    Raises:
+        OSError, SyntaxError, ValueError: if it cannot be read.
+    """
+    from PIL import Image  # noqa: PLC0415 - comes with torchvision
+
+    fault = without_range(image)
+    check(not fault, fault)
+    shown = appearance(image, MODES[channels])
+    if width * shown.height <= height * shown.width:
+        size = max(height * shown.width // shown.height, width), height
+    else:
+        size = width, max(width * shown.height // shown.width, height)
+    fault = _too_many(size)
+    check(not fault, fault)
+    pixels = np.array(shown.resize(size, Image.Resampling.BILINEAR)).reshape(size[1], size[0], channels)
+    top, left = round((size[1] - height) / 2), round((size[0] - width) / 2)
+    return pixels[top : top + height, left : left + width]
 
 
 def scaled(path: Path, resize: int) -> Pixels:
@@ -183,19 +211,6 @@ def why_unreadable(source: object, error: Exception) -> str:
                 "itself with Settings, Camera, Formats, Most Compatible"
             )
     return str(error)
-
-
-def check_pixels(path: Path, size: tuple[int, int]) -> None:
-    """Raise ``UnreadableImageError`` if a scaled image has more pixels than Pillow reads from a file.
-
-    An image of one row and a million columns has few pixels, but many after its row is scaled to a network's input.
-
-    Args:
-        path: The image, for the message.
-        size: The width and height of the scaled image.
-    """
-    if text := _too_many(size):
-        raise UnreadableImageError(f"image {path} cannot be read: {text}")
 
 
 def _too_many(size: tuple[int, int]) -> str:
