@@ -51,7 +51,7 @@ def from_tensors(
         names: The classes' names, shown with predictions.
         groups: The name of the groups, in the plural, such as ``"patients"``.
         whole_groups: Whether every group must be in one split only. If not, groups are used only for intervals.
-        copies: Equal images in two of the given splits, see :func:`image_folder`. Rows of numbers may be equal.
+        copies: Equal images in two of the given splits, as ``image_folder`` takes it. Rows of numbers may be equal.
 
     Raises:
         UserError: if labels are not whole numbers or do not number the classes from 0 on without wide gaps, a class
