@@ -95,7 +95,9 @@ class Split:
         return Split(self.inputs[indices], self.labels[indices], groups, names)
 
     def name(self, row: int, split: str) -> str:
-        """Return a sample's name, or its row in the split of this name."""
+        """Return a sample's name, or its row in the split of this name. Images in files are named by their files."""
+        if isinstance(self.inputs, Images):
+            return self.inputs.files.paths(self.inputs.rows[row : row + 1])[0]
         return self.names[row] if self.names else f"{split} row {row}"
 
     def relabelled(self, labels: Tensor) -> Split:

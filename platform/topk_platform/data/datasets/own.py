@@ -228,7 +228,10 @@ def image_folder(
     check(size >= 1, f"size must be at least 1 pixel, got {size!r}")
     files, named = own_files("image_folder", data_folder(folder), labels, groups, keep=False)
     pixels = _read(files, size)
-    splits = {name: Split(pixels[rows], files.labels[rows]) for name, rows in files.rows.items()}
+    splits = {
+        name: Split(pixels[rows], files.labels[rows], names=tuple(files.paths(rows)))
+        for name, rows in files.rows.items()
+    }
     fractions = {"validation": validation, "test": test}
     return of_files(files, splits, fractions, named, called, whole_groups, copies)
 
@@ -253,13 +256,9 @@ def of_files(
         whole_groups: Whether every group must be in one split only.
         copies: ``"refuse"`` or ``"drop"``, see :func:`assembled`.
     """
-    splits = {
-        name: replace(splits[name], names=tuple(files.paths(rows))) for name, rows in files.rows.items()
-    }
     if named:
-        numbers = group_numbers(
-            {name: [named[path] for path in split.names] for name, split in splits.items()}
-        )
+        groups = {name: [named[path] for path in files.paths(rows)] for name, rows in files.rows.items()}
+        numbers = group_numbers(groups)
         splits = {name: split.grouped(numbers[name]) for name, split in splits.items()}
     data = assembled(
         splits,
