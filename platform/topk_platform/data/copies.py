@@ -166,7 +166,7 @@ def in_several_classes(splits: Mapping[str, Split], numbers: Mapping[str, Tensor
     every = torch.cat(list(numbers.values()))
     first: dict[int, tuple[str, int, int]] = {}
     pairs: list[str] = []
-    if len(every.unique()) == len(every):  # as nearly always, and much faster
+    if len(torch.unique(every)) == len(every):  # as nearly always, and much faster
         return ""
     for name, split in splits.items():
         for row, (number, label) in enumerate(
