@@ -50,6 +50,7 @@ from topk_platform.running.state import (
 )
 from topk_platform.running.summary import End, Summary
 from topk_platform.specs import Study
+from topk_platform.specs.fields import check_call
 from topk_platform.tracking import mlflow_of
 
 __all__ = ["Progress", "run"]
@@ -98,6 +99,7 @@ def run(
         >>> from topk_studies import digits
         >>> summary = run(digits().smoke(), store="runs", only="balanced/*")  # doctest: +SKIP
     """
+    check_call(run, locals())
     options = (options or RunOptions()).but(**given)
     whole = options.whole(study)
     part = options.part(whole)

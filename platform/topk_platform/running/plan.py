@@ -18,6 +18,7 @@ from topk_platform.running.preflight.changes import Outdated, outdated
 from topk_platform.running.state import as_checked, complete_histories, finished, make_board
 from topk_platform.specs import Study, digest
 from topk_platform.specs.checks import first_few
+from topk_platform.specs.fields import check_call
 
 if TYPE_CHECKING:
     from topk_platform.running.preflight.samples import Samples
@@ -137,6 +138,7 @@ def plan(study: Study, options: RunOptions | None = None, **given: Any) -> Plan:
     Raises:
         UserError: if something is wrong with the study, its data, an option or the store.
     """
+    check_call(plan, locals())
     options = (options or RunOptions()).but(**given)
     load = _load()  # read before steps are timed, because timing adds to it
     part = options.part(options.whole(study))

@@ -177,6 +177,8 @@ def _checker(annotation: Any) -> _Check:
     what is allowed besides, such as " or None".
     """
     origin, parts = get_origin(annotation), get_args(annotation)
+    if annotation is Any:
+        return lambda _field, _value, _also: None
     if origin is Annotated:
         return _with_rules(_checker(parts[0]), parts[1:])
     if origin in (Union, UnionType):

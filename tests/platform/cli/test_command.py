@@ -184,7 +184,7 @@ def test_what_the_store_holds_and_nobody_defines_here_is_reported(
     (tmp_path / "runs" / "my-study" / "ledger.json").write_text("{}")
     code, out, err = topk(command[0], "my-study", *command[1:])
     assert (code, out) == (Exit.BAD_INPUT, "")
-    assert "'my-study'" in err and "FILE:ATTRIBUTE" in err and len(err.splitlines()) == 1
+    assert "'my-study'" in err and "FILE.py" in err and len(err.splitlines()) == 1
 
 
 def test_an_unexpected_error_is_a_line_and_its_traceback_is_kept(

@@ -272,7 +272,7 @@ def test_a_class_whose_name_is_no_text_is_refused_before_anything_is_trained(
         folder = tmp_path / "cups" / os.fsdecode(name)
         folder.mkdir(parents=True)
         for number in range(3):
-            Image.new("RGB", (9, 9)).save(folder / f"{number}.png")
+            Image.new("RGB", (9, 9), (40 * number, 20 * len(name), 0)).save(folder / f"{number}.png")
     options: dict[str, str | int] = {"folder": "cups", "size": 8}
     options |= {"resize": 8} if dataset == "image_files" else {}
     regime, model = Regime("r", dataset, options=options), Model("convnet", {"width": 4})
