@@ -39,17 +39,20 @@ def scalars(file: Path) -> dict[str, float]:
     return values
 
 
-def test_each_trial_is_one_of_tunes_with_its_metrics_by_name(shared: Any, tmp_path: Path) -> None:
+def test_each_trial_is_one_of_tunes_with_its_metrics_by_name(
+    shared: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from lab import plain
 
     seen, board = Seen(), tmp_path / "board"
+    monkeypatch.chdir(tmp_path)
     run(
         plain(),
         store=tmp_path / "store",
         mlflow="none",
         progress=False,
         workers=1,
-        tensorboard=board,
+        tensorboard="board",
         callbacks=[seen],
     )
     recorded = {row["key"]: row for row in rows(tmp_path / "store")}

@@ -8,6 +8,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from ray import tune
@@ -83,8 +84,9 @@ def tune_trials(
     dispatcher = Dispatcher(board, keep, notify, order, budget, cluster.line)
     try:
         with scratch_folder() as scratch, _own_interrupts(), without_keys(), in_variables(_TUNES):
+            folder = Path(options.tensorboard or scratch).expanduser().absolute()
             more = [*callbacks, *_tunes_callbacks(options)]
-            _fit(_tuner(study, dispatcher, cluster.slots, more, str(options.tensorboard or scratch)))
+            _fit(_tuner(study, dispatcher, cluster.slots, more, str(folder)))
     except LostRayError as error:
         dispatcher.faults.ended = str(error)  # the next run continues the trials
     finally:
