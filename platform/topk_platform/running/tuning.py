@@ -36,6 +36,7 @@ __all__ = ["tune_trials"]
 
 _REPORT_SECONDS = 0.25  # between two epochs of a trial that are reported
 _MESSAGES_A_SECOND = 50  # of all trials together; each takes the driver a millisecond or two
+_LONGEST_NAME = 100  # of an arm in the name of a folder
 # Tune's state is never read again; a process that does not answer when the run ends early is killed after some seconds.
 _TUNES = {"TUNE_GLOBAL_CHECKPOINT_S": "86400", "TUNE_FORCE_TRIAL_CLEANUP_S": "10"}
 
@@ -111,7 +112,7 @@ def _tuner(
             num_samples=-1,
             max_concurrent_trials=slots,
             reuse_actors=True,
-            trial_dirname_creator=lambda trial: f"{trial.config['arm'].replace('/', '_')}_{trial.trial_id}",
+            trial_dirname_creator=_folder_of,
         ),
         run_config=tune.RunConfig(
             name=study.name,
@@ -124,6 +125,11 @@ def _tuner(
             progress_reporter=_Silent() if Console().is_jupyter else None,
         ),
     )
+
+
+def _folder_of(trial: Any) -> str:
+    """Return the name of a trial's folder: for people who look into TensorBoard, and short enough for a file system."""
+    return f"{trial.config['arm'].replace('/', '_')[:_LONGEST_NAME]}_{trial.trial_id}"
 
 
 def _tunes_callbacks(options: RunOptions) -> list[Any]:

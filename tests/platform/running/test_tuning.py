@@ -99,3 +99,9 @@ def test_an_error_of_those_who_watch_is_raised_and_not_tunes(tune: Callable[...,
 
     with pytest.raises(BrokenPipeError):
         tune(run_on, notify=Mock(side_effect=BrokenPipeError))
+
+
+def test_a_long_name_of_an_arm_makes_no_folder_that_cannot_be_made() -> None:
+    trial = Mock(config={"arm": "/".join(["x" * 90] * 3)}, trial_id="0a1b2c3d")
+    name = tuning._folder_of(trial)
+    assert "/" not in name and name.endswith("_0a1b2c3d") and len(name) < 255
