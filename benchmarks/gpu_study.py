@@ -90,7 +90,7 @@ def _small() -> list[Arm]:
         _loss("cross_entropy", 0.1),
         _loss("smooth_topk_svm", 0.1, tau=1.0),
         _loss("noised_topk_hinge", 0.1, epsilon=0.2),
-        _loss("calibrated_topk_hinge", 0.03),
+        _loss("topk_hinge", 0.03),
     )
     alone = [Arm(DIGITS, model, loss, K, recipe) for loss in losses]
     together = Protocol(ensemble=MEMBERS)

@@ -185,6 +185,8 @@ CHOOSES_BY_BATCH = ("smooth_topk_svm", "noised_topk_hinge", "ldam", "label_smoot
 
 def goes_through_torch(name, backend, scores):
     """Kernels treat each row by itself; they leave the smooth SVM of float64 scores to torch."""
+    if name in ("ldam", "label_smoothing"):  # a batch with NaN does not go through torch's own cross-entropy
+        return True
     return backend == "torch" or (name == "smooth_topk_svm" and scores.dtype == torch.float64)
 
 

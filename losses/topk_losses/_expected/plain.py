@@ -48,10 +48,19 @@ def relative(scores: Tensor, labels: Tensor | None, k: int, epsilon: float) -> T
 def _rank_mean(rows: Tensor, k: int) -> Tensor:
     """The expected k-th largest of ``N(x_i, 1)``, ``(N, L)`` to ``(N,)``; the k-th largest x_i is 0."""
     if 2 * k > rows.shape[1] + 1:  # the k-th largest is the (L - k + 1)-th smallest, a shorter polynomial
-        mean: Tensor = -_RankMean.apply(-rows, rows.shape[1] - k + 1)
-    else:
-        mean = _RankMean.apply(rows, k)
+        return -_mean_of(-rows, rows.shape[1] - k + 1)
+    return _mean_of(rows, k)
+
+
+def _mean_of(rows: Tensor, k: int) -> Tensor:
+    mean: Tensor = (_RankMean if torch.compiler.is_compiling() else _ForwardRankMean).apply(rows, k)
     return mean
+
+
+def _probabilities_of(rows: Tensor, k: int) -> Tensor:
+    function = _RankProbabilities if torch.compiler.is_compiling() else _ForwardRankProbabilities
+    slope: Tensor = function.apply(rows, k)
+    return slope
 
 
 class _RankMean(torch.autograd.Function):
@@ -69,12 +78,15 @@ class _RankMean(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return gradient.unsqueeze(-1) * _RankProbabilities.apply(ctx.saved_tensors[0], ctx.k), None
+        return gradient.unsqueeze(-1) * _probabilities_of(ctx.saved_tensors[0], ctx.k), None
+
+
+class _ForwardRankMean(_RankMean):
+    """The same with forward mode, which ``torch.compile`` does not trace."""
 
     @staticmethod
     def jvp(ctx: Any, along: Tensor, _: None) -> Tensor:
-        slope: Tensor = _RankProbabilities.apply(ctx.saved_tensors[0], ctx.k)
-        return (slope * along).sum(-1)
+        return (_probabilities_of(ctx.saved_tensors[0], ctx.k) * along).sum(-1)
 
 
 class _RankProbabilities(torch.autograd.Function):
@@ -94,6 +106,10 @@ class _RankProbabilities(torch.autograd.Function):
     def backward(ctx: Any, direction: Tensor) -> tuple[Tensor, None]:
         return _curvature(ctx.saved_tensors[0], direction, ctx.k), None
 
+
+class _ForwardRankProbabilities(_RankProbabilities):
+    """The same with forward mode."""
+
     @staticmethod
     def jvp(ctx: Any, along: Tensor, _: None) -> Tensor:
         return _curvature(ctx.saved_tensors[0], along, ctx.k)
@@ -101,7 +117,8 @@ class _RankProbabilities(torch.autograd.Function):
 
 def _remember(ctx: Any, rows: Tensor, k: int) -> None:
     ctx.save_for_backward(rows)
-    ctx.save_for_forward(rows)
+    if not torch.compiler.is_compiling():
+        ctx.save_for_forward(rows)
     ctx.k = k
 
 

@@ -89,7 +89,8 @@ def _ldam(rows: Tensor, labels: Tensor, margins: Tensor, scale: float) -> Tensor
 def _ldam_directly(rows: Tensor, target: Tensor, margins: Tensor, scale: float, **shared: Any) -> Tensor:
     """:func:`ldam` by torch's kernels, for labels ``(M,)``."""
     labels = target.clamp(0, rows.shape[1] - 1).unsqueeze(1)  # an ignored label may be out of range
-    lowered = (scale * rows).scatter_add_(1, labels, -scale * margins.to(rows.dtype)[labels])
+    centred = rows - rows.detach().amax(1, keepdim=True)  # an offset would cost digits
+    lowered = (scale * centred).scatter_add_(1, labels, -scale * margins.to(rows.dtype)[labels])
     return cross_entropy(lowered, target, **shared)
 
 

@@ -84,7 +84,11 @@ class EarlyLearning(Loss):
             index: The row of each sample in the memory, int64 ``(N,)``, each once. In evaluation mode it may be None,
                 for samples that are not remembered: their loss is cross-entropy.
         """
-        shared = Shared(weight=self.weight, ignore_index=self.ignore_index, reduction=self.reduction)
+        shared: Shared = {
+            "weight": self.weight,
+            "ignore_index": self.ignore_index,
+            "reduction": self.reduction,
+        }
         if index is None and not self.training:
             return functional.cross_entropy(scores, target, **shared)
         check_target(target)
@@ -94,7 +98,8 @@ class EarlyLearning(Loss):
         if index.ndim != 1 or scores.shape != expected:
             raise ValueError(f"scores must have the shape (N, L), here {expected}, got {tuple(scores.shape)}")
         # During a backward pass activation checkpointing computes what was computed before, with its updated memory.
-        updates = self.training and torch._C._current_graph_task_id() == -1
+        again = not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1
+        updates = self.training and not again
         known = self.memory[index]
         if updates:
             known = self._updated(known, scores.detach())
