@@ -184,14 +184,15 @@ class Dispatcher:
 
         Args:
             tune_id: Tune's name of the trial.
-            tries: How many faults have stopped it since it was handed out.
+            tries: How many faults have stopped it since it was handed out; Tune does not count that its machine was
+                taken away with notice.
             text: Tune's text about the fault.
         """
         handed = self._handed[tune_id]
         self.budget.end(tune_id, ended=False)
         self.budget.begin(tune_id, handed.trials[0].arm_id, len(handed.trials))
         self._again(handed, self._fault(handed, text))
-        return PAUSES[min(tries, len(PAUSES)) - 1]
+        return PAUSES[min(max(tries, 1), len(PAUSES)) - 1]
 
     def lose(self, tune_id: str, tries: int, text: str) -> None:
         """Note that Tune does not start a trial again: hand it out once more if it got further, or leave it open."""

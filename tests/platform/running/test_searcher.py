@@ -129,6 +129,14 @@ def test_tune_tries_again_after_growing_pauses_and_then_the_trial_stays_open(
     assert result.dispatcher.done
 
 
+def test_a_machine_that_is_taken_away_with_notice_costs_the_shortest_pause(
+    stage: Callable[..., Stage],
+) -> None:
+    """Tune does not count it as a failure."""
+    result = stage()
+    assert result.dispatcher.restart(result.start(), 0, "preempted") == PAUSES[0]
+
+
 def test_a_trial_that_gets_further_is_never_given_up(stage: Callable[..., Stage]) -> None:
     result = stage()
     for number in range(1, 50):
