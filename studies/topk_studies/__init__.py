@@ -22,6 +22,7 @@ from topk_studies.garcin2022 import (
 from topk_studies.handwritten import digits
 from topk_studies.kanji import kanji, kanji_classes, kanji_map, kanji_quick
 from topk_studies.letters import letters, letters_quick
+from topk_studies.letters_again import letters_again
 from topk_studies.letters_map import letters_map
 from topk_studies.letters_questions import letters_questions
 from topk_studies.photos import photos_fraction, photos_map, photos_noise, photos_pixels, photos_tail
@@ -60,6 +61,7 @@ __all__ = [
     "kanji_map",
     "kanji_quick",
     "letters",
+    "letters_again",
     "letters_map",
     "letters_questions",
     "letters_quick",
@@ -113,6 +115,7 @@ STUDIES: dict[str, Callable[[], Study]] = {
     "letters": letters,
     "letters_quick": letters_quick,
     "letters_map": letters_map,
+    "letters_again": letters_again,
     "letters_questions": letters_questions,
     "kanji": kanji,
     "kanji_quick": kanji_quick,

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from topk_platform import Claim, Contrast
 
-__all__ = ["gaps", "level", "mean_of", "stand_ins"]
+__all__ = ["average_gap", "gaps", "level", "mean_of", "stand_ins"]
 
 
 def gaps(
@@ -38,6 +38,24 @@ def gaps(
         for one in ours
         for other in theirs
     ]
+
+
+def average_gap(columns: Sequence[str], ours: str, theirs: str, metric: str) -> Contrast:
+    """Return the difference between two losses, averaged over regimes with equal weights: one question, asked once.
+
+    Args:
+        columns: ``regime/model``.
+        ours: Label of a loss.
+        theirs: Label of the loss compared with.
+        metric: Such as ``"top5"``.
+
+    Example:
+        >>> average_gap(["few/mlp", "many/mlp"], "a", "b", "top5").weights["many/mlp/b"]
+        -0.5
+    """
+    share = 1 / len(columns)
+    signs = {ours: share, theirs: -share}
+    return Contrast({f"{c}/{loss}": weight for c in columns for loss, weight in signs.items()}, metric)
 
 
 def mean_of(arms: Iterable[str], metric: str) -> list[Contrast]:

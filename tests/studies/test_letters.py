@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
+import torch
 
 from topk_platform import Arm, LabelNoise, LongTail, PerClass, Study
+from topk_platform.data.datasets.letters import letters as letters_data
 from topk_platform.running.preflight.checks import check_study
-from topk_studies import STUDIES, letters, letters_map, letters_questions, letters_quick
+from topk_studies import STUDIES, letters, letters_again, letters_map, letters_questions, letters_quick
 
-SEARCHED = [letters(), letters_quick(), letters_map()]
+SEARCHED = {letters: (15, 2), letters_map: (15, 2), letters_again: (15, 5), letters_quick: (8, 4)}
+"""Trials and seeds of each search."""
+
 NAMES = [name for name in STUDIES if name.startswith("letters")]
 
 
@@ -35,27 +41,18 @@ def test_regimes_are_those_of_the_question() -> None:
     assert cosine == {"ldam", "noised_imbalanced_topk_hinge"}
 
 
-@pytest.mark.parametrize("study", SEARCHED, ids=lambda study: study.name)
-def test_the_budget_is_the_same_for_all(study: Study) -> None:
-    seeds = 5 if study.searches == 1 else 2 * study.searches
-    assert (study.trials, study.seeds, study.topk) == (15 * study.searches, seeds, (1, 2, 3, 5, 10))
+@pytest.mark.parametrize(("define", "budget"), SEARCHED.items())
+def test_the_budget_is_the_same_for_all(define: Callable[[], Study], budget: tuple[int, int]) -> None:
+    study = define()
+    trials, seeds = (count * study.searches for count in budget)
+    assert (study.trials, study.seeds, study.topk) == (trials, seeds, (1, 2, 3, 5, 10))
+    assert study.searches >= 5
     for arm in study.arms:
         assert (arm.metric, arm.k) == ("top5", 5)
         same = [a for a in study.arms if (a.regime, a.model) == (arm.regime, arm.model)]
         baseline = next(a for a in same if a.loss.label == study.baseline)
         if arm.recipe.average is None:  # a network with averaged weights trains alone
             assert (arm.recipe, arm.protocol) == (baseline.recipe, baseline.protocol)
-
-
-def test_beside_each_searched_arm_of_the_quick_study_stands_the_same_with_the_papers_values() -> None:
-    arms = letters_quick().arms
-    searched = {arm.name: arm for arm in arms if arm.is_searched}
-    fixed = {arm.name: arm for arm in arms if not arm.is_searched}
-    assert {f"{name}-papers" for name in searched} == set(fixed)
-    for name, arm in searched.items():
-        other = fixed[f"{name}-papers"]
-        assert other.loss.fixed == {**arm.loss.fixed, **arm.loss.first}
-        assert (other.recipe, other.regime, other.model) == (arm.recipe, arm.regime, arm.model)
 
 
 def test_the_map_has_each_noise_at_each_size() -> None:
@@ -66,6 +63,24 @@ def test_the_map_has_each_noise_at_each_size() -> None:
     assert places == {(p, n) for p in (0.0, 0.4, 0.8) for n in (5, 15, 50, 150)}
     assert len(letters_map().arms) == 4 * len(places)
     assert isinstance(letters_map().arms[0].regime.conditions[1], LabelNoise)
+
+
+def test_the_question_asked_again_is_asked_of_typefaces_that_no_network_was_trained_on() -> None:
+    regimes = {arm.regime.name: arm.regime for arm in letters_again().arms}
+    assert all(regime.options["exchanged"] for regime in regimes.values())
+    ours, theirs = letters_data(exchanged=True), letters_data()
+    assert torch.equal(ours.train.inputs, theirs.test.inputs)
+    assert torch.equal(ours.test.inputs, theirs.train.inputs)
+    drawn = {name: regime.options.get("superclasses", True) for name, regime in regimes.items()}
+    assert {name for name, alike in drawn.items() if not alike} == {"all-images-5", "all-images-50"}
+
+
+def test_each_claim_asked_again_is_one_contrast_over_its_regimes() -> None:
+    for claim in letters_again().claims:
+        (contrast,) = claim.contrasts
+        assert sorted(set(contrast.weights.values())) == [-0.5, 0.5]
+        assert sum(contrast.weights.values()) == 0
+        assert len({name.rpartition("/")[0] for name in contrast.weights}) == 2
 
 
 def test_a_question_has_a_regime_claims_of_its_own_and_a_search_only_where_it_asks_for_one() -> None:

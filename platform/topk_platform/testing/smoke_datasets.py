@@ -80,9 +80,11 @@ def inaturalist(
         return data.inaturalist(year, size, resize, validation, unreadable)
 
 
-def letters(file: str = "", classes: int = 62) -> data.Dataset:
+def letters(
+    file: str = "", exchanged: bool = False, superclasses: bool = True, classes: int = 62
+) -> data.Dataset:
     """Return the first characters of :func:`topk_platform.data.letters`, with eight training images per class."""
-    return _smallest(data.letters(file), classes)
+    return _smallest(data.letters(file, exchanged, superclasses), classes)
 
 
 def kanji(classes: int = 2965, file: str = "") -> data.Dataset:

@@ -34,7 +34,7 @@ LOOK_ALIKES = (
 """Groups of characters that look alike, the superclasses of :func:`letters`. Each of the 62 characters is in one."""
 
 
-def letters(file: str = "") -> Dataset:
+def letters(file: str = "", exchanged: bool = False, superclasses: bool = True) -> Dataset:
     """Return 62 characters, uint8 ``(n, 1, 28, 28)``: A to Z, a to z and 0 to 9 of 360 free typefaces.
 
     Each character is cut out and scaled to fill the picture, like the input of a recogniser of single characters. So O,
@@ -46,6 +46,10 @@ def letters(file: str = "") -> Dataset:
     Args:
         file: Another ``.npz`` of ``tools/make_letters.py``, in the data folder, in place of the file that comes with
             the package. If it has other characters, the dataset has no superclasses.
+        exchanged: Whether the typefaces for training and for testing change their roles: 160 for training, 150 for
+            test.
+        superclasses: Whether the characters have superclasses. Without them, conditions draw wrong labels among all
+            characters.
 
     Raises:
         MissingDataError: if there is no such file.
@@ -58,6 +62,8 @@ def letters(file: str = "") -> Dataset:
         >>> data = letters()
         >>> len(data.train), len(data.validation), len(data.test), data.shape, data.classes
         (9300, 3100, 9920, (1, 28, 28), 62)
+        >>> len(letters(exchanged=True).train), letters(superclasses=False).superclasses is None
+        (9920, True)
     """
     path = data_folder(file) if file else _FILE
     if not path.is_file():
@@ -71,11 +77,13 @@ def letters(file: str = "") -> Dataset:
         torch.from_numpy(half * _LEVEL).unsqueeze(2) for half in (packed >> 4, packed & 15)
     )
     labels = torch.arange(classes)
+    roles = (2, 1, 0) if exchanged else (0, 1, 2)
     train, validation, test = (
-        Split(pixels[splits == n].flatten(0, 1), labels.repeat(int((splits == n).sum()))) for n in range(3)
+        Split(pixels[splits == n].flatten(0, 1), labels.repeat(int((splits == n).sum()))) for n in roles
     )
     test = test.grouped(torch.arange(len(test)) // classes)
-    return Dataset(train, validation, test, classes, _superclasses(names), names, groups="typefaces")
+    groups = _superclasses(names) if superclasses else None
+    return Dataset(train, validation, test, classes, groups, names, groups="typefaces")
 
 
 def _read(path: Path) -> tuple[np.ndarray, torch.Tensor, tuple[str, ...]]:
