@@ -149,7 +149,18 @@ class SamplerContract:
         for trial in trials.values():
             assert trial.values == active(self.space, trial.values)
             assert all(self.space[name].holds(value) for name, value in trial.values.items())
+
+    def test_suggestions_vary(self) -> None:
+        """Most trials differ, and no number is the same in all trials that the sampler chooses.
+
+        Every suggestion comes from a fresh sampler, so one that counts its calls suggests the same number for ever.
+        """
+        trials = self.alone()
         assert len({repr(trial.values) for trial in trials.values()}) > len(trials) // 2
+        start = min(self.sampler.random, len(trials) // 2)
+        chosen = [trial.values for number, trial in trials.items() if number > start]
+        for name in (name for name, dimension in self.space.items() if isinstance(dimension, Float)):
+            assert len({values[name] for values in chosen if name in values}) > 1, name
 
 
 def made_up(trial: Trial) -> Ended:

@@ -69,7 +69,11 @@ def _range(dimension: Dimension) -> str:
 
 def _spaces(study: Study) -> str:
     losses = [arm.loss for arm in study.arms]
-    rows = [(o.label, n, _range(d), rounded(o.first[n])) for o in losses for n, d in o.space.items()]
+    rows = [
+        (o.label, n, _range(d), rounded(o.first[n]) if n in o.first else "not active")
+        for o in losses
+        for n, d in o.space.items()
+    ]
     rows += [(o.label, n, "fixed", rounded(value)) for o in losses for n, value in o.fixed.items()]
     return markdown_table(("loss", "parameter", "range", "first value"), dict.fromkeys(rows)) if rows else ""
 

@@ -183,7 +183,10 @@ def range_edges_line(chosen: Sequence[tuple[str, Edge]], lists: str = "") -> str
     shown = "; ".join(f"{arm}: {edge.in_words}" for arm, edge in chosen[:_SHOWN_EDGES])
     listed = f", which `{lists}` lists" if lists else ""
     more = f"; and {len(chosen) - _SHOWN_EDGES} more{listed}" if len(chosen) > _SHOWN_EDGES else ""
-    return f"Chosen within 5 % of an end of its range, so that better values may lie beyond: {shown}{more}."
+    return (
+        f"Chosen within 5 % of an end of its range, so that better values may lie beyond: {shown}{more}. "
+        "A wider range is another search, which trains all trials of its arm anew."
+    )
 
 
 def machine_kinds_line(result: Mapping[tuple[str, str], Unlike], baseline: str | None) -> str:

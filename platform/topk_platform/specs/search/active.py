@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from topk_platform.errors import UserError, unknown_name
 from topk_platform.specs.checks import check
-from topk_platform.specs.search.space import Dimension, Scalar
+from topk_platform.specs.search.space import Dimension, Float, Scalar
 
 __all__ = ["active", "active_names", "check_conditions", "in_order", "is_active", "reaching"]
 
@@ -90,6 +90,11 @@ def check_conditions(label: str, space: Mapping[str, Dimension]) -> None:
             if other not in space:
                 raise unknown_name(f"dimension in {condition}", other, space)
             check(bool(allowed), f"{condition} must list at least one value of {other!r}, got none")
+            check(
+                not isinstance(space[other], Float),
+                f"{condition} must list values of a Choice or an Int, got {other!r}, a Float, which hardly ever "
+                "has one of a few values",
+            )
             never = [value for value in allowed if not space[other].holds(value)]
             check(not never, f"{condition} lists {never} of {other!r}, which {space[other]} lacks")
     in_order(space)

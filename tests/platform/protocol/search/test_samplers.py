@@ -142,6 +142,24 @@ def test_the_contract_catches_what_is_no_function_of_its_history() -> None:
             test()
 
 
+class Stepping(optuna.samplers.RandomSampler):
+    """Counts its own calls, so that a fresh one always begins with the same number."""
+
+    calls = 0
+
+    def sample_independent(self, study: Any, trial: Any, name: str, distribution: Any) -> Any:
+        self.calls += 1
+        if isinstance(distribution, optuna.distributions.FloatDistribution):
+            return distribution.low + (distribution.high - distribution.low) * (self.calls * 0.37 % 1)
+        return super().sample_independent(study, trial, name, distribution)
+
+
+def test_the_contract_catches_a_sampler_that_suggests_one_number_for_ever() -> None:
+    stepping = OptunaSampler(f"{__name__}:Stepping", random=2)
+    with pytest.raises(AssertionError, match="learning_rate"):
+        type("Counts", (SamplerContract,), {"sampler": stepping})().test_suggestions_vary()
+
+
 LOSS = Loss("cross_entropy", SamplerContract.space, SamplerContract.first)
 
 

@@ -127,6 +127,7 @@ def a_scheduled(name: str, options: tuple[str, ...], tau: Schedule) -> Loss:
             "'epsilon' lists [5]",
         ),
         (lambda: a_loss(samples=SAMPLES, epsilon=Float(0, 1, when={"samples": ()})), "'epsilon'"),
+        (lambda: a_loss(rate=Float(0, 1), epsilon=Float(0, 1, when={"rate": (0.3, 1)})), "'rate', a Float"),
         (lambda: Float(0, 1, when={"samples": 3}), "Float.when['samples']"),
         (lambda: Float(0, 1, when={"kind": "ab"}), "Float.when['kind']"),
         (
