@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from topk_platform import Study
 from topk_platform.errors import unknown_name
+from topk_studies.asked_again import kanji_again, letters_again, photos_again
 from topk_studies.berrada2018 import (
     berrada2018_imagenet,
     berrada2018_margin,
@@ -22,7 +23,6 @@ from topk_studies.garcin2022 import (
 from topk_studies.handwritten import digits
 from topk_studies.kanji import kanji, kanji_classes, kanji_map, kanji_quick
 from topk_studies.letters import letters, letters_quick
-from topk_studies.letters_again import letters_again
 from topk_studies.letters_map import letters_map
 from topk_studies.letters_questions import letters_questions
 from topk_studies.photos import photos_fraction, photos_map, photos_noise, photos_pixels, photos_tail
@@ -57,6 +57,7 @@ __all__ = [
     "garcin2022_plantnet",
     "garcin2022_samples",
     "kanji",
+    "kanji_again",
     "kanji_classes",
     "kanji_map",
     "kanji_quick",
@@ -65,6 +66,7 @@ __all__ = [
     "letters_map",
     "letters_questions",
     "letters_quick",
+    "photos_again",
     "photos_fraction",
     "photos_map",
     "photos_noise",
@@ -121,10 +123,12 @@ STUDIES: dict[str, Callable[[], Study]] = {
     "kanji_quick": kanji_quick,
     "kanji_map": kanji_map,
     "kanji_classes": kanji_classes,
+    "kanji_again": kanji_again,
     "photos_noise": photos_noise,
     "photos_fraction": photos_fraction,
     "photos_tail": photos_tail,
     "photos_map": photos_map,
+    "photos_again": photos_again,
     "photos_pixels": photos_pixels,
     "ring": ring,
     "berrada2018_noise": berrada2018_noise,

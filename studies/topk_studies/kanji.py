@@ -29,7 +29,7 @@ from topk_studies.claims import gaps, stand_ins
 from topk_studies.garcin2022 import tail_claims
 from topk_studies.searched_losses import Firsts, searched
 
-__all__ = ["MLP", "kanji", "kanji_classes", "kanji_map", "kanji_quick"]
+__all__ = ["MLP", "kanji", "kanji_arms", "kanji_classes", "kanji_map", "kanji_quick"]
 
 K = 5
 
@@ -92,13 +92,13 @@ def kanji() -> Study:
         ['clean-16', 'clean-2', 'clean-5', 'long-tail', 'noise-0.4', 'noise-0.8']
     """
     arms = [
-        *(arm for n in (2, 5, 16) for arm in _arms(_regime(f"clean-{n}", PerClass(n)), _LOSSES, n)),
+        *(arm for n in (2, 5, 16) for arm in kanji_arms(_regime(f"clean-{n}", PerClass(n)), _LOSSES, n)),
         *(
             arm
             for p in (0.4, 0.8)
-            for arm in _arms(_regime(f"noise-{p}", PerClass(10), LabelNoise(p)), _LOSSES, 10)
+            for arm in kanji_arms(_regime(f"noise-{p}", PerClass(10), LabelNoise(p)), _LOSSES, 10)
         ),
-        *_arms(_regime("long-tail", LongTail(16)), (*_LOSSES, *_UNEVEN), 5, metric="macro_top5"),
+        *kanji_arms(_regime("long-tail", LongTail(16)), (*_LOSSES, *_UNEVEN), 5, metric="macro_top5"),
     ]
     show = ("top1", "top5", "macro_top5")
     study = _study("kanji", arms, "few typefaces, noise or a long tail", show=show)
@@ -119,7 +119,9 @@ def kanji_map() -> Study:
         for p in (0.0, 0.8)
         for n in (2, 5, 16)
         for k in _GUESSES
-        for arm in _arms(_regime(f"noise-{p:g}-images-{n}-k-{k}", PerClass(n), LabelNoise(p)), _FEW, n, k=k)
+        for arm in kanji_arms(
+            _regime(f"noise-{p:g}-images-{n}-k-{k}", PerClass(n), LabelNoise(p)), _FEW, n, k=k
+        )
     ]
     show = tuple(f"top{k}" for k in _GUESSES)
     study = _study("kanji_map", arms, "noise 0 and 0.8 by 2, 5, 16 typefaces by K = 1, 5, 20", show=show)
@@ -148,7 +150,7 @@ def _classes_arms(numbers: Iterable[int]) -> list[Arm]:
         arm
         for noise in (0.0, 0.8)
         for classes in numbers
-        for arm in _arms(
+        for arm in kanji_arms(
             _regime(f"{_condition_name(noise)}-{classes}", PerClass(5), LabelNoise(noise), classes=classes),
             _FEW,
             5,
@@ -165,7 +167,7 @@ def _regime(name: str, *conditions: Condition, classes: int = _CLASSES) -> Regim
     return Regime(name, "kanji", conditions, options={"classes": classes})
 
 
-def _arms(
+def kanji_arms(
     regime: Regime,
     losses: Iterable[str],
     images: int,
@@ -173,6 +175,7 @@ def _arms(
     classes: int = _CLASSES,
     metric: str = "",
 ) -> tuple[Arm, ...]:
+    """Return the arms of some losses in a regime with this many images of each class, searched five times."""
     epochs = _EPOCHS[images]
     recipe = Recipe(
         epochs=epochs,

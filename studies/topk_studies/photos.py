@@ -41,11 +41,14 @@ from topk_studies.garcin2022 import tail_claims
 from topk_studies.searched_losses import Firsts, Own, searched
 
 __all__ = [
+    "EPOCHS",
     "HUMAN",
     "LINEAR",
     "MLP",
     "PHOTOS",
     "RESNET",
+    "SIZES",
+    "photo_arms",
     "photos_fraction",
     "photos_map",
     "photos_noise",
@@ -72,13 +75,15 @@ HUMAN = "cifar100_confusion.csv"
 
 _TRIALS, _SEEDS = 30, 9  # of every arm, shared out among its searches
 _SEARCHES = Protocol(searches=3)
-_EPOCHS = 6
+EPOCHS = 6
+"""Epochs of a training on all images."""
 _NOISE = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 _WITH_ALL_LOSSES = ("noise-0", "noise-0.4", "noise-0.8", "human")
-_FRACTIONS = {4: 60, 10: 40, 25: 20, 50: 12, 100: _EPOCHS}
+_FRACTIONS = {4: 60, 10: 40, 25: 20, 50: 12, 100: EPOCHS}
 """Epochs by percent of the training images: the same for all losses, and more where there are fewer images."""
-_RATIOS = {1: _EPOCHS, 10: 12, 100: 20}
-_SIZES = {5: 100, 20: 60, 100: 24}
+_RATIOS = {1: EPOCHS, 10: 12, 100: 20}
+SIZES = {5: 100, 20: 60, 100: 24}
+"""Epochs by images of each class."""
 _TOPK = (1, 2, 3, 5, 10)
 _AT = Firsts()
 _AT_PIXELS = Firsts(rates=Float(0.003, 30.0, log=True))
@@ -132,7 +137,7 @@ def photos_noise() -> Study:
     arms = [
         arm.searched(5)
         for regime in (*noises, _regime("human", ConfusionNoise(HUMAN)))
-        for arm in _arms([(regime, _EPOCHS)], [LINEAR], _losses_on(regime))
+        for arm in photo_arms([(regime, EPOCHS)], [LINEAR], _losses_on(regime))
     ]
     what = "label noise 0 to 1 within superclasses, and people's errors; a linear head"
     study = _study("photos_noise", arms, what, trials=60, seeds=10)
@@ -190,7 +195,7 @@ def photos_fraction() -> Study:
     regimes = [(_regime(f"{n}-percent", TrainFraction(n / 100)), epochs) for n, epochs in _FRACTIONS.items()]
     pairs = [f"{percent}-percent/{LINEAR.label}" for percent in _FRACTIONS]
     claims = fraction_claims(pairs[:-1], pairs[-1])
-    arms = _arms(regimes, [LINEAR, MLP], _LOSSES)
+    arms = photo_arms(regimes, [LINEAR, MLP], _LOSSES)
     return _study("photos_fraction", arms, "4 to 100 % of the images; linear and MLP heads", claims=claims)
 
 
@@ -206,7 +211,7 @@ def photos_tail() -> Study:
     regimes = [(_regime(f"ratio-{ratio}", LongTail(ratio)), epochs) for ratio, epochs in _RATIOS.items()]
     return _study(
         "photos_tail",
-        _arms(regimes, [LINEAR], _UNEVEN, metric="macro_top5"),
+        photo_arms(regimes, [LINEAR], _UNEVEN, metric="macro_top5"),
         "imbalance 1, 10, 100; a linear head",
         show=("top5", "macro_top5", "few_top5"),
         claims=tail_claims(f"ratio-100/{LINEAR.label}"),
@@ -223,20 +228,20 @@ def photos_map() -> Study:
         >>> [arm.regime.name for arm in photos_map().arms[::15]]
         ['noise-0-images-5', 'noise-0.4-images-5', 'noise-0.8-images-5', 'noise-0.8-images-450']
     """
-    cells = [(noise, images) for noise in (0.0, 0.4, 0.8) for images in _SIZES]
+    cells = [(noise, images) for noise in (0.0, 0.4, 0.8) for images in SIZES]
     regimes = [
-        (_regime(f"noise-{noise:g}-images-{images}", PerClass(images), LabelNoise(noise)), _SIZES[images])
+        (_regime(f"noise-{noise:g}-images-{images}", PerClass(images), LabelNoise(noise)), SIZES[images])
         for noise, images in cells
     ]
     again = _regime("noise-0.8-images-450", PerClass(450), LabelNoise(0.8))
-    arms = [arm.searched(5) for arm in _arms([*regimes, (again, _EPOCHS)], [LINEAR], _MAPPED)]
+    arms = [arm.searched(5) for arm in photo_arms([*regimes, (again, EPOCHS)], [LINEAR], _MAPPED)]
     what = "noise 0, 0.4, 0.8 by 5 to 100 images a class; a linear head"
     study = _study("photos_map", arms, what, trials=60, seeds=10)
     return replace(study, claims=_claims_on_the_map(_pair(again.name)))
 
 
 def _claims_on_the_map(again: str) -> tuple[Claim, ...]:
-    few, many = (_pair(f"noise-0-images-{images}") for images in (min(_SIZES), max(_SIZES)))
+    few, many = (_pair(f"noise-0-images-{images}") for images in (min(SIZES), max(SIZES)))
     leads = Claim(
         name="transition-leads-again",
         text="With noise 0.8 and 450 images top-5 transition is ahead of cross-entropy in top-5.",
@@ -244,7 +249,7 @@ def _claims_on_the_map(again: str) -> tuple[Claim, ...]:
         contrasts=gaps([again], "topk_transition", "cross_entropy", "top5"),
         tolerance=0.5,
     )
-    return (*stand_ins(*map_claims([few, many], _pair(f"noise-0.8-images-{max(_SIZES)}"))), leads)
+    return (*stand_ins(*map_claims([few, many], _pair(f"noise-0.8-images-{max(SIZES)}"))), leads)
 
 
 def photos_pixels() -> Study:
@@ -315,10 +320,10 @@ def _regime(name: str, *conditions: Condition) -> Regime:
     return Regime(name, "image_features", conditions, options=PHOTOS)
 
 
-def _arms(
+def photo_arms(
     regimes: Iterable[tuple[Regime, int]], heads: Sequence[Model], losses: Sequence[str], metric: str = ""
 ) -> tuple[Arm, ...]:
-    """Return all arms of regimes, each with its number of epochs."""
+    """Return the arms of some losses and heads in regimes, each regime with its number of epochs."""
     made = [searched(name, _AT) for name in losses]
     return tuple(
         arm

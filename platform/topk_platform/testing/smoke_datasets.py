@@ -87,9 +87,9 @@ def letters(
     return _smallest(data.letters(file, exchanged, superclasses), classes)
 
 
-def kanji(classes: int = 2965, file: str = "") -> data.Dataset:
+def kanji(classes: int = 2965, file: str = "", exchanged: bool = False) -> data.Dataset:
     """Return the first characters of :func:`topk_platform.data.kanji`, with eight training images per class."""
-    return _smallest(data.kanji(classes, file), classes)
+    return _smallest(data.kanji(classes, file, exchanged), classes)
 
 
 def _smallest(whole: data.Dataset, classes: int) -> data.Dataset:

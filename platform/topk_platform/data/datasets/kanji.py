@@ -18,7 +18,7 @@ _ALIKE = 5  # characters of a superclass
 _POOLED = 2  # pixels
 
 
-def kanji(classes: int = 2965, file: str = "") -> Dataset:
+def kanji(classes: int = 2965, file: str = "", exchanged: bool = False) -> Dataset:
     """Return up to 2,965 characters, uint8 ``(n, 1, 28, 28)``: JIS X 0208's first level in 35 free typefaces.
 
     The classes are ordered by how often they are used, the most frequent first, so ``classes=1006`` takes the 1,006
@@ -31,6 +31,8 @@ def kanji(classes: int = 2965, file: str = "") -> Dataset:
         classes: How many of the characters, from the most frequent on.
         file: Another ``.npz`` of ``tools/make_letters.py``, in the data folder, in place of the file that comes with
             the package.
+        exchanged: Whether the typefaces for training and for testing change their roles: 13 for training, 16 for
+            test.
 
     Raises:
         MissingDataError: if there is no such file.
@@ -46,7 +48,7 @@ def kanji(classes: int = 2965, file: str = "") -> Dataset:
         >>> len(data.train), len(data.validation), len(data.test), data.shape, "".join(data.names[:5])
         (992, 372, 806, (1, 28, 28), '年日月大学')
     """
-    whole = letters(file or str(_FILE))
+    whole = letters(file or str(_FILE), exchanged)
     check(_ALIKE <= classes <= whole.classes, f"classes must be {_ALIKE} to {whole.classes}, got {classes!r}")
     train, validation, test = (_first(split, classes, whole.classes) for split in whole.splits.values())
     names = (whole.names or ())[:classes]
