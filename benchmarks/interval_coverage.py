@@ -9,8 +9,7 @@ own (standard deviation 1, and again for the group); the luck of the search and 
 losses with the same seed share; and chance (standard deviation 1). A luck of 0.1 moves an accuracy of 90 % by 0.7
 points. A search's luck is the loss's own, but in one world half of it is that of the draws, which all losses share.
 
-``before`` is the rule that tables followed in earlier versions of this code: one number of degrees of freedom, images
-one by one, searches with R - 1 degrees of freedom each for itself, and marks whether searches were repeated or not.
+Where several studies made the same comparisons, their searches are pooled: the rows are searches or studies.
 """
 
 from __future__ import annotations
@@ -26,7 +25,8 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from topk_platform.results.statistics import Luck, holm, image_part, interval, pooled, prior_of
+from topk_platform.results.statistics import holm, image_part, interval
+from topk_platform.results.statistics.intervals import usual_variance
 from topk_platform.specs import Repeats
 
 COLUMNS, ARMS, ALPHA = 20, 7, 0.05
@@ -45,6 +45,9 @@ class World:
         seeds: Seeds in all, ``seed`` the standard deviation of the luck of one.
         searches: 0 where nothing is searched, and ``search`` the standard deviation of the luck of one.
         common: The part of a search's variance that all losses share.
+        first: The chance of a search to choose its first trial, which all searches of an arm share.
+        studies: How many studies made the same comparisons, if the rows are studies; ``searches`` are those of all.
+        of_study: The part of a search's variance that the searches of a study share.
         images: The number of test images.
         groups: In how many groups they come, of which the largest has ``unequal`` times as many as the smallest.
         classes: Over how many classes the accuracy is a mean, the largest 40 times as large as the smallest.
@@ -63,6 +66,9 @@ class World:
     searches: int = 0
     search: float = 0.0
     common: float = 0.0
+    first: float = 0.0
+    studies: int = 0
+    of_study: float = 0.0
     images: int = 400
     groups: int = 0
     unequal: float = 1.0
@@ -138,19 +144,36 @@ class World:
             return (score > 0).astype(np.float32), truth
         return ((score > self.tied).astype(np.float32) + (score > -self.tied)) / 2, truth
 
+    @property
+    def rows(self) -> int:
+        """How many independent rows a mean has, but for those of seeds alone."""
+        return self.studies or self.searches
+
     def _lucks(self, rng: np.random.Generator, scale: Array) -> Array:
         half = math.sqrt(0.5) * self.seed
         luck = half * self.luck(rng, (COLUMNS, 1, self.seeds)) + half * self.luck(
             rng, (COLUMNS, ARMS, self.seeds)
         )
         if self.searches:
-            of_search = math.sqrt(1 - self.common) * self.luck(rng, (COLUMNS, ARMS, self.searches))
-            if self.common:
-                of_search += math.sqrt(self.common) * self.luck(rng, (COLUMNS, 1, self.searches))
-            luck = luck + self.search * of_search[:, :, np.arange(self.seeds) % self.searches]
+            luck = luck + self.search * self._of_searches(rng)[:, :, np.arange(self.seeds) % self.searches]
         luck = luck * scale[:, :, None]
         failed: Array = luck - 3.0 * (rng.random(luck.shape) < self.failing)
         return failed
+
+    def _of_searches(self, rng: np.random.Generator) -> Array:
+        """Return the luck of each search of standard deviation 1, ``(C, A, R)``."""
+        shape = COLUMNS, ARMS, self.searches
+        own = 1 - self.common - self.of_study
+        result: Array = math.sqrt(own) * self.luck(rng, shape)
+        if self.common:
+            result += math.sqrt(self.common) * self.luck(rng, (COLUMNS, 1, self.searches))
+        if self.of_study:
+            studies = self.luck(rng, (COLUMNS, ARMS, self.studies))
+            result += math.sqrt(self.of_study) * studies[:, :, np.arange(self.searches) % self.studies]
+        if self.first:
+            trial = self.luck(rng, (COLUMNS, ARMS, 1))
+            result = np.where(rng.random(shape) < self.first, trial, result)
+        return result
 
     def _levels(self, scale: Array) -> tuple[Array, Array]:
         """Return what is added to the scores of each arm so that its truth is ``level``, and that truth."""
@@ -179,102 +202,70 @@ class World:
         return np.full(scale.shape, float(np.mean(whole)))
 
 
-Found = tuple[float, float, float]
+Judged = tuple[float, float, float]
 """The ends of an interval, and the p-value."""
 
 
-def before(rows: Array, world: World, difference: bool) -> Found:
-    """Return the interval and the p-value by the rule of earlier versions of this code."""
-    strata, weights = _classes(world)
-    of_search = [s % world.searches for s in range(world.seeds)] if world.searches > 1 else None
-    part = image_part(rows, strata, weights, of_search)
-    means = _means(rows, world)
-    if of_search is not None:
-        means = np.array([means[np.equal(of_search, r)].mean() for r in range(world.searches)])
-    seeds, images = means.var(ddof=1) / len(means), part.variance + part.persistence / part.size**2
-    share = seeds / (seeds + images) if seeds + images > 0 else 1.0
-    freedom = 1 / (share / (len(means) - 1) + (1 - share) / max(part.size - 1, 1))
-    t, mean, error = float(special.stdtrit(freedom, 0.975)), float(means.mean()), math.sqrt(seeds + images)
-    p = 1.0 if error == 0 else 2 * float(special.stdtr(freedom, -abs(mean) / error))
-    if difference:
-        return mean - t * error, mean + t * error, p
-    q = t**2 * part.persistence / part.size
-    middle, root = mean + q / 2, q * mean * (1 - mean) + q**2 / 4 + t**2 * seeds * (1 + q)
-    return (middle - math.sqrt(root)) / (1 + q), (middle + math.sqrt(root)) / (1 + q), p
+def judged(rows: Array, world: World, least: float, *, difference: bool) -> Judged:
+    """Return the interval and the p-value of one mean, as a table has them.
 
-
-def _classes(world: World) -> tuple[Array | None, Array | None]:
-    if world.strata is None:
-        return None, None
-    return world.strata, np.full(world.classes, 1 / world.classes)
-
-
-def _means(rows: Array, world: World) -> Array:
-    if world.strata is None:
-        result: Array = rows.mean(1, dtype=float)
-        return result
-    counts = np.bincount(world.strata)
-    return np.array([(np.bincount(world.strata, row) / counts).mean() for row in rows])
-
-
-def _pool(credit: Array, world: World) -> dict[tuple[int, int], Luck]:
-    if world.searches < 2:
-        return {}
-    table = {}
-    for column, arms in enumerate(credit):
-        means = [_means(rows, world) for rows in arms]
-        table[column] = {
-            (column, a): [m[r :: world.searches].mean() for r in range(world.searches)]
-            for a, m in enumerate(means)
-        }
-    return pooled(table)
-
-
-def after(rows: Array, world: World, difference: bool, luck: Sequence[Luck]) -> Found:
-    """Return the interval and the p-value by today's rule."""
-    strata, weights = _classes(world)
-    of_search = [s % world.searches for s in range(world.seeds)] if world.searches > 1 else None
-    part = image_part(rows, strata, weights, of_search, world.group)
-    seeds = Repeats(max(world.searches, 1)).seeds(world.seeds)
-    values = dict(zip(seeds, _means(rows, world).tolist(), strict=True))
-    prior = prior_of(list(zip((1.0, -1.0), luck, strict=False))) if luck else None
+    Args:
+        rows: Every image's credit with every seed, ``(S, n)``.
+        world: The kind of study.
+        least: The least variance of a search's mean that is believed.
+        difference: Whether the credits are differences.
+    """
+    weights = None if world.strata is None else np.full(world.classes, 1 / world.classes)
+    rows_of_seeds = [s % world.rows for s in range(world.seeds)] if world.rows > 1 else None
     result = interval(
-        values,
-        part,
-        searches=max(world.searches, 1),
+        dict(zip(Repeats(max(world.rows, 1)).seeds(world.seeds), means(rows, world), strict=True)),
+        image_part(rows, world.strata, weights, rows_of_seeds, world.group),
+        searches=max(world.rows, 1),
         difference=difference,
-        prior=prior,
         once=world.searches == 1,
+        least=least,
     )
     assert result is not None
     return result.low, result.high, result.p
 
 
-def judged(world: World, seed: int) -> Array:
-    """Return of one table: levels covered before and after, differences likewise, and whether it has a false mark.
+def means(rows: Array, world: World) -> list[float]:
+    """Return each seed's accuracy."""
+    if world.strata is None:
+        return list(rows.mean(1, dtype=float))
+    counts = np.bincount(world.strata)
+    return [float((np.bincount(world.strata, row) / counts).mean()) for row in rows]
+
+
+def least_of(arms: Sequence[Array], world: World) -> float:
+    """Return the median variance of a search's mean among the arms of a column, or their differences."""
+    if world.rows < 2:
+        return 0.0
+    of_arms = [np.array(means(rows, world)) for rows in arms]
+    return usual_variance([[float(m[r :: world.rows].mean()) for r in range(world.rows)] for m in of_arms])
+
+
+def counted(world: World, seed: int) -> Array:
+    """Return of one table: the shares of levels and of differences covered, and whether it has a false mark.
 
     Levels are judged in every fifth table, for there are many in each; in the others they are NaN.
     """
     credit, truth = world.drawn(np.random.default_rng([20_261_124, seed]))
-    luck = _pool(credit, world)
-    counts, ps = np.zeros(6), (dict[object, float](), dict[object, float]())
+    levels, differences, p = [], [], {}
     for column, arms in enumerate(credit):
-        for arm, rows in enumerate(arms):
-            of_arm = [luck[column, arm]] if luck else []
-            if seed % 5 == 0:
-                for i, rule in enumerate((before(rows, world, False), after(rows, world, False, of_arm))):
-                    counts[i] += rule[0] <= truth[column, arm] <= rule[1]
-            if arm:
-                gap, real = rows - arms[0], truth[column, arm] - truth[column, 0]
-                beside = [*of_arm, luck[column, 0]] if luck else []
-                both = before(gap, world, True), after(gap, world, True, beside)
-                for i, (low, high, p) in enumerate(both):
-                    counts[2 + i] += low <= real <= high
-                    ps[i][column, arm] = p
-    counts[:2] /= COLUMNS * ARMS if seed % 5 == 0 else math.nan
-    counts[2:4] /= COLUMNS * (ARMS - 1)
-    counts[4:] = [min(holm(p).values()) < ALPHA for p in ps]
-    return counts
+        if seed % 5 == 0:
+            least = least_of(arms, world)
+            for arm, rows in enumerate(arms):
+                low, high, _ = judged(rows, world, least, difference=False)
+                levels.append(low <= truth[column, arm] <= high)
+        gaps = arms[1:] - arms[0]
+        least = least_of(gaps, world)
+        for arm, rows in enumerate(gaps):
+            low, high, p[column, arm] = judged(rows, world, least, difference=True)
+            differences.append(low <= truth[column, arm + 1] - truth[column, 0] <= high)
+    return np.array(
+        [np.mean(levels) if levels else np.nan, np.mean(differences), min(holm(p).values()) < ALPHA]
+    )
 
 
 def worlds() -> Iterator[World]:
@@ -296,6 +287,13 @@ def worlds() -> Iterator[World]:
     yield searched("5 searches, 1 seed each", searches=5, seeds=5)
     yield searched("2 searches, 5 seeds each", searches=2, seeds=10)
     yield searched("3 searches, all losses share half of their luck", searches=3, seeds=3, common=0.5)
+    yield searched("5 searches, one in four chooses a shared first trial", searches=5, seeds=5, first=0.25)
+    pooled = World("", seeds=15, searches=15, search=0.3, seed=0.1)
+    yield replace(pooled, name="5 replicates of 3 searches, searches as rows")
+    yield replace(pooled, name="5 replicates of 3 searches, studies as rows", studies=5)
+    yield replace(
+        pooled, name="the same, a study's searches share half of their luck", studies=5, of_study=0.5
+    )
     yield searched("3 searches, luck up to 10-fold in some regimes", searches=3, seeds=3, columns_differ=10)
     yield searched(
         "3 searches, luck differs by loss (sd 0.3 of its log)", searches=3, seeds=3, arms_differ=0.3
@@ -318,10 +316,9 @@ def searched(name: str, **changes: Any) -> World:
 
 
 def measured(world: World, tables: int, run: Callable[..., Iterator[Array]] = map) -> Array:
-    """Return the means of :func:`judged` over tables, in percent."""
-    result = np.array(list(run(judged, [world] * tables, range(tables))))
-    means: Array = 100 * np.nanmean(result, 0)
-    return means
+    """Return the means of :func:`counted` over tables, in percent."""
+    result: Array = 100 * np.nanmean(np.array(list(run(counted, [world] * tables, range(tables)))), 0)
+    return result
 
 
 def main() -> None:
@@ -333,16 +330,14 @@ def main() -> None:
     parser.add_argument("--worlds", default="", help="only those whose name has this word")
     parser.add_argument("--cores", type=int, default=1)
     arguments = parser.parse_args()
-    print("| world | level covered, %: before | after | difference covered, %: before | after |"
-          " tables with a false mark, %: before | after |")  # fmt: skip
-    print("|" + " --- |" * 7)
+    print("| world | levels covered, % | differences covered, % | tables with a false mark, % |")
+    print("|" + " --- |" * 4)
     with ProcessPoolExecutor(arguments.cores) as pool:
         for world in worlds():
             if arguments.worlds in world.name:
-                result = measured(world, arguments.tables, pool.map)
-                last = "none are given" if world.searches == 1 else f"{result[5]:.1f}"
-                columns = " | ".join(f"{value:.1f}" for value in result[:5])
-                print(f"| {world.name} | {columns} | {last} |", flush=True)
+                levels, differences, false = measured(world, arguments.tables, pool.map)
+                marks = "none are given" if world.searches == 1 else f"{false:.1f}"
+                print(f"| {world.name} | {levels:.1f} | {differences:.1f} | {marks} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -10,8 +10,8 @@ from typing import Literal
 import numpy as np
 
 from topk_platform.records import Tally
-from topk_platform.results.confirmed_runs import Runs
-from topk_platform.results.contrasts import combined, sums
+from topk_platform.results.confirmed_runs import Runs, sums
+from topk_platform.results.contrasts import combined
 from topk_platform.results.statistics import Estimate, holm
 from topk_platform.specs import Published, less_is_better, unit_of
 

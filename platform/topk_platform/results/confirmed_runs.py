@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from topk_platform.identity import machine_of
 from topk_platform.records import ArmResults, Ranks, Row, Tally
-from topk_platform.results.statistics import Luck, pooled
-from topk_platform.results.statistics.intervals import means_of_searches
-from topk_platform.specs import Arm, Study
+from topk_platform.results.statistics.intervals import means_of_searches, usual_variance
+from topk_platform.specs import Study
 
-__all__ = ["IMAGES", "ReadRanks", "Runs", "Unlike", "runs_of", "runs_of_all", "unlike"]
+__all__ = [
+    "IMAGES",
+    "Column",
+    "Parts",
+    "ReadRanks",
+    "Runs",
+    "Unlike",
+    "column_of",
+    "least_variance",
+    "runs_of",
+    "runs_of_all",
+    "sums",
+    "unlike",
+]
 
 ReadRanks = Callable[[Sequence[Row]], Mapping[str, Ranks]]
 """A function that returns the ranks of runs by key, from their ledger rows, if the ranks were kept."""
@@ -19,8 +31,28 @@ ReadRanks = Callable[[Sequence[Row]], Mapping[str, Ranks]]
 Unlike = Mapping[int, tuple[str, str]]
 """The kinds of machine of an arm's run and of the baseline's, by seed, where they differ."""
 
+Parts = Sequence[tuple[float, "Runs"]]
+"""Weights and runs of arms."""
+
+_ZERO = 1e-9
+
 IMAGES = "test images"
 """The name of what is counted if test images do not come in groups."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """What the arms with the same data and the same network show of the spread over searches.
+
+    Args:
+        name: The regime's name and the network's label.
+        levels: By metric the median over the arms of s², the variance of a search's mean.
+        differences: The same of their differences to the baseline.
+    """
+
+    name: tuple[str, str]
+    levels: Mapping[str, float] = field(default_factory=dict)
+    differences: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -32,8 +64,7 @@ class Runs:
         searched: How its search trials ended.
         searches: How often the arm was searched; 0 if it has nothing to search.
         ranks: The confirmations' ranks by seed, where kept.
-        luck: The luck of one of its searches by metric, estimated from all arms' searches; empty if no searches were
-            repeated, or only those of this arm.
+        column: The arms that share its data and its network; None if they are not known.
         without_ranks: How many completed confirmations lack their ranks; 0 if no ranks were read.
     """
 
@@ -41,7 +72,7 @@ class Runs:
     searched: Tally = field(default_factory=Tally)
     searches: int = 0
     ranks: Mapping[int, Ranks] = field(default_factory=dict)
-    luck: Mapping[str, Luck] = field(default_factory=dict)
+    column: Column | None = None
     without_ranks: int = 0
 
     @property
@@ -71,14 +102,6 @@ class Runs:
         values = {seed: row[f"test.{metric}"] for seed, row in completed.items()}
         return {seed: value for seed, value in values.items() if value is not None}
 
-    def search_means(self, metric: str) -> list[float]:
-        """Return the mean over each search's seeds; empty unless there are several searches with equally many seeds."""
-        values = self.values(metric)
-        if self.searches < 2 or self.confirmed.lost or len(values) % self.searches:
-            return []
-        result = means_of_searches(values, self.searches)
-        return result if len(result) == self.searches else []
-
     def with_ranks(self, read: ReadRanks | None) -> Runs:
         """Return the runs with the ranks that ``read`` returns; unchanged without it."""
         if read is None:
@@ -101,30 +124,71 @@ def runs_of(results: ArmResults) -> Runs:
 
 
 def runs_of_all(study: Study, results: Mapping[str, ArmResults]) -> dict[str, Runs]:
-    """Return the runs of all arms that count, each with the luck of its searches.
+    """Return the runs of all arms that count, each with its column.
 
     Args:
-        study: The study, which names the metrics.
+        study: The study, which names the metrics and the baseline.
         results: Each arm's results that count, by arm identity.
     """
-    by_arm = {arm_id: runs_of(arm) for arm_id, arm in results.items()}
-    arms = {arm_id: arm.arm for arm_id, arm in results.items()}
-    repeated = any(runs.searches > 1 for runs in by_arm.values())
-    luck = {metric: _luck(arms, by_arm, metric) for metric in study.tabled if repeated}
-    return {
-        arm_id: replace(runs, luck={metric: of[arm_id] for metric, of in luck.items() if arm_id in of})
-        for arm_id, runs in by_arm.items()
-    }
+    columns: dict[tuple[str, str], dict[str, Runs]] = {}
+    for arm_id, of_arm in results.items():
+        column = of_arm.arm.regime.name, of_arm.arm.model.label
+        columns.setdefault(column, {})[arm_id] = runs_of(of_arm)
+    result: dict[str, Runs] = {}
+    for name, arms in columns.items():
+        common = column_of(study, name, {results[i].arm.loss.label: runs for i, runs in arms.items()})
+        result |= {arm_id: replace(runs, column=common) for arm_id, runs in arms.items()}
+    return result
 
 
-def _luck(arms: Mapping[str, Arm], runs: Mapping[str, Runs], metric: str) -> dict[str, Luck]:
-    """Return the luck of each arm with several searches, estimated among the arms of its regime and network."""
-    columns: dict[Hashable, dict[str, list[float]]] = {}
-    for arm_id, arm in arms.items():
-        if means := runs[arm_id].search_means(metric):
-            column = (arm.regime.name, arm.model.label, len(means), len(runs[arm_id].values(metric)))
-            columns.setdefault(column, {})[arm_id] = means
-    return pooled(columns)
+def column_of(study: Study, name: tuple[str, str], runs: Mapping[str, Runs]) -> Column:
+    """Return a column with the usual spreads of its arms; ``runs`` are those by the loss's label."""
+    levels: dict[str, float] = {}
+    differences: dict[str, float] = {}
+    base = runs.get(study.baseline or "")
+    searched = [arm for arm in runs.values() if arm.searches > 1]
+    for metric in study.tabled if searched else ():
+        levels[metric] = usual_variance([_means([(1, arm)], metric, arm.searches) for arm in searched])
+        if base is not None:
+            pairs = [[(1, arm), (-1, base)] for arm in runs.values() if arm is not base]
+            times = searched[0].searches
+            differences[metric] = usual_variance([_means(pair, metric, times) for pair in pairs])
+    return Column(name, levels, differences)
+
+
+def least_variance(parts: Parts, metric: str) -> float:
+    """Return the least s² that is believed of a weighted sum of arms: what is usual in their columns.
+
+    A difference has the median of its column's differences, a level that of its column's levels. Other weights scale
+    it by their sum of squares, and columns add up.
+    """
+    columns: dict[tuple[str, str], list[tuple[float, Column]]] = {}
+    for weight, runs in parts:
+        if runs.column is not None:
+            columns.setdefault(runs.column.name, []).append((weight, runs.column))
+    result = 0.0
+    for of_column in columns.values():
+        squares, total = sum(w**2 for w, _ in of_column), sum(w for w, _ in of_column)
+        column = of_column[0][1]
+        if abs(total) < _ZERO:
+            result += squares / 2 * column.differences.get(metric, 0.0)
+        else:
+            result += squares * column.levels.get(metric, 0.0)
+    return result
+
+
+def _means(parts: Parts, metric: str, searches: int) -> list[float]:
+    result = means_of_searches(sums(parts, metric), searches)
+    return result if len(result) == searches else []
+
+
+def sums(parts: Parts, metric: str) -> dict[int, float]:
+    """Return a weighted sum of arms' test metrics by seed, for their common seeds."""
+    if not all(runs.confirmations for _, runs in parts):
+        return {}
+    result = [(weight, runs.values(metric)) for weight, runs in parts]
+    common = set.intersection(*(set(values) for _, values in result)) if result else set()
+    return {seed: sum(weight * values[seed] for weight, values in result) for seed in sorted(common)}
 
 
 def unlike(ours: Runs, theirs: Runs) -> Unlike:

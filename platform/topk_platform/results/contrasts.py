@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
-from topk_platform.results.confirmed_runs import Runs
+from topk_platform.results.confirmed_runs import Parts, Runs, least_variance, sums
 from topk_platform.results.statistics import (
     Estimate,
     ImagePart,
-    Prior,
     accuracies,
     image_part,
     interval,
-    prior_of,
 )
 from topk_platform.results.statistics.intervals import search_of
 
-__all__ = ["combined", "sums"]
-
-Parts = Sequence[tuple[float, Runs]]
-"""Weights and runs of arms."""
+__all__ = ["combined"]
 
 Numbers = np.ndarray[tuple[int, int], np.dtype[np.float64]]
 
@@ -39,8 +34,7 @@ def combined(parts: Parts, metric: str, *, difference: bool = True) -> Estimate 
     - The searched arms were searched R times, twice or more; a study searches them equally often. A seed trains the
       choice of the same search of each arm (:func:`~.statistics.intervals.search_of`). Different searches are
       independent, so the means over the seeds of each search are R independent values. They contain the luck of all
-      searches and the luck of the paired seeds. Their variance is drawn towards that of the other arms
-      (:func:`~.statistics.pooled`).
+      searches and the luck of the paired seeds. Their variance counts at least as :func:`least_variance`.
     - An arm was searched once, or has results of one search alone: seeds and images, and ``covers`` says "one search".
 
     ``Estimate.precision`` has the parts of the variance: ``precision.detectable()`` is the smallest effect that a test
@@ -65,35 +59,13 @@ def combined(parts: Parts, metric: str, *, difference: bool = True) -> Estimate 
         difference=difference,
         drawn=of_each,
         once=once,
-        prior=_prior(parts, metric, values, repeated) if repeated > 1 else None,
+        least=least_variance(parts, metric) if repeated > 1 else 0.0,
     )
-
-
-def sums(parts: Parts, metric: str) -> dict[int, float]:
-    """Return a weighted sum of arms' test metrics by seed, for their common seeds."""
-    if not all(runs.confirmations for _, runs in parts):
-        return {}
-    result = [(weight, runs.values(metric)) for weight, runs in parts]
-    common = set.intersection(*(set(values) for _, values in result)) if result else set()
-    return {seed: sum(weight * values[seed] for weight, values in result) for seed in sorted(common)}
 
 
 def _one_search(runs: Runs, values: Mapping[int, float]) -> bool:
     """Return whether the arm is searched and these seeds all come from one search."""
     return runs.searches > 0 and len({search_of(seed, runs.searches) for seed in values}) < 2
-
-
-def _prior(parts: Parts, metric: str, values: Mapping[int, float], searches: int) -> Prior | None:
-    """Return the pooled variance of the sum for one search; None if one of its arms is not in the pool."""
-    lucks = [(weight, runs.luck.get(metric)) for weight, runs in parts if runs.searches]
-    known = [(weight, luck) for weight, luck in lucks if luck is not None]
-    if len(known) < len(lucks):
-        return None
-    result = prior_of(known)
-    fixed = [(weight, runs.values(metric)) for weight, runs in parts if not runs.searches]
-    # An arm without a search adds the luck of its seeds, divided by the number of seeds for each search.
-    added = sum(weight**2 * np.var([of[s] for s in values], ddof=1) for weight, of in fixed)
-    return Prior(result.variance + float(added) * searches / len(values), result.freedom, result.weight)
 
 
 def _image_part(values: Mapping[int, float], parts: Parts, metric: str, searches: int) -> ImagePart | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from topk_platform.elsewhere import parse_study
 from topk_platform.records import Tally
-from topk_platform.results.cells import Cell, marked
+from topk_platform.results.cells import Cell, CellKey, marked
 from topk_platform.results.contrast_results import ContrastResult
 from topk_platform.results.findings_schema import (
     CellData,
@@ -25,6 +25,7 @@ from topk_platform.results.findings_schema import (
     part_of,
 )
 from topk_platform.results.statistics import Estimate, Precision
+from topk_platform.results.statistics.intervals import means_of_searches, of_rows, usual_variance
 from topk_platform.results.table import ChosenValues, Table, row_and_column
 from topk_platform.specs import Arm, Study
 from topk_platform.specs.checks import check
@@ -172,31 +173,46 @@ def _named(data: Mapping[str, Any]) -> tuple[str, str]:
 
 def _judged_anew(
     study: Study, arms: Mapping[tuple[str, str], Arm], data: Sequence[Mapping[str, Any]]
-) -> dict[tuple[str, str, str], Cell]:
-    """Return cells with marks by the present rules, whichever version wrote the file."""
+) -> dict[CellKey, Cell]:
+    """Return cells with intervals and marks by the present rules, whichever version wrote the file."""
     baselines = {(a.regime.name, a.model.label): a for a in arms.values() if a.loss.label == study.baseline}
-    confirmed = {(_named(one), one["metric"]): part_of(Tally, one["confirmed"]) for one in data}
     keys = {arm.name: key for key, arm in arms.items()}
-    result: dict[tuple[str, str, str], tuple[Cell, Tally]] = {}
-    for one in data:
-        key, metric = _named(one), one["metric"]
-        arm = arms[key]
-        other = baselines.get((arm.regime.name, arm.model.label))
-        theirs = Tally() if other is None else confirmed.get((keys[other.name], metric), Tally())
-        result[(*key, metric)] = _cell(one, study, arm), theirs
+    cells = {(*_named(saved), saved["metric"]): _cell(saved, study, arms[_named(saved)]) for saved in data}
+    columns: dict[tuple[str, ...], list[list[float]]] = {}
+    for key, cell in cells.items():
+        arm = arms[key[:2]]
+        means = means_of_searches(cell.differences, study.searches)
+        if len(means) == study.searches:
+            columns.setdefault((arm.regime.name, arm.model.label, key[2]), []).append(means)
+    result: dict[CellKey, tuple[Cell, Tally]] = {}
+    for key, cell in cells.items():
+        arm = arms[key[:2]]
+        column = arm.regime.name, arm.model.label
+        other = baselines.get(column)
+        beside = None if other is None else cells.get((*keys[other.name], key[2]))
+        least = usual_variance(columns.get((*column, key[2]), []))
+        result[key] = _with_searches(cell, study, least), Tally() if beside is None else beside.confirmed
     return marked(result, study.equivalence / 100)
+
+
+def _with_searches(cell: Cell, study: Study, least: float) -> Cell:
+    """Return a cell whose difference has the searches' part of its variance by the present rule."""
+    known = cell.difference
+    if known is None or known.precision is None or not known.covers.startswith("searches"):
+        return cell
+    anew = of_rows(cell.differences, known.precision, known.covers, study.searches, least)
+    return replace(cell, difference=anew)
 
 
 def _cell(saved: Mapping[str, Any], study: Study, arm: Arm) -> Cell:
     data = part_of(CellData, saved)
     check(data.metric in study.tabled, f"metric must be one of {list(study.tabled)}, got {data.metric!r}")
-    differences = {int(seed): value for seed, value in data.differences.items()}
     return Cell(
         _estimate(saved["value"]),
         _estimate(saved["difference"]),
         **{name: getattr(data, name) for name in _COPIED},
         published=study.published_of(arm, data.metric),
-        differences=differences,
+        differences={int(seed): value for seed, value in data.differences.items()},
         confirmed=part_of(Tally, saved["confirmed"]),
         searched=part_of(Tally, saved["searched"]),
         primary=data.metric == arm.metric,

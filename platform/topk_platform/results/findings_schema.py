@@ -132,7 +132,6 @@ class PrecisionData:
     rows: Count
     images: Size | None
     groups: Size | None
-    borrowed: Size
 
 
 @dataclass(frozen=True)

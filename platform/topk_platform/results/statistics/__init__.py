@@ -2,7 +2,6 @@
 
 from topk_platform.results.statistics.images import ImagePart, accuracies, image_part
 from topk_platform.results.statistics.intervals import ONE_SEARCH, Covers, Estimate, estimate, interval
-from topk_platform.results.statistics.pooling import Luck, Prior, moderated, pooled, prior_of
 from topk_platform.results.statistics.power import Precision
 from topk_platform.results.statistics.tests import critical, holm, p_of
 
@@ -11,17 +10,12 @@ __all__ = [
     "Covers",
     "Estimate",
     "ImagePart",
-    "Luck",
     "Precision",
-    "Prior",
     "accuracies",
     "critical",
     "estimate",
     "holm",
     "image_part",
     "interval",
-    "moderated",
     "p_of",
-    "pooled",
-    "prior_of",
 ]

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
 from topk_platform.results.statistics.images import ImagePart
-from topk_platform.results.statistics.pooling import Prior, moderated
 from topk_platform.results.statistics.power import Precision
 from topk_platform.results.statistics.tests import p_of
 from topk_platform.specs import Repeats
@@ -23,7 +22,9 @@ __all__ = [
     "estimate",
     "interval",
     "means_of_searches",
+    "of_rows",
     "search_of",
+    "usual_variance",
 ]
 
 _ENOUGH = 3
@@ -133,7 +134,7 @@ def interval(
     difference: bool = False,
     drawn: bool = False,
     once: bool = False,
-    prior: Prior | None = None,
+    least: float = 0.0,
 ) -> Estimate | None:
     """Return the mean over seeds with its 95 % interval; None if there are no values.
 
@@ -148,8 +149,7 @@ def interval(
     by φ times one image that only one of the two losses gets right. Two losses that agree on every image are then not
     taken as certainly equal (Bonett and Price 2012 add two images).
 
-    If searches are repeated, the means over the seeds of each search take the place of the seeds. Their variance is
-    drawn towards that of other arms' searches (:func:`~.pooling.moderated`).
+    If searches are repeated, the means over the seeds of each search take the place of the seeds.
 
     Args:
         values: The values by seed; seeds are counted from 1.
@@ -158,7 +158,7 @@ def interval(
         difference: Whether the values are differences of accuracies.
         drawn: Whether every seed has test images of its own, so that the seeds' spread covers the images as well.
         once: Whether an arm was searched once, so that the luck of its search is in no part of the variance.
-        prior: The variance of one search's mean, as other arms' searches estimate it.
+        least: The least s² that is believed, which few searches may fall below by chance.
     """
     rows = _rows(values, searches)
     if not rows:
@@ -167,25 +167,40 @@ def interval(
     covers = _covers(searches > 1, images is not None or drawn, once)
     if len(rows) == 1:
         return Estimate(mean, math.nan, n, covers=covers)
-    result = _precision(rows, images, prior if searches > 1 else None)
-    t = result.critical()
-    half = t * result.error()
-    low, high = mean - half, mean + half
-    if images is not None and not difference:
-        low, high = _accuracies(mean, result.by_seeds, t, images)
-    return Estimate(mean, (high - low) / 2, n, low, high, p_of(mean, result.parts()), covers, result)
+    by_seeds = max(float(np.var(rows, ddof=1)), least) / len(rows)
+    precision = Precision(by_seeds, 0.0, len(rows), math.inf)
+    if images is not None:
+        of_images = images.variance + images.persistence / images.size**2
+        precision = Precision(by_seeds, of_images, len(rows), images.size, images.freedom)
+    result = _around(mean, n, covers, precision)
+    if images is None or difference:
+        return result
+    low, high = _accuracies(mean, by_seeds, precision.critical(), images)
+    return replace(result, half_width=(high - low) / 2, low=low, high=high)
 
 
-def _precision(rows: Sequence[float], images: ImagePart | None, prior: Prior | None) -> Precision:
-    count = len(rows)
-    variance, freedom = float(np.var(rows, ddof=1)), count - 1.0
-    if prior is not None:
-        variance, freedom = moderated(variance, freedom, prior)
-    by_seeds, borrowed = variance / count, freedom - (count - 1)
-    if images is None:
-        return Precision(by_seeds, 0.0, count, math.inf, borrowed=borrowed)
-    of_images = images.variance + images.persistence / images.size**2
-    return Precision(by_seeds, of_images, count, images.size, images.freedom, borrowed)
+def _around(mean: float, n: int, covers: Covers, precision: Precision) -> Estimate:
+    half = precision.critical() * precision.error()
+    p = p_of(mean, precision.parts())
+    return Estimate(mean, half, n, mean - half, mean + half, p, covers, precision)
+
+
+def of_rows(
+    values: Mapping[int, float], images: Precision, covers: Covers, searches: int, least: float
+) -> Estimate:
+    """Return the estimate of a difference whose images' part is known already, as a file of findings keeps it.
+
+    Args:
+        values: The differences by seed.
+        images: The precision whose images' part is taken.
+        covers: What the interval covers.
+        searches: How many searches chose configurations.
+        least: The least s² that is believed.
+    """
+    rows = _rows(values, searches)
+    by_seeds = max(float(np.var(rows, ddof=1)), least) / len(rows)
+    precision = replace(images, by_seeds=by_seeds, rows=len(rows))
+    return _around(float(np.mean(rows)), len(values), covers, precision)
 
 
 def search_of(seed: int, searches: int) -> int:
@@ -199,6 +214,20 @@ def means_of_searches(values: Mapping[int, float], searches: int) -> list[float]
     for seed in sorted(values):
         groups[search_of(seed, searches)].append(values[seed])
     return [float(np.mean(groups[search])) for search in sorted(groups)]
+
+
+def usual_variance(searches: Iterable[Sequence[float]]) -> float:
+    """Return the median variance of several arms' searches; 0 if no arm has two searches.
+
+    Args:
+        searches: The means of each arm's searches.
+
+    Example:
+        >>> usual_variance([[0.1, 0.3], [0.1, 0.5], [0.2, 0.2], []])
+        0.02
+    """
+    result = [float(np.var(means, ddof=1)) for means in searches if len(means) > 1]
+    return float(np.median(result)) if result else 0.0
 
 
 def _rows(values: Mapping[int, float], searches: int) -> list[float]:

@@ -35,7 +35,6 @@ class Precision:
         images: The effective number of test images (:class:`ImagePart`'s ``size``); infinite if the images' part is not
             known.
         groups: The degrees of freedom of the images' part; by default the number of images less 1.
-        borrowed: The degrees of freedom that the seeds' part has beyond ``rows - 1``, from other arms' searches.
     """
 
     by_seeds: float
@@ -43,14 +42,13 @@ class Precision:
     rows: int
     images: float
     groups: float | None = None
-    borrowed: float = 0.0
 
     def parts(self, rows: int | None = None) -> list[Part]:
         """Return the parts of the variance with this many rows, by default the present number."""
         rows = rows or self.rows
         of_images = max(self.images - 1, 1) if self.groups is None else self.groups
         return [
-            (self.by_seeds * self.rows / rows, rows - 1 + self.borrowed),
+            (self.by_seeds * self.rows / rows, rows - 1),
             (self.by_images, of_images),
         ]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 
 import numpy as np
@@ -11,20 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import optimize, special, stats
 
+from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid
 from topk_platform.records import Ranks, Tally
 from topk_platform.results.cells import Cell, cell_of, marked
-from topk_platform.results.confirmed_runs import Runs
+from topk_platform.results.confirmed_runs import Column, Runs, column_of, least_variance
 from topk_platform.results.contrasts import combined
-from topk_platform.results.statistics import (
-    Prior,
-    critical,
-    image_part,
-    interval,
-    moderated,
-    p_of,
-    pooled,
-    prior_of,
-)
+from topk_platform.results.statistics import critical, image_part, interval, p_of
 from topk_platform.results.statistics.clusters import Groups
 from topk_platform.specs import Repeats
 
@@ -162,140 +153,54 @@ def test_the_variance_of_repeated_searches_is_that_of_the_restricted_likelihood(
     assert result.covers == "searches and seeds"
 
 
-def test_the_pool_is_the_rest_of_two_ways_where_arms_do_not_differ() -> None:
-    """Its variance beside other arms is the mean square of the residuals of arms and seeds, by least squares."""
-    rng = np.random.default_rng(5)
-    # Rows of equal size in two columns, so that arms do not differ.
-    rest = np.array([[1.0, -1, 0], [-1, 1, 0], [0, 1, -1], [0, -1, 1]])
-    table = 5 + rng.random((4, 1)) + rng.random((1, 3)) + 0.1 * rest
-    other = 0.1 * rest + rng.random((1, 3))
-    places = list(itertools.product(range(4), range(3)))
-    design = np.array(
-        [[float(a == i) for i in range(4)] + [float(r == j) for j in range(1, 3)] for a, r in places]
-    )
-    y = np.array([table[a, r] for a, r in places])
-    residuals = y - design @ np.linalg.lstsq(design, y, rcond=None)[0]
-    columns = {
-        c: {(c, a): rows[a].tolist() for a in range(4)} for c, rows in enumerate([table, *[other] * 9])
-    }
-    luck = {a: of_arm for (c, a), of_arm in pooled(columns).items() if c == 0}
-    assert math.isinf(luck[0].beside.weight)
-    assert luck[0].beside.variance == pytest.approx(float(residuals @ residuals) / 6)
-    assert luck[0].beside.freedom == 6
-    assert luck[0].level.variance == pytest.approx(float(table.var(1, ddof=1).mean()))
-    two = prior_of([(1.0, luck[0]), (-1.0, luck[1])])
-    assert (two.variance, two.freedom) == (pytest.approx(2 * luck[0].beside.variance), pytest.approx(6))
-    assert prior_of([(1.0, luck[0])]).variance == pytest.approx(luck[0].level.variance)
+def test_few_searches_that_agree_by_chance_have_the_spread_that_is_usual() -> None:
+    """The variance counts as the column's median if it is below, and as it is above; freedom stays R - 1."""
+    values = dict(zip(Repeats(3).seeds(3), (0.50, 0.52, 0.54), strict=True))
+    own = float(np.var(list(values.values()), ddof=1))
+    for least, expected in ((0.0, own), (own / 2, own), (9 * own, 9 * own)):
+        result = interval(values, searches=3, least=least)
+        assert result is not None
+        half = stats.t.ppf(0.975, 2) * math.sqrt(expected / 3)
+        assert result.half_width == pytest.approx(half)
 
 
-def by_turns(table: np.ndarray, weight: float) -> tuple[float, np.ndarray]:
-    """The scale of Fisher's F by its likelihood, and what all arms share as the mean weighted by inverse variances."""
-    searches, d = table.shape[1], table.shape[1] - 1
-    centred = [row - row.mean() for row in table]
-    shares = [1 / len(table)] * len(table)
-    for _ in range(80):
-        common = sum(share * row for share, row in zip(shares, centred, strict=True))
-        squares = [
-            sum((row - common) ** 2) / (d * (1 - share)) for share, row in zip(shares, centred, strict=True)
-        ]
-
-        def minus(log: float, squares: list[float] = squares) -> float:
-            return -sum(stats.f.logpdf(s / math.exp(log), d, weight) - log for s in squares)
-
-        scale = math.exp(optimize.minimize_scalar(minus, (-3.0, 0.0), options={"xtol": 1e-12}).x)
-        inverse = [(d + weight) / (d * s + weight * scale) for s in squares]
-        shares = [one / sum(inverse) for one in inverse]
-    return scale, common[:searches]
+def column(differences: float = 0.0, levels: float = 0.0, name: str = "r") -> Column:
+    return Column((name, "mlp"), {"top5": levels}, {"top5": differences})
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("searches", "odd"), [(3, 1.0), (3, 8.0), (5, 30.0)])
-def test_the_pools_variance_is_the_most_likely_scale(searches: int, odd: float) -> None:
-    rng = np.random.default_rng(6)
-    scales = np.exp(0.5 * rng.standard_normal((6, 1)))
-    scales[-1] *= odd
-    table = scales * rng.standard_normal((6, searches)) + rng.standard_normal((1, searches))
-    luck = pooled({"c": {a: table[a].tolist() for a in range(6)}})[0]
-    assert 0 < luck.beside.weight < 100
-    variance, common = by_turns(table, luck.beside.weight)
-    assert luck.beside.variance == pytest.approx(variance, rel=1e-5)
-    assert luck.level.variance == pytest.approx(common.var(ddof=1) + variance * 5 / 6, rel=1e-5)
+def test_the_least_variance_is_of_differences_for_differences_and_of_levels_for_levels() -> None:
+    here, there = column(2.0, 5.0), column(3.0, 7.0, "s")
+    a, b, c, d = (Runs(searches=3, column=of) for of in (here, here, there, there))
+    assert least_variance([(1, a), (-1, b)], "top5") == 2.0
+    assert least_variance([(1, a)], "top5") == 5.0
+    assert least_variance([(0.5, a), (-0.5, b), (0.5, c), (-0.5, d)], "top5") == (2.0 + 3.0) / 4
+    assert least_variance([(1, Runs(searches=3)), (-1, b)], "top5") == 5.0
+    assert least_variance([(1, a), (-1, b)], "top1") == 0.0
 
 
-@given(st.floats(10, 1e6), st.integers(0, 2**32 - 1))
-def test_an_arm_with_far_more_luck_hardly_moves_the_pool(factor: float, seed: int) -> None:
-    """However large it is: a plain mean square grows with its square."""
-    table = np.random.default_rng(seed).standard_normal((7, 4))
-    far, farther = table.copy(), table.copy()
-    far[-1] *= 1000
-    farther[-1] *= 1000 * factor
-    first, second = (
-        pooled({"c": {a: rows[a].tolist() for a in range(7)}})[0].beside for rows in (far, farther)
-    )
-    assert second.variance < 4 * first.variance and second.variance < 20
-    assert second.weight <= first.weight * 1.01
+def test_the_columns_medians_are_those_of_its_arms() -> None:
+    """Of three losses' levels, and of the two differences to the baseline."""
+    means = {"cross_entropy": [0.5, 0.6, 0.7], "focal": [0.5, 0.5, 0.8], "ldam": [0.4, 0.4, 0.4]}
+    losses = [Loss(name, {"learning_rate": Float(0.1, 1)}, {"learning_rate": 0.1}) for name in means]
+    arms = grid([Regime("r", "digits")], [Model("mlp")], losses, k=5, recipe=Recipe(1))
+    study = Study("s", arms, topk=(5,))
+    result = column_of(study, ("r", "mlp"), {name: runs(values, 3) for name, values in means.items()})
+    rows = np.array(list(means.values()))
+    assert result.levels["top5"] == pytest.approx(np.median(rows.var(1, ddof=1)))
+    assert result.differences["top5"] == pytest.approx(np.median((rows[1:] - rows[0]).var(1, ddof=1)))
 
 
-@pytest.mark.parametrize("real", [4.0, 16.0, math.inf])
-def test_the_more_arms_differ_in_their_luck_the_less_the_pool_weighs(real: float) -> None:
-    """Variances of a scaled inverse chi square with so many degrees of freedom, which the weight estimates."""
-    rng = np.random.default_rng(1)
-    scales = np.ones((300, 8)) if math.isinf(real) else np.sqrt(real / rng.chisquare(real, (300, 8)))
-    columns = {
-        c: {(c, a): (scales[c, a] * rng.standard_normal(5)).tolist() for a in range(8)} for c in range(300)
-    }
-    weight = pooled(columns)[0, 0].beside.weight
-    assert weight > 100 if math.isinf(real) else 0.6 * real < weight < 1.6 * real
-
-
-def test_one_column_of_few_arms_borrows_little_and_none_borrows_nothing() -> None:
-    rng = np.random.default_rng(2)
-    few = pooled({"c": {a: rng.standard_normal(3).tolist() for a in range(4)}})
-    assert few[0].beside.freedom < 6
-    assert moderated(1.0, 2, few[0].beside)[1] < 7
-    assert pooled({"c": {"alone": [0.1, 0.2, 0.3]}}) == {}
-    pair = pooled({"c": {"a": [0.1, 0.2, 0.4], "b": [0.3, 0.1, 0.2]}})
-    assert pair["a"].beside.weight == 0  # two arms do not show how arms differ
-    assert moderated(4.0, 2, pair["a"].beside) == (4.0, 2.0)
-
-
-@pytest.mark.filterwarnings("error")
-@given(
-    st.lists(st.sampled_from([0.0, 1e-12, 1e-3, 1.0, 1e6]), min_size=2, max_size=7),
-    st.integers(2, 5),
-    st.integers(0, 99),
-)
-def test_every_table_has_a_pool_of_finite_numbers(scales: list[float], searches: int, seed: int) -> None:
-    """Also where an arm has no luck at all."""
-    rng = np.random.default_rng(seed)
-    columns = {
-        c: {(c, a): (scale * rng.standard_normal(searches)).tolist() for a, scale in enumerate(scales)}
-        for c in range(3)
-    }
-    for luck in pooled(columns).values():
-        for prior in (luck.level, luck.beside):
-            assert math.isfinite(prior.variance) and prior.variance >= 0
-            assert math.isfinite(prior.freedom) and prior.freedom > 0 and prior.weight >= 0
-
-
-@given(st.floats(0, 10), st.integers(1, 9), st.floats(0, 10), st.floats(1, 200), st.floats(0, 1e6))
-def test_the_pool_never_lowers_a_variance_and_never_adds_more_freedom_than_it_is_worth(
-    own: float, freedom: int, variance: float, of_pool: float, weight: float
-) -> None:
-    result, degrees = moderated(own, freedom, Prior(variance, of_pool, weight))
-    assert result >= own
-    assert freedom <= degrees <= max(freedom, weight) * (1 + 1e-9)
-
-
-def runs(values: list[float], searches: int, luck: object = None, blocks: int = 0) -> Runs:
+def runs(values: list[float], searches: int, blocks: int = 0) -> Runs:
     """An arm's runs; beside arms with several searches, one that was searched once or never has their ``blocks``."""
     seeds = Repeats(max(searches, 1), blocks).seeds(len(values))
     rows = {
-        s: {"status": "completed", "key": f"{s}", "test.top5": v} for s, v in zip(seeds, values, strict=True)
+        s: {"status": "completed", "key": f"{s}", **dict.fromkeys(METRICS, v)}
+        for s, v in zip(seeds, values, strict=True)
     }
-    return Runs(rows, Tally(), searches, luck={"top5": luck} if luck else {})  # type: ignore[dict-item]
+    return Runs(rows, Tally(), searches)
 
 
+METRICS = [f"test.{kind}top5" for kind in ("", "macro_", "many_", "medium_", "few_")]
 OURS, THEIRS = [0.80, 0.84, 0.79, 0.81, 0.83, 0.78], [0.75, 0.76, 0.77, 0.74, 0.77, 0.76]
 
 
