@@ -28,7 +28,7 @@ from topk_losses import functional, use_backend
 from topk_platform import Recipe
 from topk_platform.data import Split
 from topk_platform.metrics import Scorer
-from topk_platform.training.session import score
+from topk_platform.training.scoring import score
 
 INPUTS = 784
 Work = Callable[[], object]

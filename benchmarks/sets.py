@@ -23,7 +23,7 @@ from topk_platform.serving.conformal import calibrate, prevalences_of, sets
 from topk_platform.serving.set_calibration import METHODS
 from topk_platform.specs import Trial
 from topk_platform.training import Session
-from topk_platform.training.session import score
+from topk_platform.training.scoring import score
 from topk_studies.letters import MLP, K, recipe
 
 

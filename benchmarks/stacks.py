@@ -24,7 +24,7 @@ import topk_losses as tl
 from topk_platform.data import load
 from topk_platform.specs import Trial
 from topk_platform.training.ensemble import Ensemble
-from topk_platform.training.process.state import trial_process
+from topk_platform.training.process import trial_process
 from topk_platform.training.steps.optim import learning_rate
 from topk_studies.letters import letters_quick
 

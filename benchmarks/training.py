@@ -35,10 +35,9 @@ from topk_platform.records import Store, StoreKeeper
 from topk_platform.specs import Trial
 from topk_platform.training import LOSSES, Session
 from topk_platform.training.ensemble import Ensemble
+from topk_platform.training.group import Group, Stopwatch
+from topk_platform.training.member import Member
 from topk_platform.training.run import _resume, _save
-from topk_platform.training.trials.clock import Stopwatch
-from topk_platform.training.trials.group import Group
-from topk_platform.training.trials.member import Member
 
 CLOCKS = {"wall": time.perf_counter, "cpu": time.thread_time}
 INTERVAL = 30.0  # seconds between two checkpoints, by default

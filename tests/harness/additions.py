@@ -124,7 +124,7 @@ def halved(shape: tuple[int, ...], classes: int, head: str = "linear") -> nn.Mod
             )
         ],
         f"{P}models/__init__.py": [
-            ("from topk_platform.models.linear", "from topk_platform.models.halved import halved\n"),
+            ("from topk_platform.models.small", "from topk_platform.models.halved import halved\n"),
             ('    "linear": linear,\n', '    "halved": halved,\n'),
             ('    "linear",\n', '    "halved",\n'),
         ],

@@ -8,12 +8,10 @@ from dataclasses import replace
 from torch import nn
 
 from topk_platform.errors import UserError
-from topk_platform.models.convnet import convnet
-from topk_platform.models.densenet import densenet
 from topk_platform.models.heads import feature_head
-from topk_platform.models.linear import linear
-from topk_platform.models.mlp import mlp
+from topk_platform.models.small import convnet, linear, mlp
 from topk_platform.models.vision import (
+    densenet,
     densenet121_small,
     find_weights,
     resnet18_small,

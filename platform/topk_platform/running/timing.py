@@ -14,10 +14,10 @@ from topk_platform.protocol import ArmBoard
 from topk_platform.specs import Recipe, Trial, digest
 from topk_platform.training import Session
 from topk_platform.training.ensemble import Ensemble
-from topk_platform.training.process.state import trial_process
+from topk_platform.training.group import Stopwatch
+from topk_platform.training.process import trial_process
 from topk_platform.training.run import prepared_learner
 from topk_platform.training.setup import dataset_of
-from topk_platform.training.trials.clock import Stopwatch
 
 __all__ = ["trial_seconds"]
 

@@ -18,7 +18,7 @@ from topk_platform.running.machine.devices import cap_memory, outside_fault
 from topk_platform.running.machine.gpu_use import sample_gpu
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
 from topk_platform.training import Heartbeat, Training, environment, run_trials
-from topk_platform.training.process.faults import is_usable, stored
+from topk_platform.training.faults import is_usable, stored
 from topk_platform.versions import differences, loaded_version
 
 __all__ = ["Work", "check_planned"]

@@ -80,7 +80,7 @@ def calibrate_export(export: str | Path, samples: str | Path, *, trust: Iterable
     card = (folder / CARD).read_text()
     (folder / CARD).write_text(with_calibration(card, Config.read(folder).inputs, text))
     if (folder / ONNX).exists():
-        from topk_platform.serving.onnx import write_onnx  # noqa: PLC0415 - an extra
+        from topk_platform.serving.loading import write_onnx  # noqa: PLC0415 - an extra
 
         write_onnx(folder, trusted)
     return calibration

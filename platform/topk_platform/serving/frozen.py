@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from topk_platform.data.features.backbones import Backbone, load_backbone, untrained_backbone, weights_hash
@@ -21,10 +22,9 @@ from topk_platform.elsewhere import made_by
 from topk_platform.errors import MissingDataError, UserError
 from topk_platform.references import is_reference, look_up
 from topk_platform.serving.package import BACKBONE, Config, Frozen
-from topk_platform.serving.tensors import differing_tensor, read_tensors
 from topk_platform.specs import Inputs, Regime
 
-__all__ = ["OnFeatures", "read_frozen", "with_backbone"]
+__all__ = ["OnFeatures", "differing_tensor", "read_frozen", "read_tensors", "with_backbone"]
 
 _CIFAR = {"cifar100": 32}  # the sides of images of datasets without an option for the size
 
@@ -132,3 +132,43 @@ def read_frozen(folder: Path, frozen: Frozen) -> Backbone:
     with made_by(file, f"the tensors of backbone {frozen.name}"):
         backbone.load_state_dict(tensors)
     return backbone
+
+
+def read_tensors(file: Path, sha256: str) -> dict[str, Tensor]:
+    """Return the tensors in a safetensors file, by name.
+
+    Args:
+        file: The file.
+        sha256: Its SHA-256.
+
+    Raises:
+        UserError: if it cannot be read, or has another SHA-256.
+    """
+    try:
+        with file.open("rb") as content:
+            digest = hashlib.file_digest(content, "sha256").hexdigest()
+        if sha256 != digest:
+            raise UserError(f"{file} is damaged or was changed: its SHA-256 differs from that of the export")
+        tensors: dict[str, Tensor] = load_file(file)
+    except (OSError, SafetensorError) as error:
+        raise UserError(f"{file} cannot be read: {error}") from error
+    return tensors
+
+
+def differing_tensor(built: Mapping[str, Tensor], read: Mapping[str, Tensor], file: Path | str) -> str:
+    """Return a text about the first tensor that differs in type or shape from that in a file; empty if none does.
+
+    Args:
+        built: The tensors of the built network, by name.
+        read: Those in the file.
+        file: The file.
+    """
+    for name in sorted(built.keys() | read.keys()):
+        ours, theirs = _in_words(built, name), _in_words(read, name)
+        if ours != theirs:
+            return f"tensor {name!r} is {ours} and {theirs} in {file}"
+    return ""
+
+
+def _in_words(tensors: Mapping[str, Tensor], name: str) -> str:
+    return f"{tensors[name].dtype} of shape {tuple(tensors[name].shape)}" if name in tensors else "missing"

@@ -1,7 +1,10 @@
-"""Loading a network: from the folder of an export, or from the tensors in a store."""
+"""Loading a network from the folder of an export, or from the tensors in a store, and writing it as ONNX."""
 
 from __future__ import annotations
 
+import importlib.util
+import json
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -10,19 +13,18 @@ import torch
 from torch import Tensor
 
 from topk_platform.elsewhere import made_by
-from topk_platform.errors import UserError, as_user_error
+from topk_platform.errors import UserError, as_user_error, reason
 from topk_platform.models import MODELS, architecture_of, build_model, check_model
 from topk_platform.serving.classifier import Classifier, Prepared
-from topk_platform.serving.frozen import OnFeatures, read_frozen
-from topk_platform.serving.package import WEIGHTS, Config
+from topk_platform.serving.frozen import OnFeatures, differing_tensor, read_frozen, read_tensors
+from topk_platform.serving.package import ONNX, WEIGHTS, Config
 from topk_platform.serving.set_calibration import SetCalibration
-from topk_platform.serving.tensors import differing_tensor, read_tensors
 from topk_platform.specs import Model
 from topk_platform.specs.fields import check_call
 from topk_platform.training.steps.batches import Normalisation
 from topk_platform.trust import Trust
 
-__all__ = ["assembled", "load_model", "load_trusting"]
+__all__ = ["assembled", "load_model", "load_trusting", "write_onnx"]
 
 _LEAST = 64  # an option of one of our networks may always have this value, even if the tensors are smaller
 
@@ -114,3 +116,47 @@ def _check_builds(config: Config, model: Model, tensors: Mapping[str, Tensor], f
 
 def _another(config: Config, why: str) -> UserError:
     return UserError(f"model {config.model.name} builds another network than was exported: {why}")
+
+
+def write_onnx(folder: Path, trust: Trust) -> None:
+    """Write ``model.onnx`` beside an exported network: from inputs ``(n, *shape)`` for any n to scores ``(n, L)``.
+
+    The file's metadata has the names of the classes as JSON under ``topk.classes``, and if the network is calibrated,
+    the calibration with thresholds at some coverages under ``topk.calibration``.
+
+    Args:
+        folder: The folder of the export.
+        trust: The code that may build its network.
+
+    Raises:
+        UserError: if the extra ``onnx`` is not installed, or ONNX lacks an operation of the network.
+    """
+    if missing := [name for name in ("onnx", "onnxscript") if importlib.util.find_spec(name) is None]:
+        raise UserError(f"--onnx needs {' and '.join(missing)}: pip install 'topk-studies[onnx]'")
+    classifier = load_trusting(folder, trust)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about torch's internals
+            program = torch.onnx.export(
+                classifier.module,
+                (torch.zeros((2, *classifier.config.inputs.shape), dtype=classifier.dtype),),
+                input_names=["inputs"],
+                output_names=["scores"],
+                dynamic_shapes=({0: torch.export.Dim("n")},),
+                dynamo=True,
+                verbose=False,
+            )
+            if program is None:
+                raise RuntimeError("torch.onnx.export with dynamo=True must return a program, got None")
+            names = [
+                classifier.config.inputs.name(label) for label in range(classifier.config.inputs.classes)
+            ]
+            program.model.metadata_props["topk.classes"] = json.dumps(names)
+            if classifier.calibration is not None:
+                summary = json.dumps(classifier.calibration.summary())
+                program.model.metadata_props["topk.calibration"] = summary
+            program.save(folder / ONNX, external_data=False)
+    except torch.onnx.errors.OnnxExporterError as error:
+        raise UserError(
+            f"model {classifier.config.model.name} cannot be exported to ONNX: {reason(error)}"
+        ) from error

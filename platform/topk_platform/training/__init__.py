@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from topk_platform.lazy import first_use
 
 if TYPE_CHECKING:
-    from topk_platform.training.ensemble import check_ensemble
+    from topk_platform.training.group import Heartbeat, Keeper
     from topk_platform.training.loss_table import LOSSES
     from topk_platform.training.losses import build_loss, check_loss, check_parameters
-    from topk_platform.training.process.environment import environment
+    from topk_platform.training.process import environment
     from topk_platform.training.run import Training, finish, run_trials
     from topk_platform.training.session import Session
-    from topk_platform.training.trials.group import Heartbeat, Keeper
+    from topk_platform.training.stacking import check_ensemble
 
 __all__ = [
     "LOSSES",

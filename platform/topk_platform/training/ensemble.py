@@ -14,47 +14,36 @@ from topk_platform.errors import UserError
 from topk_platform.metrics import Scorer
 from topk_platform.specs import Augmentation, Inputs, Recipe, Trial
 from topk_platform.training.losses import BoundLoss
-from topk_platform.training.session import score
-from topk_platform.training.setup import (
-    Scored,
-    batches_of,
-    dataset_of,
-    initialised,
-    inputs_of,
-    loss_of,
-    score_test,
-    scorer_of,
+from topk_platform.training.scoring import Scored, score, score_test, scorer_of
+from topk_platform.training.setup import batches_of, dataset_of, initialised, inputs_of, loss_of
+from topk_platform.training.stacking import (
+    Forward,
+    Together,
+    check_ensemble,
+    losses_together,
+    stack,
+    stacked_forward,
+    stacked_normalisation,
+    stacked_optimizer,
 )
-from topk_platform.training.stacking import Forward, stack, stacked_forward, stacked_optimizer
-from topk_platform.training.steps.batches import Batches, Normalisation, prepared
-from topk_platform.training.steps.epoch import Epoch, never_pause, order_states
-from topk_platform.training.steps.optim import ColumnOptimizer, learning_rate
-from topk_platform.training.steps.stepping import clip, density_of, optimizer_state, precision
-from topk_platform.training.together import Together, losses_together
+from topk_platform.training.steps.batches import (
+    Batches,
+    Epoch,
+    Normalisation,
+    never_pause,
+    order_states,
+    prepared,
+)
+from topk_platform.training.steps.optim import (
+    ColumnOptimizer,
+    clip,
+    density_of,
+    learning_rate,
+    optimizer_state,
+    precision,
+)
 
-__all__ = ["Ensemble", "check_ensemble"]
-
-_RANDOM = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
-
-
-def check_ensemble(model: nn.Module, recipe: Recipe, searched: Sequence[str]) -> None:
-    """Raise ``UserError`` unless networks of one shape can train as a stack with the same results as alone.
-
-    Args:
-        model: One of the networks.
-        recipe: The recipe.
-        searched: The parameters of the recipe and the loss that differ between the networks.
-    """
-    if next(model.buffers(), None) is not None or any(isinstance(m, _RANDOM) for m in model.modules()):
-        raise UserError("an ensemble's network must have neither buffers (batch normalisation) nor dropout")
-    if any(m._backward_hooks or m._backward_pre_hooks for m in model.modules()) or any(
-        p._backward_hooks or p._post_accumulate_grad_hooks for p in model.parameters()
-    ):
-        raise UserError("an ensemble's network must have no hooks on gradients, which a stack would not call")
-    if "batch_size" in searched:
-        raise UserError("an ensemble's members must have one batch_size; it cannot be searched")
-    if recipe.numerics.channels_last:
-        raise UserError("an ensemble's network cannot be channels_last")
+__all__ = ["Ensemble"]
 
 
 @dataclass
@@ -110,6 +99,8 @@ class Ensemble:
         groups = tuple(torch.stack(masks) for masks in zip(*(s.groups for s in scorers), strict=True))
         normalisations = [Normalisation.of(dataset, device) for dataset in datasets]
         datasets = [dataset.to(device) for dataset in datasets]
+        plain = all(isinstance(data.train.inputs, Tensor) for data in datasets)
+        plain = plain and recipes[0].augmentation == Augmentation()
         return cls(
             trials=tuple(trials),
             recipe=recipes[0],
@@ -123,8 +114,8 @@ class Ensemble:
             stacked=stacked,
             losses=tuple(losses),
             together=losses_together(trials, datasets, losses, 0),
-            labels=_labels(recipes[0], datasets),
-            normalising=_columns(normalisations),
+            labels=torch.stack([data.train.labels for data in datasets]) if plain else None,
+            normalising=stacked_normalisation(normalisations),
             optimizer=stacked_optimizer(recipes, stacked),
             scorer=Scorer(trials[0].topk, trials[0].targets, groups, trials[0].measures),
         )
@@ -236,20 +227,18 @@ class Ensemble:
         """
         splits = [dataset.validation for dataset in self.datasets]
         # Each member's normalisation comes from its own training images.
-        alike = len({how and (how.mean, how.std) for how in self.normalisations}) == 1
+        how = self.normalisations
+        alike = len({each and (each.mean, each.std) for each in how}) == 1
         shared = alike and all(split.inputs is splits[0].inputs for split in splits)
         inputs = (
-            self._prepared(splits[0].tensor.clone(), 0)  # a network's first layer may work in place
+            prepared(splits[0].tensor.clone(), how[0])  # a network's first layer may work in place
             if shared
-            else torch.stack([self._prepared(split.tensor, member) for member, split in enumerate(splits)])
+            else torch.stack([prepared(part.tensor, own) for part, own in zip(splits, how, strict=True)])
         )
         parts = torch.split(inputs, splits[0].at_once, dim=0 if shared else 1)
         scores = torch.cat([self._forward(part, shared) for part in parts], dim=1)
         finite = scores.isfinite().flatten(1).all(1).double()[:, None]
         return torch.cat([finite, self.scorer(scores, torch.stack([s.labels for s in splits]))], 1)
-
-    def _prepared(self, inputs: Tensor, member: int) -> Tensor:
-        return prepared(inputs, self.normalisations[member], channels_last=False)
 
     def test(self, member: int, weights: dict[str, Tensor]) -> Scored:
         """Score the test split with one member's network and these weights."""
@@ -307,22 +296,3 @@ class Ensemble:
 
     def _streams(self) -> list[torch.Generator]:
         return [batches.changes for batches in self.batches] + [loss.generator for loss in self.losses]
-
-
-def _labels(recipe: Recipe, datasets: Sequence[Dataset]) -> Tensor | None:
-    """Return the training labels ``(members, n)`` if batches are rows of splits in memory, else None."""
-    splits = [dataset.train for dataset in datasets]
-    if recipe.augmentation != Augmentation() or not all(isinstance(split.inputs, Tensor) for split in splits):
-        return None
-    return torch.stack([split.labels for split in splits])
-
-
-def _columns(normalisations: Sequence[Normalisation | None]) -> tuple[Tensor, Tensor] | None:
-    """Return the shifts and scales of all members, ``(members, 1, channels, 1, 1)``."""
-    given = [n for n in normalisations if n is not None]
-    if not given:
-        return None
-    shifts, scales = (
-        torch.stack(parts)[:, None] for parts in zip(*((n.shift, n.scale) for n in given), strict=True)
-    )
-    return shifts, scales

@@ -14,25 +14,27 @@ from torch import Tensor, nn
 from topk_platform.data import Dataset, Split
 from topk_platform.metrics import Scorer
 from topk_platform.specs import Inputs, Recipe, Trial
-from topk_platform.training.graphs.replay import Replay
 from topk_platform.training.losses import BoundLoss
-from topk_platform.training.setup import (
-    Scored,
-    batches_of,
-    dataset_of,
-    initialised,
-    inputs_of,
-    loss_of,
-    score_test,
-    scorer_of,
+from topk_platform.training.scoring import Scored, score, score_crops, score_test, scorer_of
+from topk_platform.training.setup import batches_of, dataset_of, initialised, inputs_of, loss_of
+from topk_platform.training.steps.batches import (
+    Batches,
+    Epoch,
+    Normalisation,
+    never_pause,
+    order_states,
 )
-from topk_platform.training.steps.batches import Batches, Normalisation, prepared
-from topk_platform.training.steps.crops import score_crops
-from topk_platform.training.steps.epoch import Epoch, never_pause, order_states
-from topk_platform.training.steps.optim import learning_rate, make_optimizer
-from topk_platform.training.steps.stepping import clip, density_of, optimizer_state, precision
+from topk_platform.training.steps.cuda_graphs import Replay
+from topk_platform.training.steps.optim import (
+    clip,
+    density_of,
+    learning_rate,
+    make_optimizer,
+    optimizer_state,
+    precision,
+)
 
-__all__ = ["Session", "score"]
+__all__ = ["Session"]
 
 _SLOWER = 9  # steps: step t averages with min(decay, t / (t + 9))
 
@@ -264,25 +266,3 @@ class Session:
 
 def _copied(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: value.detach().clone() for name, value in weights.items()}
-
-
-@torch.no_grad()
-def score(
-    model: nn.Module,
-    split: Split,
-    normalisation: Normalisation | None,
-    recipe: Recipe,
-    device: str,
-    scorer: Scorer,
-) -> Scored:
-    """Score a split with a network, which is left in evaluation mode."""
-    model.eval()
-    numerics = recipe.numerics
-    with precision(device, numerics.bfloat16):
-        # Copies, because a network whose first layer works in place would change the data of every later trial.
-        parts = [
-            model(prepared(part, normalisation, numerics.channels_last)).float() for part in split.in_order()
-        ]
-    scores = torch.cat(parts)
-    measures = torch.cat([scores.isfinite().all().double()[None], scorer(scores, split.labels)])
-    return Scored(measures, scores, split, scorer.groups)

@@ -3,83 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import torch
 from torch import Generator, Tensor, nn
 
-from topk_platform.data import Dataset, Images, Split, apply_conditions, load, shots
+from topk_platform.data import Dataset, Images, apply_conditions, load
 from topk_platform.errors import ChangedError
-from topk_platform.metrics import Scorer, target_rank
+from topk_platform.metrics import Scorer
 from topk_platform.models import build_model
 from topk_platform.specs import Inputs, Recipe, Schedule, Trial, numbers
 from topk_platform.streams import stream_seed
 from topk_platform.training.losses import BoundLoss, build_loss
+from topk_platform.training.scoring import Scored
 from topk_platform.training.steps.batches import Batches, Normalisation
 from topk_platform.training.steps.optim import effective_weights
 
-__all__ = [
-    "Learner",
-    "Scored",
-    "batches_of",
-    "dataset_of",
-    "generator_of",
-    "initialised",
-    "inputs_of",
-    "loss_of",
-    "score_test",
-    "scorer_of",
-]
-
-
-class Scored(NamedTuple):
-    """The scores of a network on a split, and the measures computed from them.
-
-    Args:
-        measures: 1 if all scores are finite, else 0, followed by the measures: float64 ``(1 + measures,)``.
-        scores: ``(N, L)``.
-        split: The samples, N of them.
-        groups: Masks over the classes, bool ``(L,)``: many-, medium- and few-shot.
-        averaged: Whether the scores are sums of probabilities, over several crops.
-        clusters: The name of the groups of samples, such as "patients"; empty if there are none.
-    """
-
-    measures: Tensor
-    scores: Tensor
-    split: Split
-    groups: tuple[Tensor, ...]
-    averaged: bool = False
-    clusters: str = ""
-
-    @property
-    def cluster(self) -> Tensor | None:
-        """The group of each sample, int64 ``(N,)``; None if there are no groups."""
-        return None if self.split.groups is None else self.split.groups.cpu()
-
-    @property
-    def logits(self) -> Tensor:
-        """Scores whose softmax gives the probabilities, ``(N, L)``."""
-        return self.scores.double().log() if self.averaged else self.scores
-
-    @property
-    def ranks(self) -> Tensor:
-        """Four numbers for each sample, from which tables and statistics are computed, int64 ``(4, N)``.
-
-        They are: the number of classes that score above the true class; the number of other classes that score the
-        same; the true class; and 1, 2 or 3 if that class is many-, medium- or few-shot, or 0 if there are no such
-        groups.
-        """
-        labels = self.split.labels
-        group = sum(
-            (number * mask[labels] for number, mask in enumerate(self.groups, 1)), torch.zeros_like(labels)
-        )
-        return torch.stack([*target_rank(self.scores, labels), labels, group]).cpu()
-
-    def guesses(self, k: int) -> Tensor:
-        """Return the k classes that score highest, best first, int64 ``(N, k)``. The order of ties is undefined."""
-        return self.scores.topk(min(k, self.scores.shape[-1])).indices.cpu()
+__all__ = ["Learner", "batches_of", "dataset_of", "generator_of", "initialised", "inputs_of", "loss_of"]
 
 
 class Learner(Protocol):
@@ -218,42 +159,4 @@ def batches_of(
         order=generator_of(trial, "batches"),
         changes=generator_of(trial, "augmentation", trial.device),
         channels_last=recipe.numerics.channels_last,
-    )
-
-
-def scorer_of(trial: Trial, dataset: Dataset) -> Scorer:
-    """Return the scorer of the trial's splits.
-
-    Raises:
-        ValueError: if a metric that selects is over a group of classes that is empty, or that is the only one.
-    """
-    groups = shots(dataset.class_counts)
-    several = (
-        sum(bool(mask.any()) for mask in groups.values()) > 1
-    )  # one group's accuracy is the macro average
-    groups = {name: mask & several for name, mask in groups.items()}
-    for metric in (trial.arm.metric, *trial.arm.recipe.keep):
-        mask = groups.get(metric.partition("_")[0])
-        if mask is not None and not mask.any():
-            counts = dataset.class_counts.tolist()
-            raise ValueError(
-                f"metric {metric} needs a split with classes of that group and of others, got class counts {counts}"
-            )
-    masks = tuple(mask.to(trial.device) for mask in groups.values())
-    return Scorer(trial.topk, trial.targets, masks, trial.measures)
-
-
-def score_test(score: Callable[[Split, Scorer], Scored], dataset: Dataset, scorer: Scorer) -> Scored:
-    """Score the test split. Thresholds of sets come from the validation split.
-
-    Args:
-        score: Scores a split with the network.
-        dataset: The splits.
-        scorer: The measures.
-    """
-    if scorer.sets:
-        scored = score(dataset.validation, replace(scorer, measures=()))
-        scorer = scorer.cut_by(scored.logits, scored.split.labels)
-    return score(dataset.test, scorer)._replace(
-        clusters=dataset.groups if dataset.test.groups is not None else ""
     )

@@ -15,7 +15,7 @@ from torch import nn
 
 from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid
 from topk_platform.data import digits
-from topk_platform.training.process.faults import machinery_fault
+from topk_platform.training.faults import machinery_fault
 
 FOLDER = Path(os.environ["LAB_FOLDER"])
 RELAPSES = 3  # so often a process dies that has got a step further: once more than there are pauses

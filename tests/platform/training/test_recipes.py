@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from topk_platform import EMA, Augmentation, LongTail, Model, Numerics, Recipe, Regime, UserError
 from topk_platform.specs import Trial, TrialRecord
 from topk_platform.training import Session, finish, run_trials
-from topk_platform.training.steps.optim import effective_weights, learning_rate
-from topk_platform.training.steps.stepping import density_of
+from topk_platform.training.steps.optim import density_of, effective_weights, learning_rate
 
 MakeTrial = Callable[..., Trial]
 IMAGES = Regime(

@@ -19,7 +19,7 @@ from topk_platform import (
 from topk_platform.records import Store, StoreKeeper, forget
 from topk_platform.specs import Trial, TrialRecord
 from topk_platform.training import finish, run_trials
-from topk_platform.training.trials.clock import Stopwatch
+from topk_platform.training.group import Stopwatch
 
 MakeTrial = Callable[..., Trial]
 

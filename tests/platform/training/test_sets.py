@@ -19,8 +19,8 @@ from topk_platform.data import Split
 from topk_platform.metrics import Scorer, cut_of, inside, log_probabilities, topk_credit
 from topk_platform.specs import Measure, Trial, accuracy_names
 from topk_platform.training import finish, run_trials
+from topk_platform.training.scoring import Scored
 from topk_platform.training.session import Session
-from topk_platform.training.setup import Scored
 
 ASKED = ("autkc3", "average2", "size90")
 MakeTrial = Callable[..., Trial]

@@ -24,8 +24,8 @@ from topk_platform.training import (
     finish,
     run_trials,
 )
+from topk_platform.training.member import Member, TrainedEpoch
 from topk_platform.training.steps.optim import learning_rate, make_optimizer
-from topk_platform.training.trials.member import Member, TrainedEpoch
 
 
 def a_trial(

@@ -18,7 +18,7 @@ from topk_platform.references import is_reference, look_up
 from topk_platform.specs import Arm, Recipe, numbers
 from topk_platform.training.loss_table import LOSSES
 from topk_platform.training.losses import BoundLoss, build_loss
-from topk_platform.training.process.state import restored_process
+from topk_platform.training.process import restored_process
 from topk_platform.training.stacking import stack, stacked_forward
 
 __all__ = ["Rehearsal"]

@@ -1,10 +1,11 @@
-"""Batches of a split, as networks take them."""
+"""Batches of a split, as networks take them, and the current epoch, which can pause after any step."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Generator, Tensor
@@ -13,7 +14,7 @@ from topk_platform.data import Dataset, Images, Split
 from topk_platform.specs import Augmentation
 from topk_platform.training.steps.augment import augment, crop, mix
 
-__all__ = ["Batches", "Normalisation"]
+__all__ = ["Batches", "Epoch", "Normalisation", "never_pause", "order_states"]
 
 
 @dataclass(frozen=True)
@@ -147,8 +148,40 @@ class Batches:
         return inputs, labels
 
 
-def prepared(inputs: Tensor, normalisation: Normalisation | None, channels_last: bool) -> Tensor:
+def prepared(inputs: Tensor, normalisation: Normalisation | None, channels_last: bool = False) -> Tensor:
     """Return inputs as networks take them."""
     if normalisation is not None:
         inputs = normalisation(inputs)
     return inputs.to(memory_format=torch.channels_last) if channels_last and inputs.ndim == 4 else inputs
+
+
+@dataclass
+class Epoch:
+    """The batches that are left of an epoch, and the sum of its losses so far.
+
+    Args:
+        batches: The batches to come, each some tensors. Keeping them also keeps the images that are already decoded.
+        orders: The states of the streams of orders at the epoch's start, from which the same orders are drawn again.
+        total: The sum of the losses of the samples so far, float64, ``()`` or ``(members,)``.
+    """
+
+    batches: Iterator[tuple[Tensor, ...]]
+    orders: list[Tensor]
+    total: Tensor
+
+
+def never_pause() -> bool:
+    """Return False, so that an epoch pauses at its end only."""
+    return False
+
+
+def order_states(epoch: Epoch | None, batches: Sequence[Batches]) -> dict[str, Any]:
+    """Return the states from which the batches of the current epoch, or of the next one, are drawn again.
+
+    Args:
+        epoch: The current epoch, or None between two epochs.
+        batches: The batches of each member.
+    """
+    if epoch is None:
+        return {"orders": [one.order.get_state() for one in batches], "total": None}
+    return {"orders": epoch.orders, "total": epoch.total.clone()}

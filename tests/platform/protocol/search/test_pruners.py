@@ -13,7 +13,7 @@ from topk_platform.protocol import stopping_values
 from topk_platform.protocol.ended import Ended
 from topk_platform.protocol.search.pruning import rung_epochs
 from topk_platform.specs import EpochRecord
-from topk_platform.training.trials.member import Member
+from topk_platform.training.member import Member
 
 EPOCHS = 8
 RECIPE = Recipe(EPOCHS)

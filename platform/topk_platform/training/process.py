@@ -1,21 +1,25 @@
-"""The state of the process that a trial runs in: the same at the start of every trial, and restored at its end."""
+"""The process that trains: its state at the start of every trial, and what of the machine decides the last bits."""
 
 from __future__ import annotations
 
+import platform
 import random
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import torch
 
+import topk_losses
 from topk_platform.data import load
 from topk_platform.references import import_reference, is_reference
 from topk_platform.specs import Numerics, Trial
 from topk_platform.streams import stream_seed
 
-__all__ = ["process_state", "restore_process", "restored_process", "trial_process"]
+__all__ = ["environment", "process_state", "restore_process", "restored_process", "trial_process"]
 
 _RAISING = (
     2  # torch's number for deterministic algorithms, with an error if there is none; with 1 it only warns
@@ -146,3 +150,51 @@ def _reset(trial: Trial, switches: tuple[_Switch, ...]) -> None:
     torch.manual_seed(seed)
     random.seed(seed)
     np.random.seed(seed % 2**32)  # noqa: NPY002 - as above
+
+
+@cache
+def environment(device: str) -> dict[str, str]:
+    """Return the versions and hardware that decide the bits of a result besides its trial, its code and its data.
+
+    - ``torch``: the version of torch, on which arithmetic and random streams depend. The version of torchvision goes
+      with it.
+    - ``machine``: on the CPU, the processor's model and the instructions that torch uses, because they decide which
+      kernels its libraries choose; on CUDA, the GPU's model.
+    - ``losses``: the backend that computes the losses, see :func:`topk_losses.backend`.
+
+    Python's version is left out, because it does not affect the arithmetic, and so is the number of threads, which is
+    part of the trial.
+
+    Args:
+        device: ``"cpu"`` or ``"cuda"``, which this machine must have.
+
+    Example:
+        >>> sorted(environment("cpu"))
+        ['losses', 'machine', 'torch']
+    """
+    machine = torch.cuda.get_device_name() if device == "cuda" else _processor()
+    return {"torch": torch.__version__, "machine": machine, "losses": topk_losses.backend(device)}
+
+
+def _processor() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    model = processor_model(cpuinfo.read_text()) if cpuinfo.exists() else platform.processor()
+    return f"{platform.machine()} {model} {torch.backends.cpu.get_cpu_capability()}"
+
+
+def processor_model(cpuinfo: str) -> str:
+    r"""Return the model of the first processor in Linux's ``/proc/cpuinfo``.
+
+    Virtual machines give many models the same name, so the processor's numbers are added.
+
+    Example:
+        >>> processor_model("model name : Xeon\ncpu family : 6\nmodel : 143\n\nmodel name : other")
+        'Xeon, cpu family 6, model 143'
+    """
+    first = cpuinfo.partition("\n\n")[0]
+    facts = {
+        name.strip(): value.strip() for name, _, value in (line.partition(":") for line in first.splitlines())
+    }
+    numbers = ("cpu family", "model", "CPU implementer", "CPU part")  # the former of x86, the latter of ARM
+    texts = [facts.get("model name", ""), *(f"{name} {facts[name]}" for name in numbers if name in facts)]
+    return ", ".join(filter(None, texts))

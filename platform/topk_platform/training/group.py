@@ -8,18 +8,18 @@ import time
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from types import TracebackType
 from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from topk_platform.specs import EpochRecord, Inputs, Trial, TrialRecord
-from topk_platform.training.process.environment import environment
-from topk_platform.training.trials.clock import Stopwatch
-from topk_platform.training.trials.member import Member
-from topk_platform.training.trials.pace import FIRST_SECONDS, Pace
+from topk_platform.training.faults import FIRST_SECONDS, Pace
+from topk_platform.training.member import Member
+from topk_platform.training.process import environment
 
-__all__ = ["Group", "Heartbeat", "Keeper", "Network", "Stored"]
+__all__ = ["Group", "Heartbeat", "Keeper", "Network", "Stopwatch", "Stored"]
 
 _REQUIRED_FILES = {"ranks", "guesses"}  # the files that a completed confirmation must have
 _HEARTBEAT_SECONDS = 10.0  # the longest time between two heartbeats while steps are made
@@ -53,7 +53,7 @@ class Keeper(Protocol):
     def save_ranks(
         self, trial: Trial, ranks: Tensor, images: str, cluster: Tensor | None = None, clusters: str = ""
     ) -> str:
-        """Store :attr:`~topk_platform.training.setup.Scored.ranks` of the test split, its fingerprint and groups.
+        """Store :attr:`~topk_platform.training.scoring.Scored.ranks` of the test split, its fingerprint and groups.
 
         Returns:
             The file's SHA-256.
@@ -61,7 +61,7 @@ class Keeper(Protocol):
         ...
 
     def save_guesses(self, trial: Trial, guesses: Tensor, images: str) -> str:
-        """Store :meth:`~topk_platform.training.setup.Scored.guesses` of the test split, and its fingerprint.
+        """Store :meth:`~topk_platform.training.scoring.Scored.guesses` of the test split, and its fingerprint.
 
         Returns:
             The file's SHA-256.
@@ -75,8 +75,8 @@ class Network(NamedTuple):
     Args:
         trial_number: The position of its trial in the group.
         weights: Its weights and buffers.
-        ranks: The ranks of the test split, see :attr:`~topk_platform.training.setup.Scored.ranks`.
-        guesses: The arm's K classes of each test sample, see :meth:`~topk_platform.training.setup.Scored.guesses`.
+        ranks: The ranks of the test split, see :attr:`~topk_platform.training.scoring.Scored.ranks`.
+        guesses: The arm's K classes of each test sample, see :meth:`~topk_platform.training.scoring.Scored.guesses`.
         images: The test split's fingerprint.
         cluster: The group of each test sample; None if the dataset has no groups.
         clusters: The name of these groups, such as "patients".
@@ -223,3 +223,47 @@ def _versions(device: str) -> dict[str, str]:
         device == "cpu" or torch.cuda.is_available()
     )  # a trial that failed because there was no GPU has a record too
     return {"python": platform.python_version(), **(environment(device) if there else {})}
+
+
+def _events() -> list[torch.cuda.Event]:
+    return [torch.cuda.Event(enable_timing=True) for _ in range(2)]  # type: ignore[no-untyped-call]
+
+
+class Stopwatch:
+    """A context that measures the time spent in it, summed over all uses.
+
+    Args:
+        device: ``"cpu"`` or ``"cuda"``. On CUDA, events on the stream are timed and read afterwards.
+        seconds: The time measured before.
+    """
+
+    def __init__(self, device: str, seconds: float = 0.0) -> None:
+        self._on_gpu = device == "cuda"
+        self._seconds = seconds
+        self._start = 0.0
+        self._pairs: list[list[torch.cuda.Event]] = []
+
+    def __enter__(self) -> Stopwatch:
+        if self._on_gpu:
+            self._pairs.append(_events())
+            self._pairs[-1][0].record()
+        else:
+            self._start = time.perf_counter()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._on_gpu:
+            self._pairs[-1][1].record()
+        else:
+            self._seconds += time.perf_counter() - self._start
+
+    @property
+    def seconds(self) -> float:
+        """The time. On a GPU, this waits until the device has done all work of the context."""
+        for start, end in self._pairs:
+            end.synchronize()
+            self._seconds += float(start.elapsed_time(end)) / 1e3
+        self._pairs.clear()
+        return self._seconds

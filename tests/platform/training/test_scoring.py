@@ -1,4 +1,4 @@
-"""Ten crops, against torchvision's and against sums over all subsets of classes."""
+"""Ten crops of each image, against a plain loop."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from topk_platform.metrics import Scorer
 from topk_platform.specs import Trial
 from topk_platform.testing.standins import write_imagenet
 from topk_platform.training import finish, run_trials
+from topk_platform.training import scoring as module
+from topk_platform.training.scoring import score_crops
 from topk_platform.training.session import Session
-from topk_platform.training.steps import crops as module
-from topk_platform.training.steps.crops import score_crops
 
 REGIME = Regime("r", "imagenet", (), {"size": 16, "resize": 20, "classes": 5, "validation": 2})
 GROUPS = (torch.zeros(5, dtype=torch.bool),) * 3

@@ -21,12 +21,9 @@ from topk_platform.errors import (
     UnreachableStoreError,
 )
 from topk_platform.specs import Trial, TrialRecord
-from topk_platform.training import Heartbeat, finish, run, run_trials
-from topk_platform.training.process import faults
-from topk_platform.training.process.faults import machinery_fault
+from topk_platform.training import Heartbeat, faults, finish, group, run, run_trials
+from topk_platform.training.faults import FIRST_SECONDS, Pace, machinery_fault
 from topk_platform.training.session import Session
-from topk_platform.training.trials import group, keeping
-from topk_platform.training.trials.pace import FIRST_SECONDS, Pace
 
 MakeTrial = Callable[..., Trial]
 STEPS = 17  # of an epoch
@@ -48,7 +45,7 @@ KINDS = {"ranks", "guesses", "network"}
 def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The pauses that were made, without waiting for them."""
     slept: list[float] = []
-    monkeypatch.setattr(keeping.time, "sleep", slept.append)  # type: ignore[attr-defined]
+    monkeypatch.setattr(run.time, "sleep", slept.append)  # type: ignore[attr-defined]
     return slept
 
 

@@ -1,1 +1,0 @@
-"""Training steps on a GPU that are recorded once and replayed for each batch."""

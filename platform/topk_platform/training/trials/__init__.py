@@ -1,1 +1,0 @@
-"""The trials that train together: their progress, their times, and the weights and files that are kept."""
