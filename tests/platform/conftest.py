@@ -13,7 +13,7 @@ from topk_platform.cli import main
 from topk_platform.data import load
 from topk_platform.data.loading import backbone_hash
 from topk_platform.identity import Identity
-from topk_platform.records import Store, StoreKeeper
+from topk_platform.records import Ledger, Store, StoreKeeper, as_recorded
 from topk_platform.specs import Trial, TrialRecord
 from topk_platform.testing import fake_run
 from topk_platform.training import finish, run_trials
@@ -44,6 +44,7 @@ def confirm(
     study: Study, store: Path, changed: Callable[[TrialRecord], TrialRecord] = lambda record: record
 ) -> None:
     """Train all that a study asks for, here, and write its records as ``changed`` returns them."""
+    study = as_recorded(study, Ledger.open(Store.open(store), study.name))
     codes = versions_of(study)
     keeper = StoreKeeper(Store.open(store).at(study.name), 1e9, backbone=backbone_hash)
     identities = {

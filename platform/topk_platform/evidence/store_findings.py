@@ -38,8 +38,9 @@ def findings(
         >>> Path("digits.json.gz").write_bytes(result.to_bytes())  # doctest: +SKIP
     """
     held = read(study, store, needed=True)
+    study, data = held.study, held.data_folder(data)
     table = held.table
-    if not table.confirmed.completed:
+    if held.changed or not table.confirmed.completed:
         raise UserError(f"no confirmation of study {study.name} has ended, so there are no findings yet")
     from topk_platform.data import data_at  # noqa: PLC0415 - torch
 

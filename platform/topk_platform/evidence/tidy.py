@@ -79,12 +79,16 @@ def export_csv(study: Study, to: str | Path, *, store: str | Path = "runs") -> W
     path = Path(to).expanduser()
     check(bool(path.name), f"--to must be a file, got {str(to)!r}")
     held = read(study, store, needed=True)
-    counting = {row["key"] for history in held.histories.values() for row in history.rows()}
-    rows = [row for row in held.ledger.rows(without=("config",)) if row["key"] in counting]
+    counting = {row["key"]: row for history in held.histories.values() for row in history.rows()}
+    rows = [
+        {**row, **counting[row["key"]]}
+        for row in held.ledger.rows(without=("config",))
+        if row["key"] in counting
+    ]
     rows.sort(key=lambda row: (row["arm"], row["phase"] == "confirm", row["number"], row["seed"]))
     chosen = {row["key"]: json.loads(row["values"]) for row in rows}
     parameters = sorted({name for values in chosen.values() for name in values})
-    metrics = [f"{split}.{metric}" for split in ("validation", "test") for metric in study.metrics]
+    metrics = [f"{split}.{metric}" for split in ("validation", "test") for metric in held.study.metrics]
     columns = [*_FACTS, *(f"param.{name}" for name in parameters)]
     codebook = path.with_suffix(".codebook.csv")
     _write(path, rows_to_csv(columns, _tidy(study.name, rows, chosen, metrics)))

@@ -242,7 +242,7 @@ class ArmBoard:
             study=study.name,
             arm_id=self.arm_id,
             arm=arm.searched(1),
-            topk=study.topk,
+            topk=study.topk_of(arm),
             targets=study.targets,
             phase=phase,
             number=number,

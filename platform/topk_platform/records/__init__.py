@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from topk_platform.records.ledger.lookup import Found, find
     from topk_platform.records.ledger.snapshot import is_current, write_snapshot
     from topk_platform.records.ledger.writer import Writer
-    from topk_platform.records.recorded import Recorded, note_plan
+    from topk_platform.records.recorded import LastRun, Recorded, as_recorded, note_plan, read_plan
     from topk_platform.records.repairing import Repaired, repair
     from topk_platform.records.states import (
         ArmState,
@@ -73,6 +73,7 @@ __all__ = [
     "Found",
     "GpuUse",
     "Guesses",
+    "LastRun",
     "Ledger",
     "OpenTrial",
     "Ranks",
@@ -91,6 +92,7 @@ __all__ = [
     "Unsound",
     "Writer",
     "artifact_name",
+    "as_recorded",
     "check_undriven",
     "damaged_artifacts",
     "driven",
@@ -112,6 +114,7 @@ __all__ = [
     "read_guesses",
     "read_history",
     "read_model",
+    "read_plan",
     "read_ranks",
     "read_state",
     "repair",

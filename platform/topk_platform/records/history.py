@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmBoard, Ended, Slot
+from topk_platform.records.artifacts.per_image import read_all_ranks
 from topk_platform.records.ledger.ledger import Ledger
 from topk_platform.records.table.rows import Late, Row, RowViews
 from topk_platform.specs import Arm, Scalar, Study
@@ -220,7 +221,20 @@ class StudyRows:
             study: The study that has the arms.
             identities: Which rows of an arm count, by arm identity. For arms that are missing here, all rows count.
         """
-        return self.histories_of({study.arm_id(arm): arm for arm in study.arms}, identities)
+        histories = self.histories_of({study.arm_id(arm): arm for arm in study.arms}, identities)
+        for history in histories.values() if study.measured else ():
+            if study.topk_of(history.arm) != study.topk:
+                self._complete(history, study.accuracies)
+        return histories
+
+    def _complete(self, history: ArmHistory, accuracies: Collection[str]) -> None:
+        """Add to an arm's confirmations the test accuracies that were not recorded, from the ranks."""
+        ranks = read_all_ranks(self.ledger.store, history.confirm.values())
+        for slot, row in history.confirm.items():
+            if row["key"] in ranks:
+                more = (name for name in accuracies if row.get(f"test.{name}") is None)
+                counted = {f"test.{name}": ranks[row["key"]].accuracy(name) for name in more}
+                history.confirm[slot] = {**row, **counted}
 
     def histories_of(
         self, arms: Mapping[str, Arm], identities: Mapping[str, Identity]

@@ -6,10 +6,11 @@ import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from pathlib import Path
 
-from topk_platform.errors import StoreError
+from topk_platform.errors import StoreError, UserError
 from topk_platform.protocol import ArmBoard
 from topk_platform.records.history import ArmHistory, StudyRows, results_of
 from topk_platform.records.ledger.ledger import Ledger
@@ -17,8 +18,9 @@ from topk_platform.records.storage.checked_json import with_checksum, without_ch
 from topk_platform.records.storage.store import Store
 from topk_platform.records.table.rows import Row
 from topk_platform.specs import Arm, Study, Trial
+from topk_platform.specs.checks import absolute
 
-__all__ = ["GONE", "Recorded", "note_plan", "read_plan"]
+__all__ = ["GONE", "LastRun", "Recorded", "as_recorded", "note_plan", "read_plan"]
 
 GONE = "arms that the study no longer has"
 """The reason why trials of other arms do not count."""
@@ -60,11 +62,14 @@ class Recorded:
             StoreError: if the store cannot be read.
         """
         identities, summary, plan = ledger.identities(), ledger.arms(), read_plan(ledger.store)
-        planned = {} if plan is None else {plan.arm_id(arm): arm for arm in plan.arms}
+        study = None if plan is None else as_recorded(plan.study, ledger)
+        planned = {} if study is None else {study.arm_id(arm): arm for arm in study.arms}
         arms = planned | _recorded_arms(ledger.store, summary, identities.keys() - planned.keys())
         rows = StudyRows(ledger, arms.values(), curves=curves)
         histories = rows.histories_of(arms, identities)
-        results = {} if plan is None else results_of(plan, {arm_id: histories[arm_id] for arm_id in planned})
+        results = (
+            {} if study is None else results_of(study, {arm_id: histories[arm_id] for arm_id in planned})
+        )
         outdated = sum((history.outdated for history in histories.values()), Counter[str]())
         if identities:
             outdated[GONE] = sum(row["trials"] for row in summary if row["arm_id"] not in identities)
@@ -91,20 +96,71 @@ def _recorded_arms(store: Store, summary: Iterable[Row], arm_ids: Collection[str
     return dict(sorted(arms.items(), key=lambda item: item[1].name))
 
 
+def as_recorded(study: Study, ledger: Ledger) -> Study:
+    """Return a study whose arms go on with the trials that were recorded with other K.
+
+    The K of the metrics is part of an arm's identity, but the ranks of the test images answer every K. So an arm whose
+    recorded trials differ in nothing but the K keeps theirs.
+
+    Args:
+        study: The study.
+        ledger: Its ledger.
+    """
+    counted = ledger.identities()
+    new = [arm for arm in study.arms if study.arm_id(arm) not in counted]
+    if not new:
+        return study
+    held = {row["arm_id"]: tuple(json.loads(row["config"])["topk"]) for row in ledger.arms()}
+    new = [arm for arm in new if study.arm_id(arm) not in held]
+    measured = dict(study.measured)
+    for topk in dict.fromkeys(held.values()):
+        other = replace(study, measured={arm.name: topk for arm in new})
+        measured |= {arm.name: topk for arm in new if held.get(other.arm_id(arm)) == topk}
+    return replace(study, measured=measured)
+
+
 _FILE = "plan.json"
 
 
-def note_plan(store: Store, study: Study) -> None:
-    """Write the arms and the budget that a run was asked for into the study's folder.
+@dataclass(frozen=True)
+class LastRun:
+    """What the last run of a study was asked for.
+
+    Args:
+        study: The study with the arms and the budget of the run; ``changed`` names what the run's options changed.
+        data: The folder of datasets that was given; empty if none was.
+    """
+
+    study: Study
+    data: str = ""
+
+    def budget_of(self, study: Study) -> Study:
+        """Return a study with the options of the run, except for those that it already has."""
+        numbers = {name: getattr(one, name) for one in (self.study, study) for name in one.changed}
+        with suppress(UserError):  # the definition has other searches now, which these numbers do not fit
+            return study.with_budget(**numbers)
+        return study
+
+
+def note_plan(store: Store, study: Study, data: str | Path | None = None) -> None:
+    """Write what a run was asked for into the study's folder.
+
+    Args:
+        store: The study's folder.
+        study: The study with the requested arms and the requested budget.
+        data: The folder of datasets; None if none was given.
 
     Raises:
         StoreError: if it cannot be written.
     """
-    store.write(_FILE, with_checksum({"study": json.loads(study.to_json())}))
+    asked = {"study": json.loads(study.to_json()), "changed": study.changed}
+    store.write(_FILE, with_checksum({**asked, "data": "" if data is None else str(absolute(data))}))
 
 
-def read_plan(store: Store) -> Study | None:
-    """Return the study that the last run was asked for; None if it is not noted or cannot be read."""
+def read_plan(store: Store) -> LastRun | None:
+    """Return what the last run was asked for; None if it is not noted or cannot be read."""
     with suppress(FileNotFoundError, StoreError, ValueError, KeyError, TypeError, RecursionError):
-        return Study.from_json(json.dumps(without_checksum(store.read(_FILE))["study"]))
+        noted = without_checksum(store.read(_FILE))
+        study = Study.from_json(json.dumps(noted["study"]))
+        return LastRun(replace(study, changed=tuple(noted.get("changed", ()))), noted.get("data", ""))
     return None

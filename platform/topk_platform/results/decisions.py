@@ -100,8 +100,8 @@ def decide(
     Args:
         study: The study, with its claims.
         store: Folder or URI of the results.
-        trials: Search trials per arm to select among, instead of the study's.
-        seeds: Confirmation seeds per arm, instead of the study's; the plan remains the study's.
+        trials: Search trials per arm to select among, instead of those that the last run was asked for.
+        seeds: Confirmation seeds per arm, instead of the last run's; the plan remains the study's.
 
     Raises:
         UserError: if the store holds something else.

@@ -14,14 +14,15 @@ from topk_platform.records import (
     DataNote,
     Ledger,
     Store,
+    as_recorded,
     last_counted,
     nothing_of,
     read_all_ranks,
     read_data,
     read_history,
+    read_plan,
     results_of,
 )
-from topk_platform.records.recorded import GONE
 from topk_platform.results.confirmed_runs import ReadRanks
 from topk_platform.results.table import Table
 from topk_platform.results.table_building import build_table
@@ -46,8 +47,8 @@ def table(
     Args:
         study: The study.
         store: Folder or URI of the results.
-        trials: Search trials per arm to select among, instead of the study's.
-        seeds: Confirmation seeds per arm, instead of the study's.
+        trials: Search trials per arm to select among, instead of those that the last run was asked for.
+        seeds: Confirmation seeds per arm, instead of those that the last run was asked for.
         only: A glob over the names of the arms to show, ``regime/model/loss``, or several.
 
     Raises:
@@ -55,7 +56,7 @@ def table(
     """
     check_call(table, locals())
     held = read(study, store, trials, seeds)
-    shown = study.only(only) if only else study
+    shown = held.study.only(only) if only else held.study
     if not held.ledger.exists and not shown.published:
         raise nothing_of(store, study.name)
     return held.table_of(shown.arms)
@@ -70,12 +71,17 @@ class Held:
         ledger: Its ledger, which may not exist yet.
         histories: Each arm's history, by the arm's identity.
         store: The store as the user typed it; empty for the default.
+        folder: The folder of datasets that the last run was given; empty if it was given none.
+        changed: Whether nothing recorded counts for the study or the code as they are now, so that ``study`` and
+            ``histories`` are those of the last run.
     """
 
     study: Study
     ledger: Ledger
     histories: Mapping[str, ArmHistory]
     store: str = ""
+    folder: str = ""
+    changed: bool = False
 
     @cached_property
     def results(self) -> dict[str, ArmResults]:
@@ -95,14 +101,12 @@ class Held:
     def table_of(self, arms: Sequence[Arm]) -> Table:
         """Return the table of some arms; numbers and marks are those of the whole table."""
         built = build_table(self.study, self.histories, arms, self.ranks)
-        return replace(built, outdated={**built.outdated, **self._gone}, given={"store": self.store})
+        given = {"store": self.store, "data": self.folder}
+        return replace(built, changed=self.changed, given=given)
 
-    @cached_property
-    def _gone(self) -> Mapping[str, int]:
-        """The trials of other arms, if none is of the study's: then its definition, or its name, has changed."""
-        if any(arm.search or arm.confirm or arm.outdated for arm in self.histories.values()):
-            return {}
-        return {GONE: trials} if (trials := sum(row["trials"] for row in self.ledger.arms())) else {}
+    def data_folder(self, given: str | Path | None = None) -> str | Path | None:
+        """Return the folder of datasets: the one that is given, else that of the last run; None for the default."""
+        return given if given is not None or not Path(self.folder or "-").is_dir() else self.folder
 
     @property
     def ranks(self) -> ReadRanks:
@@ -119,13 +123,16 @@ def read(
     curves: bool = False,
     needed: bool = False,
 ) -> Held:
-    """Return a study's results in a store.
+    """Return a study's results in a store, with the searches, trials and seeds that the last run was asked for.
+
+    If the study or the code has changed since, so that nothing recorded counts, the results are those that the last run
+    counted.
 
     Args:
         study: The study.
         store: Folder or URI of the results.
-        trials: Search trials per arm, instead of the study's.
-        seeds: Confirmation seeds per arm, instead of the study's.
+        trials: Search trials per arm, instead of the last run's.
+        seeds: Confirmation seeds per arm, instead of the last run's.
         curves: Whether to read the search trials' epochs.
         needed: Whether to raise an error if the store holds nothing of the study.
 
@@ -136,8 +143,17 @@ def read(
     ledger = Ledger.open(Store.open(store), study.name)
     if needed and not ledger.exists:
         raise nothing_of(store, study.name)
+    last = read_plan(ledger.store)
+    study = as_recorded(study if last is None else last.budget_of(study), ledger)
     histories = read_history(ledger, study, last_counted(ledger, study), curves=curves)
-    return Held(study, ledger, histories, str(store))
+    folder = "" if last is None else last.data
+    if last is not None and not any(map(ArmHistory.rows, histories.values())):
+        was = replace(last.study, reference=study.reference).with_budget(trials, seeds)
+        was = as_recorded(was, ledger)
+        before = read_history(ledger, was, ledger.identities(), curves=curves)
+        if any(map(ArmHistory.rows, before.values())):
+            return Held(was, ledger, before, str(store), folder, changed=True)
+    return Held(study, ledger, histories, str(store), folder)
 
 
 def main_metric(study: Study) -> str:

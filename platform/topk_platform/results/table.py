@@ -84,6 +84,7 @@ class Table:
         without_ranks: How many completed confirmations lack the ranks of their test images, which intervals need.
         given: Where the results, the data and the cluster are, as the user typed it, by the option's name: ``store``,
             ``data`` and ``address``. Commands in notes have them.
+        changed: Whether the study or the code has changed, so that these are the results of the last run before.
         stored: Whether a store holds the trials; notes name commands that need one only then.
     """
 
@@ -104,6 +105,7 @@ class Table:
     tested: Mapping[str, int] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=dict)
     without_ranks: int = 0
+    changed: bool = False
     given: Mapping[str, str] = field(default_factory=dict, compare=False)
     stored: bool = field(default=True, compare=False)
 

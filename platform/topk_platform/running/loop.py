@@ -19,6 +19,7 @@ from topk_platform.records import (
     Store,
     StudyRows,
     Undone,
+    as_recorded,
     check_undriven,
     forget,
     last_counted,
@@ -102,13 +103,15 @@ def run(
     check_call(run, locals())
     options = (options or RunOptions()).but(**given)
     whole = options.whole(study)
-    part = options.part(whole)
+    options.part(whole)  # wrong options are refused before a store is opened
     draws_report()  # a wrong value in the environment is refused here
     store = Store.open(options.store)
     mlflow = mlflow_of(store, options.mlflow)
     ledger = Ledger.open(store, study.name)
     ledger.store.check_writable()
     check_undriven(ledger.store)
+    whole = as_recorded(whole, ledger)
+    part = options.part(whole)
     # Torch takes a second or two to import; errors in the arguments are reported before.
     from topk_platform.data import data_at  # noqa: PLC0415
 
@@ -213,7 +216,7 @@ class _Run:
         if cluster.environment is not None:
             self.counted = in_environment(self.part, self.counted, cluster.environment)
         self.ledger.identify({**last_counted(self.ledger, self.whole), **self.counted})
-        note_plan(self.store, self.part)
+        note_plan(self.store, self.part, self.options.data)
         from topk_platform.running.preflight.samples import note_samples  # noqa: PLC0415 - torch
 
         note_samples(self.store, self.part, self.counted)

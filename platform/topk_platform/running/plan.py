@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmBoard, Board, Durations, informed
-from topk_platform.records import ArmHistory, Ledger, Store, StudyRows, last_counted, last_seen, live_state
+from topk_platform.records import (
+    ArmHistory,
+    Ledger,
+    Store,
+    StudyRows,
+    as_recorded,
+    last_counted,
+    last_seen,
+    live_state,
+)
 from topk_platform.running.machine.resources import local_workers
 from topk_platform.running.options import RunOptions
 from topk_platform.running.preflight.changes import Outdated, outdated
@@ -141,8 +150,10 @@ def plan(study: Study, options: RunOptions | None = None, **given: Any) -> Plan:
     check_call(plan, locals())
     options = (options or RunOptions()).but(**given)
     load = _load()  # read before steps are timed, because timing adds to it
-    part = options.part(options.whole(study))
+    whole = options.whole(study)
+    options.part(whole)  # wrong options are refused before a store is opened
     ledger = Ledger.open(Store.open(options.store), study.name)
+    part = options.part(as_recorded(whole, ledger))
     counted, rows = last_counted(ledger, part), StudyRows(ledger, part.arms)
     histories = complete_histories(rows, part, counted)
     board = make_board(part, counted, histories)

@@ -92,6 +92,7 @@ def export_model(
             f"--calibrate must be {_SPLIT} or a folder with a folder for each class, got {str(calibrate)!r}"
         )
     held = read(study, store, needed=True)
+    study, data = held.study, held.data_folder(data)
     history = _history(held, arm)
     runs = runs_of_all(study, held.results)[study.arm_id(history.arm)]
     chosen = _chosen(held, history, runs.confirmations, seed)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from topk_platform.errors import UserError
 from topk_platform.identity import Identity
 from topk_platform.protocol.ended import Ended
-from topk_platform.records import Ledger, Store, note_plan, read_history
+from topk_platform.records import Ledger, Store, as_recorded, note_plan, read_history
 from topk_platform.records.artifacts.per_image import save_guesses, save_ranks
 from topk_platform.running.state import make_board
 from topk_platform.specs import EpochRecord, Study, Trial, TrialRecord
@@ -88,6 +88,7 @@ def fake_run(
         (11, 3, True)
     """
     ledger = Ledger.open(Store.open(store), study.name)
+    study = as_recorded(study, ledger)
     codes = versions_of(study)
     counted = identities or {i: Identity(code, FAKE_DATA) for i, code in codes.items()}
     with ledger.writing(study) as writer:

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from topk_platform import Float, Loss, Model, Protocol, Recipe, Regime, Study, grid, table
-from topk_platform.errors import StoreError
+from topk_platform import Float, Loss, Model, Protocol, Recipe, Regime, Study, grid
 from topk_platform.identity import Identity
 from topk_platform.protocol import Board
 from topk_platform.records import Ledger, Recorded, Store, last_counted, read_history, read_state
@@ -67,23 +66,3 @@ def test_rows_of_other_code_and_of_arms_that_are_gone_are_counted_by_reason(tmp_
     old = sum(row["arm_id"] == first for row in ledger.rows())
     assert recorded.outdated == {"other code": old, "arms that the study no longer has": gone}
     assert recorded.trials == len(ledger.rows()) == len(recorded.keys)
-
-
-def test_a_table_of_another_definition_says_that_what_is_recorded_does_not_count(tmp_path: Path) -> None:
-    ledger = fake_run(a_study(), tmp_path, score)
-    other = grid([Regime("r", "digits")], [Model("mlp")], LOSSES, k=1, recipe=Recipe(3))
-    shown = table(Study("s", other, topk=(1,), trials=4, seeds=2), store=tmp_path)
-    assert shown.outdated == {"arms that the study no longer has": len(ledger.rows())}
-    assert f"{len(ledger.rows())} recorded trials are not counted" in shown.to_markdown()
-    assert not table(a_study(), store=tmp_path).outdated
-
-
-def test_trials_that_this_program_cannot_read_are_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ledger = fake_run(a_study(), tmp_path, score)
-    ledger.store.delete("plan.json")
-    summary = [{**row, "config": '{"type": "Trial", "gone": 1}'} for row in ledger.arms()]
-    monkeypatch.setattr(Ledger, "arms", lambda _: summary)
-    with pytest.raises(StoreError, match="s' holds trials of another version"):
-        Recorded.read(ledger)

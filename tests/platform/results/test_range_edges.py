@@ -84,5 +84,5 @@ def test_a_line_says_whose_values_lie_there() -> None:
     assert range_edges_line([]) == ""
     text = range_edges_line([(f"svm, r{i}", edge) for i in range(6)], "topk report s --store mine")
     assert "svm, r0: rate = 1 (searched 0.001 to 1; try 0.001 to 10); svm, r1" in text
-    assert text.endswith("and 2 more, which `topk report s --store mine` lists.")
-    assert range_edges_line([(f"svm, r{i}", edge) for i in range(6)]).endswith("; and 2 more.")
+    assert "and 2 more, which `topk report s --store mine` lists. A wider range" in text
+    assert "; and 2 more. A" in range_edges_line([(f"svm, r{i}", edge) for i in range(6)])

@@ -225,6 +225,7 @@ def report(
         Path | None,
         typer.Option("--to", help="The file; by default STUDY.html or .md here.", callback=options.nonblank),
     ] = None,
+    data: options.Data = None,
     searches: options.Searches = None,
     trials: options.Trials = None,
     seeds: options.Seeds = None,
@@ -239,5 +240,8 @@ def report(
     path = to or Path(f"{requested.name}.{output}")
     check_suffix(path, [f".{output}"], f"with --format {output}")
 
-    make = page.report if output == "html" else page.markdown_report
-    _write(path, make(requested, store=store, trials=trials, seeds=seeds).encode())
+    if output == "html":
+        text: str = page.report(requested, store=store, trials=trials, seeds=seeds, data=data)
+    else:
+        text = page.markdown_report(requested, store=store, trials=trials, seeds=seeds)
+    _write(path, text.encode())

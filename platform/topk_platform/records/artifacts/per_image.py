@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from topk_platform.records.artifacts.files import read_parsed, write_artifact
 from topk_platform.records.storage.store import Store
 from topk_platform.records.table.rows import Row
-from topk_platform.specs import Trial
+from topk_platform.specs import GROUPS, Trial
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -107,6 +107,26 @@ class Ranks(NamedTuple):
     images: str
     cluster: npt.NDArray[np.int64] | None = None
     clusters: str = ""
+
+    def accuracy(self, metric: str) -> float | None:
+        """Return an accuracy for any K, such as ``"top3"``, ``"macro_top10"`` or ``"few_top5"``.
+
+        None if no test image is of the metric's group of classes.
+
+        Example:
+            >>> ranks = Ranks(*np.array([[0, 1, 2], [0, 0, 0], [0, 0, 1], [1, 1, 3]]), images="")
+            >>> ranks.accuracy("top1"), ranks.accuracy("macro_top2"), ranks.accuracy("medium_top5")
+            (0.3333333333333333, 0.5, None)
+        """
+        kind, _, k = metric.rpartition("top")
+        credit = np.clip((int(k) - self.greater) / (self.tied + 1), 0, 1)
+        if not kind:
+            return float(credit.mean())
+        counts = np.ones_like(self.group) if kind == "macro_" else self.group == 1 + GROUPS.index(kind[:-1])
+        images = np.bincount(self.label, counts)
+        there = images > 0
+        means = np.bincount(self.label, credit * counts)[there] / images[there]
+        return float(means.mean()) if len(means) else None
 
 
 def save_ranks(

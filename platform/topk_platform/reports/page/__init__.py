@@ -54,7 +54,12 @@ class Page(str):
 
 
 def report(
-    study: Study, *, store: str | Path = "runs", trials: int | None = None, seeds: int | None = None
+    study: Study,
+    *,
+    store: str | Path = "runs",
+    trials: int | None = None,
+    seeds: int | None = None,
+    data: str | Path | None = None,
 ) -> Page:
     """Return an HTML page about a study's results, finished or not.
 
@@ -66,15 +71,16 @@ def report(
     Args:
         study: The study.
         store: Folder or URI of the results.
-        trials: Search trials per arm to select among, instead of the study's.
-        seeds: Confirmation seeds per arm, instead of the study's.
+        trials: Search trials per arm to select among, instead of those that the last run was asked for.
+        seeds: Confirmation seeds per arm, instead of those that the last run was asked for.
+        data: The folder of datasets, for test images; by default that of the last run.
 
     Raises:
         UserError: if the store holds other files than results, or no results of the study.
     """
     check_call(report, locals())
     held = read(study, store, trials, seeds, curves=True, needed=True)
-    return Page(_page(held, drawings(plotted(held))))
+    return Page(_page(held, _drawn(held, data)))
 
 
 def report_files(study: Study, *, store: str | Path = "runs") -> dict[str, bytes]:
@@ -88,7 +94,7 @@ def report_files(study: Study, *, store: str | Path = "runs") -> dict[str, bytes
         UserError: as :func:`report`.
     """
     held = read(study, store, curves=True, needed=True)
-    drawn = drawings(plotted(held))
+    drawn = _drawn(held)
     files = {f"plots/{plot.kind}.svg": plot.file for plot in drawn if plot.file}
     return {"report.html": _page(held, drawn).encode(), **files}
 
@@ -109,6 +115,16 @@ def markdown_report(
     """
     held = read(study, store, trials, seeds, curves=True, needed=True)
     return to_markdown(content_of(held))
+
+
+def _drawn(held: Held, data: str | Path | None = None) -> list[Drawn]:
+    """Return a study's plots, with test images from a folder of datasets, by default that of the last run."""
+    if (folder := held.data_folder(data)) is None:
+        return drawings(plotted(held))
+    from topk_platform.data import data_at  # noqa: PLC0415 - torch, which only plots with test images need
+
+    with data_at(folder):
+        return drawings(plotted(held))
 
 
 def _page(held: Held, drawn: Sequence[Drawn]) -> str:

@@ -54,10 +54,10 @@ def plot(
             select, if tables show it.
         by: The horizontal axis of ``"accuracy"``: a parameter that is fixed in the losses, or ``"K"``; by default the
             number in which the regimes differ.
-        trials: Search trials per arm, instead of the study's.
-        seeds: Confirmation seeds per arm, instead of the study's.
+        trials: Search trials per arm, instead of those that the last run was asked for.
+        seeds: Confirmation seeds per arm, instead of those that the last run was asked for.
         only: A glob over the names of the arms, ``regime/model/loss``, or several.
-        data: The folder of datasets, for plots with test images; by default ``TOPK_DATA``, or else ``data``.
+        data: The folder of datasets, for plots with test images; by default that of the last run.
 
     Raises:
         UserError: if the store has no results of the study, there is no such kind or metric, the plot does not use
@@ -67,11 +67,11 @@ def plot(
     check_options(kind, metric=metric, by=by, data=data)
     held = read(study, store, trials, seeds, curves=True, needed=PLOTS[kind].source != "definition")
     shown = plotted(held, metric=metric, by=by, only=only)
-    if data is None:
+    if not PLOTS[kind].images:
         return draw(kind, shown)
     from topk_platform.data import data_at  # noqa: PLC0415 - torch, which only plots with test images need
 
-    with data_at(data):
+    with data_at(held.data_folder(data)):
         return draw(kind, shown)
 
 

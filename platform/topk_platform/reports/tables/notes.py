@@ -46,6 +46,7 @@ def notes(table: Table) -> list[str]:
 def striking(table: Table) -> list[str]:
     """Return the notes that nobody should overlook: on tests and results that are missing, for now or for good."""
     lines = (
+        changed(table),
         partial(table),
         once(table),
         lost(table),
@@ -53,6 +54,17 @@ def striking(table: Table) -> list[str]:
         *map(_fruitless, table.fruitless),
     )
     return list(filter(None, lines))
+
+
+def changed(table: Table) -> str:
+    """Return the line about a study or code that has changed since the results; empty if they have not."""
+    if not table.changed:
+        return ""
+    what, again = (f"`{command(name, table.study, given=table.given)}`" for name in ("plan", "run"))
+    return (
+        "The study or the code has changed: these are the results that its last run counted. "
+        f"{what} says what has changed, and {again} trains it anew."
+    )
 
 
 def once(table: Table) -> str:

@@ -140,7 +140,8 @@ def _differing(trial: Trial, arm: Arm, study: Study) -> list[str]:
 
 
 def _facts(arm: Arm, seed: int, holder: Trial | Study) -> dict[str, Any]:
-    names = ("topk", "targets", "threads", "device", "measures")
+    names = ("targets", "threads", "device", "measures")  # and not topk: ranks answer every K
+    arm = arm.searched(1)
     facts: dict[str, Any] = encode({field.name: getattr(arm, field.name) for field in fields(arm)})
     return {**facts, "seed": seed, **encode({name: getattr(holder, name) for name in names})}
 

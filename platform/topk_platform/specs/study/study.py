@@ -6,7 +6,7 @@ import dataclasses
 import json
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -94,6 +94,8 @@ class Study:
             it, and suggested commands have these options. It is never stored.
         plan: The searches and the seeds of its definition, for which claims are planned. ``with_budget`` sets it; empty
             if the study is as it was defined. It is never stored.
+        measured: The K of the recorded trials of an arm, by its name, where a store has them with other K than
+            ``topk``; see :func:`~topk_platform.records.as_recorded`. It is never stored.
 
     Raises:
         UserError: if a name is unsafe, two arms have one name, the baseline is no arm's loss, a number is out of
@@ -125,6 +127,7 @@ class Study:
     reference: str = field(default="", compare=False, repr=False)
     changed: tuple[str, ...] = field(default=(), compare=False, repr=False)
     plan: tuple[int, ...] = field(default=(), compare=False, repr=False)
+    measured: Mapping[str, tuple[int, ...]] = field(default_factory=dict, compare=False, repr=False)
 
     @staticmethod
     def remedy_for(value: object) -> str:
@@ -251,9 +254,13 @@ class Study:
         """
         known = self._arm_ids.get(arm.name)
         if known is None or known[0] is not arm:  # another study's, or a changed one
-            what = (self.seed, self.topk, self.targets, self.measures, self.threads, self.device)
+            what = (self.seed, self.topk_of(arm), self.targets, self.measures, self.threads, self.device)
             known = self._arm_ids[arm.name] = arm, digest((*what, arm.searched(1)))
         return known[1]
+
+    def topk_of(self, arm: Arm) -> tuple[int, ...]:
+        """Return the k of the accuracies that an arm's trials record; those of other k follow from the ranks."""
+        return self.measured.get(arm.name, self.topk)
 
     @cached_property
     def _arm_ids(self) -> dict[str, tuple[Arm, str]]:
