@@ -19,6 +19,7 @@ from topk_platform.records import Ledger, Store, read_model
 from topk_platform.reports.plots import NothingToPlotError
 from topk_platform.reports.plots.levels import level_sets, simplex, topk_error, values_on
 from topk_platform.reports.plots.regions import densities
+from topk_platform.testing import fake_run
 from topk_platform.training.loss_table import LOSSES
 
 Array = npt.NDArray[np.float64]
@@ -202,8 +203,9 @@ def test_without_a_ring_or_networks_there_are_no_regions(trained: tuple[Study, P
     study, store = trained
     arms = grid([Regime("r", "digits")], [Model("linear")], [Loss("focal")], k=2, recipe=Recipe(1))
     other = Study("s", arms, topk=(1, 2))
+    fake_run(other, tmp_path / "other", lambda trial: 0.5)
     with pytest.raises(NothingToPlotError, match="no arm on a ring"):
-        plot(other, "regions", store=store)
+        plot(other, "regions", store=tmp_path / "other")
     part = tmp_path / "copy"
     part.mkdir()
     for path in (store / "s").rglob("*"):

@@ -97,8 +97,8 @@ def test_another_k_trains_nothing_again_and_is_read_from_the_ranks(
     for study in (more, replace(more, show=("few_top2", "top2"))):
         ours, theirs = (table(study, store=tmp_path / name) for name in ("few", "all"))
         assert ours.left == 0 and ours.cells.keys() == theirs.cells.keys()
-        for place, cell in ours.cells.items():
-            value, other = cell.value, theirs.cells[place].value
+        for key, cell in ours.cells.items():
+            value, other = cell.value, theirs.cells[key].value
             assert value is not None and other is not None
             assert value.mean == pytest.approx(other.mean, abs=1e-12)
     assert {metric for _, _, metric in ours.cells} == set(accuracy_names((1, 2, 3)))
