@@ -231,10 +231,10 @@ class StudyRows:
         """Add to an arm's confirmations the test accuracies that were not recorded, from the ranks."""
         ranks = read_all_ranks(self.ledger.store, history.confirm.values())
         for slot, row in history.confirm.items():
-            if row["key"] in ranks:
-                more = (name for name in accuracies if row.get(f"test.{name}") is None)
-                counted = {f"test.{name}": ranks[row["key"]].accuracy(name) for name in more}
-                history.confirm[slot] = {**row, **counted}
+            kept = ranks.get(row["key"])
+            missing = [name for name in accuracies if row.get(f"test.{name}") is None]
+            counted = {f"test.{name}": None if kept is None else kept.accuracy(name) for name in missing}
+            history.confirm[slot] = {**row, **counted}
 
     def histories_of(
         self, arms: Mapping[str, Arm], identities: Mapping[str, Identity]

@@ -78,6 +78,34 @@ def test_the_page_has_the_columns_of_results_by_class(run: tuple[Study, Path]) -
     assert documented("classes.parquet") == pq.read_schema(io.BytesIO(files["classes.parquet"])).names
 
 
+def test_the_page_has_the_columns_of_ranks_and_guesses(run: tuple[Study, Path]) -> None:
+    folder = run[1] / "s"
+    (ranks, *_), (guesses, *_) = (sorted((folder / kind).rglob("*.parquet")) for kind in ("ranks", "guesses"))
+    assert documented("ranks/KEY.parquet") == [*pq.read_schema(ranks).names, "cluster"]
+    assert documented("guesses/KEY.parquet") == ["guessN"]
+    assert pq.read_schema(guesses).names == ["guess1", "guess2"]
+
+
+def test_the_queries_run(
+    run: tuple[Study, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """On a study of K = 2 in place of 3."""
+    study, store = run
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "digits").symlink_to(store / "s")
+    for name, content in to_files(table(study, store=store)).items():
+        (store / "s" / "tables" / name).write_bytes(content)
+    queries = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
+    for query in queries:
+        exec(query.replace("top3", "top2"), {})  # noqa: S102 - our own page
+        assert "cross_entropy" in capsys.readouterr().out
+    assert len(queries) == 3
+
+
 def test_the_page_has_the_columns_of_an_export(run: tuple[Study, Path], tmp_path: Path) -> None:
     study, store = run
     export_csv(study, tmp_path / "all.csv", store=store)
