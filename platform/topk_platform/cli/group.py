@@ -32,7 +32,7 @@ _PANELS: dict[str, dict[str, tuple[str, ...]]] = {
         "commands.export": ("export", "predict"),
     },
     "Upkeep": {
-        "commands.upkeep": ("sync", "repair"),
+        "commands.upkeep": ("sync", "repair", "merge"),
     },
 }
 

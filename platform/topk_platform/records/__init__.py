@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from topk_platform.records.ledger.lookup import Found, find
     from topk_platform.records.ledger.snapshot import is_current, write_snapshot
     from topk_platform.records.ledger.writer import Writer
+    from topk_platform.records.merging import merge
     from topk_platform.records.recorded import LastRun, Recorded, as_recorded, note_plan, read_plan
     from topk_platform.records.repairing import Repaired, repair
     from topk_platform.records.states import (
@@ -104,6 +105,7 @@ __all__ = [
     "last_counted",
     "last_seen",
     "live_state",
+    "merge",
     "missing_artifacts",
     "note_data",
     "note_plan",

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Annotated
+
+import typer
 
 from topk_platform.cli import options
 from topk_platform.cli.consoles import say
-from topk_platform.cli.options import recorded_name
+from topk_platform.cli.options import nonblank, recorded_name
 from topk_platform.cli.studies import known_studies, requested_study
+from topk_platform.records import merge as merge_stores
 from topk_platform.records import repair as repair_study
 from topk_platform.references import is_reference
 from topk_platform.running.recording import draws_report, make_pictures
@@ -15,7 +19,7 @@ from topk_platform.specs.checks import plural
 from topk_platform.tracking import Pictures
 from topk_platform.tracking import sync as sync_study
 
-__all__ = ["repair", "sync"]
+__all__ = ["merge", "repair", "sync"]
 
 
 def repair(
@@ -45,6 +49,23 @@ def repair(
         say(f"{plural(repaired.trials, 'trial')} whose epochs were lost will run again as well")
     if repaired.is_nothing:
         say("nothing is damaged")
+
+
+def merge(
+    source: Annotated[
+        str, typer.Argument(metavar="FROM", help="A store, such as that of a cluster.", callback=nonblank)
+    ],
+    store: options.Store = "runs",
+) -> None:
+    """Copy the trials that a store lacks from another one, with their files, so that several machines share a study.
+
+    Each machine runs a part of the study, such as with --only. The code, the data and the kind of machine must be the
+    same. Trials that both stores hold stay as they are, and FROM is not changed.
+
+    Example: topk merge /mnt/laptop/runs --store runs
+    """
+    for name, trials in merge_stores(source, store).items():
+        say(f"{name}: {plural(trials, 'trial')} copied from {source}")
 
 
 def sync(

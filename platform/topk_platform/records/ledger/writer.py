@@ -8,6 +8,8 @@ import threading
 from collections.abc import Callable, Sequence
 from types import TracebackType
 
+import pyarrow as pa
+
 from topk_platform.errors import StoreError, reason
 from topk_platform.records.storage.lease import Lease
 from topk_platform.records.storage.store import PAUSES
@@ -89,6 +91,14 @@ class Writer(threading.Thread):
         """
         if keys:
             self._table.delete(keys)
+
+    def copy(self, rows: pa.Table) -> None:
+        """Write rows of another ledger, with its columns, before any record is handed over.
+
+        Raises:
+            StoreError: if the ledger cannot be written.
+        """
+        self._table.append(rows)
 
     def __enter__(self) -> Writer:
         """Start to write."""

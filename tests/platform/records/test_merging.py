@@ -1,0 +1,77 @@
+"""Two parts of a study, run into stores of their own, are one study after a merge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from topk_platform import Study, UserError, table
+from topk_platform.errors import StoreError
+from topk_platform.identity import Identity
+from topk_platform.records import Ledger, Recorded, Store, merge, read_state
+from topk_platform.reports import to_files
+from topk_platform.testing import fake_run
+from topk_platform.versions import versions_of
+from topk_studies import digits
+
+SMALL = digits().smoke().only(["*/mlp/cross_entropy", "*/mlp/smooth_topk_svm"])
+
+Topk = Callable[..., tuple[int, str, str]]
+
+
+def files_of(store: Path) -> dict[str, bytes]:
+    folder = store / SMALL.name
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for kind in ("ranks", "guesses", "models")
+        for path in sorted((folder / kind).rglob("*.*"))
+    }
+
+
+def test_two_halves_of_digits_give_the_table_of_the_whole_bit_for_bit(
+    tmp_path: Path, train_study: Callable[[Study, Path], None], topk: Topk
+) -> None:
+    halves = SMALL.only("balanced/*"), SMALL.only(["noise*", "long*"])
+    for study, name in ((SMALL, "whole"), (halves[0], "a"), (halves[1], "b")):
+        train_study(study, tmp_path / name)
+    code, out, _ = topk("merge", str(tmp_path / "b"), "--store", str(tmp_path / "a"))
+    assert (code, out) == (0, f"{SMALL.name}: {halves[1].size} trials copied from {tmp_path}/b\n")
+    whole, ours = (Ledger.open(Store.open(tmp_path / name), SMALL.name) for name in ("whole", "a"))
+    assert ours.keys() == whole.keys() and len(ours.read("epochs")) == len(whole.read("epochs"))
+    assert files_of(tmp_path / "a") == files_of(tmp_path / "whole")
+    theirs, merged = (table(SMALL, store=tmp_path / name) for name in ("whole", "a"))
+    assert to_files(merged)["table.parquet"] == to_files(theirs)["table.parquet"]
+    assert merged.left == read_state(Recorded.read(ours)).left == 0
+    again = topk("merge", str(tmp_path / "b"), "--store", str(tmp_path / "a"))[1]
+    assert again.startswith(f"{SMALL.name}: 0 trials")
+
+
+def test_a_merge_into_an_empty_store_is_a_copy(tmp_path: Path) -> None:
+    fake_run(SMALL, tmp_path / "a", lambda trial: 0.5, stop_after=20)
+    assert merge(tmp_path / "a", tmp_path / "new") == {SMALL.name: 20}
+    assert table(SMALL, store=tmp_path / "new") == table(SMALL, store=tmp_path / "a")
+
+
+@pytest.mark.parametrize("part", ["code", "data", "machine"])
+def test_results_of_other_code_data_or_machines_are_not_merged(tmp_path: Path, part: str) -> None:
+    codes = versions_of(SMALL)
+    other = {
+        i: Identity(
+            "old" if part == "code" else code,
+            "other" if part == "data" else "fake",
+            {"machine": "NVIDIA L4"} if part == "machine" else {},
+        )
+        for i, code in codes.items()
+    }
+    fake_run(SMALL, tmp_path / "a", lambda trial: 0.5, stop_after=3)
+    fake_run(SMALL, tmp_path / "b", lambda trial: 0.5, stop_after=6, identities=other)
+    with pytest.raises(UserError, match="other code, data or machines"):
+        merge(tmp_path / "b", tmp_path / "a")
+    assert len(Ledger.open(Store.open(tmp_path / "a"), SMALL.name).keys()) == 3
+
+
+def test_a_store_without_a_study_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="holds no study"):
+        merge(tmp_path / "none", tmp_path / "a")
