@@ -21,7 +21,7 @@ from ray import tune
 from topk_platform import Arm, Float, Loss, Model, NoPruning, Protocol, Random, Recipe, Regime, Study
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmBoard, Board
-from topk_platform.protocol.ended import Ended
+from topk_platform.protocol.search_progress import Ended
 from topk_platform.running import tuning
 from topk_platform.running.budget import Budget
 from topk_platform.running.cluster.connecting import connected

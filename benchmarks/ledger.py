@@ -24,8 +24,8 @@ import pyarrow as pa
 
 from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study
 from topk_platform.records import Ledger, Store, last_counted, read_history
-from topk_platform.records.table import delta
-from topk_platform.records.table.schema import ledger_schema, ledger_table
+from topk_platform.records.rows import ledger_schema, ledger_table
+from topk_platform.records.storage import delta
 from topk_platform.results import build_table
 from topk_platform.running.state import make_board
 from topk_platform.specs import EpochRecord, Trial, TrialRecord

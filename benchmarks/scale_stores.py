@@ -28,9 +28,9 @@ from torch import Tensor
 from topk_platform import Arm, Study
 from topk_platform.identity import Identity
 from topk_platform.records import Ledger, Store, note_plan
-from topk_platform.records.artifacts.per_image import to_parquet
-from topk_platform.records.table import delta
-from topk_platform.records.table.schema import ledger_schema, ledger_table
+from topk_platform.records.per_image import to_parquet
+from topk_platform.records.rows import ledger_schema, ledger_table
+from topk_platform.records.storage import delta
 from topk_platform.specs import Trial
 from topk_platform.streams import hashed
 from topk_platform.testing import FAKE_DATA, fake_record, fake_run

@@ -20,7 +20,7 @@ from unittest.mock import patch
 
 from topk_platform import Arm, Float, Loss, Model, NoPruning, Protocol, Random, Recipe, Regime, Study
 from topk_platform.identity import Identity
-from topk_platform.protocol import ArmBoard, Board, Durations, Ended, Pace, board
+from topk_platform.protocol import ArmBoard, Board, Durations, Ended, Pace, study_progress
 from topk_platform.specs import Trial
 
 LOSS = Loss("smooth_topk_svm", {"tau": Float(0.01, 10)}, {"tau": 1.0})
@@ -109,7 +109,7 @@ def most_left_first() -> Iterator[None]:
     def urgency(arm: ArmBoard, _pace: Pace) -> tuple[float, float]:
         return float(arm.left - len(arm.running)), 0.0
 
-    with patch.object(board, "urgency", urgency):
+    with patch.object(study_progress, "urgency", urgency):
         yield
 
 

@@ -32,13 +32,12 @@ from topk_platform.specs import (
     Regime,
     Schedule,
     Study,
+    conditions,
     grid,
+    search_rules,
 )
-from topk_platform.specs.arms import conditions
-from topk_platform.specs.arms.conditions import *
-from topk_platform.specs.search import pruner, sampler
-from topk_platform.specs.search.pruner import *
-from topk_platform.specs.search.sampler import *
+from topk_platform.specs.conditions import *
+from topk_platform.specs.search_rules import *
 
 if TYPE_CHECKING:
     from topk_platform.evidence.replaying import replay
@@ -83,8 +82,7 @@ __all__ = [
     "table",
 ]
 __all__ += conditions.__all__
-__all__ += pruner.__all__
-__all__ += sampler.__all__
+__all__ += search_rules.__all__
 
 # These names import pyarrow and other large packages, which defining a study does not need.
 if not TYPE_CHECKING:  # a type checker would take any name for one of this package's

@@ -16,12 +16,11 @@ from additions import ADDITIONS, add
 from topk_platform import Arm, Loss, Model, Recipe, Regime
 from topk_platform.data import DATASETS
 from topk_platform.models import MODELS
-from topk_platform.records.storage.addresses import OBJECT_STORES
+from topk_platform.records.storage.backends import OBJECT_STORES
 from topk_platform.reports.catalogue import PLOTS, TABLE_FORMATS
 from topk_platform.specs import CONDITIONS
-from topk_platform.specs.arms.recipe import OPTIMIZERS
-from topk_platform.specs.search.pruner import PRUNERS
-from topk_platform.specs.search.sampler import SAMPLERS
+from topk_platform.specs.recipe import OPTIMIZERS
+from topk_platform.specs.search_rules import PRUNERS, SAMPLERS
 from topk_platform.versions import version_of
 
 ROOT = Path(__file__).parents[2]

@@ -46,8 +46,7 @@ ALLOWED = {
 }
 LEAVES = {
     *("errors", "identity", "references", "streams", "metrics", "specs", "versions", "user_code"),
-    *("trust", "elsewhere", "terminal"),  # files of others, and what they may do here
-    "calibration",
+    *("trust", "terminal"),  # files of others, and what they may do here
     "loss_catalogue",  # titles, looks and ranges of the losses, for studies, reports and pages
     "lazy",  # how packages import their names on first use
 }

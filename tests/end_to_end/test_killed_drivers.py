@@ -17,7 +17,7 @@ import pytest
 from labs import IN_PROC, check_undisturbed, rows, tracked, until
 
 from topk_platform.records import Store, driven
-from topk_platform.records.table.opened import Opened
+from topk_platform.records.storage.opened import Opened
 
 pytestmark = [*IN_PROC, pytest.mark.slow]
 

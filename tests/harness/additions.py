@@ -76,7 +76,7 @@ def corners(per_class: int = 20):
         "docs/study.md": [("", "\n`corners` are points in the corners of a square.\n")],
     },
     "condition": {
-        f"{P}specs/arms/conditions.py": [
+        f"{P}specs/conditions.py": [
             (
                 "Noise = LabelNoise",
                 """@dataclass(frozen=True)
@@ -138,12 +138,12 @@ def halved(shape: tuple[int, ...], classes: int, head: str = "linear") -> nn.Mod
                 '        case "slow":\n            return _SGD(parameters, lr=rate / 10)\n',
             ),
         ],
-        f"{P}specs/arms/recipe.py": [('"adamw")', '"slow", ')],
+        f"{P}specs/recipe.py": [('"adamw")', '"slow", ')],
         VERSIONS: versioned("recipe slow"),
         "docs/recipes.md": [("", "\n`slow` is SGD at a tenth of the rate.\n")],
     },
     "sampler": {
-        f"{P}specs/search/sampler.py": [
+        f"{P}specs/search_rules.py": [
             (
                 "Sampler = Random",
                 "@dataclass(frozen=True)\nclass BruteForce:\n    random: ClassVar[float] = 0\n",
@@ -151,7 +151,7 @@ def halved(shape: tuple[int, ...], classes: int, head: str = "linear") -> nn.Mod
             ("Random | Grid", "BruteForce | "),
             ('"TPE", "Grid"', '"BruteForce", '),
         ],
-        f"{P}protocol/search/samplers.py": [
+        f"{P}protocol/samplers.py": [
             (
                 "            case OptunaSampler(reference, options):",
                 "            case BruteForce():\n                return _referenced('BruteForceSampler', {}, seed)\n",
@@ -161,7 +161,7 @@ def halved(shape: tuple[int, ...], classes: int, head: str = "linear") -> nn.Mod
         "docs/searching.md": [("", "\n| `BruteForce()` | every value once | |\n")],
     },
     "pruner": {
-        f"{P}specs/search/pruner.py": [
+        f"{P}specs/search_rules.py": [
             (
                 "Pruner = NoPruning",
                 """@dataclass(frozen=True)
@@ -171,9 +171,9 @@ class AtLeast(Checked):
 """,
             ),
             ("NoPruning | Quantile", "AtLeast | "),
-            ('"NoPruning", "Quantile"', '"AtLeast", '),
+            ('"NoPruning", "OptunaSampler"', '"AtLeast", '),
         ],
-        f"{P}protocol/search/pruning.py": [
+        f"{P}protocol/pruning.py": [
             (
                 "        case Quantile(",
                 "        case AtLeast(value):\n            return ((1, value),)\n",
@@ -183,7 +183,7 @@ class AtLeast(Checked):
         "docs/searching.md": [("", "\n| `AtLeast(value)` | below a value after the first epoch |\n")],
     },
     "object store": {
-        f"{P}records/storage/addresses.py": [
+        f"{P}records/storage/backends.py": [
             ('    "gs": ObjectStore(', '    "memory": ObjectStore("it needs none"),\n')
         ],
         "docs/ledger.md": [("", "\n`memory://` keeps nothing.\n")],

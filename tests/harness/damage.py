@@ -21,7 +21,7 @@ from topk_platform import Choice, Claim, Contrast, Float, Int, Loss, Study
 from topk_platform.cli.app import main
 from topk_platform.identity import Identity
 from topk_platform.records import Ledger, OpenTrial, Store, Undone, note_plan, write_snapshot
-from topk_platform.records.table import checksums, delta
+from topk_platform.records.storage import checksums, delta
 from topk_platform.specs import TrialRecord
 from topk_platform.versions import versions_of
 
@@ -96,7 +96,7 @@ def _run(ledger: Ledger, some: Sequence[TrialRecord]) -> None:
 
 def add(ledger: Ledger, table: delta.Writing, record: TrialRecord) -> None:
     """Commit one record by itself."""
-    from topk_platform.records.table.schema import ledger_table
+    from topk_platform.records.rows import ledger_table
 
     table.append(ledger_table([record], table.schema))
     table.compact()

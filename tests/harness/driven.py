@@ -8,7 +8,7 @@ from contextlib import nullcontext
 import pytest
 
 from topk_platform.protocol import Board
-from topk_platform.protocol.ended import Ended
+from topk_platform.protocol.search_progress import Ended
 from topk_platform.records import Store
 from topk_platform.running import loop, tuning
 from topk_platform.running.budget import Budget

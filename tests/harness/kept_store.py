@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid, run
-from topk_platform.records.table.schema import SCHEMA_VERSION
+from topk_platform.records.storage.checked_json import SCHEMA_VERSION
 
 __all__ = ["KEPT", "study", "unpacked"]
 

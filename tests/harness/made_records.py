@@ -10,7 +10,7 @@ import torch
 
 from topk_platform import Arm, Choice, Float, Int, Loss, Model, Recipe, Regime, Study
 from topk_platform.records import Ledger, Store
-from topk_platform.records.artifacts.per_image import save_guesses, save_ranks
+from topk_platform.records.per_image import save_guesses, save_ranks
 from topk_platform.specs import EpochRecord, Phase, Trial, TrialRecord
 
 __all__ = ["a_row", "filled", "keep_made_up", "make_record", "make_study", "make_wider_study"]

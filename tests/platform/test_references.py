@@ -20,7 +20,7 @@ def test_functions_and_classes_stand_for_their_references() -> None:
     name = f"{__name__}:a_function"
     assert Regime("r", a_function) == Regime("r", name)  # type: ignore[arg-type]
     assert Model(a_function) == Model(name) and Model(a_function).label == "a_function"  # type: ignore[arg-type]
-    assert Loss(Recipe).name == "topk_platform.specs.arms.recipe:Recipe"  # type: ignore[arg-type]
+    assert Loss(Recipe).name == "topk_platform.specs.recipe:Recipe"  # type: ignore[arg-type]
     assert import_reference(name) is a_function
 
 

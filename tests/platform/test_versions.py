@@ -35,7 +35,7 @@ from topk_platform.data.loading import DATASETS
 from topk_platform.identity import Identity
 from topk_platform.models import MODELS
 from topk_platform.specs import CONDITIONS
-from topk_platform.specs.arms.recipe import OPTIMIZERS
+from topk_platform.specs.recipe import OPTIMIZERS
 from topk_platform.training.loss_table import LOSSES
 from topk_platform.versions import (
     VERSIONS,

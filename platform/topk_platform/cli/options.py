@@ -15,7 +15,7 @@ from topk_platform.errors import UserError
 from topk_platform.references import is_reference
 from topk_platform.running.options import help_of
 from topk_platform.specs.checks import check_place
-from topk_platform.specs.study.smoke import SMOKE
+from topk_platform.specs.smoke import SMOKE
 
 __all__ = [
     "Address",

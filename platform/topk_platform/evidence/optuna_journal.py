@@ -13,7 +13,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from topk_platform.errors import UserError
 from topk_platform.evidence.tidy import Written, writing
-from topk_platform.protocol.search.suggest import to_optuna
+from topk_platform.protocol.suggest import to_optuna
 from topk_platform.records import ArmHistory
 from topk_platform.results.from_store import read
 from topk_platform.specs import Study

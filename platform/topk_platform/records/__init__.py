@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from topk_platform.lazy import first_use
 
 if TYPE_CHECKING:
-    from topk_platform.records.artifacts.checkpoints import StoreKeeper, forget
-    from topk_platform.records.artifacts.files import (
+    from topk_platform.records.files import (
         NEEDED,
         Unsound,
         artifact_name,
@@ -20,15 +19,6 @@ if TYPE_CHECKING:
         missing_artifacts,
         set_aside,
     )
-    from topk_platform.records.artifacts.networks import SavedModel, read_model, save_model
-    from topk_platform.records.artifacts.per_image import (
-        Guesses,
-        Ranks,
-        read_all_ranks,
-        read_guesses,
-        read_ranks,
-    )
-    from topk_platform.records.data import DataNote, Samples, note_data, read_data
     from topk_platform.records.history import (
         ArmHistory,
         ArmResults,
@@ -37,13 +27,15 @@ if TYPE_CHECKING:
         read_history,
         results_of,
     )
-    from topk_platform.records.ledger.ledger import Ledger, instead_of, is_study, nothing_of
-    from topk_platform.records.ledger.lookup import Found, find
-    from topk_platform.records.ledger.snapshot import is_current, write_snapshot
-    from topk_platform.records.ledger.writer import Writer
+    from topk_platform.records.ledger import Ledger, instead_of, is_study, nothing_of
     from topk_platform.records.merging import merge
+    from topk_platform.records.networks import SavedModel, StoreKeeper, forget, read_model, save_model
+    from topk_platform.records.notes import DataNote, OpenTrial, Samples, Undone, note_data, read_data
+    from topk_platform.records.per_image import Guesses, Ranks, read_all_ranks, read_guesses, read_ranks
+    from topk_platform.records.reading import Found, find, is_current, write_snapshot
     from topk_platform.records.recorded import LastRun, Recorded, as_recorded, note_plan, read_plan
     from topk_platform.records.repairing import Repaired, repair
+    from topk_platform.records.rows import Row
     from topk_platform.records.states import (
         ArmState,
         GpuUse,
@@ -56,12 +48,10 @@ if TYPE_CHECKING:
         thinned,
         trend_of,
     )
-    from topk_platform.records.storage.checked_json import DamagedError
+    from topk_platform.records.storage.checked_json import SCHEMA_VERSION, DamagedError
     from topk_platform.records.storage.lease import check_undriven, driven, last_seen, unless_ended
     from topk_platform.records.storage.store import Store
-    from topk_platform.records.table.rows import Row
-    from topk_platform.records.table.schema import SCHEMA_VERSION
-    from topk_platform.records.undone import OpenTrial, Undone
+    from topk_platform.records.writer import Writer
 
 __all__ = [
     "NEEDED",

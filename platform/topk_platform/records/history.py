@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmBoard, Ended, Slot
-from topk_platform.records.artifacts.per_image import read_all_ranks
-from topk_platform.records.ledger.ledger import Ledger
-from topk_platform.records.table.rows import Late, Row, RowViews
+from topk_platform.records.ledger import Ledger
+from topk_platform.records.per_image import read_all_ranks
+from topk_platform.records.rows import Late, Row, RowViews
 from topk_platform.specs import Arm, Scalar, Study
 from topk_platform.versions import versions_of
 

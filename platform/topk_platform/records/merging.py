@@ -9,14 +9,14 @@ from pathlib import Path
 
 from topk_platform.errors import StoreError, UserError
 from topk_platform.identity import Identity
-from topk_platform.records.artifacts.files import KINDS, artifact_name, read_artifact
-from topk_platform.records.data import note_data, read_data
-from topk_platform.records.ledger.ledger import Ledger, is_study
+from topk_platform.records.files import KINDS, artifact_name, read_artifact
+from topk_platform.records.ledger import Ledger, is_study
+from topk_platform.records.notes import note_data, read_data
 from topk_platform.records.recorded import LastRun, note_plan, read_plan
+from topk_platform.records.rows import Row
 from topk_platform.records.storage.lease import check_undriven
+from topk_platform.records.storage.opened import Opened
 from topk_platform.records.storage.store import Store
-from topk_platform.records.table.opened import Opened
-from topk_platform.records.table.rows import Row
 
 __all__ = ["merge"]
 

@@ -13,10 +13,10 @@ from pathlib import Path
 from topk_platform.errors import StoreError, UserError
 from topk_platform.protocol import ArmBoard
 from topk_platform.records.history import ArmHistory, StudyRows, results_of
-from topk_platform.records.ledger.ledger import Ledger
+from topk_platform.records.ledger import Ledger
+from topk_platform.records.rows import Row
 from topk_platform.records.storage.checked_json import with_checksum, without_checksum
 from topk_platform.records.storage.store import Store
-from topk_platform.records.table.rows import Row
 from topk_platform.specs import Arm, Study, Trial
 from topk_platform.specs.checks import absolute
 

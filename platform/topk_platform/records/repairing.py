@@ -12,20 +12,17 @@ import pyarrow as pa
 
 from topk_platform.errors import StoreError
 from topk_platform.identity import Identity
-from topk_platform.records.artifacts.files import damaged_artifacts
-from topk_platform.records.data import read_data
-from topk_platform.records.ledger.ledger import IDENTITIES, Ledger, nothing_of
-from topk_platform.records.storage.checked_json import DamagedError, read_checked
+from topk_platform.records.files import damaged_artifacts
+from topk_platform.records.ledger import IDENTITIES, Ledger, nothing_of
+from topk_platform.records.notes import Undone, read_data
+from topk_platform.records.rows import Row, RowViews, ledger_columns
+from topk_platform.records.storage import delta
+from topk_platform.records.storage.checked_json import FOLDER, DamagedError, Mark, read_checked
+from topk_platform.records.storage.checksums import Checksums, newest
 from topk_platform.records.storage.lease import Lease, strays
+from topk_platform.records.storage.opened import Opened, is_part
+from topk_platform.records.storage.sound import sound_rows
 from topk_platform.records.storage.store import ASIDE, MARK, Store
-from topk_platform.records.table import delta
-from topk_platform.records.table.checksums import Checksums, newest
-from topk_platform.records.table.mark import FOLDER, Mark
-from topk_platform.records.table.opened import Opened, is_part
-from topk_platform.records.table.rows import Row, RowViews
-from topk_platform.records.table.schema import ledger_columns
-from topk_platform.records.table.sound import sound_rows
-from topk_platform.records.undone import Undone
 from topk_platform.specs import Trial
 from topk_platform.specs.checks import check_name
 

@@ -12,11 +12,11 @@ from itertools import accumulate
 
 from topk_platform.errors import StoreError
 from topk_platform.protocol import Counts
+from topk_platform.records.notes import Undone
 from topk_platform.records.recorded import Recorded
 from topk_platform.records.storage.checked_json import with_checksum, without_checksum
 from topk_platform.records.storage.lease import is_driven
 from topk_platform.records.storage.store import Store
-from topk_platform.records.undone import Undone
 from topk_platform.specs import Arm, Scalar
 from topk_platform.specs.fields import Whole
 

@@ -11,8 +11,8 @@ from topk_platform.reports.plain_text import markdown_table
 from topk_platform.results.statistics import Estimate
 from topk_platform.results.table import Table
 from topk_platform.specs import Arm, canonical_json, number_text
+from topk_platform.specs.arm import described
 from topk_platform.specs.checks import plural
-from topk_platform.specs.described import described
 
 __all__ = ["arms_to_json"]
 

@@ -13,7 +13,7 @@ from topk_platform.results.statistics import Estimate
 from topk_platform.specs import Scalar, Study
 from topk_platform.specs.checks import plural, rounded
 from topk_platform.specs.metric_names import GROUPS, digits_of, measure_of, scale_of, unit_of
-from topk_platform.specs.study.smoke import SMOKE
+from topk_platform.specs.smoke import SMOKE
 
 __all__ = [
     "ERRORS",

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from topk_platform.elsewhere import made_by, parse_json, unzipped
 from topk_platform.results.contrast_results import ContrastResult, of_table
 from topk_platform.results.decisions import Decision, decisions_of
 from topk_platform.results.findings_file import findings_data, findings_of
 from topk_platform.results.findings_schema import Situations
 from topk_platform.results.table import Table
 from topk_platform.specs import Study
+from topk_platform.trust import made_by, parse_json, unzipped
 
 __all__ = ["Findings"]
 

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, cast
 
-from topk_platform.elsewhere import parse_study
 from topk_platform.records import Tally
 from topk_platform.results.cells import Cell, CellKey, marked
 from topk_platform.results.contrast_results import ContrastResult
@@ -29,6 +28,7 @@ from topk_platform.results.statistics.intervals import means_of_searches, of_row
 from topk_platform.results.table import ChosenValues, Table, row_and_column
 from topk_platform.specs import Arm, Study
 from topk_platform.specs.checks import check
+from topk_platform.trust import parse_study
 
 if TYPE_CHECKING:
     from topk_platform.results.statistics import Covers

@@ -85,7 +85,7 @@ def _importances(space: Mapping[str, Dimension], trials: Sequence[Ended]) -> dic
         return {}
     import optuna  # noqa: PLC0415 - a second, which a table needs not
 
-    from topk_platform.protocol.search.suggest import to_optuna  # noqa: PLC0415 - Optuna, as above
+    from topk_platform.protocol.suggest import to_optuna  # noqa: PLC0415 - Optuna, as above
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     distributions, study = to_optuna(space), optuna.create_study(direction="maximize")

@@ -27,7 +27,7 @@ from topk_platform.records import (
     read_all_ranks,
     set_aside,
 )
-from topk_platform.records.artifacts.files import KINDS
+from topk_platform.records.files import KINDS
 from topk_platform.reports.words import command
 from topk_platform.results import Table, build_table
 from topk_platform.running.budget import Budget, Limits

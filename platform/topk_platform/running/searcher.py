@@ -16,7 +16,7 @@ from ray.tune.stopper import Stopper
 
 from topk_platform.errors import FAULTS, FaultError, LostProcessError, StalledError
 from topk_platform.protocol import Board
-from topk_platform.protocol.ended import Ended
+from topk_platform.protocol.search_progress import Ended
 from topk_platform.records import OpenTrial
 from topk_platform.running.budget import Budget
 from topk_platform.running.cluster.reasons import reason_in

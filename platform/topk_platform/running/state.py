@@ -20,7 +20,7 @@ from topk_platform.records import (
     missing_artifacts,
     results_of,
 )
-from topk_platform.records.artifacts.files import Kind
+from topk_platform.records.files import Kind
 from topk_platform.running.options import RunOptions
 from topk_platform.specs import Study
 from topk_platform.specs.checks import first_few

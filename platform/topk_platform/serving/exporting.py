@@ -11,21 +11,13 @@ from pathlib import Path
 
 from topk_platform.errors import StoreError, UserError, unknown_name
 from topk_platform.records import ArmHistory, Row, SavedModel, read_model
-from topk_platform.records.table.mark import command_of
+from topk_platform.records.storage.checked_json import command_of
 from topk_platform.results.confirmed_runs import Runs, runs_of_all
 from topk_platform.results.contrasts import combined
 from topk_platform.results.from_store import Held, read
 from topk_platform.results.statistics import Estimate
 from topk_platform.serving.card import model_card
-from topk_platform.serving.package import (
-    BACKBONE,
-    CALIBRATION,
-    CARD,
-    CONFIG,
-    ONNX,
-    WEIGHTS,
-    Config,
-)
+from topk_platform.serving.package import BACKBONE, CALIBRATION, CARD, CONFIG, ONNX, WEIGHTS, Config
 from topk_platform.serving.set_calibration import SetCalibration
 from topk_platform.specs import FEATURES, Study
 from topk_platform.specs.fields import check_call

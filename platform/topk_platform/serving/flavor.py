@@ -11,14 +11,13 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load
 
-from topk_platform.elsewhere import made_by
 from topk_platform.errors import UserError
 from topk_platform.records import SavedModel
 from topk_platform.serving.classifier import Classifier
 from topk_platform.serving.conformal import check_finite
 from topk_platform.serving.loading import assembled
 from topk_platform.serving.package import Config
-from topk_platform.trust import Trust
+from topk_platform.trust import Trust, made_by
 
 __all__ = ["Predictor"]
 

@@ -18,11 +18,11 @@ from topk_platform.data.features.backbones import Backbone, load_backbone, untra
 from topk_platform.data.images.in_files import Images
 from topk_platform.data.loading import DATASETS, feature_arguments, read
 from topk_platform.data.population import Population
-from topk_platform.elsewhere import made_by
 from topk_platform.errors import MissingDataError, UserError
 from topk_platform.references import is_reference, look_up
 from topk_platform.serving.package import BACKBONE, Config, Frozen
 from topk_platform.specs import Inputs, Regime
+from topk_platform.trust import made_by
 
 __all__ = ["OnFeatures", "differing_tensor", "read_frozen", "read_tensors", "with_backbone"]
 

@@ -12,7 +12,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from topk_platform.elsewhere import made_by
 from topk_platform.errors import UserError, as_user_error, reason
 from topk_platform.models import MODELS, architecture_of, build_model, check_model
 from topk_platform.serving.classifier import Classifier, Prepared
@@ -22,7 +21,7 @@ from topk_platform.serving.set_calibration import SetCalibration
 from topk_platform.specs import Model
 from topk_platform.specs.fields import check_call
 from topk_platform.training.steps.batches import Normalisation
-from topk_platform.trust import Trust
+from topk_platform.trust import Trust, made_by
 
 __all__ = ["assembled", "load_model", "load_trusting", "write_onnx"]
 

@@ -9,24 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from topk_platform.elsewhere import check_size, made_by, most_bytes, parse_json
 from topk_platform.errors import UserError
 from topk_platform.records import SavedModel
 from topk_platform.specs import Inputs, Model
 from topk_platform.specs.checks import check
 from topk_platform.specs.codec import decode, encode
 from topk_platform.specs.fields import Checked, Count, check_fields, one_of
+from topk_platform.trust import check_size, made_by, most_bytes, parse_json
 
-__all__ = [
-    "BACKBONE",
-    "CALIBRATION",
-    "CARD",
-    "CONFIG",
-    "ONNX",
-    "WEIGHTS",
-    "Config",
-    "Frozen",
-]
+__all__ = ["BACKBONE", "CALIBRATION", "CARD", "CONFIG", "ONNX", "WEIGHTS", "Config", "Frozen"]
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"

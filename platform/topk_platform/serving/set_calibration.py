@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from topk_platform.elsewhere import made_by, parse_json
 from topk_platform.errors import UserError, unknown_name
 from topk_platform.serving.package import CALIBRATION
 from topk_platform.specs.checks import check
 from topk_platform.specs.codec import decode, encode
 from topk_platform.specs.fields import Part, Positive, Whole, check_fields
+from topk_platform.trust import made_by, parse_json
 
 __all__ = ["METHODS", "SetCalibration", "check_coverage", "needed_calibration", "rank_of"]
 

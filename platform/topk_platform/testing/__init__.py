@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from topk_platform.lazy import first_use
 
 if TYPE_CHECKING:
+    from topk_platform.testing.contracts import RegimeContract, SamplerContract
     from topk_platform.testing.fake_runs import FAKE_DATA, fake_record, fake_run
-    from topk_platform.testing.regimes import RegimeContract
-    from topk_platform.testing.samplers import SamplerContract
 
 __all__ = ["FAKE_DATA", "RegimeContract", "SamplerContract", "fake_record", "fake_run"]
 

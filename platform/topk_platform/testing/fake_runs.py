@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from topk_platform.errors import UserError
 from topk_platform.identity import Identity
-from topk_platform.protocol.ended import Ended
+from topk_platform.protocol.search_progress import Ended
 from topk_platform.records import Ledger, Store, as_recorded, note_plan, read_history
-from topk_platform.records.artifacts.per_image import save_guesses, save_ranks
+from topk_platform.records.per_image import save_guesses, save_ranks
 from topk_platform.running.state import make_board
 from topk_platform.specs import EpochRecord, Study, Trial, TrialRecord
 from topk_platform.specs.metric_names import accuracy_k

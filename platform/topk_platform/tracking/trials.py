@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from topk_platform.errors import UserError
-from topk_platform.records.table.rows import Row
+from topk_platform.records.rows import Row
 from topk_platform.specs import Trial
-from topk_platform.specs.described import described
+from topk_platform.specs.arm import described
 
 __all__ = ["ARMS", "LEDGER", "VIEW", "Arms", "arms_of", "parameters", "values", "view"]
 

@@ -19,10 +19,10 @@ from typing import Any
 from mlflow import MlflowClient, entities
 from mlflow.version import VERSION
 
-from topk_platform.records.artifacts.files import artifact_name, read_artifact
-from topk_platform.records.ledger.ledger import Ledger
+from topk_platform.records.files import artifact_name, read_artifact
+from topk_platform.records.ledger import Ledger
+from topk_platform.records.rows import Row
 from topk_platform.records.storage.checked_json import DamagedError
-from topk_platform.records.table.rows import Row
 from topk_platform.specs import Trial, canonical_json, digest
 from topk_platform.tracking.answering import SQLITE, tracking_uri
 from topk_platform.tracking.feed import Pictures

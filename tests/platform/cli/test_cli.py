@@ -21,8 +21,7 @@ from made_records import keep_made_up
 from topk_platform import Study
 from topk_platform.protocol import Board
 from topk_platform.records import OpenTrial, Store
-from topk_platform.records.storage.checked_json import with_checksum
-from topk_platform.records.table.mark import Mark
+from topk_platform.records.storage.checked_json import Mark, with_checksum
 from topk_platform.running.events import Faults
 from topk_platform.specs import Status, Trial, TrialRecord
 

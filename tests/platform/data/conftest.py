@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from topk_platform.models import MODELS, convnet
-from topk_platform.testing.cifar_files import SmallCifar100, write_cifar100
+from topk_platform.testing.smoke_datasets import SmallCifar100, write_cifar100
 
 
 class Bytes(nn.Module):

@@ -33,10 +33,9 @@ from topk_platform import (
 )
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmBoard, Board
-from topk_platform.protocol.ended import Ended
-from topk_platform.protocol.lane import Slot
+from topk_platform.protocol.search_progress import Ended, Slot
 from topk_platform.records import ArmHistory, results_of
-from topk_platform.records.table.schema import trial_row
+from topk_platform.records.rows import trial_row
 from topk_platform.reports import to_csv, to_markdown
 from topk_platform.results import build_table
 from topk_platform.running.state import make_board

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from topk_platform import TPE, Arm, Float, Loss, Model, NoPruning, Protocol, Random, Recipe, Regime, Study
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmBoard
-from topk_platform.protocol.ended import Ended
+from topk_platform.protocol.search_progress import Ended
 from topk_platform.specs import Repeats, TrialRecord
 
 LOSS = Loss("smooth_topk_svm", {"tau": Float(0.01, 10, log=True)}, {"tau": 1.0})

@@ -8,7 +8,7 @@ from driven import end_all
 from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmBoard, Board
-from topk_platform.protocol.ended import Ended
+from topk_platform.protocol.search_progress import Ended
 from topk_platform.running.summary import Summary
 from topk_platform.specs import NoPruning, Protocol, Trial
 

@@ -16,7 +16,7 @@ import pytest
 from topk_platform import Study, load_model
 from topk_platform.errors import StoreError
 from topk_platform.records import Ledger, Store, damaged_artifacts, history
-from topk_platform.records.table.schema import SCHEMA_VERSION
+from topk_platform.records.storage.checked_json import SCHEMA_VERSION
 
 STUDY = "kept_store:study"
 TOP3 = {"cross_entropy": 0.981944, "smooth_topk_svm": 0.794444}

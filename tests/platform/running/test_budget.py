@@ -27,7 +27,7 @@ from topk_platform import (
 )
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmBoard, Board, Durations
-from topk_platform.protocol.ended import Ended
+from topk_platform.protocol.search_progress import Ended
 from topk_platform.running.budget import Budget, Limits
 from topk_platform.running.plan import Plan
 from topk_platform.running.searcher import PAUSES, Dispatcher

@@ -16,7 +16,7 @@ import pytest
 
 from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid, run
 from topk_platform.records import Row
-from topk_platform.records.table.rows import RowViews
+from topk_platform.records.rows import RowViews
 from topk_platform.running.cluster.session import Cluster
 from topk_platform.running.events import Faults
 from topk_platform.running.preflight.checks import check_study

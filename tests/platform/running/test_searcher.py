@@ -23,7 +23,7 @@ from ray.tune.stopper import Stopper
 from topk_platform import Float, Loss, Model, NoPruning, Protocol, Recipe, Regime, Study, grid
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmBoard, Board
-from topk_platform.protocol.ended import Ended
+from topk_platform.protocol.search_progress import Ended
 from topk_platform.running.budget import Budget, Limits
 from topk_platform.running.events import Event
 from topk_platform.running.machine.gpu_use import GpuSample

@@ -22,8 +22,8 @@ from topk_platform.records import (
     damaged_artifacts,
     missing_artifacts,
 )
-from topk_platform.records.artifacts.files import KINDS, Kind
-from topk_platform.records.table.mark import Mark
+from topk_platform.records.files import KINDS, Kind
+from topk_platform.records.storage.checked_json import Mark
 from topk_platform.specs import Trial, TrialRecord
 from topk_platform.training import finish, run_trials
 

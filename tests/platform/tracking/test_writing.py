@@ -28,9 +28,8 @@ from mlflow import MlflowClient
 
 from topk_platform import Study, UserError
 from topk_platform.records import Ledger, Row, Store, artifact_name
-from topk_platform.records.artifacts.files import write_artifact
-from topk_platform.records.table.rows import to_rows
-from topk_platform.records.table.schema import epoch_rows, trial_row
+from topk_platform.records.files import write_artifact
+from topk_platform.records.rows import epoch_rows, to_rows, trial_row
 from topk_platform.specs import EpochRecord, digest
 from topk_platform.tracking import check_tracking, sync, tracking_uri, trials, writing
 from topk_platform.tracking.writing import Experiment, make_database

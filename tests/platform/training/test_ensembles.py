@@ -24,7 +24,7 @@ from topk_platform import (
 from topk_platform.data import load
 from topk_platform.running.preflight.checks import check_study
 from topk_platform.specs import Trial, TrialRecord
-from topk_platform.specs.arms.recipe import OPTIMIZERS
+from topk_platform.specs.recipe import OPTIMIZERS
 from topk_platform.training import build_loss, finish, run_trials
 from topk_platform.training.ensemble import Ensemble
 from topk_platform.training.steps.optim import ColumnOptimizer, make_optimizer

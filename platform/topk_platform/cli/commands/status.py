@@ -40,7 +40,7 @@ from topk_platform.records import (
     missing_artifacts,
     read_state,
 )
-from topk_platform.records.table.mark import command_of
+from topk_platform.records.storage.checked_json import command_of
 from topk_platform.references import is_reference
 from topk_platform.running.progress.rows import arms_text, headline, trials_text
 from topk_platform.specs.checks import plural

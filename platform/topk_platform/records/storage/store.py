@@ -17,8 +17,7 @@ from typing import Any, cast
 from urllib.parse import urlencode, urlsplit
 
 from topk_platform.errors import StoreError, reason
-from topk_platform.records.storage.addresses import check_path, options_of
-from topk_platform.records.storage.folder import Files, Folder, Listed
+from topk_platform.records.storage.backends import Files, Folder, Listed, check_path, options_of
 from topk_platform.specs.checks import absolute, check_place
 
 __all__ = ["ASIDE", "MARK", "PAUSES", "Store"]

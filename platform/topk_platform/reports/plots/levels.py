@@ -21,7 +21,7 @@ from topk_platform.reports.plots.plot_data import NothingToPlotError, Plotted
 from topk_platform.reports.plots.style import INK, Look, looks, styled
 from topk_platform.reports.words import settings, wrapped
 from topk_platform.specs import Loss, Recipe, Scalar, numbers
-from topk_platform.specs.arms.setting import Setting
+from topk_platform.specs.loss import Setting
 from topk_platform.training.losses import build_loss
 
 __all__ = ["level_sets", "levels", "simplex", "topk_error", "values_on"]

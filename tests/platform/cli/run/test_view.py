@@ -16,7 +16,7 @@ from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid
 from topk_platform.cli.run.view import make_view
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmBoard, Board
-from topk_platform.protocol.ended import Ended
+from topk_platform.protocol.search_progress import Ended
 from topk_platform.records import (
     ArmState,
     Ledger,

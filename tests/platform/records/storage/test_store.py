@@ -21,7 +21,7 @@ from made_records import make_record as record
 from topk_platform.data import use_data_folder
 from topk_platform.errors import StoreError, UserError
 from topk_platform.records import Ledger, Store
-from topk_platform.records.storage.folder import Folder
+from topk_platform.records.storage.backends import Folder
 from topk_platform.specs import Study
 
 

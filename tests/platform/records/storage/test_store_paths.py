@@ -15,7 +15,7 @@ from made_records import make_study
 
 from topk_platform.errors import StoreError, UserError
 from topk_platform.records import Ledger, Store, repair
-from topk_platform.records.table.opened import Opened
+from topk_platform.records.storage.opened import Opened
 
 HOSTILE = " .%#?&=+;:,@~$!'\"`*<>(){}[]|^\\-_aZ09äé日\u0301\u202e\u00a0😀\t\n\x7f\x80"
 REFUSED = re.compile(r"[][|^\\\t\n\x7f]|%[0-9a-fA-F]{2}")

@@ -23,12 +23,12 @@ from topk_platform.records import (
     Samples,
     Store,
     artifact_name,
+    files,
     note_data,
     read_guesses,
     read_ranks,
 )
-from topk_platform.records.artifacts import files
-from topk_platform.records.artifacts.per_image import save_guesses, save_ranks
+from topk_platform.records.per_image import save_guesses, save_ranks
 from topk_platform.reports.plots import NothingToPlotError
 from topk_platform.reports.plots.confusion import _named, groups_of, sharing
 from topk_platform.reports.plots.drawing import figure

@@ -22,7 +22,7 @@ from topk_platform.errors import ClusterError, StoreError, UserError
 from topk_platform.identity import Identity
 from topk_platform.protocol import Board
 from topk_platform.records import Ledger, Store, StoreKeeper, read_history
-from topk_platform.records.storage.folder import Folder
+from topk_platform.records.storage.backends import Folder
 from topk_platform.reports import to_markdown
 from topk_platform.running import loop
 from topk_platform.running.cluster import machines

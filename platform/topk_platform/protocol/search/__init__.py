@@ -1,1 +1,0 @@
-"""How values are chosen and trials stopped: Optuna's samplers, suggestions and pruning thresholds."""

@@ -1,1 +1,0 @@
-"""The files beside the ledger: ranks, guesses, networks and checkpoints."""

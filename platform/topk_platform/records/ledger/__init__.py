@@ -1,1 +1,0 @@
-"""A study's ledger: what is written into its table, and what is read from it."""

@@ -1,0 +1,230 @@
+"""The conditions of a regime, which change the training split of its dataset.
+
+Each condition is a frozen dataclass. Its class also holds what plots and contracts need:
+
+- ``axis``: the title of its strength, which is its first field, on a plot's axis; empty if it has no such number;
+- ``neutral``: the strength that changes nothing, if there is one;
+- ``across_superclasses``: whether it may give a sample a label of another superclass.
+
+Functions in :mod:`topk_platform.data.conditions` apply the conditions to a dataset.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Annotated, ClassVar, get_args
+
+from topk_platform.specs.fields import Count, Part, Rule, Share, check_fields, one_of
+
+__all__ = [
+    "ConfusionNoise",
+    "InstanceNoise",
+    "LabelNoise",
+    "LongTail",
+    "NoisyLabels",
+    "PairFlip",
+    "PerClass",
+    "TrainFraction",
+]
+
+
+@dataclass(frozen=True)
+class LabelNoise:
+    """Replace each training label, with this probability, by a random one of its superclass.
+
+    The new label may equal the old one. Labels are drawn once per seed. Validation and test are never changed.
+
+    Args:
+        probability: In ``[0, 1]``.
+    """
+
+    axis: ClassVar[str] = "label noise, probability"
+    neutral: ClassVar[float | None] = 0.0
+    across_superclasses: ClassVar[bool] = False
+
+    probability: Share
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@dataclass(frozen=True)
+class LongTail:
+    """Thin the training classes exponentially: class c keeps ``n · ratio^(-c / (C - 1))`` of its images.
+
+    Args:
+        ratio: Largest class count over the smallest, at least 1.
+    """
+
+    axis: ClassVar[str] = "imbalance, largest over smallest class"
+    neutral: ClassVar[float | None] = 1.0
+    across_superclasses: ClassVar[bool] = False
+
+    ratio: Annotated[float, Rule("at least 1", lambda value: value >= 1)]
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@dataclass(frozen=True)
+class TrainFraction:
+    """Train on the same fraction of each class's images; at least one image of each class.
+
+    With the same seed, a smaller fraction's images are a subset of a larger one's.
+
+    Args:
+        fraction: In ``(0, 1]``.
+        whole_groups: Whether to keep this fraction of the groups, each with all its images, in place of images of each
+            class. The dataset must name the groups of its training images.
+    """
+
+    axis: ClassVar[str] = "fraction of the training data"
+    neutral: ClassVar[float | None] = 1.0
+    across_superclasses: ClassVar[bool] = False
+
+    fraction: Part
+    whole_groups: bool = False
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@dataclass(frozen=True)
+class PerClass:
+    """Train on this many images of each class, or on all images of a smaller class; balanced, unlike TrainFraction.
+
+    With the same seed, a smaller subset's images are a subset of a larger one's.
+
+    Args:
+        samples: Images per class, at least 1.
+        whole_groups: Whether to take one group after another, so that the images come from as few groups as possible,
+            which are the same for all classes. The dataset must name the groups of its training images.
+    """
+
+    axis: ClassVar[str] = "training samples per class"
+    neutral: ClassVar[float | None] = None
+    across_superclasses: ClassVar[bool] = False
+
+    samples: Count
+    whole_groups: bool = False
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+_File = Annotated[str, Rule("the name of a file in the data folder", lambda value: bool(value.strip()))]
+
+
+@dataclass(frozen=True)
+class PairFlip:
+    """Replace each training label, with this probability, by the next class of its superclass.
+
+    After a superclass's last class comes its first. Without superclasses, all classes form one cycle. Labels are drawn
+    once per seed.
+
+    Args:
+        probability: In ``[0, 1]``.
+
+    Source:
+        Patrini et al., CVPR 2017 (CIFAR-100); Han et al., NeurIPS 2018.
+    """
+
+    axis: ClassVar[str] = "pair-flip noise, probability"
+    neutral: ClassVar[float | None] = 0.0
+    across_superclasses: ClassVar[bool] = False
+
+    probability: Share
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@dataclass(frozen=True)
+class ConfusionNoise:
+    """Replace training labels by labels drawn from a confusion matrix, such as that of people who labelled the images.
+
+    Args:
+        file: A CSV file in the data folder. A row belongs to a true class, a column to a label. The numbers are counts,
+            or shares that sum to 1 in each row. If the first cell is not a number, the first line and the first column
+            are the classes' names, in any order; otherwise the rows are in the order of the classes.
+        probability: The share of labels that are drawn from the matrix; the others stay. If the matrix's diagonal is
+            large, most of the drawn labels equal the old ones.
+    """
+
+    axis: ClassVar[str] = ""
+    neutral: ClassVar[float | None] = None
+    across_superclasses: ClassVar[bool] = True
+
+    file: _File
+    probability: Share = 1.0
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@dataclass(frozen=True)
+class InstanceNoise:
+    """Replace training labels depending on each sample's inputs, which serve as its features.
+
+    The features of an image are its pixels, divided by 255. The dataset ``image_features`` gives features
+    of a frozen network.
+
+    Args:
+        probability: In ``(0, 1]``. For ``part_dependent`` the mean of the samples' own probabilities, for
+            ``most_confused`` the share of labels that change.
+        form: ``"part_dependent"``: each sample has its own probability, and its new label depends on a random
+            projection of its features (Xia et al. 2020). ``"most_confused"``: the samples that a linear classifier
+            confuses most get the label that it confuses them with (Chen et al. 2021), which is the same for all seeds.
+
+    Source:
+        Xia et al., NeurIPS 2020, algorithm 2; Chen et al., AAAI 2021, algorithm 1.
+    """
+
+    axis: ClassVar[str] = "instance-dependent noise, probability"
+    neutral: ClassVar[float | None] = 0.0
+    across_superclasses: ClassVar[bool] = True
+
+    probability: Part
+    form: Annotated[str, one_of("part_dependent", "most_confused")] = "part_dependent"
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@dataclass(frozen=True)
+class NoisyLabels:
+    """Train with the labels of a file, such as one that people gave to each image; the same for all seeds.
+
+    Args:
+        file: An ``.npz`` file in the data folder, which :func:`topk_platform.data.write_labels` writes: an array
+            ``label`` and, unless it is in the order of the training samples, an array ``sample`` with the training
+            sample of each label. Training samples that are not in the file keep their labels.
+    """
+
+    axis: ClassVar[str] = ""
+    neutral: ClassVar[float | None] = None
+    across_superclasses: ClassVar[bool] = True
+
+    file: _File
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+Noise = LabelNoise | PairFlip | InstanceNoise | ConfusionNoise | NoisyLabels
+"""The conditions that change labels."""
+
+Condition = Noise | TrainFraction | LongTail | PerClass
+"""All conditions. If regimes differ by several of them, the horizontal axis of a plot shows the first of these."""
+
+CONDITIONS: tuple[type[Condition], ...] = get_args(Condition)
+
+
+def strength(condition: Condition) -> float:
+    """Return the strength of a condition that has an ``axis``: its first field.
+
+    Example:
+        >>> strength(LongTail(20))
+        20.0
+    """
+    return float(getattr(condition, fields(condition)[0].name))

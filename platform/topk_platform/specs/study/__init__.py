@@ -1,1 +1,0 @@
-"""A study of several arms, with the claims and published numbers that it carries, and its smoke version."""

@@ -1,0 +1,136 @@
+"""Rules of stopping against Optuna's, step by step, and what of them travels with a trial."""
+
+from __future__ import annotations
+
+import random
+
+import optuna
+from hypothesis import given
+from hypothesis import strategies as st
+
+from topk_platform import Arm, Float, Loss, Model, NoPruning, Protocol, Quantile, Recipe, Regime
+from topk_platform.protocol import early_correlations, stopping_values
+from topk_platform.protocol.pruning import rung_epochs
+from topk_platform.protocol.search_progress import Ended
+from topk_platform.specs import EpochRecord
+from topk_platform.training.member import Member
+
+EPOCHS = 8
+RECIPE = Recipe(EPOCHS)
+
+
+def curve_of(draw: random.Random) -> dict[int, float]:
+    return {epoch: draw.randrange(20) / 32 for epoch in range(1, EPOCHS + 1)}
+
+
+def stopped_at(below: tuple[tuple[int, float], ...], curve: dict[int, float]) -> int | None:
+    """The epoch that a training with such a curve is stopped after, by the loop's own code."""
+    member = Member(_Trial(below))  # type: ignore[arg-type]
+    for epoch, value in curve.items():
+        member.epochs.append(EpochRecord(epoch, 0.0, {"top1": value}, 0.0, 0.0))
+        member._prune(epoch, {"top1": value})
+        if member.status is not None:
+            return epoch
+    return None
+
+
+class _Trial:
+    def __init__(self, below: tuple[tuple[int, float], ...]) -> None:
+        self.stop_below, self.arm = below, self
+        self.metric = "top1"
+
+
+def optunas(
+    pruner: optuna.pruners.BasePruner, past: list[Ended], curve: dict[int, float], rungs: list[int]
+) -> int | None:
+    """The epoch that Optuna stops a training after, when asked at the rungs."""
+    study = optuna.create_study(direction="maximize", pruner=pruner)
+    for ended in past:
+        trial = study.ask()
+        for epoch, value in ended.curve.items():
+            trial.report(value, epoch)
+        if ended.status == "completed":
+            study.tell(trial, ended.objective)
+        else:
+            study.tell(trial, state=optuna.trial.TrialState.PRUNED)
+    trial = study.ask()
+    for epoch, value in curve.items():
+        trial.report(value, epoch)
+        if trial.should_prune() and epoch in rungs:
+            return epoch
+    return None
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    number=st.integers(0, 9),
+    startup=st.integers(1, 4),
+    share=st.sampled_from([0.25, 0.5, 0.75]),
+)
+def test_a_quantile_stops_whom_optunas_percentile_stops(
+    seed: int, number: int, startup: int, share: float
+) -> None:
+    """Of one trial's values Optuna looks at the best so far, we at the last: rising curves have no difference."""
+    draw, pruner = random.Random(seed), Quantile((0.25, 0.5, 0.75), share, startup)
+    past = [
+        Ended(n, {}, "completed", dict(zip(range(1, 9), sorted(curve_of(draw).values()), strict=True)))
+        for n in range(number)
+    ]
+    curve = dict(zip(range(1, 9), sorted(curve_of(draw).values()), strict=True))
+    theirs = optunas(optuna.pruners.PercentilePruner(100 * (1 - share), startup, 0), past, curve, [2, 4, 6])
+    assert stopped_at(stopping_values(pruner, RECIPE, past), curve) == theirs
+
+
+def test_nothing_is_stopped_without_a_rule_or_before_there_are_enough() -> None:
+    past = [Ended(n, {}, "completed", dict.fromkeys(range(1, 9), 0.5)) for n in range(3)]
+    assert stopping_values(NoPruning(), RECIPE, past) == stopping_values(Quantile(), RECIPE, past) == ()
+
+
+def test_rungs_that_are_whole_epochs_but_for_rounding_are_these_epochs() -> None:
+    assert rung_epochs((0.07, 0.14, 0.55), Recipe(100)) == [7, 14, 55]
+    assert rung_epochs((1e-12,), Recipe(10)) == [1]
+
+
+LOSS = Loss("smooth_topk_svm", {"tau": Float(0.01, 10)}, {"tau": 1.0})
+
+
+def an_arm(protocol: Protocol) -> Arm:
+    return Arm(Regime("r", "digits"), Model("mlp"), LOSS, 3, Recipe(8), protocol=protocol)
+
+
+def slow_spearman(pairs: list[tuple[float, float]]) -> float:
+    """Pearson's correlation of ranks, equal values sharing the mean of theirs."""
+
+    def ranks(values: list[float]) -> list[float]:
+        return [
+            sum(v < value for v in values) + (sum(v == value for v in values) + 1) / 2 for value in values
+        ]
+
+    one, other = (ranks(list(side)) for side in zip(*pairs, strict=True))
+    mean = (len(pairs) + 1) / 2
+    both, *squares = (
+        sum((a - mean) * (b - mean) for a, b in zip(*sides, strict=True))
+        for sides in ((one, other), (one, one), (other, other))
+    )
+    return both / (squares[0] * squares[1]) ** 0.5
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=9))
+def test_the_correlation_is_that_of_ranks(values: list[tuple[int, int]]) -> None:
+    ended = [Ended(n, {}, "completed", {2: a / 5, 8: b / 5}) for n, (a, b) in enumerate(values)]
+    ended += [Ended(90, {}, "pruned", {2: 0.0}), Ended(91, {}, "failed")]
+    result = early_correlations(an_arm(Protocol(pruner=Quantile(rungs=(0.25,)))), ended)
+    assert list(result) == [2]
+    count, correlation = result[2]
+    assert count == len(values)
+    if len(values) < 3 or any(len(set(side)) == 1 for side in zip(*values, strict=True)):
+        assert correlation is None
+    else:
+        assert correlation is not None
+        assert abs(correlation - slow_spearman([(float(a), float(b)) for a, b in values])) < 1e-9
+
+
+def test_an_arm_without_a_rule_shows_what_the_default_would_see() -> None:
+    ended = [Ended(n, {}, "completed", {2: n / 9, 4: -n / 9, 8: 0.1}, selected=n / 5) for n in range(4)]
+    result = early_correlations(an_arm(Protocol(pruner=NoPruning())), ended)
+    assert result == {2: (4, 1.0), 4: (4, -1.0)}

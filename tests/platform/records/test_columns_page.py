@@ -1,0 +1,114 @@
+"""docs/columns.md has every column of the files that a run leaves, and no other."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study
+from topk_platform.evidence.tidy import export_csv
+from topk_platform.records import Ledger, Store, read_all_ranks
+from topk_platform.records.reading import write_snapshot
+from topk_platform.reports.tables.classes import classes_to_files
+from topk_platform.reports.tables.data import to_files
+from topk_platform.results.by_class import class_results
+from topk_platform.results.from_store import table
+
+PAGE = (Path(__file__).parents[3] / "docs" / "columns.md").read_text()
+PREFIXES = {"param", "validation", "test"}  # with a column for each parameter and metric
+
+
+def documented(section: str) -> list[str]:
+    """The columns of the table below a heading that begins with a file's name."""
+    (text,) = re.findall(
+        rf"^## `{re.escape(section)}`.*?\n(.*?)(?=^## |\Z)", PAGE, flags=re.DOTALL | re.MULTILINE
+    )
+    return re.findall(r"^\| `([\w.]+)` \|", text, flags=re.MULTILINE)
+
+
+def folded(columns: list[str]) -> list[str]:
+    """Columns with those of one metric or parameter each as one: ``validation.METRIC``."""
+    parts = [(name, name.partition(".")) for name in columns]
+    names = [
+        f"{prefix}.{'NAME' if prefix == 'param' else 'METRIC'}" if dot and prefix in PREFIXES else name
+        for name, (prefix, dot, _) in parts
+    ]
+    return list(dict.fromkeys(names))
+
+
+@pytest.fixture(scope="module")
+def run(
+    tmp_path_factory: pytest.TempPathFactory, train_study: Callable[[Study, Path], None]
+) -> tuple[Study, Path]:
+    """A study of one arm, searched, with a published number, and the folder of its results."""
+    loss = Loss("cross_entropy", {"learning_rate": Float(0.01, 1, log=True)}, {"learning_rate": 0.1})
+    arm = Arm(Regime("digits", "digits"), Model("linear"), loss, 2, Recipe(1))
+    study, store = Study("s", [arm], topk=(1, 2), trials=2, seeds=2), tmp_path_factory.mktemp("runs")
+    train_study(study, store)
+    ledger = Ledger.open(Store.open(store), "s")
+    write_snapshot(ledger, {row["key"] for row in ledger.rows()})
+    return study, store
+
+
+@pytest.mark.parametrize("name", ["trials.parquet", "epochs.parquet"])
+def test_the_page_has_the_columns_of_the_snapshot(run: tuple[Study, Path], name: str) -> None:
+    _, store = run
+    assert documented(name) == folded(pq.read_schema(store / "s" / "tables" / name).names)
+
+
+def test_the_page_has_the_columns_of_the_tables(run: tuple[Study, Path]) -> None:
+    study, store = run
+    files = to_files(table(study, store=store))
+    assert documented("table.parquet") == pq.read_schema(io.BytesIO(files["table.parquet"])).names
+    seeds = pq.read_schema(io.BytesIO(files["seeds.parquet"])).names
+    assert documented("seeds.parquet") == [*seeds[:5], "METRIC"]
+    assert set(seeds[5:]) == set(study.tabled)
+
+
+def test_the_page_has_the_columns_of_results_by_class(run: tuple[Study, Path]) -> None:
+    study, store = run
+    shown, folder = table(study, store=store), Store.open(store).at("s")
+    files = classes_to_files(shown, class_results(shown, folder, partial(read_all_ranks, folder)))
+    assert documented("classes.parquet") == pq.read_schema(io.BytesIO(files["classes.parquet"])).names
+
+
+def test_the_page_has_the_columns_of_ranks_and_guesses(run: tuple[Study, Path]) -> None:
+    folder = run[1] / "s"
+    (ranks, *_), (guesses, *_) = (sorted((folder / kind).rglob("*.parquet")) for kind in ("ranks", "guesses"))
+    assert documented("ranks/KEY.parquet") == [*pq.read_schema(ranks).names, "cluster"]
+    assert documented("guesses/KEY.parquet") == ["guessN"]
+    assert pq.read_schema(guesses).names == ["guess1", "guess2"]
+
+
+def test_the_queries_run(
+    run: tuple[Study, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """On a study of K = 2 in place of 3."""
+    study, store = run
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "digits").symlink_to(store / "s")
+    for name, content in to_files(table(study, store=store)).items():
+        (store / "s" / "tables" / name).write_bytes(content)
+    queries = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
+    for query in queries:
+        exec(query.replace("top3", "top2"), {})  # noqa: S102 - our own page
+        assert "cross_entropy" in capsys.readouterr().out
+    assert len(queries) == 3
+
+
+def test_the_page_has_the_columns_of_an_export(run: tuple[Study, Path], tmp_path: Path) -> None:
+    study, store = run
+    export_csv(study, tmp_path / "all.csv", store=store)
+    assert documented("topk export --format csv") == folded(
+        (tmp_path / "all.csv").read_text().splitlines()[0].split(",")
+    )

@@ -1,0 +1,186 @@
+"""The files of confirmations: their SHA-256 stands in the record, and whatever is damaged or gone is found."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from made_records import a_row
+from made_records import make_record as record
+
+from topk_platform import Arm, Loss, Model, Recipe, Regime, Study
+from topk_platform.errors import StoreError
+from topk_platform.records import (
+    DamagedError,
+    Ledger,
+    Row,
+    Store,
+    StoreKeeper,
+    Unsound,
+    artifact_name,
+    damaged_artifacts,
+    missing_artifacts,
+    read_guesses,
+    read_model,
+    read_ranks,
+    repair,
+    save_model,
+    set_aside,
+)
+from topk_platform.records.files import KINDS, Kind
+from topk_platform.records.rows import trial_row
+from topk_platform.specs import Inputs, TrialRecord
+
+READERS = {"ranks": read_ranks, "guesses": read_guesses, "network": read_model}
+ARM = Arm(Regime("r", "digits"), Model("linear"), Loss("cross_entropy"), 3, Recipe(1))
+SMALL = Study("s", [ARM], topk=(1, 3), seeds=3)
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def flip(path: Path) -> None:
+    """Turn over one bit in the middle of the file, and one of its last bytes."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    content[-12] ^= 4
+    path.write_bytes(content)
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def swap(path: Path) -> None:
+    """Put another confirmation's sound file there."""
+    other = next(other for other in sorted(path.parent.iterdir()) if other != path)
+    path.write_bytes(other.read_bytes())
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory, train_study: Callable[[Study, Path], None]) -> Path:
+    folder = tmp_path_factory.mktemp("trained")
+    train_study(SMALL, folder)
+    return folder
+
+
+@pytest.fixture
+def store(trained: Path, tmp_path: Path) -> Store:
+    shutil.copytree(trained / "s", tmp_path / "s")
+    return Store.open(tmp_path / "s")
+
+
+def rows_of(store: Store) -> list[Row]:
+    return Ledger(store, "s").rows()
+
+
+def path_of(store: Store, kind: Kind, key: str) -> Path:
+    return Path(store.root) / artifact_name(kind, key)
+
+
+def test_what_is_sound_is_neither_damaged_nor_missing(store: Store) -> None:
+    rows = rows_of(store)
+    assert len(rows) == 3
+    assert damaged_artifacts(store, rows) == missing_artifacts(store, rows) == []
+    assert damaged_artifacts(store, []) == missing_artifacts(store, []) == []
+
+
+@pytest.mark.parametrize("damage", [truncate, flip, empty, swap])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_damaged_file_is_named_and_once_set_aside_it_is_missing(
+    damage: Callable[[Path], None], kind: Kind, store: Store
+) -> None:
+    first, *others = rows_of(store)
+    path = path_of(store, kind, first["key"])
+    damage(path)
+    content = path.read_bytes()
+    message = rf"{artifact_name(kind, first['key'])} is damaged; `topk run.*` trains that confirmation again"
+    with pytest.raises(DamagedError, match=message):
+        READERS[kind](store, first)
+    assert all(READERS[kind](store, row) is not None for row in others)
+    (result,) = damaged_artifacts(store, rows_of(store))
+    assert result == Unsound(first["key"], kind)
+    set_aside(store, [result])
+    assert READERS[kind](store, first) is None
+    assert damaged_artifacts(store, rows_of(store)) == []
+    assert missing_artifacts(store, rows_of(store)) == [result]
+    assert (Path(store.root) / "damaged" / result.name).read_bytes() == content
+
+
+def test_a_file_that_is_damaged_again_is_kept_beside_the_earlier_one(store: Store) -> None:
+    file = Unsound(rows_of(store)[0]["key"], "ranks")
+    for content in (b"first", b"second", b"third"):
+        store.write(file.name, content)
+        set_aside(store, [file])
+    names = (f"damaged/{file.name}{number}" for number in ("", ".1", ".2"))
+    assert [store.read(name) for name in names] == [b"first", b"second", b"third"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_file_whose_sum_no_record_has_is_damaged(kind: Kind, store: Store) -> None:
+    """As one that a confirmation before this one has left, which could not write its own."""
+    first, *others = rows_of(store)
+    facts = json.loads(first["artifacts"])
+    del facts["sha256"][kind]
+    row = {**first, "artifacts": json.dumps(facts)}
+    with pytest.raises(DamagedError):
+        READERS[kind](store, row)
+    assert damaged_artifacts(store, [row, *others]) == [Unsound(first["key"], kind)]
+
+
+def test_a_repair_sets_damaged_files_aside(store: Store) -> None:
+    first, second, _ = rows_of(store)
+    flip(path_of(store, "ranks", first["key"]))
+    flip(path_of(store, "network", second["key"]))
+    named = {artifact_name("ranks", first["key"]), artifact_name("network", second["key"])}
+    assert set(repair("s", Path(store.root).parent).damaged) == named
+    assert {file.name for file in missing_artifacts(store, rows_of(store))} == named
+    assert repair("s", Path(store.root).parent).damaged == ()
+
+
+def test_what_is_no_json_in_the_column_is_one_line(store: Store) -> None:
+    for text in ("{", "[]", '{"sha256": 3}', "{}"):
+        row = {**rows_of(store)[0], "artifacts": text}
+        with pytest.raises(StoreError, match=f"column artifacts of trial {row['key']} cannot be read"):
+            read_ranks(store, row)
+
+
+def test_trials_that_have_no_files_are_passed_over(tmp_path: Path, study: Study) -> None:
+    rows = [trial_row(record(study, 0)), trial_row(record(study, 0, seed=1, status="diverged"))]
+    store = Store.open(tmp_path)
+    assert damaged_artifacts(store, rows) == missing_artifacts(store, rows) == []
+    assert [row["artifacts"] for row in rows] == [None, None]
+
+
+def test_a_record_comes_back_from_its_json_and_its_trial_has_the_key_that_it_had(study: Study) -> None:
+    plain = record(study, 0, seed=1)
+    full = replace(plain, artifacts={"ranks": "ab"}, missing={"network": "full"})
+    assert TrialRecord.from_json(full.to_json()) == full
+    assert full.trial.key == plain.trial.key
+
+
+def test_equal_networks_are_equal_bytes(tmp_path: Path, study: Study) -> None:
+    """The library writes the metadata in another order every time."""
+    network, trial = torch.nn.Linear(3, 2), record(study, 0, seed=1).trial
+    store = Store.open(tmp_path)
+    (result,) = {save_model(store, trial, network, Inputs((3,), 2, "tensor")) for _ in range(16)}
+    saved = read_model(store, a_row(trial.key, network=result))
+    assert saved is not None and saved.trial == trial
+
+
+def test_the_files_of_a_member_that_has_a_record_stay_as_they_are(tmp_path: Path, study: Study) -> None:
+    store = Store.open(tmp_path)
+    first, second = record(study, 0, seed=1).trial, record(study, 0, seed=2).trial
+    keeper = StoreKeeper(store, recorded=frozenset({first.key}))
+    for trial in (first, second):
+        keeper.save_ranks(trial, torch.zeros(4, 2, dtype=torch.int64), "images")
+        keeper.save_guesses(trial, torch.zeros(2, 1, dtype=torch.int64), "images")
+        keeper.save_model(trial, torch.nn.Linear(3, 2), Inputs((3,), 2, "tensor"))
+    assert store.names("ranks") == store.names("guesses") == [f"{second.key}.parquet"]
+    assert store.names("models") == [f"{second.key}.safetensors"]
