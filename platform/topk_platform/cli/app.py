@@ -10,8 +10,7 @@ from typing import Annotated
 
 import typer
 
-from topk_platform.cli.codes import MEANINGS, Exit
-from topk_platform.cli.consoles import escape_unknown_characters, say
+from topk_platform.cli.consoles import MEANINGS, Exit, escape_unknown_characters, say
 from topk_platform.cli.group import CommandGroup
 from topk_platform.cli.studies import find_modules_here
 from topk_platform.errors import UserError, is_of_users_code, location_of, masked, reason
@@ -55,7 +54,7 @@ def main() -> None:
     """Run the command. Errors are shown in one line, both those that the user can fix and those of the program itself.
 
     ``--debug``, anywhere in the command, shows the traceback. For the exit codes see
-    :class:`~topk_platform.cli.codes.Exit`.
+    :class:`~topk_platform.cli.consoles.Exit`.
     """
     find_modules_here()
     escape_unknown_characters()

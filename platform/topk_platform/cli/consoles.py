@@ -1,4 +1,4 @@
-"""Printing for people, in a terminal or a pipe, and for programs as JSON."""
+"""What a command gives back: text for people, JSON for programs, files, and an exit code."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import math
 import sys
 from collections.abc import Iterable, Mapping
 from datetime import date
+from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from topk_platform.reports.catalogue import or_of
 from topk_platform.terminal import PlainConsole, printable
 
 __all__ = [
+    "MEANINGS",
+    "Exit",
     "check_suffix",
     "escape_unknown_characters",
     "make_console",
@@ -32,6 +35,34 @@ __all__ = [
 ]
 
 _PIPE_WIDTH = 100_000  # lines are cut or folded at the terminal's width; a pipe or a file has none
+
+
+class Exit(IntEnum):
+    """The exit codes of ``topk``; codes above 128 mean signals, as in any shell."""
+
+    DONE = 0
+    FAILED = 1
+    BAD_INPUT = 2
+    OPEN = 3
+    PARTIAL = 4
+    UNEXPECTED = 5
+    HUNG_UP = 129
+    INTERRUPTED = 130
+    TERMINATED = 143
+
+
+MEANINGS: dict[Exit, str] = {
+    Exit.DONE: "everything is done",
+    Exit.FAILED: "a trial failed, an arm has no result, an input cannot be read, or a check shows a difference",
+    Exit.BAD_INPUT: "bad input, an error in your own code, or a store that cannot be used; one line says which",
+    Exit.OPEN: "faults of machines left trials without a result; the same command tries them again",
+    Exit.PARTIAL: "a limit such as --max-hours is reached; the same command goes on",
+    Exit.UNEXPECTED: "an error of the program itself; the line names a file with its traceback",
+    Exit.HUNG_UP: "ended by SIGHUP, as its terminal was closed; the same command goes on",
+    Exit.INTERRUPTED: "interrupted by Ctrl-C; the same command goes on",
+    Exit.TERMINATED: "ended by SIGTERM; the same command goes on",
+}
+"""The meaning of each code in one line."""
 
 
 def escape_unknown_characters() -> None:
@@ -103,9 +134,9 @@ def plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, Mapping):
-        return {str(name): plain(one) for name, one in value.items()}
+        return {str(name): plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [plain(one) for one in (sorted(value) if isinstance(value, set | frozenset) else value)]
+        return [plain(item) for item in (sorted(value) if isinstance(value, set | frozenset) else value)]
     return _plain_scalar(value)
 
 

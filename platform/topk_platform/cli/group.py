@@ -16,32 +16,15 @@ from typer.core import TyperCommand, TyperGroup
 
 __all__ = ["COMMANDS", "CommandGroup", "load_command"]
 
-_PANELS: dict[str, dict[str, tuple[str, ...]]] = {
-    "Studies": {
-        "new.new": ("new",),
-        "commands.listing": ("list",),
-        "commands.plan": ("plan",),
-        "run.run": ("run",),
-        "commands.status": ("status",),
-    },
-    "Results": {
-        "commands.results": ("table", "plot", "report"),
-    },
-    "Trials": {"commands.trials": ("replay", "ui")},
-    "Taking results elsewhere": {
-        "commands.export": ("export", "predict"),
-    },
-    "Upkeep": {
-        "commands.upkeep": ("sync", "repair", "merge"),
-    },
+_PANELS = {
+    "Studies": {"new": "new.new", "list": "status", "plan": "planning", "run": "run.run", "status": "status"},
+    "Results": dict.fromkeys(("table", "plot", "report"), "showing"),
+    "Trials": dict.fromkeys(("replay", "ui"), "inspecting"),
+    "Taking results elsewhere": dict.fromkeys(("export", "predict"), "export"),
+    "Upkeep": dict.fromkeys(("sync", "repair", "merge"), "upkeep"),
 }
 
-COMMANDS = {
-    name: (panel, module)
-    for panel, modules in _PANELS.items()
-    for module, names in modules.items()
-    for name in names
-}
+COMMANDS = {name: (panel, module) for panel, modules in _PANELS.items() for name, module in modules.items()}
 """The heading in ``topk --help`` and the module of each command, by name, in the order of the help.
 
 A command's function has its name, or ``NAME_`` where Python has a function of that name.

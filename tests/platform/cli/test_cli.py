@@ -221,7 +221,7 @@ def test_without_a_terminal_status_prints_each_state_below_the_last(
         if len(printed) == 2:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("topk_platform.cli.commands.status.time", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr("topk_platform.cli.status.time", SimpleNamespace(sleep=sleep))
     topk("status", "--watch")
     assert ["b: 0 trials ended" in text for text in printed] == [True, True]
 

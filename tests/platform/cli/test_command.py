@@ -20,8 +20,7 @@ import typer
 from typer.testing import CliRunner
 
 from topk_platform.cli import app
-from topk_platform.cli.codes import MEANINGS, Exit
-from topk_platform.cli.consoles import escape_unknown_characters, make_console, print_json
+from topk_platform.cli.consoles import MEANINGS, Exit, escape_unknown_characters, make_console, print_json
 from topk_platform.cli.group import COMMANDS as LISTED
 from topk_platform.cli.group import load_command
 from topk_platform.cli.run.interrupting import Course, interrupts_reported
@@ -83,12 +82,12 @@ BUDGET = "store=st trials=11 seeds=12 searches=13 smoke"
 ARRIVING = f"""
 run digits | cli.run.run.RunOptions | {RUN} {LIMITS} mlflow=none checkpoints=5.0 searches=13 tensorboard=t wandb=w
 run digits | cli.run.run.requested_study | store=st address=auto smoke
-table digits | cli.commands.results.read_table | store=st trials=11 seeds=12 only=balanced/*
-table digits | cli.commands.results.requested_study | store=st searches=13 smoke
-table letters --claims --searches 5 | cli.commands.results.decide | store=st trials=11 seeds=12
+table digits | cli.showing.read_table | store=st trials=11 seeds=12 only=balanced/*
+table digits | cli.showing.requested_study | store=st searches=13 smoke
+table letters --claims --searches 5 | cli.showing.decide | store=st trials=11 seeds=12
 export digits --to out --arm a | serving.export_model | to=o arm=b seed=3 onnx calibrate=validation data=d store=st
-export digits --to out --arm a | cli.commands.export.requested_study | {BUDGET}
-export digits --to f.json.gz --format findings | cli.commands.export.findings | note=n data=d store=st
+export digits --to out --arm a | cli.export.requested_study | {BUDGET}
+export digits --to f.json.gz --format findings | cli.export.findings | note=n data=d store=st
 """
 """A command, the function that it calls, and the options whose values are that function's arguments."""
 
@@ -190,7 +189,7 @@ def test_what_the_store_holds_and_nobody_defines_here_is_reported(
 def test_an_unexpected_error_is_a_line_and_its_traceback_is_kept(
     topk: Topk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("topk_platform.cli.commands.listing.known_studies", None)
+    monkeypatch.setattr("topk_platform.cli.status.known_studies", None)
     code, out, err = topk("list")
     assert (code, out, len(err.splitlines())) == (Exit.UNEXPECTED, "", 1)
     assert "topk: unexpected TypeError: 'NoneType' object is not callable (" in err
@@ -205,7 +204,7 @@ def test_an_unexpected_error_is_a_line_and_its_traceback_is_kept(
 def test_an_unexpected_error_is_a_line_where_no_file_can_be_written(
     topk: Topk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("topk_platform.cli.commands.listing.known_studies", None)
+    monkeypatch.setattr("topk_platform.cli.status.known_studies", None)
     monkeypatch.setattr("tempfile.tempdir", "/proc")
     code, out, err = topk("list")
     assert (code, out, len(err.splitlines())) == (Exit.UNEXPECTED, "", 1)

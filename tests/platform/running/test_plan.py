@@ -14,7 +14,7 @@ from made_records import filled
 from rich.console import Console
 
 from topk_platform import Arm, Float, LongTail, Loss, Model, Protocol, Recipe, Regime, Study, grid
-from topk_platform.cli.commands.plan import _plan_data, _print_plan
+from topk_platform.cli.planning import _plan_data, _print_plan
 from topk_platform.protocol import ArmBoard
 from topk_platform.records import Ledger, Store, StudyState, note_state
 from topk_platform.records.storage.lease import Holder

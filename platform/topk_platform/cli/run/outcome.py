@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
-from topk_platform.cli.codes import Exit
+from topk_platform.cli.consoles import Exit
 from topk_platform.running.summary import Summary
 
 __all__ = ["exit_code", "print_summary", "summary_data"]

@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from topk_platform.cli import app
-from topk_platform.cli.codes import Exit
-from topk_platform.cli.commands import trials
+from topk_platform.cli import app, inspecting
+from topk_platform.cli.consoles import Exit
 
 # A run that has begun, in a terminal that is to be its own; what it says after the end of the terminal would fail.
 RUN = """
@@ -91,8 +90,8 @@ def test_a_ui_that_others_reach_says_that_it_asks_for_no_password(
     host: str, warned: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     served: list[Sequence[str]] = []
-    monkeypatch.setattr(trials, "_check_free", lambda _host, _port: None)
-    monkeypatch.setattr(trials, "_served", lambda command, _environment: served.append(command) or 0)
+    monkeypatch.setattr(inspecting, "_check_free", lambda _host, _port: None)
+    monkeypatch.setattr(inspecting, "_served", lambda command, _environment: served.append(command) or 0)
     (tmp_path / "mlflow.db").touch()
     done = CliRunner().invoke(app, ["ui", "--store", str(tmp_path), "--host", host])
     assert done.exit_code == 0 and host in served[0]

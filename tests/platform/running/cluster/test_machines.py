@@ -17,7 +17,7 @@ from ray.exceptions import NodeDiedError, WorkerCrashedError
 from trained import train
 
 from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid, run, table
-from topk_platform.cli.commands.status import status
+from topk_platform.cli.status import status
 from topk_platform.errors import ClusterError, StoreError, UserError
 from topk_platform.identity import Identity
 from topk_platform.protocol import Board
@@ -424,7 +424,7 @@ def test_the_command_prints_the_plan_and_what_is_wrong_and_has_an_exit_code(
     ]
 
     refuse = Mock(side_effect=UserError("arm a: its loss has no gradient"))
-    monkeypatch.setattr("topk_platform.cli.commands.plan.plan_study", refuse)
+    monkeypatch.setattr("topk_platform.cli.planning.plan_study", refuse)
     code, out, _ = topk("plan", "digits", "--address", "auto", "--store", "/proc/x")
     lines = [line.split()[1] for line in out.splitlines() if line.startswith("WRONG")]
     assert (code, lines) == (1, ["study", "store"]) and "its loss has no gradient" in out

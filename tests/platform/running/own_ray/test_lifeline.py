@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from topk_platform.cli.codes import Exit
+from topk_platform.cli.consoles import Exit
 from topk_platform.running.own_ray.lifeline import GONE_CODE, HEAD, RAYLET, Lifeline, LostRayError
 
 MUTE = """

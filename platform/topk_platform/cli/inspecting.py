@@ -16,8 +16,7 @@ import typer
 from rich.table import Table
 
 from topk_platform.cli import options
-from topk_platform.cli.codes import Exit
-from topk_platform.cli.consoles import make_console, print_json, say
+from topk_platform.cli.consoles import Exit, make_console, print_json, say
 from topk_platform.cli.options import nonblank
 from topk_platform.errors import UserError
 from topk_platform.evidence.replaying import Replay

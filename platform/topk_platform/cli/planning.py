@@ -13,8 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from topk_platform.cli import options
-from topk_platform.cli.codes import Exit
-from topk_platform.cli.consoles import make_console, print_json
+from topk_platform.cli.consoles import Exit, make_console, print_json
 from topk_platform.cli.studies import requested_study
 from topk_platform.errors import UserError
 from topk_platform.protocol import ArmBoard

@@ -11,8 +11,7 @@ import typer
 
 from topk_platform import serving
 from topk_platform.cli import options
-from topk_platform.cli.codes import Exit
-from topk_platform.cli.consoles import check_suffix, print_json, say, write_file
+from topk_platform.cli.consoles import Exit, check_suffix, print_json, say, write_file
 from topk_platform.cli.options import check_format, nonblank
 from topk_platform.cli.studies import requested_study
 from topk_platform.errors import UserError
@@ -250,7 +249,10 @@ def _text(images: Sequence[str], candidates: Sequence[Sequence[serving.Candidate
     lines = []
     for image, row, named in zip(images, candidates, names, strict=True):
         lines.append(printable(image, line=True))
-        lines += [f"  {name:<{width}}  {one.probability:7.2%}" for name, one in zip(named, row, strict=True)]
+        lines += [
+            f"  {name:<{width}}  {candidate.probability:7.2%}"
+            for name, candidate in zip(named, row, strict=True)
+        ]
     return "\n".join(lines) + "\n"
 
 
@@ -266,9 +268,9 @@ def _meaning(k: int) -> str:
 
 def _csv(images: Sequence[str], candidates: Sequence[Sequence[serving.Candidate]]) -> str:
     rows = (
-        {"image": image, "rank": rank, **vars(one)}
+        {"image": image, "rank": rank, **vars(candidate)}
         for image, row in zip(images, candidates, strict=True)
-        for rank, one in enumerate(row, 1)
+        for rank, candidate in enumerate(row, 1)
     )
     return rows_to_csv(("image", "rank", "label", "name", "probability"), rows)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid
-from topk_platform.cli.commands.status import _early_table
+from topk_platform.cli.status import _early_table
 from topk_platform.records import Ledger, Recorded
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
 from topk_platform.testing import fake_run

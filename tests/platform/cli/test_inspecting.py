@@ -15,7 +15,7 @@ import pytest
 import typer
 
 from topk_platform import Arm, Loss, Model, Recipe, Regime, Study, versions
-from topk_platform.cli.commands import trials
+from topk_platform.cli import inspecting
 from topk_platform.data import load
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmBoard
@@ -82,7 +82,7 @@ def test_the_record_is_shown_without_training(
     folder: Path, replay: Replay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = recorded()
-    monkeypatch.setattr(trials, "replay_trial", None)
+    monkeypatch.setattr(inspecting, "replay_trial", None)
     (row,) = Ledger.open(Store.open("runs"), "own").rows()
     code, out, err = replay(key[:8], "--no-train")
     assert (code, err) == (0, "") and "trained again" not in out
@@ -144,12 +144,14 @@ def test_the_ui_listens_on_an_address_of_ipv6(
 ) -> None:
     (tmp_path / "mlflow.db").touch()
     asked = list[tuple[Any, ...]]()
-    monkeypatch.setattr(trials, "run_pages", lambda _uri: {"s": "/#/experiments/1/runs"})
-    monkeypatch.setattr(trials, "_served", lambda command, _environment: asked.append(tuple(command)) or 0)
+    monkeypatch.setattr(inspecting, "run_pages", lambda _uri: {"s": "/#/experiments/1/runs"})
+    monkeypatch.setattr(
+        inspecting, "_served", lambda command, _environment: asked.append(tuple(command)) or 0
+    )
     server = MagicMock()
     monkeypatch.setattr(socket, "create_server", server)
     with pytest.raises(typer.Exit):
-        trials.ui(str(tmp_path), host="::1", port=5001)
+        inspecting.ui(str(tmp_path), host="::1", port=5001)
     server.assert_called_once_with(("::1", 5001), family=socket.AF_INET6)
     assert asked[0][-6:-2] == ("--host", "::1", "--port", "5001")
     assert "  s: http://[::1]:5001/#/experiments/1/runs" in capsys.readouterr().out

@@ -1,8 +1,9 @@
-"""``topk status``: the progress of a store's studies, the processes that run them, and open trials."""
+"""``topk list`` and ``topk status``: which studies there are, and how those of a store stand."""
 
 from __future__ import annotations
 
 import dataclasses
+import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
@@ -19,10 +20,9 @@ from rich.table import Table
 from rich.text import Text
 
 from topk_platform.cli import options
-from topk_platform.cli.codes import Exit
-from topk_platform.cli.consoles import make_console, print_json, say
+from topk_platform.cli.consoles import Exit, make_console, print_json, say
 from topk_platform.cli.options import recorded_name
-from topk_platform.cli.studies import as_reference
+from topk_platform.cli.studies import as_reference, findings_alone, known_studies, others
 from topk_platform.errors import UserError
 from topk_platform.identity import counts_in_words
 from topk_platform.protocol import early_correlations
@@ -45,11 +45,37 @@ from topk_platform.references import is_reference
 from topk_platform.running.progress.rows import arms_text, headline, trials_text
 from topk_platform.specs.checks import plural
 
-__all__ = ["status"]
+__all__ = ["list_", "status"]
 
 _WATCH_SECONDS = 3.0
 _TRIALS = 6  # running trials that are shown
 _AROUND = 6 + _TRIALS  # lines of a watched study besides its rows: headlines, events and notes
+
+
+def list_(json: options.Json = False) -> None:
+    """List the studies, findings without a study, and the losses and regimes that installed packages register.
+
+    Example: topk list
+    """
+    studies = {name: make() for name, make in known_studies().items()}
+    brought = {"losses": others("losses"), "regimes": others("regimes")}
+    if json:
+        listed = [
+            {"study": name, "arms": len(s.arms), "trials": s.size, "description": s.description}
+            for name, s in studies.items()
+        ]
+        print_json({"studies": listed, "findings_only": findings_alone(), **brought})
+        return
+    longest, width = max(map(len, studies)), make_console().width
+    for name, study in studies.items():
+        line = f"{name:<{longest}}  {len(study.arms):>3} arms  {study.size:>5} trials  "
+        indent = " " * min(len(line), width // 2)
+        typer.echo(textwrap.fill(line + study.description, width, subsequent_indent=indent))
+    if alone := findings_alone():
+        typer.echo(textwrap.fill(f"findings only: {', '.join(alone)}", width, subsequent_indent="  "))
+    for kind, names in (("loss", brought["losses"]), ("regime", brought["regimes"])):
+        for name, reference in names.items():
+            typer.echo(f"{kind} {name}: {reference}")
 
 
 def status(
@@ -82,7 +108,7 @@ def status(
         return
     recorded, problems = _read(store, study, curves=not json, reference=reference)
     console = make_console()
-    shown = [(_data if json else partial(_shown, console))(one) for one in recorded]
+    shown = [(_data if json else partial(_shown, console))(read) for read in recorded]
     if json:
         print_json(shown)
     else:
@@ -99,8 +125,8 @@ def status(
 def _none(store: str, study: str | None) -> str:
     if study:
         return f"store {store!r} holds no study {study!r}{instead_of(store, study)}"
-    absent = "" if "://" in store or Path(store).exists() else ": there is no such folder"
-    return f"store {store!r} holds no study{absent}"
+    missing = "" if "://" in store or Path(store).exists() else ": there is no such folder"
+    return f"store {store!r} holds no study{missing}"
 
 
 @dataclass(frozen=True)
@@ -212,7 +238,7 @@ def _seen(console: Console, store: str, study: str | None, reference: str) -> It
         if not studies and not problems:
             raise UserError(_none(store, study))
         most = max(2, console.height // max(1, len(studies)) - _AROUND - 2)
-        shown = (_watched(console, most, one) for one in studies)
+        shown = (_watched(console, most, read) for read in studies)
         yield Group(*chain(*shown), *(Text(f"topk: {problem}") for problem in problems))
 
 

@@ -1,1 +1,0 @@
-"""The commands, in one module per subject."""
