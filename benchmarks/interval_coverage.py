@@ -25,8 +25,9 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from topk_platform.results.statistics import holm, image_part, interval
-from topk_platform.results.statistics.intervals import usual_variance
+from topk_platform.results.images import image_part
+from topk_platform.results.intervals import interval, usual_variance
+from topk_platform.results.significance import holm
 from topk_platform.specs import Repeats
 
 COLUMNS, ARMS, ALPHA = 20, 7, 0.05

@@ -40,7 +40,6 @@ from topk_platform.specs.conditions import *
 from topk_platform.specs.search_rules import *
 
 if TYPE_CHECKING:
-    from topk_platform.evidence.replaying import replay
     from topk_platform.reports.page import report
     from topk_platform.reports.plots import plot
     from topk_platform.results.decisions import decide
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
     from topk_platform.running.loop import run
     from topk_platform.running.options import RunOptions
     from topk_platform.running.plan import plan
+    from topk_platform.running.replaying import replay
     from topk_platform.serving import export_model, load_model
 
 __all__ = [

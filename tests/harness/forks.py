@@ -86,8 +86,8 @@ def _import() -> None:
     from PIL import Image  # noqa: F401
 
     import topk_platform.cli
-    import topk_platform.evidence
     import topk_platform.reports.tables
+    import topk_platform.results.findings
     import topk_platform.serving.classifier
     import topk_platform.training.run  # noqa: F401
     import topk_studies  # noqa: F401

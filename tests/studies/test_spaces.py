@@ -9,8 +9,8 @@ import pytest
 from shipped import shipped, studies
 
 from topk_platform import Arm, Recipe, Study
-from topk_platform.results.range_edges import edges
 from topk_platform.results.table import row_and_column
+from topk_platform.results.tuning import edges
 
 SHARED = {field.name for field in fields(Recipe)}
 

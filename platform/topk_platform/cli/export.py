@@ -15,12 +15,11 @@ from topk_platform.cli.consoles import Exit, check_suffix, print_json, say, writ
 from topk_platform.cli.options import check_format, nonblank
 from topk_platform.cli.studies import requested_study
 from topk_platform.errors import UserError
-from topk_platform.evidence import findings
-from topk_platform.evidence.tidy import Written, export_csv
+from topk_platform.reports.exports import export_csv, export_optuna
 from topk_platform.reports.plain_text import rows_to_csv
+from topk_platform.results.findings import findings
 from topk_platform.serving.package import Config
 from topk_platform.serving.set_calibration import METHODS
-from topk_platform.specs import Study
 from topk_platform.specs.checks import plural
 from topk_platform.terminal import printable
 
@@ -102,14 +101,8 @@ def export(
         write_file(Path(to), content)
         say(f"{to}: {len(content):,} bytes; {exported_findings.origin()}")
         return
-    written = (export_csv if output == "csv" else _export_optuna)(requested, to, store=store)
+    written = (export_csv if output == "csv" else export_optuna)(requested, to, store=store)
     say(f"{plural(written.trials, 'trial')} in {' and '.join(map(str, written.files))}")
-
-
-def _export_optuna(study: Study, to: str, *, store: str) -> Written:
-    from topk_platform.evidence.optuna_journal import export_optuna  # noqa: PLC0415 - Optuna, which CSV does not need
-
-    return export_optuna(study, to, store=store)
 
 
 def _check_export(output: str, arm: str | None, seed: int | None, more: bool) -> None:

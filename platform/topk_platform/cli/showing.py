@@ -76,8 +76,8 @@ def table(
     """
     check_format(output, *(_CLAIMS if claims else TABLE_FORMATS), json=json)
     check_transpose(output, transpose=transpose, json=json)
-    if claims and (metric or transpose or by or only):
-        raise UserError("--metric, --transpose, --by and --only are for a table, not for --claims")
+    if claims and (metric or transpose or by or only or seeds):
+        raise UserError("--metric, --transpose, --by, --only and --seeds are for a table, not for --claims")
     if by:
         _check_by_class(by, output, bool(metric) or transpose)
     given = {"smoke": smoke, "searches": searches, "trials": trials, "seeds": seeds, "only": only, "by": by}
@@ -90,7 +90,7 @@ def table(
         requested = requested_study(study, smoke, store=store, searches=searches)
         if claims:
             _check_claims(requested, smoke)
-            _print_claims(requested, decide(requested, store=store, trials=trials, seeds=seeds), output, json)
+            _print_claims(requested, decide(requested, store=store, trials=trials), output, json)
             return
         results = read_table(requested, store=store, trials=trials, seeds=seeds, only=only)
     if (line := without_ranks(results)) and (

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from topk_platform.reports import words
 from topk_platform.reports.detectable import chance_to_see
 from topk_platform.results.cells import Cell
-from topk_platform.results.statistics import Estimate
+from topk_platform.results.intervals import Estimate
 from topk_platform.results.table import ChosenValues, Table, row_and_column
 from topk_platform.specs import Arm, digits_of, less_is_better, scale_of, unit_of
 from topk_platform.specs.checks import first_few, plural

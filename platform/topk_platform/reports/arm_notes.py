@@ -8,7 +8,7 @@ from typing import Any
 
 from topk_platform.records import ArmHistory, Row
 from topk_platform.reports.plain_text import markdown_table
-from topk_platform.results.statistics import Estimate
+from topk_platform.results.intervals import Estimate
 from topk_platform.results.table import Table
 from topk_platform.specs import Arm, canonical_json, number_text
 from topk_platform.specs.arm import described

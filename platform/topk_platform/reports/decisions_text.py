@@ -19,7 +19,7 @@ __all__ = ["claims_to_csv", "claims_to_markdown", "claims_to_rich", "claims_to_r
 _COLUMNS = (
     *("claim", "verdict", "text", "source", "stand_in", "contrast", "direction", "bound", "tolerance"),
     *("measured", "low", "high", "n", "covers", "contrast_verdict", "effect", "power", "seeds", "why"),
-    *("planned", "reach"),
+    "planned",
 )
 
 
@@ -67,9 +67,7 @@ def _measured(evidence: Evidence) -> str:
 def _settled(evidence: Evidence) -> str:
     if evidence.why or evidence.estimate is None:
         return evidence.why
-    parts = [] if evidence.reach is None else [f"± {evidence.reach:.2f} with all looks"]
-    if evidence.power is not None:
-        parts.append(f"power {evidence.power:.2f} for {evidence.effect:g}")
+    parts = [] if evidence.power is None else [f"power {evidence.power:.2f} for {evidence.effect:.3g}"]
     if evidence.verdict == "undecided":
         parts.append(_plan(evidence))
     return "; ".join(filter(None, parts))
@@ -77,8 +75,6 @@ def _settled(evidence: Evidence) -> str:
 
 def _plan(evidence: Evidence) -> str:
     """Return how many seeds a study would have to plan, of how many searches; empty if it has planned that many."""
-    if evidence.effect is None:
-        return "no tolerance to plan for"
     if evidence.seeds is None:
         return "more test images, not seeds"
     if evidence.seeds <= evidence.planned:
@@ -97,9 +93,8 @@ def _summary(decisions: Sequence[Decision]) -> str:
     classes = ", numbers of classes as they are," if any(unit_of(m) == "classes" for m in metrics) else ""
     text = (
         f"{parts}. Differences in points{classes} with their 95 % intervals. A claim is confirmed if all of its "
-        "contrasts are, and refuted if one is. The interval with all looks decides. It is wider, so that results may "
-        "be looked at while seeds are added. Power, and the seeds to plan for a power of 80 %, are computed for the "
-        "paper's number or for twice the tolerance, with the measured variance but not the measured mean."
+        "contrasts are, and refuted if one is. The planned seeds decide, once. Power, and the seeds to plan for a "
+        "power of 80 %, are for the paper's number or for twice the tolerance, by the measured variance."
     )
     if any(decision.claim.stand_in for decision in decisions):
         text += " Stand-ins: these results hold for this study's data, and do not decide the paper's claim."
@@ -148,7 +143,7 @@ def _values(decision: Decision, e: Evidence) -> tuple[object, ...]:
     claim = decision.claim
     head = (claim.name, decision.verdict, claim.text, claim.source, claim.stand_in)
     asked = (contrast_text(e.contrast), claim.direction, claim.bound, claim.tolerance)
-    return (*head, *asked, *_numbers(e), e.verdict, e.effect, e.power, e.seeds, e.why, e.planned, e.reach)
+    return (*head, *asked, *_numbers(e), e.verdict, e.effect, e.power, e.seeds, e.why, e.planned)
 
 
 def _numbers(evidence: Evidence) -> tuple[float | int | str | None, ...]:

@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 
 from topk_platform.errors import masked
-from topk_platform.results.statistics import Estimate
+from topk_platform.results.intervals import Estimate
 from topk_platform.specs import Scalar, Study
 from topk_platform.specs.checks import plural, rounded
 from topk_platform.specs.metric_names import GROUPS, digits_of, measure_of, scale_of, unit_of

@@ -4,7 +4,7 @@ The code that shows them is in ``topk_platform.reports``.
 """
 
 from topk_platform.results.cells import Cell
-from topk_platform.results.statistics import Estimate, estimate
+from topk_platform.results.intervals import Estimate, estimate
 from topk_platform.results.table import ChosenValues, Fruitless, Table
 from topk_platform.results.table_building import build_table
 

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from topk_platform.records import Guesses, Ranks, Store, read_data, read_guesses
-from topk_platform.results.confirmed_runs import ReadRanks
-from topk_platform.results.statistics.images import credit
+from topk_platform.results.contrasts import credit
+from topk_platform.results.runs import ReadRanks
 from topk_platform.results.table import Table, row_and_column
 from topk_platform.specs import Arm
 

@@ -10,9 +10,10 @@ from typing import Literal
 import numpy as np
 
 from topk_platform.records import Tally
-from topk_platform.results.confirmed_runs import Runs, sums
 from topk_platform.results.contrasts import combined
-from topk_platform.results.statistics import Estimate, holm
+from topk_platform.results.intervals import Estimate
+from topk_platform.results.runs import Runs, sums
+from topk_platform.results.significance import holm
 from topk_platform.specs import Published, less_is_better, unit_of
 
 __all__ = ["Cell", "CellKey", "Mark", "cell_of", "marked", "tested"]
@@ -24,6 +25,7 @@ Mark = Literal["", "better", "worse"]
 
 _ALPHA = 0.05
 _DIGITS = 12  # means that differ only by rounding are equal
+_SAME = 1e-6  # as above, where metrics are stored as single numbers
 
 
 @dataclass(frozen=True)
@@ -123,22 +125,45 @@ def marked(cells: Mapping[CellKey, tuple[Cell, Tally]], tolerance: float = 0.0) 
     """Return a table's cells with their marks, corrected over all cells of a family, and the best of each column.
 
     The primary family is that of the cells whose arm was selected by the cell's metric. Every other metric is a
-    secondary family of its own. A difference is not tested if its arm or the baseline was searched only once. A
-    difference without spread is not tested either, but counts in the correction.
+    secondary family of its own. On a test set with equally many images of each class an accuracy and its mean over
+    classes are one question: the other of the two has the difference, the p-value and the mark of the first. A
+    difference is not tested if its arm or the baseline was searched only once. A difference without spread is not
+    tested either, but counts in the correction.
 
     Args:
         cells: The cells by row, column and metric, each with the tally of its baseline's confirmations.
         tolerance: Accuracies that differ by less are equivalent, as a fraction of 1; with 0, equivalence is not
             tested.
     """
+    several = {k: c for k, (c, _) in cells.items() if c.difference is not None and c.difference.n > _LEAST}
+    twins = {key: twin for key in several if (twin := _twin(key, several)) is not None}
     families: dict[str, dict[CellKey, Cell]] = {}
-    for key, (cell, _) in cells.items():
-        if cell.difference is not None and cell.difference.n > _LEAST:
+    for key, cell in several.items():
+        if key not in twins:
             families.setdefault("" if cell.primary else key[2], {})[key] = cell
     result = {key: cell for key, (cell, _) in cells.items()}
     for family in families.values():
         result |= _judged(family, {key: cells[key][1] for key in family}, tolerance)
+    for key, twin in twins.items():
+        result[key] = replace(result[key], **{name: getattr(result[twin], name) for name in _OF_TEST})
     return _with_best(result)
+
+
+_MACRO = "macro_"
+_OF_TEST = "difference", "p_holm", "tests", "mark", "p_equivalent", "equivalent", "detectable", "primary"
+
+
+def _twin(key: CellKey, cells: Mapping[CellKey, Cell]) -> CellKey | None:
+    """Return the cell that asks the same of the same values: the primary one, or else the mean over images."""
+    row, column, metric = key
+    other = metric.removeprefix(_MACRO) if metric.startswith(_MACRO) else f"{_MACRO}{metric}"
+    cell, twin = cells[key], cells.get((row, column, other))
+    if twin is None or cell.primary or not (twin.primary or metric.startswith(_MACRO)):
+        return None
+    same = cell.differences.keys() == twin.differences.keys() and all(
+        math.isclose(value, twin.differences[seed], abs_tol=_SAME) for seed, value in cell.differences.items()
+    )
+    return (row, column, other) if same else None
 
 
 _LEAST = 2  # this many seeds are too few for a test

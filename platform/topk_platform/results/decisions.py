@@ -1,21 +1,35 @@
-"""Claims decided by a store's results: confirmed, refuted or undecided, with the test's power."""
+"""Claims decided by a study's results: confirmed, refuted or undecided, with the test's power."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from topk_platform.results.contrast_results import ContrastResult, of_store
+from topk_platform.records import Tally
+from topk_platform.results.contrasts import combined
 from topk_platform.results.from_store import Held, read
-from topk_platform.results.statistics import Estimate, Precision
-from topk_platform.results.statistics.repeated_looks import level_at_plan, level_now
-from topk_platform.specs import Claim, Contrast, Study, scale_of
+from topk_platform.results.intervals import Estimate
+from topk_platform.results.runs import Runs, runs_of_all
+from topk_platform.results.significance import Precision
+from topk_platform.specs import Claim, Contrast, Repeats, Study, scale_of
 from topk_platform.specs.fields import check_call
 
-__all__ = ["Decision", "Evidence", "Verdict", "decide", "decided", "decisions_of"]
+__all__ = [
+    "ContrastResult",
+    "Decision",
+    "Evidence",
+    "Verdict",
+    "decide",
+    "decided",
+    "decisions_of",
+    "of_runs",
+    "of_store",
+    "planned_seeds",
+    "why_not",
+]
 
 Verdict = Literal["confirmed", "refuted", "undecided", "waits for data"]
 
@@ -26,6 +40,21 @@ _POWER = 0.8
 
 
 @dataclass(frozen=True)
+class ContrastResult:
+    """The result of one contrast of a claim.
+
+    Args:
+        estimate: The contrast's estimate, as a fraction of 1 for accuracies; None without data.
+        why: The reason why it cannot be tested; empty if it can.
+        waits: Whether more data would change that.
+    """
+
+    estimate: Estimate | None
+    why: str = ""
+    waits: bool = False
+
+
+@dataclass(frozen=True)
 class Evidence:
     """The evidence on one contrast of a claim.
 
@@ -33,17 +62,15 @@ class Evidence:
         contrast: The contrast.
         estimate: The contrast's estimate, as a fraction of 1 for accuracies; None without data.
         verdict: The verdict on this contrast.
-        effect: The size that ``power`` and ``seeds`` assume, in points. It is the paper's number if that confirms the
-            claim, otherwise twice the tolerance beyond the bound; 0 for ``"within"``. None if there is neither a number
-            nor a tolerance, or if the contrast was not tested.
+        effect: The size that ``power`` and ``seeds`` assume, in points: the paper's number if that confirms the claim,
+            otherwise twice the tolerance beyond the bound; 0 for ``"within"``. With neither a number nor a tolerance it
+            is the size that has a power of 80 %. None if the contrast was not tested.
         power: The chance of confirming the claim with these seeds and images if ``effect`` were the truth.
         seeds: The number of seeds that a study must plan to confirm ``effect`` with a chance of 80 %, by the measured
-            variance. If searches are repeated, these are the seeds of more searches, with as many for each as now. None
-            without ``effect``, or if even 10,000 are too few because there are too few test images.
+            variance; where searches are repeated, of more searches with as many seeds each. None if the contrast was
+            not tested, or if even 10,000 are too few because there are too few test images.
         why: The reason why the contrast was not tested; empty if it was tested.
         planned: How many seeds the study plans.
-        reach: Half the width of the interval that decides, in points. Over all looks together, the interval covers the
-            truth in 95 % of studies, or in 90 % for ``"within"``. None if the contrast was not tested.
     """
 
     contrast: Contrast
@@ -54,7 +81,6 @@ class Evidence:
     seeds: int | None = None
     why: str = ""
     planned: int = 0
-    reach: float | None = None
 
 
 @dataclass(frozen=True)
@@ -79,35 +105,30 @@ class Decision:
         return next(verdict for verdict in order if verdict in verdicts)
 
 
-def decide(
-    study: Study, *, store: str | Path = "runs", trials: int | None = None, seeds: int | None = None
-) -> tuple[Decision, ...]:
+def decide(study: Study, *, store: str | Path = "runs", trials: int | None = None) -> tuple[Decision, ...]:
     """Return the verdicts of a store's results on a study's claims.
 
-    A contrast is confirmed if a one-sided test at 0.025 shows that it is beyond the bound by more than the tolerance.
-    For ``"within"``, two one-sided tests at 0.05 must show that it is between the tolerances. A contrast is refuted if
-    a one-sided test shows the opposite.
+    A contrast is confirmed if a one-sided test at 0.025 shows that it is beyond the bound by more than the tolerance;
+    for ``"within"``, if two at 0.05 show that it is between the tolerances. It is refuted if a test shows the opposite.
 
     A claim is confirmed only if all its contrasts are, so each is tested at the full level. One contrast is enough to
-    refute it, so 0.025 is divided by the number of contrasts. Claims are not corrected for one another, because each is
-    a question of its own.
+    refute it, so 0.025 is divided by the number of contrasts. Claims are not corrected for one another.
 
-    The levels hold however often the results are looked at while seeds are added (O'Brien and Fleming's boundary). The
-    planned number of seeds is that of the study's definition, whatever budget was requested. A contrast of an arm that
-    was searched only once is not decided, because no interval contains the luck of its search. If the definition has
-    one search, the plan of such a contrast is therefore the first number of searches that is requested.
+    The seeds that the study's definition plans decide, once, when they have all ended; before that a claim waits for
+    data, and seeds that are added later change no verdict. So results can be looked at whenever one likes. A contrast
+    of an arm that was searched only once is not decided, because no interval contains the luck of its search. If the
+    definition has one search, the plan of such a contrast is therefore the first number of searches that is requested.
 
     Args:
         study: The study, with its claims.
         store: Folder or URI of the results.
         trials: Search trials per arm to select among, instead of those that the last run was asked for.
-        seeds: Confirmation seeds per arm, instead of the last run's; the plan remains the study's.
 
     Raises:
         UserError: if the store holds something else.
     """
     check_call(decide, locals())
-    return decided(read(study, store, trials, seeds))
+    return decided(read(study, store, trials))
 
 
 def decided(held: Held) -> tuple[Decision, ...]:
@@ -115,35 +136,95 @@ def decided(held: Held) -> tuple[Decision, ...]:
     return decisions_of(held.study, of_store(held))
 
 
-def decisions_of(study: Study, results: Sequence[ContrastResult]) -> tuple[Decision, ...]:
-    """Return the verdicts on a study's claims.
-
-    Args:
-        study: The study.
-        results: The results of all contrasts, in the claims' order.
-    """
-    following = iter(results)
-    return tuple(
-        Decision(
-            claim,
-            tuple(
-                _evidence(claim, one, next(following), _printed(study, one), _planned(study, one))
-                for one in claim.contrasts
-            ),
-        )
-        for claim in study.claims
-    )
+def of_store(held: Held) -> list[ContrastResult]:
+    """Return the results of all contrasts of a study's claims by the planned seeds, in the claims' order."""
+    study = held.study
+    requested = {name for claim in study.claims for name in claim.arms}
+    ranks = held.ranks if study.interval == "crossed" else None
+    all_runs = runs_of_all(study, held.results)
+    runs = {
+        history.arm.name: all_runs[arm_id].with_ranks(ranks)
+        for arm_id, history in held.histories.items()
+        if history.arm.name in requested
+    }
+    once = {arm.name for arm in study.arms if arm.is_searched and arm.repeats.count == 1}
+    contrasts = [contrast for claim in study.claims for contrast in claim.contrasts]
+    return [of_runs(contrast, runs, once, planned_seeds(study, contrast)) for contrast in contrasts]
 
 
-def _planned(study: Study, contrast: Contrast) -> int:
-    """Return how many seeds are planned for a contrast.
+def planned_seeds(study: Study, contrast: Contrast) -> tuple[int, ...]:
+    """Return the seeds that are planned for a contrast.
 
     One search decides nothing about arms that search. If the definition has one, no look before the repeated searches
     could confirm anything, and each of these has as many seeds as the definition.
     """
     searches, seeds = study.plan or (study.searches, study.seeds)
-    searched = {arm.name for arm in study.arms if arm.is_searched}
-    return seeds * study.searches if searches == 1 and searched & contrast.weights.keys() else seeds
+    if searches == 1 and any(arm.is_searched for arm in study.arms if arm.name in contrast.weights):
+        searches, seeds = study.searches, seeds * study.searches
+    return Repeats(searches).seeds(seeds)
+
+
+def of_runs(
+    contrast: Contrast, runs: Mapping[str, Runs], once: Collection[str], planned: Sequence[int]
+) -> ContrastResult:
+    arms = {name: runs[name].of_seeds(planned) for name in contrast.weights}
+    estimate = combined([(weight, arms[name]) for name, weight in contrast.weights.items()], contrast.metric)
+    if lacking := ", ".join(name for name, of_arm in arms.items() if of_arm.without_ranks):
+        again = f"ranks are missing in {lacking}: another run of the study trains those confirmations again"
+        return ContrastResult(estimate, again, waits=True)
+    tallies = {name: of_arm.confirmed for name, of_arm in arms.items()}
+    return ContrastResult(estimate, *why_not(tallies, estimate, once, len(planned)))
+
+
+def why_not(
+    tallies: Mapping[str, Tally], estimate: Estimate | None, once: Collection[str], planned: int
+) -> tuple[str, bool]:
+    """Return why a contrast cannot be tested, empty if it can, and whether more data would change that.
+
+    Args:
+        tallies: How the confirmations of its arms ended, by the arm's name.
+        estimate: Its estimate.
+        once: The names of the arms that were searched once.
+        planned: The number of planned seeds.
+    """
+    lost = ", ".join(name for name, tally in tallies.items() if tally.lost)
+    unsearched = ", ".join(name for name in tallies if name in once)
+    ended = 0 if estimate is None else estimate.n
+    reasons = [
+        (lost, f"seeds were lost in {lost}", False),
+        (unsearched, f"only one search was made in {unsearched}, and no interval covers its luck", False),
+        (ended < planned, f"{ended} of {planned} planned seeds have ended", True),
+        (ended < _LEAST_SEEDS, f"fewer than {_LEAST_SEEDS} seeds", True),
+        (
+            estimate is not None and not estimate.has_spread,
+            "all seeds are equal: no spread to judge by",
+            False,
+        ),
+    ]
+    return next(((why, waits) for holds, why, waits in reasons if holds), ("", False))
+
+
+def decisions_of(study: Study, results: Sequence[ContrastResult]) -> tuple[Decision, ...]:
+    """Return the verdicts on a study's claims; ``results`` are those of all contrasts, in the claims' order."""
+    following = iter(results)
+    return tuple(
+        Decision(
+            claim, tuple(_evidence(study, claim, contrast, next(following)) for contrast in claim.contrasts)
+        )
+        for claim in study.claims
+    )
+
+
+def _evidence(study: Study, claim: Claim, contrast: Contrast, result: ContrastResult) -> Evidence:
+    estimate, planned = result.estimate, len(planned_seeds(study, contrast))
+    if result.why or estimate is None or estimate.precision is None:
+        verdict: Verdict = "waits for data" if result.waits else "undecided"
+        return Evidence(contrast, estimate, verdict, why=result.why, planned=planned)
+    scale = scale_of(contrast.metric)
+    tested = _Tested(claim, scale * estimate.mean, estimate.precision.scaled(scale), estimate.n)
+    effect = tested.effect(_printed(study, contrast))
+    power, seeds = tested.power(effect), tested.seeds(effect)
+    return Evidence(contrast, estimate, tested.verdict(), effect, power, seeds, "", planned)
 
 
 def _printed(study: Study, contrast: Contrast) -> float | None:
@@ -158,41 +239,17 @@ def _printed(study: Study, contrast: Contrast) -> float | None:
     return total
 
 
-def _evidence(
-    claim: Claim, contrast: Contrast, result: ContrastResult, printed: float | None, planned: int = 0
-) -> Evidence:
-    estimate = result.estimate
-    if result.why or estimate is None or estimate.precision is None:
-        verdict: Verdict = "waits for data" if result.waits else "undecided"
-        return Evidence(contrast, estimate, verdict, why=result.why, planned=planned)
-    scale = scale_of(contrast.metric)
-    precision = estimate.precision.scaled(scale)
-    judged = _Judged(claim, scale * estimate.mean, precision, estimate.n, planned or estimate.n)
-    effect = judged.effect(printed)
-    return Evidence(
-        contrast,
-        estimate,
-        judged.verdict(),
-        effect,
-        None if effect is None else judged.power(effect),
-        None if effect is None else judged.seeds(effect),
-        planned=judged.planned,
-        reach=judged.reach(),
-    )
-
-
 @dataclass(frozen=True)
-class _Judged:
-    """One contrast's result with its claim, in points, and the numbers of present and of planned seeds."""
+class _Tested:
+    """One contrast's result with its claim, in points, and its number of seeds."""
 
     claim: Claim
     mean: float
     precision: Precision
     n: int
-    planned: int
 
     def verdict(self) -> Verdict:
-        if all(self._shown(gap, self._confirming) for gap in self._for()):
+        if all(self._shown(gap, self._confirming) for gap in self._for(self.mean)):
             return "confirmed"
         level = 1 - (1 - _LEVEL) / len(self.claim.contrasts)
         return "refuted" if any(self._shown(gap, level) for gap in self._against()) else "undecided"
@@ -202,17 +259,11 @@ class _Judged:
         return _EQUIVALENCE if self.claim.direction == "within" else _LEVEL
 
     def _shown(self, gap: float, level: float) -> bool:
-        return gap > self._width(level)
+        return gap > self.precision.error() * self.precision.critical(level)
 
-    def _width(self, level: float) -> float:
-        return self.precision.error() * self.precision.critical(level_now(level, self.n, self.planned))
-
-    def reach(self) -> float:
-        return self._width(self._confirming)
-
-    def _for(self, mean: float | None = None) -> Sequence[float]:
+    def _for(self, mean: float) -> Sequence[float]:
         """Return how far a mean is beyond each limit of the claim; to confirm, all must be shown to be positive."""
-        mean, claim = self.mean if mean is None else mean, self.claim
+        claim = self.claim
         if claim.direction == "within":
             return claim.tolerance - mean, claim.tolerance + mean
         beyond = (mean - claim.bound) if claim.direction == "above" else (claim.bound - mean)
@@ -223,9 +274,9 @@ class _Judged:
         claim = self.claim
         if claim.direction == "within":
             return self.mean - claim.tolerance, -self.mean - claim.tolerance
-        return (-self._for()[0],)
+        return (-self._for(self.mean)[0],)
 
-    def effect(self, printed: float | None) -> float | None:
+    def effect(self, printed: float | None) -> float:
         """Return the true value for which power and seeds are given."""
         claim = self.claim
         if claim.direction == "within":
@@ -233,18 +284,17 @@ class _Judged:
         if printed is not None and self._for(printed)[0] > 0:
             return printed
         sign = 1 if claim.direction == "above" else -1
-        return claim.bound + sign * 2 * claim.tolerance if claim.tolerance else None
+        return claim.bound + sign * (2 * claim.tolerance or self.precision.detectable(self._confirming))
 
     def power(self, effect: float) -> float:
-        level = level_now(self._confirming, self.n, self.planned)
-        missed = sum(1 - self.precision.power(gap, level=level) for gap in self._for(effect))
+        missed = sum(1 - self.precision.power(gap, level=self._confirming) for gap in self._for(effect))
         return max(0.0, 1 - missed)
 
     def seeds(self, effect: float) -> int | None:
         """Return how many seeds a study must plan; this depends on the variance, not on the mean."""
         gaps = self._for(effect)
         each = 1 - (1 - _POWER) / len(gaps)  # the tests of both limits of "within" must succeed
-        rows = self.precision.rows_for(min(gaps), level_at_plan(self._confirming), each)
+        rows = self.precision.rows_for(min(gaps), self._confirming, each)
         if rows is None:
             return None
         # A row is a seed, or a search with its seeds.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from topk_platform.records import Tally
 from topk_platform.results.cells import Cell, CellKey, marked
-from topk_platform.results.contrast_results import ContrastResult
+from topk_platform.results.decisions import ContrastResult
 from topk_platform.results.findings_schema import (
     CellData,
     ContrastData,
@@ -23,37 +23,33 @@ from topk_platform.results.findings_schema import (
     TableData,
     part_of,
 )
-from topk_platform.results.statistics import Estimate, Precision
-from topk_platform.results.statistics.intervals import means_of_searches, of_rows, usual_variance
+from topk_platform.results.intervals import Estimate, means_of_searches, of_rows, usual_variance
+from topk_platform.results.significance import Precision
 from topk_platform.results.table import ChosenValues, Table, row_and_column
 from topk_platform.specs import Arm, Study
 from topk_platform.specs.checks import check
 from topk_platform.trust import parse_study
 
 if TYPE_CHECKING:
-    from topk_platform.results.statistics import Covers
+    from topk_platform.results.intervals import Covers
 
-__all__ = ["findings_data", "findings_of", "metrics_kept"]
+__all__ = ["findings_data", "findings_of", "usual_spreads"]
 
 _FORMAT = 2
 _NUMBERS = ("mean", "half_width", "low", "high", "p")
 _COPIED = ("improvement", "metric")
 
 
-def metrics_kept(study: Study) -> frozenset[str]:
-    """Return the metrics that a file of findings has: those shown in tables, and every arm's top-K and selecting ones.
-
-    Holm's correction in the metric of the search is for the differences of all arms, whether tables show it or not.
-    """
-    of_arms = (metric for arm in study.arms for metric in (f"top{arm.k}", arm.metric))
-    return frozenset((*study.show, *of_arms))
-
-
 def findings_data(
     table: Table, situations: Situations, made: Mapping[str, Any], contrasts: Sequence[ContrastResult]
 ) -> dict[str, Any]:
-    """Return findings as JSON data; the arguments are those of :class:`~.findings.Findings`."""
-    kept = metrics_kept(table.study)
+    """Return findings as JSON data; the arguments are those of :class:`~.findings.Findings`.
+
+    The cells are those of the metrics shown in tables, and of every arm's top-K and selecting ones: Holm's correction
+    in the metric of the search is for the differences of all arms, whether tables show it or not.
+    """
+    arms = table.study.arms
+    kept = {*table.study.show, *(metric for arm in arms for metric in (f"top{arm.k}", arm.metric))}
     return {
         "format": _FORMAT,
         "study": json.loads(table.study.to_json()),
@@ -140,7 +136,7 @@ def findings_of(
         study=study,
         rows=tuple(dict.fromkeys(row for row, _ in arms)),
         columns=tuple(dict.fromkeys(column for _, column in arms)),
-        cells=_judged_anew(study, arms, data["cells"]),
+        cells=_judged_anew(study, whole.across, arms, data["cells"]),
         choices={
             _named(one): tuple(part_of(ChosenValues, c) for c in one["chosen"]) for one in data["choices"]
         },
@@ -172,27 +168,30 @@ def _named(data: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _judged_anew(
-    study: Study, arms: Mapping[tuple[str, str], Arm], data: Sequence[Mapping[str, Any]]
+    study: Study, across: str, arms: Mapping[tuple[str, str], Arm], data: Sequence[Mapping[str, Any]]
 ) -> dict[CellKey, Cell]:
     """Return cells with intervals and marks by the present rules, whichever version wrote the file."""
-    baselines = {(a.regime.name, a.model.label): a for a in arms.values() if a.loss.label == study.baseline}
     keys = {arm.name: key for key, arm in arms.items()}
     cells = {(*_named(saved), saved["metric"]): _cell(saved, study, arms[_named(saved)]) for saved in data}
-    columns: dict[tuple[str, ...], list[list[float]]] = {}
-    for key, cell in cells.items():
-        arm = arms[key[:2]]
-        means = means_of_searches(cell.differences, study.searches)
-        if len(means) == study.searches:
-            columns.setdefault((arm.regime.name, arm.model.label, key[2]), []).append(means)
+    usual = usual_spreads(study, across, cells)
     result: dict[CellKey, tuple[Cell, Tally]] = {}
     for key, cell in cells.items():
-        arm = arms[key[:2]]
-        column = arm.regime.name, arm.model.label
-        other = baselines.get(column)
-        beside = None if other is None else cells.get((*keys[other.name], key[2]))
-        least = usual_variance(columns.get((*column, key[2]), []))
-        result[key] = _with_searches(cell, study, least), Tally() if beside is None else beside.confirmed
+        column = arms[key[:2]].name.rpartition("/")[0]
+        beside = cells.get((*keys.get(f"{column}/{study.baseline}", ("", "")), key[2]))
+        anew = _with_searches(cell, study, usual.get((column, key[2]), 0.0))
+        result[key] = anew, Tally() if beside is None else beside.confirmed
     return marked(result, study.equivalence / 100)
+
+
+def usual_spreads(study: Study, across: str, cells: Mapping[CellKey, Cell]) -> dict[tuple[str, str], float]:
+    """Return the median variance of a search's difference to the baseline, by ``regime/model`` and metric."""
+    names = {row_and_column(study, across, arm): arm.name.rpartition("/")[0] for arm in study.arms}
+    columns: dict[tuple[str, str], list[list[float]]] = {}
+    for (row, column, metric), cell in cells.items():
+        means = means_of_searches(cell.differences, study.searches)
+        if len(means) == study.searches:
+            columns.setdefault((names[row, column], metric), []).append(means)
+    return {column: usual_variance(means) for column, means in columns.items()}
 
 
 def _with_searches(cell: Cell, study: Study, least: float) -> Cell:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, TypeVar, get_args
 
-from topk_platform.results.statistics.intervals import Covers
+from topk_platform.results.intervals import Covers
 from topk_platform.specs import Status
 from topk_platform.specs.checks import check
 from topk_platform.specs.fields import Count, Rule, Share, Whole, check_fields, one_of

@@ -23,7 +23,7 @@ from topk_platform.records import (
     read_plan,
     results_of,
 )
-from topk_platform.results.confirmed_runs import ReadRanks
+from topk_platform.results.runs import ReadRanks
 from topk_platform.results.table import Table
 from topk_platform.results.table_building import build_table
 from topk_platform.specs import Arm, Study

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from topk_platform.records import Row, Tally
 from topk_platform.results.cells import Cell
-from topk_platform.results.confirmed_runs import Unlike
-from topk_platform.results.range_edges import Edge, edges
+from topk_platform.results.runs import Unlike
+from topk_platform.results.tuning import Edge, edges
 from topk_platform.specs import Arm, Phase, Scalar, Study
 from topk_platform.specs.fields import Whole
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from topk_platform.records import Row, SavedModel
 from topk_platform.references import is_reference
-from topk_platform.results.statistics import Estimate
+from topk_platform.results.intervals import Estimate
 from topk_platform.serving.package import Config
 from topk_platform.specs import Inputs, Study, canonical_json, number_text
 from topk_platform.specs.checks import plural

@@ -12,10 +12,10 @@ from pathlib import Path
 from topk_platform.errors import StoreError, UserError, unknown_name
 from topk_platform.records import ArmHistory, Row, SavedModel, read_model
 from topk_platform.records.storage.checked_json import command_of
-from topk_platform.results.confirmed_runs import Runs, runs_of_all
 from topk_platform.results.contrasts import combined
 from topk_platform.results.from_store import Held, read
-from topk_platform.results.statistics import Estimate
+from topk_platform.results.intervals import Estimate
+from topk_platform.results.runs import Runs, runs_of_all
 from topk_platform.serving.card import model_card
 from topk_platform.serving.package import BACKBONE, CALIBRATION, CARD, CONFIG, ONNX, WEIGHTS, Config
 from topk_platform.serving.set_calibration import SetCalibration

@@ -19,10 +19,8 @@ from topk_platform.reports.answer import answer
 from topk_platform.reports.arm_notes import arms_to_json
 from topk_platform.results import Cell, Table, build_table, estimate
 from topk_platform.results.cells import Runs
-from topk_platform.results.contrast_results import from_runs
-from topk_platform.results.decisions import _evidence
-from topk_platform.results.statistics import accuracies
-from topk_platform.results.statistics.images import credit
+from topk_platform.results.contrasts import accuracies, credit
+from topk_platform.results.decisions import decisions_of, of_runs
 from topk_platform.running.preflight.checks import check_study
 from topk_platform.specs import digest
 
@@ -101,7 +99,7 @@ def test_claims_of_sizes_are_in_classes(direction: str, verdict: str) -> None:
     claim = Claim(name="c", text="It is so.", source="me", contrasts=[gap], direction=direction, bound=-1.0)
     table = a_table(a_study(claims=[claim]))
     runs = {f"r0/linear/{row}": Runs(table.confirmations[row, "r0"]) for row in LOSSES}
-    result = _evidence(claim, gap, from_runs(gap, runs), None)
+    ((result,),) = (one.evidence for one in decisions_of(table.study, [of_runs(gap, runs, (), range(1, 6))]))
     assert result.verdict == verdict and result.estimate is not None
     assert result.estimate.mean == pytest.approx(-1.5)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from shipped import shipped
@@ -18,6 +19,7 @@ from topk_platform import (
     Contrast,
     Float,
     LabelNoise,
+    LongTail,
     Loss,
     Model,
     PerClass,
@@ -29,7 +31,6 @@ from topk_platform import (
     grid,
 )
 from topk_platform import table as table_of
-from topk_platform.evidence import findings
 from topk_platform.records import Tally
 from topk_platform.reports import plots
 from topk_platform.reports.plots import NothingToPlotError
@@ -37,7 +38,8 @@ from topk_platform.reports.tables.data import to_rows
 from topk_platform.results import Cell, Table, estimate
 from topk_platform.results.cells import marked
 from topk_platform.results.decisions import decide
-from topk_platform.results.findings import Findings
+from topk_platform.results.findings import Findings, findings, situation_of
+from topk_platform.results.findings_schema import Situation
 from topk_platform.results.table import row_and_column
 from topk_studies import evidence
 
@@ -117,9 +119,13 @@ def test_without_the_contrasts_claims_on_differences_to_the_baseline_are_decided
     ahead, behind, more, high = Findings.read(tmp_path / "older.json.gz").decisions()
     by_store = decide(a_study(), store=store)
     assert (ahead, behind) == by_store[:2] and high.verdict == by_store[3].verdict
-    assert high.evidence[0].reach == by_store[3].evidence[0].reach
-    assert more.verdict == "waits for data"
-    assert more.evidence[0].why.startswith("a table has only differences to cross_entropy")
+    assert high.verdict == by_store[3].verdict
+    here, there = more.evidence[0].estimate, by_store[2].evidence[0].estimate
+    assert more.verdict == by_store[2].verdict and here is not None and there is not None
+    assert (here.mean, here.n) == (pytest.approx(there.mean), there.n)
+    assert here.precision is not None and there.precision is not None
+    assert here.precision.by_seeds == pytest.approx(there.precision.by_seeds)
+    assert here.precision.by_images >= 0.99 * there.precision.by_images  # taken as fully correlated
 
 
 def test_marks_are_corrected_for_arms_that_select_by_a_metric_that_is_not_shown(tmp_path: Path) -> None:
@@ -244,3 +250,20 @@ def test_shipped_findings_are_read_by_their_studys_name() -> None:
         UserError, match="unknown study whose findings are shipped 'letterz': did you mean 'letters'"
     ):
         evidence(names[0], "letterz")
+
+
+def test_a_regime_is_what_its_conditions_leave_of_its_data() -> None:
+    result = situation_of(Regime("few", "digits", (PerClass(20), LabelNoise(0.5), LabelNoise(0.2))), 3)
+    assert result == Situation(10, 200, 1.0, 0.6, 3)
+    tail = situation_of(Regime("tail", "digits", (LongTail(20),)), 3)
+    assert 19 <= tail.imbalance <= 21 and tail.images < 700
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [({"classes": 1}, "classes"), ({"noise": 1.5}, "noise"), ({"imbalance": 0.5}, "imbalance"),
+     ({"k": 100}, "k"), ({"images": 50}, "images")],
+)  # fmt: skip
+def test_what_cannot_be_is_refused(changes: Mapping[str, Any], name: str) -> None:
+    with pytest.raises(UserError, match=rf"\b{name} must be "):
+        Situation(**{"classes": 100, "images": 5000, "imbalance": 1.0, "noise": 0.0, "k": 5, **changes})

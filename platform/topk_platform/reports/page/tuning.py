@@ -25,7 +25,7 @@ def tuning(held: Held) -> str:
     Args:
         held: The study's results, with the epochs of its trials.
     """
-    arms, table = tuning_of(held), held.table
+    arms, table = tuning_of(held.results.values()), held.table
     if not arms:
         return ""
     rows = []

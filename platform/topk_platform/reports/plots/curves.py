@@ -15,8 +15,8 @@ from topk_platform.reports.plots.drawing import legend, name_vertical, panels
 from topk_platform.reports.plots.plot_data import NothingToPlotError, Plotted
 from topk_platform.reports.plots.style import OTHERS, Look
 from topk_platform.reports.words import title_of
-from topk_platform.results.statistics import estimate
-from topk_platform.results.statistics.images import credit
+from topk_platform.results.contrasts import credit
+from topk_platform.results.intervals import estimate
 
 __all__ = ["topk", "topk_curve", "training"]
 

@@ -16,7 +16,7 @@ from topk_platform.reports.plots.style import COLUMN, INK, OTHERS, PAGE
 from topk_platform.reports.tables.cell_words import mark
 from topk_platform.reports.words import metric_title, title_of, wrapped
 from topk_platform.results.cells import Cell
-from topk_platform.results.statistics import Estimate
+from topk_platform.results.intervals import Estimate
 from topk_platform.specs import digits_of, less_is_better, scale_of, unit_of
 
 __all__ = ["accuracy", "differences", "regimes"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from topk_platform.records import Tally
 from topk_platform.reports.words import number
 from topk_platform.results.cells import Cell
-from topk_platform.results.statistics import Estimate
+from topk_platform.results.intervals import Estimate
 from topk_platform.specs import Published
 
 __all__ = [

@@ -14,7 +14,7 @@ from topk_platform.reports.plain_text import rows_to_csv
 from topk_platform.reports.tables.blocks import chosen_metrics
 from topk_platform.reports.tables.markdown import to_markdown
 from topk_platform.results.cells import Cell
-from topk_platform.results.statistics import Estimate
+from topk_platform.results.intervals import Estimate
 from topk_platform.results.table import Table
 
 __all__ = ["arrow_table", "parquet", "to_arrow", "to_csv", "to_files", "to_parquet", "to_rows", "to_seeds"]

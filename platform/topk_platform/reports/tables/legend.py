@@ -9,7 +9,7 @@ from topk_platform.reports.detectable import chance_to_see
 from topk_platform.reports.tables.cell_words import ALIKE, DOWN, UP
 from topk_platform.reports.words import ERRORS, in_range, points
 from topk_platform.results.cells import Cell, CellKey
-from topk_platform.results.statistics import ONE_SEARCH, Covers
+from topk_platform.results.intervals import ONE_SEARCH, Covers
 from topk_platform.results.table import Table
 from topk_platform.specs import Study
 from topk_platform.specs.checks import plural

@@ -8,9 +8,9 @@ from topk_platform.identity import counts_in_words
 from topk_platform.reports.tables.cell_words import DOWN, UP, ends
 from topk_platform.reports.tables.legend import legend
 from topk_platform.reports.words import command, more_searches, not_ended
-from topk_platform.results.confirmed_runs import Unlike
-from topk_platform.results.range_edges import Edge
+from topk_platform.results.runs import Unlike
 from topk_platform.results.table import Fruitless, Table
+from topk_platform.results.tuning import Edge
 from topk_platform.specs.checks import first_few, plural
 
 __all__ = [

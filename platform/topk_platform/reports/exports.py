@@ -1,22 +1,28 @@
-"""A study's trials as one tidy CSV file with its codebook, for other tools."""
+"""A study's trials for other tools: one tidy CSV file with its codebook, or an Optuna journal file."""
 
 from __future__ import annotations
 
 import json
+import tempfile
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from topk_platform.errors import UserError
-from topk_platform.records import Row
+from topk_platform.records import ArmHistory, Row
 from topk_platform.reports.plain_text import rows_to_csv
 from topk_platform.results.from_store import read
 from topk_platform.specs import Study
 from topk_platform.specs.checks import check
 
-__all__ = ["Written", "export_csv", "writing"]
+if TYPE_CHECKING:
+    from optuna.storages import JournalStorage
+    from optuna.trial import FrozenTrial
+
+__all__ = ["Written", "export_csv", "export_optuna"]
 
 _FACTS = {
     "study": "the study's name",
@@ -116,12 +122,90 @@ def _meanings(parameters: Iterable[str]) -> Iterator[dict[str, str]]:
 
 
 def _write(path: Path, text: str) -> None:
-    with writing(path):
+    with _writing(path):
         path.write_text(text, encoding="utf-8")
 
 
+def export_optuna(study: Study, to: str | Path, *, store: str | Path = "runs") -> Written:
+    """Write a study's searches as an Optuna journal file, with one Optuna study for each arm that searches.
+
+    ``optuna-dashboard FILE`` shows it; ``optuna.load_study(study_name=ARM, storage=JournalStorage(JournalFileBackend(
+    FILE)))`` opens it for ``optuna.visualization``. Pruned trials have their values by epoch. Diverged and failed
+    trials have the state FAIL, although the search itself counts them as pruned. Every trial has its key and its
+    status as attributes.
+
+    Args:
+        study: The study.
+        to: The journal file; it must not exist yet, because Optuna would add to it.
+        store: Folder or URI of the results.
+
+    Raises:
+        UserError: if the store has no results of the study, or the file exists or cannot be written.
+    """
+    import optuna  # noqa: PLC0415 - Optuna, which CSV does not need
+    from optuna.storages import JournalStorage  # noqa: PLC0415 - as above
+    from optuna.storages.journal import JournalFileBackend  # noqa: PLC0415 - as above
+
+    path = Path(to).expanduser()
+    with _writing(path):
+        if path.exists() or not path.absolute().parent.is_dir():
+            raise UserError(f"--to must be a new file in an existing folder, got {str(path)!r}")
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    histories = read(study, store, needed=True, curves=True).histories
+    searched = [history for history in histories.values() if history.arm.is_searched]
+    with _writing(path), tempfile.TemporaryDirectory(prefix=".", suffix=".tmp", dir=path.parent) as folder:
+        part = Path(folder) / path.name  # if it breaks off, nothing is left that a second try would refuse
+        storage = JournalStorage(JournalFileBackend(str(part)))
+        trials = sum(_add(storage, study.name, history) for history in searched)
+        part.replace(path)
+    return Written((path,), trials)
+
+
+def _add(storage: JournalStorage, study: str, history: ArmHistory) -> int:
+    """Add an arm's search as an Optuna study; return how many trials it has."""
+    import optuna  # noqa: PLC0415 - as above
+
+    arm, trials = history.arm, _frozen(history)
+    optuna_study = optuna.create_study(storage=storage, study_name=arm.name, direction="maximize")
+    with warnings.catch_warnings():  # Optuna warns that names of metrics are experimental
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        optuna_study.set_metric_names([f"validation.{arm.metric}"])
+    optuna_study.set_user_attr("topk.study", study)
+    optuna_study.add_trials(trials)
+    return len(trials)
+
+
+def _frozen(history: ArmHistory) -> list[FrozenTrial]:
+    """Return an arm's search trials as Optuna's, in the order of their numbers."""
+    from optuna.trial import TrialState, create_trial  # noqa: PLC0415 - as above
+
+    from topk_platform.protocol.suggest import to_optuna  # noqa: PLC0415 - as above
+
+    states = {"completed": TrialState.COMPLETE, "pruned": TrialState.PRUNED}
+    distributions, frozen = to_optuna(history.arm.loss.space), []
+    for number, ended in sorted(history.ended().items()):
+        row = history.search[number]
+        frozen.append(
+            create_trial(
+                state=states.get(ended.status, TrialState.FAIL),
+                value=ended.objective if ended.status == "completed" else None,
+                params=dict(ended.values),
+                distributions={name: distributions[name] for name in ended.values},
+                intermediate_values=dict(ended.curve),
+                user_attrs={
+                    "topk.key": row["key"],
+                    "topk.number": number,
+                    "topk.status": ended.status,
+                    "topk.reason": row["reason"],
+                    "topk.train_seconds": row["train_seconds"],
+                },
+            )
+        )
+    return frozen
+
+
 @contextmanager
-def writing(path: Path) -> Iterator[None]:
+def _writing(path: Path) -> Iterator[None]:
     """Report that an export's file cannot be written, wherever the block finds that out.
 
     Args:

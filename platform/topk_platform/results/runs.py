@@ -1,13 +1,13 @@
-"""The runs of an arm that tables and claims are computed from."""
+"""The runs of an arm that tables and claims are computed from, with what is usual among the arms of its column."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from topk_platform.identity import machine_of
 from topk_platform.records import ArmResults, Ranks, Row, Tally
-from topk_platform.results.statistics.intervals import means_of_searches, usual_variance
+from topk_platform.results.intervals import means_of_searches, usual_variance
 from topk_platform.specs import Study
 
 __all__ = [
@@ -102,6 +102,12 @@ class Runs:
         values = {seed: row[f"test.{metric}"] for seed, row in completed.items()}
         return {seed: value for seed, value in values.items() if value is not None}
 
+    def of_seeds(self, seeds: Iterable[int]) -> Runs:
+        """Return the runs with these of their seeds alone."""
+        return replace(
+            self, confirmations={s: self.confirmations[s] for s in seeds if s in self.confirmations}
+        )
+
     def with_ranks(self, read: ReadRanks | None) -> Runs:
         """Return the runs with the ranks that ``read`` returns; unchanged without it."""
         if read is None:
@@ -182,13 +188,12 @@ def _means(parts: Parts, metric: str, searches: int) -> list[float]:
     return result if len(result) == searches else []
 
 
-def sums(parts: Parts, metric: str) -> dict[int, float]:
-    """Return a weighted sum of arms' test metrics by seed, for their common seeds."""
-    if not all(runs.confirmations for _, runs in parts):
-        return {}
+def sums(parts: Parts, metric: str, seeds: Iterable[int] | None = None) -> dict[int, float]:
+    """Return a weighted sum of arms' test metrics by seed, by default for their common seeds."""
     result = [(weight, runs.values(metric)) for weight, runs in parts]
-    common = set.intersection(*(set(values) for _, values in result)) if result else set()
-    return {seed: sum(weight * values[seed] for weight, values in result) for seed in sorted(common)}
+    if seeds is None:
+        seeds = sorted(set.intersection(*(set(values) for _, values in result)))
+    return {seed: sum(weight * values[seed] for weight, values in result) for seed in seeds}
 
 
 def unlike(ours: Runs, theirs: Runs) -> Unlike:

@@ -10,9 +10,8 @@ from typing import Literal
 
 import numpy as np
 
-from topk_platform.results.statistics.images import ImagePart
-from topk_platform.results.statistics.power import Precision
-from topk_platform.results.statistics.tests import p_of
+from topk_platform.results.images import ImagePart
+from topk_platform.results.significance import Precision, p_of
 from topk_platform.specs import Repeats
 
 __all__ = [
@@ -139,17 +138,16 @@ def interval(
     """Return the mean over seeds with its 95 % interval; None if there are no values.
 
     With ``images`` the interval covers seeds and test images, which are crossed: each seed scores the same images. The
-    mean's variance is A + I. ``A = s² / S`` is the part of the seeds, with S - 1 degrees of freedom. I is the part of
-    the images, with about as many degrees of freedom as there are groups of images (:class:`ImagePart`). The interval
-    reaches ``√(t_A² A + t_I² I)`` to both sides: each part keeps its own Student quantile (:func:`~.tests.critical`).
+    mean's variance is A + I. ``A = s² / S`` is the part of the seeds, with S - 1 degrees of freedom; if searches are
+    repeated, the means over the seeds of each search take the place of the seeds. I is the part of the images, with
+    about as many degrees of freedom as there are groups of images (:class:`ImagePart`). The interval reaches ``√(t_A² A
+    + t_I² I)`` to both sides: each part keeps its own Student quantile (:func:`~.significance.critical`).
 
     The interval of an accuracy is the set of all p with ``(mean - p)² ≤ t² (A + φ p (1 - p) / n)``, where
     ``t² = (t_A² A + t_I² I) / (A + I)``. Without A it is Wilson's interval. φ is the images' persistence, times the
     ratio of one run's variance to ``p (1 - p) / n`` if that ratio is above 1. The variance of a difference is increased
     by φ times one image that only one of the two losses gets right. Two losses that agree on every image are then not
     taken as certainly equal (Bonett and Price 2012 add two images).
-
-    If searches are repeated, the means over the seeds of each search take the place of the seeds.
 
     Args:
         values: The values by seed; seeds are counted from 1.

@@ -1,8 +1,9 @@
-"""The variance of a mean over images that are drawn in groups, such as typefaces, patients or photographers."""
+"""The part of a mean's variance that comes from the choice of the test images, drawn alone or in groups."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,10 +11,105 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Groups"]
+__all__ = ["Groups", "ImagePart", "image_part"]
 
 Numbers = npt.NDArray[np.float64]
 Whole = npt.NDArray[np.int64]
+
+_ADDED = 0.25
+
+
+@dataclass(frozen=True)
+class ImagePart:
+    """The part of a mean accuracy's variance that comes from the choice of the test images.
+
+    The images are drawn in groups, such as typefaces or patients; without groups each image is one. ``B`` is the
+    cluster-robust variance of a mean over images (:class:`Groups`), computed from the images' means over the seeds.
+    ``C`` is the part of B that is due to errors of single runs, which differ from seed to seed.
+
+    Args:
+        variance: The images' own part, ``max(B - C, 0)``.
+        single: The variance that one run's mean would have if its images were independent. Without groups it equals
+            ``variance`` if all seeds get the same images wrong.
+        size: The effective number of images, ``1 / Σ_c (W_c² / n_c)``: their number if all have the same weight.
+        freedom: The degrees of freedom of ``variance``: the number of groups less 1, or fewer where they are unequal.
+        known: Whether there is a class with images in two groups or more. Without one, ``variance`` is 0 because
+            nothing shows how groups differ.
+    """
+
+    variance: float
+    single: float
+    size: float
+    freedom: float
+    known: bool
+
+    @property
+    def persistence(self) -> float:
+        """How far errors depend on the image: 1 if all seeds get the same images wrong, 0 if errors are independent.
+
+        If the images of a group tend to be right or wrong together, it is larger by the design effect.
+
+        Few wrong images give a poor estimate, and none give no estimate. So a quarter of an image that all seeds get
+        wrong is added: in simulated studies, intervals then cover the truth best.
+        """
+        added = _ADDED / self.size**2
+        return (self.variance + added) / (self.single + added)
+
+    @classmethod
+    def together(cls, parts: Sequence[ImagePart]) -> ImagePart:
+        """Return the part of a sum over several test sets, taken as fully correlated: standard errors add up."""
+        if len(parts) == 1:
+            return parts[0]
+        variance, single = (
+            sum(math.sqrt(getattr(part, name)) for part in parts) ** 2 for name in ("variance", "single")
+        )
+        size, freedom = (min(getattr(part, name) for part in parts) for name in ("size", "freedom"))
+        return cls(variance, single, size, freedom, all(part.known for part in parts))
+
+
+def image_part(
+    runs: Numbers,
+    strata: Whole | None = None,
+    weights: Numbers | None = None,
+    searches: Sequence[int] | None = None,
+    clusters: Whole | None = None,
+) -> ImagePart:
+    """Return the images' part of the variance of a weighted mean over seeds and images.
+
+    The effects of seeds and images are random and crossed, ``x_si = μ + a_s + b_i + e_si``. Where classes have weights
+    of their own, images count as drawn within their classes. A class with one image, or with all images in one group,
+    gets the mean variance of the other classes.
+
+    Args:
+        runs: The credit of each image with each of two or more seeds, ``(S, n)``.
+        strata: Each image's class, ``(n,)``; by default all are of one class.
+        weights: Each class's weight; they sum to 1. Images of classes with weight 0 do not count.
+        searches: Each seed's search, ``(S,)``, if there were two or more. Then the means of the searches, in place of
+            the seeds, are crossed with the images.
+        clusters: Each image's group, ``(n,)``; by default each image is drawn alone.
+
+    Source:
+        Searle, Casella and McCulloch, Variance Components, 1992, section 4.3; for groups Bell and McCaffrey 2002.
+
+    Example:
+        >>> part = image_part(np.array([[1.0, 1, 0, 0], [1, 1, 0, 0]]))
+        >>> round(part.variance, 4), part.size, part.persistence, part.freedom
+        (0.0833, 4.0, 1.0, 3.0)
+    """
+    weights = np.ones(1) if weights is None else weights
+    strata = np.zeros(runs.shape[1], np.int64) if strata is None else strata
+    alone = Groups.of(strata, weights)
+    drawn = alone if clusters is None else Groups.of(strata, weights, clusters)
+    rows = runs if searches is None else _means_of_searches(runs, searches)
+    within = float(drawn.variances(rows).mean())
+    between = float(drawn.variances(rows.mean(0, keepdims=True))[0])
+    single = within if rows is runs and drawn is alone else float(alone.variances(runs).mean())
+    errors = (within - between) / (len(rows) - 1)
+    return ImagePart(max(between - errors, 0.0), single, alone.size, drawn.freedom, drawn.known)
+
+
+def _means_of_searches(runs: Numbers, searches: Sequence[int]) -> Numbers:
+    return np.stack([runs[np.equal(searches, search)].mean(0) for search in sorted(set(searches))])
 
 
 @dataclass(frozen=True, eq=False)

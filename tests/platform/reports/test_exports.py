@@ -18,11 +18,10 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
 from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study, UserError
-from topk_platform.evidence import optuna_journal
-from topk_platform.evidence.optuna_journal import export_optuna
-from topk_platform.evidence.tidy import export_csv
 from topk_platform.identity import Identity
 from topk_platform.records import Ledger, Store
+from topk_platform.reports import exports
+from topk_platform.reports.exports import export_csv, export_optuna
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
 from topk_platform.versions import versions_of
 
@@ -95,17 +94,17 @@ def test_optuna_opens_every_arm_as_a_study(study: Study, store: Path, tmp_path: 
 def test_an_export_that_breaks_off_leaves_nothing_behind(
     study: Study, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    add, calls = optuna_journal._add, iter([None, OSError(28, "No space left on device")])
+    add, calls = exports._add, iter([None, OSError(28, "No space left on device")])
 
     def full(*arguments: object) -> int:
         if (error := next(calls)) is not None:
             raise error
         return add(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(optuna_journal, "_add", full)
+    monkeypatch.setattr(exports, "_add", full)
     with pytest.raises(UserError, match="No space left"):
         export_optuna(study, tmp_path / "j", store=store)
-    monkeypatch.setattr(optuna_journal, "_add", add)
+    monkeypatch.setattr(exports, "_add", add)
     assert list(tmp_path.iterdir()) == []
     assert export_optuna(study, tmp_path / "j", store=store).trials == 8
     assert [path.name for path in tmp_path.iterdir()] == ["j"]
@@ -151,7 +150,7 @@ def test_what_is_written_is_utf_8_in_any_locale(tmp_path: Path) -> None:
     code = r"""if True:
         import sys
         from pathlib import Path
-        from topk_platform.evidence.tidy import _write
+        from topk_platform.reports.exports import _write
         from topk_platform.reports.page import Page
         Page("5 \u00b1 1").write(Path(sys.argv[1], "page.html"))
         _write(Path(sys.argv[1], "table.csv"), "\u00fcber")
