@@ -155,8 +155,8 @@ def of_store(held: Held) -> list[ContrastResult]:
 def planned_seeds(study: Study, contrast: Contrast) -> tuple[int, ...]:
     """Return the seeds that are planned for a contrast.
 
-    One search decides nothing about arms that search. If the definition has one, no look before the repeated searches
-    could confirm anything, and each of these has as many seeds as the definition.
+    One search decides nothing about arms that search. If the definition has one, each of the repeated searches has as
+    many seeds as the definition.
     """
     searches, seeds = study.plan or (study.searches, study.seeds)
     if searches == 1 and any(arm.is_searched for arm in study.arms if arm.name in contrast.weights):
@@ -167,6 +167,7 @@ def planned_seeds(study: Study, contrast: Contrast) -> tuple[int, ...]:
 def of_runs(
     contrast: Contrast, runs: Mapping[str, Runs], once: Collection[str], planned: Sequence[int]
 ) -> ContrastResult:
+    """Return a contrast's result by the planned seeds of its arms' runs; ``once`` are arms that were searched once."""
     arms = {name: runs[name].of_seeds(planned) for name in contrast.weights}
     estimate = combined([(weight, arms[name]) for name, weight in contrast.weights.items()], contrast.metric)
     if lacking := ", ".join(name for name, of_arm in arms.items() if of_arm.without_ranks):
@@ -295,7 +296,5 @@ class _Tested:
         gaps = self._for(effect)
         each = 1 - (1 - _POWER) / len(gaps)  # the tests of both limits of "within" must succeed
         rows = self.precision.rows_for(min(gaps), self._confirming, each)
-        if rows is None:
-            return None
         # A row is a seed, or a search with its seeds.
-        return max(_LEAST_SEEDS, math.ceil(rows * self.n / self.precision.rows))
+        return None if rows is None else max(_LEAST_SEEDS, math.ceil(rows * self.n / self.precision.rows))

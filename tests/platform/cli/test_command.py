@@ -84,7 +84,7 @@ run digits | cli.run.run.RunOptions | {RUN} {LIMITS} mlflow=none checkpoints=5.0
 run digits | cli.run.run.requested_study | store=st address=auto smoke
 table digits | cli.showing.read_table | store=st trials=11 seeds=12 only=balanced/*
 table digits | cli.showing.requested_study | store=st searches=13 smoke
-table letters --claims --searches 5 | cli.showing.decide | store=st trials=11 seeds=12
+table letters --claims --searches 5 | cli.showing.decide | store=st trials=11
 export digits --to out --arm a | serving.export_model | to=o arm=b seed=3 onnx calibrate=validation data=d store=st
 export digits --to out --arm a | cli.export.requested_study | {BUDGET}
 export digits --to f.json.gz --format findings | cli.export.findings | note=n data=d store=st
