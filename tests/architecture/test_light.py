@@ -166,7 +166,7 @@ WRONG = (
     ("run digits --quiet --json", "--quiet and --json exclude each other"),
     ("table digits --claims", "has no claims"),
     ("table ring --claims --format html", "--format must be rich, md or csv"),
-    ("table ring --claims --transpose", "--transpose, --by and --only are for a table"),
+    ("table ring --claims --transpose", "--transpose, --by, --only and --seeds are for a table"),
     ("export digits --format csv --to x.csv", "holds nothing of study 'digits'"),
     ("export digits --format csv --to x.csv --note n", "--note is for --format findings"),
     ("table digit.gz", "must be a file of findings"),
