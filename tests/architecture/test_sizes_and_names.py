@@ -90,6 +90,7 @@ RULES_OF_MANY_MODULES = {
 LARGE_FOLDERS = {
     "platform/topk_platform/specs": "a part of a study each",
     "platform/topk_platform/results": "a result each",
+    "platform/topk_platform/running": "a step of a run each",
     "losses/topk_losses/functional": "a family of losses each",
     "losses/topk_losses/modules": "a family of losses each",
     "losses/topk_losses/_noised": "one family, each kernel per device",
