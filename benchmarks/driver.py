@@ -1,7 +1,7 @@
 """What a study's driver spends on a trial beside its training: time and memory, as the number of trials grows.
 
 python benchmarks/driver.py next                 # the next trial of 100 arms, against a look through all trials
-python benchmarks/driver.py trials --count 3000  # real Ray, Tune and board; trainings of nothing
+python benchmarks/driver.py trials --count 3000  # real Ray, Tune and order; trainings of nothing
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ray import tune
 
 from topk_platform import Arm, Float, Loss, Model, NoPruning, Protocol, Random, Recipe, Regime, Study
 from topk_platform.identity import Identity
-from topk_platform.protocol import ArmBoard, Board
+from topk_platform.protocol import ArmProgress, StudyProgress
 from topk_platform.protocol.search_progress import Ended
 from topk_platform.running import tuning
 from topk_platform.running.budget import Budget
@@ -42,16 +42,18 @@ def a_study(arms: int, trials: int) -> Study:
     return Study("s", made, topk=(1, 3), trials=trials, seeds=1)
 
 
-def a_board(study: Study, ended: int) -> Board:
-    """A board of which so many trials of each arm have ended."""
+def a_study_after(study: Study, ended: int) -> StudyProgress:
+    """A study of which so many trials of each arm have ended."""
     past = {number: Ended(number, {"tau": 1.0}, "completed", {4: 0.5}) for number in range(ended)}
-    return Board(ArmBoard(study, arm, Identity("c", "f"), searched=dict(past)) for arm in study.arms)
+    return StudyProgress(
+        ArmProgress(study, arm, Identity("c", "f"), searched=dict(past)) for arm in study.arms
+    )
 
 
-def looked_for(board: Board) -> object:
+def looked_for(progress: StudyProgress) -> object:
     """The arm and the number that come next, found by looking through all trials."""
 
-    def ready(arm: ArmBoard) -> list[int]:
+    def ready(arm: ArmProgress) -> list[int]:
         wanted = [number for number in range(arm.trials) if number not in arm.searched]
         return [
             n
@@ -59,8 +61,8 @@ def looked_for(board: Board) -> object:
             if ("search", n, 0) not in arm.running and all(m in arm.searched for m in range(n))
         ]
 
-    left = {arm.arm_id: len(arm.missing()) - len(arm.running) for arm in board.arms.values()}
-    return max(((left[arm.arm_id], -n) for arm in board.arms.values() for n in ready(arm)), default=None)
+    left = {arm.arm_id: len(arm.missing()) - len(arm.running) for arm in progress.arms.values()}
+    return max(((left[arm.arm_id], -n) for arm in progress.arms.values() for n in ready(arm)), default=None)
 
 
 def milliseconds(work: Callable[[], object], times: int) -> float:
@@ -71,20 +73,20 @@ def milliseconds(work: Callable[[], object], times: int) -> float:
     return 1e3 * (time.perf_counter() - began) / times
 
 
-def next_slots(board: Board) -> list[object]:
+def next_slots(progress: StudyProgress) -> list[object]:
     """Each arm's next trial to start."""
-    return [arm.next_slot() for arm in board.arms.values()]
+    return [arm.next_slot() for arm in progress.arms.values()]
 
 
 def time_next() -> None:
     """Print a row for each number of trials an arm."""
     print("arms × trials | next trial | the choice alone | by looking through all")
     for trials in (100, 1000):
-        board = a_board(a_study(100, trials), trials // 2)
-        board.next_trials()  # which imports Optuna
-        whole = milliseconds(board.next_trials, STARTED)
-        choice = milliseconds(partial(next_slots, board), STARTED)
-        slow = milliseconds(partial(looked_for, board), 2)
+        progress = a_study_after(a_study(100, trials), trials // 2)
+        progress.next_trials()  # which imports Optuna
+        whole = milliseconds(progress.next_trials, STARTED)
+        choice = milliseconds(partial(next_slots, progress), STARTED)
+        slow = milliseconds(partial(looked_for, progress), 2)
         print(f"100 × {trials} | {whole:.2f} ms | {choice:.3f} ms | {slow:.0f} ms")
 
 
@@ -117,7 +119,7 @@ def time_trials(count: int, every: int) -> None:
     """Print a row for every so many trials: of a driver that stands for any number of them, all are alike."""
     setattr(tuning, "TrialTrainable", Nothing)  # noqa: B010 - what Tune is given in its place
     study = a_study(50, count // 50)
-    board, ended = a_board(study, 0), 0
+    progress, ended = a_study_after(study, 0), 0
     wall, own = time.perf_counter(), time.process_time()
 
     def keep(_record: TrialRecord) -> None:
@@ -135,7 +137,9 @@ def time_trials(count: int, every: int) -> None:
     print("trials | a trial | the driver's processor time | its memory")
     with connected(study, None, 2) as (slots, _), tempfile.TemporaryDirectory() as folder:
         options = RunOptions(workers=slots)
-        tuning.tune_trials(study, board, keep, lambda _event: None, Cluster(slots), Budget(), folder, options)
+        tuning.tune_trials(
+            study, progress, keep, lambda _event: None, Cluster(slots), Budget(), folder, options
+        )
 
 
 def main() -> None:

@@ -23,11 +23,10 @@ import numpy as np
 import pyarrow as pa
 
 from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study
-from topk_platform.records import Ledger, Store, last_counted, read_history
+from topk_platform.records import Ledger, Store, last_counted, progress_of, read_history
 from topk_platform.records.rows import ledger_schema, ledger_table
 from topk_platform.records.storage import delta
 from topk_platform.results import build_table
-from topk_platform.running.state import make_board
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
 from topk_platform.versions import versions_of
 
@@ -107,13 +106,13 @@ def table(study: Study, ledger: Ledger) -> None:
     assert len(result.choices) == ARMS
 
 
-def board(study: Study, ledger: Ledger) -> None:
+def progress(study: Study, ledger: Ledger) -> None:
     """What a run begins with."""
     counted = last_counted(ledger, study)
-    assert make_board(study, counted, read_history(ledger, study, counted)).left == 0
+    assert progress_of(study, counted, read_history(ledger, study, counted)).left == 0
 
 
-PARTS: dict[str, Callable[[Study, Ledger], None]] = {"commit": commit, "table": table, "board": board}
+PARTS: dict[str, Callable[[Study, Ledger], None]] = {"commit": commit, "table": table, "progress": progress}
 
 
 def main() -> None:

@@ -3,7 +3,7 @@
 python benchmarks/simulation.py --workers 1000 --trials 100000 --seconds 600
 python benchmarks/simulation.py --workers 1000 --trials 5000 --seconds 60 --mlflow
 
-Ray Tune's controller with our searcher and callback, the dispatcher, the board, the ledger and, where asked for,
+Ray Tune's controller with our searcher and callback, the dispatcher, the progress, the ledger and, where asked for,
 MLflow are real, and so are their messages and faults. Workers and their trainings are not: a message comes when
 the simulated clock says so. That clock runs on by the processor time that the driver really takes, and by what
 ``ray.wait`` takes for so many workers, measured at the start; a driver that is late hears of ended trials late, and
@@ -286,7 +286,7 @@ def put_all(feed: Feed, records: Sequence[TrialRecord]) -> None:
 
 def simulate(study: Study, world: World, workers: int, mlflow: bool) -> None:
     """Run a study to its end, and print a row."""
-    board, began = a_board(study, 0), time.process_time()
+    progress, began = a_board(study, 0), time.process_time()
     tune_controller.RayActorManager = partial(Workers, world)
     setattr(tuning, "Dispatcher", partial(Dispatcher, clock=world.clock))  # noqa: B010 - with the simulated clock
     with ExitStack() as stack:
@@ -299,13 +299,13 @@ def simulate(study: Study, world: World, workers: int, mlflow: bool) -> None:
             feed.start()
             writer.committed = partial(put_all, feed)
         where = Cluster(workers), Budget(), store.at(study.name).address, RunOptions(workers=workers)
-        faults = tuning.tune_trials(study, board, writer.put, lambda _event: None, *where)
+        faults = tuning.tune_trials(study, progress, writer.put, lambda _event: None, *where)
         writer.flush()
         feed.close()
     spent, elapsed = time.process_time() - began, world.clock()
     print(
-        f"{workers} | {world.seconds:g} s | {board.total} | {world.lost} | {len(faults.open)} | "
-        f"{1e3 * spent / board.total:.1f} ms | {100 * world.trained / workers / elapsed:.0f} % | "
+        f"{workers} | {world.seconds:g} s | {progress.total} | {world.lost} | {len(faults.open)} | "
+        f"{1e3 * spent / progress.total:.1f} ms | {100 * world.trained / workers / elapsed:.0f} % | "
         f"{world.late / world.events:.2f} s | {elapsed / 3600:.1f} h | {resident():.0f} MiB",
         flush=True,
     )

@@ -2,7 +2,7 @@
 
 python benchmarks/utilisation.py --arms 16 --workers 8 --studies 100
 
-Made-up studies are simulated: the board and the order of arms are real, the trainings are not. An arm's
+Made-up studies are simulated: the progress and the order of arms are real, the trainings are not. An arm's
 trainings take a time of its own (log-normal, --spread) with a spread within (--within), neither of which is known at
 the start. Where an arm's own chain of trials takes longer than a worker's share of all, nothing keeps the workers busy:
 such studies are left out. An earlier rule, by which the arm with most trials left goes first, is simulated beside it.
@@ -20,7 +20,7 @@ from unittest.mock import patch
 
 from topk_platform import Arm, Float, Loss, Model, NoPruning, Protocol, Random, Recipe, Regime, Study
 from topk_platform.identity import Identity
-from topk_platform.protocol import ArmBoard, Board, Durations, Ended, Pace, study_progress
+from topk_platform.protocol import ArmProgress, Durations, Ended, Pace, StudyProgress, study_progress
 from topk_platform.specs import Trial
 
 LOSS = Loss("smooth_topk_svm", {"tau": Float(0.01, 10)}, {"tau": 1.0})
@@ -54,7 +54,7 @@ class Simulated:
 
 @dataclass
 class _Simulation:
-    board: Board
+    progress: StudyProgress
     lasting: Lasting
     workers: int
     now: float = 0.0
@@ -68,7 +68,7 @@ class _Simulation:
     def start(self) -> None:
         pace = lambda arm_id: self.durations.of(arm_id, unknown=1.0)  # noqa: E731 - as a budget's
         while len(self.running) < self.workers:
-            if not (trials := self.board.next_trials(pace=pace)):
+            if not (trials := self.progress.next_trials(pace=pace)):
                 return
             self.idle, self.idle_since_last = self.idle + self.idle_since_last, 0.0
             self.last_start, self.started = self.now, self.started + 1
@@ -80,12 +80,12 @@ class _Simulation:
         self.durations.add(trials[0].arm_id, self.lasting(trials[0]))
         self.now = then
         for trial in trials:
-            self.board.end(trial, Ended(trial.number, trial.values, "completed", {1: 0.0}))
+            self.progress.end(trial, Ended(trial.number, trial.values, "completed", {1: 0.0}))
 
 
-def simulated(board: Board, lasting: Lasting, workers: int) -> Simulated:
-    """Return how a study runs, in the order in which a run starts its trainings; the board is brought to its end."""
-    simulation = _Simulation(board, lasting, workers)
+def simulated(progress: StudyProgress, lasting: Lasting, workers: int) -> Simulated:
+    """Return how a study runs, in the order in which a run starts its trainings; the progress is brought to its end."""
+    simulation = _Simulation(progress, lasting, workers)
     simulation.start()
     while simulation.running:
         simulation.end()
@@ -106,7 +106,7 @@ def a_study(arms: int, trials: int, seeds: int) -> Study:
 def most_left_first() -> Iterator[None]:
     """Let the arm with most trials left go first, whatever they take."""
 
-    def urgency(arm: ArmBoard, _pace: Pace) -> tuple[float, float]:
+    def urgency(arm: ArmProgress, _pace: Pace) -> tuple[float, float]:
         return float(arm.left - len(arm.running)), 0.0
 
     with patch.object(study_progress, "urgency", urgency):
@@ -121,8 +121,8 @@ def one_study(study: Study, means: dict[str, float], given: argparse.Namespace, 
         draw = random.Random(f"{seed} {trial.arm.regime.name} {slot}")  # noqa: S311 - of a simulation
         return means[trial.arm_id] * draw.lognormvariate(0, given.within)
 
-    board = Board(ArmBoard(study, arm, Identity("code", "data")) for arm in study.arms)
-    return simulated(board, lasting, given.workers)
+    progress = StudyProgress(ArmProgress(study, arm, Identity("code", "data")) for arm in study.arms)
+    return simulated(progress, lasting, given.workers)
 
 
 def main() -> None:

@@ -9,15 +9,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-__all__ = [
-    "CHOOSER",
-    "Identity",
-    "bits_of",
-    "chooser_of",
-    "counts_in_words",
-    "environment_of",
-    "machine_of",
-]
+__all__ = ["CHOOSER", "Identity", "bits_of", "chooser_of", "counts_in_words", "environment_of", "machine_of"]
 
 _BITS = ("machine", "torch", "losses")
 CHOOSER = "optuna"
@@ -48,15 +40,15 @@ class Identity:
         """The environment without the package that chooses the values of trials."""
         return {name: value for name, value in self.environment.items() if name != CHOOSER}
 
-    def excludes(self, row: Mapping[str, Any]) -> str:
-        """Return why a row of the ledger does not count, to follow the word "of"; empty if it counts.
+    def excludes(self, row: Mapping[str, Any]) -> str | None:
+        """Return why a row of the ledger does not count, to follow the word "of"; None if it counts.
 
         Example:
             >>> row = {"code_version": "c", "dataset_fingerprint": "f", "versions": '{"torch": "2.14.0"}'}
             >>> Identity("c", "f", {"torch": "2.15.0"}).excludes(row)
             'torch 2.14.0 in place of 2.15.0'
-            >>> Identity("c").excludes(row)
-            ''
+            >>> Identity("c").excludes(row) is None
+            True
         """
         if self.code_version not in ("", row["code_version"]):
             return "other code"
@@ -68,7 +60,7 @@ class Identity:
             for name, needed in self.bits.items()
             if versions.get(name) != needed
         )
-        return ", ".join(differing)
+        return ", ".join(differing) or None
 
 
 @lru_cache(maxsize=256)  # a ledger's rows share a few texts

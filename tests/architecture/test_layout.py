@@ -39,7 +39,7 @@ ALLOWED = {
         *("data", "models", "running", "records", "results", "reports", "protocol", "serving"),
         "tracking",
     },
-    # contracts of regimes and samplers; a fake run leaves the records of a real one, from the driver's board
+    # contracts of regimes and samplers; a fake run leaves the records of a real one
     "testing": {"data", "training", "protocol", "records", "running"},
 }
 LEAVES = {

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from topk_platform import Arm, Float, Loss, Model, NoPruning, Protocol, Random, Recipe, Regime, Study
 from topk_platform.identity import Identity
-from topk_platform.protocol import ArmBoard, Board, Durations
+from topk_platform.protocol import ArmProgress, Durations, StudyProgress
 from topk_platform.specs import Trial
 
 FILE = Path(__file__).parents[2] / "benchmarks/utilisation.py"
@@ -35,8 +35,8 @@ def a_study(arms: int, trials: int, seeds: int, **protocol: int) -> Study:
     return Study("s", made, topk=(1, 3), trials=trials, seeds=seeds)
 
 
-def a_board(study: Study) -> Board:
-    return Board(ArmBoard(study, arm, Identity("c", "f")) for arm in study.arms)
+def a_progress(study: Study) -> StudyProgress:
+    return StudyProgress(ArmProgress(study, arm, Identity("c", "f")) for arm in study.arms)
 
 
 def unequal(study: Study, draw: random.Random) -> tuple[dict[str, float], Callable[[Trial], float]]:
@@ -56,7 +56,7 @@ def test_sixteen_unequal_arms_keep_eight_workers_busy_until_the_last_training_st
     """Unless one arm's own trials, one after another, take longer than a worker's share of all."""
     study = a_study(arms=16, trials=15, seeds=5)
     means, lasting = unequal(study, random.Random(seed))
-    result = simulated(a_board(study), lasting, workers=8)
+    result = simulated(a_progress(study), lasting, workers=8)
     share, longest = sum(means.values()) * 20 / 8, max(means.values()) * 16
     assert result.busy >= 0.95 or longest > 0.9 * share
     # What takes longer than both is the last trainings, which end one after the other.
@@ -74,10 +74,10 @@ def test_it_takes_no_less_than_what_waits_for_one_another_and_no_less_than_a_wor
     arms: int, trials: int, seeds: int, workers: int, width: int
 ) -> None:
     study = a_study(arms, trials, seeds, width=width)
-    board = a_board(study)
-    result = simulated(board, lambda trial: 1.0, workers)
+    progress = a_progress(study)
+    result = simulated(progress, lambda trial: 1.0, workers)
     share, longest = arms * (trials + seeds) / workers, -(-trials // width) + 1
-    assert board.left == 0
+    assert progress.left == 0
     assert (
         max(share, longest) - 1e-9 <= result.seconds <= share + longest + 1e-9
     )  # the latter is Graham's bound
@@ -90,7 +90,7 @@ def test_the_narrow_arm_that_takes_longest_is_begun_first() -> None:
     searched = a_study(1, 10, 1).arms[0]
     fixed = [Arm(Regime(f"f{i}", "digits"), Model("mlp"), Loss("ldam"), 3, Recipe(4)) for i in range(11)]
     study = Study("s", [*fixed, searched], topk=(1, 3), trials=10, seeds=1)
-    result = simulated(a_board(study), lambda trial: 1.0, workers=2)
+    result = simulated(a_progress(study), lambda trial: 1.0, workers=2)
     assert result == Simulated(workers=2, seconds=11.0, last_start=10.0, idle=0.0)
 
 
@@ -98,7 +98,7 @@ def test_what_is_known_to_take_long_goes_first() -> None:
     study = a_study(2, 3, 1)
     short, long = (study.arm_id(arm) for arm in study.arms)
     for known in ({short: 1.0, long: 2.0}, {short: 2.0, long: 1.0}):
-        (trial,) = a_board(study).next_trials(pace=known.__getitem__)
+        (trial,) = a_progress(study).next_trials(pace=known.__getitem__)
         assert known[trial.arm_id] == 2.0
 
 
@@ -107,6 +107,6 @@ def test_the_expected_time_of_a_study_is_that_of_a_simulation_where_trainings_ta
     for arms, trials, workers, width in ((1, 6, 1, 1), (4, 5, 2, 1), (2, 8, 30, 2), (5, 3, 4, 1)):
         study = a_study(arms, trials, 3, width=width)
         durations = Durations({study.arm_id(arm): [2.0] for arm in study.arms})
-        expected = a_board(study).seconds(durations, workers)
-        took = simulated(a_board(study), lambda trial: 2.0, workers).seconds
+        expected = a_progress(study).seconds(durations, workers)
+        took = simulated(a_progress(study), lambda trial: 2.0, workers).seconds
         assert expected <= took + 1e-9 and took <= expected + 2.0

@@ -20,7 +20,7 @@ from made_records import make_record, make_study
 from topk_platform import Choice, Claim, Contrast, Float, Int, Loss, Study
 from topk_platform.cli.app import main
 from topk_platform.identity import Identity
-from topk_platform.records import Ledger, OpenTrial, Store, Undone, note_plan, write_snapshot
+from topk_platform.records import Ledger, OpenTrial, Store, Unfinished, note_plan, write_snapshot
 from topk_platform.records.storage import checksums, delta
 from topk_platform.specs import TrialRecord
 from topk_platform.versions import versions_of
@@ -89,7 +89,7 @@ def _run(ledger: Ledger, some: Sequence[TrialRecord]) -> None:
         for record in some:
             add(ledger, writer._table, record)
         add(ledger, writer._table, make_record(study(), 8, status="failed"))
-    Undone((OpenTrial("k", "r/mlp/x", "process lost: killed", "see what ends processes there"),)).note(
+    Unfinished((OpenTrial("k", "r/mlp/x", "process lost: killed", "see what ends processes there"),)).note(
         ledger.store
     )
 

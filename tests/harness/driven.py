@@ -7,7 +7,7 @@ from contextlib import nullcontext
 
 import pytest
 
-from topk_platform.protocol import Board
+from topk_platform.protocol import StudyProgress
 from topk_platform.protocol.search_progress import Ended
 from topk_platform.records import Store
 from topk_platform.running import loop, tuning
@@ -23,11 +23,11 @@ Train = Callable[[tuple[Trial, ...], Store], Iterable[TrialRecord]]
 """Returns the records of trials that start together, and may keep files in the study's folder."""
 
 
-def end_all(board: Board, end: Callable[[Trial], Ended]) -> Iterator[Trial]:
-    """End each trial that a board hands out, one start after another, and yield it."""
-    while trials := board.next_trials():
+def end_all(progress: StudyProgress, end: Callable[[Trial], Ended]) -> Iterator[Trial]:
+    """End each trial that a progress hands out, one start after another, and yield it."""
+    while trials := progress.next_trials():
         for trial in trials:
-            board.end(trial, end(trial))
+            progress.end(trial, end(trial))
             yield trial
 
 
@@ -36,18 +36,18 @@ def run_in_process(patch: pytest.MonkeyPatch, train: Train) -> None:
 
     def tune(
         _study: Study,
-        board: Board,
+        progress: StudyProgress,
         recorder: Recorder,
         notify: Callable[[Event], None],
         _cluster: Cluster,
         budget: Budget,
         *_options: object,
     ) -> Faults:
-        while trials := board.next_trials(budget.allows):
+        while trials := progress.next_trials(budget.allows):
             budget.begin(trials[0].key, trials[0].arm_id, len(trials))
             for trial, record in zip(trials, train(trials, recorder.ledger.store), strict=True):
                 recorder(record.replace_versions(**trial.environment))
-                board.end(trial, Ended.from_record(record))
+                progress.end(trial, Ended.from_record(record))
                 notify(Event("ended", (trial,), record))
             budget.end(trials[0].key, ended=True)
         return Faults()

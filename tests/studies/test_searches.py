@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from topk_platform import Arm, Study
-from topk_platform.protocol import ArmBoard
+from topk_platform.protocol import ArmProgress
 from topk_platform.running.preflight.checks import check_study
 from topk_studies import STUDIES
 from topk_studies.searches import SEARCHES
@@ -94,8 +94,8 @@ def test_they_fit_together_on_small_stand_ins(name: str) -> None:
     identities = check_study(small)
     assert len(identities) == len(small.arms)
     for arm in small.arms:
-        board = ArmBoard(small, arm, identities[small.arm_id(arm)])
-        assert board.trial(("search", 0, 0)).values == arm.loss.first
+        progress = ArmProgress(small, arm, identities[small.arm_id(arm)])
+        assert progress.trial(("search", 0, 0)).values == arm.loss.first
 
 
 def test_they_are_listed_and_described() -> None:

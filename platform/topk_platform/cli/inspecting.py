@@ -19,7 +19,7 @@ from topk_platform.cli import options
 from topk_platform.cli.consoles import Exit, make_console, print_json, say
 from topk_platform.cli.options import nonblank
 from topk_platform.errors import UserError
-from topk_platform.records import Found, Store, find
+from topk_platform.records import RecordedTrial, Store, find
 from topk_platform.running.cluster.address import is_loopback_host
 from topk_platform.running.replaying import Replay
 from topk_platform.running.replaying import replay as replay_trial
@@ -61,13 +61,13 @@ def replay(
     raise typer.Exit(Exit.FAILED if replayed and replayed.differing else Exit.DONE)
 
 
-def _as_data(recorded: Found) -> dict[str, Any]:
+def _as_data(recorded: RecordedTrial) -> dict[str, Any]:
     row = recorded.row
     read = {name: json_.loads(row[name]) for name in ("config", "values", "versions") if row[name]}
     return {**row, **read, "epochs": recorded.epochs}
 
 
-def _print_record(recorded: Found) -> None:
+def _print_record(recorded: RecordedTrial) -> None:
     row, console = recorded.row, make_console()
     console.print(f"[bold]{row['key']}[/]  {row['arm']}  {row['phase']} {row['number']}, seed {row['seed']}")
     console.print(f"{row['status']}{': ' + row['reason'] if row['reason'] else ''}", markup=False)
@@ -81,7 +81,7 @@ def _print_record(recorded: Found) -> None:
     console.print_json(json_.dumps(json_.loads(row["config"])))
 
 
-def _epochs(recorded: Found) -> Table:
+def _epochs(recorded: RecordedTrial) -> Table:
     first = recorded.epochs[0] if recorded.epochs else {}
     metrics = [name for name, value in first.items() if name not in ("key", "epoch") and value is not None]
     table = Table("epoch", *metrics, title="epochs", title_justify="left")

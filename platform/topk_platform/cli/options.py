@@ -14,7 +14,7 @@ from topk_platform.cli.studies import as_reference, known_studies, load_study
 from topk_platform.errors import UserError
 from topk_platform.references import is_reference
 from topk_platform.running.options import help_of
-from topk_platform.specs.checks import check_place
+from topk_platform.specs.checks import check_not_blank
 from topk_platform.specs.smoke import SMOKE
 
 __all__ = [
@@ -53,7 +53,7 @@ def nonblank(option: typer.CallbackParam, value: Any) -> Any:
     """
     if value is None:
         return None
-    check_place(option.opts[0], value)
+    check_not_blank(option.opts[0], value)
     return type(value)(os.path.expanduser(value))
 
 

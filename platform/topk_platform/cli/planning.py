@@ -16,7 +16,7 @@ from topk_platform.cli import options
 from topk_platform.cli.consoles import Exit, make_console, print_json
 from topk_platform.cli.studies import requested_study
 from topk_platform.errors import UserError
-from topk_platform.protocol import ArmBoard
+from topk_platform.protocol import ArmProgress
 from topk_platform.records import unless_ended
 from topk_platform.reports.words import command, only_words
 from topk_platform.running.cluster.address import host_and_port
@@ -208,14 +208,14 @@ def _print_plan(
         console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
-def _searched(arm: ArmBoard) -> int:
+def _searched(arm: ArmProgress) -> int:
     """Return how many of the requested search trials have ended."""
     return sum(map(arm.counts, arm.searched))
 
 
-def _confirmed(arm: ArmBoard) -> int:
+def _confirmed(arm: ArmProgress) -> int:
     """Return how many confirmations of the chosen configurations have ended."""
-    return sum(lane.ended for lane in arm.lanes)
+    return sum(lane.ended for lane in arm.searches)
 
 
 def _expected(plan: Plan) -> str:

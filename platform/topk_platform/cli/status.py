@@ -33,7 +33,7 @@ from topk_platform.records import (
     Recorded,
     Store,
     StudyState,
-    Undone,
+    Unfinished,
     driven,
     instead_of,
     is_study,
@@ -263,7 +263,7 @@ def _data(study: _Study) -> dict[str, Any]:
 def _standing(recorded: Recorded, suggested: Callable[..., str]) -> list[str]:
     """Return lines about the process that runs a study, and about open trials."""
     store, ended = recorded.ledger.store, recorded.keys
-    undone, begun = Undone.read(store), store.folders("checkpoints")
+    undone, begun = Unfinished.read(store), store.folders("checkpoints")
     lines = [f"{recorded.ledger.study}: {driven(store)}"]
     if cut_off := len(set(begun) - set(ended)):
         lines.append(f"checkpoints: {plural(cut_off, 'trial')} began and will go on from there")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from topk_platform.specs.checks import absolute, check_place
+from topk_platform.specs.checks import absolute, check_not_blank
 
 __all__ = ["cache_folder", "data_at", "data_folder", "pixel_folder", "use_data_folder"]
 
@@ -40,7 +40,7 @@ def use_data_folder(folder: str | Path) -> None:
     Raises:
         UserError: if ``folder`` is blank.
     """
-    check_place("data", folder)
+    check_not_blank("data", folder)
     os.environ[_VARIABLE] = str(absolute(folder))
 
 

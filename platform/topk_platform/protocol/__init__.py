@@ -1,19 +1,19 @@
 """The protocol: what is tried next, what is stopped, what was best, and what is left; pure functions and values."""
 
-from topk_platform.protocol.arm_progress import ArmBoard
+from topk_platform.protocol.arm_progress import ArmProgress
 from topk_platform.protocol.pruning import early_correlations, stopping_values
 from topk_platform.protocol.samplers import check_sampler, informed
 from topk_platform.protocol.search_progress import Ended, Slot
-from topk_platform.protocol.study_progress import Board, Counts, Durations, Pace
+from topk_platform.protocol.study_progress import Counts, Durations, Pace, StudyProgress
 
 __all__ = [
-    "ArmBoard",
-    "Board",
+    "ArmProgress",
     "Counts",
     "Durations",
     "Ended",
     "Pace",
     "Slot",
+    "StudyProgress",
     "check_sampler",
     "early_correlations",
     "informed",

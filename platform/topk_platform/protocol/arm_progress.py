@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, cast
 
 from topk_platform.identity import Identity
 from topk_platform.protocol.pruning import stopping_values
-from topk_platform.protocol.search_progress import Ended, Lane, Slot
+from topk_platform.protocol.search_progress import Ended, SearchProgress, Slot
 from topk_platform.specs import Arm, Scalar, Study, Trial
 
 if TYPE_CHECKING:
     from topk_platform.protocol.suggest import Searcher
 
-__all__ = ["ArmBoard"]
+__all__ = ["ArmProgress"]
 
 
-class ArmBoard:
+class ArmProgress:
     """One arm's plan and its progress, within a study's budget.
 
     Tables and the status build this from the recorded rows, and a run keeps it up to date trial by trial. So all of
@@ -32,7 +32,7 @@ class ArmBoard:
         outdated: How many recorded trials of the arm do not count, by reason.
 
     Attributes:
-        lanes: The arm's searches with their confirmations.
+        searches: The arm's searches with their confirmations.
         running: The slots of running trials, including those that wait for a retry.
         open: The slots of trials that this run leaves without a result.
         beyond: How many trials outside the budget have ended, because they trained in an ensemble with others.
@@ -42,8 +42,8 @@ class ArmBoard:
         >>> loss = Loss("cross_entropy", {"learning_rate": Float(0.01, 1)}, {"learning_rate": 0.1})
         >>> arm = Arm(Regime("r", "digits"), Model("mlp"), loss, 1, Recipe(epochs=4))
         >>> ended = {n: Ended(n, {}, "completed", {4: 0.8 + n / 10}) for n in range(2)}
-        >>> board = ArmBoard(Study("s", [arm], topk=(1,), trials=2, seeds=3), arm, Identity(), ended)
-        >>> [chosen.number for chosen in board.chosen], board.left
+        >>> progress = ArmProgress(Study("s", [arm], topk=(1,), trials=2, seeds=3), arm, Identity(), ended)
+        >>> [chosen.number for chosen in progress.chosen], progress.left
         ([1], 3)
     """
 
@@ -60,8 +60,8 @@ class ArmBoard:
         self.confirmed: Mapping[Slot, Ended] = {} if confirmed is None else confirmed
         self.arm, self.running = arm, set[Slot]()
         self._budget = study.trials if arm.is_searched else 0
-        self.lanes = [
-            Lane(arm, index, self._budget, study.seeds, self.searched, self.confirmed)
+        self.searches = [
+            SearchProgress(arm, index, self._budget, study.seeds, self.searched, self.confirmed)
             for index in range(arm.repeats.count)
         ]
         self.study, self.identity, self.outdated = study, identity, outdated or {}
@@ -84,19 +84,19 @@ class ArmBoard:
     @property
     def searching(self) -> bool:
         """Whether search trials have not ended."""
-        return any(lane.searching for lane in self.lanes)
+        return any(search.searching for search in self.searches)
 
     @property
     def chosen(self) -> list[Ended | None]:
         """The configuration that each search has chosen so far; None if no trial of it completed."""
-        return [lane.chosen_by_now for lane in self.lanes]
+        return [search.chosen_by_now for search in self.searches]
 
     @property
     def left(self) -> int:
         """How many trials have not ended. Running and open ones count, confirmations that cannot run do not."""
-        if len(self.lanes) == 1:  # fast, because it is asked as often as the next slot
-            return self.lanes[0].left
-        return sum(lane.left for lane in self.lanes)
+        if len(self.searches) == 1:  # fast, because it is asked as often as the next slot
+            return self.searches[0].left
+        return sum(search.left for search in self.searches)
 
     @property
     def trainings(self) -> int:
@@ -106,18 +106,18 @@ class ArmBoard:
     @property
     def search_workers(self) -> int:
         """The maximum number of workers that the rest of the search can keep busy at once."""
-        return sum(lane.search_workers for lane in self.lanes)
+        return sum(search.search_workers for search in self.searches)
 
     @property
     def confirm_workers(self) -> int:
         """The maximum number of workers that the rest of the confirmations can keep busy at once."""
-        return sum(lane.confirm_workers for lane in self.lanes)
+        return sum(search.confirm_workers for search in self.searches)
 
     @property
     def rounds(self) -> tuple[int, int]:
         """How many search trainings, and how many confirmations, must still start one after another."""
-        searches = max(lane.search_rounds for lane in self.lanes)
-        return searches, max(lane.confirm_rounds for lane in self.lanes)
+        searches = max(search.search_rounds for search in self.searches)
+        return searches, max(search.confirm_rounds for search in self.searches)
 
     def counts(self, number: int) -> bool:
         """Return whether the arm asks for a search trial, by its number."""
@@ -125,12 +125,12 @@ class ArmBoard:
 
     def missing(self) -> list[Slot]:
         """Return the slots that have not ended. A search's confirmations are listed only after the search has ended."""
-        return [slot for lane in self.lanes for slot in lane.missing()]
+        return [slot for search in self.searches for slot in search.missing()]
 
     def known(self, number: int) -> list[Ended]:
         """Return the trials that a trial's suggestion may use, numbered by their positions in the search."""
         repeats, search = self.arm.repeats, self.arm.repeats.search_of(number)
-        known = self.lanes[search].known(number)
+        known = self.searches[search].known(number)
         if repeats.count == 1:
             return [self.searched[position] for position in known]
         return [self.searched[repeats.number_at(search, i)]._replace(number=i) for i in known]
@@ -153,9 +153,9 @@ class ArmBoard:
         if self.arm.protocol.ensemble == 1:
             return 0
         count = self._filling(self.missing(), self.running)
-        for lane in self.lanes:
-            if not lane.confirming:  # its seeds are known, but not yet its choice
-                seeds = self.arm.repeats.seeds_of(lane.index, self.study.seeds)
+        for search in self.searches:
+            if not search.confirming:  # its seeds are known, but not yet its choice
+                seeds = self.arm.repeats.seeds_of(search.index, self.study.seeds)
                 count += self._filling([("confirm", -1, seed) for seed in seeds])
         return count
 
@@ -170,9 +170,9 @@ class ArmBoard:
 
     def next_slot(self) -> Slot | None:
         """Return the first slot that may start now because its history is complete, or None. Searches take turns."""
-        if len(self.lanes) == 1:  # fast: every arm is asked before every trial
-            return self.lanes[0].next_slot()
-        slots = (slot for lane in self.lanes if (slot := lane.next_slot()) is not None)
+        if len(self.searches) == 1:  # fast: every arm is asked before every trial
+            return self.searches[0].next_slot()
+        slots = (slot for search in self.searches if (slot := search.next_slot()) is not None)
         return min(slots, key=self._turn, default=None)
 
     def _turn(self, slot: Slot) -> tuple[int, int, int]:
@@ -186,46 +186,46 @@ class ArmBoard:
             self._ahead = (*self.rounds, self.left - len(self.running))
         return self._ahead
 
-    def _lane(self, slot: Slot) -> Lane:
+    def _search_of(self, slot: Slot) -> SearchProgress:
         phase, number, seed = slot
         repeats = self.arm.repeats
-        return self.lanes[repeats.search_of(number) if phase == "search" else repeats.search_of_seed(seed)]
+        return self.searches[repeats.search_of(number) if phase == "search" else repeats.search_of_seed(seed)]
 
     def take(self, slots: Iterable[Slot]) -> None:
         """Note that trials start."""
         self._ahead = None
         for slot in slots:
             self.running.add(slot)
-            self._lane(slot).take(slot)
+            self._search_of(slot).take(slot)
 
     def release(self, slot: Slot) -> None:
         """Let a trial that was running start again."""
         self._ahead = None
         self.running.discard(slot)
-        if (lane := self._lane(slot)).asks_for(slot):
-            lane.free(slot)
+        if (search := self._search_of(slot)).asks_for(slot):
+            search.free(slot)
 
     def leave(self, slot: Slot) -> None:
         """Leave a running trial without a result. Trials of the arm that depend on it do not start."""
         self._ahead = None
         self.running.discard(slot)
-        if self._lane(slot).asks_for(slot):
+        if self._search_of(slot).asks_for(slot):
             self.open.add(slot)
 
     def end(self, slot: Slot, ended: Ended) -> None:
         """Note that a trial has ended."""
         self._ahead = None
         self.running.discard(slot)
-        lane = self._lane(slot)
-        asked_for = lane.asks_for(slot)
+        search = self._search_of(slot)
+        asked_for = search.asks_for(slot)
         self.beyond += not asked_for and self.arm.protocol.ensemble > 1
         if slot[0] == "confirm":
             cast("dict[Slot, Ended]", self.confirmed)[slot] = ended
         else:
             cast("dict[int, Ended]", self.searched)[ended.number] = ended
         if asked_for:
-            lane.end(slot)
-        lane.note()
+            search.end(slot)
+        search.note()
 
     def trial(self, slot: Slot) -> Trial:
         """Return the trial of a slot whose history is complete."""
@@ -263,13 +263,12 @@ class ArmBoard:
         from topk_platform.protocol.suggest import Searcher  # noqa: PLC0415 - imports Optuna, which counting trials does not need
 
         repeats = self.arm.repeats
-        search = repeats.search_of(number)
-        if search not in self._searchers:
-            lane = self.lanes[search]
-            self._searchers[search] = Searcher(
-                f"{self.arm_id}/{search}",
+        index = repeats.search_of(number)
+        if index not in self._searchers:
+            self._searchers[index] = Searcher(
+                f"{self.arm_id}/{index}",
                 self.arm.loss,
                 self.arm.protocol.sampler,
-                lambda position: lane.known(repeats.number_at(search, position)),
+                lambda position: self.searches[index].known(repeats.number_at(index, position)),
             )
-        return self._searchers[search]
+        return self._searchers[index]

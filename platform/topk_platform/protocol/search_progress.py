@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from topk_platform.specs import Arm, Phase, Scalar, Status, TrialRecord
 
-__all__ = ["Ended", "Lane", "Slot", "best"]
+__all__ = ["Ended", "SearchProgress", "Slot", "best"]
 
 
 class Ended(NamedTuple):
@@ -101,7 +101,7 @@ class _FreeSlots:
 
 
 @dataclass
-class Lane:
+class SearchProgress:
     """One of an arm's searches, and the confirmations of the configuration that it chose.
 
     The slots that may start are kept up to date as trials start and end. So finding the next one takes the same time

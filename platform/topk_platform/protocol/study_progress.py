@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, get_args
 
-from topk_platform.protocol.arm_progress import ArmBoard
+from topk_platform.protocol.arm_progress import ArmProgress
 from topk_platform.protocol.search_progress import Ended
 from topk_platform.specs import Arm, Phase, Status, Trial
 
-__all__ = ["Board", "Counts", "Durations", "Pace", "urgency"]
+__all__ = ["Counts", "Durations", "Pace", "StudyProgress", "urgency"]
 
 Pace = Callable[[str], float]
 """The expected seconds of an arm's training (or its ensemble's), by its identity."""
@@ -28,7 +28,7 @@ def _alike(_arm_id: str) -> float:
     return 1.0
 
 
-def urgency(arm: ArmBoard, pace: Pace) -> tuple[float, float]:
+def urgency(arm: ArmProgress, pace: Pace) -> tuple[float, float]:
     """Return the time of an arm's longest chain of trainings, and of all its work. The largest pair goes first.
 
     An arm's search trials wait for one another, and its confirmations wait for all of them. More workers do not make
@@ -39,17 +39,17 @@ def urgency(arm: ArmBoard, pace: Pace) -> tuple[float, float]:
     return seconds * (searches + confirmations), seconds * left
 
 
-class Board:
+class StudyProgress:
     """All arms of a study.
 
     Args:
-        arms: The boards of the arms.
+        arms: The progress of each arm.
 
     Attributes:
         again: How many retries after faults there were.
     """
 
-    def __init__(self, arms: Iterable[ArmBoard]) -> None:
+    def __init__(self, arms: Iterable[ArmProgress]) -> None:
         self.arms = {arm.arm_id: arm for arm in arms}
         self.again = 0
 

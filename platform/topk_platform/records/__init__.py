@@ -17,22 +17,15 @@ if TYPE_CHECKING:
         artifact_name,
         damaged_artifacts,
         missing_artifacts,
-        set_aside,
+        quarantine,
     )
-    from topk_platform.records.history import (
-        ArmHistory,
-        ArmResults,
-        StudyRows,
-        last_counted,
-        read_history,
-        results_of,
-    )
+    from topk_platform.records.history import ArmHistory, ArmResults, progress_of, results_of
     from topk_platform.records.ledger import Ledger, instead_of, is_study, nothing_of
     from topk_platform.records.merging import merge
     from topk_platform.records.networks import SavedModel, StoreKeeper, forget, read_model, save_model
-    from topk_platform.records.notes import DataNote, OpenTrial, Samples, Undone, note_data, read_data
+    from topk_platform.records.notes import DataNote, OpenTrial, Samples, Unfinished, note_data, read_data
     from topk_platform.records.per_image import Guesses, Ranks, read_all_ranks, read_guesses, read_ranks
-    from topk_platform.records.reading import Found, find, is_current, write_snapshot
+    from topk_platform.records.reading import RecordedTrial, find, is_current, write_snapshot
     from topk_platform.records.recorded import LastRun, Recorded, as_recorded, note_plan, read_plan
     from topk_platform.records.repairing import Repaired, repair
     from topk_platform.records.rows import Row
@@ -51,6 +44,7 @@ if TYPE_CHECKING:
     from topk_platform.records.storage.checked_json import SCHEMA_VERSION, DamagedError
     from topk_platform.records.storage.lease import check_undriven, driven, last_seen, unless_ended
     from topk_platform.records.storage.store import Store
+    from topk_platform.records.study_rows import StudyRows, last_counted, read_history
     from topk_platform.records.writer import Writer
 
 __all__ = [
@@ -61,7 +55,6 @@ __all__ = [
     "ArmState",
     "DamagedError",
     "DataNote",
-    "Found",
     "GpuUse",
     "Guesses",
     "LastRun",
@@ -69,6 +62,7 @@ __all__ = [
     "OpenTrial",
     "Ranks",
     "Recorded",
+    "RecordedTrial",
     "Repaired",
     "Row",
     "Samples",
@@ -79,7 +73,7 @@ __all__ = [
     "StudyState",
     "Tally",
     "TrialState",
-    "Undone",
+    "Unfinished",
     "Unsound",
     "Writer",
     "artifact_name",
@@ -101,6 +95,8 @@ __all__ = [
     "note_plan",
     "note_state",
     "nothing_of",
+    "progress_of",
+    "quarantine",
     "read_all_ranks",
     "read_data",
     "read_guesses",
@@ -112,7 +108,6 @@ __all__ = [
     "repair",
     "results_of",
     "save_model",
-    "set_aside",
     "thinned",
     "trend_of",
     "unless_ended",

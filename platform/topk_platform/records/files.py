@@ -27,9 +27,9 @@ __all__ = [
     "artifact_name",
     "damaged_artifacts",
     "missing_artifacts",
+    "quarantine",
     "read_artifact",
     "read_parsed",
-    "set_aside",
     "write_artifact",
 ]
 
@@ -196,7 +196,7 @@ def damaged_artifacts(store: Store, rows: Iterable[Row], kinds: Sequence[Kind] =
     return damaged
 
 
-def set_aside(store: Store, files: Iterable[Unsound]) -> None:
+def quarantine(store: Store, files: Iterable[Unsound]) -> None:
     """Move damaged files into the folder ``damaged``, so that they count as missing.
 
     This process must hold the study for writing.
@@ -209,7 +209,7 @@ def set_aside(store: Store, files: Iterable[Unsound]) -> None:
         StoreError: if the store cannot be written.
     """
     for file in files:
-        store.move_aside(file.name)
+        store.quarantine(file.name)
 
 
 def _completed(rows: Iterable[Row]) -> list[Row]:

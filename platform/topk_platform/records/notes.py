@@ -11,7 +11,7 @@ from typing import Any
 from topk_platform.records.storage.checked_json import read_checked, repair_of, with_checksum
 from topk_platform.records.storage.store import Store
 
-__all__ = ["DATA", "DataNote", "OpenTrial", "Samples", "Undone", "note_data", "read_data"]
+__all__ = ["DATA", "DataNote", "OpenTrial", "Samples", "Unfinished", "note_data", "read_data"]
 
 _LEFT = "undone.json"
 
@@ -43,7 +43,7 @@ class OpenTrial:
 
 
 @dataclass(frozen=True)
-class Undone:
+class Unfinished:
     """What the runs of a study have left undone.
 
     Args:
@@ -55,7 +55,7 @@ class Undone:
     tracking: str = ""
 
     @classmethod
-    def read(cls, store: Store) -> Undone:
+    def read(cls, store: Store) -> Unfinished:
         """Return the note in a study's folder; empty if there is none.
 
         Raises:
@@ -65,12 +65,12 @@ class Undone:
         return read_checked(store, _LEFT, remedy, cls._of) or cls()
 
     @classmethod
-    def _of(cls, note: Mapping[str, Any]) -> Undone:
+    def _of(cls, note: Mapping[str, Any]) -> Unfinished:
         return cls(tuple(OpenTrial(**fields) for fields in note["open"]), note["tracking"])
 
     def note(self, store: Store) -> None:
         """Write this to a study's folder if it differs from the last note."""
-        if self == Undone() and not store.exists(_LEFT):
+        if self == Unfinished() and not store.exists(_LEFT):
             return
         now = datetime.now(UTC).isoformat(timespec="seconds")
         trials = [dataclasses.replace(trial, when=trial.when or now) for trial in self.open]
@@ -79,7 +79,7 @@ class Undone:
         if not store.exists(_LEFT) or store.read(_LEFT) != content:
             store.write(_LEFT, content)
 
-    def after(self, trials: Iterable[OpenTrial], settled: Iterable[str], tracking: str) -> Undone:
+    def after(self, trials: Iterable[OpenTrial], settled: Iterable[str], tracking: str) -> Unfinished:
         """Return what is left undone after one more run.
 
         Args:
@@ -89,7 +89,7 @@ class Undone:
         """
         done = set(settled)
         left = {trial.key: trial for trial in self.open if trial.arm not in done}
-        return Undone((*{**left, **{trial.key: trial for trial in trials}}.values(),), tracking)
+        return Unfinished((*{**left, **{trial.key: trial for trial in trials}}.values(),), tracking)
 
 
 DATA = "data.json"

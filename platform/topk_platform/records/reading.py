@@ -20,11 +20,11 @@ from topk_platform.records.storage.opened import one_line_errors
 from topk_platform.records.storage.store import Store
 from topk_platform.specs import Trial, digest
 
-__all__ = ["Found", "find", "is_current", "write_snapshot"]
+__all__ = ["RecordedTrial", "find", "is_current", "write_snapshot"]
 
 
 @dataclass(frozen=True)
-class Found:
+class RecordedTrial:
     """A recorded trial: its ledger row and its epochs' rows."""
 
     row: Row
@@ -36,7 +36,7 @@ class Found:
         return Trial.from_json(self.row["config"])
 
 
-def find(key: str, store: str | Path = "runs") -> Found:
+def find(key: str, store: str | Path = "runs") -> RecordedTrial:
     """Return the trial whose key begins with ``key``, from any study of the store.
 
     Args:
@@ -64,7 +64,7 @@ def find(key: str, store: str | Path = "runs") -> Found:
             "`topk export STUDY --format csv --to trials.csv` lists a study's trials with their keys"
         )
     ledger, row = matches[0]
-    return Found(row, ledger.read("epochs", where=f"key = '{row['key']}'").to_pylist())
+    return RecordedTrial(row, ledger.read("epochs", where=f"key = '{row['key']}'").to_pylist())
 
 
 def _checked(key: str) -> str:

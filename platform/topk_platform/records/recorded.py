@@ -11,12 +11,13 @@ from datetime import datetime
 from pathlib import Path
 
 from topk_platform.errors import StoreError, UserError
-from topk_platform.protocol import ArmBoard
-from topk_platform.records.history import ArmHistory, StudyRows, results_of
+from topk_platform.protocol import ArmProgress
+from topk_platform.records.history import ArmHistory, results_of
 from topk_platform.records.ledger import Ledger
 from topk_platform.records.rows import Row
 from topk_platform.records.storage.checked_json import with_checksum, without_checksum
 from topk_platform.records.storage.store import Store
+from topk_platform.records.study_rows import StudyRows
 from topk_platform.specs import Arm, Study, Trial
 from topk_platform.specs.checks import absolute
 
@@ -44,7 +45,7 @@ class Recorded:
 
     ledger: Ledger
     histories: Mapping[str, ArmHistory]
-    progress: Mapping[str, ArmBoard]
+    progress: Mapping[str, ArmProgress]
     trials: int
     last: datetime | None
     outdated: Mapping[str, int]

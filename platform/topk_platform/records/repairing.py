@@ -14,7 +14,7 @@ from topk_platform.errors import StoreError
 from topk_platform.identity import Identity
 from topk_platform.records.files import damaged_artifacts
 from topk_platform.records.ledger import IDENTITIES, Ledger, nothing_of
-from topk_platform.records.notes import Undone, read_data
+from topk_platform.records.notes import Unfinished, read_data
 from topk_platform.records.rows import Row, RowViews, ledger_columns
 from topk_platform.records.storage import delta
 from topk_platform.records.storage.checked_json import FOLDER, DamagedError, Mark, read_checked
@@ -122,7 +122,7 @@ class _Repair:
 
     def _set_aside(self, *names: str) -> None:
         for name in names:
-            self.store.move_aside(name)
+            self.store.quarantine(name)
             self.damaged.append(name)
 
     def _mark(self) -> Mark:
@@ -226,7 +226,7 @@ class _Repair:
 
     def _notes(self) -> None:
         readers: list[Callable[[], object]] = [
-            partial(Undone.read, self.store),
+            partial(Unfinished.read, self.store),
             partial(read_data, self.store),
         ]
         readers += [partial(read_checked, self.store, name, "", dict) for name in _NOTES]

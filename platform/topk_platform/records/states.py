@@ -12,7 +12,7 @@ from itertools import accumulate
 
 from topk_platform.errors import StoreError
 from topk_platform.protocol import Counts
-from topk_platform.records.notes import Undone
+from topk_platform.records.notes import Unfinished
 from topk_platform.records.recorded import Recorded
 from topk_platform.records.storage.checked_json import with_checksum, without_checksum
 from topk_platform.records.storage.lease import is_driven
@@ -291,7 +291,7 @@ def read_state(recorded: Recorded) -> StudyState:
     noted = _noted(store)
     running = noted if noted is not None and is_driven(store) else None
     live = {arm.arm: arm for arm in running.arms} if running else {}
-    lost = Counter(trial.arm for trial in Undone.read(store).open if trial.key not in recorded.keys)
+    lost = Counter(trial.arm for trial in Unfinished.read(store).open if trial.key not in recorded.keys)
     arms = []
     for arm_id, history in recorded.histories.items():
         arm, progress = history.arm, recorded.progress.get(arm_id)

@@ -122,7 +122,7 @@ def _choices(results: ArmResults) -> tuple[ChosenValues, ...]:
 
 
 def _choice(results: ArmResults, search: int, best: Ended) -> ChosenValues:
-    numbers, rows = results.state.lanes[search].numbers, results.history.search
+    numbers, rows = results.state.searches[search].numbers, results.history.search
     tally = Tally.of(rows[number]["status"] for number in numbers if number in rows)
     return ChosenValues(best.values, best.objective, tally.ended, tally.ended - tally.completed, search)
 

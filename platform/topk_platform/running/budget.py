@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from topk_platform.protocol import Board, Durations
+from topk_platform.protocol import Durations, StudyProgress
 from topk_platform.specs import TrialRecord
 
 __all__ = ["Budget", "Limits"]
@@ -115,7 +115,7 @@ class Budget:
         """Return the expected time of an arm's trial, for the order of arms; equal for all if nothing is known."""
         return self.durations.of(arm_id, unknown=1.0)
 
-    def guess_unknown(self, board: Board) -> None:
+    def guess_unknown(self, board: StudyProgress) -> None:
         """If time is limited, estimate the time of arms without an ended trial from a few steps, as a plan does."""
         unknown = [arm for i, arm in board.arms.items() if arm.left and not self.durations.knows(i)]
         if self.limits.timed and unknown:

@@ -11,21 +11,22 @@ from typing import Any
 
 from topk_platform.errors import StoreError
 from topk_platform.identity import Identity
-from topk_platform.protocol import Board, Durations
+from topk_platform.protocol import Durations, StudyProgress
 from topk_platform.records import (
     NEEDED,
     ArmHistory,
     Ledger,
     Store,
     StudyRows,
-    Undone,
+    Unfinished,
     as_recorded,
     check_undriven,
     forget,
     last_counted,
     note_plan,
+    progress_of,
+    quarantine,
     read_all_ranks,
-    set_aside,
 )
 from topk_platform.records.files import KINDS
 from topk_platform.reports.words import command
@@ -46,7 +47,6 @@ from topk_platform.running.state import (
     expected,
     finished,
     in_environment,
-    make_board,
     what_trains_again,
 )
 from topk_platform.running.summary import End, Summary
@@ -135,7 +135,7 @@ def _checked(
     counted = expected(part, rows.ledger, options)
     kinds = KINDS if options.networks else NEEDED
     histories = {} if options.retry_failed else complete_histories(rows, part, counted, kinds)
-    checked = check_study(part, options.download, finished(make_board(part, counted, histories), counted))
+    checked = check_study(part, options.download, finished(progress_of(part, counted, histories), counted))
     for note in notes_on_data(part):
         notify(f"Note: {note}")
     return as_checked(checked, counted)
@@ -182,7 +182,7 @@ class _Run:
             self._identify(cluster)
             self.rows.refresh()  # another run may have written before this one locked the ledger
             again = self._again() if again.keys or again.damaged else again
-            set_aside(self.store, again.damaged)
+            quarantine(self.store, again.damaged)
             if again.line:
                 self.patience.say(again.line)
             writer.remove(again.keys)
@@ -206,7 +206,7 @@ class _Run:
         return self.rows.histories(study, last_counted(self.ledger, study))
 
     def _cluster(self, again: Again) -> AbstractContextManager[Cluster]:
-        left = make_board(self.part, self.counted, self.rows.histories(self.part, self.counted)).left
+        left = progress_of(self.part, self.counted, self.rows.histories(self.part, self.counted)).left
         if not left and not again.keys:
             return nullcontext(Cluster())
         return on_cluster(self.part, self.options, self.root, self.patience)
@@ -221,13 +221,13 @@ class _Run:
 
         note_samples(self.store, self.part, self.counted)
 
-    def _board(self) -> Board:
+    def _board(self) -> StudyProgress:
         """Return the study's state, and note the times of ended trials for the run's limits."""
         histories = self.rows.histories(self.part, self.counted)
         self.budget.durations = Durations({i: arm.ended_seconds() for i, arm in histories.items()})
-        return make_board(self.part, self.counted, histories)
+        return progress_of(self.part, self.counted, histories)
 
-    def _recorded(self, board: Board, recorder: Recorder, cluster: Cluster) -> End:
+    def _recorded(self, board: StudyProgress, recorder: Recorder, cluster: Cluster) -> End:
         """Train the remaining trials and write the tables; return how the run ended."""
         if board.left:
             self.rows.release()  # while trials run, the driver needs the memory but not the rows
@@ -239,7 +239,7 @@ class _Run:
             recorder.hurry = bool(end.faults.ended)
         return end
 
-    def _train(self, board: Board, recorder: Recorder, cluster: Cluster) -> Faults:
+    def _train(self, board: StudyProgress, recorder: Recorder, cluster: Cluster) -> Faults:
         """Hand the remaining trials to Ray Tune; return the work that faults left undone."""
         watch = Watch(self.whole.name, board, self.budget.durations)
 
@@ -272,7 +272,7 @@ class _Run:
                 f"ends this at once and loses nothing: `{sync}` or the next run fills it in"
             )
 
-    def _summary(self, board: Board, recorder: Recorder, end: End) -> Summary:
+    def _summary(self, board: StudyProgress, recorder: Recorder, end: End) -> Summary:
         return Summary(
             table=self._table(),
             ran=recorder.ran,
@@ -297,6 +297,6 @@ class _Run:
     def _note_undone(self, end: End, tracking_error: str) -> None:
         """Note the work that is left undone, for `topk status`; arms of which all trials were tried are noted anew."""
         tried = () if end.interrupted or end.partial or end.faults.ended else self.part.arms
-        before, names = Undone.read(self.store), {arm.name for arm in self.whole.arms}
+        before, names = Unfinished.read(self.store), {arm.name for arm in self.whole.arms}
         settled = {arm.name for arm in tried} | {trial.arm for trial in before.open} - names
         before.after(end.faults.open, settled, tracking_error).note(self.store)

@@ -15,7 +15,7 @@ from typing import Any
 from topk_platform.errors import UserError, masked, unknown_name
 from topk_platform.running.cluster.address import host_and_port
 from topk_platform.specs import Study
-from topk_platform.specs.checks import check_place
+from topk_platform.specs.checks import check_not_blank
 from topk_platform.specs.fields import Checked, Count, NonNegative
 
 __all__ = ["HEADINGS", "RunOptions", "help_of"]
@@ -104,7 +104,7 @@ class RunOptions(Checked):
             raise UserError(str(error).removeprefix(f"{type(self).__name__}.")) from error
         for name in ("store", "data", "mlflow", "address", "accelerator", "tensorboard", "wandb"):
             if (value := getattr(self, name)) is not None:
-                check_place(name, str(value))
+                check_not_blank(name, str(value))
         if self.address not in (None, "auto"):
             host_and_port(self.address)
         for name, package in (("tensorboard", "tensorboardX"), ("wandb", "wandb")):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from topk_platform.identity import Identity
-from topk_platform.protocol import ArmBoard, Board, Durations, informed
+from topk_platform.protocol import ArmProgress, Durations, StudyProgress, informed
 from topk_platform.records import (
     ArmHistory,
     Ledger,
@@ -20,11 +20,12 @@ from topk_platform.records import (
     last_counted,
     last_seen,
     live_state,
+    progress_of,
 )
 from topk_platform.running.machine.resources import local_workers
 from topk_platform.running.options import RunOptions
 from topk_platform.running.preflight.changes import Outdated, outdated
-from topk_platform.running.state import as_checked, complete_histories, finished, make_board
+from topk_platform.running.state import as_checked, complete_histories, finished
 from topk_platform.specs import Study, digest
 from topk_platform.specs.checks import first_few
 from topk_platform.specs.fields import check_call
@@ -55,7 +56,7 @@ class Plan:
     """
 
     study: Study
-    board: Board
+    board: StudyProgress
     durations: Durations
     workers: int
     outdated: tuple[Outdated, ...] = ()
@@ -66,7 +67,7 @@ class Plan:
     notes: tuple[str, ...] = ()
 
     @property
-    def arms(self) -> tuple[ArmBoard, ...]:
+    def arms(self) -> tuple[ArmProgress, ...]:
         """The states of its arms, in its order."""
         return tuple(self.board.arms.values())
 
@@ -85,7 +86,7 @@ class Plan:
         """Seconds of training left; pruning and early stopping only shorten it."""
         return sum(map(self.seconds_of, self.arms))
 
-    def seconds_of(self, arm: ArmBoard) -> float:
+    def seconds_of(self, arm: ArmProgress) -> float:
         """Return the seconds of training left for an arm."""
         return arm.trainings * self.durations.of(arm.arm_id)
 
@@ -156,7 +157,7 @@ def plan(study: Study, options: RunOptions | None = None, **given: Any) -> Plan:
     part = options.part(as_recorded(whole, ledger))
     counted, rows = last_counted(ledger, part), StudyRows(ledger, part.arms)
     histories = complete_histories(rows, part, counted)
-    board = make_board(part, counted, histories)
+    board = progress_of(part, counted, histories)
     done = finished(board, counted)
     if len(done) == len(histories):
         return _plan(part, board, histories, {}, options.workers)
@@ -192,7 +193,7 @@ def _plan_with_data(
         checked = check_study(study, options.download, done)
         counted = as_checked(checked, counted)
         histories = complete_histories(rows, study, counted)
-        board = make_board(study, counted, histories)
+        board = progress_of(study, counted, histories)
         likely = _of_similar_arms(histories)
         unknown = [arm for i, arm in board.arms.items() if arm.left and i not in likely]
         if unknown:
@@ -205,7 +206,7 @@ def _plan_with_data(
 
 def _plan(
     study: Study,
-    board: Board,
+    board: StudyProgress,
     histories: Mapping[str, ArmHistory],
     guessed: Mapping[str, float],
     workers: int | None,

@@ -10,7 +10,7 @@ from typing import Any
 
 from topk_platform.errors import UserError
 from topk_platform.identity import Identity
-from topk_platform.records import DamagedError, Found, Ledger, Row, Store, find, read_ranks
+from topk_platform.records import DamagedError, Ledger, RecordedTrial, Row, Store, find, read_ranks
 from topk_platform.references import import_reference, is_reference
 from topk_platform.specs import Trial, TrialRecord
 from topk_platform.specs.fields import check_call
@@ -34,7 +34,7 @@ class Replay:
         environment: How the machine and its packages differ from the record's; empty if they do not.
     """
 
-    recorded: Found
+    recorded: RecordedTrial
     record: TrialRecord
     differences: Mapping[str, tuple[Any, Any]]
     code_version: str
@@ -102,7 +102,7 @@ def replay(
         kept = _Kept()
         records = finish(run_trials(trials, kept))
     record = records[[trial.key for trial in trials].index(recorded.trial.key)]
-    here = Identity(environment=environment(recorded.trial.device)).excludes(recorded.row)
+    here = Identity(environment=environment(recorded.trial.device)).excludes(recorded.row) or ""
     differences = {**_differing(recorded.row, record), **_differing_epochs(recorded.epochs, record)}
     if _other_ranks(Store.open(store).at(recorded.trial.study), recorded.row, kept):
         differences["ranks"] = (None, None)

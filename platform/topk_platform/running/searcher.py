@@ -15,7 +15,7 @@ from ray.tune.search import Searcher
 from ray.tune.stopper import Stopper
 
 from topk_platform.errors import FAULTS, FaultError, LostProcessError, StalledError
-from topk_platform.protocol import Board
+from topk_platform.protocol import StudyProgress
 from topk_platform.protocol.search_progress import Ended
 from topk_platform.records import OpenTrial
 from topk_platform.running.budget import Budget
@@ -74,7 +74,7 @@ class Dispatcher:
         faults: The work that faults left undone after all tries.
     """
 
-    board: Board
+    board: StudyProgress
     keep: Callable[[TrialRecord], None]
     notify: Callable[[Event], None]
     order: Mapping[str, Any]

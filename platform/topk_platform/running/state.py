@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from topk_platform.identity import CHOOSER, Identity
-from topk_platform.protocol import ArmBoard, Board
+from topk_platform.protocol import StudyProgress
 from topk_platform.records import (
     NEEDED,
     ArmHistory,
@@ -32,7 +32,6 @@ __all__ = [
     "expected",
     "finished",
     "in_environment",
-    "make_board",
     "trained_again",
     "used",
     "what_trains_again",
@@ -82,30 +81,7 @@ def as_checked(checked: Mapping[str, Identity], counted: Mapping[str, Identity])
     return {arm_id: replace(now, environment=counted[arm_id].environment) for arm_id, now in checked.items()}
 
 
-def make_board(
-    study: Study, identities: Mapping[str, Identity], histories: Mapping[str, ArmHistory]
-) -> Board:
-    """Return the study's state from the ledger.
-
-    Args:
-        study: The study.
-        identities: Which rows count, by arm identity.
-        histories: Each arm's history of such rows, by arm identity.
-    """
-    return Board(
-        ArmBoard(
-            study=study,
-            arm=history.arm,
-            identity=identities[arm_id],
-            searched=history.ended(),
-            confirmed=history.ended_confirmations(),
-            outdated=history.outdated,
-        )
-        for arm_id, history in histories.items()
-    )
-
-
-def finished(board: Board, identities: Mapping[str, Identity]) -> dict[str, str]:
+def finished(board: StudyProgress, identities: Mapping[str, Identity]) -> dict[str, str]:
     """Return the arms with nothing left to run, each with the fingerprint of the data it was trained on.
 
     Args:

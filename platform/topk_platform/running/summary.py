@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from rich.console import Group
 from rich.text import Text
 
-from topk_platform.protocol import Board
+from topk_platform.protocol import StudyProgress
 from topk_platform.reports.plain_text import as_text
 from topk_platform.reports.words import command, only_words
 from topk_platform.results import Table
@@ -124,7 +124,7 @@ class End:
     interrupted: bool = False
 
     @classmethod
-    def of(cls, board: Board, budget: Budget, faults: Faults) -> End:
+    def of(cls, board: StudyProgress, budget: Budget, faults: Faults) -> End:
         """Return how a run ended, from the study's state, the budget and the faults at its end."""
         if faults.ended or not board.left:
             return cls(faults)

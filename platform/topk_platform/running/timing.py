@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from topk_platform.protocol import ArmBoard
+from topk_platform.protocol import ArmProgress
 from topk_platform.specs import Recipe, Trial, digest
 from topk_platform.training import Session
 from topk_platform.training.ensemble import Ensemble
@@ -44,7 +44,7 @@ class _Pace:
         return recipe.epochs * steps * self.step + validations * self.validation
 
 
-def trial_seconds(boards: Sequence[ArmBoard]) -> dict[str, float]:
+def trial_seconds(boards: Sequence[ArmProgress]) -> dict[str, float]:
     """Return the expected seconds of each arm's next trial, or ensemble, by arm identity.
 
     Among arms that share data, network, batches and loss only the first one is timed, because the others differ only in
@@ -66,7 +66,7 @@ def trial_seconds(boards: Sequence[ArmBoard]) -> dict[str, float]:
     return expected
 
 
-def _kinds_first(boards: Sequence[ArmBoard]) -> list[tuple[str, ArmBoard, list[Trial]]]:
+def _kinds_first(boards: Sequence[ArmProgress]) -> list[tuple[str, ArmProgress, list[Trial]]]:
     """Return each arm's kind, board and next trials, beginning with one arm of every kind."""
     slots = [(board, slot) for board in boards if (slot := board.next_slot()) is not None]
     blocks = [(board, [board.trial(member) for member in board.block(slot)]) for board, slot in slots]

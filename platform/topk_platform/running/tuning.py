@@ -17,7 +17,7 @@ from rich.console import Console
 
 from topk_platform.data import data_folder
 from topk_platform.errors import ChangedError
-from topk_platform.protocol import Board
+from topk_platform.protocol import StudyProgress
 from topk_platform.running import searcher
 from topk_platform.running.budget import Budget
 from topk_platform.running.cluster.capacity import trial_resources
@@ -43,7 +43,7 @@ _TUNES = {"TUNE_GLOBAL_CHECKPOINT_S": "86400", "TUNE_FORCE_TRIAL_CLEANUP_S": "10
 
 def tune_trials(
     study: Study,
-    board: Board,
+    board: StudyProgress,
     keep: Callable[[TrialRecord], None],
     notify: Callable[[Event], None],
     cluster: Cluster,

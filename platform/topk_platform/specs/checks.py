@@ -9,7 +9,7 @@ from pathlib import Path
 
 from topk_platform.errors import UserError
 
-__all__ = ["absolute", "check", "check_name", "check_place", "first_few", "plural", "rounded"]
+__all__ = ["absolute", "check", "check_name", "check_not_blank", "first_few", "plural", "rounded"]
 
 _WHOLE = 999.5  # from here on, three digits would be written as a power of ten
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
@@ -21,11 +21,11 @@ def check(rule: bool, message: str) -> None:
         raise UserError(message)
 
 
-def check_place(argument: str, value: object) -> None:
+def check_not_blank(argument: str, value: object) -> None:
     """Raise ``UserError`` if a path or URI is blank, such as that of an unset shell variable.
 
     Example:
-        >>> check_place("store", "")
+        >>> check_not_blank("store", "")
         Traceback (most recent call last):
         topk_platform.errors.UserError: store must not be blank, got '': is a variable unset?
     """

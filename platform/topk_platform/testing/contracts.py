@@ -13,7 +13,7 @@ from torch import Generator
 
 from topk_platform.data import Dataset, Images, Population, Split, apply_conditions, load, read, shots
 from topk_platform.identity import Identity
-from topk_platform.protocol import ArmBoard, Board
+from topk_platform.protocol import ArmProgress, StudyProgress
 from topk_platform.protocol.search_progress import Ended
 from topk_platform.protocol.suggest import suggest
 from topk_platform.specs import (
@@ -214,7 +214,7 @@ class SamplerContract:
         loss = Loss("cross_entropy", self.space, self.first)
         return Arm(Regime("r", "digits"), Model("mlp"), loss, 1, Recipe(_EPOCHS), protocol=protocol)
 
-    def board(self, searched: Mapping[int, Ended] | None = None, trials: int | None = None) -> ArmBoard:
+    def progress(self, searched: Mapping[int, Ended] | None = None, trials: int | None = None) -> ArmProgress:
         """Return the state of the arm's search.
 
         Args:
@@ -222,29 +222,29 @@ class SamplerContract:
             trials: The number of search trials; by default the class's.
         """
         study = Study("contract", [self.arm], topk=(1,), trials=trials or self.trials, seeds=1)
-        return ArmBoard(study, self.arm, Identity("code", "data"), searched=dict(searched or {}))
+        return ArmProgress(study, self.arm, Identity("code", "data"), searched=dict(searched or {}))
 
     def run(
-        self, board: ArmBoard, workers: int = 1, order: int = 0, stop_after: int | None = None
+        self, progress: ArmProgress, workers: int = 1, order: int = 0, stop_after: int | None = None
     ) -> dict[int, Trial]:
         """Search with workers whose trials end in random order; return the trials that ended, by number.
 
         Args:
-            board: The state of the search.
+            progress: The state of the search.
             workers: The number of trials, or ensembles, that run at once.
             order: Seed of the order in which trials end.
             stop_after: Stop the search once this many trials have ended; None for never.
         """
-        draw, boards, ended = random.Random(order), Board([board]), dict[int, Trial]()  # noqa: S311 - no secret
+        draw, arms, ended = random.Random(order), StudyProgress([progress]), dict[int, Trial]()  # noqa: S311 - no secret
         running: list[tuple[Trial, ...]] = []
-        while board.searching and (stop_after is None or len(ended) < stop_after):
-            while len(running) < workers and board.searching and (trials := boards.next_trials()):
+        while progress.searching and (stop_after is None or len(ended) < stop_after):
+            while len(running) < workers and progress.searching and (trials := arms.next_trials()):
                 running.append(trials)
             for trial in running.pop(draw.randrange(len(running))):
-                if boards.has_ended(trial):
-                    boards.release(trial)
+                if arms.has_ended(trial):
+                    arms.release(trial)
                     continue
-                boards.end(trial, made_up(trial))
+                arms.end(trial, made_up(trial))
                 ended[trial.number] = trial
         return dict(sorted(ended.items()))
 
@@ -253,33 +253,35 @@ class SamplerContract:
         """Return the trials of a search with one worker, by number: the reference of the tests, computed once."""
         if "_trials" not in vars(cls):
             tested = cls()
-            cls._trials = tested.run(tested.board())
+            cls._trials = tested.run(tested.progress())
         return cls._trials
 
     def test_suggestions_do_not_depend_on_workers_or_timing(self) -> None:
         """One worker, and several whose trials end in any order, give the same trials, values and thresholds."""
         for order in range(2):
-            assert self.run(self.board(), workers=3, order=order) == self.alone()
+            assert self.run(self.progress(), workers=3, order=order) == self.alone()
 
     def test_an_interrupted_study_goes_on_to_the_same_trials(self) -> None:
         """A search that is stopped at any point and resumed from the ended trials gives the same trials."""
         for order, stop in enumerate((1, self.trials // 2, self.trials - 1)):
-            board = self.board()
-            before = self.run(board, workers=2, order=order, stop_after=stop)
-            after = self.run(self.board(board.searched), workers=3, order=order)
+            progress = self.progress()
+            before = self.run(progress, workers=2, order=order, stop_after=stop)
+            after = self.run(self.progress(progress.searched), workers=3, order=order)
             assert {**before, **after} == self.alone()
 
     def test_a_larger_budget_only_adds_trials(self) -> None:
         """The first trials of a longer search are those of a shorter one."""
-        short, whole = self.run(self.board(trials=self.trials - 3)), self.alone()
+        short, whole = self.run(self.progress(trials=self.trials - 3)), self.alone()
         assert all(whole[number] == trial for number, trial in short.items() if number < self.trials - 3)
 
     def test_a_suggestion_is_a_function_of_arm_number_and_known_results(self) -> None:
         """A suggestion does not depend on later trials, or on the order of the known ones."""
-        board, last = self.board(), self.trials - 1
-        trials, arm = self.run(board), self.arm
-        known = [board.searched[number] for number in arm.protocol.known(last)]
-        assert suggest(f"{board.arm_id}/0", arm.loss, arm.protocol, last, known[::-1]) == trials[last].values
+        progress, last = self.progress(), self.trials - 1
+        trials, arm = self.run(progress), self.arm
+        known = [progress.searched[number] for number in arm.protocol.known(last)]
+        assert (
+            suggest(f"{progress.arm_id}/0", arm.loss, arm.protocol, last, known[::-1]) == trials[last].values
+        )
 
     def test_suggestions_lie_in_the_space(self) -> None:
         """Trials have values for exactly the active dimensions; the first trial has the given ones."""

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 from topk_platform.errors import UserError
 from topk_platform.identity import Identity
 from topk_platform.protocol.search_progress import Ended
-from topk_platform.records import Ledger, Store, as_recorded, note_plan, read_history
+from topk_platform.records import Ledger, Store, as_recorded, note_plan, progress_of, read_history
 from topk_platform.records.per_image import save_guesses, save_ranks
-from topk_platform.running.state import make_board
 from topk_platform.specs import EpochRecord, Study, Trial, TrialRecord
 from topk_platform.specs.metric_names import accuracy_k
 from topk_platform.versions import versions_of
@@ -94,12 +93,12 @@ def fake_run(
     with ledger.writing(study) as writer:
         ledger.identify(counted)
         note_plan(ledger.store, study)
-        board = make_board(study, counted, read_history(ledger, study, counted))
+        progress = progress_of(study, counted, read_history(ledger, study, counted))
         ended = 0
-        while (stop_after is None or ended < stop_after) and (trials := board.next_trials()):
+        while (stop_after is None or ended < stop_after) and (trials := progress.next_trials()):
             for trial in trials:
-                if board.has_ended(trial):  # its ensemble runs again, because other members have not ended
-                    board.release(trial)
+                if progress.has_ended(trial):  # its ensemble runs again, because other members have not ended
+                    progress.release(trial)
                     continue
                 scored = score(trial)
                 record = scored if isinstance(scored, TrialRecord) else fake_record(study, trial, scored)
@@ -108,7 +107,7 @@ def fake_run(
                         record, artifacts=_keep(ledger.store, record, ranks, guesses)
                     )
                 writer.put(record.replace_versions(**trial.environment))
-                board.end(trial, Ended.from_record(record))
+                progress.end(trial, Ended.from_record(record))
                 ended += 1
     return ledger
 

@@ -11,7 +11,7 @@ from urllib.request import proxy_bypass
 
 from topk_platform.errors import UserError, masked, reason
 from topk_platform.records.storage.store import Store
-from topk_platform.specs.checks import check_place
+from topk_platform.specs.checks import check_not_blank
 from topk_platform.tracking.trials import LEDGER
 
 __all__ = ["SQLITE", "check_tracking", "mlflow_of", "moved", "prepare", "run_pages", "tracking_uri"]
@@ -74,7 +74,7 @@ def check_tracking(uri: str) -> None:
     Args:
         uri: MLflow's tracking URI, such as ``http://HOST:PORT`` or ``sqlite:///PATH``.
     """
-    check_place("mlflow", uri)
+    check_not_blank("mlflow", uri)
     from mlflow import MlflowClient  # noqa: PLC0415 - seconds of import, which do not count as waiting
 
     prepare()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from topk_platform.errors import UserError, reason
 from topk_platform.records.ledger import Ledger, nothing_of
-from topk_platform.records.notes import Undone
+from topk_platform.records.notes import Unfinished
 from topk_platform.records.rows import epoch_rows, to_rows, trial_row
 from topk_platform.records.storage.store import Store
 from topk_platform.specs import TrialRecord
@@ -165,6 +165,6 @@ def sync(
     feed.start()
     if problem := feed.close():
         raise UserError(f"not everything could be written: {problem}")
-    undone = Undone.read(ledger.store)
+    undone = Unfinished.read(ledger.store)
     if undone.tracking:
-        Undone(undone.open).note(ledger.store)
+        Unfinished(undone.open).note(ledger.store)

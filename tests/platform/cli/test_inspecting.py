@@ -18,7 +18,7 @@ from topk_platform import Arm, Loss, Model, Recipe, Regime, Study, versions
 from topk_platform.cli import inspecting
 from topk_platform.data import load
 from topk_platform.identity import Identity
-from topk_platform.protocol import ArmBoard
+from topk_platform.protocol import ArmProgress
 from topk_platform.records import Ledger, Store
 from topk_platform.training import finish, run_trials
 
@@ -50,7 +50,7 @@ def recorded(fingerprint: str = "", **versions_then: str) -> str:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(Path.cwd()))
         study = Study("own", [ARM], topk=(1, 3), baseline="loss")
-        board = ArmBoard(study, ARM, Identity(versions.version_of(ARM), load(REGIME).fingerprint))
+        board = ArmProgress(study, ARM, Identity(versions.version_of(ARM), load(REGIME).fingerprint))
         trial = board.trial(board.next_slot())
         (record,) = finish(run_trials([trial]))
         if fingerprint:

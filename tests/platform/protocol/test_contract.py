@@ -32,13 +32,12 @@ from topk_platform import (
     Study,
 )
 from topk_platform.identity import Identity
-from topk_platform.protocol import ArmBoard, Board
+from topk_platform.protocol import ArmProgress, StudyProgress
 from topk_platform.protocol.search_progress import Ended, Slot
-from topk_platform.records import ArmHistory, results_of
+from topk_platform.records import ArmHistory, progress_of, results_of
 from topk_platform.records.rows import trial_row
 from topk_platform.reports import to_csv, to_markdown
 from topk_platform.results import build_table
-from topk_platform.running.state import make_board
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
 
 SPACE = {"tau": Float(0.01, 10, log=True), "learning_rate": Float(0.001, 1, log=True)}
@@ -83,9 +82,9 @@ def histories_of(study: Study, records: Iterable[TrialRecord]) -> dict[str, ArmH
     return histories
 
 
-def board_of(study: Study, records: Sequence[TrialRecord] = ()) -> Board:
+def board_of(study: Study, records: Sequence[TrialRecord] = ()) -> StudyProgress:
     identities = {study.arm_id(arm): Identity("c", "f") for arm in study.arms}
-    return make_board(study, identities, histories_of(study, records))
+    return progress_of(study, identities, histories_of(study, records))
 
 
 def run_on(
@@ -96,20 +95,20 @@ def run_on(
     most: float = math.inf,
 ) -> list[TrialRecord]:
     """Run what is missing of a study, or so many trials of it; return the records of before and the new ones."""
-    board, order = board_of(study, records), random.Random(seed)
+    progress, order = board_of(study, records), random.Random(seed)
     known, running = list(records), []
     while len(known) - len(records) < most:
-        while len(running) < workers and (trials := board.next_trials()):
+        while len(running) < workers and (trials := progress.next_trials()):
             running.append(trials)
         if not running:
-            assert board.left == 0
+            assert progress.left == 0
             break
         for trial in running.pop(order.randrange(len(running))):
-            if board.has_ended(trial):
-                board.release(trial)
+            if progress.has_ended(trial):
+                progress.release(trial)
                 continue
             record = trained(trial)
-            board.end(trial, Ended.from_record(record))
+            progress.end(trial, Ended.from_record(record))
             known.append(record)
     return known
 
@@ -160,19 +159,19 @@ CHECKED = 0.25
 """The share of points at which a run's state is compared with its rows; a comparison reads all rows so far."""
 
 
-def facts(arm: ArmBoard) -> dict[str, object]:
+def facts(arm: ArmProgress) -> dict[str, object]:
     """What follows from the trials of an arm that have ended."""
     return {
         "chosen": [chosen and (chosen.number, chosen.values) for chosen in arm.chosen],
         "left": arm.left,
         "searching": arm.searching,
         "missing": arm.missing(),
-        "confirmed": [lane.ended for lane in arm.lanes],
-        "workers": [(lane.search_workers, lane.confirm_workers) for lane in arm.lanes],
+        "confirmed": [search.ended for search in arm.searches],
+        "workers": [(search.search_workers, search.confirm_workers) for search in arm.searches],
     }
 
 
-def check_states(study: Study, live: Board, records: Sequence[TrialRecord]) -> None:
+def check_states(study: Study, live: StudyProgress, records: Sequence[TrialRecord]) -> None:
     """The state that a run kept up to date is the one that its records give, for a run and for a table."""
     histories = histories_of(study, records)
     read, rebuilt = results_of(study, histories), board_of(study, records)
@@ -194,25 +193,25 @@ def test_the_state_kept_by_a_run_is_the_one_that_its_rows_give(
 ) -> None:
     """At random points and at the end: with trials that run, that are tried again, that failed, and that stay open."""
     study, draw = STATES[name], random.Random(seed)
-    board, records, running = board_of(study), list[TrialRecord](), list[tuple[Trial, ...]]()
+    progress, records, running = board_of(study), list[TrialRecord](), list[tuple[Trial, ...]]()
     while True:
-        while len(running) < workers and (trials := board.next_trials()):
+        while len(running) < workers and (trials := progress.next_trials()):
             running.append(trials)
         if not running or draw.random() < CHECKED:
-            check_states(study, board, records)
+            check_states(study, progress, records)
         if not running:
             break
         fate = draw.random()
         for trial in running.pop(draw.randrange(len(running))):
-            if fate < open_ and not board.has_ended(trial):
-                board.leave(trial)
-            elif fate < open_ + again or board.has_ended(trial):
-                board.release(trial)
+            if fate < open_ and not progress.has_ended(trial):
+                progress.leave(trial)
+            elif fate < open_ + again or progress.has_ended(trial):
+                progress.release(trial)
             else:
                 failed = draw.random() < 0.1
                 records.append(TrialRecord(trial, "failed", "why") if failed else trained(trial))
-                board.end(trial, Ended.from_record(records[-1]))
-    assert board.left == 0 or board.stuck
+                progress.end(trial, Ended.from_record(records[-1]))
+    assert progress.left == 0 or progress.stuck
 
 
 @cache
@@ -300,11 +299,11 @@ def test_seeds_confirm_the_best_of_their_own_search() -> None:
 
 def test_a_search_without_a_result_has_no_confirmations_and_the_others_have_theirs() -> None:
     study = a_study(Protocol(searches=2), LOSS, trials=4, seeds=4)
-    board = board_of(study)
+    progress = board_of(study)
     ended = {0: "diverged", 1: "diverged", SPAN: "diverged", SPAN + 1: "completed"}
 
     def end(trial: Trial) -> Ended:
         return Ended(trial.number, trial.values, ended[trial.number], {4: 0.5})  # type: ignore[arg-type]
 
-    seeds = [trial.seed for trial in end_all(board, end) if trial.phase == "confirm"]
-    assert seeds == [SPAN + 1, SPAN + 2] and board.left == 0
+    seeds = [trial.seed for trial in end_all(progress, end) if trial.phase == "confirm"]
+    assert seeds == [SPAN + 1, SPAN + 2] and progress.left == 0

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from topk_platform import TPE, Arm, Float, Loss, Model, NoPruning, Protocol, Random, Recipe, Regime, Study
 from topk_platform.identity import Identity
-from topk_platform.protocol import ArmBoard
+from topk_platform.protocol import ArmProgress
 from topk_platform.protocol.search_progress import Ended
 from topk_platform.specs import Repeats, TrialRecord
 
@@ -56,7 +56,7 @@ GOLDEN = {
 @pytest.mark.parametrize("searches", [1, 3])
 def test_the_first_search_has_the_keys_that_the_only_one_always_had(ensemble: int, searches: int) -> None:
     study = a_study(ensemble=ensemble).with_budget(searches=searches)
-    arm = ArmBoard(study, study.arms[0], Identity("code", "data"))
+    arm = ArmProgress(study, study.arms[0], Identity("code", "data"))
     arm.searched[0] = Ended(0, {"tau": 1.0}, "completed", {4: 0.5})
     keys = arm.trial(("search", 0, 0)).key, arm.trial(("confirm", 0, 3)).key
     assert (study.arm_id(study.arms[0]), *keys) == GOLDEN[ensemble]
@@ -141,12 +141,12 @@ def test_a_study_with_another_name_has_the_same_arms_and_suggestions() -> None:
     study = a_study(LOSS, OTHER, sampler=TPE(random=2)).with_budget(searches=2)
     renamed = dataclasses.replace(study, name="renamed")
     assert list(map(study.arm_id, study.arms)) == list(map(renamed.arm_id, renamed.arms))
-    boards = [
-        ArmBoard(one, one.arms[0], Identity("code", "data"), searched=PAST, confirmed={})
+    arms = [
+        ArmProgress(one, one.arms[0], Identity("code", "data"), searched=PAST, confirmed={})
         for one in (study, renamed)
     ]
     for slot in (("search", 5, 0), ("search", 1_000_005, 1_000_000)):
-        one, other = (board.trial(slot) for board in boards)
+        one, other = (progress.trial(slot) for progress in arms)
         assert dataclasses.replace(one, study="renamed") == other
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from topk_platform import TPE, Arm, Float, Loss, Model, NoPruning, Protocol, Recipe, Regime, Study
 from topk_platform.identity import Identity
-from topk_platform.protocol import ArmBoard, Board, Durations
+from topk_platform.protocol import ArmProgress, Durations, StudyProgress
 from topk_platform.protocol.search_progress import Ended, Slot, best
 
 SEARCHED = Loss("smooth_topk_svm", {"tau": Float(0.01, 10)}, {"tau": 1.0})
@@ -24,29 +24,29 @@ FIXED = Loss("cross_entropy")
 SPAN = 1_000_000  # between the numbers, and the seeds, of two searches
 
 
-def sequence(arm: ArmBoard, search: int) -> list[int]:
+def sequence(arm: ArmProgress, search: int) -> list[int]:
     """A search's trials in order."""
     return [SPAN * search + position for position in range(60)]
 
 
-def asked(arm: ArmBoard, search: int) -> list[int]:
+def asked(arm: ArmProgress, search: int) -> list[int]:
     """The trials of its sequence that the budget asks for."""
     return sequence(arm, search)[: arm.study.trials // arm.study.searches] if arm.arm.is_searched else []
 
 
-def missing(arm: ArmBoard, search: int) -> list[int]:
+def missing(arm: ArmProgress, search: int) -> list[int]:
     """A search's trials that have not ended."""
     return [n for n in asked(arm, search) if n not in arm.searched]
 
 
-def seeds_of(arm: ArmBoard, search: int) -> list[int]:
+def seeds_of(arm: ArmProgress, search: int) -> list[int]:
     """The seeds of a search, or of all searches for an arm that searches nothing."""
     blocks = [search] if arm.arm.is_searched else range(arm.study.searches)
     each = arm.study.seeds // arm.study.searches
     return [SPAN * block + index for block in blocks for index in range(1, each + 1)]
 
 
-def slow_chosen(arm: ArmBoard, search: int) -> int | None:
+def slow_chosen(arm: ArmProgress, search: int) -> int | None:
     """The number that a search has chosen, None before its end and of one without a completed trial."""
     if not arm.arm.is_searched:
         return 0
@@ -57,7 +57,7 @@ def slow_chosen(arm: ArmBoard, search: int) -> int | None:
     return None if result is None else result.number
 
 
-def slow_known(arm: ArmBoard, number: int) -> list[int]:
+def slow_known(arm: ArmProgress, number: int) -> list[int]:
     """The trials that one has to know: of its search, all but those of its ensemble and of as many before as the
     width says."""
     order = sequence(arm, number // SPAN)
@@ -72,7 +72,7 @@ def taking_turns(slot: Slot) -> tuple[int, ...]:
     return (0, position, search) if phase == "search" else (seed % SPAN, seed // SPAN, position, search)
 
 
-def slow_ready(arm: ArmBoard) -> Iterator[Slot]:
+def slow_ready(arm: ArmProgress) -> Iterator[Slot]:
     """The slots that may start now, found anew from what has ended."""
     count = arm.arm.repeats.count
     slots: list[Slot] = []
@@ -87,7 +87,7 @@ def slow_ready(arm: ArmBoard) -> Iterator[Slot]:
             yield slot
 
 
-def slow_left(arm: ArmBoard) -> int:
+def slow_left(arm: ArmProgress) -> int:
     left, count = 0, arm.arm.repeats.count
     for search in range(count):
         own, seeds = missing(arm, search), seeds_of(arm, search)
@@ -98,7 +98,7 @@ def slow_left(arm: ArmBoard) -> int:
     return left
 
 
-def slow_rounds(arm: ArmBoard) -> int:
+def slow_rounds(arm: ArmProgress) -> int:
     """How many trainings have to follow one another, counted search by search: those of the search that is behind
     most, and one confirmation."""
     count, rounds, confirmed = arm.arm.repeats.count, [], []
@@ -118,8 +118,8 @@ def slow_rounds(arm: ArmBoard) -> int:
     return max(rounds) + max(confirmed)
 
 
-def slow_next(board: Board) -> tuple[Slot, ...]:
-    candidates = ((arm, slot) for arm in board.arms.values() for slot in slow_ready(arm))
+def slow_next(progress: StudyProgress) -> tuple[Slot, ...]:
+    candidates = ((arm, slot) for arm in progress.arms.values() for slot in slow_ready(arm))
     first = max(
         candidates,
         key=lambda pair: (slow_rounds(pair[0]), slow_left(pair[0]) - len(pair[0].running)),
@@ -152,7 +152,7 @@ def a_study(draw: random.Random) -> Study:
     return Study("s", arms, topk=(1, 3), trials=trials, seeds=seeds)
 
 
-def a_past(study: Study, arm: Arm, draw: random.Random) -> ArmBoard:
+def a_past(study: Study, arm: Arm, draw: random.Random) -> ArmProgress:
     """An arm of which some has ended in earlier runs, perhaps of a larger budget, and with gaps."""
     known = [SPAN * search + position for search in range(3) for position in range(10)]
     numbers = draw.sample(known, draw.randint(0, 15)) if draw.random() < 0.5 else []
@@ -162,7 +162,7 @@ def a_past(study: Study, arm: Arm, draw: random.Random) -> ArmBoard:
         for _ in range(draw.randrange(4))
     ]
     confirmed = {slot: ended(slot[1], draw) for slot in slots}
-    return ArmBoard(study, arm, Identity("c", "f"), searched=searched, confirmed=confirmed)
+    return ArmProgress(study, arm, Identity("c", "f"), searched=searched, confirmed=confirmed)
 
 
 def ended(number: int, draw: random.Random) -> Ended:
@@ -182,30 +182,30 @@ def test_the_same_trials_start_in_the_same_order_as_by_looking_through_all(
 ) -> None:
     draw = random.Random(seed)
     study = a_study(draw)
-    board = Board(a_past(study, arm, draw) for arm in study.arms)
+    progress = StudyProgress(a_past(study, arm, draw) for arm in study.arms)
     running = []
     while True:
         while len(running) < workers:
-            wanted = slow_next(board)
-            trials = board.next_trials()
+            wanted = slow_next(progress)
+            trials = progress.next_trials()
             assert places(trials) == wanted
             if not trials:
                 break
             running.append(trials)
-        assert board.left == sum(map(slow_left, board.arms.values()))
-        assert board.stuck == (not running and board.left > 0)
+        assert progress.left == sum(map(slow_left, progress.arms.values()))
+        assert progress.stuck == (not running and progress.left > 0)
         if not running:
             break
         trials = running.pop(draw.randrange(len(running)))
         fate = draw.random()
         for trial in trials:
             if fate < left:
-                board.leave(trial)
-            elif fate < left + losses or board.has_ended(trial):
-                board.release(trial)
+                progress.leave(trial)
+            elif fate < left + losses or progress.has_ended(trial):
+                progress.release(trial)
             else:
-                board.end(trial, ended(trial.number, draw))
-    assert board.left == 0 or any(arm.open for arm in board.arms.values())
+                progress.end(trial, ended(trial.number, draw))
+    assert progress.left == 0 or any(arm.open for arm in progress.arms.values())
 
 
 def test_asking_for_the_next_trial_looks_at_none_that_has_ended() -> None:
@@ -221,27 +221,27 @@ def test_asking_for_the_next_trial_looks_at_none_that_has_ended() -> None:
     arm = Arm(Regime("r", "digits"), Model("mlp"), SEARCHED, 3, Recipe(4), protocol=Protocol(width=20_000))
     study = Study("s", [arm], topk=(1, 3), trials=10_000, seeds=2)
     past = Counting({number: Ended(number, {"tau": 1.0}, "completed", {4: 0.5}) for number in range(9_000)})
-    board = ArmBoard(study, arm, Identity("c", "f"), searched=past)
+    progress = ArmProgress(study, arm, Identity("c", "f"), searched=past)
     past.looked = 0
     for number in range(9_000, 9_500):
-        assert board.next_slot() == ("search", number, 0)
-        board.take([("search", number, 0)])
+        assert progress.next_slot() == ("search", number, 0)
+        progress.take([("search", number, 0)])
     for number in range(9_000, 9_500):
-        board.end(("search", number, 0), Ended(number, {"tau": 1.0}, "completed", {4: 0.5}))
+        progress.end(("search", number, 0), Ended(number, {"tau": 1.0}, "completed", {4: 0.5}))
     assert past.looked < 10 * 500
 
 
 def test_an_open_trial_holds_up_what_has_to_know_it_and_nothing_else() -> None:
     arms = [Arm(Regime(f"r{i}", "digits"), Model("mlp"), SEARCHED, 3, Recipe(4)) for i in range(2)]
     study = Study("s", arms, topk=(1, 3), trials=3, seeds=2)
-    board = Board(ArmBoard(study, arm, Identity("c", "f")) for arm in arms)
-    (first,) = board.next_trials()
-    board.leave(first)
-    ended = list(end_all(board, lambda trial: Ended(trial.number, trial.values, "completed", {4: 0.5})))
+    progress = StudyProgress(ArmProgress(study, arm, Identity("c", "f")) for arm in arms)
+    (first,) = progress.next_trials()
+    progress.leave(first)
+    ended = list(end_all(progress, lambda trial: Ended(trial.number, trial.values, "completed", {4: 0.5})))
     assert first.arm_id not in {trial.arm_id for trial in ended}
     assert len(ended) == 3 + 2
-    assert board.stuck
-    assert board.left == 3 + 2
+    assert progress.stuck
+    assert progress.left == 3 + 2
 
 
 def test_they_can_be_read_in_the_midst_of_a_change() -> None:

@@ -22,7 +22,7 @@ from topk_platform import (
     Study,
 )
 from topk_platform.identity import Identity
-from topk_platform.protocol import ArmBoard, Board, stopping_values
+from topk_platform.protocol import ArmProgress, StudyProgress, stopping_values
 from topk_platform.protocol.search_progress import Ended, best
 from topk_platform.protocol.suggest import frozen_trial, suggest, to_optuna
 from topk_platform.specs import Status
@@ -41,8 +41,8 @@ def a_study(trials: int = 9, arms: int = 2) -> Study:
     return Study("s", made, topk=(1, 3), trials=trials, seeds=2)
 
 
-def a_board(study: Study) -> Board:
-    return Board(ArmBoard(study, arm, Identity("c", "f")) for arm in study.arms)
+def a_board(study: Study) -> StudyProgress:
+    return StudyProgress(ArmProgress(study, arm, Identity("c", "f")) for arm in study.arms)
 
 
 PAST = (
@@ -80,28 +80,28 @@ def test_suggestions_of_tpe_are_those_recorded_for_this_version_of_optuna(number
 
 def test_no_barrier_between_arms_and_phases() -> None:
     study = a_study(trials=3, arms=2)
-    board = a_board(study)
-    (slow,) = board.next_trials()
-    ended = list(end_all(board, lambda trial: Ended(trial.number, trial.values, "completed", {8: 0.5})))
+    progress = a_board(study)
+    (slow,) = progress.next_trials()
+    ended = list(end_all(progress, lambda trial: Ended(trial.number, trial.values, "completed", {8: 0.5})))
     assert slow.arm_id not in {trial.arm_id for trial in ended}
     phases = Counter(trial.phase for trial in ended)
     assert phases == {"search": 3, "confirm": 2}
-    assert board.left == 5
+    assert progress.left == 5
 
 
 def test_a_released_trial_starts_again_as_it_was() -> None:
-    board = a_board(a_study(arms=1))
-    (lost,) = board.next_trials()
-    assert board.next_trials() == ()
-    board.release(lost)
-    assert board.next_trials() == (lost,)
+    progress = a_board(a_study(arms=1))
+    (lost,) = progress.next_trials()
+    assert progress.next_trials() == ()
+    progress.release(lost)
+    assert progress.next_trials() == (lost,)
 
 
 def test_without_a_completed_trial_nothing_is_confirmed() -> None:
     study = a_study(trials=2, arms=1)
-    board = a_board(study)
-    ended = list(end_all(board, lambda trial: Ended(trial.number, trial.values, "failed")))
-    assert len(ended) == 2 and board.left == 0
+    progress = a_board(study)
+    ended = list(end_all(progress, lambda trial: Ended(trial.number, trial.values, "failed")))
+    assert len(ended) == 2 and progress.left == 0
 
 
 def test_the_first_trial_is_the_papers_then_random_then_tpe() -> None:

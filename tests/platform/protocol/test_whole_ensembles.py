@@ -7,7 +7,7 @@ from driven import end_all
 
 from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study
 from topk_platform.identity import Identity
-from topk_platform.protocol import ArmBoard, Board
+from topk_platform.protocol import ArmProgress, StudyProgress
 from topk_platform.protocol.search_progress import Ended
 from topk_platform.running.summary import Summary
 from topk_platform.specs import NoPruning, Protocol, Trial
@@ -51,12 +51,12 @@ def test_as_many_train_as_was_announced(
     trials: int, seeds: int, ensemble: int, searches: int, beyond: int
 ) -> None:
     study = a_study(trials, seeds, ensemble, searches)
-    arms = [ArmBoard(study, arm, Identity("c", "f")) for arm in study.arms]
-    board = Board(arms)
+    arms = [ArmProgress(study, arm, Identity("c", "f")) for arm in study.arms]
+    progress = StudyProgress(arms)
     total = sum(arm.left + arm.along for arm in arms)
     assert (sum(arm.left for arm in arms), total - study.size) == (study.size, beyond)
     trained = 0
-    for trained, _ in enumerate(end_all(board, complete), start=1):
+    for trained, _ in enumerate(end_all(progress, complete), start=1):
         assert trained + sum(arm.left + arm.along for arm in arms) == total
     assert trained == total
     assert [arm.along for arm in arms] == [0, 0]

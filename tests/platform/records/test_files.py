@@ -25,12 +25,12 @@ from topk_platform.records import (
     artifact_name,
     damaged_artifacts,
     missing_artifacts,
+    quarantine,
     read_guesses,
     read_model,
     read_ranks,
     repair,
     save_model,
-    set_aside,
 )
 from topk_platform.records.files import KINDS, Kind
 from topk_platform.records.rows import trial_row
@@ -106,7 +106,7 @@ def test_a_damaged_file_is_named_and_once_set_aside_it_is_missing(
     assert all(READERS[kind](store, row) is not None for row in others)
     (result,) = damaged_artifacts(store, rows_of(store))
     assert result == Unsound(first["key"], kind)
-    set_aside(store, [result])
+    quarantine(store, [result])
     assert READERS[kind](store, first) is None
     assert damaged_artifacts(store, rows_of(store)) == []
     assert missing_artifacts(store, rows_of(store)) == [result]
@@ -117,7 +117,7 @@ def test_a_file_that_is_damaged_again_is_kept_beside_the_earlier_one(store: Stor
     file = Unsound(rows_of(store)[0]["key"], "ranks")
     for content in (b"first", b"second", b"third"):
         store.write(file.name, content)
-        set_aside(store, [file])
+        quarantine(store, [file])
     names = (f"damaged/{file.name}{number}" for number in ("", ".1", ".2"))
     assert [store.read(name) for name in names] == [b"first", b"second", b"third"]
 

@@ -15,7 +15,7 @@ import pytest
 
 from topk_platform import Study, load_model
 from topk_platform.errors import StoreError
-from topk_platform.records import Ledger, Store, damaged_artifacts, history
+from topk_platform.records import Ledger, Store, damaged_artifacts, study_rows
 from topk_platform.records.storage.checked_json import SCHEMA_VERSION
 
 STUDY = "kept_store:study"
@@ -35,7 +35,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     def versions(study: Study) -> dict[str, str]:
         return {study.arm_id(arm): noted[study.arm_id(arm)].code_version for arm in study.arms}
 
-    monkeypatch.setattr(history, "versions_of", versions)
+    monkeypatch.setattr(study_rows, "versions_of", versions)
     return str(folder)
 
 

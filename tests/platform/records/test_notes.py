@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from topk_platform.errors import StoreError
-from topk_platform.records import OpenTrial, Store, Undone
+from topk_platform.records import OpenTrial, Store, Unfinished
 
 
 def left(key: str, arm: str) -> OpenTrial:
@@ -16,29 +16,29 @@ def left(key: str, arm: str) -> OpenTrial:
 
 def test_it_comes_back_with_the_moment_when_it_was_noted_first(tmp_path: Path) -> None:
     store = Store.open(tmp_path)
-    assert Undone.read(store) == Undone()
-    Undone((left("k", "a"),), "refused").note(store)
-    result = Undone.read(store)
+    assert Unfinished.read(store) == Unfinished()
+    Unfinished((left("k", "a"),), "refused").note(store)
+    result = Unfinished.read(store)
     assert (result.open[0].key, result.tracking) == ("k", "refused") and result.open[0].when.startswith("20")
     result.note(store)
-    assert Undone.read(store) == result
+    assert Unfinished.read(store) == result
 
 
 def test_nothing_undone_leaves_no_file(tmp_path: Path) -> None:
     store = Store.open(tmp_path)
-    Undone().note(store)
+    Unfinished().note(store)
     assert store.names() == []
 
 
 def test_a_run_settles_what_it_tried_and_nothing_else() -> None:
-    before = Undone((left("k", "a"), left("l", "b"), left("m", "c")), "refused")
+    before = Unfinished((left("k", "a"), left("l", "b"), left("m", "c")), "refused")
     again = left("m", "c")
     result = before.after([again], settled=iter(["a", "c"]), tracking="")
-    assert result == Undone((left("l", "b"), again))
+    assert result == Unfinished((left("l", "b"), again))
     assert before.after([], settled=[], tracking="refused") == before  # a run that was cut off
 
 
 def test_a_damaged_note_is_named(tmp_path: Path) -> None:
     (tmp_path / "undone.json").write_text("[1")
     with pytest.raises(StoreError, match=r"undone.json is damaged; `topk repair"):
-        Undone.read(Store.open(tmp_path))
+        Unfinished.read(Store.open(tmp_path))

@@ -8,9 +8,8 @@ import pytest
 
 from topk_platform import Float, Loss, Model, Protocol, Recipe, Regime, Study, grid
 from topk_platform.identity import Identity
-from topk_platform.protocol import Board
-from topk_platform.records import Ledger, Recorded, Store, last_counted, read_history, read_state
-from topk_platform.running.state import make_board
+from topk_platform.protocol import StudyProgress
+from topk_platform.records import Ledger, Recorded, Store, last_counted, progress_of, read_history, read_state
 from topk_platform.specs import Trial
 from topk_platform.testing import fake_run
 
@@ -28,10 +27,10 @@ def score(trial: Trial) -> float:
     return 0.9 - 0.1 * (trial.arm.loss.label == "focal") - 0.2 * trial.values.get("learning_rate", 0.1) ** 2  # type: ignore[operator]
 
 
-def board_of(study: Study, ledger: Ledger) -> Board:
+def board_of(study: Study, ledger: Ledger) -> StudyProgress:
     """Return the state that a run of the study begins with."""
     counted = last_counted(ledger, study)
-    return make_board(study, counted, read_history(ledger, study, counted))
+    return progress_of(study, counted, read_history(ledger, study, counted))
 
 
 @pytest.mark.parametrize("ended", [1, 9, 30, None])
@@ -39,9 +38,9 @@ def test_status_has_the_counts_of_a_run(tmp_path: Path, ended: int | None) -> No
     """With several searches, and ensembles trained whole."""
     study = a_study()
     ledger = fake_run(study, tmp_path, score, stop_after=ended)
-    board, state = board_of(study, ledger), read_state(Recorded.read(ledger))
-    assert [arm.left for arm in state.arms] == [arm.left + arm.along for arm in board.arms.values()]
-    assert state.tally.ended == sum(len(arm.searched) + len(arm.confirmed) for arm in board.arms.values())
+    progress, state = board_of(study, ledger), read_state(Recorded.read(ledger))
+    assert [arm.left for arm in state.arms] == [arm.left + arm.along for arm in progress.arms.values()]
+    assert state.tally.ended == sum(len(arm.searched) + len(arm.confirmed) for arm in progress.arms.values())
     assert ended is not None or state.left == 0
 
 

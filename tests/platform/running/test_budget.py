@@ -26,7 +26,7 @@ from topk_platform import (
     run,
 )
 from topk_platform.identity import Identity
-from topk_platform.protocol import ArmBoard, Board, Durations
+from topk_platform.protocol import ArmProgress, Durations, StudyProgress
 from topk_platform.protocol.search_progress import Ended
 from topk_platform.running.budget import Budget, Limits
 from topk_platform.running.plan import Plan
@@ -58,7 +58,7 @@ class Driver:
         self.now, self.workers, self.seconds = 0.0, workers, seconds
         self.kept: list[TrialRecord] = []
         self.names = count()
-        self.board = Board(ArmBoard(study, arm, Identity("c", "f")) for arm in study.arms)
+        self.board = StudyProgress(ArmProgress(study, arm, Identity("c", "f")) for arm in study.arms)
         self.budget = Budget(limits, gpus, clock=lambda: self.now)
         self.dispatcher = Dispatcher(
             *(self.board, self.kept.append, lambda _event: None, {"start_limit": 1800.0}, self.budget),
@@ -204,7 +204,7 @@ def test_limits_that_let_nothing_start_are_refused(name: str, limit: Any, tmp_pa
 
 def test_a_plan_shows_the_cost_of_the_rest_and_the_workers_it_can_use() -> None:
     study = a_study(arms=10, trials=16, seeds=5)
-    board = Board(ArmBoard(study, arm, Identity("c", "f")) for arm in study.arms)
+    board = StudyProgress(ArmProgress(study, arm, Identity("c", "f")) for arm in study.arms)
     plan = Plan(study, board, Durations({arm_id: [60.0] for arm_id in board.arms}), 1)
     assert (plan.search_workers, plan.confirm_workers) == (10, 50)
     assert plan.seconds == 10 * 21 * 60 and plan.cost(2.0) == pytest.approx(7.0)
@@ -219,8 +219,8 @@ def test_no_more_workers_can_be_busy_than_a_plan_shows(
     """By starting all that can start, then ending the oldest; a single search can feed them all."""
     size = searches * ensemble * places
     study = a_study(1, size, size, width=width, ensemble=ensemble, searches=searches)
-    board = Board([ArmBoard(study, study.arms[0], Identity("c", "f"))])
-    lanes = next(iter(board.arms.values())).lanes
+    board = StudyProgress([ArmProgress(study, study.arms[0], Identity("c", "f"))])
+    lanes = next(iter(board.arms.values())).searches
     shown = {name: sum(getattr(lane, f"{name}_workers") for lane in lanes) for name in ("search", "confirm")}
     most, running = dict.fromkeys(shown, 0), []
     while board.left:

@@ -15,20 +15,19 @@ from rich.console import Console
 
 from topk_platform import Arm, Float, LongTail, Loss, Model, Protocol, Recipe, Regime, Study, grid
 from topk_platform.cli.planning import _plan_data, _print_plan
-from topk_platform.protocol import ArmBoard
-from topk_platform.records import Ledger, Store, StudyState, note_state
+from topk_platform.protocol import ArmProgress
+from topk_platform.records import Ledger, Store, StudyState, note_state, progress_of
 from topk_platform.records.storage.lease import Holder
 from topk_platform.running import plan as planning
 from topk_platform.running import timing
 from topk_platform.running.machine.resources import local_cpus
 from topk_platform.running.plan import plan
-from topk_platform.running.state import make_board
 from topk_platform.testing import fake_run
 
 
 @pytest.fixture(autouse=True)
 def hundred_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    def seconds(boards: Sequence[ArmBoard]) -> dict[str, float]:
+    def seconds(boards: Sequence[ArmProgress]) -> dict[str, float]:
         return dict.fromkeys((board.arm_id for board in boards), 100.0)
 
     monkeypatch.setattr(timing, "trial_seconds", seconds)
@@ -69,8 +68,8 @@ def test_a_plan_shows_the_samples_of_each_regime(tmp_path: Path) -> None:
 def test_a_finished_study_is_put_together_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     study = digits_as_they_are_and_with_a_tail()
     fake_run(study, tmp_path, lambda trial: {"top1": 0.5, "top3": 0.7})
-    counted = Mock(side_effect=make_board)
-    monkeypatch.setattr(planning, "make_board", counted)
+    counted = Mock(side_effect=progress_of)
+    monkeypatch.setattr(planning, "progress_of", counted)
     assert plan(study, store=tmp_path, workers=1).left == 0
     counted.assert_called_once()
 

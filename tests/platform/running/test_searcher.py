@@ -22,7 +22,7 @@ from ray.tune.stopper import Stopper
 
 from topk_platform import Float, Loss, Model, NoPruning, Protocol, Recipe, Regime, Study, grid
 from topk_platform.identity import Identity
-from topk_platform.protocol import ArmBoard, Board
+from topk_platform.protocol import ArmProgress, StudyProgress
 from topk_platform.protocol.search_progress import Ended
 from topk_platform.running.budget import Budget, Limits
 from topk_platform.running.events import Event
@@ -39,7 +39,7 @@ class Stage:
     """A dispatcher whose clock a test turns, and what it kept and reported."""
 
     dispatcher: Dispatcher
-    board: Board
+    board: StudyProgress
     kept: list[TrialRecord]
     events: list[Event]
     now: list[float]
@@ -91,7 +91,7 @@ def stage() -> Callable[..., Stage]:
         regimes = [Regime(f"r{i}", "digits") for i in range(arms)]
         made = grid(regimes, [Model("mlp")], [SEARCHED], k=3, recipe=Recipe(1), protocol=how)
         study = Study("s", made, topk=(1, 3), **{"trials": 2, "seeds": 1, **sizes})  # type: ignore[arg-type]
-        board = Board(ArmBoard(study, arm, Identity("c", "f")) for arm in made)
+        board = StudyProgress(ArmProgress(study, arm, Identity("c", "f")) for arm in made)
         kept, events, now = list[TrialRecord](), list[Event](), [0.0]
         budget = Budget(limits, clock=lambda: now[0])
         order = {"start_limit": 1800.0}

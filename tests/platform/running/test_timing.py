@@ -12,7 +12,7 @@ from torch import Tensor
 from topk_platform import Arm, Loss, Model, PerClass, Recipe, Regime, Study, grid
 from topk_platform.data import load
 from topk_platform.identity import Identity
-from topk_platform.protocol import ArmBoard
+from topk_platform.protocol import ArmProgress
 from topk_platform.running import timing
 from topk_platform.training import Session
 
@@ -89,7 +89,7 @@ def test_arms_that_share_data_network_batches_and_loss_are_timed_once(
         topk=(1, 3),
     )
     fingerprint = load(study.arms[0].regime).fingerprint
-    boards = [ArmBoard(study, arm, Identity("c", fingerprint)) for arm in study.arms]
+    boards = [ArmProgress(study, arm, Identity("c", fingerprint)) for arm in study.arms]
     timed: list[str] = []
 
     def pace(session: Session) -> timing._Pace:
@@ -149,11 +149,11 @@ def test_a_trial_is_timed_with_a_workers_threads(monkeypatch: pytest.MonkeyPatch
         torch.set_num_threads(before)
 
 
-def _boards(models: Sequence[str], losses: Sequence[str], recipe: Recipe | None = None) -> list[ArmBoard]:
+def _boards(models: Sequence[str], losses: Sequence[str], recipe: Recipe | None = None) -> list[ArmProgress]:
     regime = Regime("all", "digits")
     arms = grid([regime], list(map(Model, models)), list(map(Loss, losses)), k=3, recipe=recipe or Recipe(2))
     study, identity = Study("s", arms, topk=(1, 3)), Identity("c", load(regime).fingerprint)
-    return [ArmBoard(study, arm, identity) for arm in study.arms]
+    return [ArmProgress(study, arm, identity) for arm in study.arms]
 
 
 def _session(recipe: Recipe) -> Session:

@@ -14,7 +14,7 @@ from ray.tune.error import TuneError
 from topk_platform import Arm, Loss, Model, Recipe, Regime, Study
 from topk_platform.errors import ChangedError
 from topk_platform.identity import Identity
-from topk_platform.protocol import ArmBoard, Board
+from topk_platform.protocol import ArmProgress, StudyProgress
 from topk_platform.running import tuning
 from topk_platform.running.budget import Budget
 from topk_platform.running.cluster.session import Cluster
@@ -43,15 +43,15 @@ def refuse(dispatcher: Dispatcher) -> None:
 
 
 @pytest.fixture
-def tune(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Faults, Board]]:
-    def run(fit: Fit, keep: Any = None, notify: Any = None) -> tuple[Faults, Board]:
+def tune(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Faults, StudyProgress]]:
+    def run(fit: Fit, keep: Any = None, notify: Any = None) -> tuple[Faults, StudyProgress]:
         def tuner(_study: Study, dispatcher: Dispatcher, *_: Any) -> Any:
             return Mock(fit=lambda: fit(dispatcher))
 
         monkeypatch.setattr(tuning, "_tuner", tuner)
         arm = Arm(Regime("r", "digits"), Model("mlp"), Loss("cross_entropy"), 3, Recipe(1))
         study = Study("s", [arm], topk=(1, 3), seeds=1, time_limit=1.5, start_limit=0.25)
-        board = Board([ArmBoard(study, arm, Identity("c", "f"))])
+        board = StudyProgress([ArmProgress(study, arm, Identity("c", "f"))])
         nothing = keep or (lambda _record: None), notify or (lambda _event: None)
         where = Cluster(1), Budget(), str(tmp_path), RunOptions()
         return tuning.tune_trials(study, board, *nothing, *where), board

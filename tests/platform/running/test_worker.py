@@ -15,7 +15,7 @@ from topk_platform import Arm, Loss, Model, Recipe, Regime, Study
 from topk_platform.data import load
 from topk_platform.errors import FAULTS, TimeLimitError, UnreachableStoreError
 from topk_platform.identity import Identity
-from topk_platform.protocol import ArmBoard
+from topk_platform.protocol import ArmProgress
 from topk_platform.records import Store, damaged_artifacts, missing_artifacts
 from topk_platform.records.rows import trial_row
 from topk_platform.records.storage.store import MARK
@@ -57,7 +57,7 @@ def result(tmp_path: Path, store: str = "", limit: float = math.inf, **planned: 
     arm = Arm(Regime("r", "digits"), Model("linear"), Loss("cross_entropy"), 3, Recipe(1))
     known = {"dataset_fingerprint": load(arm.regime).fingerprint, "code_version": version_of(arm)}
     (tmp_path / MARK).touch()
-    board = ArmBoard(Study("s", [arm], topk=(1, 3)), arm, Identity(**{**known, **planned}))
+    board = ArmProgress(Study("s", [arm], topk=(1, 3)), arm, Identity(**{**known, **planned}))
     trial = board.trial(board.next_slot())
     return messages(trainable([trial], store=str(store or tmp_path), time_limit=limit))[-1]
 
@@ -72,7 +72,7 @@ def test_messages_of_a_running_trial_hold_its_epoch_and_its_curve(tmp_path: Path
     """As they are in the record that comes at the end."""
     arm = Arm(Regime("r", "digits"), Model("linear"), Loss("cross_entropy"), 3, Recipe(3))
     identity = Identity(version_of(arm), load(arm.regime).fingerprint)
-    board = ArmBoard(Study("s", [arm], topk=(1, 3)), arm, identity)
+    board = ArmProgress(Study("s", [arm], topk=(1, 3)), arm, identity)
     (tmp_path / MARK).touch()
     reported = messages(trainable([board.trial(board.next_slot())], store=str(tmp_path)))
     (text,) = reported.pop()["records"]
@@ -95,7 +95,7 @@ def test_a_process_trains_one_trial_after_another(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(worker, "_checked", training)
     arm = Arm(Regime("r", "digits"), Model("linear"), Loss("cross_entropy"), 3, Recipe(1))
-    board = ArmBoard(Study("s", [arm], topk=(1, 3)), arm, Identity("c", "f"))
+    board = ArmProgress(Study("s", [arm], topk=(1, 3)), arm, Identity("c", "f"))
     first, second = (board.trial(("confirm", 0, seed)) for seed in (1, 2))
     made = trainable([first])
     assert len(messages(made)[-1]["records"]) == 1
@@ -105,7 +105,7 @@ def test_a_process_trains_one_trial_after_another(monkeypatch: pytest.MonkeyPatc
 
 def test_a_further_try_waits_first(monkeypatch: pytest.MonkeyPatch) -> None:
     arm = Arm(Regime("r", "digits"), Model("linear"), Loss("cross_entropy"), 3, Recipe(1))
-    trial = ArmBoard(Study("s", [arm], topk=(1, 3)), arm, Identity("c", "f")).trial(("confirm", 0, 1))
+    trial = ArmProgress(Study("s", [arm], topk=(1, 3)), arm, Identity("c", "f")).trial(("confirm", 0, 1))
     slept: list[float] = []
     monkeypatch.setattr(time, "sleep", slept.append)
     assert trainable([trial], pause=3600.0).step() == {"done": False}
@@ -197,7 +197,7 @@ def test_a_trial_that_outgrows_its_share_of_a_gpu_is_left_open_and_brings_no_rec
     """With a whole GPU it is a result."""
     arm = Arm(Regime("r", "digits"), Model("linear"), Loss("cross_entropy"), 3, Recipe(1))
     study = Study("s", [arm], topk=(1, 3), device="cuda", gpus=share)
-    trial = ArmBoard(study, arm, Identity("c", "f")).trial(("confirm", 0, 1))
+    trial = ArmProgress(study, arm, Identity("c", "f")).trial(("confirm", 0, 1))
     record = TrialRecord(trial, "failed", "CUDA out of memory. Tried to allocate 2.00 GiB.")
 
     def training(_trials: Any, _config: Any) -> Any:

@@ -23,9 +23,16 @@ from topk_platform import (
     report,
     table,
 )
-from topk_platform.records import Store, damaged_artifacts, read_guesses, read_history, read_ranks
+from topk_platform.records import (
+    Store,
+    damaged_artifacts,
+    progress_of,
+    read_guesses,
+    read_history,
+    read_ranks,
+)
 from topk_platform.running.preflight.checks import check_study
-from topk_platform.running.state import in_environment, make_board
+from topk_platform.running.state import in_environment
 from topk_platform.specs import Trial, TrialRecord
 from topk_platform.testing import fake_record, fake_run
 from topk_platform.training import environment
@@ -125,7 +132,7 @@ def test_tables_and_reports_count_fake_results_and_a_real_run_does_not(tmp_path:
     assert (result.left, {cell.value.n for cell in result.cells.values() if cell.value}) == (0, {3})
     assert "90.00" in report(study, store=tmp_path)
     here = in_environment(study, check_study(study), environment("cpu"))
-    assert make_board(study, here, read_history(ledger, study, here)).left == study.size
+    assert progress_of(study, here, read_history(ledger, study, here)).left == study.size
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from made_records import make_record as record
 
 from topk_platform import Study
 from topk_platform.errors import UserError
-from topk_platform.records import Ledger, Row, Store, Undone
+from topk_platform.records import Ledger, Row, Store, Unfinished
 from topk_platform.specs import TrialRecord
 from topk_platform.tracking import Feed, sync, tracking_uri, writing
 
@@ -140,15 +140,15 @@ def test_sync_hands_over_the_tables_and_nothing_that_somebody_keeps_beside_them(
     mlflow = Shaky(repeat(True))
     monkeypatch.setattr(writing, "Experiment", mlflow)
     monkeypatch.setattr(Feed, "pause", 0.0)
-    Undone(tracking=BEHIND).note(store)
+    Unfinished(tracking=BEHIND).note(store)
     with pytest.raises(
         UserError, match="not everything could be written: MLflow is behind: the server went away"
     ):
         sync("s", store=tmp_path)
-    assert Undone.read(store).tracking == BEHIND
+    assert Unfinished.read(store).tracking == BEHIND
     mlflow.fails = iter(())
     sync("s", store=tmp_path)
-    assert Undone.read(store).tracking == "" and mlflow.files == {"table.md": "# s"}
+    assert Unfinished.read(store).tracking == "" and mlflow.files == {"table.md": "# s"}
 
 
 @pytest.mark.parametrize("content", [b'{"a": ', b'{"a": {"name": "a"}}', b"[]", b"\xff"])

@@ -11,7 +11,7 @@ from torch import Tensor
 from topk_platform import Arm, Float, LabelNoise, Loss, Model, Protocol, Recipe, Regime, Study
 from topk_platform.data import load
 from topk_platform.identity import Identity
-from topk_platform.protocol import ArmBoard
+from topk_platform.protocol import ArmProgress
 from topk_platform.specs import Trial
 from topk_platform.training import Session, finish, run_trials
 from topk_platform.training.ensemble import Ensemble
@@ -29,10 +29,10 @@ def blocks(regime: Regime, ensemble: int = 1, name: str = "s") -> list[list[list
     arms = [Arm(regime, Model("mlp", {"hidden": 4}), loss, 1, Recipe(2), protocol=how) for loss in LOSSES]
     study = Study(name, arms, topk=(1, 2), trials=4, seeds=2)
     identity = Identity("code", load(regime).fingerprint)
-    boards = [ArmBoard(study, arm, identity) for arm in arms]
+    states = [ArmProgress(study, arm, identity) for arm in arms]
     return [
-        [[board.trial(slot) for slot in board.block(("search", SPAN * r, SPAN * r))] for r in range(2)]
-        for board in boards
+        [[state.trial(slot) for slot in state.block(("search", SPAN * r, SPAN * r))] for r in range(2)]
+        for state in states
     ]
 
 

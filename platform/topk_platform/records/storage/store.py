@@ -18,7 +18,7 @@ from urllib.parse import urlencode, urlsplit
 
 from topk_platform.errors import StoreError, reason
 from topk_platform.records.storage.backends import Files, Folder, Listed, check_path, options_of
-from topk_platform.specs.checks import absolute, check_place
+from topk_platform.specs.checks import absolute, check_not_blank
 
 __all__ = ["ASIDE", "MARK", "PAUSES", "Store"]
 
@@ -75,7 +75,7 @@ class Store:
             's3://bucket/runs/digits?endpoint=http%3A%2F%2F127.0.0.1%3A9000'
         """
         text = str(uri)
-        check_place("store", text)
+        check_not_blank("store", text)
         if "://" not in text or text.startswith("file://"):
             path = Path(text.removeprefix("file://"))
             folder = path.absolute() if "\0" in text else absolute(path)
@@ -199,7 +199,7 @@ class Store:
         with self._one_line_errors("written"):
             self._files.rename(name, to)
 
-    def move_aside(self, name: str) -> None:
+    def quarantine(self, name: str) -> None:
         """Move a file of a study into the folder of damaged files, beside any earlier file of the same name."""
         to, number = f"{ASIDE}/{name}", 0
         while self.exists(to):

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Self
 
 from topk_platform.errors import StoreError
-from topk_platform.protocol import Board, Counts, Durations, Ended
+from topk_platform.protocol import Counts, Durations, Ended, StudyProgress
 from topk_platform.records import ArmState, GpuUse, Store, StudyState, TrialState, note_state, thinned
 from topk_platform.running.events import Event
 from topk_platform.running.machine.gpu_use import GpuSample
@@ -43,7 +43,7 @@ class Watch:
         board: Its board.
     """
 
-    def __init__(self, study: str, board: Board, durations: Durations | None = None) -> None:
+    def __init__(self, study: str, board: StudyProgress, durations: Durations | None = None) -> None:
         self.board, self.study, self._durations = board, study, durations or Durations()
         self._counts = {
             arm_id: Counts(arm.arm, arm.searched.values(), arm.confirmed.values())

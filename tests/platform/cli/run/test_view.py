@@ -15,7 +15,7 @@ from rich.console import Console
 from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid
 from topk_platform.cli.run.view import make_view
 from topk_platform.identity import Identity
-from topk_platform.protocol import ArmBoard, Board
+from topk_platform.protocol import ArmProgress, StudyProgress
 from topk_platform.protocol.search_progress import Ended
 from topk_platform.records import (
     ArmState,
@@ -56,7 +56,7 @@ class Drive:
     """A run without workers: trials end as the test says, a search trial's value being its number in tenths."""
 
     def __init__(self, view: View, folder: Path) -> None:
-        self.board = Board(ArmBoard(STUDY, arm, Identity("c", "f")) for arm in ARMS)
+        self.board = StudyProgress(ArmProgress(STUDY, arm, Identity("c", "f")) for arm in ARMS)
         self.watch, self.view = Watch("s", self.board), view
         self.ledger = Ledger.open(Store.open(folder), "s")
         self.notify(Event("begun", slots=2))

@@ -20,8 +20,8 @@ from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid, run, 
 from topk_platform.cli.status import status
 from topk_platform.errors import ClusterError, StoreError, UserError
 from topk_platform.identity import Identity
-from topk_platform.protocol import Board
-from topk_platform.records import Ledger, Store, StoreKeeper, read_history
+from topk_platform.protocol import StudyProgress
+from topk_platform.records import Ledger, Store, StoreKeeper, progress_of, read_history
 from topk_platform.records.storage.backends import Folder
 from topk_platform.reports import to_markdown
 from topk_platform.running import loop
@@ -31,7 +31,7 @@ from topk_platform.running.cluster.patience import Patience
 from topk_platform.running.preflight.changes import outdated
 from topk_platform.running.preflight.checks import check_study
 from topk_platform.running.searcher import Dispatcher
-from topk_platform.running.state import in_environment, make_board
+from topk_platform.running.state import in_environment
 from topk_platform.specs import Trial, TrialRecord
 from topk_platform.testing import fake_run
 from topk_platform.training import environment, finish, run_trials
@@ -59,11 +59,11 @@ def store(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def board_here(store: Path) -> Board:
+def board_here(store: Path) -> StudyProgress:
     """The study's state on this machine."""
     ledger = Ledger.open(Store.open(store), "s")
     counted = in_environment(a_study(), check_study(a_study()), environment("cpu"))
-    return make_board(a_study(), counted, read_history(ledger, a_study(), counted))
+    return progress_of(a_study(), counted, read_history(ledger, a_study(), counted))
 
 
 class StartedError(Exception):

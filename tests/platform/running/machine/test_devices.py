@@ -11,7 +11,7 @@ import torch
 from topk_platform import Arm, Loss, Model, Recipe, Regime, Study
 from topk_platform.errors import BrokenDeviceError, SmallShareError
 from topk_platform.identity import Identity
-from topk_platform.protocol import ArmBoard
+from topk_platform.protocol import ArmProgress
 from topk_platform.running.machine import devices
 from topk_platform.running.machine.resources import local_workers
 from topk_platform.specs import Status, TrialRecord
@@ -35,7 +35,7 @@ def a_study(**more: object) -> Study:
 
 def a_record(reason: str, status: Status = "failed", device: str = "cuda") -> TrialRecord:
     study = a_study(device=device)
-    board = ArmBoard(study, study.arms[0], Identity("code", "data"))
+    board = ArmProgress(study, study.arms[0], Identity("code", "data"))
     slot = board.next_slot()
     assert slot is not None
     return TrialRecord(board.trial(slot), status, reason)

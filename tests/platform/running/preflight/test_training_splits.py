@@ -26,12 +26,11 @@ from topk_platform import (
     run,
 )
 from topk_platform.data import Dataset
-from topk_platform.records import Ledger, Store, read_history
+from topk_platform.records import Ledger, Store, progress_of, read_history
 from topk_platform.running.preflight import training_splits
 from topk_platform.running.preflight.checks import check_study
 from topk_platform.running.preflight.samples import samples_of
 from topk_platform.running.preflight.training_splits import Draws, notes_on_data, trained_on
-from topk_platform.running.state import make_board
 from topk_platform.specs import Trial
 from topk_platform.training import finish, run_trials
 from topk_platform.training.setup import dataset_of
@@ -92,7 +91,7 @@ def next_trials(study: Study, store: Path) -> list[Trial]:
     identities = check_study(study)
     ledger = Ledger.open(Store.open(store), study.name)
     histories = read_history(ledger, study, identities)
-    boards = make_board(study, identities, histories).arms.values()
+    boards = progress_of(study, identities, histories).arms.values()
     return [board.trial(slot) for board in boards if (slot := board.next_slot()) is not None]
 
 

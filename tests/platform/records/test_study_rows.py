@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from topk_platform.protocol.search_progress import Ended
-from topk_platform.records.history import Curves
+from topk_platform.records.study_rows import Curves
 
 METRIC = "validation.top5"
 VALUES = st.lists(st.one_of(st.none(), st.floats(0, 1)), min_size=1, max_size=5)
