@@ -16,7 +16,7 @@ from contextlib import suppress
 from functools import cache
 
 from topk_platform.references import is_reference
-from topk_platform.specs import FEATURES, Arm, Choice, OptunaSampler, Study
+from topk_platform.specs import FEATURES, Arm, Choice, OptunaSampler, OwnPruner, Study
 from topk_platform.user_code import Reached, package_versions, reached
 
 __all__ = [
@@ -218,6 +218,8 @@ def named_by(arm: Arm) -> Iterator[tuple[str, str]]:
                 yield kind, str(arm.regime.options[option])
     if arm.is_searched and isinstance(arm.protocol.sampler, OptunaSampler):
         yield "sampler", arm.protocol.sampler.reference
+    if arm.is_searched and isinstance(arm.protocol.pruner, OwnPruner):
+        yield "pruner", arm.protocol.pruner.reference
 
 
 def references(arm: Arm) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md")), *sorted(DOCS.glob("*/*.md"))]
 # Blocks that want what a run leaves, and the test that runs them there.
 ELSEWHERE = {
-    "columns.md": ROOT / "tests" / "platform" / "records" / "table" / "test_columns_page.py",
+    "columns.md": ROOT / "tests" / "platform" / "records" / "test_columns_page.py",
     "serving.md": ROOT / "tests" / "platform" / "serving" / "test_serving.py",
     "photos.md": ROOT / "tests" / "studies" / "test_photos.py",
     "notebook.md": ROOT / "tests" / "docs" / "test_notebook.py",

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from topk_platform.errors import as_user_error
 from topk_platform.protocol.search_progress import Ended
-from topk_platform.specs import Arm, NoPruning, Pruner, Quantile, Recipe
+from topk_platform.references import look_up
+from topk_platform.specs import Arm, NoPruning, OwnPruner, Pruner, Quantile, Recipe
 
 __all__ = ["early_correlations", "rung_epochs", "stopping_values", "values_at"]
 
@@ -43,6 +46,11 @@ def stopping_values(
                 for epoch, values in reached.items()
                 if len(values) >= startup
             )
+        case OwnPruner(reference, rungs):
+            threshold = look_up("pruner", reference, dict[str, Callable[..., Any]]())
+            with as_user_error(f"pruner {reference}"):
+                given = {epoch: threshold(history, epoch) for epoch in rung_epochs(rungs, recipe)}
+                return tuple((epoch, float(value)) for epoch, value in given.items() if value is not None)
 
 
 def rung_epochs(rungs: Sequence[float], recipe: Recipe) -> list[int]:

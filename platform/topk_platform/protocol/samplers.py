@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from topk_platform.errors import UserError, as_user_error
+from topk_platform.protocol.pruning import stopping_values
 from topk_platform.protocol.search_progress import Ended
 from topk_platform.references import check_arguments, is_reference, look_up
 from topk_platform.specs import TPE, Arm, Dimension, Grid, OptunaSampler, Protocol, Sampler
@@ -85,7 +86,7 @@ def _referenced(reference: str, options: Mapping[str, Any], seed: int) -> BaseSa
 
 
 def check_sampler(arm: Arm, trials: int) -> None:
-    """Raise ``UserError`` unless an arm's sampler can be made, suggests values, and fits the arm's space and budget.
+    """Raise ``UserError`` unless an arm's sampler suggests values and fits its space and budget, and its pruner works.
 
     Args:
         arm: The arm.
@@ -93,6 +94,7 @@ def check_sampler(arm: Arm, trials: int) -> None:
     """
     if not arm.is_searched:
         return
+    stopping_values(arm.protocol.pruner, arm.recipe, ())
     match arm.protocol.sampler:
         case Grid() as grid:
             _check_grid(arm, grid, trials)
@@ -115,6 +117,8 @@ def _try(sampler: OptunaSampler, arm: Arm) -> None:
 
 
 def _check_grid(arm: Arm, grid: Grid, trials: int) -> None:
+    if arm.loss.then:
+        raise UserError(f"arm {arm.name}: a Grid lists its points itself: leave out then of the loss")
     try:
         needed = len(grid.combinations(arm.loss.space, arm.loss.first))
     except UserError as error:

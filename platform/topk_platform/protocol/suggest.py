@@ -67,8 +67,9 @@ class _Answer:
 class Searcher:
     """Suggests the trials of one search.
 
-    Trial 0 takes the loss's first values. The trials of a grid then take its points in order. For other samplers, the
-    next trials, as many as the sampler says, are drawn at random. The sampler chooses the values of all later trials.
+    Trial 0 takes the loss's first values, and the next ones the points of ``then``. The trials of a grid then take its
+    points in order. For other samplers, the next trials, as many as the sampler says, are drawn at random. The sampler
+    chooses the values of all later trials.
 
     For every suggestion, a fresh in-memory Optuna study is built from the trials that the suggestion may use, in the
     order of their numbers. A fresh sampler is seeded by the arm and the number. So equal arguments give equal values,
@@ -114,8 +115,9 @@ class Searcher:
 
     def _ask(self, number: int, ended: Mapping[int, Ended]) -> _Answer:
         sampler, space = self._sampler, self._loss.space
-        if number == 0 or not space:
-            return _Answer(dict(self._loss.first))
+        given = (self._loss.first, *self._loss.then)
+        if number < len(given) or not space:
+            return _Answer(dict(given[number if space else 0]))
         if number < len(self._points):
             return _Answer(self._points[number])
         optuna.logging.set_verbosity(optuna.logging.WARNING)  # otherwise a line for every fresh study

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, NamedTuple
 
@@ -138,10 +138,12 @@ class Loss:
             :class:`Schedule`.
         head: ``"linear"``, or ``"cosine"`` for the normalised head.
         label: Its name in tables; by default the name, or the attribute of a reference.
+        then: The values of the trials after the first, such as those of other papers, like ``first``.
 
     Raises:
-        UserError: if ``first`` does not give every active dimension one value inside it, a parameter is both fixed
-            and searched, a condition or a schedule names an unknown dimension, or conditions form a circle.
+        UserError: if ``first`` or a point of ``then`` does not give every active dimension one value inside it, a
+            parameter is both fixed and searched, a condition or a schedule names an unknown dimension, or conditions
+            form a circle.
 
     Example:
         >>> from topk_platform.specs import Float
@@ -159,6 +161,7 @@ class Loss:
     fixed: Mapping[str, Parameter] = field(default_factory=dict)
     head: Annotated[str, one_of("linear", "cosine")] = "linear"
     label: str = ""
+    then: Sequence[Mapping[str, Scalar]] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", reference_of("loss", self.name))
@@ -168,11 +171,11 @@ class Loss:
         both = sorted(set(self.space) & set(self.fixed))
         check(not both, f"loss {self.label}: {both} cannot be both in space and fixed")
         check_conditions(self.label, self.space)
-        self._check_first()
+        object.__setattr__(self, "first", self._checked("first", self.first))
+        then = [self._checked(f"then[{index}]", point) for index, point in enumerate(self.then)]
+        object.__setattr__(self, "then", tuple(then))
         for name, schedule in self.schedules.items():
             self._check_schedule(name, schedule)
-        first = {name: self.space[name].canonical(value) for name, value in self.first.items()}
-        object.__setattr__(self, "first", first)
 
     @property
     def schedules(self) -> dict[str, Schedule]:
@@ -189,17 +192,19 @@ class Loss:
         settled = {name: schedule.settled(values) for name, schedule in self.schedules.items()}
         return {**self.fixed, **settled, **values}
 
-    def _check_first(self) -> None:
-        needed = active_names(self.space, self.first)
+    def _checked(self, field_name: str, point: Mapping[str, Scalar]) -> dict[str, Scalar]:
+        """Return the values of a trial that are given, as the dimensions write them."""
+        needed = active_names(self.space, point)
         check(
-            set(self.first) == set(needed),
-            f"loss {self.label}: first must give one value for each of {sorted(needed)}, got {sorted(self.first)}",
+            set(point) == set(needed),
+            f"loss {self.label}: {field_name} must give one value for each of {sorted(needed)}, got {sorted(point)}",
         )
-        for name, value in self.first.items():
+        for name, value in point.items():
             check(
                 self.space[name].holds(value),
-                f"loss {self.label}: first[{name!r}] must lie in {self.space[name]}, got {value!r}",
+                f"loss {self.label}: {field_name}[{name!r}] must lie in {self.space[name]}, got {value!r}",
             )
+        return {name: self.space[name].canonical(value) for name, value in point.items()}
 
     def _check_schedule(self, name: str, schedule: Schedule) -> None:
         subject = f"loss {self.label}: the schedule of {name!r}"

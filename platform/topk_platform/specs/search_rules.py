@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from typing import ClassVar, get_args
 
 from topk_platform.errors import unknown_name
+from topk_platform.references import reference_of
 from topk_platform.specs.checks import check
 from topk_platform.specs.fields import Checked, Count, Inside, Several, Share, Whole, check_fields
 from topk_platform.specs.space import Choice, Dimension, Int, Scalar, active
 
-__all__ = ["TPE", "Grid", "NoPruning", "OptunaSampler", "Quantile", "Random"]
+__all__ = ["TPE", "Grid", "NoPruning", "OptunaSampler", "OwnPruner", "Quantile", "Random"]
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ class TPE(Checked):
 
 
 @dataclass(frozen=True)
-class OptunaSampler(Checked):
+class OptunaSampler:
     """Any sampler of Optuna, of OptunaHub, or of your own.
 
     The sampler is made again for each trial, and the earlier trials are replayed in their order. So the attributes that
@@ -128,8 +129,9 @@ class OptunaSampler(Checked):
     :class:`topk_platform.testing.SamplerContract` tests whether that is enough for a sampler.
 
     Args:
-        reference: A class of ``optuna.samplers`` by its name, or ``package.module:attribute`` of a class or function
-            that returns an ``optuna.samplers.BaseSampler``. It is called with ``seed`` if it has that parameter.
+        reference: A class of ``optuna.samplers``, or its name; or a class or function of your own that returns an
+            ``optuna.samplers.BaseSampler``, or its reference ``package.module:attribute``. It is called with ``seed``
+            if it has that parameter.
         options: Its other keyword arguments.
         random: How many trials after the first are drawn at random.
 
@@ -141,6 +143,13 @@ class OptunaSampler(Checked):
     reference: str
     options: Mapping[str, Scalar] = field(default_factory=dict)
     random: Whole = 0
+
+    def __post_init__(self) -> None:
+        name = reference_of("sampler", self.reference)
+        if not isinstance(self.reference, str) and str(name).startswith("optuna.samplers."):
+            name = name.rpartition(":")[2]  # these classes lie in modules of Optuna's own
+        object.__setattr__(self, "reference", name)
+        check_fields(self)
 
 
 Sampler = Random | Grid | TPE | OptunaSampler
@@ -174,7 +183,27 @@ class Quantile(Checked):
     startup: Count = 4
 
 
-Pruner = NoPruning | Quantile
+@dataclass(frozen=True)
+class OwnPruner:
+    """Stop a search trial by a rule of your own.
+
+    Args:
+        reference: A function ``threshold(history, rung)``, or its reference ``package.module:attribute``. ``history``
+            holds the arm's earlier trials, each with its ``status``, its ``values`` and its ``curve``, the validation
+            metric by epoch; ``rung`` is the epoch. It returns the value below which a trial is stopped there, or None,
+            and must depend on nothing else.
+        rungs: Fractions of the epochs, in ``(0, 1)``, at which trials are compared.
+    """
+
+    reference: str
+    rungs: tuple[Inside, ...] = (0.25, 0.5)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reference", reference_of("pruner", self.reference))
+        check_fields(self)
+
+
+Pruner = NoPruning | Quantile | OwnPruner
 """All rules by which search trials are stopped."""
 
 PRUNERS: tuple[type[Pruner], ...] = get_args(Pruner)

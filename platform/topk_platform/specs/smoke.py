@@ -184,7 +184,7 @@ def _in_small_batches(loss: Loss) -> Loss:
     if isinstance(dimension, Int):  # some samplers need numbers, not a choice
         narrow = Int(_BATCH // 2, _BATCH, when=dimension.when)
     first = {**loss.first, **({name: _BATCH} if name in loss.first else {})}
-    return replace(loss, space={**loss.space, name: narrow}, first=first)
+    return replace(loss, space={**loss.space, name: narrow}, first=first, then=())
 
 
 def _over_all(metric: str) -> str:

@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import optuna
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topk_platform import Arm, Float, Loss, Model, NoPruning, Protocol, Quantile, Recipe, Regime
-from topk_platform.protocol import early_correlations, stopping_values
+from topk_platform import (
+    Arm,
+    Float,
+    Loss,
+    Model,
+    NoPruning,
+    OwnPruner,
+    Protocol,
+    Quantile,
+    Recipe,
+    Regime,
+    UserError,
+)
+from topk_platform.protocol import check_sampler, early_correlations, stopping_values
 from topk_platform.protocol.pruning import rung_epochs
 from topk_platform.protocol.search_progress import Ended
 from topk_platform.specs import EpochRecord
 from topk_platform.training.member import Member
+from topk_platform.versions import version_of
 
 EPOCHS = 8
 RECIPE = Recipe(EPOCHS)
@@ -134,3 +149,21 @@ def test_an_arm_without_a_rule_shows_what_the_default_would_see() -> None:
     ended = [Ended(n, {}, "completed", {2: n / 9, 4: -n / 9, 8: 0.1}, selected=n / 5) for n in range(4)]
     result = early_correlations(an_arm(Protocol(pruner=NoPruning())), ended)
     assert result == {2: (4, 1.0), 4: (4, -1.0)}
+
+
+def threshold(history: list[Ended], rung: int) -> float | None:
+    reached = [trial.curve[rung] for trial in history if rung in trial.curve]
+    return max(reached) - 0.25 if reached else None
+
+
+def test_a_rule_of_ones_own_gives_the_thresholds() -> None:
+    own = OwnPruner(threshold, rungs=(0.25, 0.75))  # type: ignore[arg-type]
+    past = [Ended(0, {}, "completed", {2: 0.5, 6: 0.75}), Ended(1, {}, "pruned", {2: 0.75})]
+    assert stopping_values(own, RECIPE, past) == ((2, 0.5), (6, 0.5))
+    assert stopping_values(own, RECIPE, ()) == ()
+    loss = Loss("cross_entropy", {"learning_rate": Float(0.1, 1)}, {"learning_rate": 0.1})
+    arm = Arm(Regime("r", "digits"), Model("mlp"), loss, 1, RECIPE, protocol=Protocol(pruner=own))
+    assert own.reference in version_of(arm), "an edit of the rule starts the arm anew"
+    broken = replace(arm, protocol=Protocol(pruner=OwnPruner(f"{__name__}:optunas")))
+    with pytest.raises(UserError, match=r"pruner .*optunas"):
+        check_sampler(broken, 4)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import optuna
@@ -29,7 +30,7 @@ from topk_platform import (
 from topk_platform.protocol import check_sampler
 from topk_platform.protocol.search_progress import Ended
 from topk_platform.protocol.suggest import Searcher, suggest
-from topk_platform.specs import Dimension, Sampler, Scalar, Status
+from topk_platform.specs import Dimension, Sampler, Scalar, Status, canonical_json
 from topk_platform.testing import SamplerContract
 
 CONDITIONAL = {
@@ -248,6 +249,27 @@ def test_what_a_grid_leaves_of_the_budget_is_drawn_at_random() -> None:
     result = [suggest("a", LOSS, Protocol(grid), number, []) for number in range(8)]
     assert result[:5] == points
     assert result[5:] == [suggest("a", LOSS, Protocol(Random()), number, []) for number in range(5, 8)]
+
+
+def test_points_of_other_papers_follow_the_first() -> None:
+    points = [{**LOSS.first, "margin": margin} for margin in (0.0, 2.0)]
+    loss = replace(LOSS, then=points)
+    result = [suggest("a", loss, Protocol(TPE(random=4)), number, []) for number in range(5)]
+    assert result[:3] == [LOSS.first, *points]
+    assert result[3:] == [suggest("a", LOSS, Protocol(TPE(random=4)), number, []) for number in (3, 4)]
+    assert "then" not in canonical_json(LOSS, defaults=False), (
+        "a loss without them has the identity that it had"
+    )
+    with pytest.raises(UserError, match=r"then\[1\]\['margin'\] must lie in"):
+        replace(LOSS, then=[points[0], {**points[0], "margin": 3.0}])
+    with pytest.raises(UserError, match="a Grid lists its points itself"):
+        check_sampler(replace(an_arm(Grid(2)), loss=loss), 99)
+
+
+def test_a_sampler_of_optuna_may_be_given_as_its_class() -> None:
+    given = OptunaSampler(optuna.samplers.NSGAIISampler, {"population_size": 4})  # type: ignore[arg-type]
+    assert given == SAMPLERS["NSGA-II"]
+    assert OptunaSampler(Wandering).reference == f"{__name__}:Wandering"  # type: ignore[arg-type]
 
 
 def an_arm(sampler: Sampler) -> Arm:

@@ -10,7 +10,7 @@ from topk_platform.records import Row, Tally
 from topk_platform.reports.plain_text import markdown_table
 from topk_platform.reports.words import rounded, rounded_in
 from topk_platform.results.from_store import Held
-from topk_platform.specs import Choice, Dimension, Study
+from topk_platform.specs import Choice, Dimension, Loss, Study
 from topk_platform.specs.checks import plural
 
 __all__ = ["methods"]
@@ -67,13 +67,15 @@ def _range(dimension: Dimension) -> str:
     return f"{rounded(dimension.low)} to {rounded(dimension.high)}{', logarithmic' if dimension.log else ''}"
 
 
+def _given(loss: Loss, name: str) -> str:
+    """Return the values of a dimension in the trials whose values the study gives."""
+    points = (loss.first, *loss.then)
+    return ", ".join(rounded(point[name]) if name in point else "not active" for point in points)
+
+
 def _spaces(study: Study) -> str:
     losses = [arm.loss for arm in study.arms]
-    rows = [
-        (o.label, n, _range(d), rounded(o.first[n]) if n in o.first else "not active")
-        for o in losses
-        for n, d in o.space.items()
-    ]
+    rows = [(o.label, n, _range(d), _given(o, n)) for o in losses for n, d in o.space.items()]
     rows += [(o.label, n, "fixed", rounded(value)) for o in losses for n, value in o.fixed.items()]
     return markdown_table(("loss", "parameter", "range", "first value"), dict.fromkeys(rows)) if rows else ""
 

@@ -165,6 +165,8 @@ def _check_inputs(arm: Arm, dataset: Source) -> None:
 def _check_space(arm: Arm, class_counts: Tensor) -> None:
     """Build the recipe and the loss from the first values, then with each dimension at each end of its range."""
     first = _check_values(arm, arm.loss.first, class_counts)
+    for point in arm.loss.then:
+        _check_values(arm, point, class_counts, first)
     for name, value in [(name, end) for name, part in arm.loss.space.items() for end in part.ends]:
         values = reaching(arm.loss.space, arm.loss.first, name, value)
         try:
