@@ -1,0 +1,202 @@
+"""The tables of the pages of results, made from the shipped findings.
+
+    python tools/result_tables.py [--check]
+
+A page has a line such as ``<!-- cells letters top5 noise-* -->`` before each table, and ``<!-- end -->`` behind it. What
+stands between them is written anew: ``cells STUDY METRIC [REGIMES]`` has the cells of a study, ``averages LOSS METRIC``
+the difference of a loss to cross-entropy, averaged over the regimes of every kind of data, and ``claims STUDY`` the
+verdicts on a study's claims. With ``--check`` nothing is written, and the exit code says whether a page is stale.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from topk_platform.results.cells import Cell
+from topk_platform.results.findings import Findings
+from topk_platform.results.intervals import Estimate, means_of_searches
+from topk_platform.results.significance import Part, critical
+from topk_platform.results.table import row_and_column
+from topk_platform.specs import scale_of
+from topk_studies import evidence, findings_files
+
+__all__ = ["averages", "filled", "selected"]
+
+PAGES = Path(__file__).parents[1] / "docs" / "results"
+_DIRECTIVE = re.compile(r"(<!-- (cells|averages|claims) ([^>]*) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+_MARKS = {("better", True): " ▲", ("worse", True): " ▼", ("better", False): " △", ("worse", False): " ▽"}
+KINDS = {"letters": "letters", "kanji": "characters", "photos": "photos"}
+"""The kinds of data by the beginnings of their studies' names."""
+NEW = "again"
+"""The end of the names of studies whose claims were written before they ran: they have rows of their own."""
+NETWORKS = ("mlp", "mlp-32", "mlp-128", "mlp-512", "linear")
+"""The networks that learn from pixels without convolutions, or from the features of a frozen network."""
+
+
+@dataclass(frozen=True)
+class Average:
+    """A difference to cross-entropy, averaged over regimes, in points.
+
+    Args:
+        mean: Its mean; all regimes count alike.
+        half_width: Half the width of its 95 % interval over searches and test images.
+        ahead: In how many searches of a regime the difference is above 0.
+        searches: How many searches of a regime there are.
+        regimes: How many regimes, of all studies together.
+    """
+
+    mean: float
+    half_width: float
+    ahead: int
+    searches: int
+    regimes: int
+
+
+@cache
+def findings_of(name: str) -> Findings:
+    """Return the shipped findings of a study."""
+    return evidence(name)[0]
+
+
+def selected(kind: str, loss: str, metric: str, noise: float, new: bool = False) -> dict[str, list[Cell]]:
+    """Return the cells that an average is over, by study.
+
+    They are of studies with repeated searches, of networks in :data:`NETWORKS`, of K = 5, of classes with equally many
+    images, and of labels that are right, or redrawn among look-alikes with one probability.
+    """
+    result: dict[str, list[Cell]] = {}
+    for name in findings_files():
+        if not name.startswith(kind) or name.endswith(NEW) != new:
+            continue
+        study = findings_of(name)
+        for arm in study.study.arms:
+            situation = study.situations.get((arm.regime.name, arm.k))
+            if situation is None or arm.loss.label != loss or arm.protocol.searches < 3 or arm.k != 5:
+                continue
+            alike = situation.imbalance < 1.01 and math.isclose(situation.noise, noise, abs_tol=1e-9)
+            if alike and arm.model.label in NETWORKS and not arm.regime.name.startswith("all"):
+                cell = study.table.cells.get((*row_and_column(study.study, study.table.across, arm), metric))
+                if cell is not None and cell.difference is not None and cell.difference.precision is not None:
+                    result.setdefault(name, []).append(cell)
+    return result
+
+
+def averages(cells: dict[str, list[Cell]], metric: str = "top5") -> Average:
+    """Return the mean of the cells' differences, with the interval over searches and test images.
+
+    A row is a search of a study: the mean of its differences over that study's regimes. The rows of a study have the
+    variance s²/R with R - 1 degrees of freedom, and studies are independent. The images' parts are taken as fully
+    correlated, because regimes share test images: their standard errors add up.
+    """
+    every = [cell for of_study in cells.values() for cell in of_study]
+    searches = [rows_of(findings_of(name).study.searches, own) for name, own in cells.items()]
+    parts: list[Part] = []
+    for own in searches:
+        rows = own.mean(0) * len(own) / len(every)
+        parts.append((float(rows.var(ddof=1)) / len(rows), len(rows) - 1))
+    known = [cell.difference.precision for cell in every if cell.difference and cell.difference.precision]
+    images = sum(math.sqrt(one.by_images) for one in known) / len(every)
+    parts.append((images**2, min(one.parts()[1][1] for one in known)))
+    scale = scale_of(metric)
+    return Average(
+        scale * sum(float(own.mean(1).sum()) for own in searches) / len(every),
+        scale * critical(parts) * math.sqrt(sum(variance for variance, _ in parts)),
+        sum(int((own > 0).sum()) for own in searches),
+        sum(own.size for own in searches),
+        len(every),
+    )
+
+
+def rows_of(searches: int, cells: Sequence[Cell]) -> np.ndarray:
+    """Return the mean differences of a study's searches, ``(cells, searches)``."""
+    return np.array([means_of_searches({int(s): d for s, d in cell.differences.items()}, searches) for cell in cells])
+
+
+def filled(text: str) -> str:
+    """Return a page with all its tables made anew."""
+
+    def table(match: re.Match[str]) -> str:
+        makers = {"cells": _cells, "averages": _averages, "claims": _claims}
+        lines = "\n".join(makers[match[2]](*match[3].split()))
+        return f"{match[1]}\n{lines}\n\n{match[5]}"
+
+    return _DIRECTIVE.sub(table, text)
+
+
+def _rows(rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    for number, row in enumerate(rows):
+        yield f"| {' | '.join(row)} |"
+        if not number:
+            yield f"|{' --- |' * len(row)}"
+
+
+def _number(estimate: Estimate, metric: str, signed: bool = False) -> str:
+    scale = scale_of(metric)
+    return f"{scale * estimate.mean:{'+' if signed else ''}.1f} ± {scale * estimate.half_width:.1f}"
+
+
+def _cells(name: str, metric: str, regimes: str = "*") -> Iterator[str]:
+    table = findings_of(name).table
+    columns = [column for column in table.columns if fnmatch(column, regimes)]
+
+    def text(row: str, column: str) -> str:
+        cell = table.cells.get((row, column, metric))
+        if cell is None or cell.value is None:
+            return ""
+        if cell.difference is None:
+            return _number(cell.value, metric)
+        return _number(cell.difference, metric, signed=True) + _MARKS.get((cell.mark, cell.primary), "")
+
+    rows = [[row, *(text(row, column) for column in columns)] for row in table.rows]
+    return _rows([["loss", *columns], *(row for row in rows if any(row[1:]))])
+
+
+def _averages(loss: str, metric: str) -> Iterator[str]:
+    kinds = [(kind, new) for kind in KINDS for new in (False, True)]
+    rows = []
+    for kind, new in kinds:
+        texts = []
+        for noise in (0.0, 0.4, 0.8):
+            cells = selected(kind, loss, metric, noise, new)
+            result = averages(cells, metric) if cells else None
+            texts.append(
+                f"{result.mean:+.1f} ± {result.half_width:.1f} ({result.ahead} of {result.searches})" if result else ""
+            )
+        if any(texts):
+            rows.append([KINDS[kind] + (", asked again" if new else ""), *texts])
+    return _rows([["data", "right labels", "4 of 10 redrawn", "8 of 10 redrawn"], *rows])
+
+
+def _claims(name: str) -> Iterator[str]:
+    rows = [["claim", "measured, in points", "verdict"]]
+    for decision in findings_of(name).decisions():
+        known = [one for one in decision.evidence if one.estimate is not None]
+        numbers = [_number(one.estimate, one.contrast.metric, signed=True) for one in known if one.estimate]
+        rows.append([decision.claim.text, "; ".join(numbers), decision.verdict])
+    return _rows(rows)
+
+
+def main() -> None:
+    """Write all pages of results anew, or check them."""
+    stale = []
+    for page in sorted(PAGES.glob("*.md")):
+        text = page.read_text()
+        if (result := filled(text)) != text:
+            stale.append(page.name)
+            if "--check" not in sys.argv:
+                page.write_text(result)
+    sys.stdout.write(f"{'stale' if '--check' in sys.argv else 'written'}: {', '.join(stale) or 'none'}\n")
+    sys.exit(bool(stale) and "--check" in sys.argv)
+
+
+if __name__ == "__main__":
+    main()
