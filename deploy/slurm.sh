@@ -1,5 +1,5 @@
 #!/bin/bash
-# Runs a study on the nodes of a Slurm job, and goes on in the next one where the time limit cuts it off: docs/slurm.md.
+# Runs a study on the nodes of a Slurm job, and goes on in the next one where the time limit cuts it off: docs/cluster.md.
 #
 #   sbatch --nodes 4 --time 24:00:00 deploy/slurm.sh letters_quick --store /shared/runs
 #

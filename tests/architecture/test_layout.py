@@ -206,7 +206,7 @@ def test_defining_a_study_loads_nothing_heavy() -> None:
 
 def test_every_fault_in_the_docs_has_its_test() -> None:
     """Each row of the table names a test, or a file of tests, that is there."""
-    table = (ROOT / "docs" / "faults.md").read_text()
+    table = (ROOT / "docs" / "faults.md").read_text().partition("\n## ")[0]
     rows = [line.split("|")[3] for line in table.splitlines() if line.startswith("| ")][2:]
     for cell in rows:
         named = re.findall(r"`([\w/]*\.py)?(?:::(\w+))?`", cell)

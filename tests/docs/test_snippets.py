@@ -26,7 +26,7 @@ ELSEWHERE = {
     "notebook.md": ROOT / "tests" / "docs" / "test_notebook.py",
 }
 # Packages that a page tells its reader to install.
-WANTS = {"contracts": "datasets"}
+WANTS = {"own-data": "datasets"}
 EXAMPLES = {path.read_text() for path in (DOCS / "examples").glob("*.py")}  # tests/studies/test_examples.py
 
 

@@ -228,7 +228,7 @@ def test_characters_that_the_terminal_lacks_are_escaped(
 
 def test_the_codes_are_reported_in_the_help_and_in_the_documentation() -> None:
     output = " ".join(re.sub(r"[│╭╮╰╯─]", " ", CliRunner().invoke(app, ["--help"]).output).split())
-    page = (ROOT / "docs" / "command-line.md").read_text()
+    page = (ROOT / "docs" / "commands.md").read_text()
     assert set(MEANINGS) == set(Exit)
     for code, meaning in MEANINGS.items():
         assert f"{int(code)}: {meaning}" in output

@@ -1,4 +1,4 @@
-"""docs/errors.md names every error that a user can meet, and tells faults and statuses as the code does."""
+"""docs/faults.md names every error that a user can meet, and tells faults and statuses as the code does."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from topk_platform import errors
 from topk_platform.specs.trial import Status
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "errors.md").read_text()
+PAGE = (ROOT / "docs" / "faults.md").read_text()
 
 
 def rows(heading: str) -> dict[str, list[str]]:
