@@ -2,10 +2,10 @@
 
     python tools/result_tables.py [--check]
 
-A page has a line such as ``<!-- cells letters top5 noise-* -->`` before each table, and ``<!-- end -->`` behind it. What
-stands between them is written anew: ``cells STUDY METRIC [REGIMES]`` has the cells of a study, ``averages LOSS METRIC``
-the difference of a loss to cross-entropy, averaged over the regimes of every kind of data, and ``claims STUDY`` the
-verdicts on a study's claims. With ``--check`` nothing is written, and the exit code says whether a page is stale.
+A page has a line such as ``<!-- cells letters top5 noise-* -->`` before each table, and ``<!-- end -->`` behind it.
+What stands between them is written anew: ``cells STUDY METRIC [REGIMES]`` has the cells of a study, ``averages LOSS
+METRIC`` the difference of a loss to cross-entropy, averaged over the regimes of each kind of data, and ``claims STUDY``
+the verdicts on a study's claims. With ``--check`` nothing is written, and the exit code says whether a page is stale.
 """
 
 from __future__ import annotations
@@ -118,13 +118,17 @@ def averages(cells: dict[str, list[Cell]], metric: str = "top5") -> Average:
 
 def rows_of(searches: int, cells: Sequence[Cell]) -> np.ndarray:
     """Return the mean differences of a study's searches, ``(cells, searches)``."""
-    return np.array([means_of_searches({int(s): d for s, d in cell.differences.items()}, searches) for cell in cells])
+    return np.array(
+        [means_of_searches({int(s): d for s, d in cell.differences.items()}, searches) for cell in cells]
+    )
 
 
 def filled(text: str) -> str:
     """Return a page with all its tables made anew."""
 
     def table(match: re.Match[str]) -> str:
+        if match[2] != "averages" and match[3].split()[0] not in findings_files():
+            return match[0]
         makers = {"cells": _cells, "averages": _averages, "claims": _claims}
         lines = "\n".join(makers[match[2]](*match[3].split()))
         return f"{match[1]}\n{lines}\n\n{match[5]}"
@@ -169,7 +173,9 @@ def _averages(loss: str, metric: str) -> Iterator[str]:
             cells = selected(kind, loss, metric, noise, new)
             result = averages(cells, metric) if cells else None
             texts.append(
-                f"{result.mean:+.1f} ± {result.half_width:.1f} ({result.ahead} of {result.searches})" if result else ""
+                f"{result.mean:+.1f} ± {result.half_width:.1f} ({result.ahead} of {result.searches})"
+                if result
+                else ""
             )
         if any(texts):
             rows.append([KINDS[kind] + (", asked again" if new else ""), *texts])
@@ -181,7 +187,9 @@ def _claims(name: str) -> Iterator[str]:
     for decision in findings_of(name).decisions():
         known = [one for one in decision.evidence if one.estimate is not None]
         numbers = [_number(one.estimate, one.contrast.metric, signed=True) for one in known if one.estimate]
-        rows.append([decision.claim.text, "; ".join(numbers), decision.verdict])
+        tested = all(one.estimate.precision for one in known if one.estimate)
+        verdict = decision.verdict if tested else "not tested: the file has no variances"
+        rows.append([decision.claim.text, "; ".join(numbers), verdict])
     return _rows(rows)
 
 

@@ -1,0 +1,75 @@
+"""The pages of results say what the shipped findings say, and so does the README's table."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from topk_studies import evidence
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+import result_tables  # noqa: E402 - a script beside the package
+
+PAGES = sorted((ROOT / "docs" / "results").glob("*.md"))
+COLUMNS = {"letters": ("letters", False), "characters": ("kanji", False), "photos": ("photos", False)}
+AGAIN = {"letters, asked again": ("letters", True)}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_tables_are_those_of_the_findings(page: Path) -> None:
+    """Made anew by tools/result_tables.py where this fails."""
+    assert result_tables.filled(page.read_text()) == page.read_text()
+
+
+def test_the_readme_has_the_numbers_of_the_averages() -> None:
+    lines = (ROOT / "README.md").read_text().partition("| right label among five guesses |")
+    header, _, *rows = (lines[1] + lines[2]).split("\n\n")[0].splitlines()
+    names = [cell.strip() for cell in header.strip("| ").split(" | ")][1:]
+    assert len(rows) == 2 and set(names) == {*COLUMNS, *AGAIN}
+    for row, noise in zip(rows, (0.0, 0.8), strict=True):
+        cells = [cell.strip(" *") for cell in row.strip("| ").split(" | ")][1:]
+        for name, cell in zip(names, cells, strict=True):
+            kind, new = {**COLUMNS, **AGAIN}[name]
+            selected = result_tables.selected(kind, "smooth_topk_svm", "top5", noise, new)
+            result = result_tables.averages(selected)
+            assert cell == f"{result.mean:+.1f} ± {result.half_width:.1f}", name
+            excludes = abs(result.mean) > result.half_width
+            assert ("**" + cell in row) == excludes, name
+
+
+def test_an_average_is_that_of_its_searches_by_a_way_of_its_own() -> None:
+    """With one study: its searches' means over regimes, Student's t, and images that are fully correlated."""
+    cells = {"letters_map": result_tables.selected("letters", "smooth_topk_svm", "top5", 0.8)["letters_map"]}
+    table = evidence("letters_map")[0].table
+    rows = np.zeros((4, 5))
+    images = []
+    for number, count in enumerate((5, 15, 50, 150)):
+        cell = table.cells["smooth_topk_svm", f"noise-0.8-images-{count}", "top5"]
+        for seed, value in cell.differences.items():
+            rows[number, int(seed) // 1_000_000] += value / 2  # two seeds of each search
+        images.append(cell.difference.precision.by_images**0.5)  # type: ignore[union-attr]
+    means = rows.mean(0)
+    parts = (means.var(ddof=1) / 5, np.mean(images) ** 2)
+    quantiles = (stats.t.ppf(0.975, 4), stats.t.ppf(0.975, 159))
+    half = np.sqrt(sum(v * t**2 for v, t in zip(parts, quantiles, strict=True)))
+    result = result_tables.averages(cells)
+    assert result.mean == pytest.approx(100 * means.mean())
+    assert result.half_width == pytest.approx(
+        100 * half, rel=0.002
+    )  # the images' degrees of freedom are rounded
+    assert (result.searches, result.regimes) == (20, 4)
+    assert result.ahead == int((rows > 0).sum())
+
+
+def test_every_table_of_the_pages_is_made() -> None:
+    """No directive without its lines, and none that is misspelt."""
+    for page in PAGES:
+        text = page.read_text()
+        assert len(re.findall("<!-- (?:cells|averages|claims) ", text)) == text.count("<!-- end -->")
+        assert "-->\n<!-- end -->" not in text, page
