@@ -59,7 +59,6 @@ RULES_OF_MANY_MODULES = {
         "records/test_random_damage.py": "damage of all kinds",
         "records/storage/test_store_paths.py": "stores by their addresses",
         "records/test_columns_page.py": "a page of the documentation",
-        "reports/test_crowd.py": "plots of many losses",
         "reports/test_pictures.py": "all plots",
         "reports/test_set_tables.py": "tables of sets",
         "running/cluster/test_gpu_share.py": "a GPU that several trials share",

@@ -189,15 +189,13 @@ class AtLeast(Checked):
         "docs/ledger.md": [("", "\n`memory://` keeps nothing.\n")],
     },
     "table format": {
-        f"{P}reports/tables/counts.py": [
+        f"{P}reports/counts.py": [
             (
                 "",
-                "def to_counts(table, metrics=(), *, transpose=False):\n    return f'{len(table.cells)} cells'\n",
+                "def to_counts(table, metrics=()):\n    return f'{len(table.cells)} cells'\n",
             )
         ],
-        f"{P}reports/catalogue.py": [
-            ('    "latex": "tables.latex', '    "counts": "tables.counts:to_counts",\n')
-        ],
+        f"{P}reports/catalogue.py": [('    "latex": "result_tables', '    "counts": "counts:to_counts",\n')],
         "docs/report.md": [("", "\n`--format counts` writes the number of cells.\n")],
     },
     "plot": {

@@ -86,7 +86,7 @@ def _import() -> None:
     from PIL import Image  # noqa: F401
 
     import topk_platform.cli
-    import topk_platform.reports.tables
+    import topk_platform.reports.result_tables
     import topk_platform.results.findings
     import topk_platform.serving.classifier
     import topk_platform.training.run  # noqa: F401

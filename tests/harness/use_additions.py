@@ -29,9 +29,9 @@ from topk_platform import (
     table,
 )
 from topk_platform.records import Store
+from topk_platform.reports.catalogue import as_format
 from topk_platform.reports.plots.axis import axis_of
 from topk_platform.reports.plots.style import looks
-from topk_platform.reports.tables import as_format
 from topk_platform.specs import Trial
 from topk_platform.testing import RegimeContract, fake_run
 from topk_platform.training import finish, run_trials

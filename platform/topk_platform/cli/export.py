@@ -16,7 +16,7 @@ from topk_platform.cli.options import check_format, nonblank
 from topk_platform.cli.studies import requested_study
 from topk_platform.errors import UserError
 from topk_platform.reports.exports import export_csv, export_optuna
-from topk_platform.reports.plain_text import rows_to_csv
+from topk_platform.reports.text_tables import rows_to_csv
 from topk_platform.results.findings import findings
 from topk_platform.serving.package import Config
 from topk_platform.serving.set_calibration import METHODS

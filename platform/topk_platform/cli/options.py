@@ -36,7 +36,6 @@ __all__ = [
     "Trials",
     "Trust",
     "check_format",
-    "check_transpose",
     "nonblank",
     "recorded_name",
     "under",
@@ -63,15 +62,6 @@ def check_format(output: str, *known: str, json: bool = False) -> None:
         raise UserError(f"--format must be {', '.join(known[:-1])} or {known[-1]}, got {output!r}")
     if json and output != known[0]:
         raise UserError(f"--json and --format {output} exclude each other: leave one out")
-
-
-def check_transpose(output: str, *, transpose: bool, json: bool) -> None:
-    """Raise ``UserError`` for ``--transpose`` with a format that has a row for each cell of a table."""
-    if transpose and (json or output == "csv"):
-        given = "--json" if json else f"--format {output}"
-        raise UserError(
-            f"--transpose is for tables with losses and regimes, got {given}, which has a row for each cell"
-        )
 
 
 def recorded_name(study: str, smoke: bool) -> str:

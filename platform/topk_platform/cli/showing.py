@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -11,16 +11,16 @@ import typer
 
 from topk_platform.cli import options
 from topk_platform.cli.consoles import check_suffix, make_console, print_rows, say, show, write_file
-from topk_platform.cli.options import check_format, check_transpose
+from topk_platform.cli.options import check_format
 from topk_platform.cli.studies import requested_findings, requested_study
 from topk_platform.errors import UserError
 from topk_platform.records import Store, read_all_ranks
-from topk_platform.reports import decisions_text, page, plots
-from topk_platform.reports.catalogue import PLOT_FILES, PLOTS, TABLE_FORMATS, drawn_from, or_of
-from topk_platform.reports.tables import as_format
-from topk_platform.reports.tables.classes import CLASS_FORMATS, classes_as, classes_to_rows
-from topk_platform.reports.tables.data import to_rows
-from topk_platform.reports.tables.notes import without_ranks
+from topk_platform.reports import page, plots
+from topk_platform.reports.catalogue import PLOT_FILES, PLOTS, TABLE_FORMATS, as_format, drawn_from, or_of
+from topk_platform.reports.claim_tables import CLAIM_FORMATS, claims_as, claims_to_rows
+from topk_platform.reports.class_tables import CLASS_FORMATS, classes_as, classes_to_rows
+from topk_platform.reports.notes import without_ranks
+from topk_platform.reports.table_data import to_rows
 from topk_platform.results.by_class import class_results
 from topk_platform.results.decisions import Decision, decide
 from topk_platform.results.from_store import table as read_table
@@ -30,11 +30,6 @@ from topk_platform.specs import Study
 __all__ = ["plot", "report", "table"]
 
 _SUFFIXES = [f".{kind}" for kind in PLOT_FILES]
-_CLAIMS: Mapping[str, Callable[[str, Sequence[Decision]], object]] = {
-    "rich": lambda _, decisions: decisions_text.claims_to_rich(decisions),
-    "md": decisions_text.claims_to_markdown,
-    "csv": lambda _, decisions: decisions_text.claims_to_csv(decisions),
-}
 
 _By = Annotated[
     str,
@@ -55,7 +50,6 @@ def table(
     seeds: options.Seeds = None,
     only: options.Only = None,
     metric: options.Metrics = None,
-    transpose: Annotated[bool, typer.Option("--transpose", help="Losses as columns.")] = False,
     by: Annotated[
         str, typer.Option("--by", help="class: each class's accuracies, and what it is confused with.")
     ] = "",
@@ -74,12 +68,11 @@ def table(
 
     Example: topk table letters_quick --format latex > table.tex
     """
-    check_format(output, *(_CLAIMS if claims else TABLE_FORMATS), json=json)
-    check_transpose(output, transpose=transpose, json=json)
-    if claims and (metric or transpose or by or only or seeds):
-        raise UserError("--metric, --transpose, --by, --only and --seeds are for a table, not for --claims")
+    check_format(output, *(CLAIM_FORMATS if claims else TABLE_FORMATS), json=json)
+    if claims and (metric or by or only or seeds):
+        raise UserError("--metric, --by, --only and --seeds are for a table, not for --claims")
     if by:
-        _check_by_class(by, output, bool(metric) or transpose)
+        _check_by_class(by, output, bool(metric))
     given = {"smoke": smoke, "searches": searches, "trials": trials, "seeds": seeds, "only": only, "by": by}
     if findings := requested_findings(study, store, given):
         if claims:
@@ -103,7 +96,7 @@ def table(
     if json:
         print_rows(to_rows(results, metric or ()))
         return
-    show(output, as_format(output, results, metric or (), transpose=transpose))
+    show(output, as_format(output, results, metric or ()))
     if findings and output == "rich":
         make_console().print(findings.origin())
 
@@ -121,9 +114,9 @@ def _check_claims(study: Study, smoke: bool) -> None:
 def _print_claims(study: Study, decisions: Sequence[Decision], output: str, json: bool) -> None:
     _check_claims(study, smoke=False)
     if json:
-        print_rows(decisions_text.claims_to_rows(decisions))
+        print_rows(claims_to_rows(decisions))
     else:
-        show(output, _CLAIMS[output](study.name, decisions))
+        show(output, claims_as(output, study.name, decisions))
 
 
 def _check_by_class(by: str, output: str, more: bool) -> None:
@@ -133,9 +126,7 @@ def _check_by_class(by: str, output: str, more: bool) -> None:
     if output not in CLASS_FORMATS:
         raise UserError(f"--by class is written as {or_of(CLASS_FORMATS)}, got --format {output}")
     if more:
-        raise UserError(
-            "--metric and --transpose are not for --by class: it has top-1 and top-K of every class"
-        )
+        raise UserError("--metric is not for --by class: it has top-1 and top-K of every class")
 
 
 def _print_classes(results: Table, store: str, output: str, json: bool) -> None:

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from topk_platform.lazy import first_use
 
 if TYPE_CHECKING:
-    from topk_platform.reports.tables.data import to_arrow, to_csv, to_files, to_parquet, to_seeds
-    from topk_platform.reports.tables.markdown import to_markdown
-    from topk_platform.reports.tables.terminal import to_rich
+    from topk_platform.reports.result_tables import to_markdown, to_rich
+    from topk_platform.reports.table_data import to_arrow, to_csv, to_files, to_parquet, to_seeds
 
 __all__ = ["to_arrow", "to_csv", "to_files", "to_markdown", "to_parquet", "to_rich", "to_seeds"]
 

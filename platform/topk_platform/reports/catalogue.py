@@ -1,30 +1,33 @@
 """The catalogue of reports, with one entry for every format of a table and every kind of plot.
 
-To add one, write its function in a module of ``tables/`` or ``plots/`` and add its entry here. The command line, the
-help texts, the page and the tests read this catalogue. It imports nothing large, so that ``topk --help`` is fast.
+To add one, write its function in a module of its own, of a plot in ``plots/``, and add its entry here. The command
+line, the help texts, the page and the tests read this catalogue. It imports nothing large, so that ``topk --help`` is
+fast.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pkgutil import resolve_name
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-__all__ = ["PLOTS", "PLOT_FILES", "TABLE_FORMATS", "Plot", "drawn_from", "function_of", "or_of"]
+if TYPE_CHECKING:
+    from topk_platform.results.table import Table
+
+__all__ = ["PLOTS", "PLOT_FILES", "TABLE_FORMATS", "Plot", "as_format", "drawn_from", "function_of", "or_of"]
 
 TABLE_FORMATS: Mapping[str, str] = {
-    "rich": "tables.terminal:to_rich",
-    "md": "tables.markdown:to_markdown",
-    "csv": "tables.data:to_csv",
-    "latex": "tables.latex:to_latex",
-    "html": "tables.html:to_html",
+    "rich": "result_tables:to_rich",
+    "md": "result_tables:to_markdown",
+    "csv": "table_data:to_csv",
+    "latex": "result_tables:to_latex",
+    "html": "result_tables:to_html",
 }
 """The function that writes each format of a table, by the format's name. The first format is the default.
 
-Each function takes the table, the metrics and ``transpose``. It returns text, or for ``"rich"`` an object that rich
-prints.
+Each function takes the table and the metrics. It returns text, or for ``"rich"`` an object that rich prints.
 """
 
 
@@ -115,10 +118,24 @@ def function_of(name: str) -> Callable[..., Any]:
     """Return a function of the catalogue; its module is imported on first use.
 
     Args:
-        name: The function's module in ``topk_platform.reports`` and its name, such as ``"tables.html:to_html"``.
+        name: The function's module in ``topk_platform.reports`` and its name, such as ``"result_tables:to_html"``.
     """
     function: Callable[..., Any] = resolve_name(f"topk_platform.reports.{name}")
     return function
+
+
+def as_format(output: str, table: Table, metrics: Sequence[str] = ()) -> object:
+    """Return a table in a format, as text or as an object that rich prints.
+
+    Args:
+        output: One of ``TABLE_FORMATS``.
+        table: The table.
+        metrics: The metrics to show; by default the study's, and in ``"csv"`` all.
+
+    Raises:
+        UserError: if a metric is not recorded.
+    """
+    return function_of(TABLE_FORMATS[output])(table, metrics)
 
 
 def drawn_from(*sources: str) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from topk_platform.errors import UserError
 from topk_platform.records import ArmHistory, Row
-from topk_platform.reports.plain_text import rows_to_csv
+from topk_platform.reports.text_tables import rows_to_csv
 from topk_platform.results.from_store import read
 from topk_platform.specs import Study
 from topk_platform.specs.checks import check

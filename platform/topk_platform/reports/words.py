@@ -6,12 +6,12 @@ import math
 import re
 import shlex
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from topk_platform.errors import masked
 from topk_platform.results.intervals import Estimate
 from topk_platform.specs import Scalar, Study
-from topk_platform.specs.checks import plural, rounded
+from topk_platform.specs.checks import rounded
 from topk_platform.specs.metric_names import GROUPS, digits_of, measure_of, scale_of, unit_of
 from topk_platform.specs.smoke import SMOKE
 
@@ -19,14 +19,11 @@ __all__ = [
     "ERRORS",
     "command",
     "in_range",
-    "listed",
     "metric_title",
     "more_searches",
-    "not_ended",
     "number",
     "only_words",
     "points",
-    "probability",
     "rounded",
     "rounded_in",
     "settings",
@@ -38,7 +35,6 @@ __all__ = [
 _STORE = "runs"  # the default of --store
 _BUDGET = ("searches", "trials", "seeds")
 _ENOUGH = 3  # searches of an arm
-_LEVEL = 0.05  # the level of the table's marks
 
 _LONG = re.compile(r"(?<![\w.])\d+\.\d{5,}(?:e[+-]?\d+)?(?![\w.])")
 
@@ -101,34 +97,9 @@ def number(estimate: Estimate, signed: bool = False, metric: str = "") -> str:
     return f"{mean} ± {scale * estimate.half_width:.{digits}f}"
 
 
-def probability(value: float) -> str:
-    """Return a p-value with two digits, or more if they are needed to show on which side of 0.05 it is.
-
-    A p-value below 0.001 is not given as a number.
-
-    Example:
-        >>> probability(0.0123), probability(0.0497), probability(0.0)
-        ('p = 0.012', 'p = 0.0497', 'p < 0.001')
-    """
-    if value < 0.001:
-        return "p < 0.001"
-    rounded = (f"{value:.{digits}g}" for digits in range(2, 18))
-    return f"p = {next(text for text in rounded if (float(text) < _LEVEL) == (value < _LEVEL))}"
-
-
 def points(size: float) -> str:
     """Return a tolerance in words, such as "1 point" or "0.5 points"."""
     return f"{size:g} point{'' if size == 1 else 's'}"
-
-
-def not_ended(trials: int) -> str:
-    """Return how many trials have not ended, in words.
-
-    Example:
-        >>> not_ended(1), not_ended(1240)
-        ('1 trial has not ended yet', '1,240 trials have not ended yet')
-    """
-    return f"{plural(trials, 'trial')} {'has' if trials == 1 else 'have'} not ended yet"
 
 
 def in_range(numbers: Sequence[int]) -> str:
@@ -140,17 +111,6 @@ def in_range(numbers: Sequence[int]) -> str:
     """
     few, many = (f"{end(numbers):,}" for end in (min, max))
     return few if few == many else f"{few} to {many}"
-
-
-def listed(names: Iterable[str]) -> str:
-    """Return names as a sentence lists them.
-
-    Example:
-        >>> listed(["mlp"]), listed(["mlp", "linear"]), listed(["mlp", "linear", "convnet"])
-        ('mlp', 'mlp and linear', 'mlp, linear and convnet')
-    """
-    *most, last = names
-    return f"{', '.join(most)} and {last}" if most else last
 
 
 def command(name: str, study: Study, *arguments: str, given: Mapping[str, str]) -> str:

@@ -111,26 +111,21 @@ class Table:
 
     def to_pandas(self) -> DataFrame:
         """Return a pandas frame with a row for each metric of each cell; shares are fractions of 1."""
-        from topk_platform.reports.tables.data import to_arrow  # noqa: PLC0415 - it imports this module
+        from topk_platform.reports.table_data import to_arrow  # noqa: PLC0415 - it imports this module
 
         return to_arrow(self).to_pandas()
 
-    def to_markdown(self, metrics: Sequence[str] = (), *, transpose: bool = False) -> str:
-        """Return the table as Markdown.
+    def to_markdown(self, metrics: Sequence[str] = ()) -> str:
+        """Return the table as Markdown, of these metrics or by default of the study's."""
+        return str(_shown("md", self, metrics))
 
-        Args:
-            metrics: The metrics to show; by default the study's.
-            transpose: Whether losses are columns instead of rows.
-        """
-        return str(_shown("md", self, metrics, transpose=transpose))
+    def to_latex(self, metrics: Sequence[str] = ()) -> str:
+        """Return the table in LaTeX with booktabs, of these metrics or by default of the study's."""
+        return str(_shown("latex", self, metrics))
 
-    def to_latex(self, metrics: Sequence[str] = (), *, transpose: bool = False) -> str:
-        """Return the table in LaTeX with booktabs; the arguments are those of :meth:`to_markdown`."""
-        return str(_shown("latex", self, metrics, transpose=transpose))
-
-    def to_html(self, metrics: Sequence[str] = (), *, transpose: bool = False) -> str:
-        """Return the table in HTML; the arguments are those of :meth:`to_markdown`."""
-        return str(_shown("html", self, metrics, transpose=transpose))
+    def to_html(self, metrics: Sequence[str] = ()) -> str:
+        """Return the table in HTML, of these metrics or by default of the study's."""
+        return str(_shown("html", self, metrics))
 
     def _repr_html_(self) -> str:
         return self.to_html()
@@ -140,7 +135,7 @@ class Table:
         return shown
 
     def __str__(self) -> str:
-        from topk_platform.reports.plain_text import as_text  # noqa: PLC0415 - as above
+        from topk_platform.reports.text_tables import as_text  # noqa: PLC0415 - as above
 
         return as_text(self)
 
@@ -177,10 +172,10 @@ class Table:
         return Tally.of(row["status"] for rows in self.confirmations.values() for row in rows.values())
 
 
-def _shown(output: str, table: Table, metrics: Sequence[str] = (), *, transpose: bool = False) -> Any:
-    from topk_platform.reports.tables import as_format  # noqa: PLC0415 - as above
+def _shown(output: str, table: Table, metrics: Sequence[str] = ()) -> Any:
+    from topk_platform.reports.catalogue import as_format  # noqa: PLC0415 - as above
 
-    return as_format(output, table, metrics, transpose=transpose)
+    return as_format(output, table, metrics)
 
 
 def row_and_column(study: Study, across: str, arm: Arm) -> tuple[str, str]:

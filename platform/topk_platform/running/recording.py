@@ -21,8 +21,8 @@ from topk_platform.records import (
     write_snapshot,
 )
 from topk_platform.reports import to_files
-from topk_platform.reports.arm_notes import arms_to_json
-from topk_platform.reports.tables.classes import CLASSES, classes_to_files
+from topk_platform.reports.class_tables import CLASSES, classes_to_files
+from topk_platform.reports.table_data import arms_to_json
 from topk_platform.results import build_table
 from topk_platform.results.by_class import class_results
 from topk_platform.specs import Study, TrialRecord

@@ -10,7 +10,7 @@ from rich.console import Group
 from rich.text import Text
 
 from topk_platform.protocol import StudyProgress
-from topk_platform.reports.plain_text import as_text
+from topk_platform.reports.text_tables import as_text
 from topk_platform.reports.words import command, only_words
 from topk_platform.results import Table
 from topk_platform.running.budget import Budget

@@ -131,8 +131,6 @@ table sawada2020_cifar100 --only nothing* | matches no arm
 status | store 'runs' holds no study
 status --store LAB.py | cannot be read
 replay abc --store LAB.py | cannot be read
-table digits --transpose --json | --transpose is for
-table digits --transpose --format csv | --transpose is for
 table digits --claims --by class | --by and --only are for a table
 plot digits map --data here | --data is for the plot
 replay abc --no-train --data here | --data and --trust are for

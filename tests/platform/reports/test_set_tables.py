@@ -16,7 +16,7 @@ from topk_platform import Arm, Claim, Contrast, Loss, Model, Published, Recipe, 
 from topk_platform.records import ArmHistory, Ranks
 from topk_platform.reports import to_arrow, to_csv, to_markdown
 from topk_platform.reports.answer import answer
-from topk_platform.reports.arm_notes import arms_to_json
+from topk_platform.reports.table_data import arms_to_json
 from topk_platform.results import Cell, Table, build_table, estimate
 from topk_platform.results.cells import Runs
 from topk_platform.results.contrasts import accuracies, credit
@@ -74,8 +74,8 @@ def test_the_smallest_sets_are_best_and_marked() -> None:
 
 def test_sizes_are_reported_in_classes_and_shares_in_percent() -> None:
     text = to_markdown(a_table())
-    assert "**2.50 ± 0.02 (n = 5)**<br>-1.50 ± 0.01 △" in text
-    assert "6.00 ± 0.03 (n = 5)<br>+2.00 ± 0.02 ▽" in text
+    assert "| ldam | **2.50 ± 0.02** | -1.50 ± 0.01 | △ |" in text
+    assert "| focal | 6.00 ± 0.03 | +2.00 ± 0.02 | ▽ |" in text
     assert "70.0 ± 1.0" in text
     sizes = [line for line in to_csv(a_table(), ["size95"]).splitlines() if line.startswith("ldam,r0")]
     metric, mean = sizes[0].split(",")[2:4]
@@ -88,9 +88,9 @@ def test_a_single_seed_has_no_width_in_any_file() -> None:
 
 
 def test_the_answer_knows_that_less_is_better() -> None:
-    better, _, worse = answer(a_table(), "size95").partition("worse: ")
-    assert "in r0, ldam by 1.50" in better and "classes (n = 5" in better and "points" not in better
-    assert "in r0, focal by" in worse and "classes (n = 5, p" in worse
+    better, _, worse = answer(a_table(), "size95").partition("Worse: ")
+    assert "in r0, ldam by 1.50 ± 0.01 classes" in better and "points" not in better
+    assert "in r0, focal by 2.00 ± 0.02 classes" in worse and "smallest mean" in worse
 
 
 @pytest.mark.parametrize(("direction", "verdict"), [("below", "confirmed"), ("above", "refuted")])

@@ -14,7 +14,7 @@ import torch
 
 from topk_platform import Arm, Loss, Model, Recipe, Regime, Study, UserError, grid, table
 from topk_platform.records import DataNote, Ledger, Samples, Store, note_data, read_all_ranks
-from topk_platform.reports.tables.classes import class_parts, classes_as, classes_to_files
+from topk_platform.reports.class_tables import class_tables, classes_as, classes_to_files
 from topk_platform.results.by_class import ClassResult, class_results
 from topk_platform.specs import Trial
 from topk_platform.testing import fake_run
@@ -102,7 +102,7 @@ def test_all_formats_have_the_same_rows(store: Path) -> None:
 
 
 def test_the_hardest_classes_come_first_and_easier_ones_are_counted(store: Path) -> None:
-    (part,) = class_parts(table(a_study(), store=store), results(store), most=4)
+    (part,) = class_tables(table(a_study(), store=store), results(store), most=4)
     assert [row[0] for row in part.rows] == [*"2200"]  # two of three classes, each with both losses
     assert "left out: 1" in part.note
 

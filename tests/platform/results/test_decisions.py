@@ -25,7 +25,7 @@ from topk_platform import (
     UserError,
     grid,
 )
-from topk_platform.reports.decisions_text import claims_to_csv, claims_to_markdown, contrast_text
+from topk_platform.reports.claim_tables import claims_as, contrast_text
 from topk_platform.results import decisions as deciding
 from topk_platform.results.cells import Runs
 from topk_platform.results.decisions import ContrastResult, Decision, Evidence
@@ -212,7 +212,7 @@ def test_seeds_to_plan_where_searches_were_repeated_are_so_many_of_each() -> Non
     searches = precision.rows_for(0.005, 0.975) or 0
     assert result.seeds == 2 * searches > 6
     decision = Decision(claim(tolerance=0.5), (dataclasses.replace(result, planned=6),))
-    assert f"to plan: {result.seeds} seeds of {searches} searches |" in claims_to_markdown("s", [decision])
+    assert f"| {result.seeds} seeds of {searches} searches |" in str(claims_as("md", "s", [decision]))
 
 
 @pytest.mark.parametrize(
@@ -295,11 +295,11 @@ def test_decided_claims_as_text() -> None:
         dataclasses.replace(claim(), name="open", stand_in=True),
         (decided(claim(tolerance=3.0), shifted(0.1), [0.5] * 5),),
     )
-    text = claims_to_markdown("s", [done, open_])
+    text = str(claims_as("md", "s", [done, open_]))
     row = "| top3: smooth_topk_svm - cross_entropy, r/mlp | above 0 |"
     assert "## c: confirmed" in text and "(me, stand-in)" in text
-    assert f"{row} +2.00 ± 0.20 (n = 5) | confirmed | power 0.80 for" in text
-    assert f"{row} +0.10 ± 0.20 (n = 5) | refuted | power 1.00 for 6" in text
-    rows = list(csv.DictReader(io.StringIO(claims_to_csv([done, open_]))))
+    assert f"{row} +2.00 ± 0.20 | 5 | 0.80 for" in text
+    assert f"{row} +0.10 ± 0.20 | 5 | 1.00 for 6 | refuted |" in text
+    rows = list(csv.DictReader(io.StringIO(str(claims_as("csv", "s", [done, open_])))))
     assert [row["claim"] for row in rows] == ["c", "open"]
     assert float(rows[0]["low"]) == pytest.approx(2.0 - 0.196, abs=1e-2)

@@ -34,7 +34,7 @@ from topk_platform import table as table_of
 from topk_platform.records import Tally
 from topk_platform.reports import plots
 from topk_platform.reports.plots import NothingToPlotError
-from topk_platform.reports.tables.data import to_rows
+from topk_platform.reports.table_data import to_rows
 from topk_platform.results import Cell, Table, estimate
 from topk_platform.results.cells import marked
 from topk_platform.results.decisions import decide
@@ -89,7 +89,7 @@ def test_a_file_says_what_the_store_says(store: Path, file: Path) -> None:
     assert result.study == a_study() and result.to_bytes() == file.read_bytes()
     unstored = dataclasses.replace(table, stored=False)
     assert result.table.to_markdown() == unstored.to_markdown()
-    assert result.table.to_latex(["top3"], transpose=True) == unstored.to_latex(["top3"], transpose=True)
+    assert result.table.to_latex(["top3"]) == unstored.to_latex(["top3"])
     for key, rows in table.confirmations.items():
         kept = result.table.confirmations[key]
         assert {s: row["key"] for s, row in kept.items()} == {s: row["key"] for s, row in rows.items()}

@@ -22,7 +22,7 @@ from topk_platform import Study, UserError
 from topk_platform.identity import Identity
 from topk_platform.models import build_model
 from topk_platform.records import Ledger, artifact_name, read_history, save_model
-from topk_platform.reports.arm_notes import arms_to_json
+from topk_platform.reports.table_data import arms_to_json
 from topk_platform.results.intervals import estimate
 from topk_platform.results.table_building import build_table
 from topk_platform.specs import Inputs

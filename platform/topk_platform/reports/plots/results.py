@@ -13,7 +13,7 @@ from topk_platform.reports.plots.axis import Axis, axis_of
 from topk_platform.reports.plots.drawing import figure, frame, legend, name_vertical, panels, turn_names
 from topk_platform.reports.plots.plot_data import NothingToPlotError, Plotted
 from topk_platform.reports.plots.style import COLUMN, INK, OTHERS, PAGE
-from topk_platform.reports.tables.cell_words import mark
+from topk_platform.reports.result_tables import mark
 from topk_platform.reports.words import metric_title, title_of, wrapped
 from topk_platform.results.cells import Cell
 from topk_platform.results.intervals import Estimate

@@ -130,7 +130,7 @@ def test_a_pair_of_compared_runs_on_different_kinds_of_machine_is_reported(store
 
 def test_readers_go_by_the_machine_of_the_last_run(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A table is read on a laptop, of what a cluster has trained."""
-    assert "(n = 1)" in to_markdown(table(a_study(), store=store))
+    assert "1 seed;" in to_markdown(table(a_study(), store=store))
     status(store=str(store))
     assert "do not count" not in capsys.readouterr().out
     ledger = Ledger.open(Store.open(store), "s")

@@ -1,9 +1,13 @@
-"""A page's plots, as SVG inside the page and in the page's text colour."""
+"""A page's plots, as SVG inside the page, in the page's text colour and with photos as JPEG."""
 
 from __future__ import annotations
 
+import base64
+import io
 import re
 from dataclasses import dataclass
+
+from PIL import Image
 
 from topk_platform.reports import plots
 from topk_platform.reports.catalogue import PLOTS
@@ -16,6 +20,7 @@ __all__ = ["Drawn", "drawings"]
 _LARGEST = 600_000  # bytes of one plot in a page: all plots and tables together must fit into 3 MB
 _ALL = 2_200_000
 _ARMS = 2000  # more arms take minutes, and nobody can read their plots
+_QUALITY = 75
 
 
 @dataclass(frozen=True)
@@ -54,10 +59,10 @@ def drawings(data: Plotted) -> list[Drawn]:
         except NothingToPlotError as error:
             result.append(Drawn(kind, plot.title, why=str(error)))
             continue
-        svg = inline(file.decode(), kind, plot.title)
-        room = min(_LARGEST, _ALL - sum(len(other.svg) for other in result))
+        svg = _inline(file.decode(), kind, plot.title)
+        left = min(_LARGEST, _ALL - sum(len(other.svg) for other in result))
         large = f"it has {len(svg):,} bytes, too many for a page: `{_alone(data, kind)}`"
-        fits = len(svg) <= room
+        fits = len(svg) <= left
         result.append(Drawn(kind, plot.title, svg if fits else "", "" if fits else large, file))
     return result
 
@@ -67,7 +72,7 @@ def _alone(data: Plotted, kind: str, *options: str) -> str:
     return command("plot", data.study, kind, *options, given=data.table.given)
 
 
-def inline(svg: str, kind: str, title: str) -> str:
+def _inline(svg: str, kind: str, title: str) -> str:
     """Return an SVG for use inside a page: with unique ids, in the page's text colour, and as wide as it allows.
 
     Args:
@@ -81,8 +86,20 @@ def inline(svg: str, kind: str, title: str) -> str:
     svg = re.sub(r'\bid="', f'id="{kind}-', svg)
     svg = re.sub(r'((?:xlink:)?href="|url\()#', rf"\1#{kind}-", svg)
     svg = re.sub(r"\b([1-9]\d*\.\d\d)\d+", r"\1", svg)  # scales keep all digits, because they are below 1
+    svg = re.sub(r"data:image/png;base64,([A-Za-z0-9+/=\s]+)", _as_jpeg, svg)
     svg = svg.replace(INK, "currentColor")
     width = re.search(r'width="([\d.]+)pt"', svg)
     size = f"{float(width[1]) * 1.55:.0f}px" if width else "100%"
     svg = re.sub(r'\s(?:width|height)="[\d.]+pt"', "", svg, count=2)
     return svg.replace("<svg", f'<svg role="img" aria-label="{title}" style="width: {size}"', 1)
+
+
+def _as_jpeg(png: re.Match[str]) -> str:
+    """Return an embedded PNG as JPEG, if that is smaller, as for photos; a PNG with transparent parts stays."""
+    image = Image.open(io.BytesIO(base64.b64decode(png[1]))).convert("RGBA")
+    if image.getextrema()[3][0] < 255:
+        return png[0]
+    sink = io.BytesIO()
+    image.convert("RGB").save(sink, "JPEG", quality=_QUALITY)
+    shorter = f"data:image/jpeg;base64,{base64.b64encode(sink.getvalue()).decode()}"
+    return min(shorter, png[0], key=len)

@@ -11,7 +11,8 @@ import pytest
 
 from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study, grid
 from topk_platform.records import ArmHistory, DataNote, Ledger, Samples, Store, note_data
-from topk_platform.reports.page.methods import methods
+from topk_platform.reports.methods import methods
+from topk_platform.reports.text_tables import markdown_parts
 from topk_platform.results.from_store import Held
 
 RATE = {"learning_rate": Float(0.01, 1)}
@@ -55,23 +56,27 @@ def held_of(losses: list[Loss], folder: Path, recipe: Recipe) -> Held:
     return Held(study, Ledger(Store.open(folder).at("light"), "light"), histories)
 
 
+def text_of(held: Held) -> str:
+    return "\n".join(markdown_parts(methods(held)))
+
+
 @pytest.mark.parametrize(
     "line",
     [
-        "- Model linear: linear",
-        "Recipe(epochs=1, batch_size=64,",
+        "| model linear | linear |",
+        "| recipe of 2 arms | Recipe(epochs=1, batch_size=64,",
         "| smooth_topk_svm | learning_rate | 0.01 to 1 | 0.1 |",
-        "searched once with 2 trials: 4 of 4 completed, 0 stopped early, 0 diverged, 0 failed.",
-        "Selected by top3 on the validation split alone",
-        "3 fresh seeds per arm, the same in all arms: 6 of 6 completed, 0 diverged, 0 failed.",
-        "Phase search: 4 trainings of 1.0 s, 0.00 hours in all",
+        "| budget | 1 search of 2 trials; in all: 4 of 4 completed, 0 stopped early, 0 diverged, 0 failed |",
+        "| selection | by top3 on the validation split alone",
+        "| test | 3 fresh seeds per arm, the same in all arms: 6 of 6 completed, 0 diverged, 0 failed |",
+        "| time of search | 4 trainings of 1.0 s, 0.00 hours",
         "| r | digits | none | – | – | – | – | – | – | f00 |",
-        "- torch: 2.15.0 (10 trials)",
-        "- code: abc (10 trials)",
+        "| torch | 2.15.0 (10 trials) |",
+        "| code | abc (10 trials) |",
     ],
 )
 def test_they_say_what_the_ledger_knows(tmp_path: Path, line: str) -> None:
-    assert line in methods(held_of(LOSSES, tmp_path, Recipe(1)))
+    assert line in text_of(held_of(LOSSES, tmp_path, Recipe(1)))
 
 
 def test_numbers_of_samples_are_those_that_a_run_noted(tmp_path: Path) -> None:
@@ -79,21 +84,20 @@ def test_numbers_of_samples_are_those_that_a_run_noted(tmp_path: Path) -> None:
     store = Store.open(tmp_path).at("light")
     note_data(store, {"r": DataNote("of", samples, notes=("2 images are in two splits",))})
     line = "| 62 | 1,240 | 3 to 6 | 39.3% | 3,100 | 9,920 of 160 typefaces | f00 |"
-    text = methods(held_of(LOSSES, tmp_path, Recipe(1)))
-    assert f"| r | digits | none {line}" in text and "- r: 2 images are in two splits" in text
+    text = text_of(held_of(LOSSES, tmp_path, Recipe(1)))
+    assert f"| r | digits | none {line}" in text and "r: 2 images are in two splits." in text
 
 
 def test_no_wrong_labels_are_none_that_the_study_added_and_not_a_share_of_zero(tmp_path: Path) -> None:
     note_data(Store.open(tmp_path).at("light"), {"r": DataNote("of", Samples("r", 9, 9, 9, 3, 3, 3))})
-    text = methods(held_of(LOSSES, tmp_path, Recipe(1)))
-    assert "| 3 | 9 | 3 | none | 9 | 9 |" in text and "0.0%" not in text
-    assert "those of validation and test are as wrong as those of training" in text
+    text = text_of(held_of(LOSSES, tmp_path, Recipe(1)))
+    assert "| 3 | 9 | 3 | none added | 9 | 9 |" in text and "0.0%" not in text
 
 
 def test_no_number_is_printed_with_all_its_digits(tmp_path: Path) -> None:
     """Ranges, first and fixed values, and the recipe: to three digits each."""
     long = 0.04520469449210724
     loss = Loss("focal", {"learning_rate": Float(long, 1)}, {"learning_rate": long}, fixed={"gamma": 2 / 3})
-    text = methods(held_of([loss], tmp_path, Recipe(1, weight_decay=1 / 7000)))
+    text = text_of(held_of([loss], tmp_path, Recipe(1, weight_decay=1 / 7000)))
     assert "| focal | learning_rate | 0.0452 to 1 | 0.0452 |" in text and "weight_decay=0.000143" in text
     assert not re.search(r"\d\.\d{7}", text)

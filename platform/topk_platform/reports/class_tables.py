@@ -1,18 +1,17 @@
-"""Results by class as Parquet, CSV and Markdown, and as a table on the terminal."""
+"""Results by class as tables for people, as rows, and as a Parquet file."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import astuple
 from typing import Any
 
 from rich.console import Group
+from rich.text import Text
 
 from topk_platform.errors import UserError
-from topk_platform.reports import sections
-from topk_platform.reports.plain_text import rows_to_csv
-from topk_platform.reports.sections import Section
-from topk_platform.reports.tables.data import arrow_table, parquet
+from topk_platform.reports.table_data import arrow_table, parquet
+from topk_platform.reports.text_tables import TextTable, markdown_parts, rows_to_csv
 from topk_platform.reports.words import command
 from topk_platform.results.by_class import ClassResult
 from topk_platform.results.table import Table
@@ -21,8 +20,7 @@ __all__ = [
     "CLASSES",
     "CLASS_FORMATS",
     "EXPLAINED",
-    "HEADER",
-    "class_parts",
+    "class_tables",
     "classes_as",
     "classes_to_files",
     "classes_to_rows",
@@ -31,40 +29,42 @@ __all__ = [
 CLASSES = "classes.parquet"
 """The name of the file with the results by class, in a study's ``tables`` folder."""
 
-HEADER = ("class", "loss", "images", "top-1, %", "top-K, %", "most often taken for")
-"""The columns of a table that people read."""
+CLASS_FORMATS = ("rich", "md", "csv")
+"""The formats of results by class."""
 
 EXPLAINED = (
     "Top-1 and top-K accuracy over the test images of each class, as means over seeds; the hardest classes first. Most "
     "often taken for: the other class that is most often the first guess, with its share of the images."
 )
 """What the columns mean."""
+
+_HEADER = ("class", "loss", "images", "top-1, %", "top-K, %", "most often taken for")
 _ON_TERMINAL = 30
 
 
-def class_parts(table: Table, results: Iterable[ClassResult], most: int = 0) -> list[Section]:
-    """Return results by class as texts that people read, with a part for each column of the table.
+def class_tables(table: Table, results: Iterable[ClassResult], most: int = 0) -> list[TextTable]:
+    """Return results by class as tables of texts, one for each column of the study's table.
 
     Args:
         table: The table.
         results: Its results.
-        most: The most rows of a part, 0 for no limit. A class is shown with all its rows or left out; at least one
+        most: The most rows of a table, 0 for no limit. A class is shown with all its rows or left out; at least one
             class is shown.
     """
     columns: dict[str, dict[int, list[ClassResult]]] = {}
     for result in results:
         columns.setdefault(result.column, {}).setdefault(result.label, []).append(result)
-    return [_part(table, column, list(classes.values()), most) for column, classes in columns.items()]
+    return [_of_column(table, column, list(classes.values()), most) for column, classes in columns.items()]
 
 
-def _part(table: Table, column: str, classes: Sequence[Sequence[ClassResult]], most: int) -> Section:
-    hardest = sorted(classes, key=lambda losses: sum(one.topk for one in losses) / len(losses))
+def _of_column(table: Table, column: str, classes: Sequence[Sequence[ClassResult]], most: int) -> TextTable:
+    hardest = sorted(classes, key=lambda losses: sum(result.topk for result in losses) / len(losses))
     shown = hardest[: max(most // max(map(len, classes)), 1)] if most else hardest
     hidden = len(classes) - len(shown)
     whole = command("table", table.study, "--by", "class", "--format", "csv", given=table.given)
     note = f"Easier classes that are left out: {hidden:,}; `{whole}` has all." if hidden else ""
-    rows = [_texts(one) for losses in shown for one in losses]
-    return Section(column, HEADER, rows, note, numbers=HEADER[2:5])
+    rows = [_texts(result) for losses in shown for result in losses]
+    return TextTable(column, _HEADER, rows, note, numbers=_HEADER[2:5])
 
 
 def _texts(result: ClassResult) -> tuple[str, ...]:
@@ -98,28 +98,6 @@ def classes_to_files(table: Table, results: Iterable[ClassResult]) -> dict[str, 
     return {CLASSES: parquet(arrow_table(_columns(table), classes_to_rows(table, results)))}
 
 
-def _to_csv(table: Table, results: Sequence[ClassResult]) -> str:
-    return rows_to_csv(_columns(table), classes_to_rows(table, results))
-
-
-def _to_markdown(table: Table, results: Sequence[ClassResult]) -> str:
-    return sections.to_markdown(
-        f"{table.study.name}: results by class", [EXPLAINED], class_parts(table, results)
-    )
-
-
-def _to_rich(table: Table, results: Sequence[ClassResult]) -> Group:
-    return sections.to_rich([EXPLAINED], class_parts(table, results, _ON_TERMINAL))
-
-
-CLASS_FORMATS: Mapping[str, Callable[[Table, Sequence[ClassResult]], object]] = {
-    "rich": _to_rich,
-    "md": _to_markdown,
-    "csv": _to_csv,
-}
-"""The functions that write results by class, by the name of the format."""
-
-
 def classes_as(output: str, table: Table, results: Iterable[ClassResult]) -> object:
     """Return results by class in a format, as text or as an object that rich prints.
 
@@ -135,4 +113,13 @@ def classes_as(output: str, table: Table, results: Iterable[ClassResult]) -> obj
         raise UserError(
             "there are no results by class: no confirmed run has kept the ranks of its test images"
         )
-    return CLASS_FORMATS[output](table, listed)
+    if output == "csv":
+        return rows_to_csv(_columns(table), classes_to_rows(table, listed))
+    if output == "md":
+        parts = [
+            f"# {table.study.name}: results by class",
+            EXPLAINED,
+            *markdown_parts(class_tables(table, listed)),
+        ]
+        return "\n\n".join(parts) + "\n"
+    return Group(*class_tables(table, listed, _ON_TERMINAL), Text(EXPLAINED, "dim"))
