@@ -70,8 +70,8 @@ class TextTable:
         first = int(self.grouped)
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
         for name in self.header[first:]:
-            number = name in self.numbers
-            table.add_column(name, justify="right" if number else "left", no_wrap=number, overflow="fold")
+            right = name in self.numbers
+            table.add_column(name, justify="right" if right else "left", no_wrap=right, overflow="fold")
         rows = self.emphasized("* ", "")
         for group, numbers in self.groups():
             if group:
