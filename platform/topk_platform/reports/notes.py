@@ -58,7 +58,7 @@ def legend(table: Table, best: str = "bold") -> list[str]:
     """Return the lines that explain ± and the marks, at most three; ``best`` is the sign of the best mean."""
     baseline, shown = table.study.baseline, table.study.show
     fewer = ", ".join(ERRORS.get(metric, "sets") for metric in shown if less_is_better(metric))
-    lines = [f"Mean over seeds ± half its 95 % interval, over {_covered(table)}; {best}: the best mean."]
+    lines = [f"Mean over seeds ± half its 95 % interval{_covered(table)}; {best}: the best mean."]
     if baseline is not None and table.tests:
         tolerance = table.study.equivalence
         equal = f"; ≈: equal to it within {points(tolerance)}" if tolerance else ""
@@ -70,19 +70,19 @@ def legend(table: Table, best: str = "bold") -> list[str]:
 
 
 def _covered(table: Table) -> str:
-    """Return what most intervals cover."""
+    """Return the words for what most intervals cover; empty without intervals."""
     counts = Counter(
         cell.value.covers
         for (_, _, metric), cell in table.cells.items()
         if metric in table.study.show and cell.value is not None and cell.value.n > 1
     )
     if not counts:
-        return "two seeds or more"
+        return ""
     covers = counts.most_common(1)[0][0]
     units = set(table.units.values())
     images = units.pop() if len(units) == 1 else "test images"
     text = covers.removesuffix(ONE_SEARCH).replace("images", images)
-    return f"{text} (not the luck of the one search)" if covers.endswith(ONE_SEARCH) else text
+    return f", over {text}{' (not the luck of the one search)' if covers.endswith(ONE_SEARCH) else ''}"
 
 
 def caption(table: Table) -> str:
@@ -101,8 +101,6 @@ def striking(table: Table) -> list[str]:
         )
     if table.left and (table.choices or confirmed.ended):
         lines.append(f"Partial: {plural(table.left, 'trial')} left to run, so this may still change.")
-    if not confirmed.ended and len(table.fruitless) < len(table.confirmations):
-        lines.append("No confirmation has ended yet, so the study has no test results.")
     if confirmed.lost:
         lines.append(
             f"Of {confirmed.ended} confirmations, {confirmed.diverged} diverged and {confirmed.failed} failed. Means "
@@ -138,10 +136,11 @@ def ends(tally: Tally) -> str:
 def _fruitless(result: Fruitless) -> str:
     """Return the line about an arm that will have no result, even if it is run again."""
     what = "search trials" if result.phase == "search" else "confirmations"
+    none = ", so there is no configuration to confirm" if result.phase == "search" else ""
     retry = ", except with --retry-failed" if result.ends.failed else ""
     return (
-        f"No result of {result.arm}: {what} {ends(result.ends)}. Running it again changes nothing{retry}. The first of "
-        f"them, {result.key}: {result.reason}."
+        f"No result of {result.arm}: {what} {ends(result.ends)}{none}. Running it again changes nothing{retry}. The "
+        f"first of them, {result.key}: {result.reason}."
     )
 
 

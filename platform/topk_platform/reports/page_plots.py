@@ -97,7 +97,7 @@ def _inline(svg: str, kind: str, title: str) -> str:
 def _as_jpeg(png: re.Match[str]) -> str:
     """Return an embedded PNG as JPEG, if that is smaller, as for photos; a PNG with transparent parts stays."""
     image = Image.open(io.BytesIO(base64.b64decode(png[1]))).convert("RGBA")
-    if min(image.getchannel("A").getdata()) < 255:
+    if image.getchannel("A").histogram()[255] < image.width * image.height:
         return png[0]
     sink = io.BytesIO()
     image.convert("RGB").save(sink, "JPEG", quality=_QUALITY)

@@ -359,7 +359,7 @@ def test_nobody_is_worse_than_what_is_left_of_a_baseline() -> None:
 
 def test_an_arm_that_diverged_everywhere_says_so() -> None:
     everywhere = with_ends({"smooth_topk_svm": dict.fromkeys(range(1, 6), "diverged")})
-    assert "| – |  | 0 of 5, 5 diverged |" in to_markdown(everywhere)
+    assert "| – | 0 of 5, 5 diverged |" in to_markdown(everywhere)
     rows = [r for r in csv.DictReader(io.StringIO(to_csv(everywhere))) if r["loss"] == "smooth_topk_svm"]
     assert {(r["mean"], r["n"], r["seeds"], r["diverged"]) for r in rows} == {("", "", "5", "5")}
     search = with_ends({}, {"smooth_topk_svm": "diverged"})
