@@ -81,9 +81,9 @@ def claims_line(decisions: Sequence[Decision]) -> str:
         " Stand-ins do not decide the paper's claim." if any(d.claim.stand_in for d in decisions) else ""
     )
     return (
-        f"{parts}. Differences are in points{classes}, with half their 95 % interval. The planned seeds decide, once. power: "
-        "the chance to confirm the paper's number, or twice the tolerance; to plan: what a power of 80 % needs. A claim is "
-        f"confirmed by all its contrasts, and refuted by one.{stand_ins}"
+        f"{parts}. Differences are in points{classes}, with half their 95 % interval. The planned seeds decide, once. "
+        "power: the chance to confirm the paper's number, or twice the tolerance; to plan: what a power of 80 % needs. "
+        f"A claim is confirmed by all its contrasts, and refuted by one.{stand_ins}"
     )
 
 
