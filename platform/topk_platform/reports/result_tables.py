@@ -22,6 +22,7 @@ from topk_platform.reports.text_tables import (
 from topk_platform.reports.words import command, metric_title, number, rounded
 from topk_platform.results.cells import Cell
 from topk_platform.results.from_store import main_metric
+from topk_platform.results.intervals import ONE_SEARCH
 from topk_platform.results.table import Table, row_and_column
 from topk_platform.specs import Published, unit_of
 
@@ -65,8 +66,8 @@ def result_tables(table: Table, metrics: Sequence[str] = ()) -> list[TextTable]:
     """Return a table of texts for each metric, with a row for each cell.
 
     The columns are the regime (or the model) if there are several, the loss, the mean with its interval, the difference
-    to the baseline with its interval, and the mark. Seeds, searches and published numbers are columns where they differ
-    or exist. The rows of the best means are emphasized.
+    to the baseline with its interval, and the mark. Seeds, searches, what intervals cover and published numbers are columns
+    where they differ or exist. The rows of the best means are emphasized.
 
     Args:
         table: The table.
@@ -82,6 +83,7 @@ def _of_metric(table: Table, metric: str) -> TextTable:
     keys = [(row, column) for column in table.columns for row in table.rows]
     cells = {key: cell for key in keys if (cell := table.cells.get((*key, metric))) is not None}
     searches = _searches(table)
+    covered = {_covers(c) for (_, _, m), c in table.cells.items() if m in table.study.show} - {""}
     texts: dict[str, list[str]] = {
         table.across: [column for _, column in cells],
         "loss": [row for row, _ in cells],
@@ -95,6 +97,7 @@ def _of_metric(table: Table, metric: str) -> TextTable:
         "mark": list(map(mark, cells.values())),
         "seeds": list(map(_seeds, cells.values())),
         "searches": [str(searches.get(key, "")) for key in cells],
+        "interval over": [_covers(cell) if len(covered) > 1 else "" for cell in cells.values()],
         "published": [_published(cell.published) for cell in cells.values()],
     }
     same = ("seeds", "searches", *((table.across,) if len(table.columns) == 1 else ()))
@@ -110,6 +113,11 @@ def _of_metric(table: Table, metric: str) -> TextTable:
         best=[position for position, cell in enumerate(cells.values()) if cell.best],
         grouped=table.across in header,
     )
+
+
+def _covers(cell: Cell) -> str:
+    """Return what a mean's interval covers, but for the luck of a single search; empty without an interval."""
+    return cell.value.covers.removesuffix(ONE_SEARCH) if cell.value is not None and cell.value.n > 1 else ""
 
 
 def _searches(table: Table) -> dict[tuple[str, str], int]:
