@@ -66,8 +66,8 @@ def result_tables(table: Table, metrics: Sequence[str] = ()) -> list[TextTable]:
     """Return a table of texts for each metric, with a row for each cell.
 
     The columns are the regime (or the model) if there are several, the loss, the mean with its interval, the difference
-    to the baseline with its interval, and the mark. Seeds, searches, what intervals cover and published numbers are columns
-    where they differ or exist. The rows of the best means are emphasized.
+    to the baseline with its interval, and the mark. Seeds, searches, what intervals cover and published numbers are
+    columns where they differ or exist. The rows of the best means are emphasized.
 
     Args:
         table: The table.
