@@ -56,11 +56,11 @@ def main() -> None:
     ``--debug``, anywhere in the command, shows the traceback. For the exit codes see
     :class:`~topk_platform.cli.consoles.Exit`.
     """
-    find_modules_here()
     escape_unknown_characters()
     arguments = [argument for argument in sys.argv[1:] if argument != _DEBUG]
     debug = len(arguments) < len(sys.argv) - 1
     try:
+        find_modules_here()
         app(args=arguments, prog_name="topk")
     except UserError as error:
         _end(error, f"topk: {error}", Exit.BAD_INPUT, debug)

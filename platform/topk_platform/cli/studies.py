@@ -22,6 +22,7 @@ from topk_platform.cli.consoles import say
 from topk_platform.errors import UserError, as_user_error, unknown_name
 from topk_platform.references import check_arguments, import_reference, is_reference, look_up
 from topk_platform.specs import STANDINS, Study, images_of
+from topk_platform.specs.checks import absolute
 
 if TYPE_CHECKING:
     from topk_platform.results.findings import Findings
@@ -42,8 +43,8 @@ __all__ = [
 
 def find_modules_here() -> None:
     """Make modules of the current folder importable, as with ``python -m``."""
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
+    if (here := str(absolute("."))) not in sys.path:
+        sys.path.insert(0, here)
 
 
 def known_studies() -> Mapping[str, Callable[[], Study]]:

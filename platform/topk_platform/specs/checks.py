@@ -78,9 +78,15 @@ def absolute(path: str | Path) -> Path:
 
     Links are followed only where the path has ``..``, which means the folder above a link's target.
 
+    Raises:
+        UserError: if the path is relative and the working folder has been deleted.
+
     Example:
         >>> absolute("/mnt/runs/../data")
         PosixPath('/mnt/data')
     """
     given = Path(os.path.expanduser(path))
-    return Path(os.path.realpath(given)) if ".." in given.parts else given.absolute()
+    try:
+        return Path(os.path.realpath(given)) if ".." in given.parts else given.absolute()
+    except FileNotFoundError as error:
+        raise UserError("the working folder has been deleted: change to another one") from error

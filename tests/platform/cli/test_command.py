@@ -186,6 +186,15 @@ def test_what_the_store_holds_and_nobody_defines_here_is_reported(
     assert "'my-study'" in err and "FILE.py" in err and len(err.splitlines()) == 1
 
 
+def test_a_working_folder_that_was_deleted_is_named_in_one_line(
+    topk: Topk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert topk("list") == (2, "", "topk: the working folder has been deleted: change to another one\n")
+
+
 def test_an_unexpected_error_is_a_line_and_its_traceback_is_kept(
     topk: Topk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
