@@ -43,10 +43,8 @@ RULES_OF_MANY_MODULES = {
     },
     "platform": {
         "cli/test_command.py": "what all commands have in common",
-        "cli/test_damaged_stores.py": "every command on a damaged store",
         "cli/test_kinds_of_study.py": "every command that reads, on every kind of study",
         "cli/test_smoke_option.py": "one option of several commands",
-        "cli/test_suggested_commands.py": "commands that many modules suggest",
         "data/datasets/test_large_datasets.py": "datasets in small copies of their files",
         "hostile/test_bombs.py": "every reader of files",
         "hostile/test_hostile_files.py": "every reader of files",

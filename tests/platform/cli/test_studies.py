@@ -1,16 +1,23 @@
-"""A study that is named by its reference: the commands that the platform suggests take the same name."""
+"""Studies by their references, and the commands that the platform suggests: the command line takes each as printed."""
 
 from __future__ import annotations
 
+import ast
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from topk_platform import Arm, Loss, Model, Recipe, Regime, Study, UserError
+import topk_platform
+from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study, UserError
+from topk_platform.cli.group import COMMANDS, load_command
 from topk_platform.cli.studies import as_reference, load_study, requested_study
-from topk_platform.reports.words import command
+from topk_platform.reports.words import command, more_searches
 
 LAB = "suggesting_lab"
+BUDGET = ("searches", "trials", "seeds")
+PLACES = {"store": "my runs", "data": "photos"}
 
 
 def made() -> Study:
@@ -31,6 +38,7 @@ def test_suggested_commands_name_the_reference(reference: str) -> None:
     smoke = requested_study(reference, smoke=True)
     assert command("plot", smoke, "map", given={}) == f"topk plot {reference} map --smoke"
     assert load_study(reference.partition(":")[0] + ":made").name == "my-study"
+    assert command("plot", made().smoke(), "map", given={}) == "topk plot my-study map --smoke"
 
 
 def test_a_typo_in_a_reference_is_answered_with_the_studies_of_its_module(
@@ -67,14 +75,9 @@ def test_a_file_stands_for_the_only_study_in_it(tmp_path: Path, monkeypatch: pyt
         UserError, match=r"has 2 studies \(study, other\): name one of it as flock/two_birds.py:NAME"
     ):
         as_reference("flock/two_birds.py")
-    for elsewhere in ("../birds.py", "/birds.py", "no-such.py"):
+    for outside in ("../birds.py", "/birds.py", "no-such.py"):
         with pytest.raises(UserError, match="must be below this folder"):
-            as_reference(elsewhere)
-
-
-def test_a_study_without_a_reference_is_named_by_its_name() -> None:
-    assert command("run", made(), given={}) == "topk run my-study"
-    assert command("plot", made().smoke(), "map", given={}) == "topk plot my-study map --smoke"
+            as_reference(outside)
 
 
 def test_suggested_commands_have_the_places_that_they_take() -> None:
@@ -85,8 +88,68 @@ def test_suggested_commands_have_the_places_that_they_take() -> None:
     assert command("report", made(), given={"store": "runs"}) == "topk report my-study"
 
 
-def test_the_reference_is_part_of_nothing_that_is_stored(reference: str) -> None:
-    named, bare = load_study(reference), made()
-    assert named.to_json() == bare.to_json() and LAB not in named.to_json()
-    assert [named.arm_id(arm) for arm in named.arms] == [bare.arm_id(arm) for arm in bare.arms]
-    assert LAB not in repr(named)
+def test_neither_the_reference_nor_the_changed_budget_is_stored(reference: str) -> None:
+    bare = made()
+    for study in (load_study(reference), bare.with_budget(seeds=2)):
+        assert study == bare and study.to_json() == bare.to_json() and repr(study) == repr(bare)
+        assert list(map(study.arm_id, study.arms)) == list(map(bare.arm_id, bare.arms))
+
+
+def a_study() -> Study:
+    loss = Loss("cross_entropy", {"learning_rate": Float(0.01, 1)}, {"learning_rate": 0.1})
+    arms = [Arm(Regime("r", "digits"), Model("linear"), loss, 2, Recipe(1))]
+    return Study("mine", arms, topk=(1, 2), trials=4, seeds=2)
+
+
+def options_of(name: str) -> set[str]:
+    return {option for parameter in load_command(name).params for option in parameter.opts}
+
+
+def parsed(line: str) -> dict[str, object]:
+    _, name, *arguments = shlex.split(line)
+    context = load_command(name).make_context(name, arguments)
+    return dict(context.params)
+
+
+def suggestions() -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the command and the arguments of each call of ``command``; a plot stands for what varies."""
+    for file in sorted(Path(topk_platform.__file__).parent.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if (
+                isinstance(node, ast.Call)
+                and getattr(node.func, "attr", getattr(node.func, "id", "")) == "command"
+                and node.args
+                and isinstance(node.args[0], ast.Constant)
+            ):
+                rest = [part for part in node.args[2:] if not isinstance(part, ast.Starred)]
+                texts = (part.value if isinstance(part, ast.Constant) else "map" for part in rest)
+                yield node.args[0].value, tuple(texts)
+
+
+def test_every_suggested_command_is_taken_as_it_is_printed() -> None:
+    suggested = set(suggestions())
+    assert {name for name, _ in suggested} >= {"run", "plot", "table", "export", "report", "sync"}
+    changed = a_study().with_budget(trials=6, seeds=4, searches=2)
+    for name, arguments in suggested:
+        taken = parsed(command(name, changed, *arguments, given=PLACES))
+        assert taken["study"] == "mine" and taken["store"] == "my runs"
+        budget = {"searches": 2, "trials": 6, "seeds": 4}
+        assert {option: taken[option] for option in budget if option in taken}.items() <= budget.items()
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if "--searches" in options_of(name)])
+def test_a_suggested_command_has_the_budget_that_the_user_changed(name: str) -> None:
+    """A command that takes one of the three options has it, and none that it does not take."""
+    line = command(name, a_study().with_budget(trials=6, seeds=4, searches=2), given={})
+    for option, number in zip(BUDGET, (2, 6, 4), strict=True):
+        assert (f"--{option} {number}" in line) == (f"--{option}" in options_of(name))
+    assert command(name, a_study().with_budget(seeds=4), given={}).count("--") <= 1
+    assert command(name, a_study(), given={}) == f"topk {name} mine"
+
+
+def test_more_searches_keep_the_budget_of_each_search() -> None:
+    """Of 6 trials and 4 seeds in one search, three searches have 18 and 12: both are totals over the searches."""
+    assert more_searches(a_study(), given={}) == "topk run mine --searches 3"
+    changed = a_study().with_budget(trials=6, seeds=4)
+    assert more_searches(changed, given={}) == "topk run mine --searches 3 --trials 18 --seeds 12"
+    assert more_searches(a_study().with_budget(searches=5), given={}) == "topk run mine --searches 5"
