@@ -244,6 +244,19 @@ def test_the_codes_are_reported_in_the_help_and_in_the_documentation() -> None:
         assert f"| {int(code)} | {meaning} |\n" in page
 
 
+@pytest.mark.parametrize(("word", "command"), [("show", "table"), ("results", "table"), ("tabel", "table")])
+def test_a_word_that_is_no_command_is_answered_with_the_right_one(word: str, command: str) -> None:
+    result = CliRunner().invoke(app, [word, "letters"])
+    assert result.exit_code == 2
+    assert f"Did you mean '{command}'?" in result.output
+
+
+@pytest.mark.parametrize("arguments", [(), ("run",), ("table",)])
+def test_the_help_shows_no_type_beside_flags(arguments: tuple[str, ...]) -> None:
+    output = CliRunner().invoke(app, [*arguments, "--help"]).output
+    assert "--help" in output and "bool" not in output.lower()
+
+
 def test_the_version_is_the_packages(topk: Topk) -> None:
     assert topk("--version") == (0, f"topk {importlib.metadata.version('topk-studies')}\n", "")
 

@@ -234,13 +234,23 @@ def _file(name: str) -> Path:
             f"NAME must be a name that a Python module can have, of letters, digits and _, got {name!r}"
         )
     file = Path(f"{name}.py")
-    if file.exists() or Path(name).exists():
-        raise UserError(f"{file if file.exists() else name} exists already: choose another name")
-    if name in sys.builtin_module_names or importlib.util.find_spec(name) is not None:
+    for existing in (file, Path(name) / "__init__.py"):
+        if existing.exists():
+            raise UserError(f"{existing} exists already: choose another name")
+    if name in sys.builtin_module_names or _is_module(name):
         raise UserError(
             f"NAME must not be that of an installed module, which the file would hide, got {name!r}"
         )
     return file
+
+
+def _is_module(name: str) -> bool:
+    """Return whether a module has this name; a folder of images here is none, and may share a study's name."""
+    spec = importlib.util.find_spec(name)
+    if spec is None:
+        return False
+    here = [str(Path(name).absolute())]
+    return spec.origin is not None or list(spec.submodule_search_locations or ()) != here
 
 
 def _imports(data: DataCode) -> str:

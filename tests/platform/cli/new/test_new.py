@@ -194,6 +194,7 @@ a-b --from lab | NAME must be a name that a Python module can have
 class --from lab | NAME must be a name that a Python module can have
 json --from lab | got 'json'
 taken --from lab | taken.py exists already
+package --from lab | package/__init__.py exists already
 mine --from nothing | --from must be a folder of images or a file .npz or .pt
 mine --from nothing.csv | nothing.csv', which does not exist
 mine --from table.csv | numpy.savez(
@@ -219,8 +220,9 @@ mine --from nan.npz | inputs must be finite
 @pytest.mark.parametrize("line", BAD.strip().splitlines())
 def test_what_cannot_be_is_a_line_and_nothing_is_written(new: New, tmp_path: Path, line: str) -> None:
     arguments, message = line.split(" | ")
-    for folder in ("lab/one", "lab/two", "empty"):
+    for folder in ("lab/one", "lab/two", "empty", "package"):
         (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "package" / "__init__.py").touch()
     (tmp_path / "taken.py").write_text("kept = 1\n")
     (tmp_path / "junk.npz").write_text("junk")
     (tmp_path / "table.csv").write_text("0.5,1\n")
@@ -248,6 +250,14 @@ def test_a_folder_of_any_name_is_read(new: New, birds: Path, study: str, name: s
     assert code == 0, err
     with data_at(folder.parent):
         assert read(load_study(f"{study}:study").arms[0].regime).classes == 3
+
+
+def test_a_study_may_have_the_name_of_its_folder_of_images(new: New, birds: Path, tmp_path: Path) -> None:
+    folder = birds.rename(tmp_path / "birds_here")
+    code, _, err = new(folder.name, "--from", folder.name)
+    assert code == 0, err
+    with data_at(tmp_path):
+        assert read(load_study(f"{folder.name}:study").arms[0].regime).classes == 3
 
 
 def test_a_name_that_is_no_text_is_a_line_and_nothing_is_written(
