@@ -18,7 +18,7 @@ __all__ = ["COMMANDS", "CommandGroup", "load_command"]
 
 _PANELS = {
     "Studies": {"new": "new.new", "list": "status", "plan": "planning", "run": "run.run", "status": "status"},
-    "Results": dict.fromkeys(("table", "plot", "report"), "showing"),
+    "Results": {**dict.fromkeys(("table", "plot", "report"), "showing"), "nearest": "nearest"},
     "Trials": dict.fromkeys(("replay", "ui"), "inspecting"),
     "Taking results elsewhere": dict.fromkeys(("export", "predict"), "export"),
     "Upkeep": dict.fromkeys(("sync", "repair", "merge"), "upkeep"),

@@ -10,7 +10,7 @@ import pytest
 from topk_platform import Arm, Loss, Model, Recipe, Regime, Study
 from topk_platform.cli.group import COMMANDS, load_command
 
-WITHOUT = {"new", "list", "replay", "ui", "predict", "merge"}
+WITHOUT = {"new", "list", "nearest", "replay", "ui", "predict", "merge"}
 
 
 def made() -> Study:
