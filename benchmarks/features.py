@@ -32,8 +32,8 @@ from torchvision.transforms import v2
 
 from topk_platform import Arm, Loss, Model, Recipe, Regime
 from topk_platform.data import Dataset, data_at, from_tensors, image_folder, load
-from topk_platform.data.features.backbones import Backbone, load_backbone
-from topk_platform.data.features.computing import features_of
+from topk_platform.data.images.backbones import Backbone, load_backbone
+from topk_platform.data.images.features import features_of
 from topk_platform.specs import Trial
 from topk_platform.training import Session
 

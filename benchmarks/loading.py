@@ -27,7 +27,8 @@ from torch.utils.data import Dataset as TorchDataset
 from torchvision.transforms import v2
 
 from topk_platform.data import Images
-from topk_platform.data.images.decoding import crop, decoders, pool, scaled
+from topk_platform.data.images.decoding import crop, decoders, pool
+from topk_platform.data.images.in_files import scaled
 from topk_platform.data.images.own_files import from_folders
 
 SIZE, RESIZE = 224, 256

@@ -22,8 +22,8 @@ from pyarrow import parquet
 from topk_losses import use_backend
 from topk_platform.data import Dataset, Source, load
 from topk_platform.data.datasets.cifar import SUPERCLASSES
-from topk_platform.data.features.backbones import untrained_backbone
-from topk_platform.data.folder import data_at
+from topk_platform.data.folders import data_at
+from topk_platform.data.images.backbones import untrained_backbone
 from topk_platform.data.noise_files import write_labels
 from topk_platform.specs import (
     EMA,

@@ -56,7 +56,7 @@ def doubled(scores, target, strength=1.0, **shared):
             (
                 "",
                 """import torch
-from topk_platform.data.datasets.own import from_tensors
+from topk_platform.data.datasets.tensors import from_tensors
 def corners(per_class: int = 20):
     labels = torch.arange(4).repeat(per_class)
     noise = 0.1 * torch.randn(4 * per_class, 2, generator=torch.Generator().manual_seed(0))
@@ -66,7 +66,7 @@ def corners(per_class: int = 20):
         ],
         f"{P}data/loading.py": [
             (
-                "from topk_platform.data.datasets.digits",
+                "from topk_platform.data.datasets.characters",
                 "from topk_platform.data.datasets.corners import corners\n",
             ),
             ('    "digits": digits,\n', '    "corners": corners,\n'),

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from topk_platform import Arm, LabelNoise, LongTail, PerClass, Study
-from topk_platform.data.datasets.letters import letters as letters_data
+from topk_platform.data.datasets.characters import letters as letters_data
 from topk_platform.running.preflight.checks import check_study
 from topk_studies import STUDIES, letters, letters_again, letters_map, letters_questions, letters_quick
 

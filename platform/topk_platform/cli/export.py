@@ -208,7 +208,7 @@ def _calibrate_export(folder: str, samples: Sequence[str], trust: Sequence[str])
 
 def _report_unread(images: Sequence[str], files: Sequence[str], broken: Mapping[str, str]) -> None:
     """Say which files were not read, and end with code 1 if one of those that should have been cannot be."""
-    from topk_platform.data.images.walking import not_read  # noqa: PLC0415 - torch
+    from topk_platform.data.folders import not_read  # noqa: PLC0415 - torch
 
     for folder in filter(os.path.isdir, map(os.path.expanduser, images)):
         if unread := not_read(Path(folder), set(files)):

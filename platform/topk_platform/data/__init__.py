@@ -1,4 +1,3 @@
-# ruff: noqa: F403 - what the catalogue of datasets exports
 """Datasets, and the conditions that turn them into regimes.
 
 ``Regime(name, dataset, conditions, options)`` names a dataset of :data:`DATASETS`, or a user's function as
@@ -31,21 +30,33 @@ by default one per core; ``TOPK_CACHE`` is a folder, on a fast disk, where decod
 The data folder is ``topk run --data DIR``, the environment's ``TOPK_DATA``, or ``data``: see :func:`data_folder`.
 """
 
-from topk_platform.data import loading
-from topk_platform.data.checking import check_source
 from topk_platform.data.conditions import apply_conditions, long_tail_counts, noisy_labels
 from topk_platform.data.dataset import Dataset, Split
-from topk_platform.data.datasets.cifar import read_cifar100
-from topk_platform.data.datasets.letters import LOOK_ALIKES
-from topk_platform.data.datasets.own import from_tensors
-from topk_platform.data.folder import cache_folder, data_at, data_folder, use_data_folder
+from topk_platform.data.datasets.characters import LOOK_ALIKES, digits, kanji, letters
+from topk_platform.data.datasets.cifar import cifar100, read_cifar100
+from topk_platform.data.datasets.generated import ring, synthetic_images
+from topk_platform.data.datasets.image_files import image_files, image_folder
+from topk_platform.data.datasets.imagenet import imagenet, imagenet_lt
+from topk_platform.data.datasets.parquet import parquet_images
+from topk_platform.data.datasets.species import inaturalist, plantnet300k
+from topk_platform.data.datasets.tensors import from_tensors
+from topk_platform.data.folders import cache_folder, data_at, data_folder, use_data_folder
 from topk_platform.data.images.in_files import Images
-from topk_platform.data.loading import *
+from topk_platform.data.loading import (
+    DATASETS,
+    check_source,
+    download,
+    forget_datasets,
+    image_features,
+    load,
+    read,
+)
 from topk_platform.data.noise_files import write_labels
 from topk_platform.data.population import Population, Source
-from topk_platform.data.shots import shot_words, shots
+from topk_platform.data.splitting import shot_words, shots
 
 __all__ = [
+    "DATASETS",
     "LOOK_ALIKES",
     "Dataset",
     "Images",
@@ -55,15 +66,32 @@ __all__ = [
     "apply_conditions",
     "cache_folder",
     "check_source",
+    "cifar100",
     "data_at",
     "data_folder",
+    "digits",
+    "download",
+    "forget_datasets",
     "from_tensors",
+    "image_features",
+    "image_files",
+    "image_folder",
+    "imagenet",
+    "imagenet_lt",
+    "inaturalist",
+    "kanji",
+    "letters",
+    "load",
     "long_tail_counts",
     "noisy_labels",
+    "parquet_images",
+    "plantnet300k",
+    "read",
     "read_cifar100",
+    "ring",
     "shot_words",
     "shots",
+    "synthetic_images",
     "use_data_folder",
     "write_labels",
 ]
-__all__ += loading.__all__

@@ -8,7 +8,7 @@ import torch
 from torch import Generator, Tensor
 
 from topk_platform.data.dataset import Dataset
-from topk_platform.data.folder import data_folder
+from topk_platform.data.folders import data_folder
 from topk_platform.data.noise import (
     confused_labels,
     features_of_split,
@@ -18,7 +18,7 @@ from topk_platform.data.noise import (
 )
 from topk_platform.data.noise_files import read_confusion, read_labels
 from topk_platform.data.population import Population, Source
-from topk_platform.data.splits.splitting import by_class
+from topk_platform.data.splitting import by_class
 from topk_platform.errors import UserError
 from topk_platform.specs import (
     Condition,

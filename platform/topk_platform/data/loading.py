@@ -1,4 +1,4 @@
-"""Datasets by name. Each process keeps those that it read last."""
+"""Datasets by name, of which each process keeps those that it read last, and checks of what they hold."""
 
 from __future__ import annotations
 
@@ -8,51 +8,36 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
+from topk_platform.data.arrays import check_finite
 from topk_platform.data.dataset import Dataset
+from topk_platform.data.datasets.characters import digits, kanji, letters
 from topk_platform.data.datasets.cifar import cifar100, download_cifar100
-from topk_platform.data.datasets.digits import digits
-from topk_platform.data.datasets.image_files import image_files
+from topk_platform.data.datasets.generated import ring, synthetic_images
+from topk_platform.data.datasets.image_files import image_files, image_folder
 from topk_platform.data.datasets.imagenet import imagenet, imagenet_lt, unpack_imagenet
-from topk_platform.data.datasets.inaturalist import inaturalist
-from topk_platform.data.datasets.kanji import kanji
-from topk_platform.data.datasets.letters import letters
-from topk_platform.data.datasets.own import image_folder
 from topk_platform.data.datasets.parquet import parquet_images
-from topk_platform.data.datasets.plantnet import plantnet300k
-from topk_platform.data.datasets.ring import ring
-from topk_platform.data.datasets.synthetic import synthetic_images
-from topk_platform.data.features.backbones import load_backbone, weights_hash
-from topk_platform.data.features.computing import features_of
-from topk_platform.data.folder import data_folder
-from topk_platform.data.marked import with_files
-from topk_platform.data.population import Population, Source
+from topk_platform.data.datasets.species import inaturalist, plantnet300k
+from topk_platform.data.folders import data_folder
+from topk_platform.data.images.backbones import load_backbone, weights_hash
+from topk_platform.data.images.features import features_of
+from topk_platform.data.population import Population, Source, with_files
 from topk_platform.errors import UserError, as_user_error
-from topk_platform.references import check_arguments, look_up
+from topk_platform.references import check_arguments, is_reference, look_up
 from topk_platform.specs import FEATURES, Regime, images_of
 
 __all__ = [
     "DATASETS",
     "DOWNLOADS",
     "backbone_hash",
-    "cifar100",
-    "digits",
+    "check_source",
     "download",
     "feature_arguments",
     "forget_datasets",
     "image_features",
-    "image_files",
-    "image_folder",
-    "imagenet",
-    "imagenet_lt",
-    "inaturalist",
-    "kanji",
-    "letters",
     "load",
-    "parquet_images",
-    "plantnet300k",
     "read",
-    "ring",
-    "synthetic_images",
 ]
 
 
@@ -68,9 +53,9 @@ def image_features(
 
     Args:
         of: The dataset of images: a name of the platform's table, or ``package.module:attribute``.
-        backbone: The network, see :func:`~topk_platform.data.features.backbones.load_backbone`.
+        backbone: The network, see :func:`~topk_platform.data.images.backbones.load_backbone`.
         pixels: The side of the square to which images are scaled before the backbone.
-        weights: The file of the backbone's weights, see :func:`~topk_platform.data.features.backbones.load_backbone`.
+        weights: The file of the backbone's weights, see :func:`~topk_platform.data.images.backbones.load_backbone`.
         views: The number of views of each training image that are kept, see :func:`features_of`. More than one view
             needs the model ``feature_head``, which trains on a random view of each image.
         **options: The keyword arguments of the dataset ``of``.
@@ -78,7 +63,7 @@ def image_features(
     Raises:
         MissingDataError: if the data, a package or the weights are not on this machine.
         UserError: if every seed draws its own data of ``of``, or if ``of``, :func:`features_of` or
-            :func:`~topk_platform.data.features.backbones.load_backbone` raises it.
+            :func:`~topk_platform.data.images.backbones.load_backbone` raises it.
     """
     source = read(Regime("features", of, options=options))
     if not isinstance(source, Dataset):
@@ -216,3 +201,52 @@ def _call(name: str, function: Callable[..., Any], /, **arguments: Any) -> Datas
             f"dataset {name}: must return a topk_platform.data.Dataset, got {type(dataset).__name__}"
         )
     return dataset
+
+
+def check_source(regime: Regime, source: Source) -> None:
+    """Check that data have two classes and finite inputs, and that a user's function returns the same data twice.
+
+    Effect: a user's function is called a second time, which doubles its time and memory. For a population, one sample
+    is drawn twice from the same seed.
+
+    Args:
+        regime: The regime.
+        source: The regime's dataset before the conditions.
+
+    Raises:
+        UserError: if one of the checks fails.
+    """
+    if source.classes < 2:
+        raise UserError(
+            f"regime {regime.name}: dataset {regime.dataset} must have at least two classes, got {source.classes}"
+        )
+    _check_finite(regime.dataset, _example(source))
+    if is_reference(regime.dataset):
+        _check_repeats(regime, source)
+
+
+def _example(source: Source) -> Dataset:
+    return source.example if isinstance(source, Population) else source
+
+
+def _check_finite(name: str, dataset: Dataset) -> None:
+    if 0 in dataset.shape:
+        raise UserError(f"dataset {name}: inputs must hold numbers, got samples of shape {dataset.shape}")
+    for split, part in dataset.splits.items():
+        if isinstance(part.inputs, Tensor):
+            check_finite(f"dataset {name}: inputs", part.inputs, f"of the {split} split")
+
+
+def _check_repeats(regime: Regime, source: Source) -> None:
+    if _example(read(regime)).fingerprint == _example(source).fingerprint:
+        return
+    if isinstance(source, Population):
+        raise UserError(
+            f"dataset {regime.dataset} must return the same data for the same generator, but a second call returned "
+            "others: draw all random numbers from its parameter generator"
+        )
+    raise UserError(
+        f"dataset {regime.dataset} must return the same data in every process, but a second call returned others: draw "
+        "all random numbers from torch.Generator().manual_seed(0) or numpy.random.default_rng(0), or, for other data "
+        "with every seed of the study, from a parameter generator"
+    )

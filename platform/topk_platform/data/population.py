@@ -1,19 +1,21 @@
-"""Data that every seed draws for itself: a distribution of datasets instead of one dataset."""
+"""Data that every seed draws for itself, and data whose fingerprint covers the files that conditions read."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from functools import cached_property
+from pathlib import Path
 
 import torch
 from torch import Generator, Tensor
 
 from topk_platform.data.dataset import Dataset
+from topk_platform.errors import MissingDataError, UserError
 from topk_platform.specs import Scalar
 
-__all__ = ["Population", "Source"]
+__all__ = ["Population", "Source", "with_files"]
 
 
 @dataclass(frozen=True)
@@ -81,3 +83,57 @@ class Population:
 
 Source = Dataset | Population
 """A regime's dataset before the conditions: the same for every seed, or drawn for each seed."""
+
+
+@dataclass(frozen=True)
+class _MarkedDataset(Dataset):
+    mark: str = ""
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The fingerprint of the data before conditions and of the files."""
+        return self.mark
+
+
+@dataclass(frozen=True)
+class _MarkedPopulation(Population):
+    mark: str = ""
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The fingerprint of the definition and of the files."""
+        return self.mark
+
+
+def with_files(source: Source, files: Sequence[str], folder: Path) -> Source:
+    """Return the same data with a fingerprint that changes with the bytes of some files.
+
+    Therefore results with one confusion matrix never count for another matrix in a file of the same name.
+
+    Args:
+        source: The data.
+        files: The files' names in the folder.
+        folder: The data folder.
+
+    Raises:
+        MissingDataError: if a file does not exist.
+        UserError: if a file cannot be read.
+    """
+    state = hashlib.sha256(source.fingerprint.encode())
+    for name in files:
+        state.update(hashlib.sha256(_bytes(folder / name)).digest())
+    given = {one.name: getattr(source, one.name) for one in fields(source)}
+    kind = _MarkedPopulation if isinstance(source, Population) else _MarkedDataset
+    return kind(**given, mark=state.hexdigest()[:20])
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        raise MissingDataError(
+            f"the file {path}, which a condition reads, does not exist: put it there, or name its folder with "
+            "--data DIR or TOPK_DATA"
+        ) from error
+    except OSError as error:
+        raise UserError(f"the file {path}, which a condition reads, cannot be read: {error}") from error

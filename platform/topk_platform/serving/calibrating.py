@@ -9,8 +9,8 @@ import torch
 from safetensors.torch import load
 
 from topk_platform.data import Dataset
+from topk_platform.data.folders import is_left_out
 from topk_platform.data.images.own_files import plain_name
-from topk_platform.data.images.walking import is_left_out
 from topk_platform.errors import UserError, unknown_name
 from topk_platform.records import SavedModel
 from topk_platform.serving.card import with_calibration

@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
-from topk_platform.data.features.backbones import Backbone, load_backbone, untrained_backbone, weights_hash
+from topk_platform.data.images.backbones import Backbone, load_backbone, untrained_backbone, weights_hash
 from topk_platform.data.images.in_files import Images
 from topk_platform.data.loading import DATASETS, feature_arguments, read
 from topk_platform.data.population import Population

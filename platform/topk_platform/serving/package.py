@@ -35,7 +35,7 @@ class Frozen(Checked):
     """The frozen backbone in front of an exported head.
 
     Args:
-        name: The backbone's name, as :func:`~topk_platform.data.features.backbones.load_backbone` takes it.
+        name: The backbone's name, as :func:`~topk_platform.data.images.backbones.load_backbone` takes it.
         pixels: The side of the square to which images are scaled.
         shape: The shape of one image's features, which the head takes.
         sha256: The SHA-256 of the backbone's file.

@@ -17,16 +17,16 @@ from PIL import Image
 from PIL.JpegImagePlugin import JpegImageFile
 from torch import Tensor
 
+from topk_platform.data.folders import ENDINGS, folders_below, is_image
 from topk_platform.data.images.decoding import (
     MODES,
     UnreadableImageError,
     covering,
     crop,
-    scaled,
     scaled_image,
     why_unreadable,
 )
-from topk_platform.data.images.walking import ENDINGS, folders_below, is_image
+from topk_platform.data.images.in_files import scaled
 from topk_platform.errors import UserError, reason
 from topk_platform.specs import Inputs
 from topk_platform.specs.checks import check

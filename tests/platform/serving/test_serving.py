@@ -18,7 +18,8 @@ from torch import Tensor
 
 from topk_platform import Arm, Loss, Model, Recipe, Regime, Study, UserError, export_model, load_model
 from topk_platform.data import Dataset, data_at, load
-from topk_platform.data.images.decoding import crop, scaled
+from topk_platform.data.images.decoding import crop
+from topk_platform.data.images.in_files import scaled
 from topk_platform.records import Ledger, Store
 from topk_platform.serving.classifier import Classifier
 from topk_platform.serving.flavor import Predictor, _load_pyfunc

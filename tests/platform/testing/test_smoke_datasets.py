@@ -52,7 +52,7 @@ def test_a_standin_needs_no_data_and_has_its_classes(
     dataset: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The file of kanji, which takes a second, is read once.
-    monkeypatch.setattr(sys.modules["topk_platform.data.datasets.kanji"], "letters", cache(letters))
+    monkeypatch.setattr(sys.modules["topk_platform.data.datasets.characters"], "letters", cache(letters))
     for classes in (8, 12):
         result = load(regime(dataset, classes))
         assert result.classes == classes

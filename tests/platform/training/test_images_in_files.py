@@ -16,7 +16,7 @@ from PIL import Image
 
 from topk_platform import Arm, Augmentation, Loss, Model, PerClass, Protocol, Recipe, Regime, Study, UserError
 from topk_platform.data import data_at, load
-from topk_platform.data.images.decoding import scaled
+from topk_platform.data.images.in_files import scaled
 from topk_platform.specs import Trial, TrialRecord
 from topk_platform.testing.standins import write_imagenet_lt, write_plantnet300k
 from topk_platform.training import finish, run_trials

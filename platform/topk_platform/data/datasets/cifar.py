@@ -14,8 +14,8 @@ from torch import Generator, Tensor
 
 from topk_platform.data.dataset import Dataset, Split
 from topk_platform.data.datasets.parquet import read_parquet_splits
-from topk_platform.data.folder import data_folder
-from topk_platform.data.splits.splitting import stratified
+from topk_platform.data.folders import data_folder
+from topk_platform.data.splitting import stratified
 from topk_platform.errors import MissingDataError, UserError
 from topk_platform.specs.checks import first_few
 

@@ -9,10 +9,10 @@ from torch import Generator
 
 from topk_platform.data.dataset import Dataset, Split
 from topk_platform.data.datasets.image_files import Reading
-from topk_platform.data.folder import data_folder
+from topk_platform.data.folders import data_folder
 from topk_platform.data.images.listing import FileList, from_files, parse_lines
 from topk_platform.data.images.own_files import from_folders
-from topk_platform.data.splits.splitting import held_out
+from topk_platform.data.splitting import held_out
 from topk_platform.errors import MissingDataError, UserError
 from topk_platform.specs.checks import check
 

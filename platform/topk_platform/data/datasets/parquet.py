@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from topk_platform.data.dataset import Dataset, Split
-from topk_platform.data.datasets.own import assembled, check_numbered
-from topk_platform.data.folder import data_folder
+from topk_platform.data.datasets.tensors import assembled, check_numbered
+from topk_platform.data.folders import data_folder, is_left_out
 from topk_platform.data.images.decoding import UnreadableImageError, pool, square
 from topk_platform.data.images.own_files import HELD_OUT
-from topk_platform.data.images.walking import is_left_out
 from topk_platform.errors import MissingDataError, UserError, reason
 from topk_platform.specs.checks import check, first_few
 

@@ -1,14 +1,10 @@
-"""Decoding of image files to pixels, many files at once."""
+"""Decoding of image files to pixels as a viewer shows them, many files at once."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
-import shutil
 import struct
-import uuid
-import warnings
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import lru_cache
@@ -20,8 +16,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from topk_platform.data.folder import pixel_folder
-from topk_platform.data.images.appearance import appearance, is_on_its_side, without_range
 from topk_platform.errors import UserError
 from topk_platform.specs.checks import check
 
@@ -31,14 +25,96 @@ if TYPE_CHECKING:
 __all__ = [
     "MODES",
     "UnreadableImageError",
+    "appearance",
     "covering",
     "crop",
     "decoders",
+    "is_on_its_side",
     "pool",
-    "scaled",
     "square",
     "why_unreadable",
+    "without_range",
 ]
+
+_TURNED = (2, 3, 4, 5, 6, 7, 8)  # EXIF's values of images that are stored rotated or mirrored
+_WITHOUT_RANGE = {"F": "floats", "I": "32 bits"}
+_BROKEN = (
+    OSError,
+    SyntaxError,
+    ValueError,
+    TypeError,
+    LookupError,
+    struct.error,
+)  # the errors that Pillow raises for broken EXIF data
+_ON_ITS_SIDE = (5, 6, 7, 8)  # orientations with width and height exchanged
+
+
+def appearance(image: Image.Image, mode: str = "RGB") -> Image.Image:
+    """Return an opened image as a viewer shows it.
+
+    The image is rotated by its EXIF orientation, transparent parts become white, and the upper eight of 16 bits per
+    channel are kept. Pillow alone would leave a photo on its side, make transparent parts black, and 16 bits white.
+
+    Args:
+        image: An image that ``PIL.Image.open`` returned. It is read to its end.
+        mode: Pillow's mode of the result: ``"L"``, ``"RGB"`` or ``"RGBA"``, which keeps transparency.
+
+    Raises:
+        OSError, SyntaxError, ValueError: if the file is cut off or holds something else.
+
+    Example:
+        >>> from PIL import Image
+        >>> appearance(Image.new("LA", (1, 1), (0, 0))).getpixel((0, 0))
+        (255, 255, 255)
+    """
+    from PIL import Image, ImageOps  # noqa: PLC0415 - comes with torchvision
+
+    deep = _has_16_bits(image)
+    if _orientation(image) in _TURNED:
+        image = ImageOps.exif_transpose(image)
+    if deep:
+        image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    if image.has_transparency_data and mode != "RGBA":
+        white = Image.new("RGBA", image.size, "white")
+        image = Image.alpha_composite(white, image.convert("RGBA"))
+    return image if image.mode == mode else image.convert(mode)
+
+
+def without_range(image: Image.Image) -> str:
+    """Return what is wrong with an opened image whose pixels are floats or of 32 bits; empty for any other.
+
+    No file says which of their values are black and white, and Pillow would clip them at 0 and 255.
+    """
+    if image.mode not in _WITHOUT_RANGE or _has_16_bits(image):
+        return ""
+    return (
+        f"its pixels are of Pillow's mode {image.mode} ({_WITHOUT_RANGE[image.mode]}), and no file says which values "
+        "are black and white: save it with 8 or 16 bits per channel"
+    )
+
+
+def is_on_its_side(image: Image.Image) -> bool:
+    """Return whether an opened image, not yet read, has the width and height of what a viewer shows exchanged.
+
+    Pillow gives a TIFF the size of what a viewer shows as soon as it is opened.
+    """
+    return image.format != "TIFF" and _orientation(image) in _ON_ITS_SIDE
+
+
+def _has_16_bits(image: Image.Image) -> bool:
+    # Pillow opens a PGM of 16 bits in its mode of 32 bits, and scales its values to 16.
+    return image.mode.startswith("I;16") or (image.mode == "I" and image.format == "PPM")
+
+
+def _orientation(image: Image.Image) -> int:
+    from PIL.ExifTags import Base  # noqa: PLC0415
+
+    try:
+        value = image.getexif().get(Base.Orientation)
+    except _BROKEN:  # viewers show such an image as it is stored
+        return 1
+    return value if isinstance(value, int) else 1
+
 
 Pixels = NDArray[np.uint8]
 
@@ -46,10 +122,7 @@ MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 """Pillow's modes by the number of channels."""
 
 _VARIABLE = "TOPK_DECODERS"
-_HEADER = struct.Struct("<II")  # height, width
-_DECODING_VERSION = "shown-3"  # part of the cache's file names; change it whenever the decoding changes
 _HEIC = re.compile(rb"....ftyp(hei[cmsx]|hev[cmsx]|mif1|msf1)", re.DOTALL)
-_FREE_FRACTION = 0.05  # the fraction of the disk that kept pixels leave free
 
 
 class UnreadableImageError(UserError):
@@ -138,35 +211,7 @@ def covering(image: Image.Image, channels: int, height: int, width: int) -> Pixe
     return pixels[top : top + height, left : left + width]
 
 
-def scaled(path: Path, resize: int) -> Pixels:
-    """Return an image in RGB, scaled so that its shorter side is ``resize``: uint8 ``(height, width, 3)``.
-
-    The image is as a viewer shows it: see :func:`~topk_platform.data.images.appearance.appearance`.
-
-    If ``TOPK_CACHE`` names a folder, the pixels are stored there, and any process reads them from there the next time.
-    Nothing more is stored once less than a twentieth of that disk is free. If the folder cannot be written to, a
-    warning says so.
-
-    Args:
-        path: The image, in any format that Pillow reads.
-        resize: Pixels of the shorter side; the length of the longer side is rounded down.
-
-    Raises:
-        UnreadableImageError: if the image cannot be read to its end, or is so narrow that it has too many pixels when
-            it is scaled.
-    """
-    folder = pixel_folder()
-    if folder is None:
-        return _decoded(path, resize)
-    cached = _cache_file(folder, path, resize)
-    pixels = _read_cached(cached)
-    if pixels is None:
-        pixels = _decoded(path, resize)
-        _write_cached(folder, cached, pixels)
-    return pixels
-
-
-def _decoded(path: Path, resize: int) -> Pixels:
+def decoded(path: Path, resize: int) -> Pixels:
     from PIL import Image  # noqa: PLC0415 - comes with torchvision
 
     try:
@@ -248,51 +293,3 @@ def crop(pixels: Pixels, size: int, position: tuple[float, float] | None = None)
     else:
         top, left = (int(part * (rest + 1)) for part, rest in zip(position, spare, strict=True))
     return pixels[top : top + size, left : left + size]
-
-
-def _cache_file(folder: Path, path: Path, resize: int) -> Path:
-    try:
-        status = path.stat()
-    except OSError as error:
-        raise UnreadableImageError(f"image {path} is no longer there") from error
-    text = f"{_DECODING_VERSION}\0{path}\0{status.st_size}\0{status.st_mtime_ns}\0{resize}"
-    name = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:32]
-    return folder / name[:3] / name[3:]
-
-
-def _read_cached(path: Path) -> Pixels | None:
-    """Return memory-mapped pixels, so that only the pixels of the crop are read; None if they are not in the cache."""
-    try:
-        size = path.stat().st_size
-        with path.open("rb") as file:
-            height, width = _HEADER.unpack(file.read(_HEADER.size))
-        if size != _HEADER.size + 3 * height * width:  # a crash may leave half a file
-            return None
-        pixels: Pixels = np.memmap(path, np.uint8, "r", _HEADER.size, (height, width, 3))
-    except (OSError, struct.error):
-        return None
-    return pixels
-
-
-def _write_cached(folder: Path, path: Path, pixels: Pixels) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        disk = shutil.disk_usage(path.parent)
-        if disk.free - pixels.nbytes >= _FREE_FRACTION * disk.total:
-            _write(path, pixels)
-    except OSError as error:  # its strerror lacks the image's name, so that Python shows the warning once
-        warnings.warn(
-            f"scaled images cannot be kept in {folder}, so each is decoded whenever it is needed: {error.strerror}. "
-            "Name another folder with TOPK_CACHE",
-            stacklevel=2,
-        )
-
-
-def _write(path: Path, pixels: Pixels) -> None:
-    part = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
-    try:
-        part.write_bytes(_HEADER.pack(*pixels.shape[:2]) + pixels.tobytes())
-        part.replace(path)  # atomic, even if other processes write the same file
-    except OSError:
-        part.unlink(missing_ok=True)
-        raise

@@ -1,22 +1,40 @@
-"""Images that stay in their files until a batch needs them."""
+"""Images that stay in their files until a batch needs them; scaled pixels are kept where the user names a folder."""
 
 from __future__ import annotations
 
+import hashlib
+import shutil
+import struct
+import uuid
+import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from itertools import repeat
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from topk_platform.data.images.decoding import crop, decoders, pool, scaled
+from topk_platform.data.folders import pixel_folder
+from topk_platform.data.images.decoding import (
+    Pixels,
+    UnreadableImageError,
+    crop,
+    decoded,
+    decoders,
+    pool,
+)
 from topk_platform.data.images.listing import FileList
 from topk_platform.specs.checks import check
 
-__all__ = ["Images"]
+if TYPE_CHECKING:
+    pass
+
+__all__ = ["Images", "scaled"]
 
 _MEAN = (0.485, 0.456, 0.406)
 _STD = (0.229, 0.224, 0.225)
@@ -149,3 +167,88 @@ class Images:
         for task in tasks:
             task.result()
         return batch.to(self.device, non_blocking=True).permute(0, 3, 1, 2).contiguous()
+
+
+_HEADER = struct.Struct("<II")  # height, width
+
+
+_DECODING_VERSION = "shown-3"  # part of the cache's file names; change it whenever the decoding changes
+
+
+_FREE_FRACTION = 0.05  # the fraction of the disk that kept pixels leave free
+
+
+def scaled(path: Path, resize: int) -> Pixels:
+    """Return an image in RGB, scaled so that its shorter side is ``resize``: uint8 ``(height, width, 3)``.
+
+    The image is as a viewer shows it: see :func:`~topk_platform.data.images.decoding.appearance`.
+
+    If ``TOPK_CACHE`` names a folder, the pixels are stored there, and any process reads them from there the next time.
+    Nothing more is stored once less than a twentieth of that disk is free. If the folder cannot be written to, a
+    warning says so.
+
+    Args:
+        path: The image, in any format that Pillow reads.
+        resize: Pixels of the shorter side; the length of the longer side is rounded down.
+
+    Raises:
+        UnreadableImageError: if the image cannot be read to its end, or is so narrow that it has too many pixels when
+            it is scaled.
+    """
+    folder = pixel_folder()
+    if folder is None:
+        return decoded(path, resize)
+    cached = _cache_file(folder, path, resize)
+    pixels = _read_cached(cached)
+    if pixels is None:
+        pixels = decoded(path, resize)
+        _write_cached(folder, cached, pixels)
+    return pixels
+
+
+def _cache_file(folder: Path, path: Path, resize: int) -> Path:
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise UnreadableImageError(f"image {path} is no longer there") from error
+    text = f"{_DECODING_VERSION}\0{path}\0{status.st_size}\0{status.st_mtime_ns}\0{resize}"
+    name = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:32]
+    return folder / name[:3] / name[3:]
+
+
+def _read_cached(path: Path) -> Pixels | None:
+    """Return memory-mapped pixels, so that only the pixels of the crop are read; None if they are not in the cache."""
+    try:
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            height, width = _HEADER.unpack(file.read(_HEADER.size))
+        if size != _HEADER.size + 3 * height * width:  # a crash may leave half a file
+            return None
+        pixels: Pixels = np.memmap(path, np.uint8, "r", _HEADER.size, (height, width, 3))
+    except (OSError, struct.error):
+        return None
+    return pixels
+
+
+def _write_cached(folder: Path, path: Path, pixels: Pixels) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        disk = shutil.disk_usage(path.parent)
+        if disk.free - pixels.nbytes >= _FREE_FRACTION * disk.total:
+            _write(path, pixels)
+    except OSError as error:  # its strerror lacks the image's name, so that Python shows the warning once
+        warnings.warn(
+            f"scaled images cannot be kept in {folder}, so each is decoded whenever it is needed: {error.strerror}. "
+            "Name another folder with TOPK_CACHE",
+            stacklevel=2,
+        )
+
+
+def _write(path: Path, pixels: Pixels) -> None:
+    part = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
+    try:
+        part.write_bytes(_HEADER.pack(*pixels.shape[:2]) + pixels.tobytes())
+        part.replace(path)  # atomic, even if other processes write the same file
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise

@@ -17,8 +17,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from topk_platform.data.folder import cache_folder
-from topk_platform.data.images.decoding import UnreadableImageError, pool, scaled
+from topk_platform.data.folders import cache_folder
+from topk_platform.data.images.decoding import pool
 from topk_platform.errors import MissingDataError, UserError
 from topk_platform.specs.checks import check, first_few
 
@@ -31,7 +31,6 @@ __all__ = [
     "file_list",
     "from_files",
     "parse_lines",
-    "readable",
     "size_of",
 ]
 
@@ -173,39 +172,6 @@ def size_of(path: str | Path) -> int:
         return os.stat(path).st_size
     except OSError:
         return -1
-
-
-def readable(files: FileList, resize: int) -> FileList:
-    """Return the list without the images that cannot be read; a warning says how many and which.
-
-    Every image is read to its end, once, and the result is kept with the list. If ``TOPK_CACHE`` is set, the images'
-    pixels are kept in the same pass.
-
-    Args:
-        files: The list.
-        resize: The shorter side of the scaled images.
-    """
-
-    def good(row: int) -> bool:
-        try:
-            scaled(files.path(row), resize)
-        except UnreadableImageError:
-            return False
-        return True
-
-    def make() -> FileList:
-        return files.take(np.flatnonzero(list(pool().map(good, range(len(files)), chunksize=16))))
-
-    kind = f"readable {hashlib.sha256(files.names.tobytes()).hexdigest()}"
-    kept = cached(kind, files.root, files.stamp, make)
-    lost = sorted(set(files.names.tolist()) - set(kept.names.tolist()))
-    if lost:
-        named = first_few([os.fsdecode(name) for name in lost])
-        warnings.warn(
-            f"{len(lost)} of {len(files)} images of {files.root} cannot be read and are left out: {named}",
-            stacklevel=2,
-        )
-    return kept
 
 
 def _stamp(lines: Iterable[str]) -> str:

@@ -11,6 +11,16 @@ from unicodedata import normalize
 
 import torch
 
+from topk_platform.data.folders import (
+    ENDINGS,
+    folders_below,
+    images_below,
+    is_folder,
+    is_left_out,
+    not_read,
+    rows_of_table,
+)
+from topk_platform.data.grouping import groups_of_files
 from topk_platform.data.images.decoding import pool
 from topk_platform.data.images.listing import (
     SPLITS,
@@ -21,16 +31,6 @@ from topk_platform.data.images.listing import (
     file_list,
     size_of,
 )
-from topk_platform.data.images.tables import rows_of_table
-from topk_platform.data.images.walking import (
-    ENDINGS,
-    folders_below,
-    images_below,
-    is_folder,
-    is_left_out,
-    not_read,
-)
-from topk_platform.data.splits.grouping import groups_of_files
 from topk_platform.errors import MissingDataError
 from topk_platform.specs.checks import check, first_few
 
@@ -88,7 +88,7 @@ def own_files(
         dataset: The dataset's name, for errors.
         root: The folder.
         labels: The path of the table of labels relative to ``root``; empty where folders are the classes.
-        groups: The source of the groups, see :func:`~topk_platform.data.splits.grouping.groups_of_files`; if empty, the
+        groups: The source of the groups, see :func:`~topk_platform.data.grouping.groups_of_files`; if empty, the
             table of labels may have them.
         keep: Whether the list of a folder is kept in :func:`cache_folder`.
 

@@ -21,8 +21,10 @@ from torchvision.transforms.v2 import functional
 
 from topk_platform import LabelNoise, LongTail, PerClass, TrainFraction, UserError
 from topk_platform.data import Images, apply_conditions, image_files, image_folder
-from topk_platform.data.images import decoding, listing, own_files
-from topk_platform.data.images.decoding import UnreadableImageError, crop, scaled
+from topk_platform.data.datasets import image_files as image_files_module
+from topk_platform.data.images import decoding, in_files, listing, own_files
+from topk_platform.data.images.decoding import UnreadableImageError, crop
+from topk_platform.data.images.in_files import scaled
 from topk_platform.data.images.listing import FileList
 from topk_platform.data.images.own_files import from_folders
 
@@ -41,7 +43,7 @@ def disk_with_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk that is half free, however full this machine's is: on a disk that is nearly full no pixels are kept."""
     usage = shutil.disk_usage(tmp_path)
     half = usage._replace(free=usage.total // 2)
-    monkeypatch.setattr(decoding.shutil, "disk_usage", lambda path: half)
+    monkeypatch.setattr(in_files.shutil, "disk_usage", lambda path: half)
 
 
 def images(folder: Path, size: int = 12, resize: int = 16) -> Images:
@@ -121,13 +123,13 @@ def test_pixels_are_kept_where_the_user_says(tmp_path: Path, monkeypatch: pytest
     (kept,) = [result for result in cache.rglob("*") if result.is_file()]
     assert kept.stat().st_size == 8 + plain.nbytes
     with monkeypatch.context() as patch:
-        patch.setattr(decoding, "_decoded", refuse)
+        patch.setattr(in_files, "decoded", refuse)
         assert np.array_equal(scaled(path, 16), plain)
     kept.write_bytes(kept.read_bytes()[:-1])  # half written when a machine went down
     assert np.array_equal(scaled(path, 16), plain)
     assert kept.stat().st_size == 8 + plain.nbytes
     os.utime(path, (1, 1))  # another picture, for all one can tell
-    monkeypatch.setattr(decoding, "_decoded", refuse)
+    monkeypatch.setattr(in_files, "decoded", refuse)
     with pytest.raises(AssertionError, match="not to be called"):
         scaled(path, 16)
 
@@ -137,7 +139,7 @@ def test_kept_pixels_leave_others_room(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("TOPK_CACHE", str(tmp_path / "cache"))
     usage = shutil.disk_usage(tmp_path)
     full = usage._replace(free=usage.total // 20 - 1)
-    monkeypatch.setattr(decoding.shutil, "disk_usage", lambda path: full)
+    monkeypatch.setattr(in_files.shutil, "disk_usage", lambda path: full)
     assert scaled(tmp_path / "a.jpg", 16).shape == (16, 21, 3)
     assert not [result for result in (tmp_path / "cache").rglob("*") if result.is_file()]
 
@@ -309,7 +311,7 @@ def test_unreadable_images_are_counted_named_and_left_out(
         assert train.names[row].decode() in str(warned[0].message)
     assert len(whole.train) + len(whole.validation) == 2 + len(left.train) + len(left.validation)
     assert left.fingerprint != whole.fingerprint
-    monkeypatch.setattr(listing, "scaled", refuse)  # images are read to their end once, not by every process
+    monkeypatch.setattr(image_files_module, "scaled", refuse)  # images are read to their end once, not by every process
     with pytest.warns(UserWarning, match="left out"):
         assert image_files("inaturalist", 12, 16, unreadable="skip").fingerprint == left.fingerprint
 
@@ -379,7 +381,7 @@ def test_conditions_read_no_image(
     folder: Path, monkeypatch: pytest.MonkeyPatch, condition: LabelNoise | LongTail
 ) -> None:
     monkeypatch.setattr("topk_platform.data.images.in_files.scaled", refuse)
-    monkeypatch.setattr(decoding, "_decoded", refuse)
+    monkeypatch.setattr(in_files, "decoded", refuse)
     lazy, eager = image_files("inaturalist", 16, 16), image_folder("inaturalist", 16)
     changed, same = (
         apply_conditions(data, [condition], lambda role: torch.Generator().manual_seed(3))

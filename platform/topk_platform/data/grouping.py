@@ -14,7 +14,7 @@ from torch import Generator, Tensor
 
 from topk_platform.data.arrays import class_numbers
 from topk_platform.data.dataset import Split
-from topk_platform.data.images.tables import rows_of_table
+from topk_platform.data.folders import rows_of_table
 from topk_platform.errors import UserError
 from topk_platform.specs.checks import check, first_few
 

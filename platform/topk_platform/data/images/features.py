@@ -17,9 +17,9 @@ from filelock import FileLock
 from torch import Generator, Tensor
 
 from topk_platform.data.dataset import Dataset, Split
-from topk_platform.data.features.backbones import Backbone
-from topk_platform.data.features.doubts import notes_on_features
-from topk_platform.data.folder import cache_folder
+from topk_platform.data.folders import cache_folder
+from topk_platform.data.images.backbones import Backbone
+from topk_platform.data.images.copies import notes_on_features
 from topk_platform.errors import UserError
 from topk_platform.specs.checks import check
 
@@ -32,7 +32,7 @@ _SECONDS = 10.0  # seconds between two lines of progress
 def features_of(dataset: Dataset, backbone: Backbone, name: str = "dataset", views: int = 1) -> Dataset:
     """Return a dataset whose inputs are the features of another dataset's images, float32 ``(n, d)``.
 
-    The features are kept in :func:`~topk_platform.data.folder.cache_folder`, in one file for each combination of a
+    The features are kept in :func:`~topk_platform.data.folders.cache_folder`, in one file for each combination of a
     split's images, the backbone's weights and its preprocessing. If several processes need the same features, the first
     computes them and the others wait. Features are rounded to float16, in the file and in the returned dataset.
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from topk_platform.data.images.walking import folders_below
+from topk_platform.data.folders import folders_below
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from topk_platform import UserError
 from topk_platform.data import Dataset, digits, from_tensors, image_files, image_folder
-from topk_platform.data.copies import same_images, united
 from topk_platform.data.dataset import Split
+from topk_platform.data.images.copies import same_images, united
 
 READERS = [partial(image_folder, size=16), partial(image_files, size=16, resize=16)]
 

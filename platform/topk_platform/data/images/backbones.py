@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from topk_platform.data.folder import data_folder
+from topk_platform.data.folders import data_folder
 from topk_platform.errors import MissingDataError, UserError, unknown_name
 from topk_platform.references import import_reference, is_reference
 

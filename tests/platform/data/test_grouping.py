@@ -23,7 +23,7 @@ from topk_platform.data import (
     image_folder,
     letters,
 )
-from topk_platform.data.splits.grouping import matched, split_whole_groups
+from topk_platform.data.grouping import matched, split_whole_groups
 from topk_platform.errors import MissingDataError
 from topk_platform.specs import Condition, canonical_json
 

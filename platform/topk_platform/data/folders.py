@@ -1,13 +1,101 @@
-"""Folders below a folder, through links, but never round in a circle; and the files in them that nobody reads."""
+"""Folders: that of the data, that of what is derived from them, and what users' folders and tables of images hold."""
 
 from __future__ import annotations
 
+import csv
+import io
 import os
 from collections import Counter
 from collections.abc import Container, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["ENDINGS", "folders_below", "images_below", "is_folder", "is_image", "is_left_out", "not_read"]
+from topk_platform.errors import MissingDataError, UserError, reason
+from topk_platform.specs.checks import absolute, check_not_blank
+
+__all__ = [
+    "ENDINGS",
+    "cache_folder",
+    "data_at",
+    "data_folder",
+    "folders_below",
+    "images_below",
+    "is_folder",
+    "is_image",
+    "is_left_out",
+    "not_read",
+    "pixel_folder",
+    "rows_of_table",
+    "use_data_folder",
+]
+
+_VARIABLE = "TOPK_DATA"
+_DEFAULT = "data"
+_CACHE_VARIABLE = "TOPK_CACHE"
+_CACHE_DEFAULT = ".topk"
+
+
+def data_folder(inside: str = "") -> Path:
+    """Return the absolute path of the folder of datasets: the environment's ``TOPK_DATA``, or else ``data``.
+
+    Args:
+        inside: A path in that folder, which is returned then; ``~`` is the home folder.
+
+    Functions of datasets look for their files here. A path among their options would be part of the arms' identity.
+    The fingerprint identifies the data instead, wherever the files are.
+
+    Example:
+        >>> with data_at("/mnt/datasets"):
+        ...     print(data_folder() / "birds")
+        /mnt/datasets/birds
+    """
+    return absolute(os.environ.get(_VARIABLE) or _DEFAULT) / os.path.expanduser(inside)
+
+
+def use_data_folder(folder: str | Path) -> None:
+    """Make ``folder`` the folder of datasets of this process and its children.
+
+    Raises:
+        UserError: if ``folder`` is blank.
+    """
+    check_not_blank("data", folder)
+    os.environ[_VARIABLE] = str(absolute(folder))
+
+
+@contextmanager
+def data_at(folder: str | Path | None) -> Iterator[None]:
+    """Make ``folder`` the folder of datasets within the block; None changes nothing."""
+    if folder is None:
+        yield
+        return
+    before = os.environ.get(_VARIABLE)
+    use_data_folder(folder)
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(_VARIABLE, None)
+        else:
+            os.environ[_VARIABLE] = before
+
+
+def cache_folder() -> Path:
+    """Return the folder for data derived from datasets: ``TOPK_CACHE``, or ``.topk`` in the data folder.
+
+    It may be deleted at any time. Features and lists of files are always kept there; a list takes a hundred bytes per
+    image.
+    """
+    named = os.environ.get(_CACHE_VARIABLE)
+    return absolute(named) if named else data_folder() / _CACHE_DEFAULT
+
+
+def pixel_folder() -> Path | None:
+    """Return the folder of images that were decoded and scaled, or None unless ``TOPK_CACHE`` is set.
+
+    They are large, about 260 kB each for a shorter side of 256, so they are kept only if the user asks for it.
+    """
+    return cache_folder() / "pixels" if os.environ.get(_CACHE_VARIABLE) else None
+
 
 ENDINGS = (
     ".jpg",
@@ -108,3 +196,32 @@ def not_read(folder: Path, read: Container[str]) -> str:
     kinds = ", ".join(f"{count} {ending}" for ending, count in sorted(others.items()))
     remedies = "; ".join(dict.fromkeys(remedy for ending, remedy in _REMEDIES.items() if others[ending]))
     return f"files not read: {kinds}{': ' if remedies else ''}{remedies}" if kinds else ""
+
+
+def rows_of_table(file: Path, argument: str) -> list[list[str]]:
+    """Return the cells of a text file's lines; commas, semicolons, tabs or bars separate them.
+
+    Args:
+        file: The file, in UTF-8 with or without a byte-order mark.
+        argument: The name of the argument that names the file, for errors.
+
+    Raises:
+        MissingDataError: if there is no such file.
+        UserError: if it is in another encoding or no table.
+    """
+    if not file.is_file():
+        raise MissingDataError(f"{argument}: there is no {file}")
+    try:
+        text = file.read_text("utf-8-sig")
+        ways = [
+            list(filter(None, csv.reader(io.StringIO(text, newline=""), delimiter=each))) for each in ",;\t|"
+        ]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise UserError(
+            f"{argument}: {file} cannot be read: {reason(error)}; save it as CSV in UTF-8"
+        ) from error
+    # The separator of a table gives all its lines equally many cells, and more than one.
+    return max(
+        ways,
+        key=lambda rows: (len(set(map(len, rows))) == 1 < len((rows or [[]])[0]), len((rows or [[]])[0])),
+    )

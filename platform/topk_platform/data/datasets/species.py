@@ -1,8 +1,9 @@
-"""iNaturalist's competition datasets of 2017 to 2019, from their public lists."""
+"""Photos of species: iNaturalist's competition datasets by their public lists, and Pl@ntNet-300K."""
 
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -10,13 +11,13 @@ from torch import Generator
 
 from topk_platform.data.dataset import Dataset
 from topk_platform.data.datasets.image_files import Reading
-from topk_platform.data.folder import data_folder
+from topk_platform.data.folders import data_folder
 from topk_platform.data.images.listing import FileList, from_files
-from topk_platform.data.splits.splitting import held_out_fraction
+from topk_platform.data.splitting import held_out_fraction
 from topk_platform.errors import MissingDataError, UserError
 from topk_platform.specs.checks import check
 
-__all__ = ["inaturalist"]
+__all__ = ["inaturalist", "plantnet300k"]
 
 _YEARS = (2017, 2018, 2019)
 _PARTS = {"train": "train", "test": "val"}
@@ -76,7 +77,7 @@ def inaturalist(
             f"dataset inaturalist is not on disk: {root} lacks {', '.join(missing)}. {where}"
         )
     how = Reading(size, resize, unreadable)
-    listed = from_files("inaturalist", root, files, _listed, where)
+    listed = from_files("inaturalist", root, files, _of_coco, where)
     splits = how.splits(how.files(listed))
     whole = splits["train"]
     rest, held = held_out_fraction(whole.labels, validation, Generator().manual_seed(year))
@@ -89,7 +90,7 @@ def inaturalist(
     )
 
 
-def _listed(file: Path, _split: str) -> list[tuple[str, str]]:
+def _of_coco(file: Path, _split: str) -> list[tuple[str, str]]:
     """Return the images in a list of COCO's format, in the order of their paths, with the ids of their classes."""
     try:
         content = json.loads(file.read_bytes())
@@ -110,3 +111,61 @@ def _superclasses(files: FileList) -> tuple[int, ...]:
     above = [files.path(int(row)).parts[-3] for row in first]
     number = {name: index for index, name in enumerate(sorted(set(above)))}
     return tuple(number[name] for name in above)
+
+
+_FOLDER = "plantnet_300K"
+_METADATA = "plantnet300K_metadata.json"
+_SPLITS = {"train": "train", "validation": "val", "test": "test"}
+_GET = (
+    "Unpack plantnet_300K.zip from https://zenodo.org/records/5645731 so that they are there, or name the folder "
+    f"that holds {_FOLDER} with --data DIR or TOPK_DATA"
+)
+
+
+def plantnet300k(size: int = 224, resize: int = 256, unreadable: str = "fatal") -> Dataset:
+    """Return Pl@ntNet-300K, 306,146 images of 1,081 species in its own splits; images are read when they are needed.
+
+    The dataset's metadata give each image's species and split. The training images are in
+    ``images_train / species / id.jpg`` or ``images / train / species / id.jpg``, those of ``val`` and ``test``
+    likewise. Species are numbered in the order of their ids as strings.
+
+    Args:
+        size: Height and width of the network's input. The input is the centre crop of the scaled image, or a random
+            crop in training with ``Augmentation(window=True)``.
+        resize: Images are first scaled so that their shorter side has this many pixels.
+        unreadable: ``"fatal"`` or ``"skip"``: what to do about images that cannot be read, see
+            :class:`topk_platform.data.datasets.image_files.Reading`.
+
+    Raises:
+        MissingDataError: if ``plantnet_300K`` is not in the data folder, or some of its images are missing.
+        UserError: if the metadata are in another format, or the splits have different species.
+
+    Source:
+        C. Garcin et al., Pl@ntNet-300K: a plant image dataset with high label ambiguity and a long-tailed
+        distribution, NeurIPS Datasets and Benchmarks 2021.
+    """
+    root = data_folder() / _FOLDER
+    if not (root / _METADATA).is_file():
+        raise MissingDataError(f"dataset plantnet300k is not on disk: {root} lacks {_METADATA}. {_GET}")
+    listed = partial(_of_metadata, "images/" if (root / "images" / "train").is_dir() else "images_")
+    files = from_files("plantnet300k", root, dict.fromkeys(_SPLITS, _METADATA), listed, _GET)
+    how = Reading(size, resize, unreadable)
+    splits = how.splits(how.files(files))
+    return Dataset(splits["train"], splits["validation"], splits["test"], classes=len(files.classes))
+
+
+def _of_metadata(prefix: str, file: Path, split: str) -> list[tuple[str, str]]:
+    """Return the images of a split, in the order of their paths, with their species."""
+    try:
+        entries = json.loads(file.read_bytes())
+        name_of = _SPLITS[split]
+        images = [
+            (f"{prefix}{name_of}/{entry['species_id']}/{name}.jpg", str(entry["species_id"]))
+            for name, entry in entries.items()
+            if entry["split"] == name_of
+        ]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(
+            f"{file} must map each image's id to an object with species_id and split, got {error!r}"
+        ) from error
+    return sorted(images)

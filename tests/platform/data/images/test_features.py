@@ -15,10 +15,10 @@ from torch import Tensor, nn
 
 from topk_platform import Regime, UserError
 from topk_platform.data import Dataset, Split, data_at, from_tensors, image_files, load
-from topk_platform.data.features import doubts as doubts_module
-from topk_platform.data.features.backbones import Backbone, load_backbone
-from topk_platform.data.features.computing import features_of
-from topk_platform.data.features.doubts import notes_on_features
+from topk_platform.data.images import copies as doubts_module
+from topk_platform.data.images.backbones import Backbone, load_backbone
+from topk_platform.data.images.copies import notes_on_features
+from topk_platform.data.images.features import features_of
 from topk_platform.errors import MissingDataError
 
 

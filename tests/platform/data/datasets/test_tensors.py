@@ -29,7 +29,7 @@ from topk_platform.data import (
     load,
 )
 from topk_platform.data.images.decoding import square
-from topk_platform.data.splits.splitting import stratified
+from topk_platform.data.splitting import stratified
 from topk_platform.errors import MissingDataError
 from topk_platform.testing import RegimeContract
 

@@ -1,26 +1,21 @@
-"""Users' own data: folders of images, and tensors."""
+"""Users' own tensors, and how any splits of a user's own become a dataset."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Generator, Tensor
 
 from topk_platform.data.arrays import check_finite, to_inputs, to_labels
-from topk_platform.data.copies import apart, first_of_each, in_several_classes, same_images, united
 from topk_platform.data.dataset import GROUPS, Dataset, Split
-from topk_platform.data.folder import data_folder
-from topk_platform.data.images.decoding import UnreadableImageError, pool, square
-from topk_platform.data.images.listing import FileList
-from topk_platform.data.images.own_files import own_files
-from topk_platform.data.splits.grouping import check_apart, group_numbers, split_whole_groups
-from topk_platform.data.splits.splitting import stratified
+from topk_platform.data.grouping import check_apart, group_numbers, split_whole_groups
+from topk_platform.data.images.copies import apart, first_of_each, in_several_classes, same_images, united
+from topk_platform.data.splitting import stratified
 from topk_platform.specs.checks import check, first_few, plural
 
-__all__ = ["assembled", "check_numbered", "from_tensors", "image_folder", "of_files"]
+__all__ = ["assembled", "check_numbered", "from_tensors"]
 
 _SPLIT_SEED = 0
 _WITH_GROUPS = 3  # a split is (inputs, labels) or (inputs, labels, groups)
@@ -178,114 +173,3 @@ def _taken(
         if several:
             rows = [torch.isin(copies, copies[part]).nonzero()[:, 0] for part in rows]
     return {name: train.take(part) for name, part in zip(("train", *fractions), rows, strict=True)}
-
-
-def image_folder(
-    folder: str,
-    size: int = 32,
-    validation: float = 0.1,
-    test: float = 0.1,
-    groups: str = "",
-    called: str = GROUPS,
-    whole_groups: bool = True,
-    labels: str = "",
-    copies: str = "refuse",
-) -> Dataset:
-    """Return the images of ``folder / class / image``, in torchvision's ``ImageFolder`` layout.
-
-    Images in folders of a class's folder are images of the class, too. If the folder contains the folders ``train``,
-    ``val`` (or ``validation``, ``valid``) and ``test``, these are the splits. The classes are those of ``train``. A
-    class may have no image in ``val`` or ``test``; the split's macro accuracies then leave the class out, and ``topk
-    plan`` names it. Hidden folders and files are left out, and links to a folder around them. If a split has no folder,
-    it is a fixed fraction of each class's training images. Without a folder ``train`` all images are split this way.
-    Classes are numbered in the order of their names.
-
-    Args:
-        folder: The folder's path in the data folder. An absolute path works too, but it is part of the arms' identity,
-            which then differs on another machine.
-        size: Images are scaled so that their shorter side has this many pixels, cropped to the square in the middle,
-            and kept in memory as RGB, uint8 ``(n, 3, size, size)``.
-        validation: The fraction of each class for validation, if there is no folder for it.
-        test: The fraction of each class for test, if there is no folder for it.
-        groups: The source of each image's group: a pattern of the image's path in the split's folder, such as
-            ``"{class}/{group}_*"``; or a CSV file in ``folder``, with a header, and in each line the path of an image
-            relative to ``folder`` and its group. Empty for no groups. The same name means the same group in all
-            classes.
-        called: The name of the groups, in the plural, such as ``"patients"``.
-        whole_groups: Whether every group must be in one split only. If not, groups are used only for intervals.
-        labels: The path of a table in ``folder`` that names each image's class, and perhaps its split and group, see
-            :func:`~topk_platform.data.images.own_files.table_list`; the images are then anywhere in ``folder``. Empty
-            where folders are the classes.
-        copies: ``"refuse"``: equal images in two of the given splits are an error. ``"drop"``: they are left out of
-            training. In splits by fractions, equal images are always in the same split.
-
-    Raises:
-        MissingDataError: if there is no such folder or no such CSV file.
-        UserError: if an image cannot be read, a class has no training image, a folder beside ``train`` is not named
-            after a split, the group of an image is not known, a class has too few images or groups to be split, or two
-            splits share a group that must be whole.
-    """
-    check(size >= 1, f"size must be at least 1 pixel, got {size!r}")
-    files, named = own_files("image_folder", data_folder(folder), labels, groups, keep=False)
-    pixels = _read(files, size)
-    splits = {
-        name: Split(pixels[rows], files.labels[rows], names=tuple(files.paths(rows)))
-        for name, rows in files.rows.items()
-    }
-    fractions = {"validation": validation, "test": test}
-    return of_files(files, splits, fractions, named, called, whole_groups, copies)
-
-
-def of_files(
-    files: FileList,
-    splits: dict[str, Split],
-    fractions: dict[str, float],
-    named: Mapping[str, str],
-    called: str,
-    whole_groups: bool,
-    copies: str,
-) -> Dataset:
-    """Return the dataset of a user's files, see :func:`image_folder`.
-
-    Args:
-        files: The files.
-        splits: The splits that the files are in.
-        fractions: The fractions of each class for splits that no file is in.
-        named: The group of each file by its path; empty for no groups.
-        called: The name of the groups.
-        whole_groups: Whether every group must be in one split only.
-        copies: ``"refuse"`` or ``"drop"``, see :func:`assembled`.
-    """
-    if named:
-        groups = {name: [named[path] for path in files.paths(rows)] for name, rows in files.rows.items()}
-        numbers = group_numbers(groups)
-        splits = {name: split.grouped(numbers[name]) for name, split in splits.items()}
-    data = assembled(
-        splits,
-        {name: fraction for name, fraction in fractions.items() if name not in splits},
-        names=files.classes,
-        groups=called,
-        whole_groups=whole_groups,
-        copies=copies,
-    )
-    return replace(data, notes=tuple(filter(None, (*data.notes, files.note))))
-
-
-def _read(files: FileList, size: int) -> Tensor:
-    """Return the images, uint8 ``(n, 3, size, size)``."""
-    images = torch.empty((len(files), 3, size, size), dtype=torch.uint8)
-
-    def fill(row: int) -> str | None:
-        try:
-            images[row] = square(files.path(row), size)
-        except UnreadableImageError as error:
-            return str(error)
-        return None
-
-    broken = [error for error in pool().map(fill, range(len(files))) if error]
-    check(
-        not broken,
-        f"dataset image_folder: {len(broken)} of {len(files)} images cannot be read: {first_few(broken)}. "
-        "Repair them or move them out of the folder",
-    )
-    return images

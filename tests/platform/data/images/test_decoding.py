@@ -11,8 +11,8 @@ import pytest
 from PIL import Image, ImageOps
 from PIL.ExifTags import Base
 
-from topk_platform.data.images.appearance import appearance, is_on_its_side
-from topk_platform.data.images.decoding import UnreadableImageError, scaled, square
+from topk_platform.data.images.decoding import UnreadableImageError, appearance, is_on_its_side, square
+from topk_platform.data.images.in_files import scaled
 
 Pixels = npt.NDArray[np.uint8]
 

@@ -1,1 +1,0 @@
-"""Features that a frozen network computes from images, once."""

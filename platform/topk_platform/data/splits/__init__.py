@@ -1,1 +1,0 @@
-"""Splits of samples into training, validation and test, by single samples or by whole groups."""
