@@ -51,8 +51,12 @@ from typing import Any
 import torch
 from regression_trials import Case, cases, measure
 
-from topk_platform.specs import Arm
-from topk_platform.versions import VERSIONS, components_of, differences
+from topk_platform.data import DATASETS
+from topk_platform.models import MODELS
+from topk_platform.specs import CONDITIONS, Arm
+from topk_platform.specs.arms.recipe import OPTIMIZERS
+from topk_platform.training.loss_table import LOSSES
+from topk_platform.versions import KINDS, VERSIONS, components_of, differences
 
 __all__ = ["Stored", "StoredTrial", "compare", "main", "to_raise"]
 
@@ -151,7 +155,7 @@ def compare(stored: Mapping[str, StoredTrial], result: Results, device: str) -> 
     """Return a line for all that is red, and at the end which component's version is to be raised."""
     arms = _arms()
     used = {component for arm in arms.values() for component in components(arm)}
-    lines = [f"{name}: no trial uses it, so nothing guards its version" for name in VERSIONS.keys() - used]
+    lines = [f"{name}: no trial uses it, so nothing guards its version" for name in declared() - used]
     lines += [f"{name}: is stored, and is no longer among the trials" for name in stored.keys() - arms]
     lines += [f"{name}: not among the stored results; --renew stores them" for name in result.keys() - stored]
     other = Counter(
@@ -185,8 +189,24 @@ def to_raise(moved: Iterable[str], unmoved: Iterable[str]) -> list[str]:
 
 
 def components(arm: Arm) -> dict[str, str]:
-    """Return the entries of the table of versions that an arm's trials use; installed packages are none of these."""
-    return {name: version for name, version in components_of(arm).items() if name in VERSIONS}
+    """Return the components with a version that an arm's trials use; installed packages are none of these."""
+    return {
+        name: version
+        for name, version in components_of(arm).items()
+        if name == "engine" or name.partition(" ")[0] in KINDS
+    }
+
+
+def declared() -> set[str]:
+    """Return all components that have a version: the entries of the catalogues, and what a recipe adds."""
+    named = {
+        "loss": LOSSES,
+        "network": MODELS,
+        "dataset": DATASETS,
+        "condition": [condition.__name__ for condition in CONDITIONS],
+        "recipe": [*{*OPTIMIZERS} - {"sgd"}, "augmentation", "average", "cuda_graphs"],
+    }
+    return {"engine", *(f"{kind} {name}" for kind, names in named.items() for name in names)}
 
 
 def versions_text(arm: Arm) -> str:
@@ -280,7 +300,7 @@ def _renew(stored: Mapping[str, StoredTrial], result: Results, processes: int) -
         f"{name}: its version must not be lowered, there are results of {version}"
         for trial in stored.values()
         for name, version in (part.rsplit(" ", 1) for part in trial.versions.split(", "))
-        if name in VERSIONS and VERSIONS[name] < int(version)
+        if VERSIONS.get(name, 1) < int(version)
     }
     if refused := sorted(lowered) + _moved(stored, result, "cpu"):
         print(*refused, "nothing is stored: results of an existing version are not overwritten", sep="\n")

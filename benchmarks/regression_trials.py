@@ -248,8 +248,6 @@ def _further_arms() -> Iterator[tuple[str, Arm]]:
         "data/image_features",
         _arm(Regime("features", FEATURES, options=features), loss, Model("linear"), recipe),
     )
-    regime = Regime("features", FEATURES, options={**features, "views": 2})
-    yield "data/views", _arm(regime, loss, Model("feature_head", {"dropout": 0.1}), recipe)
 
 
 def _networks() -> Iterator[Model]:

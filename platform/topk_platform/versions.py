@@ -4,7 +4,7 @@ A trial's results count as long as the components that it uses have the versions
 function, a faster kernel with the same results or a new loss changes no version, and so starts nothing anew.
 ``make regression`` measures small trials of every component and is red where results move and a version does not.
 
-To raise a version, change its number here, with a line that says since when and why, and store the new results:
+To raise a version, write its number here, with a line that says since when and why, and store the new results:
 ``make regression REGRESSION=--renew``.
 """
 
@@ -20,6 +20,7 @@ from topk_platform.specs import FEATURES, Arm, Choice, OptunaSampler, OwnPruner,
 from topk_platform.user_code import Reached, package_versions, reached
 
 __all__ = [
+    "KINDS",
     "VERSIONS",
     "components_of",
     "differences",
@@ -30,84 +31,33 @@ __all__ = [
     "versions_of",
 ]
 
+KINDS = ("loss", "network", "dataset", "condition", "recipe")
+"""The kinds of components that have a version, besides the engine. A recipe's are what it adds."""
+
 VERSIONS: Mapping[str, int] = {
     # the loop, schedules, metrics, seeds, splits, SGD, the defaults of specs. Version 2 since 28 November 2026: each
     # search has its own draw, and no draw depends on a study's name; denormal numbers are 0; unlike members of a stack
     # share loss and update
     "engine": 2,
-    # losses. Version 2 since 28 November 2026: torch's own kernels and shorter formulas, which round otherwise; smooth
-    # losses subtract the label's score before a margin; of soft targets, scores choose the K best, not probabilities
-    "loss active_passive_loss": 1,
+    # Version 2 since 28 November 2026: torch's own kernels and shorter formulas, which round otherwise; smooth losses
+    # subtract the label's score before a margin; of soft targets, scores choose the K best, not probabilities
     "loss asymmetric_loss": 2,
-    "loss autkc": 1,
     "loss balanced_softmax": 2,
-    "loss calibrated_topk_hinge": 1,
-    "loss conformal_training": 1,
-    "loss convex_topk_hinge": 1,
-    "loss cross_entropy": 1,
-    "loss early_learning": 1,
     "loss focal": 2,
-    "loss generalized_cross_entropy": 1,
     "loss label_smoothing": 2,
     "loss ldam": 2,
     "loss logit_adjusted": 2,
     "loss logit_clip": 2,
-    "loss noised_imbalanced_topk_hinge": 1,
-    "loss noised_topk_hinge": 1,
     "loss smooth_topk_hinge": 2,
     "loss smooth_topk_svm": 2,
-    "loss soft_topk_loss": 1,
-    "loss sorting_topk_cross_entropy": 1,
-    "loss symmetric_cross_entropy": 1,
-    "loss topk_entropy": 1,
     "loss topk_grouping": 2,
-    "loss topk_hinge": 1,
     "loss topk_transition": 2,
-    "loss truncated_topk_entropy": 1,
     "loss vector_scaling": 2,
-    # networks
-    "network convnet": 1,
-    "network densenet": 1,
-    "network densenet121_small": 1,
-    "network feature_head": 1,
-    "network linear": 1,
-    "network mlp": 1,
-    "network resnet18_small": 1,
-    "network resnet_small": 1,
-    "network torchvision": 1,
-    # datasets; data that change have another fingerprint besides
-    "dataset cifar100": 1,
-    "dataset digits": 1,
-    "dataset image_features": 1,
-    "dataset image_files": 1,
-    "dataset image_folder": 1,
-    "dataset imagenet": 1,
-    "dataset imagenet_lt": 1,
-    "dataset inaturalist": 1,
-    "dataset kanji": 1,
-    "dataset letters": 1,
-    "dataset parquet_images": 1,
-    "dataset plantnet300k": 1,
-    "dataset ring": 1,
-    "dataset synthetic_images": 1,
-    # conditions
-    "condition ConfusionNoise": 1,
-    "condition InstanceNoise": 1,
-    "condition LabelNoise": 1,
-    "condition LongTail": 1,
-    "condition NoisyLabels": 1,
-    "condition PairFlip": 1,
-    "condition PerClass": 1,
-    "condition TrainFraction": 1,
-    # what a recipe adds
-    "recipe adam": 1,
-    "recipe adamw": 1,
-    "recipe augmentation": 1,
-    "recipe average": 1,
-    "recipe cuda_graphs": 1,
-    "recipe heavy_ball": 1,
 }
-"""The version of each component, by its kind and its name in the catalogue."""
+"""The version of each component whose results have changed, by its kind and its name; that of all others is 1.
+
+Data that change have another fingerprint besides.
+"""
 
 
 def components_of(arm: Arm, reach: Callable[[str], Reached] = reached) -> dict[str, str]:
@@ -126,10 +76,11 @@ def components_of(arm: Arm, reach: Callable[[str], Reached] = reached) -> dict[s
         >>> [*components_of(arm)]
         ['engine', 'condition LabelNoise', 'dataset letters', 'loss cross_entropy', 'network mlp']
     """
-    names = [f"{kind} {name}" for kind, name in named_by(arm)]
-    names += [f"condition {type(condition).__name__}" for condition in arm.regime.conditions]
-    names += [f"recipe {name}" for name in _additions(arm)]
-    result = {name: str(VERSIONS[name]) for name in ["engine", *sorted(VERSIONS.keys() & names)]}
+    ours = [(kind, name) for kind, name in named_by(arm) if kind in KINDS and not is_reference(name)]
+    names = {f"{kind} {name}" for kind, name in ours}
+    names |= {f"condition {type(condition).__name__}" for condition in arm.regime.conditions}
+    names |= {f"recipe {name}" for name in _additions(arm)}
+    result = {name: str(VERSIONS.get(name, 1)) for name in ["engine", *sorted(names)]}
     for reference in references(arm):
         result |= _users(reference, reach(reference))
     backbones = (name.partition("/")[0] for kind, name in named_by(arm) if kind == "backbone")
@@ -231,7 +182,8 @@ def _additions(arm: Arm) -> Iterator[str]:
     """Yield what an arm's recipe may add to the engine."""
     recipe, searched = arm.recipe, arm.loss.space.get("optimizer")
     usual = arm.loss.fixed.get("optimizer", recipe.optimizer)
-    yield from searched.options if isinstance(searched, Choice) else (usual,)  # type: ignore[misc]
+    options = searched.options if isinstance(searched, Choice) else (usual,)
+    yield from (str(name) for name in options if name != "sgd")  # SGD is the engine's
     yield from ["average"] * (recipe.average is not None)
     yield from ["augmentation"] * (recipe.augmentation != type(recipe.augmentation)())
     yield from ["cuda_graphs"] * recipe.numerics.cuda_graphs

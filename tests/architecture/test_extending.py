@@ -55,7 +55,7 @@ def test_the_list_of_a_new_losss_files_names_files_that_exist() -> None:
     assert len(steps) == 8
     paths = [path for path in PATH.findall(text) if path == path.lower()]
     assert not [path for path in paths if not (ROOT / path).is_file()]
-    for step, file in zip((1, 2, 5, 6, 6), ADDITIONS["loss"], strict=True):
+    for step, file in zip((1, 2, 5, 6), ADDITIONS["loss"], strict=True):
         assert str(Path(file).parent) in steps[step - 1]
 
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 import topk_losses as tl
 from topk_platform import versions
-from topk_platform.data import Population, conditions
+from topk_platform.data import DATASETS, Population, conditions
 from topk_platform.specs import LabelNoise, Recipe
 from topk_platform.training.loss_table import LOSSES
 
@@ -204,9 +204,9 @@ def test_a_planted_fault_is_caught_and_its_component_is_named(
 
 
 def test_an_entry_that_no_trial_uses_is_red(regression: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(regression, "VERSIONS", {**versions.VERSIONS, "loss unheard": 1})
+    monkeypatch.setitem(DATASETS, "unheard", DATASETS["digits"])
     assert regression.compare({}, {}, "cpu") == [
-        "loss unheard: no trial uses it, so nothing guards its version"
+        "dataset unheard: no trial uses it, so nothing guards its version"
     ]
 
 

@@ -15,12 +15,6 @@ Edit = tuple[str, str]
 """The anchor, and the text."""
 
 P = "platform/topk_platform/"
-VERSIONS = f"{P}versions.py"
-
-
-def versioned(component: str) -> list[Edit]:
-    """Give a component a version."""
-    return [("    # what a recipe adds\n", f'    "{component}": 1,\n')]
 
 
 ADDITIONS: Mapping[str, Mapping[str, Sequence[Edit]]] = {
@@ -49,7 +43,6 @@ def doubled(scores, target, strength=1.0, **shared):
         f"{P}loss_catalogue.py": [
             ('    "active_passive_loss": Loss', '    "doubled": LossEntry("Doubled loss", GREEN, "D"),\n')
         ],
-        VERSIONS: versioned("loss doubled"),
     },
     "dataset": {
         f"{P}data/datasets/corners.py": [
@@ -70,9 +63,7 @@ def corners(per_class: int = 20):
                 "from topk_platform.data.datasets.corners import corners\n",
             ),
             ('    "digits": digits,\n', '    "corners": corners,\n'),
-            ('    "digits",\n', '    "corners",\n'),
         ],
-        VERSIONS: versioned("dataset corners"),
         "docs/study.md": [("", "\n`corners` are points in the corners of a square.\n")],
     },
     "condition": {
@@ -105,7 +96,6 @@ class Shifted:
             ("    TrainFraction: _train_fraction,", "    Shifted: _shifted,\n"),
             ("    TrainFraction,\n)", "    Shifted,\n"),
         ],
-        VERSIONS: versioned("condition Shifted"),
         "docs/study.md": [("", "\n`Shifted(p)` moves labels to the next class.\n")],
     },
     "model": {
@@ -126,9 +116,7 @@ def halved(shape: tuple[int, ...], classes: int, head: str = "linear") -> nn.Mod
         f"{P}models/__init__.py": [
             ("from topk_platform.models.small", "from topk_platform.models.halved import halved\n"),
             ('    "linear": linear,\n', '    "halved": halved,\n'),
-            ('    "linear",\n', '    "halved",\n'),
         ],
-        VERSIONS: versioned("network halved"),
         "docs/study.md": [("", "\n`halved` sees every other input.\n")],
     },
     "optimizer": {
@@ -139,7 +127,6 @@ def halved(shape: tuple[int, ...], classes: int, head: str = "linear") -> nn.Mod
             ),
         ],
         f"{P}specs/recipe.py": [('"adamw")', '"slow", ')],
-        VERSIONS: versioned("recipe slow"),
         "docs/recipes.md": [("", "\n`slow` is SGD at a tenth of the rate.\n")],
     },
     "sampler": {

@@ -74,7 +74,7 @@ def use_loss(folder: str) -> None:
 
 
 def use_dataset(folder: str) -> None:
-    assert len(data.corners(10).train) == 24
+    assert len(data.DATASETS["corners"](10).train) == 24
     assert trained(an_arm(Regime("r", "corners", options={"per_class": 10}))) == "completed"
 
 

@@ -46,7 +46,6 @@ def image_features(
     backbone: str = "efficientnet_lite0",
     pixels: int = 128,
     weights: str = "",
-    views: int = 1,
     **options: bool | int | float | str | None,
 ) -> Dataset:
     """Return another dataset's images as features of a frozen backbone, float32 ``(n, d)``; see :func:`features_of`.
@@ -56,8 +55,6 @@ def image_features(
         backbone: The network, see :func:`~topk_platform.data.images.backbones.load_backbone`.
         pixels: The side of the square to which images are scaled before the backbone.
         weights: The file of the backbone's weights, see :func:`~topk_platform.data.images.backbones.load_backbone`.
-        views: The number of views of each training image that are kept, see :func:`features_of`. More than one view
-            needs the model ``feature_head``, which trains on a random view of each image.
         **options: The keyword arguments of the dataset ``of``.
 
     Raises:
@@ -68,7 +65,7 @@ def image_features(
     source = read(Regime("features", of, options=options))
     if not isinstance(source, Dataset):
         raise UserError(f"every seed draws its own data of dataset {of}, so their features cannot be kept")
-    return features_of(source, load_backbone(backbone, pixels, weights), of, views)
+    return features_of(source, load_backbone(backbone, pixels, weights), of)
 
 
 def feature_arguments(options: Mapping[str, Any]) -> dict[str, Any]:

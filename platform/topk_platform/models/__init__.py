@@ -21,21 +21,7 @@ from topk_platform.models.vision import (
 from topk_platform.references import check_arguments, look_up, signature_of
 from topk_platform.specs import Model
 
-__all__ = [
-    "MODELS",
-    "architecture_of",
-    "build_model",
-    "check_model",
-    "convnet",
-    "densenet",
-    "densenet121_small",
-    "feature_head",
-    "linear",
-    "mlp",
-    "resnet18_small",
-    "resnet_small",
-    "torchvision_model",
-]
+__all__ = ["MODELS", "architecture_of", "build_model", "check_model"]
 
 MODELS: dict[str, Callable[..., nn.Module]] = {
     "convnet": convnet,

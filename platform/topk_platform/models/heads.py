@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from topk_losses import CosineHead
 
@@ -23,16 +22,6 @@ def make_head(features: int, classes: int, head: str) -> nn.Module:
     raise ValueError(f"head must be 'linear' or 'cosine', got {head!r}")
 
 
-class _RandomView(nn.Module):
-    """A layer that picks a view of each sample ``(N, V, d)``: a random view in training, otherwise the first."""
-
-    def forward(self, views: Tensor) -> Tensor:
-        if not self.training:
-            return views[:, 0]
-        chosen = (torch.rand(views.shape[:1], device=views.device) * views.shape[1]).long()
-        return views.gather(1, chosen[:, None, None].expand(-1, 1, views.shape[2])).squeeze(1)
-
-
 def feature_head(
     shape: tuple[int, ...],
     classes: int,
@@ -44,7 +33,7 @@ def feature_head(
     """Return a head on the features of a frozen network: hidden layers with ReLUs, then the last layer.
 
     Args:
-        shape: ``(d,)``; or ``(V, d)`` for V views of each sample. Training takes a random view each time.
+        shape: ``(d,)``.
         classes: L.
         head: The last layer, ``"linear"`` or ``"cosine"``.
         layers: The number of hidden layers; 0 for the last layer alone.
@@ -55,20 +44,18 @@ def feature_head(
         ValueError: if the shape has another number of dimensions, or ``layers`` is negative.
 
     Example:
-        >>> sum(p.numel() for p in feature_head((4, 1280), 100).parameters())
+        >>> sum(p.numel() for p in feature_head((1280,), 100).parameters())
         128100
         >>> sum(p.numel() for p in feature_head((1280,), 100, layers=2, hidden=8).parameters())
         11220
     """
-    if len(shape) not in (1, 2):
-        raise ValueError(
-            f"feature_head takes features (d,) or views of them (V, d), got inputs of shape {shape}"
-        )
+    if len(shape) != 1:
+        raise ValueError(f"feature_head takes features (d,), got inputs of shape {shape}")
     if layers < 0:
         raise ValueError(f"feature_head: layers must be at least 0, got {layers}")
-    width, parts = shape[-1], [] if len(shape) == 1 else [_RandomView()]
+    width = shape[0]
     drop = [nn.Dropout(dropout)] if dropout else []
-    stack: list[nn.Module] = [*parts, *drop]
+    stack: list[nn.Module] = [*drop]
     for _ in range(layers):
         stack += [nn.Linear(width, hidden), nn.ReLU(), *drop]
         width = hidden

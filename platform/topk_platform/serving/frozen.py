@@ -32,18 +32,14 @@ _CIFAR = {"cifar100": 32}  # the sides of images of datasets without an option f
 class OnFeatures(nn.Module):
     """A head with the backbone that made its features: from uint8 images to scores ``(n, L)``."""
 
-    def __init__(self, backbone: Backbone, head: nn.Module, shape: tuple[int, ...]) -> None:
+    def __init__(self, backbone: Backbone, head: nn.Module) -> None:
         super().__init__()
         self.backbone = backbone
         self.head = head
-        self.views = shape[:-1]  # () or (V,): a head that is not in training takes the first of V views
 
     def forward(self, images: Tensor) -> Tensor:
         """Return the scores; features are rounded to float16, as stored features are."""
-        features = self.backbone(images).half().float()
-        if self.views:
-            features = features[:, None].expand(-1, *self.views, -1)
-        scores: Tensor = self.head(features)
+        scores: Tensor = self.head(self.backbone(images).half().float())
         return scores
 
 

@@ -64,7 +64,7 @@ def load_trusting(folder: Path, trust: Trust) -> Classifier:
     head = replace(assembled(config, tensors, path, trust), calibration=calibration)
     if config.backbone is None:
         return head
-    behind = OnFeatures(read_frozen(folder, config.backbone), head.module.network, config.shape)
+    behind = OnFeatures(read_frozen(folder, config.backbone), head.module.network)
     return replace(head, module=Prepared(behind, None).eval())
 
 

@@ -10,7 +10,8 @@ import pytest
 import torch
 from torch import nn
 
-from topk_platform.models import MODELS, convnet
+from topk_platform.models import MODELS
+from topk_platform.models.small import convnet
 from topk_platform.testing.smoke_datasets import SmallCifar100, write_cifar100
 
 

@@ -12,7 +12,8 @@ from torch import nn
 
 from topk_platform import InstanceNoise, LabelNoise, LongTail, Model, PairFlip, Regime, TrainFraction
 from topk_platform.data import DATASETS, Dataset, Split, digits
-from topk_platform.models import MODELS, convnet
+from topk_platform.models import MODELS
+from topk_platform.models.small import convnet
 from topk_platform.testing import RegimeContract
 
 

@@ -117,7 +117,7 @@ def dropping(shape: tuple[int, ...], classes: int, head: str = "linear") -> nn.M
 
 
 class Noise(nn.Module):
-    """Its numbers are random, as the views are that the model feature_head takes in training."""
+    """Its numbers are random."""
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         return inputs + 0.1 * torch.randn_like(inputs)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import csv
-import hashlib
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -14,8 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from topk_platform.data.dataset import Dataset, Split
-from topk_platform.data.folders import cache_folder
-from topk_platform.data.images.decoding import pool
+from topk_platform.data.images.contents import contents
 from topk_platform.data.images.in_files import Images
 from topk_platform.specs.checks import check, first_few, plural
 
@@ -49,16 +46,31 @@ def same_images(splits: Mapping[str, Split]) -> dict[str, Tensor]:
     """
     inputs = [split.inputs for split in splits.values()]
     lengths = [len(split) for split in splits.values()]
-    images = [part for part in inputs if isinstance(part, Images)]
-    if images:
-        numbers = _kept(images)
+    keys: Sequence[object] = range(sum(lengths))
+    files = [part for part in inputs if isinstance(part, Images)]
+    if files:
+        keys = _contents_of_files(files)
     elif inputs[0].dtype == torch.uint8:
-        numbers = _numbered(
-            [digest for part in inputs if isinstance(part, Tensor) for digest in _digests(part)]
-        )
-    else:
-        numbers = torch.arange(sum(lengths))
+        keys = [content for part in inputs for content in contents(part)]
+    first: dict[object, int] = {}
+    numbers = torch.tensor([first.setdefault(key, len(first)) for key in keys], dtype=torch.int64)
     return dict(zip(splits, torch.split(numbers, lengths), strict=True))
+
+
+def _contents_of_files(parts: Sequence[Images]) -> list[object]:
+    """Return the sizes of files whose sizes are unique, which need not be read, and what all others hold."""
+    sizes = np.concatenate([part.files.sizes[part.rows.numpy()] for part in parts])
+    _, which, counts = np.unique(sizes, return_inverse=True, return_counts=True)
+    alike = torch.from_numpy(counts[which] > 1)
+    keys: list[object] = sizes.tolist()
+    held = (
+        content
+        for part, same in zip(parts, torch.split(alike, [len(part) for part in parts]), strict=True)
+        for content in contents(part[same.nonzero()[:, 0]])
+    )
+    for row, content in zip(alike.nonzero()[:, 0].tolist(), held, strict=True):
+        keys[row] = content
+    return keys
 
 
 def first_of_each(numbers: Tensor) -> Tensor:
@@ -69,50 +81,6 @@ def first_of_each(numbers: Tensor) -> Tensor:
         [0, 1, 3]
     """
     return torch.from_numpy(np.sort(np.unique(numbers.numpy(), return_index=True)[1]))
-
-
-def _digests(images: Tensor) -> list[bytes]:
-    rows = images.contiguous().cpu().numpy().reshape(len(images), -1)
-    return [hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in rows]
-
-
-def _numbered(keys: Sequence[object]) -> Tensor:
-    first: dict[object, int] = {}
-    return torch.tensor([first.setdefault(key, len(first)) for key in keys], dtype=torch.int64)
-
-
-def _kept(parts: Sequence[Images]) -> Tensor:
-    """Return the numbers of images in files from the cache, or read the files whose sizes are equal and keep them."""
-    key = hashlib.sha256(
-        b"\n".join([str(parts[0].files.root).encode(), *(part.description for part in parts)])
-    )
-    file = cache_folder() / "lists" / f"{key.hexdigest()[:20]}.copies.npy"
-    try:
-        return torch.from_numpy(np.load(file))
-    except (OSError, ValueError, EOFError):
-        numbers = _of_files(parts)
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        np.save(file, numbers.numpy())
-    except OSError:  # listing the files has warned that nothing can be kept
-        pass
-    return numbers
-
-
-def _of_files(parts: Sequence[Images]) -> Tensor:
-    paths = [part.files.root / path for part in parts for path in part.files.paths(part.rows)]
-    sizes = [size for part in parts for size in part.files.sizes[part.rows.numpy()].tolist()]
-    alike = Counter(sizes)
-    return _numbered(
-        list(pool().map(lambda path, size: size if alike[size] == 1 else _content(path), paths, sizes))
-    )
-
-
-def _content(path: Path) -> object:
-    try:
-        return hashlib.blake2b(path.read_bytes(), digest_size=16).digest()
-    except OSError:  # whoever decodes it says so
-        return path
 
 
 def united(groups: Tensor, copies: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Features of images, computed once by a frozen backbone and kept on disk."""
+"""Features of photos, computed once by a frozen backbone and kept on disk by what each photo shows."""
 
 from __future__ import annotations
 
@@ -7,104 +7,134 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import torch
 from filelock import FileLock
-from torch import Generator, Tensor
+from torch import Tensor
 
 from topk_platform.data.dataset import Dataset, Split
 from topk_platform.data.folders import cache_folder
 from topk_platform.data.images.backbones import Backbone
+from topk_platform.data.images.contents import contents
 from topk_platform.data.images.copies import notes_on_features
+from topk_platform.data.images.in_files import DECODING_VERSION, Images
 from topk_platform.errors import UserError
-from topk_platform.specs.checks import check
 
 __all__ = ["Progress", "features_of"]
 
 _BATCH = 64
 _SECONDS = 10.0  # seconds between two lines of progress
+_VERSION = f"bicubic-1 torch-{torch.__version__.partition('+')[0]}"  # part of the cache's folder names
 
 
-def features_of(dataset: Dataset, backbone: Backbone, name: str = "dataset", views: int = 1) -> Dataset:
+def features_of(dataset: Dataset, backbone: Backbone, name: str = "dataset") -> Dataset:
     """Return a dataset whose inputs are the features of another dataset's images, float32 ``(n, d)``.
 
-    The features are kept in :func:`~topk_platform.data.folders.cache_folder`, in one file for each combination of a
-    split's images, the backbone's weights and its preprocessing. If several processes need the same features, the first
-    computes them and the others wait. Features are rounded to float16, in the file and in the returned dataset.
-
-    With V > 1 views the inputs are ``(n, V, d)``. The first view is the whole image. Each further view of a training
-    image is a random square of 7/8 of the shorter side, flipped with probability 1/2; it is the same in every process.
-    Validation and test images repeat their first view.
+    The features are kept in :func:`~topk_platform.data.folders.cache_folder`, in a folder for each combination of the
+    backbone's weights, its preprocessing and the images' size. A photo is known by its content, wherever its file is:
+    if photos are added, only theirs are computed, and the file of the photos before is replaced. If several processes
+    need the same features, the first computes them and the others wait. Features are rounded to float16, in the file
+    and in the returned dataset.
 
     Args:
         dataset: The images.
         backbone: The frozen network.
         name: The dataset's name in the lines of progress.
-        views: V, the number of views of each training image.
 
     Raises:
         UserError: if the inputs are not colour images, the backbone does not return finite features ``(n, d)`` in
-            float16's range, ``views`` is below 1, the GPU has too little free memory, or the features cannot be
-            written.
+            float16's range, the GPU has too little free memory, or the features cannot be written.
     """
-    check(views >= 1, f"views must be at least 1, got {views!r}")
-    if dataset.train.inputs.dtype != torch.uint8 or dataset.shape[0] != 3:
+    images = dataset.train.inputs
+    if images.dtype != torch.uint8 or dataset.shape[0] != 3:
         raise UserError(
-            f"dataset {name}: a backbone takes uint8 images (n, 3, height, width), got {dataset.train.inputs.dtype} "
+            f"dataset {name}: a backbone takes uint8 images (n, 3, height, width), got {images.dtype} "
             f"(n, {', '.join(map(str, dataset.shape))})"
         )
-    made = backbone.identity()
-    first = {part: _kept(split, backbone, made, f"{name}, {part}") for part, split in dataset.splits.items()}
-    key = hashlib.sha256(f"{dataset.fingerprint} {made} {_VERSION}".encode()).hexdigest()[:32]
-    notes = notes_on_features(dataset, first, cache_folder() / "features" / f"{key}.csv")
-    inputs = {part: features.float() for part, features in first.items()}
-    if views > 1:
-        more = [_kept(dataset.train, backbone, made, f"{name}, train", view) for view in range(1, views)]
-        inputs = {part: features[:, None].repeat(1, views, 1) for part, features in inputs.items()}
-        inputs["train"] = torch.stack([first["train"], *more], 1).float()
+    read = f" {DECODING_VERSION} {images.resize}" if isinstance(images, Images) else ""
+    folder = (
+        cache_folder()
+        / "features"
+        / _hash(f"{backbone.identity()} {_VERSION} {dataset.shape}{read}".encode())
+    )
+    held = {part: contents(split.inputs) for part, split in dataset.splits.items()}
+    every = sorted({*chain.from_iterable(held.values())})
+    file = folder / f"{_hash(*every)}.safetensors"
+    features = _read(file, "features")
+    if features is None:
+        with _alone(folder):
+            features = _read(file, "features")
+            if features is None:
+                features = _made(file, every, held, dataset, backbone, name)
+    row = {content: number for number, content in enumerate(every)}
+    first = {part: features[[row[each] for each in of]] for part, of in held.items()}
+    labels = torch.cat([split.labels for split in dataset.splits.values()]).numpy().tobytes()
+    listed = folder / f"{file.stem}.{_hash(*chain.from_iterable(held.values()), labels)}.csv"
+    notes = notes_on_features(dataset, first, listed)
     return replace(
         dataset,
-        train=replace(dataset.train, inputs=inputs["train"]),
-        validation=replace(dataset.validation, inputs=inputs["validation"]),
-        test=replace(dataset.test, inputs=inputs["test"]),
+        **{part: replace(split, inputs=first[part].float()) for part, split in dataset.splits.items()},
         notes=(*dataset.notes, *notes),
         names=dataset.class_names or None,  # of images in files, the names are those of their folders
     )
 
 
-def _kept(split: Split, backbone: Backbone, made: str, what: str, view: int = 0) -> Tensor:
-    """Return the features of a view of a split's images from the cache, or compute and keep them."""
-    seen = f" view {view} {_VIEWS}" if view else ""
-    key = hashlib.sha256(f"{split.fingerprint} {made} {_VERSION}{seen}".encode()).hexdigest()[:32]
-    file = cache_folder() / "features" / f"{key}.safetensors"
-    if (features := _read(file, len(split))) is not None:
-        return features
-    with _alone(file):
-        if (features := _read(file, len(split))) is not None:
-            return features
-        features = _computed(split, backbone, f"{what}, view {view + 1}" if view else what, view)
-        _write(file, features)
-        return features
+def _hash(*parts: bytes) -> str:
+    return hashlib.sha256(b"".join(parts)).hexdigest()[:32]
 
 
-_VIEWS = "squares-1"  # part of the cache's file names; change it whenever the views change
-_VERSION = f"bicubic-1 torch-{torch.__version__.partition('+')[0]}"  # also part of the cache's file names
+def _made(
+    file: Path,
+    every: Sequence[bytes],
+    held: Mapping[str, Sequence[bytes]],
+    dataset: Dataset,
+    backbone: Backbone,
+    name: str,
+) -> Tensor:
+    """Return the features of all photos: those that earlier files hold, and the others, which are computed; keep them.
+
+    Effect: earlier files of at least half the same photos are deleted.
+    """
+    row = {content: number for number, content in enumerate(every)}
+    parts: list[Tensor] = []
+    known: dict[bytes, None] = {}  # the photos whose features are in the parts, in that order
+    earlier = {old: _contents_in(old) for old in file.parent.glob("*.safetensors")}
+    for old, before in earlier.items():
+        wanted = row.keys() - known
+        kept = {content: number for number, content in enumerate(before) if content in wanted}
+        if kept and (features := _read(old, "features")) is not None:
+            parts.append(features[[*kept.values()]])
+            known |= dict.fromkeys(kept)
+    for part, split in dataset.splits.items():
+        missing = {content: number for number, content in enumerate(held[part]) if content not in known}
+        if missing:
+            parts.append(
+                _computed(split.take(torch.tensor([*missing.values()])), backbone, f"{name}, {part}")
+            )
+            known |= dict.fromkeys(missing)
+    result = torch.cat(parts)[torch.tensor([row[content] for content in known]).argsort()]
+    _write(file, every, result)
+    for old, before in earlier.items():
+        if old != file and 2 * sum(content in row for content in before) >= len(before):
+            for each in old.parent.glob(f"{old.stem}.*"):
+                each.unlink(missing_ok=True)
+    return result
 
 
 @contextmanager
-def _alone(file: Path) -> Iterator[None]:
+def _alone(folder: Path) -> Iterator[None]:
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(f"{file}.lock")
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(folder / ".lock")
         lock.acquire()
     except OSError as error:
         raise UserError(
-            f"features cannot be kept in {file.parent}: {error}. Name a folder that can be written to "
-            "with TOPK_CACHE"
+            f"features cannot be kept in {folder.parent}: {error}. Name a folder that can be written to with TOPK_CACHE"
         ) from error
     try:
         yield
@@ -112,48 +142,59 @@ def _alone(file: Path) -> Iterator[None]:
         lock.release()
 
 
-def _read(file: Path, rows: int) -> Tensor | None:
-    """Return features from the cache; None if there is no file, or the file is incomplete and must be made again."""
-    from safetensors import SafetensorError  # noqa: PLC0415 - training without the platform does not need it
-    from safetensors.torch import load_file  # noqa: PLC0415 - likewise
+def _read(file: Path, name: str) -> Tensor | None:
+    """Return a tensor of a kept file; None if there is no file, or it is incomplete and must be made again."""
+    from safetensors import SafetensorError, safe_open  # noqa: PLC0415 - training without the platform does not need it
 
-    if not file.is_file():
-        return None
     try:
-        features: Tensor = load_file(file)["features"]
-    except (SafetensorError, KeyError, OSError):
+        with safe_open(file, "pt") as content:
+            tensor: Tensor = content.get_tensor(name)
+    except (SafetensorError, OSError):
         return None
-    return features if len(features) == rows else None
+    return tensor
 
 
-def _write(file: Path, features: Tensor) -> None:
+def _contents_in(file: Path) -> list[bytes]:
+    contents = _read(file, "contents")
+    return [] if contents is None else [bytes(row) for row in contents.numpy()]
+
+
+def _write(file: Path, every: Sequence[bytes], features: Tensor) -> None:
     from safetensors.torch import save  # noqa: PLC0415 - as above
 
+    contents = torch.frombuffer(bytearray(b"".join(every)), dtype=torch.uint8).view(len(every), -1)
     part = file.with_name(f"{file.name}.{os.getpid()}")
     try:
-        part.write_bytes(
-            save({"features": features})
-        )  # with the folder's default permissions, so that other users' workers can read it
+        # with the folder's default permissions, so that other users' workers can read it
+        part.write_bytes(save({"contents": contents, "features": features}))
         part.replace(file)
     except OSError as error:
         part.unlink(missing_ok=True)
         free = shutil.disk_usage(file.parent).free
         raise UserError(
-            f"{features.nbytes / 1e6:.0f} MB of features cannot be kept in {file.parent}, which has "
+            f"{features.nbytes / 1e6:.0f} MB of features cannot be kept in {file.parent.parent}, which has "
             f"{free / 1e6:.0f} MB free: {error}. Name another folder with TOPK_CACHE"
         ) from error
 
 
-def _computed(split: Split, backbone: Backbone, what: str, view: int) -> Tensor:
+def _computed(split: Split, backbone: Backbone, what: str) -> Tensor:
+    """Return the features of a split's images, float16 ``(n, d)``.
+
+    Every batch has the same size, because libraries round otherwise where it differs: the features of a photo must not
+    depend on which others are computed with it.
+    """
     device = "cuda" if torch.cuda.is_available() else "cpu"
     backbone = backbone.to(device)
     progress = Progress(what, len(split))
-    generator = Generator().manual_seed(view)
+    rows = torch.split(torch.arange(len(split)), _BATCH)
+    images = split.inputs
+    batches = images.stream(rows) if isinstance(images, Images) else (images[part] for part in rows)
     parts = []
     with torch.inference_mode(), _all_cores(), _room_on_the_gpu(backbone):
-        for images in split.in_order(_BATCH):
-            parts.append(_features(backbone, (_square(images, generator) if view else images).to(device)))
-            progress.add(len(images))
+        for batch in batches:
+            full = batch[torch.arange(_BATCH) % len(batch)]
+            parts.append(_features(backbone, full.to(device))[: len(batch)])
+            progress.add(len(batch))
     return torch.cat(parts)
 
 
@@ -166,21 +207,6 @@ def _room_on_the_gpu(backbone: Backbone) -> Iterator[None]:
             f"a backbone at {backbone.pixels} pixels needs more memory than the GPU has free for {_BATCH} images: take "
             "fewer pixels, or the CPU with CUDA_VISIBLE_DEVICES="
         ) from error
-
-
-def _square(images: Tensor, generator: Generator) -> Tensor:
-    """Return a random square of each image ``(n, 3, height, width)``, some of them flipped."""
-    count, _, height, width = images.shape
-    side = max(min(height, width) * 7 // 8, 1)
-    top, left = (
-        (torch.rand(count, generator=generator) * (rest + 1)).long() for rest in (height - side, width - side)
-    )
-    flip = torch.rand(count, generator=generator) < 0.5
-    steps = torch.arange(side)
-    rows = top[:, None] + steps
-    columns = left[:, None] + torch.where(flip[:, None], steps.flip(0), steps)
-    others = torch.arange(count)[:, None, None, None], torch.arange(3)[:, None, None]
-    return images[(*others, rows[:, None, :, None], columns[:, None, None, :])]
 
 
 def _features(backbone: Backbone, images: Tensor) -> Tensor:

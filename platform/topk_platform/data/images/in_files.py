@@ -34,7 +34,7 @@ from topk_platform.specs.checks import check
 if TYPE_CHECKING:
     pass
 
-__all__ = ["Images", "scaled"]
+__all__ = ["DECODING_VERSION", "Images", "scaled"]
 
 _MEAN = (0.485, 0.456, 0.406)
 _STD = (0.229, 0.224, 0.225)
@@ -172,7 +172,7 @@ class Images:
 _HEADER = struct.Struct("<II")  # height, width
 
 
-_DECODING_VERSION = "shown-3"  # part of the cache's file names; change it whenever the decoding changes
+DECODING_VERSION = "shown-3"  # part of the cache's file names; change it whenever the decoding changes
 
 
 _FREE_FRACTION = 0.05  # the fraction of the disk that kept pixels leave free
@@ -211,7 +211,7 @@ def _cache_file(folder: Path, path: Path, resize: int) -> Path:
         status = path.stat()
     except OSError as error:
         raise UnreadableImageError(f"image {path} is no longer there") from error
-    text = f"{_DECODING_VERSION}\0{path}\0{status.st_size}\0{status.st_mtime_ns}\0{resize}"
+    text = f"{DECODING_VERSION}\0{path}\0{status.st_size}\0{status.st_mtime_ns}\0{resize}"
     name = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:32]
     return folder / name[:3] / name[3:]
 

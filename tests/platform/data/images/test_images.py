@@ -311,7 +311,9 @@ def test_unreadable_images_are_counted_named_and_left_out(
         assert train.names[row].decode() in str(warned[0].message)
     assert len(whole.train) + len(whole.validation) == 2 + len(left.train) + len(left.validation)
     assert left.fingerprint != whole.fingerprint
-    monkeypatch.setattr(image_files_module, "scaled", refuse)  # images are read to their end once, not by every process
+    monkeypatch.setattr(
+        image_files_module, "scaled", refuse
+    )  # images are read to their end once, not by every process
     with pytest.warns(UserWarning, match="left out"):
         assert image_files("inaturalist", 12, 16, unreadable="skip").fingerprint == left.fingerprint
 
