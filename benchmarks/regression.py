@@ -199,7 +199,7 @@ def components(arm: Arm) -> dict[str, str]:
 
 def declared() -> set[str]:
     """Return all components that have a version: the entries of the catalogues, and what a recipe adds."""
-    named = {
+    named: dict[str, Iterable[str]] = {
         "loss": LOSSES,
         "network": MODELS,
         "dataset": DATASETS,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,27 @@ _NUMBER = (
     ": numpy.unique(y, return_inverse=True)[1] makes labels of texts or reals, y.argmax(1) of one-hot rows"
 )
 
+
+@dataclass(frozen=True)
+class _Step:
+    """A conversion of an array.
+
+    Args:
+        code: What the study's file has behind the array.
+        apply: The same as a function.
+    """
+
+    code: str
+    apply: Callable[[Array], Array]
+
+
+_CHANNELS_FIRST = _Step(".transpose(0, 3, 1, 2)", lambda array: array.transpose(0, 3, 1, 2))
+_ONE_CHANNEL = _Step("[:, None]", lambda array: array[:, None])
+_BYTES = _Step(".astype(np.uint8)", lambda array: array.astype(np.uint8))
+_WHITE = _Step(" * 255", lambda array: array * 255)
+_REALS = _Step(".astype(np.float32)", lambda array: array.astype(np.float32))
+_LABELS = _Step(".reshape(-1).astype(np.int64)", lambda array: array.reshape(-1).astype(np.int64))
+
 _LOAD = {
     ".npz": "np.load(data_folder() / {file})",
     ".pt": "torch.load(data_folder() / {file}, weights_only=True)",
@@ -50,8 +73,8 @@ def array_code(file: Path, groups: str, drop_copies: bool) -> DataCode:
     """Return the code of a study's arrays.
 
     Names assign arrays to splits: ``x_train``, ``y_train``, ``x_val``, ``y_val``, ``x_test``, ``y_test`` and similar
-    names. The code converts arrays that the platform does not take unchanged, such as images with channels last. It is
-    run once here, so that the file is written only for data that a study takes.
+    names. The code converts arrays that the platform does not take unchanged, such as images with channels last. The
+    same is done here, so that the file is written only for data that a study takes.
 
     Args:
         file: An ``.npz`` or ``.pt`` file.
@@ -71,8 +94,8 @@ def array_code(file: Path, groups: str, drop_copies: bool) -> DataCode:
     arrays = _read(file)
     parts = _parts(file, arrays, groups)
     inputs = {names[0]: arrays[names[0]] for names in parts.values()}
-    code = _dataset(arrays, parts, _conversion(inputs), drop_copies)
-    dataset = _made(code, arrays)
+    converted = _converted(arrays, parts)
+    dataset, code = _made(converted, arrays, drop_copies), _code(converted, drop_copies)
     images = dataset.train.inputs.dtype == torch.uint8
     counts = np.bincount(arrays[parts["train"][1]].reshape(-1).astype(int))
     text = _FUNCTION.format(load=_LOAD[file.suffix].format(file=in_code(file.name)), dataset=code)
@@ -87,6 +110,7 @@ def array_code(file: Path, groups: str, drop_copies: bool) -> DataCode:
             line for line in ("import numpy as np", "import torch") if f"{line.split()[-1]}." in text
         ),
         tail=has_tail(counts[counts > 0].tolist()),
+        tested=len(dataset.test),
         summary=f"{dataset.classes} classes, "
         + ", ".join(f"{len(split):,} samples for {name}" for name, split in dataset.splits.items()),
         notes=(
@@ -168,51 +192,77 @@ def _shapes(arrays: Mapping[Any, Array]) -> str:
     return ", ".join(f"{name} {array.shape} {array.dtype}" for name, array in arrays.items()) or "nothing"
 
 
-def _conversion(splits: Mapping[Any, Array]) -> str:
-    """Return the code that converts inputs to what the platform takes: uint8 images, channels first, or real numbers.
+def _conversion(splits: Sequence[Array]) -> tuple[_Step, ...]:
+    """Return the steps that convert inputs to what the platform takes: uint8 images, channels first, or real numbers.
 
     Args:
         splits: The inputs of all splits, training first.
     """
-    inputs = next(iter(splits.values()))
+    inputs = splits[0]
     kind, images = inputs.dtype.kind, inputs.ndim in (3, 4)
     last = inputs.ndim == 4 and inputs.shape[3] in _CHANNELS and min(inputs.shape[1:3]) > _SMALL
-    code = ".transpose(0, 3, 1, 2)" if last else ""
-    if (
-        images
-        and kind in "biu"
-        and all(array.min(initial=0) >= 0 and array.max(initial=0) <= 255 for array in splits.values())
-    ):
-        code += "[:, None]" if inputs.ndim == 3 else ""
-        if inputs.dtype != np.uint8:
-            code += ".astype(np.uint8)" + (" * 255" if kind == "b" else "")
+    bytes_ = all(array.min(initial=0) >= 0 and array.max(initial=0) <= 255 for array in splits)
+    steps = [_CHANNELS_FIRST] * last
+    if images and kind in "biu" and bytes_:
+        steps += [_ONE_CHANNEL] * (inputs.ndim == 3)
+        steps += [_BYTES] * (inputs.dtype != np.uint8) + [_WHITE] * (kind == "b")
     elif kind in "biu":
-        code += ".astype(np.float32)"
-    return code
+        steps += [_REALS]
+    return tuple(steps)
 
 
-def _dataset(
-    arrays: Mapping[Any, Array], parts: Mapping[str, tuple[Any, ...]], conversion: str, drop_copies: bool
-) -> str:
-    arguments = []
+@dataclass(frozen=True)
+class _Converted:
+    """An array of the file with the steps that convert it.
+
+    Args:
+        name: Its name, or its number in a list of tensors.
+        steps: The steps.
+    """
+
+    name: Any
+    steps: tuple[_Step, ...] = ()
+
+    @property
+    def code(self) -> str:
+        """The code of the converted array."""
+        array = f"arrays[{in_code(self.name)}]"
+        return f"np.asarray({array}){''.join(step.code for step in self.steps)}" if self.steps else array
+
+    def of(self, arrays: Mapping[Any, Array]) -> Array:
+        """Return the converted array."""
+        return reduce(lambda array, step: step.apply(array), self.steps, arrays[self.name])
+
+
+def _converted(
+    arrays: Mapping[Any, Array], parts: Mapping[str, tuple[Any, ...]]
+) -> dict[str, list[_Converted]]:
+    """Return the inputs, labels and groups of each split, as they are handed to ``from_tensors``."""
+    steps = _conversion([arrays[names[0]] for names in parts.values()])
+    result = {}
     for part, (inputs, labels, *groups) in parts.items():
         plain = arrays[labels].ndim == 1 and arrays[labels].dtype.kind != "b"
-        names = (_array(inputs, conversion), _array(labels, "" if plain else ".reshape(-1).astype(np.int64)"))
-        pair = ", ".join((*names, *map(_array, groups)))
-        arguments.append(f"        {'' if part == 'train' else f'{part}='}({pair}),\n")
+        of_labels = _Converted(labels, () if plain else (_LABELS,))
+        result[part] = [_Converted(inputs, steps), of_labels, *map(_Converted, groups)]
+    return result
+
+
+def _code(parts: Mapping[str, Sequence[_Converted]], drop_copies: bool) -> str:
+    arguments = [
+        f"        {'' if part == 'train' else f'{part}='}({', '.join(array.code for array in arrays)}),\n"
+        for part, arrays in parts.items()
+    ]
     arguments += ['        copies="drop",\n'] if drop_copies else []
     return f"from_tensors(\n{''.join(arguments)}    )"
 
 
-def _array(name: Any, conversion: str = "") -> str:
-    array = f"arrays[{in_code(name)}]"
-    return f"np.asarray({array}){conversion}" if conversion else array
-
-
-def _made(code: str, arrays: Mapping[Any, Array]) -> Dataset:
-    """Return the dataset that the study's code makes of the arrays."""
+def _made(
+    parts: Mapping[str, Sequence[_Converted]], arrays: Mapping[Any, Array], drop_copies: bool
+) -> Dataset:
+    """Return the dataset that the study's code will make of the arrays."""
+    splits: dict[str, Any] = {part: tuple(each.of(arrays) for each in held) for part, held in parts.items()}
     try:
-        made: Dataset = eval(code, {"arrays": arrays, "np": np, "from_tensors": from_tensors})  # noqa: S307 - our code
+        made = from_tensors(**splits, copies="drop" if drop_copies else "refuse")
         check_source(Regime("arrays", "arrays"), made)
     except UserError as error:
         raise UserError(f"--from: {error}") from error

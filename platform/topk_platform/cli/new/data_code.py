@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-__all__ = ["DataCode", "has_tail", "in_code"]
+from topk_platform.specs.checks import plural
 
+__all__ = ["DataCode", "has_tail", "in_code", "what_can_be_seen"]
+
+_DIFFERING = 0.16  # the share of test samples that one of two networks gets right and the other wrong
+_SEEN = 2.8  # standard errors of a difference that has a chance of 80 % to be marked, two-sided at 5 %
 _TAIL = 5  # the most frequent class has at least so many times as many samples as the rarest
 
 
@@ -28,6 +33,7 @@ class DataCode:
         imports: The lines that import from other packages.
         names: The names that are imported from ``topk_platform``.
         augmentation: The code of the recipe's augmentation, if there is one.
+        tested: The number of test samples.
         tail: Whether some classes have many times as many samples as others.
         summary: The numbers of classes and samples in a sentence.
         notes: Notes for the user about the data.
@@ -44,6 +50,7 @@ class DataCode:
     imports: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     augmentation: str = ""
+    tested: int = 0
     tail: bool = False
     summary: str = ""
     notes: tuple[str, ...] = ()
@@ -65,6 +72,26 @@ def has_tail(counts: Iterable[int]) -> bool:
     """
     numbers = list(counts)
     return max(numbers, default=0) >= _TAIL * min(numbers, default=0) > 0
+
+
+def what_can_be_seen(tested: int) -> str:
+    """Return how small a difference between two losses a study with so many test samples can show, in a sentence.
+
+    Such a difference has a chance of 80 % to be marked at 5 %, if on one sample in six one of two networks is right and
+    the other wrong, as is usual, and searches and seeds vary little.
+
+    Args:
+        tested: The number of test samples.
+
+    Example:
+        >>> what_can_be_seen(175)
+        'with 175 test samples a difference of about 9 points can be seen; about 1,400 would show 3'
+    """
+    points = math.ceil(100 * _SEEN * math.sqrt(_DIFFERING / tested))
+    text = f"with {tested:,} test samples a difference of about {plural(points, 'point')} can be seen"
+    third = max(1, points // 3)
+    needed = f"{_DIFFERING * (100 * _SEEN / third) ** 2:.2g}"
+    return f"{text}; about {int(float(needed)):,} would show {third}" if third < points else text
 
 
 def in_code(value: Any) -> str:

@@ -56,6 +56,7 @@ def images_code(folder: Path, size: int, groups: str, labels: str, drop_copies: 
         },
         names=("Augmentation",),
         augmentation=f", augmentation=Augmentation(crop={size // 8}, flip=True)",
+        tested=len(files.rows["test"]) if "test" in files.rows else _share(counts),
         tail=has_tail(counts),
         summary=_summary(files, counts, groups),
         notes=tuple(filter(None, ("" if labels else _nested(files), _few(files, counts), files.note))),
@@ -69,10 +70,15 @@ def _summary(files: FileList, counts: Sequence[int], groups: str) -> str:
     each = f"{min(counts)}" if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
     parts = [f"{len(counts):,} classes", plural(len(files), "image"), f"{each} of each class"]
     parts += [f"{count:,} for {name} by its folder or the table" for name, count in held.items()]
-    share = sum(max(1, round(_FRACTION * count)) for count in counts)
+    share = _share(counts)
     dealt = " and ".join(f"about {share:,} for {name}" for name in _HELD_OUT if name not in held)
     whole = ", in whole groups" if groups else ""
     return ", ".join(parts) + (f"; taken from those to train on{whole}: {dealt}" if dealt else "")
+
+
+def _share(counts: Sequence[int]) -> int:
+    """Return how many images are taken for a split that has none of its own."""
+    return sum(max(1, round(_FRACTION * count)) for count in counts)
 
 
 def _nested(files: FileList) -> str:

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from topk_platform.cli.consoles import say, write_file
-from topk_platform.cli.new.data_code import DataCode
+from topk_platform.cli.new.data_code import DataCode, what_can_be_seen
 from topk_platform.cli.options import nonblank
 from topk_platform.errors import UserError, unknown_name
 from topk_platform.references import is_reference
@@ -49,10 +49,11 @@ study = Study(
         ],
         k={k},
 {flip}        recipe=Recipe(epochs=20{augmentation}),{metric}
+        protocol=Protocol(searches=3),  # how much luck a search has is seen from several
     ),
     topk={topk},
-    trials=10,
-    seeds=5,
+    trials=30,
+    seeds=6,
 )
 '''
 
@@ -149,6 +150,7 @@ def new(
     model = _HEADS if features and network is None else _model(network or usual)
     _write(file, _text(name, data, model, guesses))
     say(data.summary)
+    say(what_can_be_seen(data.tested))
     for note in data.notes:
         say(f"topk: {note}", err=True)
     chosen = [f"--network {usual}"] * (network is None) + [f"-k {guesses}"] * (k is None)
@@ -254,7 +256,7 @@ def _is_module(name: str) -> bool:
 
 
 def _imports(data: DataCode) -> str:
-    names = sorted({*data.names, "Float", "Loss", "Model", "Recipe", "Regime", "Study"})
+    names = sorted({*data.names, "Float", "Loss", "Model", "Protocol", "Recipe", "Regime", "Study"})
     ours = [f"from topk_platform import {', '.join(names)}, grid"]
     if data.function:
         ours.append("from topk_platform.data import Dataset, data_folder, from_tensors")

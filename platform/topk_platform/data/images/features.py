@@ -78,7 +78,9 @@ def features_of(dataset: Dataset, backbone: Backbone, name: str = "dataset") -> 
     notes = notes_on_features(dataset, first, listed)
     return replace(
         dataset,
-        **{part: replace(split, inputs=first[part].float()) for part, split in dataset.splits.items()},
+        train=replace(dataset.train, inputs=first["train"].float()),
+        validation=replace(dataset.validation, inputs=first["validation"].float()),
+        test=replace(dataset.test, inputs=first["test"].float()),
         notes=(*dataset.notes, *notes),
         names=dataset.class_names or None,  # of images in files, the names are those of their folders
     )
