@@ -104,7 +104,9 @@ def _ahead(cell: Cell) -> Estimate:
 
 def _missed(metric: str, tested: Sequence[Cell]) -> str:
     """Return the words for the size of difference that more than half of the tests would mostly miss."""
-    sizes = [scale_of(metric) * cell.detectable for cell in tested if cell.detectable is not None]
+    primary = any(cell.primary for cell in tested)  # one family alone, because each has its own correction
+    of_family = [cell for cell in tested if cell.primary == primary]
+    sizes = [scale_of(metric) * cell.detectable for cell in of_family if cell.detectable is not None]
     if not sizes:
         return ""
     size = statistics.median_high(sizes)
