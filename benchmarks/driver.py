@@ -22,11 +22,11 @@ from topk_platform import Arm, Float, Loss, Model, NoPruning, Protocol, Random, 
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmProgress, StudyProgress
 from topk_platform.protocol.search_progress import Ended
-from topk_platform.running import tuning
+from topk_platform.running import tuner as tuning
 from topk_platform.running.budget import Budget
 from topk_platform.running.cluster.connecting import connected
-from topk_platform.running.cluster.session import Cluster
-from topk_platform.running.options import RunOptions
+from topk_platform.running.cluster.lifeline import Cluster
+from topk_platform.running.run_options import RunOptions
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
 
 LOSS = Loss("smooth_topk_svm", {"tau": Float(0.01, 10)}, {"tau": 1.0})

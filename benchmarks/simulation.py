@@ -27,18 +27,18 @@ from types import SimpleNamespace
 from typing import Any
 
 import ray
-from driver import a_board, a_study, resident
+from driver import a_study_after, a_study, resident
 from ray.air.execution._internal.tracked_actor import TrackedActor
 from ray.exceptions import RayActorError
 from ray.tune.execution import tune_controller
 
 from topk_platform.records import Ledger, Store
-from topk_platform.running import tuning
+from topk_platform.running import tuner as tuning
 from topk_platform.running.budget import Budget
 from topk_platform.running.cluster.connecting import connected
-from topk_platform.running.cluster.session import Cluster
-from topk_platform.running.options import RunOptions
-from topk_platform.running.searcher import Dispatcher
+from topk_platform.running.cluster.lifeline import Cluster
+from topk_platform.running.dispatcher import Dispatcher
+from topk_platform.running.run_options import RunOptions
 from topk_platform.specs import EpochRecord, Study, Trial, TrialRecord
 from topk_platform.tracking import Feed, tracking_uri
 
@@ -286,7 +286,7 @@ def put_all(feed: Feed, records: Sequence[TrialRecord]) -> None:
 
 def simulate(study: Study, world: World, workers: int, mlflow: bool) -> None:
     """Run a study to its end, and print a row."""
-    progress, began = a_board(study, 0), time.process_time()
+    progress, began = a_study_after(study, 0), time.process_time()
     tune_controller.RayActorManager = partial(Workers, world)
     setattr(tuning, "Dispatcher", partial(Dispatcher, clock=world.clock))  # noqa: B010 - with the simulated clock
     with ExitStack() as stack:

@@ -15,7 +15,7 @@ import pytest
 
 from topk_platform import Study
 from topk_platform.cli.group import COMMANDS, load_command
-from topk_platform.running.preflight.checks import check_study
+from topk_platform.running.preflight.arm_checks import check_study
 from topk_platform.running.state import in_environment
 from topk_platform.specs import Trial
 from topk_platform.testing import fake_run

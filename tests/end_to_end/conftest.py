@@ -81,7 +81,7 @@ def visited(make_lab: Callable[..., Lab]) -> Iterator[SharedLab]:
         for name in ("RAY_ADDRESS", "TOPK_CACHE", "TOPK_DATA"):
             patch.delenv(name, raising=False)
         # Three tries after a fault, and hardly a pause between them.
-        patch.setattr("topk_platform.running.searcher.PAUSES", (0.1, 0.2))
+        patch.setattr("topk_platform.running.dispatcher.PAUSES", (0.1, 0.2))
         patch.setattr("topk_platform.tracking.writing.make_database", copy_database)
         patch.chdir(lab.folder)
         patch.setattr(sys, "path", [str(lab.folder), *sys.path])

@@ -44,7 +44,7 @@ def test_each_trial_is_one_of_tunes_with_its_metrics_by_name(
 ) -> None:
     from lab import plain
 
-    seen, board = Seen(), tmp_path / "board"
+    seen, progress = Seen(), tmp_path / "progress"
     monkeypatch.chdir(tmp_path)
     run(
         plain(),
@@ -52,12 +52,12 @@ def test_each_trial_is_one_of_tunes_with_its_metrics_by_name(
         mlflow="none",
         progress=False,
         workers=1,
-        tensorboard="board",
+        tensorboard="progress",
         callbacks=[seen],
     )
     recorded = {row["key"]: row for row in rows(tmp_path / "store")}
     assert seen.results.keys() == recorded.keys() and len(recorded) == 2
-    curves = [scalars(file) for file in sorted(board.glob("lab/plain_*/events.out.tfevents.*"))]
+    curves = [scalars(file) for file in sorted(progress.glob("lab/plain_*/events.out.tfevents.*"))]
     assert len(curves) == 2
     for key, row in recorded.items():
         last = seen.results[key][-1]

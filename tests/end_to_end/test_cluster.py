@@ -20,9 +20,9 @@ from ray.cluster_utils import Cluster
 
 from topk_platform.errors import ClusterError
 from topk_platform.running.cluster import connecting as cluster
-from topk_platform.running.cluster import machines
-from topk_platform.running.cluster.patience import Patience
-from topk_platform.running.ray_internals import on_loopback
+from topk_platform.running.cluster import nodes as machines
+from topk_platform.running.cluster.ray_internals import on_loopback
+from topk_platform.running.cluster.reaching import Patience
 from topk_platform.training import environment
 from topk_studies import digits
 

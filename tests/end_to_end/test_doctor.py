@@ -16,7 +16,7 @@ import torch
 from ray._private import services
 from ray.cluster_utils import Cluster
 
-from topk_platform.running.ray_internals import on_loopback
+from topk_platform.running.cluster.ray_internals import on_loopback
 
 OWN = ["unshare", "--user", "--map-root-user", "--mount"]
 AHEAD = 600

@@ -13,8 +13,8 @@ from ray.cluster_utils import Cluster
 
 from topk_platform import Loss, Model, Recipe, Regime, Study, grid
 from topk_platform.running.cluster import connecting as cluster
-from topk_platform.running.own_ray import starting as own_ray
-from topk_platform.running.ray_internals import on_loopback
+from topk_platform.running.cluster import connecting as own_ray
+from topk_platform.running.cluster.ray_internals import on_loopback
 
 pytestmark = [
     pytest.mark.skipif(torch.cuda.is_available(), reason="its GPUs are not there, and trials on them fail"),

@@ -140,7 +140,7 @@ def test_a_loss_that_is_not_finite_is_no_failure(troubled: Troubled) -> None:
 def test_events_alone_are_on_stdout_whatever_ray_says_of_a_process_that_is_lost(
     lab: Any, tmp_path: Path
 ) -> None:
-    quick = "import topk_platform.running.searcher as searcher; searcher.PAUSES = (0.1, 0.2)"
+    quick = "import topk_platform.running.dispatcher as searcher; searcher.PAUSES = (0.1, 0.2)"
     arguments = ("run", "lab:lost_once", "--store", tmp_path, "--workers", "1", "--json")
     out, err = lab.topk(*arguments, before=quick)
     events = [json.loads(line) for line in out.splitlines()]

@@ -15,7 +15,7 @@ from labs import IN_PROC, check_undisturbed, rows, until
 from ray.cluster_utils import Cluster
 
 from topk_platform.cli.consoles import Exit
-from topk_platform.running.ray_internals import on_loopback
+from topk_platform.running.cluster.ray_internals import on_loopback
 
 pytestmark = [*IN_PROC, pytest.mark.slow]
 

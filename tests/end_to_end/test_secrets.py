@@ -35,7 +35,7 @@ PLANTED = {name: f"planted{secrets.token_hex(12)}" for name in NAMES}
 # Ray's folder goes with the run; here it is to be looked through afterwards.
 KEEP = """
 import types
-from topk_platform.running.own_ray import scratch
+from topk_platform.running.cluster import driver_process as scratch
 scratch.shutil = types.SimpleNamespace(rmtree=lambda *_, **__: None)
 """
 

@@ -10,11 +10,12 @@ import pytest
 from topk_platform.protocol import StudyProgress
 from topk_platform.protocol.search_progress import Ended
 from topk_platform.records import Store
-from topk_platform.running import loop, tuning
+from topk_platform.running import loop
+from topk_platform.running import tuner as tuning
 from topk_platform.running.budget import Budget
-from topk_platform.running.cluster.session import Cluster
-from topk_platform.running.events import Event, Faults
+from topk_platform.running.cluster.lifeline import Cluster
 from topk_platform.running.recording import Recorder
+from topk_platform.running.watching import Event, Faults
 from topk_platform.specs import Study, Trial, TrialRecord
 
 __all__ = ["Train", "end_all", "replace_ray", "run_in_process"]

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from topk_platform import Arm, LabelNoise, LongTail, PerClass, Study
-from topk_platform.running.preflight.checks import check_study
+from topk_platform.running.preflight.arm_checks import check_study
 from topk_studies import STUDIES, kanji_classes, kanji_map, kanji_quick
 
 NAMES = [name for name in STUDIES if name.startswith("kanji")]

@@ -17,7 +17,7 @@ from topk_platform.recipes import (
     SAWADA2020_CIFAR100_CUTOUT,
     SAWADA2020_CIFAR100_MIXUP,
 )
-from topk_platform.running.preflight.checks import check_study
+from topk_platform.running.preflight.arm_checks import check_study
 from topk_studies import STUDIES
 from topk_studies.published import LEFT_OUT, Row, composed, loss_of, read_rows, rows_of
 

@@ -19,7 +19,7 @@ from topk_platform.data import Dataset, apply_conditions, data_at, load
 from topk_platform.data.datasets.cifar import SUPERCLASSES
 from topk_platform.data.noise_files import read_confusion
 from topk_platform.errors import MissingDataError
-from topk_platform.running.preflight.checks import check_study
+from topk_platform.running.preflight.arm_checks import check_study
 from topk_studies import STUDIES
 from topk_studies.photos import HUMAN, photos_noise
 

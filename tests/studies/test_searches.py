@@ -9,7 +9,7 @@ import pytest
 
 from topk_platform import Arm, Study
 from topk_platform.protocol import ArmProgress
-from topk_platform.running.preflight.checks import check_study
+from topk_platform.running.preflight.arm_checks import check_study
 from topk_studies import STUDIES
 from topk_studies.searches import SEARCHES
 

@@ -20,7 +20,7 @@ from topk_platform.cli.consoles import Exit, make_console, print_json, say
 from topk_platform.cli.options import nonblank
 from topk_platform.errors import UserError
 from topk_platform.records import RecordedTrial, Store, find
-from topk_platform.running.cluster.address import is_loopback_host
+from topk_platform.running.cluster.reaching import is_loopback_host
 from topk_platform.running.replaying import Replay
 from topk_platform.running.replaying import replay as replay_trial
 from topk_platform.specs.checks import first_few

@@ -13,7 +13,7 @@ import typer
 from topk_platform.cli.studies import as_reference, known_studies, load_study
 from topk_platform.errors import UserError
 from topk_platform.references import is_reference
-from topk_platform.running.options import help_of
+from topk_platform.running.run_options import help_of
 from topk_platform.specs.checks import check_not_blank
 from topk_platform.specs.smoke import SMOKE
 

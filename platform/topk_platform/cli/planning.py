@@ -19,12 +19,12 @@ from topk_platform.errors import UserError
 from topk_platform.protocol import ArmProgress
 from topk_platform.records import unless_ended
 from topk_platform.reports.words import command, only_words
-from topk_platform.running.cluster.address import host_and_port
-from topk_platform.running.cluster.facts import DRIVER, Finding, grouped
-from topk_platform.running.machine.resources import fitting, local_cpus
+from topk_platform.running.cluster.machine import fitting, local_cpus
+from topk_platform.running.cluster.node_facts import DRIVER, Finding, grouped
+from topk_platform.running.cluster.reaching import host_and_port
 from topk_platform.running.plan import Plan
 from topk_platform.running.plan import plan as plan_study
-from topk_platform.running.progress.rows import duration
+from topk_platform.running.views import duration
 from topk_platform.specs import Study
 from topk_platform.specs.checks import plural
 
@@ -94,7 +94,7 @@ def plan(
     )
     planned, findings = (planning(), []) if address is None else _tried(planning)
     if address is not None:
-        from topk_platform.running.cluster.machines import check_cluster  # noqa: PLC0415 - Ray, seconds of import
+        from topk_platform.running.cluster.nodes import check_cluster  # noqa: PLC0415 - Ray, seconds of import
 
         findings += check_cluster(requested.only(only) if only else requested, address, store, mlflow, data)
     if json:

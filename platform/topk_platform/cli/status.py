@@ -42,7 +42,7 @@ from topk_platform.records import (
 )
 from topk_platform.records.storage.checked_json import command_of
 from topk_platform.references import is_reference
-from topk_platform.running.progress.rows import arms_text, headline, trials_text
+from topk_platform.running.views import arms_text, headline, trials_text
 from topk_platform.specs.checks import plural
 
 __all__ = ["list_", "status"]

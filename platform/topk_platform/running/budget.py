@@ -115,11 +115,11 @@ class Budget:
         """Return the expected time of an arm's trial, for the order of arms; equal for all if nothing is known."""
         return self.durations.of(arm_id, unknown=1.0)
 
-    def guess_unknown(self, board: StudyProgress) -> None:
+    def guess_unknown(self, progress: StudyProgress) -> None:
         """If time is limited, estimate the time of arms without an ended trial from a few steps, as a plan does."""
-        unknown = [arm for i, arm in board.arms.items() if arm.left and not self.durations.knows(i)]
+        unknown = [arm for i, arm in progress.arms.items() if arm.left and not self.durations.knows(i)]
         if self.limits.timed and unknown:
-            from topk_platform.running.timing import trial_seconds  # noqa: PLC0415 - imports torch
+            from topk_platform.running.preflight.timing import trial_seconds  # noqa: PLC0415 - imports torch
 
             self.durations.guess(trial_seconds(unknown))
 

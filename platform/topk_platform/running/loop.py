@@ -32,14 +32,11 @@ from topk_platform.records.files import KINDS
 from topk_platform.reports.words import command
 from topk_platform.results import Table, build_table
 from topk_platform.running.budget import Budget, Limits
-from topk_platform.running.cluster.patience import Patience
-from topk_platform.running.cluster.session import Cluster, on_cluster
-from topk_platform.running.events import Event, Faults
-from topk_platform.running.options import RunOptions
+from topk_platform.running.cluster.lifeline import Cluster, on_cluster
+from topk_platform.running.cluster.reaching import Patience
 from topk_platform.running.preflight.changes import outdated
-from topk_platform.running.progress.views import view_for
-from topk_platform.running.progress.watching import Noting, Watch
 from topk_platform.running.recording import Recorder, closing, draws_report
+from topk_platform.running.run_options import RunOptions
 from topk_platform.running.state import (
     Again,
     as_checked,
@@ -50,6 +47,8 @@ from topk_platform.running.state import (
     what_trains_again,
 )
 from topk_platform.running.summary import End, Summary
+from topk_platform.running.views import view_for
+from topk_platform.running.watching import Event, Faults, Noting, Watch
 from topk_platform.specs import Study
 from topk_platform.specs.fields import check_call
 from topk_platform.tracking import mlflow_of
@@ -126,7 +125,7 @@ def _checked(
     part: Study, rows: StudyRows, options: RunOptions, notify: Callable[[str], object]
 ) -> dict[str, Identity]:
     """Check the study and its data, and return which rows count with the code and data of now."""
-    from topk_platform.running.preflight.checks import check_device, check_imported, check_study  # noqa: PLC0415 - torch
+    from topk_platform.running.preflight.arm_checks import check_device, check_imported, check_study  # noqa: PLC0415 - torch
     from topk_platform.running.preflight.training_splits import notes_on_data  # noqa: PLC0415 - torch
 
     check_imported(part)
@@ -187,15 +186,15 @@ class _Run:
                 self.patience.say(again.line)
             writer.remove(again.keys)
             self.rows.refresh()
-            board, say = self._board(), self.patience.say
+            progress, say = self._progress(), self.patience.say
             recorder = Recorder.open(self.root, self.ledger, writer, self.mlflow, again.keys, say)
             forget(self.store, self.rows.keys)
-            end = self._recorded(board, recorder, cluster)
-            if not board.left and self.part == self.whole:
+            end = self._recorded(progress, recorder, cluster)
+            if not progress.left and self.part == self.whole:
                 with suppress(StoreError):  # those of trials that no longer count would stay for ever
                     forget(self.store)
             self._note_undone(end, recorder.tracking_error)
-            return self._summary(board, recorder, end)
+            return self._summary(progress, recorder, end)
 
     def _again(self) -> Again:
         kinds = KINDS if self.options.networks else NEEDED
@@ -217,50 +216,50 @@ class _Run:
             self.counted = in_environment(self.part, self.counted, cluster.environment)
         self.ledger.identify({**last_counted(self.ledger, self.whole), **self.counted})
         note_plan(self.store, self.part, self.options.data)
-        from topk_platform.running.preflight.samples import note_samples  # noqa: PLC0415 - torch
+        from topk_platform.running.preflight.training_splits import note_samples  # noqa: PLC0415 - torch
 
         note_samples(self.store, self.part, self.counted)
 
-    def _board(self) -> StudyProgress:
+    def _progress(self) -> StudyProgress:
         """Return the study's state, and note the times of ended trials for the run's limits."""
         histories = self.rows.histories(self.part, self.counted)
         self.budget.durations = Durations({i: arm.ended_seconds() for i, arm in histories.items()})
         return progress_of(self.part, self.counted, histories)
 
-    def _recorded(self, board: StudyProgress, recorder: Recorder, cluster: Cluster) -> End:
+    def _recorded(self, progress: StudyProgress, recorder: Recorder, cluster: Cluster) -> End:
         """Train the remaining trials and write the tables; return how the run ended."""
-        if board.left:
+        if progress.left:
             self.rows.release()  # while trials run, the driver needs the memory but not the rows
         hurry = partial(self._hurry, recorder)
         with closing(lambda: recorder.close(self.whole, self._known), hurry):
-            end = End.of(board, self.budget, self._train(board, recorder, cluster))
+            end = End.of(progress, self.budget, self._train(progress, recorder, cluster))
             if end.interrupted:
                 hurry()
             recorder.hurry = bool(end.faults.ended)
         return end
 
-    def _train(self, board: StudyProgress, recorder: Recorder, cluster: Cluster) -> Faults:
+    def _train(self, progress: StudyProgress, recorder: Recorder, cluster: Cluster) -> Faults:
         """Hand the remaining trials to Ray Tune; return the work that faults left undone."""
-        watch = Watch(self.whole.name, board, self.budget.durations)
+        watch = Watch(self.whole.name, progress, self.budget.durations)
 
         def notified(event: Event) -> None:
             watch(event)
             if event.kind != "progress":
                 self.notify(watch, event)
 
-        if not board.left:
+        if not progress.left:
             notified(Event("begun"))
             return Faults()
-        left = [arm_id for arm_id, arm in board.arms.items() if arm.left]
+        left = [arm_id for arm_id, arm in progress.arms.items() if arm.left]
         why = "; ".join(map(str, outdated(self.part, self.ledger, self.counted, left)))
         notified(Event("begun", slots=cluster.slots, gpus=cluster.gpus, why=why))
-        from topk_platform.running import tuning  # noqa: PLC0415 - Ray, which a finished study does not need
+        from topk_platform.running import tuner as tuning  # noqa: PLC0415 - Ray, which a finished study does not need
 
         with Noting(self.store, watch):
             if self.options.address is None:
-                self.budget.guess_unknown(board)
+                self.budget.guess_unknown(progress)
             setup = (cluster, self.budget, self.store.address, self.options, self.callbacks)
-            return tuning.tune_trials(self.part, board, recorder, notified, *setup)
+            return tuning.tune_trials(self.part, progress, recorder, notified, *setup)
 
     def _hurry(self, recorder: Recorder) -> None:
         """After an interrupt, wait less for the store, and say why the run has not ended yet."""
@@ -272,17 +271,17 @@ class _Run:
                 f"ends this at once and loses nothing: `{sync}` or the next run fills it in"
             )
 
-    def _summary(self, board: StudyProgress, recorder: Recorder, end: End) -> Summary:
+    def _summary(self, progress: StudyProgress, recorder: Recorder, end: End) -> Summary:
         return Summary(
             table=self._table(),
             ran=recorder.ran,
-            left=board.left,
+            left=progress.left,
             tracking_error=recorder.tracking_error,
             folder=self.store.uri,
             interrupted=end.interrupted,
             faults=end.faults,
             partial=end.partial,
-            beyond=sum(arm.beyond for arm in board.arms.values()),
+            beyond=sum(arm.beyond for arm in progress.arms.values()),
             only=self.options.globs,
             tracking=self.options.sync,
         )

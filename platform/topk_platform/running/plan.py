@@ -22,16 +22,16 @@ from topk_platform.records import (
     live_state,
     progress_of,
 )
-from topk_platform.running.machine.resources import local_workers
-from topk_platform.running.options import RunOptions
+from topk_platform.running.cluster.machine import local_workers
 from topk_platform.running.preflight.changes import Outdated, outdated
+from topk_platform.running.run_options import RunOptions
 from topk_platform.running.state import as_checked, complete_histories, finished
 from topk_platform.specs import Study, digest
 from topk_platform.specs.checks import first_few
 from topk_platform.specs.fields import check_call
 
 if TYPE_CHECKING:
-    from topk_platform.running.preflight.samples import Samples
+    from topk_platform.running.preflight.training_splits import Samples
 
 __all__ = ["Plan", "plan"]
 
@@ -42,7 +42,7 @@ class Plan:
 
     Args:
         study: The study, with the budget that was asked for.
-        board: The state of its arms.
+        progress: The state of its arms.
         durations: How long their trainings take.
         workers: How many workers it is planned for.
         outdated: Why recorded trials of unfinished arms do not count and are trained again.
@@ -56,7 +56,7 @@ class Plan:
     """
 
     study: Study
-    board: StudyProgress
+    progress: StudyProgress
     durations: Durations
     workers: int
     outdated: tuple[Outdated, ...] = ()
@@ -69,12 +69,12 @@ class Plan:
     @property
     def arms(self) -> tuple[ArmProgress, ...]:
         """The states of its arms, in its order."""
-        return tuple(self.board.arms.values())
+        return tuple(self.progress.arms.values())
 
     @property
     def left(self) -> int:
         """How many trials have not ended."""
-        return self.board.left
+        return self.progress.left
 
     @property
     def along(self) -> int:
@@ -93,7 +93,7 @@ class Plan:
     @property
     def elapsed(self) -> float:
         """The expected seconds until all trials have ended on its number of workers."""
-        return self.board.seconds(self.durations, self.workers)
+        return self.progress.seconds(self.durations, self.workers)
 
     @property
     def search_workers(self) -> int:
@@ -157,10 +157,10 @@ def plan(study: Study, options: RunOptions | None = None, **given: Any) -> Plan:
     part = options.part(as_recorded(whole, ledger))
     counted, rows = last_counted(ledger, part), StudyRows(ledger, part.arms)
     histories = complete_histories(rows, part, counted)
-    board = progress_of(part, counted, histories)
-    done = finished(board, counted)
+    progress = progress_of(part, counted, histories)
+    done = finished(progress, counted)
     if len(done) == len(histories):
-        return _plan(part, board, histories, {}, options.workers)
+        return _plan(part, progress, histories, {}, options.workers)
     made = _plan_with_data(part, rows, counted, done, options)
     running = live_state(ledger.store)
     if running is None:
@@ -184,29 +184,28 @@ def _plan_with_data(
     """Return the plan of a study that is not finished: its data are read, and a few steps are timed where needed."""
     # These load torch, which a plan with nothing left does not need.
     from topk_platform.data import data_at  # noqa: PLC0415
-    from topk_platform.running.preflight.checks import check_device, check_study  # noqa: PLC0415
-    from topk_platform.running.preflight.samples import samples_of  # noqa: PLC0415
-    from topk_platform.running.preflight.training_splits import notes_on_data  # noqa: PLC0415
-    from topk_platform.running.timing import trial_seconds  # noqa: PLC0415
+    from topk_platform.running.preflight.arm_checks import check_device, check_study  # noqa: PLC0415
+    from topk_platform.running.preflight.timing import trial_seconds  # noqa: PLC0415
+    from topk_platform.running.preflight.training_splits import notes_on_data, samples_of  # noqa: PLC0415
 
     with data_at(options.data):
         checked = check_study(study, options.download, done)
         counted = as_checked(checked, counted)
         histories = complete_histories(rows, study, counted)
-        board = progress_of(study, counted, histories)
+        progress = progress_of(study, counted, histories)
         likely = _of_similar_arms(histories)
-        unknown = [arm for i, arm in board.arms.items() if arm.left and i not in likely]
+        unknown = [arm for i, arm in progress.arms.items() if arm.left and i not in likely]
         if unknown:
             check_device(study)
-        left = [i for i, arm in board.arms.items() if arm.left]
-        made = _plan(study, board, histories, {**likely, **trial_seconds(unknown)}, options.workers)
+        left = [i for i, arm in progress.arms.items() if arm.left]
+        made = _plan(study, progress, histories, {**likely, **trial_seconds(unknown)}, options.workers)
         again = tuple(outdated(study, rows.ledger, counted, left))
         return replace(made, outdated=again, samples=samples_of(study), notes=notes_on_data(study))
 
 
 def _plan(
     study: Study,
-    board: StudyProgress,
+    progress: StudyProgress,
     histories: Mapping[str, ArmHistory],
     guessed: Mapping[str, float],
     workers: int | None,
@@ -214,8 +213,8 @@ def _plan(
     durations = Durations({i: history.ended_seconds() for i, history in histories.items()})
     durations.guess(guessed)
     # Counting GPUs loads torch, which a plan with nothing left does not need.
-    at_once = workers or (local_workers(study) if board.left else 1)
-    return Plan(study, board, durations, at_once)
+    at_once = workers or (local_workers(study) if progress.left else 1)
+    return Plan(study, progress, durations, at_once)
 
 
 def _of_similar_arms(histories: Mapping[str, ArmHistory]) -> dict[str, float]:

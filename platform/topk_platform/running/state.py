@@ -21,7 +21,7 @@ from topk_platform.records import (
     results_of,
 )
 from topk_platform.records.files import Kind
-from topk_platform.running.options import RunOptions
+from topk_platform.running.run_options import RunOptions
 from topk_platform.specs import Study
 from topk_platform.specs.checks import first_few
 
@@ -81,14 +81,14 @@ def as_checked(checked: Mapping[str, Identity], counted: Mapping[str, Identity])
     return {arm_id: replace(now, environment=counted[arm_id].environment) for arm_id, now in checked.items()}
 
 
-def finished(board: StudyProgress, identities: Mapping[str, Identity]) -> dict[str, str]:
+def finished(progress: StudyProgress, identities: Mapping[str, Identity]) -> dict[str, str]:
     """Return the arms with nothing left to run, each with the fingerprint of the data it was trained on.
 
     Args:
-        board: The study's state.
+        progress: The study's state.
         identities: Which rows count, by arm identity; arms whose data are not known are left out.
     """
-    done = [arm_id for arm_id, arm in board.arms.items() if not arm.left]
+    done = [arm_id for arm_id, arm in progress.arms.items() if not arm.left]
     trained_on = {arm_id: identities[arm_id].dataset_fingerprint for arm_id in done}
     return {arm_id: fingerprint for arm_id, fingerprint in trained_on.items() if fingerprint}
 

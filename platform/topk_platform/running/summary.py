@@ -14,7 +14,7 @@ from topk_platform.reports.text_tables import as_text
 from topk_platform.reports.words import command, only_words
 from topk_platform.results import Table
 from topk_platform.running.budget import Budget
-from topk_platform.running.events import Faults
+from topk_platform.running.watching import Faults
 from topk_platform.specs.checks import plural
 
 __all__ = ["End", "Summary", "problems"]
@@ -124,12 +124,12 @@ class End:
     interrupted: bool = False
 
     @classmethod
-    def of(cls, board: StudyProgress, budget: Budget, faults: Faults) -> End:
+    def of(cls, progress: StudyProgress, budget: Budget, faults: Faults) -> End:
         """Return how a run ended, from the study's state, the budget and the faults at its end."""
-        if faults.ended or not board.left:
+        if faults.ended or not progress.left:
             return cls(faults)
         # Open trials count as started, see Dispatcher.
-        used_up = board.held(lambda arm_id, trials: budget.allows(arm_id, len(faults.open) + trials))
+        used_up = progress.held(lambda arm_id, trials: budget.allows(arm_id, len(faults.open) + trials))
         if budget.over or used_up:
             return cls(faults, ", ".join(sorted(budget.held)))
-        return cls(faults, interrupted=not board.stuck)
+        return cls(faults, interrupted=not progress.stuck)

@@ -14,8 +14,7 @@ from topk_platform.data import use_data_folder
 from topk_platform.data.loading import backbone_hash
 from topk_platform.errors import ChangedError, FaultError, MissingDataError
 from topk_platform.records import Store, StoreKeeper
-from topk_platform.running.machine.devices import cap_memory, outside_fault
-from topk_platform.running.machine.gpu_use import sample_gpu
+from topk_platform.running.cluster.machine import cap_memory, outside_fault, sample_gpu
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
 from topk_platform.training import Heartbeat, Training, environment, run_trials
 from topk_platform.training.faults import is_usable, stored
@@ -62,7 +61,7 @@ class Work:
 
     Args:
         order: The trials as JSON, and the settings of the run, see
-            :meth:`~topk_platform.running.searcher.Dispatcher.start`.
+            :meth:`~topk_platform.running.dispatcher.Dispatcher.start`.
 
     Raises:
         FaultError: while it is iterated over, if a fault of the machinery that may pass stops the training.

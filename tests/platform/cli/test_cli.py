@@ -22,7 +22,7 @@ from topk_platform import Study
 from topk_platform.protocol import StudyProgress
 from topk_platform.records import OpenTrial, Store
 from topk_platform.records.storage.checked_json import Mark, with_checksum
-from topk_platform.running.events import Faults
+from topk_platform.running.watching import Faults
 from topk_platform.specs import Status, Trial, TrialRecord
 
 LAB = """
@@ -189,9 +189,9 @@ def test_a_study_without_a_result_does_not_end_well(
 def test_what_faults_leave_is_reported_line_by_line_and_has_an_exit_code_of_its_own(
     topk: Topk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def leave(study: Study, board: StudyProgress, *_: object) -> Faults:
-        (trial,) = board.next_trials()
-        board.leave(trial)
+    def leave(study: Study, progress: StudyProgress, *_: object) -> Faults:
+        (trial,) = progress.next_trials()
+        progress.leave(trial)
         open_ = OpenTrial(trial.key, trial.arm.name, "process lost: the node died", "buy another")
         return Faults([open_], {"abc": "OSError: No space left on device"})
 

@@ -23,15 +23,14 @@ from topk_platform.cli import app
 from topk_platform.cli.consoles import MEANINGS, Exit, escape_unknown_characters, make_console, print_json
 from topk_platform.cli.group import COMMANDS as LISTED
 from topk_platform.cli.group import load_command
-from topk_platform.cli.run.interrupting import Course, interrupts_reported
-from topk_platform.cli.run.outcome import exit_code, summary_data
+from topk_platform.cli.run_output import Course, exit_code, interrupts_reported, summary_data
 from topk_platform.cli.studies import known_studies, load_study
 from topk_platform.data import data_at, data_folder
 from topk_platform.errors import UserError
 from topk_platform.records import OpenTrial, Store
 from topk_platform.results import Table
-from topk_platform.running.events import Event, Faults
 from topk_platform.running.summary import Summary
+from topk_platform.running.watching import Event, Faults
 
 ROOT = Path(__file__).parents[3]
 GROUP = typer.main.get_command(app)
@@ -80,8 +79,8 @@ RUN = "store=st trials=11 seeds=12 only=balanced/* workers=2 data=d download ret
 LIMITS = "address=auto accelerator=A100 max_hours=3.0 max_gpu_hours=4.0 max_trials=5"
 BUDGET = "store=st trials=11 seeds=12 searches=13 smoke"
 ARRIVING = f"""
-run digits | cli.run.run.RunOptions | {RUN} {LIMITS} mlflow=none checkpoints=5.0 searches=13 tensorboard=t wandb=w
-run digits | cli.run.run.requested_study | store=st address=auto smoke
+run digits | cli.run_command.RunOptions | {RUN} {LIMITS} mlflow=none checkpoints=5.0 searches=13 tensorboard=t wandb=w
+run digits | cli.run_command.requested_study | store=st address=auto smoke
 table digits | cli.showing.read_table | store=st trials=11 seeds=12 only=balanced/*
 table digits | cli.showing.requested_study | store=st searches=13 smoke
 table letters --claims --searches 5 | cli.showing.decide | store=st trials=11
@@ -157,7 +156,7 @@ def test_a_program_is_notified_of_an_interrupt_and_of_what_is_left(
     show = course.followed(lambda _watch, event: seen.append(event))
     course.end(143)
     for kind in ("begun", "started", "ended", "ended"):
-        show(SimpleNamespace(board=SimpleNamespace(left=3)), Event(kind))  # type: ignore[arg-type]
+        show(SimpleNamespace(progress=SimpleNamespace(left=3)), Event(kind))  # type: ignore[arg-type]
     course.end(130)
     out, err = capsys.readouterr()
     assert [json.loads(line) for line in out.splitlines()] == [

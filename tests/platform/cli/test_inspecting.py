@@ -50,8 +50,8 @@ def recorded(fingerprint: str = "", **versions_then: str) -> str:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(Path.cwd()))
         study = Study("own", [ARM], topk=(1, 3), baseline="loss")
-        board = ArmProgress(study, ARM, Identity(versions.version_of(ARM), load(REGIME).fingerprint))
-        trial = board.trial(board.next_slot())
+        progress = ArmProgress(study, ARM, Identity(versions.version_of(ARM), load(REGIME).fingerprint))
+        trial = progress.trial(progress.next_slot())
         (record,) = finish(run_trials([trial]))
         if fingerprint:
             trial = dataclasses.replace(trial, dataset_fingerprint=fingerprint)

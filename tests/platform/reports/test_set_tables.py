@@ -21,7 +21,7 @@ from topk_platform.results import Cell, Table, build_table, estimate
 from topk_platform.results.cells import Runs
 from topk_platform.results.contrasts import accuracies, credit
 from topk_platform.results.decisions import decisions_of, of_runs
-from topk_platform.running.preflight.checks import check_study
+from topk_platform.running.preflight.arm_checks import check_study
 from topk_platform.specs import digest
 
 LOSSES = ("cross_entropy", "ldam", "focal")

@@ -29,8 +29,8 @@ from topk_platform.identity import Identity
 from topk_platform.protocol import ArmProgress, Durations, StudyProgress
 from topk_platform.protocol.search_progress import Ended
 from topk_platform.running.budget import Budget, Limits
+from topk_platform.running.dispatcher import PAUSES, Dispatcher
 from topk_platform.running.plan import Plan
-from topk_platform.running.searcher import PAUSES, Dispatcher
 from topk_platform.running.summary import End
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
 
@@ -58,10 +58,10 @@ class Driver:
         self.now, self.workers, self.seconds = 0.0, workers, seconds
         self.kept: list[TrialRecord] = []
         self.names = count()
-        self.board = StudyProgress(ArmProgress(study, arm, Identity("c", "f")) for arm in study.arms)
+        self.progress = StudyProgress(ArmProgress(study, arm, Identity("c", "f")) for arm in study.arms)
         self.budget = Budget(limits, gpus, clock=lambda: self.now)
         self.dispatcher = Dispatcher(
-            *(self.board, self.kept.append, lambda _event: None, {"start_limit": 1800.0}, self.budget),
+            *(self.progress, self.kept.append, lambda _event: None, {"start_limit": 1800.0}, self.budget),
             clock=lambda: self.now,
         )
 
@@ -98,11 +98,11 @@ def test_a_run_ends_in_time_and_leaves_no_time_for_another_trial(
     workers: int, seconds: int, limit: float, ensemble: int
 ) -> None:
     driver = Driver(a_study(ensemble=ensemble), Limits(hours=limit), workers, seconds)
-    driver.budget.durations.guess(dict.fromkeys(driver.board.arms, float(seconds)))
+    driver.budget.durations.guess(dict.fromkeys(driver.progress.arms, float(seconds)))
     driver.go_on()
     assert driver.now <= 3600 * limit
-    assert (driver.board.left > 0) == driver.board.held(driver.budget.allows)
-    assert driver.board.left == 0 or driver.now + seconds > 3600 * limit
+    assert (driver.progress.left > 0) == driver.progress.held(driver.budget.allows)
+    assert driver.progress.left == 0 or driver.now + seconds > 3600 * limit
 
 
 @given(
@@ -113,11 +113,11 @@ def test_a_run_ends_in_time_and_leaves_no_time_for_another_trial(
 )
 def test_gpu_hours_are_summed_over_all_workers(workers: int, seconds: int, limit: float, gpus: float) -> None:
     driver = Driver(a_study(), Limits(gpu_hours=limit), workers, seconds, gpus)
-    driver.budget.durations = Durations({arm: [float(seconds)] for arm in driver.board.arms})
+    driver.budget.durations = Durations({arm: [float(seconds)] for arm in driver.progress.arms})
     driver.go_on()
     spent = len(driver.kept) * seconds * gpus
     assert spent <= 3600 * limit + 1e-6
-    assert driver.board.left == 0 or spent + seconds * gpus > 3600 * limit - 1e-6
+    assert driver.progress.left == 0 or spent + seconds * gpus > 3600 * limit - 1e-6
 
 
 def test_a_worker_takes_no_gpu_while_it_waits_for_its_start() -> None:
@@ -137,7 +137,7 @@ def test_no_more_trials_start_than_may(workers: int, most: int, ensemble: int) -
     driver = Driver(a_study(ensemble=ensemble), Limits(trials=most), workers, 60)
     driver.go_on()
     assert len(driver.kept) <= most
-    assert driver.board.left == 0 or len(driver.kept) > most - ensemble
+    assert driver.progress.left == 0 or len(driver.kept) > most - ensemble
 
 
 def test_an_arm_without_an_ended_trial_is_expected_to_take_the_mean_of_the_others() -> None:
@@ -161,10 +161,10 @@ def test_trials_that_run_when_the_time_is_up_are_cut_off_without_a_fault() -> No
     driver.now = 3602.0
     assert dispatcher.ends and dispatcher.done
     dispatcher.close()
-    assert dispatcher.faults.open == [] and driver.board.again == 0
+    assert dispatcher.faults.open == [] and driver.progress.again == 0
     assert driver.budget.held == {"max_hours 1"}
-    assert not any(arm.running for arm in driver.board.arms.values())
-    assert driver.board.next_trials() == (trial,)  # goes on from its checkpoint, in the next run
+    assert not any(arm.running for arm in driver.progress.arms.values())
+    assert driver.progress.next_trials() == (trial,)  # goes on from its checkpoint, in the next run
 
 
 def test_a_trial_that_is_tried_again_counts_once() -> None:
@@ -185,7 +185,7 @@ def test_a_trial_that_stays_open_has_started() -> None:
     assert len(driver.dispatcher.faults.open) == 1
     assert driver.dispatcher.start("other") is None and driver.dispatcher.done
     faults = driver.dispatcher.faults
-    assert End.of(driver.board, driver.budget, faults) == End(faults, partial="max_trials 1")
+    assert End.of(driver.progress, driver.budget, faults) == End(faults, partial="max_trials 1")
 
 
 @pytest.mark.parametrize(
@@ -204,8 +204,8 @@ def test_limits_that_let_nothing_start_are_refused(name: str, limit: Any, tmp_pa
 
 def test_a_plan_shows_the_cost_of_the_rest_and_the_workers_it_can_use() -> None:
     study = a_study(arms=10, trials=16, seeds=5)
-    board = StudyProgress(ArmProgress(study, arm, Identity("c", "f")) for arm in study.arms)
-    plan = Plan(study, board, Durations({arm_id: [60.0] for arm_id in board.arms}), 1)
+    progress = StudyProgress(ArmProgress(study, arm, Identity("c", "f")) for arm in study.arms)
+    plan = Plan(study, progress, Durations({arm_id: [60.0] for arm_id in progress.arms}), 1)
     assert (plan.search_workers, plan.confirm_workers) == (10, 50)
     assert plan.seconds == 10 * 21 * 60 and plan.cost(2.0) == pytest.approx(7.0)
 
@@ -219,16 +219,16 @@ def test_no_more_workers_can_be_busy_than_a_plan_shows(
     """By starting all that can start, then ending the oldest; a single search can feed them all."""
     size = searches * ensemble * places
     study = a_study(1, size, size, width=width, ensemble=ensemble, searches=searches)
-    board = StudyProgress([ArmProgress(study, study.arms[0], Identity("c", "f"))])
-    lanes = next(iter(board.arms.values())).searches
+    progress = StudyProgress([ArmProgress(study, study.arms[0], Identity("c", "f"))])
+    lanes = next(iter(progress.arms.values())).searches
     shown = {name: sum(getattr(lane, f"{name}_workers") for lane in lanes) for name in ("search", "confirm")}
     most, running = dict.fromkeys(shown, 0), []
-    while board.left:
-        while trials := board.next_trials():
+    while progress.left:
+        while trials := progress.next_trials():
             running.append(trials)
         for phase in most:
             most[phase] = max(most[phase], sum(trials[0].phase == phase for trials in running))
         for trial in running.pop(0):
-            board.end(trial, Ended(trial.number, trial.values, "completed", {1: 0.5}))
+            progress.end(trial, Ended(trial.number, trial.values, "completed", {1: 0.5}))
     assert all(most[phase] <= shown[phase] for phase in shown)
     assert searches > 1 or most == shown

@@ -19,16 +19,16 @@ from topk_platform.protocol import ArmProgress
 from topk_platform.records import Ledger, Store, StudyState, note_state, progress_of
 from topk_platform.records.storage.lease import Holder
 from topk_platform.running import plan as planning
-from topk_platform.running import timing
-from topk_platform.running.machine.resources import local_cpus
+from topk_platform.running.cluster.machine import local_cpus
 from topk_platform.running.plan import plan
+from topk_platform.running.preflight import timing
 from topk_platform.testing import fake_run
 
 
 @pytest.fixture(autouse=True)
 def hundred_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    def seconds(boards: Sequence[ArmProgress]) -> dict[str, float]:
-        return dict.fromkeys((board.arm_id for board in boards), 100.0)
+    def seconds(arms: Sequence[ArmProgress]) -> dict[str, float]:
+        return dict.fromkeys((progress.arm_id for progress in arms), 100.0)
 
     monkeypatch.setattr(timing, "trial_seconds", seconds)
 

@@ -57,8 +57,8 @@ def result(tmp_path: Path, store: str = "", limit: float = math.inf, **planned: 
     arm = Arm(Regime("r", "digits"), Model("linear"), Loss("cross_entropy"), 3, Recipe(1))
     known = {"dataset_fingerprint": load(arm.regime).fingerprint, "code_version": version_of(arm)}
     (tmp_path / MARK).touch()
-    board = ArmProgress(Study("s", [arm], topk=(1, 3)), arm, Identity(**{**known, **planned}))
-    trial = board.trial(board.next_slot())
+    progress = ArmProgress(Study("s", [arm], topk=(1, 3)), arm, Identity(**{**known, **planned}))
+    trial = progress.trial(progress.next_slot())
     return messages(trainable([trial], store=str(store or tmp_path), time_limit=limit))[-1]
 
 
@@ -72,9 +72,9 @@ def test_messages_of_a_running_trial_hold_its_epoch_and_its_curve(tmp_path: Path
     """As they are in the record that comes at the end."""
     arm = Arm(Regime("r", "digits"), Model("linear"), Loss("cross_entropy"), 3, Recipe(3))
     identity = Identity(version_of(arm), load(arm.regime).fingerprint)
-    board = ArmProgress(Study("s", [arm], topk=(1, 3)), arm, identity)
+    progress = ArmProgress(Study("s", [arm], topk=(1, 3)), arm, identity)
     (tmp_path / MARK).touch()
-    reported = messages(trainable([board.trial(board.next_slot())], store=str(tmp_path)))
+    reported = messages(trainable([progress.trial(progress.next_slot())], store=str(tmp_path)))
     (text,) = reported.pop()["records"]
     epochs = TrialRecord.from_json(text).epochs
     curve = [epoch.validation["top3"] for epoch in epochs]
@@ -95,8 +95,8 @@ def test_a_process_trains_one_trial_after_another(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(worker, "_checked", training)
     arm = Arm(Regime("r", "digits"), Model("linear"), Loss("cross_entropy"), 3, Recipe(1))
-    board = ArmProgress(Study("s", [arm], topk=(1, 3)), arm, Identity("c", "f"))
-    first, second = (board.trial(("confirm", 0, seed)) for seed in (1, 2))
+    progress = ArmProgress(Study("s", [arm], topk=(1, 3)), arm, Identity("c", "f"))
+    first, second = (progress.trial(("confirm", 0, seed)) for seed in (1, 2))
     made = trainable([first])
     assert len(messages(made)[-1]["records"]) == 1
     assert made.reset_config({"order": {**ORDER, "trials": [second.to_json()]}}) and started == [1]

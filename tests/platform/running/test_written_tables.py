@@ -19,8 +19,9 @@ from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study, grid, 
 from topk_platform.data import Source, digits
 from topk_platform.errors import StoreError, UserError
 from topk_platform.records import Store
-from topk_platform.running import recording, tuning
-from topk_platform.running.preflight import reading
+from topk_platform.running import recording
+from topk_platform.running import tuner as tuning
+from topk_platform.running.preflight import arm_checks as reading
 from topk_platform.running.preflight.rehearsal import Rehearsal
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
 from topk_platform.tracking import Pictures

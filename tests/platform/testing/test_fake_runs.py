@@ -31,7 +31,7 @@ from topk_platform.records import (
     read_history,
     read_ranks,
 )
-from topk_platform.running.preflight.checks import check_study
+from topk_platform.running.preflight.arm_checks import check_study
 from topk_platform.running.state import in_environment
 from topk_platform.specs import Trial, TrialRecord
 from topk_platform.testing import fake_record, fake_run

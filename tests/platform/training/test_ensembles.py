@@ -22,7 +22,7 @@ from topk_platform import (
     UserError,
 )
 from topk_platform.data import load
-from topk_platform.running.preflight.checks import check_study
+from topk_platform.running.preflight.arm_checks import check_study
 from topk_platform.specs import Trial, TrialRecord
 from topk_platform.specs.recipe import OPTIMIZERS
 from topk_platform.training import build_loss, finish, run_trials

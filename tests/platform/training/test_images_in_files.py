@@ -248,7 +248,7 @@ def study(regime: Regime, recipe: Recipe, ensemble: int = 1) -> Study:
 
 
 def test_a_study_is_checked_before_it_starts(folder: Path) -> None:
-    from topk_platform.running.preflight.checks import check_study
+    from topk_platform.running.preflight.arm_checks import check_study
 
     checked = check_study(study(REGIMES["plantnet300k"], recipe()))
     assert {result.dataset_fingerprint for result in checked.values()} == {
@@ -266,7 +266,7 @@ def test_a_class_whose_name_is_no_text_is_refused_before_anything_is_trained(
     dataset: str, tmp_path: Path
 ) -> None:
     """An archive from another system may hold names in its own encoding. No table of results could be written."""
-    from topk_platform.running.preflight.checks import check_study
+    from topk_platform.running.preflight.arm_checks import check_study
 
     for name in (b"caf\xe9", b"tea"):
         folder = tmp_path / "cups" / os.fsdecode(name)

@@ -32,7 +32,7 @@ from topk_platform import (
 )
 from topk_platform.data import load
 from topk_platform.records.rows import trial_row
-from topk_platform.running.preflight.checks import check_study
+from topk_platform.running.preflight.arm_checks import check_study
 from topk_platform.specs import Study, Trial, TrialRecord
 from topk_platform.training import Session, check_loss, finish, run_trials
 from topk_platform.training.ensemble import Ensemble

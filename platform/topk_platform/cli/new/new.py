@@ -192,7 +192,7 @@ def _data(
 def _model(network: str) -> str:
     """Return the code of a network; raise ``UserError`` if there is none, or one's own takes other parameters."""
     if is_reference(network):
-        from topk_platform.running.preflight.checks import check_network  # noqa: PLC0415 - torch, a second or two
+        from topk_platform.running.preflight.arm_checks import check_network  # noqa: PLC0415 - torch, a second or two
 
         check_network(network)
         return f'Model("{network}")'

@@ -11,8 +11,8 @@ from ray.autoscaler.sdk import request_resources
 from ray.exceptions import NodeDiedError, TaskUnschedulableError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from topk_platform.running.cluster.patience import COMING_SECONDS, NotYetError, Patience
-from topk_platform.running.machine.resources import fitting
+from topk_platform.running.cluster.machine import fitting
+from topk_platform.running.cluster.reaching import COMING_SECONDS, NotYetError, Patience
 from topk_platform.specs import Study
 
 __all__ = ["LOST", "alive_nodes", "cluster_size", "nodes_for", "pinned_to", "slots", "trial_resources"]

@@ -1,20 +1,33 @@
-"""Reaching a Ray cluster: which one an address means, and whether it answers."""
+"""Reaching a Ray cluster: its address, waiting until it has started, and whether it answers."""
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import re
 import signal
 import socket
 import subprocess
 import sys
+import time
+from collections.abc import Callable
+from typing import TypeVar
 
-from topk_platform.errors import ClusterError
-from topk_platform.running.cluster.address import host_and_port, is_loopback
-from topk_platform.running.cluster.patience import NotYetError
-from topk_platform.running.ray_internals import CLUSTER_VARIABLE, known_heads
+from topk_platform.errors import ClusterError, UserError
+from topk_platform.running.cluster.ray_internals import CLUSTER_VARIABLE, known_heads
 
-__all__ = ["check_answers", "check_same", "listening", "mismatch"]
+__all__ = [
+    "COMING_SECONDS",
+    "NotYetError",
+    "Patience",
+    "check_answers",
+    "check_same",
+    "host_and_port",
+    "is_loopback",
+    "is_loopback_host",
+    "listening",
+    "mismatch",
+]
 
 _VARIABLE = "RAY_ADDRESS"
 _CONNECT_SECONDS = 5
@@ -33,6 +46,13 @@ signal.alarm(0)
 _MISMATCH = re.compile(
     r"Version mismatch.*?Ray: (\S+)\s+Python: (\S+).*?Ray: (\S+)\s+Python: (\S+)", re.DOTALL
 )
+_ADDRESS = re.compile(r"([^\s/:\[\]]+|\[[0-9a-fA-F:.]+\]):(\d{1,5})")
+T = TypeVar("T")
+
+COMING_SECONDS = 60.0
+"""How long to wait for a head or a node by default, in seconds."""
+
+_PAUSE = 1.0
 
 
 def listening(address: str) -> str:
@@ -112,3 +132,123 @@ def mismatch(message: str, address: str) -> str:
         f"'ray[tune]=={theirs}' 'topk-studies[platform]'; if this package does not support that Ray, start the cluster "
         "with the driver's versions"
     )
+
+
+def host_and_port(address: str, name: str = "--address") -> tuple[str, int]:
+    """Return the host and port of an address.
+
+    Args:
+        address: ``host:port``.
+        name: Where the address was given, for the error.
+
+    Raises:
+        ClusterError: if the address is not ``host:port``.
+
+    Example:
+        >>> host_and_port("[::1]:6379")
+        ('::1', 6379)
+    """
+    match = _ADDRESS.fullmatch(address)
+    if match is None or int(match[2]) > 65535:
+        raise ClusterError(
+            f"{name} must be host:port (a cluster's own port, as a rule 6379) or auto, got {address!r}"
+        )
+    return match[1].strip("[]"), int(match[2])
+
+
+def is_loopback(address: str) -> bool:
+    """Return whether an address, ``host:port``, is one that no other machine reaches.
+
+    Example:
+        >>> is_loopback("127.0.0.1:6379"), is_loopback("10.0.0.1:6379")
+        (True, False)
+    """
+    return is_loopback_host(host_and_port(address)[0])
+
+
+def is_loopback_host(host: str) -> bool:
+    """Return whether a host, an IP address or a name, is one that no other machine reaches.
+
+    Example:
+        >>> is_loopback_host("::1"), is_loopback_host("0.0.0.0")
+        (True, False)
+    """
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:  # a name
+        return host == "localhost"
+
+
+class NotYetError(ClusterError):
+    """Something that the cluster lacks now and may still get."""
+
+
+class Patience:
+    """How long to wait for a cluster that is starting.
+
+    Args:
+        seconds: The longest wait for each answer or node; None for the defaults of :meth:`until`.
+        report: Called with a line for each new reason to wait, and with the lines of :meth:`say`.
+        clock: A monotonic clock, in seconds.
+        sleep: Sleeps for a number of seconds.
+
+    Attributes:
+        seconds: The longest wait that the user gave; None if the user gave none.
+        clock: The clock.
+
+    Raises:
+        UserError: for a time below 0.
+
+    Example:
+        >>> patience, answers = Patience(report=print, sleep=lambda seconds: None), [NotYetError("no head"), 8]
+        >>> def ask():
+        ...     if isinstance(answer := answers.pop(0), Exception):
+        ...         raise answer
+        ...     return answer
+        >>> patience.until(ask)
+        no head; waiting for up to 60 s, see --wait
+        8
+    """
+
+    def __init__(
+        self,
+        seconds: float | None = None,
+        report: Callable[[str], None] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        if seconds is not None and not seconds >= 0:
+            raise UserError(f"wait must be at least 0 seconds, got {seconds}")
+        self.seconds, self._report, self.clock, self._sleep = seconds, report, clock, sleep
+
+    def until(self, ask: Callable[[], T], otherwise: float = COMING_SECONDS) -> T:
+        """Return what ``ask`` returns as soon as it raises no ``NotYetError``.
+
+        Args:
+            ask: Called once a second.
+            otherwise: The longest wait in seconds if the user gave none.
+
+        Raises:
+            ClusterError: in one line, once the time has passed; other errors of ``ask`` at once.
+        """
+        seconds = otherwise if self.seconds is None else self.seconds
+        end, last = self.clock() + seconds, ""
+        while True:
+            try:
+                return ask()
+            except NotYetError as error:
+                if self.clock() >= end:
+                    raise ClusterError(f"{error}{_waited(seconds)}") from error
+                if str(error) != last:
+                    last = str(error)
+                    self.say(f"{last}; waiting for up to {seconds:g} s, see --wait")
+            self._sleep(_PAUSE)
+
+    def say(self, line: str) -> None:
+        """Report a line about the preparation of a run."""
+        if self._report is not None:
+            self._report(line)
+
+
+def _waited(seconds: float) -> str:
+    return f" (waited {seconds:g} s; longer with --wait)" if seconds else ""

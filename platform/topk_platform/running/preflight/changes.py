@@ -12,7 +12,7 @@ from typing import Any
 from topk_platform.identity import Identity
 from topk_platform.records import Ledger, Row
 from topk_platform.records.rows import RowViews
-from topk_platform.running.progress.rows import duration
+from topk_platform.running.views import duration
 from topk_platform.specs import Arm, Study, Trial
 from topk_platform.specs.checks import plural
 from topk_platform.specs.codec import encode

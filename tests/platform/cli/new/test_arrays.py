@@ -12,7 +12,7 @@ import torch
 
 from topk_platform.cli.studies import load_study
 from topk_platform.data import Dataset, data_at, read
-from topk_platform.running.preflight.checks import check_study
+from topk_platform.running.preflight.arm_checks import check_study
 
 New = Callable[..., tuple[int, str, str]]
 LABELS = np.arange(48) % 4

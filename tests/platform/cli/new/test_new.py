@@ -15,7 +15,7 @@ from trained import train
 from topk_platform import plan
 from topk_platform.cli.studies import load_study
 from topk_platform.data import data_at, read
-from topk_platform.running.preflight.checks import check_study
+from topk_platform.running.preflight.arm_checks import check_study
 from topk_platform.testing import fake_run
 
 New = Callable[..., tuple[int, str, str]]

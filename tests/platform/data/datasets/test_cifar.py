@@ -178,7 +178,7 @@ def test_a_study_downloads_when_asked_to_and_only_then(
     archive: type[CIFAR100], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from topk_platform import Arm, Loss, Model, Recipe, Study
-    from topk_platform.running.preflight.checks import check_study
+    from topk_platform.running.preflight.arm_checks import check_study
 
     arm = Arm(Regime("r", "cifar100"), Model("convnet"), Loss("cross_entropy"), 5, Recipe(epochs=1))
     study = Study("s", [arm])
@@ -196,7 +196,7 @@ def test_a_study_downloads_when_asked_to_and_only_then(
 def test_the_images_of_all_features_are_downloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Regimes of features share one dataset, whatever images they are of."""
     from topk_platform import Arm, Loss, Model, Recipe, Study
-    from topk_platform.running.preflight.checks import check_study
+    from topk_platform.running.preflight.arm_checks import check_study
 
     fetched: list[str] = []
     regimes = [Regime(of, "image_features", options={"of": of}) for of in ("cifar100", "imagenet")]

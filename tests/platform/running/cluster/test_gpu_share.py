@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from topk_platform.running.machine.devices import cap_memory, memory_part
+from topk_platform.running.cluster.machine import cap_memory, memory_part
 
 pytestmark = [
     pytest.mark.gpu,

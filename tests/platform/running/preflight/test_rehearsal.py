@@ -28,7 +28,7 @@ from topk_platform import (
 from topk_platform.data import from_tensors, load
 from topk_platform.errors import MissingDataError
 from topk_platform.references import import_reference
-from topk_platform.running.preflight.checks import check_study
+from topk_platform.running.preflight.arm_checks import check_study
 from topk_platform.specs import Dimension
 
 LAB = """
@@ -246,7 +246,7 @@ def test_options_of_our_models_are_tried() -> None:
     model = Model("convnet", {"blocks": 6})  # halves 8 pixels six times
     arms = grid([Regime("r", "digits")], [model], [loss], k=3, recipe=Recipe(1))
     with pytest.raises(
-        UserError, match=r"r/convnet/cross_entropy: model convnet \(convnet.py:\d+\), .*raised"
+        UserError, match=r"r/convnet/cross_entropy: model convnet \(small.py:\d+\), .*raised"
     ):
         check_study(Study("s", arms, topk=(3,)))
 

@@ -18,7 +18,7 @@ from torchvision.transforms import v2
 
 from topk_platform import Arm, Augmentation, Loss, Model, Recipe, Regime, Study, UserError
 from topk_platform.data import Dataset, Split
-from topk_platform.running.preflight.checks import check_study
+from topk_platform.running.preflight.arm_checks import check_study
 from topk_platform.training import LOSSES
 from topk_platform.training.steps.augment import augment, crop, cutout, flip, mix
 from topk_platform.training.steps.batches import Batches, Normalisation

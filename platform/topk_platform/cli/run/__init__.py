@@ -1,1 +1,0 @@
-"""``topk run``: the command, what it shows while the study runs, and how it ends."""

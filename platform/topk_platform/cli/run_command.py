@@ -1,0 +1,113 @@
+"""The command that runs a study: its options are those of :class:`~topk_platform.running.run_options.RunOptions`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import typer
+from rich.console import Console
+
+from topk_platform.cli import options
+from topk_platform.cli.consoles import make_console, print_json
+from topk_platform.cli.options import under
+from topk_platform.cli.run_output import (
+    Course,
+    exit_code,
+    interrupts_reported,
+    make_view,
+    print_summary,
+    summary_data,
+)
+from topk_platform.cli.studies import requested_study
+from topk_platform.errors import UserError
+from topk_platform.running.loop import run as run_study
+from topk_platform.running.run_options import HEADINGS, RunOptions, help_of
+from topk_platform.running.summary import Summary, problems
+
+__all__ = ["run"]
+
+_output = under("Output")
+
+Quiet = Annotated[bool, _output("--quiet", "-q", help="Print only problems.")]
+Events = Annotated[bool, _output("--json", help="Print every event as a line of JSON.")]
+_TYPED = {str | Path: str, str | Path | None: str | None, str | Sequence[str] | None: list[str] | None}
+
+
+def _with_run_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of a run, in the place of its ``**given``."""
+    own = [
+        parameter
+        for parameter in inspect.signature(command, eval_str=True).parameters.values()
+        if parameter.kind is not inspect.Parameter.VAR_KEYWORD
+    ]
+    types, texts, defaults = (
+        get_type_hints(RunOptions),
+        help_of(),
+        {one.name: one.default for one in fields(RunOptions)},
+    )
+    added = []
+    for heading, names in HEADINGS.items():
+        for name in names:
+            option = under(heading)(f"--{name.replace('_', '-')}", help=texts[name])
+            kind = Annotated[_TYPED.get(types[name], types[name]), option]  # type: ignore[valid-type]
+            added.append(
+                inspect.Parameter(
+                    name, inspect.Parameter.KEYWORD_ONLY, default=defaults[name], annotation=kind
+                )
+            )
+    parameters = [*own[:1], *added, *own[1:]]
+    command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
+    )
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return command
+
+
+@_with_run_options
+def run(
+    study: options.Study,
+    smoke: options.Smoke = False,
+    quiet: Quiet = False,
+    json: Events = False,
+    **given: Any,
+) -> None:
+    """Run what is missing of a study, then print its table. The same command resumes an interrupted study.
+
+    Example: topk run letters_quick --only 'noise-0.8/*' --max-hours 2
+    """
+    if quiet and json:
+        raise UserError("--quiet and --json exclude each other: leave one out")
+    chosen = RunOptions(**given)
+    console = None if quiet or json else make_console()
+    requested = requested_study(study, smoke, chosen.address, console, str(chosen.store))
+    waiting = (lambda _: None) if quiet else partial(typer.echo, err=True)
+    filled = str(chosen.store) if chosen.mlflow is None else ""
+    raise typer.Exit(
+        _shown(partial(run_study, requested, chosen, waiting=waiting), console, filled, json=json)
+    )
+
+
+def _shown(start: Callable[..., Summary], console: Console | None, filled: str, *, json: bool) -> int:
+    """Run a study, show its progress and its summary, and return the exit code; without a console, print no table.
+
+    ``filled`` is the store if its own MLflow gets the run; empty if another one or none does.
+    """
+    course = Course(json=json)
+    view = make_view(console or make_console(), quiet=console is None, json=json)
+    with interrupts_reported(course) as signals, view as show:
+        summary = start(progress=course.followed(show))
+    code = 128 + signals[0] if summary.interrupted and signals else exit_code(summary)
+    if json:
+        print_json({**summary_data(summary), "exit_code": code}, lines=True)
+    elif console is None:
+        console = make_console(stderr=True)
+        for line in problems(summary):
+            console.print(line)
+    else:
+        print_summary(console, summary, filled)
+    return code

@@ -1,0 +1,198 @@
+"""What a run prints: events for programs, a line where it is interrupted, its end; and its exit code."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+
+from topk_platform.cli.consoles import Exit, print_json
+from topk_platform.running.summary import Summary
+from topk_platform.running.views import Lines, LiveView, View
+from topk_platform.running.watching import Event, Watch
+
+__all__ = [
+    "Course",
+    "Events",
+    "exit_code",
+    "interrupts_reported",
+    "make_view",
+    "print_summary",
+    "summary_data",
+]
+
+_ENDING = (signal.SIGTERM, signal.SIGHUP)
+
+
+class Course:
+    """The progress of a run, so that an interrupt can report it.
+
+    Args:
+        json: Whether to print the end as an event too.
+    """
+
+    def __init__(self, *, json: bool = False) -> None:
+        self._json = json
+        self._watch: Watch | None = None
+        self._ran = 0
+
+    def followed(self, view: Callable[[Watch, Event], None]) -> Callable[[Watch, Event], None]:
+        """Return a view that notes every event here before it passes it on to another view."""
+
+        def show(watch: Watch, event: Event) -> None:
+            self._watch = watch
+            self._ran += event.kind == "ended"
+            view(watch, event)
+
+        return show
+
+    def end(self, code: int) -> None:
+        """Print that the run was interrupted, and whether anything had begun.
+
+        Args:
+            code: The exit code.
+        """
+        when = " before anything began" if self._watch is None else "; ended trials are kept"
+        typer.echo(f"Interrupted{when}; the same command goes on from here.", err=True)
+        if self._json:
+            left = None if self._watch is None else self._watch.progress.left
+            ended = {"event": "finished", "interrupted": True, "ran": self._ran, "left": left}
+            print_json({**ended, "exit_code": code}, lines=True)
+
+
+@contextmanager
+def interrupts_reported(course: Course) -> Iterator[list[int]]:
+    """Report an interrupt in one line; yield the list of the signals received.
+
+    SIGTERM counts as an interrupt like Ctrl-C, because SLURM and Kubernetes end jobs with it. So does SIGHUP, which a
+    terminal sends when it is closed. A signal that is ignored stays ignored, such as SIGHUP after nohup.
+    """
+    received: list[int] = []
+    terminals = [descriptor for descriptor in (1, 2) if os.isatty(descriptor)]
+
+    def interrupt(number: int, _frame: object) -> None:
+        received.append(number)
+        if number == signal.SIGHUP:
+            _silence(terminals)
+        # A background process of a script ignores SIGINT, but SIGTERM must end it.
+        if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+            raise KeyboardInterrupt
+        signal.raise_signal(signal.SIGINT)
+
+    handled = [number for number in _ENDING if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, interrupt) for number in handled}
+    # Caught here, not in main, because Typer turns an interrupt into an exit of its own and prints nothing.
+    try:
+        yield received
+    except KeyboardInterrupt as error:
+        code = 128 + (received or [signal.SIGINT])[0]
+        course.end(code)
+        for note in getattr(error, "__notes__", ()):
+            typer.echo(note, err=True)
+        raise typer.Exit(code) from None
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _silence(descriptors: Sequence[int]) -> None:
+    """Discard all output to a terminal that is closed, because writing to it would fail."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for descriptor in descriptors:
+        os.dup2(nowhere, descriptor)
+    os.close(nowhere)
+
+
+def exit_code(summary: Summary) -> int:
+    """Return a run's exit code.
+
+    The code is 130 after an interrupt; otherwise 4 if a limit of this run is reached and no fault left a trial open;
+    otherwise 3 if faults left trials without a result or ended the run; otherwise 1 if a trial failed or an arm ended
+    without a result; otherwise 0.
+    """
+    if summary.interrupted:
+        return 128 + signal.SIGINT
+    if summary.partial and not summary.faults.open:
+        return Exit.PARTIAL
+    if summary.left:
+        return Exit.OPEN
+    return Exit.FAILED if summary.table.failures or summary.table.fruitless else Exit.DONE
+
+
+def print_summary(console: Console, summary: Summary, filled: str) -> None:
+    """Print a run's table, the folder of its results, its problems, and the command that shows its trials.
+
+    Args:
+        console: The console.
+        summary: The summary of the run.
+        filled: The store whose MLflow has the run; empty if it has not.
+    """
+    console.print(summary)
+    if filled and not summary.tracking_error and Path(filled, "mlflow.db").is_file():
+        console.print(
+            f"Look into every trial in the MLflow UI: {sys.argv[0]} ui --store {shlex.quote(filled)}",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
+
+
+def summary_data(summary: Summary) -> dict[str, Any]:
+    """Return a run's summary as JSON types."""
+    faults = summary.faults
+    return {
+        "event": "finished",
+        "interrupted": summary.interrupted,
+        "ran": summary.ran,
+        "beyond": summary.beyond,
+        "left": summary.left,
+        "exit_code": exit_code(summary),
+        "folder": summary.folder,
+        "partial": summary.partial,
+        "failures": [{"key": key, "arm": arm, "reason": why} for key, arm, why in summary.table.failures],
+        "open": faults.open,
+        "ended": faults.ended,
+        "unsaved": faults.unsaved,
+        "tracking_error": summary.tracking_error or None,
+    }
+
+
+class Events(View):
+    """A view that prints every event as a line of JSON."""
+
+    def __call__(self, watch: Watch, event: Event) -> None:
+        """Print an event."""
+        progress = watch.progress
+        shown: dict[str, Any] = {
+            "event": event.kind,
+            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        }
+        if event.kind == "begun":
+            shown |= {"study": watch.study, "workers": event.slots, "not_counted": dict(progress.outdated)}
+        shown |= {"busy": event.workers, "total": progress.total, "left": progress.left}
+        if event.record is not None:
+            record = event.record
+            shown |= {"status": record.status, "reason": record.reason, "seconds": record.train_seconds}
+            shown |= {"validation": record.validation, "test": record.test}
+        elif event.why:
+            shown["why"] = event.why
+        named = ("key", "phase", "number", "seed", "values")
+        trials = [{"arm": t.arm.name, **{name: getattr(t, name) for name in named}} for t in event.trials]
+        for trial in trials or [{}]:
+            print_json({**shown, **trial}, lines=True)
+
+
+def make_view(console: Console, *, quiet: bool, json: bool) -> View:
+    """Return the view for a console: events or nothing if requested, else live in a terminal, and lines elsewhere."""
+    if json or quiet:
+        return (Events if json else View)(console)
+    return (LiveView if console.is_terminal else Lines)(console)

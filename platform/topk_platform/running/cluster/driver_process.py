@@ -1,0 +1,179 @@
+"""What a run changes in its own process and undoes: variables, signals, and folders for temporary files."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import stat
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psutil
+from filelock import FileLock, Timeout
+
+from topk_platform.errors import UserError, reason
+
+__all__ = [
+    "RAYS",
+    "check_temporary",
+    "end",
+    "in_variables",
+    "interrupts_wait",
+    "ray_folder",
+    "scratch_folder",
+]
+
+RAYS = "r"
+"""The name of Ray's folder in the folder of a run. It is short, because the paths of Unix sockets must be short."""
+
+_PREFIX = "topk-"
+_LOCK = ".topk-run.lock"
+_PROBE_BYTES = 2**20
+_END_SECONDS = 5.0
+# The longest path of a Unix socket, less what Ray adds to its folder, with a process id of seven digits.
+_LONGEST = 107 - len(
+    f"/{_PREFIX}12345678/{RAYS}/session_2026-11-24_05-54-03_574123_1234567/sockets/plasma_store"
+)
+
+
+def check_temporary() -> None:
+    """Check that the folders that ``RAY_TMPDIR`` and ``TMPDIR`` name, if set, can be used.
+
+    Raises:
+        UserError: if one of them cannot be written to, or no folder for temporary files can.
+    """
+    for name in ("RAY_TMPDIR", "TMPDIR"):
+        try:
+            if root := os.environ.get(name):
+                with tempfile.TemporaryFile(dir=root) as file:
+                    file.write(bytes(_PROBE_BYTES))
+        except OSError as error:
+            raise UserError(
+                f"{name} must be a folder that can be written to, with some space left, got {root!r}: {reason(error)}"
+            ) from error
+    try:
+        tempfile.gettempdir()
+    except FileNotFoundError as error:
+        raise UserError(f"no folder for temporary files can be written to: {reason(error)}") from error
+
+
+def ray_folder() -> Path:
+    """Return the folder for the folders of our own Rays: ``RAY_TMPDIR``, or the system's folder for temporary files.
+
+    Unix limits the paths of Ray's sockets to 107 bytes. If the path of the system's folder is too long for them, return
+    ``/tmp``.
+
+    Raises:
+        UserError: if the path of ``RAY_TMPDIR`` is too long.
+    """
+    named = os.environ.get("RAY_TMPDIR")
+    root = named or tempfile.gettempdir()
+    if len(os.fsencode(root)) <= _LONGEST:
+        return Path(root)
+    if named:
+        raise UserError(f"RAY_TMPDIR must be at most {_LONGEST} bytes long, for Ray's sockets, got {named!r}")
+    return Path("/tmp")  # noqa: S108 - what is created there is private
+
+
+@contextmanager
+def scratch_folder(root: Path | None = None) -> Iterator[str]:
+    """Yield a new folder that its owner alone can enter, and delete it at the end.
+
+    Folders of drivers that are gone, and whose other processes are gone too, are deleted as well. A lock in each folder
+    says whether its driver lives; unlike a process id, this works across containers.
+
+    Args:
+        root: The folder in which it is created; by default the system's folder for temporary files.
+    """
+    root = root or Path(tempfile.gettempdir())
+    for left in root.glob(f"{_PREFIX}*/"):
+        # The Ray of a driver that was killed ends a little later.
+        if _is_ours(left) and not any(_started_with(str(left))):
+            with (
+                suppress(Timeout, OSError),
+                FileLock(left / _LOCK, timeout=0),
+            ):  # held by its driver, or deleted meanwhile
+                shutil.rmtree(left)
+    # It gets its name once its lock is held, because another driver would delete it otherwise.
+    unnamed = Path(tempfile.mkdtemp(prefix=f".{_PREFIX}", dir=root))
+    with FileLock(unnamed / _LOCK):
+        folder = unnamed.rename(root / unnamed.name.removeprefix("."))
+        try:
+            yield str(folder)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_ours(folder: Path) -> bool:
+    """Return whether a folder was made here, by this user; nobody else can have put anything into it."""
+    with suppress(OSError):
+        status = folder.lstat()
+        private = stat.S_ISDIR(status.st_mode) and stat.S_IMODE(status.st_mode) == stat.S_IRWXU
+        return private and status.st_uid == os.getuid() and (folder / _LOCK).is_file()
+    return False
+
+
+def _started_with(path: str) -> Iterator[psutil.Process]:
+    """Yield the other processes whose command lines contain a path."""
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):  # another user's, or it has ended meanwhile
+            if process.pid != os.getpid() and any(path in word for word in process.cmdline()):
+                yield process
+
+
+def end(path: str) -> None:
+    """Kill the processes whose command lines contain a path, with all that they have started; wait for their end."""
+    processes = list(_started_with(path))
+    for process in tuple(processes):
+        with suppress(psutil.Error):  # it has ended meanwhile
+            processes += process.children(recursive=True)
+    for process in processes:
+        with suppress(psutil.Error):
+            process.kill()
+    psutil.wait_procs(processes, timeout=_END_SECONDS)
+
+
+@contextmanager
+def interrupts_wait() -> Iterator[None]:
+    """Let a Ctrl-C, SIGTERM or SIGHUP wait until the block has ended.
+
+    If a starting Ray is interrupted, it crashes or its processes stay. If an import is interrupted, it may keep
+    Python's import lock, so that another thread's next import waits forever, or it may swallow the interrupt.
+
+    At the end the caller's handlers are set again, because Ray replaces that of SIGTERM by an exit. A signal that is
+    ignored stays ignored, also by processes that are started meanwhile. These also never hear SIGTERM and SIGHUP, which
+    others send to all processes of a run: SLURM sends SIGTERM, and a terminal that is closed SIGHUP. The driver ends
+    them in its own time; without them it would wait a minute for an answer.
+    """
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGHUP})
+    came: list[int] = []
+    numbers = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+    if threading.current_thread() is not threading.main_thread():  # only the main thread is interrupted
+        numbers = set()
+    handlers = {number: signal.getsignal(number) for number in numbers}
+    for number in (number for number, handler in handlers.items() if handler != signal.SIG_IGN):
+        signal.signal(number, lambda number, _frame: came.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+    if came:
+        signal.raise_signal(came[0])
+
+
+@contextmanager
+def in_variables(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables for as long as the block lasts; variables that are already set stay as they are."""
+    new = {name: value for name, value in variables.items() if name not in os.environ}
+    os.environ.update(new)
+    try:
+        yield
+    finally:
+        for name in new:
+            os.environ.pop(name, None)

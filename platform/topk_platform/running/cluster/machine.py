@@ -1,0 +1,235 @@
+"""One machine's cores, and its GPUs as trials get them: whole ones, slices of MIG, and shares of either."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from topk_platform.errors import BrokenDeviceError, FaultError, SmallShareError
+from topk_platform.specs import Study, TrialRecord
+
+__all__ = [
+    "OWN_BYTES",
+    "GpuSample",
+    "cap_memory",
+    "fitting",
+    "gpu_count",
+    "listed_devices",
+    "local_cpus",
+    "local_workers",
+    "memory_part",
+    "outside_fault",
+    "sample_gpu",
+    "slices_here",
+]
+
+OWN_BYTES = 2**30
+"""The memory of a GPU that a process holds beside its tensors: CUDA's context, kernels, libraries' workspaces."""
+
+_ANSWER_SECONDS = 60
+_LISTING = ["nvidia-smi", "-L"]  # the driver's program
+_DEVICE = re.compile(r"^(GPU|\s+MIG) .*\(UUID: ([\w/-]+)\)", re.MULTILINE)
+_NO_MEMORY = re.compile(r"out of memory|_ALLOC_FAILED", re.IGNORECASE)
+_NO_MPS = re.compile(r"\bMPS (client|server)\b")
+_ROOT = Path("/")
+
+
+def memory_part(share: float, total: int) -> float:
+    """Return the part of a GPU's memory that a trial's tensors may take.
+
+    The rest of its share, :data:`OWN_BYTES`, is for the other memory of its process; it is half of the share if the
+    share is smaller than twice that.
+
+    Args:
+        share: The trial's part of the GPU, in (0, 1].
+        total: The GPU's bytes.
+
+    Example:
+        >>> memory_part(0.25, 80 * 2**30), memory_part(0.1, 8 * 2**30), memory_part(1.0, 8 * 2**30)
+        (0.2375, 0.05, 1.0)
+    """
+    return 1.0 if share >= 1 else max(share - OWN_BYTES / total, share / 2)
+
+
+def cap_memory(share: float) -> None:
+    """Keep this process's tensors from taking more of the GPU's memory than a trial's share; 1 removes the limit.
+
+    Args:
+        share: The trial's part of the GPU, in (0, 1].
+    """
+    import torch  # noqa: PLC0415 - most of this module is used without torch
+
+    total = torch.cuda.get_device_properties().total_memory
+    torch.cuda.set_per_process_memory_fraction(memory_part(share, total))
+
+
+def outside_fault(records: Iterable[TrialRecord], share: float) -> FaultError | None:
+    """Return the fault that made trials fail on a GPU that they share; None if there is none.
+
+    The share of a GPU is not a part of a trial's definition. So a trial that needs more memory than its share has no
+    result yet: it may train with a larger share. An error of MPS is not a result either, because another client of MPS
+    may have caused it.
+
+    Args:
+        records: The records of trials that trained together.
+        share: Their part of the GPU, in (0, 1].
+    """
+    failed = [record for record in records if record.status == "failed" and record.trial.device == "cuda"]
+    for record in failed:
+        if _NO_MPS.search(record.reason):
+            return BrokenDeviceError(record.reason)
+        if share < 1 and _NO_MEMORY.search(record.reason):
+            return SmallShareError(f"it takes more memory than {share:g} of a GPU: {record.reason}")
+    return None
+
+
+def listed_devices(text: str) -> list[str]:
+    """Return the UUIDs of the devices that ``nvidia-smi -L`` lists; a GPU that is divided is listed by its slices.
+
+    Example:
+        >>> listed_devices('''GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-5d5ba0d6)
+        ...   MIG 3g.20gb     Device  0: (UUID: MIG-c6d4f1ef)
+        ...   MIG 3g.20gb     Device  1: (UUID: MIG-cba663e8)
+        ... GPU 1: NVIDIA A100-SXM4-40GB (UUID: GPU-09fb2a11)''')
+        ['MIG-c6d4f1ef', 'MIG-cba663e8', 'GPU-09fb2a11']
+    """
+    devices: list[str] = []
+    for kind, uuid in _DEVICE.findall(text):
+        if kind.strip() == "MIG" and devices and devices[-1].startswith("GPU-"):
+            devices.pop()
+        devices.append(uuid)
+    return devices
+
+
+def slices_here(variable: str | None) -> list[str]:
+    """Return this machine's usable devices if some are slices of MIG, of which a process can use one at a time.
+
+    Args:
+        variable: The value of ``CUDA_VISIBLE_DEVICES``; None if it is not set: then the driver lists the devices.
+
+    Returns:
+        Their UUIDs, as ``CUDA_VISIBLE_DEVICES`` takes them; empty if all devices are whole GPUs, which a process can
+        use together, or the driver does not answer.
+
+    Example:
+        >>> slices_here("MIG-a, MIG-b"), slices_here("0,1")
+        (['MIG-a', 'MIG-b'], [])
+    """
+    named = [] if variable is None else [name.strip() for name in variable.split(",")]
+    if variable is None:
+        with suppress(OSError, subprocess.SubprocessError):
+            named = listed_devices(subprocess.check_output(_LISTING, text=True, timeout=_ANSWER_SECONDS))  # noqa: S603
+    return named if any(name.startswith("MIG-") for name in named) else []
+
+
+def gpu_count() -> int:
+    """Return how many GPUs this machine has for trials, each slice of MIG counted as one."""
+    import torch  # noqa: PLC0415 - as above
+
+    return len(slices_here(os.environ.get("CUDA_VISIBLE_DEVICES"))) or torch.cuda.device_count()
+
+
+def local_cpus(root: Path = _ROOT) -> int:
+    """Return how many cores this process may use: those that it is bound to, or fewer if its processor time is limited.
+
+    Limits are those of containers and of slices of systemd, by control groups of version 2: that of this process's
+    group and those of all groups above it.
+
+    Args:
+        root: The folder that contains ``proc`` and ``sys``.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    group = PurePosixPath("/")
+    with suppress(OSError):  # a system without control groups
+        lines = (root / "proc/self/cgroup").read_text().splitlines()
+        group /= next((line.removeprefix("0::") for line in lines if line.startswith("0::")), "")
+    for each in (group, *group.parents):
+        with suppress(OSError, ValueError):  # not visible in this container, or without a limit ("max")
+            limit = root / "sys/fs/cgroup" / each.relative_to("/") / "cpu.max"
+            time, period = map(int, limit.read_text().split())
+            cores = min(cores, time // period)
+    return max(1, cores)
+
+
+def local_workers(study: Study) -> int:
+    """Return how many trials of a study run here at once by default; at least 1."""
+    trials = fitting(local_cpus(), study.threads)
+    if study.device == "cuda":
+        from topk_platform.running.cluster.machine import gpu_count  # noqa: PLC0415 - torch, a second or two
+
+        trials = min(trials, fitting(gpu_count(), study.gpus))
+    return max(1, trials)
+
+
+def fitting(available: float, amount: float) -> int:
+    """Return how many times an amount of a resource can be taken. A part of a unit never spans two units.
+
+    Args:
+        available: How many units there are, such as GPUs.
+        amount: How many units are taken at a time, or which part of one.
+
+    Example:
+        >>> fitting(8, 3), fitting(2, 0.25), fitting(2, 0.6)
+        (2, 8, 2)
+    """
+    if amount >= 1:
+        return int(available / amount + 1e-9)
+    return int(available) * int(1 / amount + 1e-9) + int(available % 1 / amount + 1e-9)
+
+
+class GpuSample(NamedTuple):
+    """The use of a GPU at one moment.
+
+    Args:
+        uuid: The GPU's UUID.
+        busy: The share of the driver's last sampling interval, at most a second, in which a kernel ran; in [0, 1].
+        memory_used: Bytes in use, by any process.
+        memory: Bytes that the GPU has.
+    """
+
+    uuid: str
+    busy: float
+    memory_used: int
+    memory: int
+
+
+def sample_gpu(device: str) -> GpuSample | None:
+    """Return the use of the GPU that this process trains on, in well under a millisecond.
+
+    The result is None on a CPU, before the training has used the GPU, and if the driver does not report it, as for
+    slices of a GPU (MIG) and for GPUs that are not NVIDIA's.
+
+    Args:
+        device: The trial's device, ``"cpu"`` or ``"cuda"``.
+    """
+    if device != "cuda":
+        return None
+    import torch  # noqa: PLC0415 - reading commands import this module's GpuSample and load neither library
+
+    if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        return None
+    try:
+        import pynvml  # noqa: PLC0415 - as above
+    except ImportError:  # on a node that was set up by hand; the figure is only shown to people
+        return None
+    uuid = f"GPU-{torch.cuda.get_device_properties(torch.cuda.current_device()).uuid}"
+    try:
+        gpu = _handle(uuid)
+        memory, rates = pynvml.nvmlDeviceGetMemoryInfo(gpu), pynvml.nvmlDeviceGetUtilizationRates(gpu)
+    except pynvml.NVMLError:  # no driver of NVIDIA's, or a slice, whose use it does not report
+        return None
+    return GpuSample(uuid, rates.gpu / 100, memory.used, memory.total)
+
+
+@cache  # starting NVIDIA's library takes longer than asking it
+def _handle(uuid: str) -> object:
+    import pynvml  # noqa: PLC0415 - as above
+
+    pynvml.nvmlInit()
+    return pynvml.nvmlDeviceGetHandleByUUID(uuid)

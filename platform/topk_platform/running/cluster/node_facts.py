@@ -1,0 +1,290 @@
+"""What is wrong with a machine for a study: asked on every node; its cores and GPUs may all be in use."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
+from topk_platform.errors import StoreError, UserError, reason
+from topk_platform.records import Store
+from topk_platform.references import import_reference
+from topk_platform.running.cluster.machine import slices_here
+from topk_platform.specs import Arm, Regime
+from topk_platform.versions import differences, loaded_version, references
+
+__all__ = ["DRIVER", "Answer", "Finding", "Question", "examine", "fingerprints", "grouped", "requirements"]
+
+DRIVER = "driver"
+"""The name of the machine that starts the study."""
+
+_REMEDIES = {
+    "study": "change the study or the options as this says",
+    "cluster": "start one with a token by deploy/start-head.sh, and export RAY_AUTH_MODE=token here: docs/cluster.md",
+    "token": "start its nodes with RAY_AUTH_MODE=token and one token: docs/cluster.md",
+    "node": "see Ray's logs there: a node needs all that pip install 'topk-studies[platform]' brings. A Ray that you "
+    "have connected gets this package by runtime_env={'py_modules': [topk_losses, topk_platform]}",
+    "left out": "none: the others are enough, and trials check it if it is back",
+    "versions": "pip install 'topk-studies[platform]' there, with the driver's Python",
+    "same bits": "take machines of one kind with the same packages, choose a kind of GPU with --accelerator, or let "
+    "machines differ with --mixed of `topk run`: the table then says so",
+    "code": "install topk-studies there again, or remove other copies from PYTHONPATH",
+    "modules": "install there what the module imports",
+    "data": "copy the driver's folder of datasets there, or give --data a folder of all machines",
+    "gpus": "repair the driver there, or start Ray there with --num-gpus of those that torch can use",
+    "disk": "free some of that disk, or use another one",
+    "clock": "let a time service set it there (chrony, systemd-timesyncd)",
+    "store": "give --store a folder that all machines share, or s3://, gs:// or az:// with credentials everywhere",
+    "tracking": "start the server, or correct its address",
+}
+_NOTES = {"token", "left out", "disk", "clock"}
+_DISTRIBUTION, _EXTRA = "topk-studies", "platform"
+_GIB = 2**30
+_GPU_SECONDS = 120
+# This runs in a process of its own: a broken driver may hang, and Ray hides GPUs from processes that asked for none. A
+# GPU that other processes fill, or that takes one process at a time, has no memory left for this one.
+_LOOK = """
+import json, torch
+from topk_platform.training import environment
+kinds = []
+for number in range(max(torch.cuda.device_count(), 1)):  # torch says why there is none
+    try:
+        torch.zeros(1, device=f"cuda:{number}")
+    except RuntimeError as error:
+        if not any(words in str(error) for words in ("out of memory", "busy or unavailable")):
+            raise
+    kinds.append({**environment("cuda"), "machine": torch.cuda.get_device_name(number)})
+print(json.dumps(kinds))
+"""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What would stop a study, change its results or surprise, and what to do about it.
+
+    Args:
+        check: What was checked, in a word.
+        node: The machine's name.
+        finding: What is wrong, in one line.
+        remedy: What to do about it.
+        wrong: Whether it stops a study or changes its results; otherwise it is only to note.
+    """
+
+    check: str
+    node: str
+    finding: str
+    remedy: str
+    wrong: bool
+
+    @classmethod
+    def of(cls, check: str, node: str, finding: str) -> Finding:
+        """Return a finding with the remedy and the weight of its check."""
+        return cls(check, node, finding, _REMEDIES[check], check not in _NOTES)
+
+
+def grouped(findings: Iterable[Finding]) -> dict[tuple[bool, str, str, str], list[str]]:
+    """Return the nodes of each finding, so that what is the same on several is said once; what is wrong comes first."""
+    nodes: dict[tuple[bool, str, str, str], list[str]] = {}
+    for one in sorted(findings, key=lambda one: not one.wrong):
+        nodes.setdefault((one.wrong, one.check, one.finding, one.remedy), []).append(one.node)
+    return nodes
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a node must have.
+
+    Args:
+        node: The node's name.
+        arms: The arms whose modules must be importable.
+        code: The components of each arm with their versions, by the arm's name.
+        data: The folder of datasets.
+        fingerprints: The fingerprint of each regime's data, by the regime's name.
+        packages: The supported versions of packages.
+        device: The device on which the trials are to run, ``"cpu"`` or ``"cuda"``.
+        gpus: How many GPUs Ray counts there.
+        store: The address of the store; empty if there is none.
+        mark: The name of a file that the driver has put there.
+    """
+
+    node: str = ""
+    arms: Sequence[Arm] = ()
+    code: Mapping[str, str] = field(default_factory=dict)
+    data: str = ""
+    fingerprints: Mapping[str, str] = field(default_factory=dict)
+    packages: Mapping[str, str] = field(default_factory=dict)
+    device: str = "cpu"
+    gpus: float = 0.0
+    store: str = ""
+    mark: str = ""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A node's answer.
+
+    Args:
+        node: The node's name.
+        findings: What is wrong or to note there.
+        environments: The environment of trainings on each device that trials would get.
+        time: Its clock's time at the end, in seconds since 1970; 0 if it has not answered.
+    """
+
+    node: str
+    findings: Sequence[Finding] = ()
+    environments: Sequence[Mapping[str, str]] = ()
+    time: float = 0.0
+
+
+def examine(question: Question) -> Answer:
+    """Return this machine's answer; a file of 1 MiB is written into the store, if one was given, and deleted."""
+    environments: list[Mapping[str, str]] = []
+    looks: list[tuple[str, Callable[[], list[str] | None]]] = [
+        *(("versions", partial(_package, *package)) for package in question.packages.items()),
+        *(("modules", partial(_module, name)) for arm in question.arms for name in references(arm)),
+        *(("code", partial(_code, arm, question.code)) for arm in question.arms),
+        *(("data", partial(_data, regime, question)) for regime in _datasets(question.arms)),
+        ("store", partial(_store, question)),
+        ("disk", partial(_disks, question)),
+        ("gpus" if question.device == "cuda" else "modules", partial(_devices, question, environments)),
+    ]
+    texts: list[tuple[str, str]] = []
+    for check, look in looks:
+        try:
+            texts += [(check, text) for text in look() or ()]
+        except Exception as error:  # noqa: BLE001 - the next question is asked after any error
+            texts.append((check, reason(error)))
+    findings = [Finding.of(check, question.node, text) for check, text in dict.fromkeys(texts)]
+    return Answer(question.node, findings, environments, time.time())
+
+
+def requirements() -> dict[str, str]:
+    """Return the packages that the platform needs, each with the supported versions, and this machine's Python.
+
+    There are no packages if this one runs from its sources and is not installed.
+
+    Example:
+        >>> "torch" in requirements()
+        True
+    """
+    lines: Sequence[str] = ()
+    with suppress(importlib.metadata.PackageNotFoundError):
+        lines = importlib.metadata.requires(_DISTRIBUTION) or ()
+    needed = [
+        one for one in map(Requirement, lines) if one.marker is None or one.marker.evaluate({"extra": _EXTRA})
+    ]
+    return {"python": f"=={platform.python_version()}", **{one.name: str(one.specifier) for one in needed}}
+
+
+def _package(name: str, supported: str) -> list[str]:
+    try:
+        version = platform.python_version() if name == "python" else importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return [f"{name} is not installed, the platform takes {supported or 'any'}"]
+    fits = SpecifierSet(supported).contains(version, prereleases=True)
+    return [] if fits else [f"{name} {version}, the platform takes {supported}"]
+
+
+def _module(name: str) -> None:
+    import_reference(name)
+
+
+def _code(arm: Arm, expected: Mapping[str, str]) -> list[str]:
+    return differences(expected.get(arm.name, loaded_version(arm)), loaded_version(arm))
+
+
+def _datasets(arms: Sequence[Arm]) -> list[Regime]:
+    """Return a regime for each set of data; regimes that share one differ only in their conditions."""
+    return [
+        *{
+            repr((a.regime.dataset, sorted(a.regime.options.items()))): a.regime for a in reversed(arms)
+        }.values()
+    ]
+
+
+def fingerprints(arms: Sequence[Arm], folder: str) -> dict[str, str]:
+    """Return the fingerprints of the arms' data here, by the regime's name; data that cannot be read are left out."""
+    known = {}
+    for regime in _datasets(arms):
+        with suppress(UserError):  # the study is not planned, and says why
+            known[regime.name] = _fingerprint(regime, folder)
+    return known
+
+
+def _fingerprint(regime: Regime, folder: str) -> str:
+    from topk_platform.data import data_at, load  # noqa: PLC0415 - torch
+
+    with data_at(folder or None):
+        return load(regime).fingerprint
+
+
+def _data(regime: Regime, question: Question) -> list[str]:
+    from topk_platform.data import forget_datasets  # noqa: PLC0415 - torch
+
+    actual = _fingerprint(regime, question.data)
+    forget_datasets()  # this process may stay idle beside the trials for long
+    expected = question.fingerprints.get(regime.name, actual)
+    return [] if actual == expected else [f"{regime.name}: fingerprint {actual}, the driver's is {expected}"]
+
+
+def _store(question: Question) -> None:
+    """Raise ``StoreError`` unless the driver's file is in the store, and this machine can write there too."""
+    if question.mark:
+        store = Store.open(question.store)
+        if not store.exists(question.mark):
+            raise StoreError(
+                f"{store.uri} is a place that this machine does not see: the driver's file is missing"
+            )
+        store.check_writable()
+
+
+def _disks(question: Question) -> list[str]:
+    local = "" if "://" in question.store else question.store
+    folders = {"temporary files": tempfile.gettempdir(), "the store": local}
+    free = {
+        name: shutil.disk_usage(path).free for name, path in folders.items() if path and Path(path).is_dir()
+    }
+    return [f"{left / _GIB:.1f} GiB free for {name}" for name, left in free.items() if left < _GIB]
+
+
+def _devices(question: Question, environments: list[Mapping[str, str]]) -> list[str]:
+    """Add the environment of each device that trials would get, each slice of MIG as one; return what is wrong.
+
+    Raises:
+        OSError: if torch can use no GPU.
+    """
+    if question.device == "cpu":
+        from topk_platform.training import environment  # noqa: PLC0415 - torch, which may be missing
+
+        environments.append(environment("cpu"))
+        return []
+    others = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
+    others["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+    visible = (
+        os.environ.get("CUDA_VISIBLE_DEVICES") or None
+    )  # Ray empties it for processes that asked for no GPU
+    devices: Sequence[str | None] = slices_here(visible) or [visible]  # a process uses one slice
+    for device in devices:
+        given = others if device is None else {**others, "CUDA_VISIBLE_DEVICES": device}
+        command = [sys.executable, "-c", _LOOK]
+        done = subprocess.run(command, env=given, capture_output=True, timeout=_GPU_SECONDS, check=False)  # noqa: S603
+        if done.returncode:
+            last = (done.stderr.decode().strip().splitlines() or ["nothing"])[-1]
+            raise OSError(f"Ray counts {question.gpus:g} here, and torch can use none: {last}")
+        environments += json.loads(done.stdout)
+    few = question.gpus > len(environments)
+    return [f"Ray counts {question.gpus:g} here, and torch finds {len(environments)}"] if few else []

@@ -1,0 +1,257 @@
+"""The check of a cluster's nodes before a study runs there: `topk run` refuses what `topk plan --address` lists."""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.exceptions import RayError
+
+from topk_platform.data import data_at, data_folder
+from topk_platform.errors import ClusterError, StoreError, UserError
+from topk_platform.records import Store
+from topk_platform.running.cluster.capacity import LOST, cluster_size, nodes_for, pinned_to, trial_resources
+from topk_platform.running.cluster.connecting import joined
+from topk_platform.running.cluster.node_facts import (
+    DRIVER,
+    Answer,
+    Finding,
+    Question,
+    examine,
+    fingerprints,
+    grouped,
+    requirements,
+)
+from topk_platform.running.cluster.ray_internals import reason_in
+from topk_platform.running.cluster.reaching import NotYetError, Patience, is_loopback
+from topk_platform.specs import Study
+from topk_platform.specs.checks import first_few
+from topk_platform.tracking import check_tracking
+from topk_platform.versions import loaded_version
+
+__all__ = ["ask_nodes", "check_cluster", "check_nodes"]
+
+_SECONDS_OFF = 300.0  # beyond this, object stores refuse signed requests
+_QUIET_SECONDS = 5.0  # before a line names the nodes that have not answered
+_SOON_SECONDS = 120.0  # the first worker of a node fetches the packages, imports torch and reads the data
+_LATE_SECONDS = 900.0
+_NAMED = 4  # nodes in a line
+_HEAD = "node:__internal_head__"
+
+
+def check_nodes(
+    study: Study, store: Store | None, patience: Patience | None = None, *, mixed: bool = False
+) -> dict[str, str]:
+    """Return the common environment of all nodes on which the study's trials fit.
+
+    Answering takes neither a core nor a GPU, so nodes answer even if all of theirs are busy. A node that is lost before
+    it answers, or that has not answered after two minutes, is left out if others have, and a line says so. Such nodes,
+    and those that join later, are checked when a trial starts there, because each trial carries what it was planned
+    for.
+
+    Args:
+        study: The study whose trials are to run.
+        store: The store that every node must see; None if it is not asked for.
+        patience: How long to wait for a node if none is there, or all are lost before they answer, by default a minute;
+            and for answers, at least two minutes, and by default a quarter of an hour.
+        mixed: Whether nodes may compute different bits; then it does not matter what their devices are.
+
+    Raises:
+        ClusterError: with all that is wrong on any node, or if none answers.
+        StoreError: if the store cannot keep two drivers apart.
+    """
+    patience = patience or Patience()
+    answers = _look_at_nodes(study, store, patience)
+    allowed = ("same bits", "gpus") if mixed else ()
+    findings = [one for answer in answers for one in answer.findings if one.check not in allowed]
+    for one in findings:
+        if not one.wrong:
+            patience.say(f"Note: {one.check}, {one.node}: {one.finding}")
+    wrong = [
+        f"{check}, {first_few(nodes, _NAMED)}: {finding} ({remedy})"
+        for (_, check, finding, remedy), nodes in grouped(one for one in findings if one.wrong).items()
+    ]
+    if wrong:
+        raise ClusterError(f"the cluster cannot train study {study.name}: {'; '.join(wrong)}")
+    return dict(next((kind for answer in answers for kind in answer.environments), {}))
+
+
+def check_cluster(
+    study: Study, address: str, store: str | Path, mlflow: str | None, data: str | Path | None
+) -> list[Finding]:
+    """Return what would stop a study on a cluster or change its results, on any node on which its trials fit.
+
+    This writes files of at most a MiB into the store and deletes them; it writes nothing else and trains nothing.
+
+    Args:
+        study: The study.
+        address: The cluster's address, ``host:port`` or ``auto``.
+        store: Folder or URI of the results.
+        mlflow: MLflow's tracking URI, which is asked too; None or ``"none"`` for none.
+        data: The folder of datasets; by default ``TOPK_DATA``, or else ``data``.
+    """
+    findings: list[Finding] = []
+    opened: Store | None = None
+
+    @contextmanager
+    def noted(check: str) -> Iterator[None]:
+        try:
+            yield
+        except UserError as error:
+            findings.append(Finding.of(check, DRIVER, str(error)))
+
+    with noted("store"), _marked(Store.open(store)):
+        opened = Store.open(store)
+    with noted("tracking"):
+        if mlflow not in (None, "none"):
+            check_tracking(mlflow)
+    with noted("cluster"), joined(address, study, Patience(0)), data_at(data):
+        # Ray sets the variable by itself if it has a token.
+        if not (
+            is_loopback(ray.get_runtime_context().gcs_address)
+            or os.environ.get("RAY_AUTH_MODE", "").lower() == "token"
+        ):
+            findings.append(
+                Finding.of("token", DRIVER, f"anyone who reaches {cluster_size()} can run code there")
+            )
+        for answer in _look_at_nodes(study, opened, Patience(0), everyone=True):
+            findings.extend(answer.findings)
+    return findings
+
+
+def _look_at_nodes(
+    study: Study, store: Store | None, patience: Patience, *, everyone: bool = False
+) -> list[Answer]:
+    """Return what the connected cluster's nodes say, and in what they differ from most; in a tie the head decides.
+
+    Args:
+        study: The study; nodes on which none of its trials fits are not asked.
+        store: The store that every node must see; None if it is not asked for.
+        patience: See :func:`check_nodes`.
+        everyone: Whether to wait a quarter of an hour for every node.
+    """
+    data, code = str(data_folder()), {arm.name: loaded_version(arm) for arm in study.arms}
+    known = fingerprints(study.arms, data)
+    with _marked(store) as (address, name):
+        question = Question(
+            "", study.arms, code, data, known, requirements(), study.device, 0.0, address, name
+        )
+        answers = ask_nodes(question, trial_resources(study), patience, everyone=everyone)
+    kinds = [kind for answer in answers for kind in answer.environments]
+    expected = dict(Counter(tuple(kind.items()) for kind in kinds).most_common(1)[0][0]) if kinds else {}
+    return [replace(answer, findings=[*answer.findings, *_others(answer, expected)]) for answer in answers]
+
+
+def _others(answer: Answer, expected: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield in what a node's devices differ from the expected environment."""
+    for kind in answer.environments:
+        differing = [
+            f"{name} {kind.get(name)}, not {value}"
+            for name, value in expected.items()
+            if kind.get(name) != value
+        ]
+        if differing:
+            yield Finding.of("same bits", answer.node, "; ".join(differing))
+
+
+@contextmanager
+def _marked(store: Store | None) -> Iterator[tuple[str, str]]:
+    """Put a file into the store for as long as the block lasts; yield where it is, and its name.
+
+    Two drivers are kept apart by a file that only one of them can create, so that is checked too.
+    """
+    if store is None:
+        yield "", ""
+        return
+    store.check_writable()
+    folder, name = store.existing, f".seen-{uuid.uuid4().hex}"
+    first, again = (folder.create(name, b"") for _ in range(2))
+    try:
+        if again or not first:
+            raise StoreError(
+                f"store {store.uri!r} lets two processes create the same file, which would destroy a ledger: its "
+                "server must support conditional writes (If-None-Match)"
+            )
+        yield folder.address, name
+    finally:
+        folder.delete(name)
+
+
+def ask_nodes(
+    question: Question, needs: Mapping[str, float], patience: Patience, *, everyone: bool = False
+) -> list[Answer]:
+    """Return the answers of the nodes that have these resources; wait for a node if all are lost.
+
+    Args:
+        question: What each node is asked.
+        needs: The resources that a node must have to be asked; it need not have them free.
+        patience: See :func:`check_nodes`.
+        everyone: Whether to wait a quarter of an hour for every node.
+    """
+
+    def ask() -> list[Answer]:
+        asked = {}
+        for node in sorted(nodes_for(needs), key=lambda node: _HEAD not in node["Resources"]):
+            name = f"{node['NodeManagerAddress']} ({'head' if _HEAD in node['Resources'] else node['NodeID'][:6]})"
+            remote = ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=pinned_to(node))(examine)
+            theirs = replace(question, node=name, gpus=node["Resources"].get("GPU", 0.0))
+            asked[remote.remote(theirs)] = name
+        answers = _answered(asked, patience, everyone)
+        if not any(map(_counts, answers)):
+            lost = [f"node {one.node} {one.finding}" for answer in answers for one in answer.findings]
+            raise NotYetError(", ".join(lost) or "no node is left on which a trial fits")
+        return answers
+
+    return patience.until(ask)
+
+
+def _answered(asked: Mapping[Any, str], patience: Patience, everyone: bool) -> list[Answer]:
+    """Return the answers in time, and for the other nodes that they are left out, or wrong if there is no answer."""
+    began, waiting, answers = patience.clock(), list(asked), list[Answer]()
+    start, said = time.time(), not asked
+    usual = _LATE_SECONDS if everyone or patience.seconds is None else patience.seconds
+    while waiting and (passed := patience.clock() - began) < max(_SOON_SECONDS, usual):
+        if passed >= _SOON_SECONDS and not everyone and any(map(_counts, answers)):
+            break
+        if passed >= _QUIET_SECONDS and not said:
+            said = True
+            patience.say(
+                f"waiting for {first_few([asked[one] for one in waiting], _NAMED)} to answer: starting, or busy"
+            )
+        arrived, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=1.0)
+        answers += [_answer(asked[one], one, start) for one in arrived]
+    silent = "left out" if any(map(_counts, answers)) and not everyone else "node"
+    for request in waiting:
+        ray.cancel(request)
+        text = f"did not answer within {patience.clock() - began:.0f} s"
+        answers.append(Answer(asked[request], [Finding.of(silent, asked[request], text)]))
+    order = [*asked.values()]
+    return sorted(answers, key=lambda answer: order.index(answer.node))
+
+
+def _counts(answer: Answer) -> bool:
+    """Return whether a node is there, whatever it says."""
+    return not any(one.check == "left out" for one in answer.findings)
+
+
+def _answer(node: str, request: Any, start: float) -> Answer:
+    try:
+        answer: Answer = ray.get(request)
+    except LOST:
+        return Answer(node, [Finding.of("left out", node, "was lost before it answered")])
+    except (RayError, ImportError) as error:
+        return Answer(node, [Finding.of("node", node, reason_in(str(error)))])
+    # At least by so much, for the question and the answer take time.
+    behind = max(0.0, start - answer.time) + min(0.0, time.time() - answer.time)
+    if abs(behind) < _SECONDS_OFF:
+        return answer
+    text = f"{abs(behind):.0f} s {'behind' if behind > 0 else 'ahead of'} the driver's"
+    return replace(answer, findings=[*answer.findings, Finding.of("clock", node, text)])

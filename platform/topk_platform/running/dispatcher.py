@@ -1,0 +1,238 @@
+"""Which trial Ray Tune gets next, and what becomes of those that it has."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from topk_platform.errors import FAULTS, FaultError, LostProcessError, StalledError
+from topk_platform.protocol import StudyProgress
+from topk_platform.protocol.search_progress import Ended
+from topk_platform.records import OpenTrial
+from topk_platform.running.budget import Budget
+from topk_platform.running.cluster.lifeline import Lifeline
+from topk_platform.running.cluster.machine import GpuSample
+from topk_platform.running.watching import Event, EventKind, Faults
+from topk_platform.specs import Trial, TrialRecord
+
+__all__ = ["PAUSES", "Dispatcher"]
+
+PAUSES: Sequence[float] = (1.0, 4.0, 16.0, 64.0, 256.0)
+"""Seconds before each further try of a trial that a fault has stopped; so many times Tune starts it again."""
+
+_FAULT = re.compile(rf"(?:[\w.]+\.)?({'|'.join(FAULTS)}): (.*)")
+_INTERNAL = ("kept", "patience", "curve", "gpu", "records", "refused", "fault", "why")
+
+
+@dataclass
+class _Handed:
+    """Trials that Tune has: one, or those of an ensemble.
+
+    Args:
+        trials: The trials.
+        since: When their process last sent a message, or started.
+        patience: The seconds after which the process ends itself, if it is silent.
+        kept: The step of their last checkpoint.
+    """
+
+    trials: tuple[Trial, ...]
+    since: float
+    patience: float
+    kept: int = 0
+
+
+@dataclass
+class Dispatcher:
+    """What searcher, callback and stopper share: it hands out the study's trials and takes in what becomes of them.
+
+    A trial of Tune is a trial of the study, or one of its ensembles. Tune starts it again after a fault, as often as
+    there are :data:`PAUSES`. If it then has a later checkpoint than when it was handed out, it is handed out again.
+    So a trial that takes days ends on machines that are taken away every hour. Otherwise it stays open.
+
+    Args:
+        progress: The study's state.
+        keep: Called with every record, before trials that depend on it may start.
+        notify: Called with every event; for a record, after it was kept.
+        order: The settings that every process gets besides its trials.
+        budget: The limits of the run.
+        line: Checks whether Ray still runs.
+        clock: A monotonic clock, in seconds.
+
+    Attributes:
+        refusal: Why a worker could not run a trial as planned; empty while none has refused.
+        error: The first error that ``keep`` or ``notify`` raised, as for a closed pipe; None if there was none.
+        faults: The work that faults left undone after all tries.
+    """
+
+    progress: StudyProgress
+    keep: Callable[[TrialRecord], None]
+    notify: Callable[[Event], None]
+    order: Mapping[str, Any]
+    budget: Budget = field(default_factory=Budget)
+    line: Lifeline = field(default_factory=Lifeline)
+    clock: Callable[[], float] = time.monotonic
+    refusal: str = ""
+    error: Exception | None = None
+    faults: Faults = field(default_factory=Faults)
+
+    def __post_init__(self) -> None:
+        self._handed: dict[str, _Handed] = {}
+        self._furthest: dict[str, int] = {}
+        self._versions = {name: importlib.metadata.version(name) for name in ("ray", "optuna")}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}  # Tune writes its state to disk; a study continues from its ledger instead
+
+    @property
+    def ends(self) -> bool:
+        """Whether the run ends although trials run: the time is used up, a worker has refused, or an error came."""
+        return bool(self.refusal) or self.error is not None or self.budget.over
+
+    @property
+    def done(self) -> bool:
+        """Whether no trial may start any more: all have ended or stay open, or a limit is reached, or the run ends."""
+        return self.ends or self.progress.ended or self.progress.stuck or self.progress.held(self._may_start)
+
+    def _may_start(self, arm_id: str, trials: int) -> bool:
+        """Return whether so many trials of an arm may start, besides those that were started and stay open."""
+        return self.budget.allows(arm_id, len(self.faults.open) + trials)
+
+    def start(self, tune_id: str) -> dict[str, Any] | None:
+        """Return Tune's configuration of the next trial or ensemble; None while nothing can start."""
+        trials = () if self.done else self.progress.next_trials(self._may_start, self.budget.pace)
+        if not trials:
+            return None
+        self._handed[tune_id] = _Handed(trials, self.clock(), self.order["start_limit"])
+        self.budget.begin(tune_id, trials[0].arm_id, len(trials))
+        self._send("started", trials)
+        recorded = [trial.key for trial in trials if self.progress.has_ended(trial)]
+        each = {"trials": [trial.to_json() for trial in trials], "recorded": recorded, "pause": 0.0}
+        first = trials[0]
+        shown = {"arm": first.arm.name, "key": first.key, "seed": first.seed, **dict(first.values)}
+        return {**shown, "order": {**self.order, **each}}
+
+    def _send(self, kind: EventKind, trials: tuple[Trial, ...], **facts: Any) -> None:
+        try:
+            self.notify(Event(kind, trials, workers=len(self._handed), **facts))
+        except Exception as error:  # noqa: BLE001 - raised again outside of Tune, which would hide it in its own error
+            self.error = self.error or error
+
+    def running(self, tune_id: str) -> None:
+        """Note that a trial's process has started."""
+        handed = self._handed[tune_id]
+        handed.since, handed.patience = self.clock(), self.order["start_limit"]
+        self.budget.run(tune_id)
+
+    def receive(self, tune_id: str, message: dict[str, Any]) -> None:
+        """Process a message about a trial, and remove the parts that are not for Tune and its other callbacks."""
+        own = {name: message.pop(name) for name in _INTERNAL if name in message}
+        handed = self._handed[tune_id]
+        handed.since, handed.kept = self.clock(), max(handed.kept, own.get("kept", 0))
+        if message.get("epoch"):
+            handed.patience = own.get("patience", handed.patience)
+        if not message["done"]:
+            self._progressed(handed, message.get("epoch", 0), own)
+            return
+        del self._handed[tune_id]
+        self.budget.end(tune_id, ended="records" in own)
+        if "records" in own:
+            self._record(handed.trials, [TrialRecord.from_json(text) for text in own["records"]])
+        elif "refused" in own:
+            self.refusal = self.refusal or own["refused"]
+            self._release(handed.trials)
+        else:
+            self._leave(handed.trials, FAULTS[own["fault"]](own["why"]))
+
+    def _progressed(self, handed: _Handed, epoch: int, own: Mapping[str, Any]) -> None:
+        sample = GpuSample(*own["gpu"]) if "gpu" in own else None
+        self._send("progress", handed.trials, sample=sample, epoch=epoch, curve=tuple(own.get("curve", ())))
+
+    def _record(self, trials: Sequence[Trial], records: Sequence[TrialRecord]) -> None:
+        """Keep the records of trials that ended together, then let the trials that wait for them start."""
+        for trial, record in zip(trials, records, strict=True):
+            self._furthest.pop(trial.key, None)
+            self.budget.learn(record)
+            if self.progress.has_ended(
+                trial
+            ):  # of an ensemble that was cut off while its records were written
+                self.progress.release(trial)
+            elif self._is_kept(record):
+                self.progress.end(trial, Ended.from_record(record))
+                if why := record.missing.get("network"):
+                    self.faults.unsaved[trial.key] = why
+                self._send("ended", (trial,), record=record)
+
+    def _is_kept(self, record: TrialRecord) -> bool:
+        versions = {**record.trial.environment, **record.versions, **self._versions}
+        try:
+            self.keep(record.replace_versions(**versions))
+        except Exception as error:  # noqa: BLE001 - raised again outside of Tune, as above
+            self.error = self.error or error
+            return False
+        return True
+
+    def restart(self, tune_id: str, tries: int, text: str) -> float:
+        """Note that a fault has stopped a trial and Tune starts it again; return the seconds to wait before.
+
+        Args:
+            tune_id: Tune's name of the trial.
+            tries: How many faults have stopped it since it was handed out; Tune does not count that its machine was
+                taken away with notice.
+            text: Tune's text about the fault.
+        """
+        handed = self._handed[tune_id]
+        self.budget.end(tune_id, ended=False)
+        self.budget.begin(tune_id, handed.trials[0].arm_id, len(handed.trials))
+        self._again(handed, self._fault(handed, text))
+        return PAUSES[min(max(tries, 1), len(PAUSES)) - 1]
+
+    def lose(self, tune_id: str, tries: int, text: str) -> None:
+        """Note that Tune does not start a trial again: hand it out once more if it got further, or leave it open."""
+        handed = self._handed.pop(tune_id)
+        self.budget.end(tune_id, ended=False)
+        fault, key = self._fault(handed, text), handed.trials[0].key
+        if tries <= len(PAUSES) or handed.kept > self._furthest.get(key, 0):
+            self._furthest[key] = handed.kept
+            self._again(handed, fault)
+            self._release(handed.trials)
+        else:
+            self._leave(handed.trials, fault)
+
+    def _fault(self, handed: _Handed, text: str) -> FaultError:
+        if match := _FAULT.fullmatch(text):
+            return FAULTS[match[1]](match[2])
+        if (silent := self.clock() - handed.since) >= handed.patience:
+            return StalledError(f"its process showed no progress for {silent:.0f} s")
+        return LostProcessError(text)
+
+    def _again(self, handed: _Handed, fault: FaultError) -> None:
+        self.progress.again += 1
+        self._send("again", handed.trials, why=f"{fault.kind}: {fault}")
+
+    def _leave(self, trials: tuple[Trial, ...], fault: FaultError) -> None:
+        text = f"{fault.kind}: {fault}"
+        for trial in trials:
+            if self.progress.has_ended(trial):
+                self.progress.release(trial)
+                continue
+            self.progress.leave(trial)
+            self.faults.open.append(OpenTrial(trial.key, trial.arm.name, text, fault.remedy))
+        self._send("open", trials, why=f"{text}; {fault.remedy}")
+
+    def _release(self, trials: Sequence[Trial]) -> None:
+        for trial in trials:
+            self.progress.release(trial)
+
+    def close(self) -> None:
+        """Take back the trials that Tune still had at its end; the next run continues them from their checkpoints."""
+        cut = self.budget.over or self.error is not None
+        for tune_id, handed in [*self._handed.items()]:
+            del self._handed[tune_id]
+            self.budget.end(tune_id, ended=False)
+            self._release(handed.trials)
+            if cut:
+                self._send("cut", handed.trials)

@@ -1,1 +1,0 @@
-"""One machine's cores, memory and GPUs."""

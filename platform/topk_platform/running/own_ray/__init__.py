@@ -1,1 +1,0 @@
-"""A Ray of our own on this machine, from its start to its end."""

@@ -1,0 +1,299 @@
+"""All checks that can be made before a worker starts."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from topk_platform.data import (
+    Dataset,
+    Images,
+    Source,
+    check_source,
+    data_folder,
+    download,
+    forget_datasets,
+    load,
+)
+from topk_platform.errors import MissingDataError, UserError
+from topk_platform.identity import Identity
+from topk_platform.loss_catalogue import LOSS_CATALOGUE
+from topk_platform.models import build_model, check_model
+from topk_platform.protocol import check_sampler
+from topk_platform.running.preflight.rehearsal import Rehearsal
+from topk_platform.running.preflight.training_splits import Draws
+from topk_platform.specs import (
+    Arm,
+    Model,
+    Recipe,
+    Regime,
+    Scalar,
+    Setting,
+    Study,
+    images_of,
+    measure_of,
+    reaching,
+)
+from topk_platform.specs.checks import check, first_few
+from topk_platform.training import check_ensemble, check_loss
+from topk_platform.versions import references, versions_of
+
+__all__ = ["check_device", "check_imported", "check_network", "check_study", "load_regime"]
+
+_EMPTY_CLASS = (
+    "; with some seed a class has no training sample: take class_counts.clamp(min=1), as our own losses do"
+)
+
+
+def check_study(
+    study: Study, downloads: bool = False, finished: Mapping[str, str] | None = None
+) -> dict[str, Identity]:
+    """Check a study; return each arm's code and data, or raise the first error found.
+
+    The data are read again, because they may have changed since an earlier run in this process, as in a notebook.
+
+    Args:
+        study: The study.
+        downloads: Whether to download the datasets that are not on disk.
+        finished: Arms with nothing left to run, each with the fingerprint of the data it was trained on. Of these
+            only the data are checked; if the data changed, the arms are checked like the others.
+
+    Returns:
+        Each arm's code and data, by arm identity; the environment is filled in later.
+
+    Raises:
+        MissingDataError: if a dataset is not on disk.
+        UserError: naming an unknown dataset, model, loss or parameter, with similar names; inputs that are not
+            finite; a dataset function that gives different data when called twice; a K that is not below the number
+            of classes; a seed whose data cannot be drawn or split; a value of the space that the loss or the recipe
+            refuses; an error in an arm's first training step; a network that cannot be trained on a single sample
+            where a batch would hold one.
+    """
+    forget_datasets()
+    _check_names(study)
+    if downloads:
+        for regime in {images_of(arm.regime): arm.regime for arm in study.arms}.values():
+            download(regime)
+    identities, rehearse, sound, draws = {}, Rehearsal(), set(), Draws(study)
+    codes = versions_of(study)
+    for arm in study.arms:
+        dataset, arm_id = load_regime(arm.regime), study.arm_id(arm)
+        identities[arm_id] = Identity(codes[arm_id], dataset.fingerprint)
+        if (finished or {}).get(arm_id) == dataset.fingerprint:
+            continue
+        if (same := repr((arm.regime.dataset, sorted(arm.regime.options.items())))) not in sound:
+            check_source(arm.regime, dataset)
+            _check_class_names(arm, dataset)
+            sound.add(same)
+        _check_open_arm(study, arm, dataset, draws, rehearse)
+    return identities
+
+
+def _check_names(study: Study) -> None:
+    """Raise ``UserError`` if a point stands in place of the colon of ``package.module:attribute``."""
+    for arm in study.arms:
+        named = {"dataset": arm.regime.dataset, "model": arm.model.name, "loss": arm.loss.name}
+        for kind, name in named.items():
+            module, _, attribute = name.rpartition(".")
+            if module and all(map(str.isidentifier, name.split("."))):
+                raise UserError(
+                    f"a {kind} of your own is named as package.module:attribute, got {name!r}: take "
+                    f"{f'{module}:{attribute}'!r}"
+                )
+
+
+def _check_class_names(arm: Arm, dataset: Source) -> None:
+    """Raise ``UserError`` for names that no table can hold: folders that another system named in its own encoding."""
+    names = dataset.class_names if isinstance(dataset, Dataset) else ()
+    odd = [name for name in names if not _is_text(name)]
+    check(
+        not odd,
+        f"regime {arm.regime.name}: names of classes must be UTF-8, got {first_few(list(map(ascii, odd)))}: rename "
+        "their folders",
+    )
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _check_open_arm(study: Study, arm: Arm, dataset: Source, draws: Draws, rehearse: Rehearsal) -> None:
+    """Check an arm that has trials left to run."""
+    counts = draws.class_counts(arm)
+    check_sampler(arm, study.trials)
+    _check_metrics(study, arm, dataset)
+    draws.check_group_metrics(arm)
+    _check_arm(arm, dataset, counts)
+    rehearse(arm, dataset, counts)
+    for recipe in _recipes(arm):
+        rehearse.smallest_step(arm, dataset, recipe, draws.sizes(arm))
+
+
+def _check_metrics(study: Study, arm: Arm, dataset: Source) -> None:
+    if study.topk[-1] > dataset.classes:
+        raise UserError(
+            f"study {study.name}: topk must be at most the number of classes ({dataset.classes} in arm {arm.name}), "
+            f"got {study.topk}"
+        )
+    for name in study.measures:
+        if (measure := measure_of(name)) and measure.kind != "size" and measure.number > dataset.classes:
+            raise UserError(
+                f"study {study.name}: the K of {name} must be at most the number of classes ({dataset.classes} in "
+                f"arm {arm.name})"
+            )
+
+
+def _check_arm(arm: Arm, dataset: Source, class_counts: Tensor) -> None:
+    if not arm.k < dataset.classes:
+        raise UserError(
+            f"arm {arm.name}: k must be below the number of classes ({dataset.classes}), got {arm.k}"
+        )
+    check_model(arm.model)
+    _check_inputs(arm, dataset)
+    _check_space(arm, class_counts)
+    if arm.protocol.ensemble > 1:
+        _check_ensemble(arm, dataset)
+
+
+def _check_inputs(arm: Arm, dataset: Source) -> None:
+    """Raise ``UserError`` if the arm needs images, or images in files or in memory, and its inputs are not such."""
+    if arm.recipe.augmentation.on_images and len(dataset.shape) != 3:
+        raise UserError(
+            f"arm {arm.name}: crop, flip, cutout and cutmix are for images (channels, height, width), "
+            f"got inputs of shape {dataset.shape}"
+        )
+    in_files = isinstance(dataset, Dataset) and isinstance(dataset.train.inputs, Images)
+    if (arm.recipe.augmentation.window or arm.recipe.test_crops) and not in_files:
+        raise UserError(
+            f"arm {arm.name}: window and test_crops are for images in files, which are larger than what the network "
+            f"sees of them; dataset {arm.regime.dataset} is in memory"
+        )
+    if arm.protocol.ensemble > 1 and in_files:
+        raise UserError(
+            f"arm {arm.name}: dataset {arm.regime.dataset} is in files and cannot train an ensemble"
+        )
+
+
+def _check_space(arm: Arm, class_counts: Tensor) -> None:
+    """Build the recipe and the loss from the first values, then with each dimension at each end of its range."""
+    first = _check_values(arm, arm.loss.first, class_counts)
+    for point in arm.loss.then:
+        _check_values(arm, point, class_counts, first)
+    for name, value in [(name, end) for name, part in arm.loss.space.items() for end in part.ends]:
+        values = reaching(arm.loss.space, arm.loss.first, name, value)
+        try:
+            _check_values(arm, values, class_counts, first)
+        except UserError as error:
+            changed = {n: v for n, v in values.items() if n not in arm.loss.first or v != arm.loss.first[n]}
+            held = ", ".join(f"{n} = {v!r}" for n, v in changed.items())
+            raise UserError(f"{error}; the space holds {held}") from error
+
+
+def _check_values(
+    arm: Arm, values: Mapping[str, Scalar], class_counts: Tensor, first: Setting | None = None
+) -> Setting:
+    """Build recipe and loss from values, and return them as a setting.
+
+    Args:
+        arm: The arm.
+        values: Values of its search space.
+        class_counts: Samples per class in its training split.
+        first: The setting of the space's first values, if ``values`` are others: a loss with the same parameters is
+            neither built nor checked again.
+    """
+    try:
+        setting = arm.setting(values)
+        if first is None or setting.own != first.own:
+            check_loss(arm.loss, setting.own, arm.k, class_counts, setting.recipe if first is None else None)
+    except UserError as error:
+        hint = "" if class_counts.min() else _EMPTY_CLASS
+        raise UserError(f"arm {arm.name}: {error}{hint}") from error
+    return setting
+
+
+def _recipes(arm: Arm) -> Iterator[Recipe]:
+    """Yield the recipe of the first values, and those of each end of a searched batch size."""
+    first = arm.loss.first
+    yield arm.setting(first).recipe
+    if (sizes := arm.loss.space.get("batch_size")) is not None:
+        for size in sizes.ends:
+            yield arm.setting(reaching(arm.loss.space, first, "batch_size", size)).recipe
+
+
+def _check_ensemble(arm: Arm, dataset: Source) -> None:
+    if arm.loss.name in LOSS_CATALOGUE and LOSS_CATALOGUE[arm.loss.name].of_batches:
+        raise UserError(
+            f"arm {arm.name}: loss {arm.loss.name} has one value for a whole batch and cannot train an ensemble: "
+            "Protocol(ensemble=1)"
+        )
+    network = build_model(arm.model, dataset.shape, dataset.classes, arm.loss.head)
+    try:
+        check_ensemble(network, arm.recipe, tuple(arm.loss.space))
+    except UserError as error:
+        raise UserError(f"arm {arm.name}: {error}") from error
+
+
+def check_imported(study: Study) -> None:
+    """Raise ``UserError`` if a module of the study is being imported: workers would run the study again."""
+    for arm in study.arms:
+        for name in references(arm):
+            module = name.partition(":")[0]
+            spec = getattr(sys.modules.get(module), "__spec__", None)
+            if getattr(spec, "_initializing", False):  # the attribute that Python's own import system reads
+                raise UserError(
+                    f"study {study.name} must not be run by importing module {module!r}, as every worker does for "
+                    f"{name}: put run(...) under if __name__ == '__main__':"
+                )
+
+
+def check_network(reference: str) -> None:
+    """Raise ``UserError`` unless the reference ``module:function`` can build a network without further options."""
+    check_model(Model(reference))
+
+
+def check_device(study: Study) -> None:
+    """Raise ``UserError`` if the study needs a GPU and this machine, which is to run it, has none."""
+    if study.device == "cuda" and not torch.cuda.is_available():
+        raise UserError(
+            f"study {study.name} needs device 'cuda', and this machine has none: run it on a cluster that has one, "
+            "--address HOST:PORT; try it on the CPU with --smoke; or train there, with "
+            "dataclasses.replace(study, device='cpu') in a study file of yours"
+        )
+
+
+def load_regime(regime: Regime) -> Source:
+    """Return a regime's dataset before its conditions, as :func:`~topk_platform.data.load`.
+
+    Raises:
+        MissingDataError: if a function of the user's looked for a file that is missing in the folder of datasets; the
+            message names that folder and says how to choose another.
+        UserError: as for :func:`~topk_platform.data.load`.
+    """
+    try:
+        return load(regime)
+    except MissingDataError:
+        raise
+    except UserError as error:
+        if file := _missing(error.__cause__):
+            raise MissingDataError(
+                f"dataset {regime.dataset}: there is no {file} in the folder of datasets, {data_folder()}. "
+                f"Put it there, or name the folder that holds {file} with --data DIR or TOPK_DATA"
+            ) from error
+        raise
+
+
+def _missing(cause: BaseException | None) -> str:
+    """Return the missing file's path within the folder of datasets; empty for any other cause."""
+    if not isinstance(cause, FileNotFoundError) or not isinstance(cause.filename, str | os.PathLike):
+        return ""
+    file = Path(cause.filename)
+    return str(file.relative_to(data_folder())) if file.is_relative_to(data_folder()) else ""

@@ -1,0 +1,145 @@
+"""The expected time of a trial or an ensemble, from a few steps of a similar one."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from topk_platform.protocol import ArmProgress
+from topk_platform.specs import Recipe, Trial, digest
+from topk_platform.training import Session
+from topk_platform.training.ensemble import Ensemble
+from topk_platform.training.group import Stopwatch
+from topk_platform.training.process import trial_process
+from topk_platform.training.run import prepared_learner
+from topk_platform.training.setup import dataset_of
+
+__all__ = ["trial_seconds"]
+
+_MEASURING_SECONDS = 20.0
+_STEPS_SECONDS = 0.3  # the steps of a longer epoch are timed only for this long
+_LONG_STEP_SECONDS = 1.0  # steps that take less are timed twice
+
+
+@dataclass(frozen=True)
+class _Pace:
+    """The speed of trials that share data, network and batches.
+
+    Args:
+        step: Seconds of a step.
+        validation: Seconds of a validation.
+    """
+
+    step: float
+    validation: float
+
+    def seconds(self, recipe: Recipe, steps: int) -> float:
+        """Return the expected time of a trial whose epochs have this many steps."""
+        validations = sum(recipe.evaluates(number) for number in range(1, recipe.epochs + 1))
+        return recipe.epochs * steps * self.step + validations * self.validation
+
+
+def trial_seconds(arms: Sequence[ArmProgress]) -> dict[str, float]:
+    """Return the expected seconds of each arm's next trial, or ensemble, by arm identity.
+
+    Among arms that share data, network, batches and loss only the first one is timed, because the others differ only in
+    their numbers of epochs and training images. If time runs out before all combinations are timed, an arm whose loss
+    was not timed gets the time of another loss, and arms whose network was not timed are missing.
+    """
+    until = time.monotonic() + _MEASURING_SECONDS
+    paces: dict[tuple[str, str], _Pace] = {}
+    of_kind: dict[str, _Pace] = {}
+    steps = _Steps()
+    expected = {}
+    for kind, arm, trials in _kinds_first(arms):
+        key = kind, trials[0].arm.loss.name
+        if key not in paces and time.monotonic() < until:
+            paces[key] = _timed(trials)
+            of_kind.setdefault(kind, paces[key])
+        if pace := paces.get(key, of_kind.get(kind)):
+            expected[arm.arm_id] = pace.seconds(trials[0].setting.recipe, steps.of(trials[0]))
+    return expected
+
+
+def _kinds_first(arms: Sequence[ArmProgress]) -> list[tuple[str, ArmProgress, list[Trial]]]:
+    """Return each arm's kind, arm and next trials, beginning with one arm of every kind."""
+    slots = [(arm, slot) for arm in arms if (slot := arm.next_slot()) is not None]
+    blocks = [(arm, [arm.trial(member) for member in arm.block(slot)]) for arm, slot in slots]
+    each = [(_kind(trials), arm, trials) for arm, trials in blocks]
+    first = {kind: arm for kind, arm, _ in reversed(each)}
+    return sorted(each, key=lambda one: one[1] is not first[one[0]])
+
+
+def _timed(trials: Sequence[Trial]) -> _Pace:
+    """Return the speed of trials in a process with a worker's settings, such as its number of threads."""
+    with trial_process(trials[0]):
+        return _pace(prepared_learner(trials))
+
+
+def _kind(trials: Sequence[Trial]) -> str:
+    """Return a digest of all that decides how long a step takes, except the loss; an ensemble's size is part of it."""
+    arm, recipe = trials[0].arm, trials[0].setting.recipe
+    data = (arm.regime.dataset, arm.regime.options)
+    batches = (recipe.batch_size, recipe.optimizer, recipe.augmentation, recipe.numerics)
+    return digest((data, arm.model, arm.loss.head, batches, len(trials)))
+
+
+class _Steps:
+    """How many steps an epoch has; the training images of each regime are counted once."""
+
+    def __init__(self) -> None:
+        self._samples: dict[str, int] = {}
+
+    def of(self, trial: Trial) -> int:
+        """Return the steps of one of a trial's epochs."""
+        if (regime := digest(trial.arm.regime)) not in self._samples:
+            self._samples[regime] = len(dataset_of(trial).train)
+        return math.ceil(self._samples[regime] / trial.setting.recipe.batch_size)
+
+
+def _pace(session: Session | Ensemble) -> _Pace:
+    # The first step compiles kernels and reserves memory, which may take as long as all the rest.
+    session.advance(lambda: True)
+    _validation_seconds(session)
+    step = _step_seconds(session, _STEPS_SECONDS)
+    validation = _validation_seconds(session)
+    if (
+        step < _LONG_STEP_SECONDS
+    ):  # the shorter time is right, because disturbances only make a measurement longer
+        step = min(step, _step_seconds(session, _STEPS_SECONDS))
+        validation = min(validation, _validation_seconds(session))
+    return _Pace(step, validation)
+
+
+def _step_seconds(session: Session | Ensemble, enough: float) -> float:
+    """Return how long a step takes, measured over the epoch's next steps for ``enough`` seconds."""
+    done, until = session.step, time.perf_counter() + enough
+    device = session.trial.device if isinstance(session, Session) else session.trials[0].device
+    with Stopwatch(device) as watch:
+        session.advance(lambda: time.perf_counter() >= until)
+    return watch.seconds / (session.step - done)
+
+
+def _validation_seconds(session: Session | Ensemble) -> float:
+    """Return about how long a validation takes, measured on at most as many samples as were trained on."""
+    if isinstance(session, Ensemble):
+        return _seconds(session.validate)
+    whole = session.dataset.validation
+    part = whole.take(
+        torch.arange(min(len(whole), session.step * session.batches.size), device=whole.labels.device)
+    )
+    session.dataset = replace(session.dataset, validation=part)
+    seconds = _seconds(session.validate)
+    session.dataset = replace(session.dataset, validation=whole)
+    return seconds * len(whole) / len(part)
+
+
+def _seconds(work: Callable[[], Tensor]) -> float:
+    began = time.perf_counter()
+    work().tolist()  # wait until the GPU has finished
+    return time.perf_counter() - began

@@ -1,1 +1,0 @@
-"""The progress of a running study, for those who watch it."""

@@ -1,0 +1,276 @@
+"""Ray Tune runs what is missing of a study: a trial of Tune is a trial of ours, or one of its ensembles."""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ray import tune
+from ray.exceptions import OutOfMemoryError
+from ray.tune.progress_reporter import TrialProgressCallback
+from ray.tune.search import Searcher
+from ray.tune.stopper import Stopper
+from rich.console import Console
+
+from topk_platform.data import data_folder
+from topk_platform.errors import ChangedError
+from topk_platform.protocol import StudyProgress
+from topk_platform.running import dispatcher as dispatching
+from topk_platform.running.budget import Budget
+from topk_platform.running.cluster.capacity import trial_resources
+from topk_platform.running.cluster.driver_process import in_variables, scratch_folder
+from topk_platform.running.cluster.lifeline import Cluster, LostRayError
+from topk_platform.running.cluster.ray_internals import reason_in, without_keys
+from topk_platform.running.dispatcher import Dispatcher
+from topk_platform.running.run_options import RunOptions
+from topk_platform.running.trainable import TrialTrainable
+from topk_platform.running.watching import Event, Faults
+from topk_platform.specs import Study, TrialRecord
+
+__all__ = ["Ending", "RecordCallback", "StudySearcher", "tune_trials"]
+
+_REPORT_SECONDS = 0.25  # between two epochs of a trial that are reported
+_MESSAGES_A_SECOND = 50  # of all trials together; each takes the driver a millisecond or two
+_LONGEST_NAME = 100  # of an arm in the name of a folder
+# Tune's state is never read again; a process that does not answer when the run ends early is killed after some seconds.
+_TUNES = {"TUNE_GLOBAL_CHECKPOINT_S": "86400", "TUNE_FORCE_TRIAL_CLEANUP_S": "10"}
+
+
+def tune_trials(
+    study: Study,
+    progress: StudyProgress,
+    keep: Callable[[TrialRecord], None],
+    notify: Callable[[Event], None],
+    cluster: Cluster,
+    budget: Budget,
+    store: str,
+    options: RunOptions,
+    callbacks: Sequence[Any] = (),
+) -> Faults:
+    """Run the remaining trials and return the work that faults left undone.
+
+    The run ends early after an interrupt, or if Ray is gone.
+
+    Args:
+        study: The study, which says what resources a trial needs.
+        progress: The study's state, brought up to date as trials end.
+        keep: Called with every record, to store it.
+        notify: Called with every event; for a record, after it was kept.
+        cluster: The connected cluster.
+        budget: The limits of the run.
+        store: The URI of the study's folder.
+        options: The options of the run.
+        callbacks: More callbacks of Tune.
+
+    Raises:
+        ChangedError: if a worker's code or data differ from those that the study was checked with; ended trials are
+            kept.
+        Exception: the error that ``keep`` or ``notify`` raised, once the running trials have been cut off.
+    """
+    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
+    order = {
+        "store": store,
+        "data": str(data_folder()),
+        "checkpoint_seconds": options.checkpoints,
+        "time_limit": math.inf if study.time_limit is None else 3600 * study.time_limit,
+        "start_limit": 3600 * study.start_limit,
+        "report_seconds": max(_REPORT_SECONDS, cluster.slots / _MESSAGES_A_SECOND),
+        "share": study.gpus,
+    }
+    dispatcher = Dispatcher(progress, keep, notify, order, budget, cluster.line)
+    try:
+        with scratch_folder() as scratch, _own_interrupts(), without_keys(), in_variables(_TUNES):
+            folder = Path(options.tensorboard or scratch).expanduser().absolute()
+            more = [*callbacks, *_tunes_callbacks(options)]
+            _fit(_tuner(study, dispatcher, cluster.slots, more, str(folder)))
+    except LostRayError as error:
+        dispatcher.faults.ended = str(error)  # the next run continues the trials
+    finally:
+        dispatcher.close()
+    if dispatcher.error is not None:
+        raise dispatcher.error
+    if dispatcher.refusal:
+        raise ChangedError(
+            f"{dispatcher.refusal}. Ended trials are kept; once every process has the same code, data and environment, "
+            "the same command goes on from here"
+        )
+    return dispatcher.faults
+
+
+def _tuner(
+    study: Study, dispatcher: Dispatcher, slots: int, callbacks: Sequence[Any], folder: str
+) -> tune.Tuner:
+    return tune.Tuner(
+        tune.with_resources(TrialTrainable, tune.PlacementGroupFactory([trial_resources(study)])),
+        tune_config=tune.TuneConfig(
+            search_alg=StudySearcher(dispatcher),
+            num_samples=-1,
+            max_concurrent_trials=slots,
+            reuse_actors=True,
+            trial_dirname_creator=_folder_of,
+        ),
+        run_config=tune.RunConfig(
+            name=study.name,
+            storage_path=folder,
+            callbacks=[RecordCallback(dispatcher), *callbacks],
+            stop=Ending(dispatcher),
+            failure_config=tune.FailureConfig(max_failures=len(dispatching.PAUSES)),
+            checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
+            verbose=0,
+            progress_reporter=_Silent() if Console().is_jupyter else None,
+        ),
+    )
+
+
+def _folder_of(trial: Any) -> str:
+    """Return the name of a trial's folder: for people who look into TensorBoard, and short enough for a file system."""
+    return f"{trial.config['arm'].replace('/', '_')[:_LONGEST_NAME]}_{trial.trial_id}"
+
+
+def _tunes_callbacks(options: RunOptions) -> list[Any]:
+    """Return Tune's own callbacks that the options ask for."""
+    callbacks: list[Any] = []
+    if options.tensorboard is not None:
+        from ray.tune.logger import TBXLoggerCallback  # noqa: PLC0415 - only where it is wanted
+
+        callbacks.append(TBXLoggerCallback())
+    if options.wandb is not None:
+        from ray.air.integrations.wandb import WandbLoggerCallback  # noqa: PLC0415 - as above
+
+        callbacks.append(WandbLoggerCallback(project=options.wandb, excludes=["order"]))
+    return callbacks
+
+
+def _fit(tuner: tune.Tuner) -> None:
+    """Run Tune; raise ``LostRayError`` if Ray has killed its processes because the driver's machine was low on memory.
+
+    The killed processes may include those that all trials share, so this Ray cannot be relied on.
+    """
+    try:
+        tuner.fit()
+    except RuntimeError as error:
+        if not isinstance(error.__cause__, OutOfMemoryError):
+            raise
+        killed = str(error.__cause__).partition("\n")[0].rstrip(". ")
+        raise LostRayError(f"{killed}; use fewer --workers, or end other programs") from error
+
+
+class _Silent(tune.ProgressReporter):  # type: ignore[misc]  # Ray has no types
+    """Reports nothing: in a notebook Tune's own reporter would clear the cell with the study's progress."""
+
+    def setup(self, *_arguments: Any, **_more: Any) -> None: ...
+
+    def should_report(self, *_arguments: Any, **_more: Any) -> bool:
+        return False
+
+    def report(self, *_arguments: Any, **_more: Any) -> None: ...
+
+
+@contextmanager
+def _own_interrupts() -> Iterator[None]:
+    """Restore the handler of Ctrl-C, which Tune's ``fit`` replaces and does not restore."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, before)
+
+
+class StudySearcher(Searcher):  # type: ignore[misc]  # Ray has no types
+    """Tune's searcher: its next suggestion is the trial that the study's progress says is next."""
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        super().__init__(metric=None, mode=None)
+        self._dispatcher = dispatcher
+
+    def suggest(self, trial_id: str) -> Any:
+        """Return the next trial's configuration, None while nothing can start, ``FINISHED`` at the end."""
+        config = self._dispatcher.start(trial_id)
+        return Searcher.FINISHED if config is None and self._dispatcher.done else config
+
+    def on_trial_complete(
+        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+    ) -> None:
+        """Do nothing: the callback has passed on every message."""
+
+    def save(self, checkpoint_path: str) -> None:
+        """Save nothing: the ledger holds everything."""
+
+    def restore(self, checkpoint_path: str) -> None:
+        """Restore nothing."""
+
+
+class RecordCallback(TrialProgressCallback):  # type: ignore[misc]  # Ray has no types
+    """Tune's callback: passes messages on before the searcher is asked again, and faults with their reasons.
+
+    It takes the part of Tune's own progress callback, which would keep every trial in memory.
+    """
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        super().__init__()
+        self._dispatcher = dispatcher
+
+    def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:  # noqa: ARG002
+        """Note the start."""
+        self._dispatcher.running(trial.trial_id)
+
+    def on_trial_result(
+        self,
+        iteration: int,  # noqa: ARG002
+        trials: list[Any],  # noqa: ARG002
+        trial: Any,
+        result: dict[str, Any],
+        **info: Any,  # noqa: ARG002
+    ) -> None:
+        """Pass on a message; its records are kept when this returns."""
+        self._dispatcher.receive(trial.trial_id, result)
+
+    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:  # noqa: ARG002
+        """Forget the order of a trial that has ended, because Tune keeps its trials to the end."""
+        trial.config.pop("order", None)
+        for name in [name for name in trial.evaluated_params if name.startswith("order")]:
+            del trial.evaluated_params[name]
+
+    def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:  # noqa: ARG002
+        """Note a fault after which Tune starts the trial again."""
+        tries = trial.num_failures
+        trial.config["order"]["pause"] = self._dispatcher.restart(trial.trial_id, tries, _reason(trial))
+
+    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:  # noqa: ARG002
+        """Note a fault after which Tune does not start the trial again."""
+        self._dispatcher.lose(trial.trial_id, trial.num_failures, _reason(trial))
+
+    def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:  # noqa: ARG002
+        """End Tune if Ray is gone."""
+        self._dispatcher.line.check()
+
+
+class Ending(Stopper):  # type: ignore[misc]  # Ray has no types
+    """Tune's stopper: stops all trials when the run ends early; they continue later from their checkpoints."""
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatcher = dispatcher
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:  # noqa: ARG002 - the signature is Tune's
+        """Stop no trial by itself."""
+        return False
+
+    def stop_all(self) -> bool:
+        """Return whether the run ends."""
+        return self._dispatcher.ends
+
+
+def _reason(trial: Any) -> str:
+    """Return the last exception in Tune's error file."""
+    # trial.get_error() would read a copy that Tune makes later.
+    path = trial.error_file
+    text = Path(path).read_text(errors="replace") if path and Path(path).exists() else ""
+    return reason_in(re.split(r"^Failure # \d+ .*$", text, flags=re.MULTILINE)[-1])

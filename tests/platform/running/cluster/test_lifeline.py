@@ -1,0 +1,79 @@
+"""What becomes of a run whose Ray is gone: it hears of it, or is ended."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from topk_platform.cli.consoles import Exit
+from topk_platform.running.cluster.lifeline import GONE_CODE, HEAD, RAYLET, Lifeline, LostRayError
+
+MUTE = """
+import socket, sys, time
+from topk_platform.running.cluster import lifeline
+lifeline._END_SECONDS = 0.2
+servers = {name: socket.create_server(("127.0.0.1", 0)) for name in ("GCS", "raylet")}
+with lifeline.Lifeline({name: server.getsockname() for name, server in servers.items()}):
+    servers[sys.argv[1]].close()
+    time.sleep(600)
+"""
+
+
+@pytest.fixture
+def servers() -> Iterator[dict[str, socket.socket]]:
+    """Sockets that listen in the place of Ray's processes."""
+    listening = {name: socket.create_server(("127.0.0.1", 0)) for name in (HEAD, RAYLET)}
+    yield listening
+    for server in listening.values():
+        server.close()
+
+
+def addresses(servers: dict[str, socket.socket]) -> dict[str, tuple[str, int]]:
+    return {name: server.getsockname() for name, server in servers.items()}
+
+
+@pytest.mark.parametrize("victim", [HEAD, RAYLET])
+def test_who_asks_gets_the_error(victim: str, servers: dict[str, socket.socket]) -> None:
+    needed = addresses(servers)
+    with Lifeline(needed) as line:
+        line.check()
+        servers[victim].close()
+        with pytest.raises(
+            LostRayError, match=rf"Ray's {victim} at 127\.0\.0\.1:{needed[victim][1]} does not"
+        ):
+            line.sleep(600)
+        assert line.headless == (victim == HEAD)
+
+
+def test_a_head_that_may_come_back_is_waited_for_and_a_raylet_is_not(
+    servers: dict[str, socket.socket],
+) -> None:
+    with Lifeline(addresses(servers), patience=4) as line:
+        servers[HEAD].close()
+        line.sleep(1)  # its thread looks five times a second
+        servers[RAYLET].close()
+        with pytest.raises(LostRayError, match="raylet") as caught:
+            line.sleep(600)
+        assert "GCS" not in str(caught.value) and not line.headless
+
+
+def test_a_ray_that_nobody_watches_is_never_gone() -> None:
+    with Lifeline() as line:
+        line.check()
+        line.sleep(0)
+
+
+@pytest.mark.parametrize("victim", [HEAD, RAYLET])
+def test_who_does_not_ask_is_ended_with_a_line_and_the_code_of_a_fault(victim: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", MUTE, victim], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == GONE_CODE == Exit.OPEN
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"topk: Ray's {victim} at ") and line.endswith(
+        "; the same command goes on from here"
+    )

@@ -1,0 +1,211 @@
+"""What a machine's GPUs are to trials, and what of their memory is whose; the GPUs are fakes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import Mock
+
+import pytest
+import torch
+
+from topk_platform import Arm, Loss, Model, Recipe, Regime, Study
+from topk_platform.errors import BrokenDeviceError, SmallShareError
+from topk_platform.identity import Identity
+from topk_platform.protocol import ArmProgress
+from topk_platform.running.cluster import machine as devices
+from topk_platform.running.cluster import machine as gpu_use
+from topk_platform.running.cluster.machine import GpuSample, local_cpus, local_workers, sample_gpu
+from topk_platform.specs import Status, TrialRecord
+
+GIB = 2**30
+
+LISTING = """\
+GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-5d5ba0d6-d33d-2b2c-524d-9e3d8d2b8a77)
+  MIG 1g.5gb      Device  0: (UUID: MIG-c6d4f1ef-42e4-5de3-91c7-45d71c87eb3f)
+  MIG 2g.10gb     Device  1: (UUID: MIG-cba663e8-9bed-5b25-b243-5985ef7c9beb)
+GPU 1: NVIDIA A100-SXM4-40GB (UUID: GPU-09fb2a11-8f4c-4f0e-9bbd-000000000001)
+"""
+SLICES = ["MIG-c6d4f1ef-42e4-5de3-91c7-45d71c87eb3f", "MIG-cba663e8-9bed-5b25-b243-5985ef7c9beb"]
+OLD = "MIG-GPU-5d5ba0d6-d33d-2b2c-524d-9e3d8d2b8a77/1/0"  # the name of a slice before driver 470
+
+
+def a_study(**more: object) -> Study:
+    arm = Arm(Regime("r", "digits"), Model("linear"), Loss("cross_entropy"), 3, Recipe(1))
+    return Study("s", [arm], topk=(1, 3), **more)  # type: ignore[arg-type]
+
+
+def a_record(reason: str, status: Status = "failed", device: str = "cuda") -> TrialRecord:
+    study = a_study(device=device)
+    progress = ArmProgress(study, study.arms[0], Identity("code", "data"))
+    slot = progress.next_slot()
+    assert slot is not None
+    return TrialRecord(progress.trial(slot), status, reason)
+
+
+@pytest.mark.parametrize("gib", [4, 16, 40, 80, 141])
+@pytest.mark.parametrize("trials", [2, 3, 4, 7, 20])
+def test_trials_that_share_a_gpu_take_no_more_than_there_is(trials: int, gib: int) -> None:
+    """Their tensors, and what their processes hold beside them where a share is large enough for both."""
+    part = devices.memory_part(1 / trials, gib * GIB)
+    assert 0 < trials * part < 1
+    if gib >= 2 * trials:
+        assert trials * (part * gib * GIB + devices.OWN_BYTES) <= gib * GIB * (1 + 1e-9)
+
+
+def test_a_process_is_held_to_its_share_and_let_go_of_with_a_whole_gpu(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    limits: list[float] = []
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda *_: Mock(total_memory=20 * GIB))
+    monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", limits.append)
+    for share in (0.5, 0.25, 1.0):
+        devices.cap_memory(share)
+    assert limits == [0.45, 0.2, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("reason", "share", "fault"),
+    [
+        ("CUDA out of memory. Tried to allocate 20.00 MiB.", 0.5, SmallShareError),
+        ("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate", 0.5, SmallShareError),
+        ("CUDA out of memory. Tried to allocate 20.00 MiB.", 1.0, None),
+        ("IndexError: index 5 is out of range", 0.5, None),
+        ("CUDA error: the MPS client failed to connect to the MPS server", 1.0, BrokenDeviceError),
+    ],
+)
+def test_what_a_share_is_too_small_for_is_no_result(
+    reason: str, share: float, fault: type[Exception] | None
+) -> None:
+    result = devices.outside_fault([a_record("", "completed"), a_record(reason)], share)
+    assert type(result) is (fault or type(None)) and (result is None or reason in str(result))
+
+
+def test_on_the_cpu_and_where_nothing_failed_there_is_no_such_fault() -> None:
+    message = "out of memory"
+    assert (
+        devices.outside_fault([a_record(message, device="cpu"), a_record(message, "diverged")], 0.25) is None
+    )
+
+
+def test_slices_stand_in_place_of_the_gpu_that_they_are_of() -> None:
+    assert devices.listed_devices(LISTING) == [*SLICES, "GPU-09fb2a11-8f4c-4f0e-9bbd-000000000001"]
+    assert devices.listed_devices("No devices were found") == devices.listed_devices("") == []
+
+
+@pytest.fixture
+def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A driver that tells of two slices and a GPU."""
+    program = tmp_path / "nvidia-smi"
+    program.write_text(f"#!/bin/sh\n[ \"$1\" = -L ] && cat <<'END'\n{LISTING}END\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    return program
+
+
+@pytest.mark.parametrize(
+    ("variable", "result"),
+    [
+        ("", []),
+        (f"{SLICES[1]}, {SLICES[0]}", SLICES[::-1]),
+        (OLD, [OLD]),
+        ("0,1", []),
+        ("GPU-09fb2a11", []),
+        (None, [*SLICES, "GPU-09fb2a11-8f4c-4f0e-9bbd-000000000001"]),
+    ],
+)
+def test_the_slices_that_may_be_used(variable: str | None, result: list[str], driver: Path) -> None:
+    assert devices.slices_here(variable) == result
+
+
+def test_slices_are_counted_as_gpus_though_a_process_sees_one_of_them(
+    driver: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    assert devices.slices_here(None) == devices.listed_devices(LISTING)
+    assert devices.gpu_count() == 3
+    monkeypatch.setattr("topk_platform.running.cluster.machine.local_cpus", lambda: 64)
+    assert local_workers(a_study(device="cuda", gpus=0.5)) == 6
+    assert local_workers(a_study(device="cuda", gpus=0.6)) == 3  # no trial spans two GPUs
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", SLICES[0])
+    assert devices.gpu_count() == 1
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    assert devices.slices_here("1") == [] and devices.gpu_count() == 1
+
+
+@pytest.mark.parametrize("broken", ["exit 9", "exec sleep 9"])
+def test_a_driver_that_does_not_answer_reports_none(
+    broken: str, driver: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver.write_text(f"#!/bin/sh\n{broken}\n")
+    monkeypatch.setattr(devices, "_ANSWER_SECONDS", 0.1)
+    assert devices.slices_here(None) == []
+
+
+@pytest.mark.parametrize(
+    ("job", "step", "cores"),
+    [
+        ("max 100000", "max 100000", 64),
+        ("400000 100000", "max 100000", 4),
+        ("400000 100000", "250000 100000", 2),
+        ("50000 100000", "max 100000", 1),  # a part of a core runs one trial
+        ("9900000 100000", "max 100000", 64),
+    ],
+)
+def test_a_containers_processor_time_limits_the_cores(
+    job: str, step: str, cores: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _process: range(64))
+    assert local_cpus(tmp_path) == 64
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/cgroup").write_text("0::/job/step\n")
+    (tmp_path / "sys/fs/cgroup/job/step").mkdir(parents=True)
+    (tmp_path / "sys/fs/cgroup/job/cpu.max").write_text(f"{job}\n")
+    (tmp_path / "sys/fs/cgroup/job/step/cpu.max").write_text(f"{step}\n")
+    assert local_cpus(tmp_path) == cores
+
+
+class _NVMLError(Exception):
+    """As the library's."""
+
+
+@pytest.fixture
+def nvml(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """The library of a machine with one GPU, which torch uses."""
+    stand_in = SimpleNamespace(
+        NVMLError=_NVMLError,
+        nvmlInit=lambda: None,
+        nvmlDeviceGetHandleByUUID={"GPU-1-2": "handle"}.__getitem__,
+        nvmlDeviceGetUtilizationRates={"handle": SimpleNamespace(gpu=87)}.__getitem__,
+        nvmlDeviceGetMemoryInfo={"handle": SimpleNamespace(used=3, total=8)}.__getitem__,
+    )
+    monkeypatch.setitem(sys.modules, "pynvml", stand_in)  # type: ignore[arg-type]
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(uuid="1-2"))
+    gpu_use._handle.cache_clear()
+    return stand_in
+
+
+def test_the_sample_is_of_the_gpu_that_torch_uses(nvml: SimpleNamespace) -> None:
+    assert sample_gpu("cuda") == sample_gpu("cuda") == GpuSample("GPU-1-2", 0.87, 3, 8)
+    assert sample_gpu("cpu") is None
+
+
+@pytest.mark.parametrize("call", ["nvmlInit", "nvmlDeviceGetHandleByUUID", "nvmlDeviceGetUtilizationRates"])
+def test_a_driver_that_does_not_answer_stops_nothing(nvml: SimpleNamespace, call: str) -> None:
+    setattr(nvml, call, Mock(side_effect=_NVMLError("Not Supported")))
+    assert sample_gpu("cuda") is None
+
+
+def test_without_the_library_or_before_the_training_has_touched_the_gpu_there_is_no_sample(
+    nvml: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.cuda, "is_initialized", lambda: False)
+        assert sample_gpu("cuda") is None
+    monkeypatch.setitem(sys.modules, "pynvml", None)  # type: ignore[arg-type]
+    assert sample_gpu("cuda") is None

@@ -1,0 +1,178 @@
+"""What a machine finds wrong with itself, asked here; on real nodes: end_to_end/test_doctor.py."""
+
+from __future__ import annotations
+
+import json
+import stat
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from topk_platform import Arm, Float, Loss, Model, Recipe, Regime
+from topk_platform.records import Store
+from topk_platform.running.cluster import node_facts as facts
+from topk_platform.running.cluster.node_facts import Finding, Question, examine, fingerprints, grouped
+from topk_platform.training import environment
+from topk_platform.versions import loaded_version
+
+GIB = 2**30
+RATE = {"learning_rate": Float(0.01, 1)}
+BIRDS = Regime("birds", "image_folder", options={"folder": "birds", "size": 8})
+NVIDIA = {"torch": "2.15.0", "machine": "H200", "losses": "triton"}
+
+
+def an_arm(regime: Regime | None = None, network: str = "linear") -> Arm:
+    loss = Loss("cross_entropy", RATE, {"learning_rate": 0.1})
+    return Arm(regime or Regime("r", "digits"), Model(network), loss, 1, Recipe(1))
+
+
+def about(*arms: Arm, **more: Any) -> Question:
+    code = {arm.name: loaded_version(arm) for arm in arms}
+    return Question("n", arms, code, fingerprints=fingerprints(arms, ""), **more)
+
+
+def said(question: Question) -> list[tuple[str, str]]:
+    assert all(one.node == "n" and one.remedy for one in examine(question).findings)
+    return [(one.check, one.finding) for one in examine(question).findings]
+
+
+def test_a_sound_machine_says_nothing_but_what_its_bits_depend_on() -> None:
+    answer = examine(about(an_arm(), packages=facts.requirements()))
+    assert (answer.findings, answer.environments) == ([], [environment("cpu")])
+
+
+@pytest.mark.parametrize(
+    ("changes", "check", "named"),
+    [
+        ({"packages": {"python": "==3.5.0"}}, "versions", "the platform takes ==3.5.0"),
+        ({"packages": {"optuna": ">=1,<2"}}, "versions", "the platform takes >=1,<2"),
+        ({"packages": {"no-such-package": ">=14"}}, "versions", "no-such-package is not installed"),
+        ({"arms": [an_arm(network="no_such_lab:net")], "code": {}}, "modules", "no_such_lab"),
+        ({"code": {an_arm().name: "engine 0"}}, "code", "engine: version 0, now "),
+        ({"fingerprints": {"r": "f1"}}, "data", ", the driver's is f1"),
+        ({"arms": [an_arm(BIRDS)], "code": {}, "data": "/nowhere"}, "data", "/nowhere/birds"),
+        ({"store": "/nowhere", "mark": "t"}, "store", "the driver's file is missing"),
+    ],
+)
+def test_what_is_wrong_is_reported_under_its_check(changes: dict[str, Any], check: str, named: str) -> None:
+    result = said(replace(about(an_arm()), **changes))
+    assert {one for one, _ in result} == {check} and any(named in text for _, text in result)
+
+
+def test_all_that_is_wrong_is_reported_at_once(tmp_path: Path) -> None:
+    arms = [an_arm(BIRDS), an_arm(replace(BIRDS, name="jays", options={"folder": "jays", "size": 8}))]
+    packages = {"optuna": "<1", "rich": "<1"}
+    result = said(Question("n", arms, data=str(tmp_path), packages=packages, store="/nowhere", mark="t"))
+    assert [check for check, _ in result] == ["versions", "versions", "data", "data", "store"]
+
+
+def test_little_room_is_only_to_note(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(facts.shutil, "disk_usage", lambda _: SimpleNamespace(free=GIB // 2))
+    (result,) = examine(about()).findings
+    assert (result.check, result.finding, result.wrong) == ("disk", "0.5 GiB free for temporary files", False)
+    assert len(examine(about(data=str(tmp_path), store=str(tmp_path))).findings) == 2
+
+
+def test_a_store_is_seen_and_nothing_is_left(tmp_path: Path, bucket: str) -> None:
+    for store in (Store.open(tmp_path), Store.open(bucket)):
+        store.create("token", b"")
+        assert said(about(store=store.address, mark="token")) == []
+        assert store.files() == ["token"]
+
+
+def test_a_store_that_a_machine_cannot_write_is_reported(tmp_path: Path) -> None:
+    (check, text), _ = said(about(store="/proc", mark="version"))  # nor has it room
+    assert check == "store" and "cannot be written" in text
+
+
+def test_what_is_the_same_on_several_machines_is_said_once_and_what_is_wrong_first() -> None:
+    findings = [
+        Finding.of("disk", "a", "full"),
+        Finding.of("data", "a", "gone"),
+        Finding.of("data", "b", "gone"),
+    ]
+    result = [(wrong, check, nodes) for (wrong, check, *_), nodes in grouped(findings).items()]
+    assert result == [(True, "data", ["a", "b"]), (False, "disk", ["a"])]
+
+
+# GPUs, by stand-ins
+
+
+def program(folder: Path, name: str, text: str) -> None:
+    file = folder / name
+    file.write_text(f"#!/bin/sh\n{text}\n")
+    file.chmod(file.stat().st_mode | stat.S_IEXEC)
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that goes first in the path, in which this process's Python is looked for."""
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    return tmp_path
+
+
+def gpus(counted: float) -> tuple[list[str], list[Any]]:
+    answer = examine(about(device="cuda", gpus=counted))
+    return [one.finding for one in answer.findings], [*answer.environments]
+
+
+def test_gpus_are_those_that_torch_can_use(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program(programs, "python", f"[ -z \"${{CUDA_VISIBLE_DEVICES+x}}\" ] && echo '{json.dumps([NVIDIA])}'")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # as Ray leaves it to a process that asked for none
+    assert gpus(1) == ([], [NVIDIA])
+    assert gpus(2) == (["Ray counts 2 here, and torch finds 1"], [NVIDIA])
+
+
+def test_each_slice_of_mig_is_looked_at_by_a_process_of_its_own(
+    programs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listing = "GPU 0: H100 (UUID: GPU-1)\n  MIG 1g.10gb Device 0: (UUID: MIG-a)\n  MIG 1g.10gb Device 1: (UUID: MIG-b)"
+    program(programs, "nvidia-smi", f"echo '{listing}'")
+    program(programs, "python", 'echo "[{\\"machine\\": \\"$CUDA_VISIBLE_DEVICES\\"}]"')
+    assert gpus(2) == ([], [{"machine": "MIG-a"}, {"machine": "MIG-b"}])
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-b")
+    assert gpus(1) == ([], [{"machine": "MIG-b"}])
+
+
+def test_a_broken_driver_is_reported(programs: Path) -> None:
+    program(programs, "python", "echo 'driver too old' >&2; exit 1")
+    assert gpus(1) == (["Ray counts 1 here, and torch can use none: driver too old"], [])
+
+
+TORCH = """
+from types import SimpleNamespace
+def zeros(*_, device):
+    if device[-1] in "{filled}":
+        raise RuntimeError("CUDA {error}")
+cuda = SimpleNamespace(device_count=lambda: 2, get_device_name="H200 {{}}".format)
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "devices"),
+    [
+        ("out of memory. Tried to allocate 2 MiB", ["H200 0", "H200 1"]),
+        ("error: CUDA-capable device(s) is/are busy or unavailable", ["H200 0", "H200 1"]),
+        ("error: uncorrectable ECC error", []),
+    ],
+)
+def test_a_gpu_that_others_fill_is_one_that_works(
+    error: str, devices: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Studies of others train on it; a broken one is not taken."""
+    package = tmp_path / "topk_platform" / "training"
+    package.mkdir(parents=True)
+    (package.parent / "__init__.py").touch()
+    (package / "__init__.py").write_text("def environment(device): return {'torch': device}")
+    (tmp_path / "torch.py").write_text(TORCH.format(filled="1", error=error))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    wrong, environments = gpus(2)
+    assert [kind["machine"] for kind in environments] == devices
+    assert wrong == [] if devices else "ECC" in wrong[0]

@@ -1,0 +1,448 @@
+"""Machines that compute other last bits: refused, passed over, or told of where the user lets them differ."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+from ray.exceptions import NodeDiedError, WorkerCrashedError
+from trained import train
+
+from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid, run, table
+from topk_platform.cli.status import status
+from topk_platform.errors import ClusterError, StoreError, UserError
+from topk_platform.identity import Identity
+from topk_platform.protocol import StudyProgress
+from topk_platform.records import Ledger, Store, StoreKeeper, progress_of, read_history
+from topk_platform.records.storage.backends import Folder
+from topk_platform.reports import to_markdown
+from topk_platform.running import loop
+from topk_platform.running.cluster import nodes as machines
+from topk_platform.running.cluster.node_facts import Answer, Finding, Question, examine
+from topk_platform.running.cluster.reaching import Patience
+from topk_platform.running.dispatcher import Dispatcher
+from topk_platform.running.preflight.arm_checks import check_study
+from topk_platform.running.preflight.changes import outdated
+from topk_platform.running.state import in_environment
+from topk_platform.specs import Trial, TrialRecord
+from topk_platform.testing import fake_run
+from topk_platform.training import environment, finish, run_trials
+
+ELSEWHERE = {"torch": "1.0", "machine": "a mainframe", "losses": "torch", "optuna": "5.0.0"}
+
+
+def a_study() -> Study:
+    losses = [
+        Loss("cross_entropy"),
+        Loss("smooth_topk_svm", {"tau": Float(0.1, 1.0)}, {"tau": 0.5}),
+    ]
+    arms = grid([Regime("r", "digits")], [Model("linear")], losses, k=3, recipe=Recipe(epochs=1))
+    return Study("s", arms, topk=(1, 3), trials=1, seeds=1)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """A store with the whole study, trained elsewhere."""
+    machine = {name: ELSEWHERE[name] for name in ("torch", "machine", "losses")}
+    counted = in_environment(a_study(), check_study(a_study()), machine)
+    fake_run(
+        a_study(), tmp_path, lambda trial: train(trial).replace_versions(**ELSEWHERE), identities=counted
+    )
+    return tmp_path
+
+
+def progress_here(store: Path) -> StudyProgress:
+    """The study's state on this machine."""
+    ledger = Ledger.open(Store.open(store), "s")
+    counted = in_environment(a_study(), check_study(a_study()), environment("cpu"))
+    return progress_of(a_study(), counted, read_history(ledger, a_study(), counted))
+
+
+class StartedError(Exception):
+    """Ray would have started."""
+
+
+@pytest.fixture
+def no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def refuse(*_: object) -> Iterator[None]:
+        raise StartedError
+        yield
+
+    monkeypatch.setattr(loop, "on_cluster", refuse)
+
+
+@pytest.mark.usefixtures("no_ray")
+def test_another_machine_starts_anew_and_says_why(store: Path) -> None:
+    with pytest.raises(StartedError):
+        run(a_study(), store=store)
+    progress = progress_here(store)
+    assert progress.left == progress.total == 3
+    counted = in_environment(a_study(), check_study(a_study()), environment("cpu"))
+    (why,) = outdated(a_study(), Ledger.open(Store.open(store), "s"), counted, progress.arms)
+    assert "torch 1.0 in place of " in str(why)
+
+
+@pytest.mark.usefixtures("no_ray")
+def test_machines_may_differ_where_the_user_allows_it_and_the_table_says_so(store: Path) -> None:
+    ledger = Ledger.open(Store.open(store), "s")
+    (record,) = finish(run_trials(progress_here(store).next_trials()))
+    (same,) = [
+        row
+        for row in ledger.rows()
+        if (row["arm_id"], row["phase"]) == (record.trial.arm_id, record.trial.phase)
+    ]
+    with ledger.writing(a_study()) as writer:
+        writer.remove([same["key"]])
+        writer.put(record)
+    assert run(a_study(), store=store, mixed=True, mlflow="none").ran == 0
+    text = to_markdown(table(a_study(), store=store))
+    assert "2 of machine a mainframe" in text and f"1 of machine {environment('cpu')['machine']}" in text
+
+
+@pytest.mark.usefixtures("no_ray")
+def test_a_pair_of_compared_runs_on_different_kinds_of_machine_is_reported(store: Path) -> None:
+    """Where machines may differ the baseline's run is made here, and the one that is compared with it was elsewhere."""
+    assert table(a_study(), store=store).unlike == {}
+    ledger = Ledger.open(Store.open(store), "s")
+    progress = progress_here(store)
+    while (trials := progress.next_trials())[
+        0
+    ].phase != "confirm":  # the search of the other arm does not end
+        assert trials
+    (record,) = finish(run_trials(trials, StoreKeeper(ledger.store)))
+    assert record.trial.arm.loss.label == "cross_entropy"
+    old = [row["key"] for row in ledger.rows() if row["arm_id"] == record.trial.arm_id]
+    with ledger.writing(a_study()) as writer:
+        writer.remove(old)
+        writer.put(record)
+    run(a_study(), store=store, mixed=True, mlflow="none")
+    result = table(a_study(), store=store)
+    assert result.unlike == {("smooth_topk_svm", "r"): {1: ("a mainframe", environment("cpu")["machine"])}}
+    assert "smooth_topk_svm, r: seed 1 on a mainframe, cross_entropy on " in to_markdown(result)
+
+
+def test_readers_go_by_the_machine_of_the_last_run(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A table is read on a laptop, of what a cluster has trained."""
+    assert "1 seed;" in to_markdown(table(a_study(), store=store))
+    status(store=str(store))
+    assert "do not count" not in capsys.readouterr().out
+    ledger = Ledger.open(Store.open(store), "s")
+    with ledger.writing(a_study()):
+        ledger.identify(in_environment(a_study(), check_study(a_study()), environment("cpu")))
+    why = "3 of torch 1.0 in place of"
+    assert why in to_markdown(table(a_study(), store=store))
+    status(store=str(store))
+    assert why in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_search_goes_on_from_what_another_version_chose_and_the_table_says_so(tmp_path: Path) -> None:
+    """Two trials by one version of Optuna, two by another: the same history, whoever suggested it."""
+    study = replace(a_study(), trials=4, baseline="cross_entropy")
+    here = in_environment(study, check_study(study), environment("cpu"))
+    arm_id = next(i for i, result in here.items() if "optuna" in result.environment)
+
+    def chosen(store: Path, version: str, stop_after: int | None = None) -> dict[int, Any]:
+        """Return the values of the search's trials after a run with a version of Optuna, by number."""
+        counted = {i: _with_optuna(result, version) for i, result in here.items()}
+        ledger = fake_run(study, store, train, identities=counted, stop_after=stop_after)
+        rows = ledger.rows(f"phase = 'search' AND arm_id = '{arm_id}'")
+        return {row["number"]: Trial.from_json(row["config"]).values for row in rows}
+
+    assert sorted(chosen(tmp_path, "4.9.0", stop_after=2)) == [0, 1]
+    both = chosen(tmp_path, "5.1.0")
+    assert sorted(both) == [0, 1, 2, 3]
+    assert both == chosen(tmp_path / "alone", here[arm_id].environment["optuna"])
+    result = table(study, store=tmp_path)
+    assert result.choosers == {("smooth_topk_svm", "r"): {0: "optuna 4.9.0", 2: "optuna 5.1.0"}}
+    assert not result.environments and result.left == 0
+    assert "r: from trial 0 on optuna 4.9.0, from trial 2 on optuna 5.1.0." in to_markdown(result)
+
+
+def _with_optuna(identity: Identity, version: str) -> Identity:
+    environment = identity.environment
+    return replace(identity, environment={n: version if n == "optuna" else v for n, v in environment.items()})
+
+
+def test_a_record_has_the_environment_that_it_was_planned_for(tmp_path: Path) -> None:
+    kept: list[TrialRecord] = []
+    progress = progress_here(tmp_path)
+    dispatcher = Dispatcher(progress, kept.append, lambda _event: None, {"start_limit": 1800.0})
+    planned = dispatcher.start("t")
+    assert planned is not None
+    failed = TrialRecord(
+        Trial.from_json(planned["order"]["trials"][0]), "failed", "before it knew where it was"
+    )
+    dispatcher.receive("t", {"done": True, "records": [failed.to_json()]})
+    (record,) = kept
+    assert record.trial.environment
+    assert record.versions.items() >= record.trial.environment.items()
+
+
+# Nodes, by what they may answer
+
+
+class Nodes:
+    """Ray in the place of nodes that answer in their order; None: one is silent. Each wait takes a second.
+
+    Args:
+        answers: What each node answers: an environment, what is wrong, or Ray's error.
+        late: How many seconds the first answer takes; the others take none.
+    """
+
+    def __init__(self, *answers: Any, late: int = 0) -> None:
+        self.answers, self.late, self.now = answers, late, 0
+        self.asked, self.options = list[Question](), list[dict[str, Any]]()
+        self.cancelled, self.messages = list[str](), list[str]()
+        self.patience = Patience(None, self.messages.append, lambda: self.now, lambda _: None)
+
+    def nodes(self, needs: dict[str, float]) -> list[dict[str, Any]]:
+        assert needs["CPU"] == 1
+        names = range(len(self.answers))
+        return [
+            {"NodeManagerAddress": f"10.0.0.{n}", "NodeID": f"node-{n}", "Resources": {"GPU": n}}
+            for n in names
+        ]
+
+    def remote(self, **options: Any) -> Any:
+        self.options.append(options)
+        return lambda _function: SimpleNamespace(remote=self._ask)
+
+    def _ask(self, question: Question) -> str:
+        self.asked.append(question)
+        return question.node
+
+    def wait(self, names: list[str], num_returns: int, timeout: float) -> tuple[list[str], list[str]]:
+        assert (num_returns, timeout) == (len(names), 1.0)
+        self.now += 1
+        here = [
+            one for one in names if self._answer(one) is not None and (self.now > self.late or one[7] != "0")
+        ]
+        return here, [one for one in names if one not in here]
+
+    def _answer(self, name: str) -> Any:
+        return self.answers[int(name[7])]
+
+    def get(self, name: str) -> Answer:
+        if isinstance(answer := self._answer(name), Exception):
+            raise answer
+        if isinstance(answer, str):
+            return Answer(name, [Finding.of(answer, name, "this")], [environment("cpu")], time.time())
+        return Answer(name, (), [answer], time.time())
+
+    def cancel(self, name: str) -> None:
+        self.cancelled.append(name)
+
+
+@pytest.fixture
+def ask(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Check a study on made-up nodes; return the nodes, and the error or the environment."""
+
+    def checked(
+        *answers: Any, wait: float | None = None, mixed: bool = False, **study: Any
+    ) -> tuple[Nodes, Any]:
+        nodes = Nodes(*answers, late=study.pop("late", 0))
+        nodes.patience.seconds = wait
+        for name in ("remote", "wait", "get", "cancel"):
+            monkeypatch.setattr(machines.ray, name, getattr(nodes, name))
+        monkeypatch.setattr(machines, "nodes_for", nodes.nodes)
+        monkeypatch.setattr(machines, "pinned_to", lambda node: node["NodeID"])
+        try:
+            return nodes, machines.check_nodes(replace(a_study(), **study), None, nodes.patience, mixed=mixed)
+        except ClusterError as error:
+            return nodes, str(error)
+
+    return checked
+
+
+HERE = environment("cpu")
+OTHER = {**HERE, "torch": "1.0"}
+GONE = NodeDiedError("taken away")
+LEFT_OUT = "Note: left out, 10.0.0.{} (node-{}): {}"
+
+
+@pytest.mark.parametrize(
+    ("answers", "wrong"),
+    [
+        ([HERE, OTHER, HERE], ["same bits, 10.0.0.1 (node-1): torch 1.0, not "]),
+        ([HERE, OTHER], ["same bits, 10.0.0.1 (node-1): torch 1.0, not "]),
+        (
+            ["data", "data", "modules"],
+            ["data, 10.0.0.0 (node-0), 10.0.0.1 (node-1): this (", "modules, 10.0.0.2 "],
+        ),
+        ([HERE, WorkerCrashedError()], ["node, 10.0.0.1 (node-1): The worker died"]),
+        ([GONE, "store"], ["store, 10.0.0.1 (node-1): this"]),
+        (["data"] * 9, ["10.0.0.3 (node-3) and 5 more: this"]),
+    ],
+)
+def test_all_that_is_wrong_is_in_the_error(ask: Any, answers: list[Any], wrong: list[str]) -> None:
+    _, error = ask(*answers)
+    assert all(text in error for text in wrong) and error.count("; ") == len(wrong) - 1
+
+
+def test_nodes_that_differ_are_taken_where_the_user_allows_it_and_nothing_else_is(ask: Any) -> None:
+    assert ask(HERE, OTHER, mixed=True)[1] in (HERE, OTHER)
+    assert "data, 10.0.0.1" in ask(HERE, "data", mixed=True)[1]
+
+
+def test_what_is_only_to_note_stops_nothing(ask: Any) -> None:
+    nodes, result = ask(HERE, "disk", GONE)
+    assert result == HERE
+    assert nodes.messages == [
+        "Note: disk, 10.0.0.1 (node-1): this",
+        LEFT_OUT.format(2, 2, "was lost before it answered"),
+    ]
+
+
+def test_an_answer_takes_neither_a_core_nor_a_gpu(ask: Any) -> None:
+    """Those of a cluster may all be taken, for days."""
+    nodes, _ = ask(HERE, HERE, device="cuda", gpus=0.5, accelerator="L4")
+    assert [one["num_cpus"] for one in nodes.options] == [0, 0] and not any(
+        "num_gpus" in o for o in nodes.options
+    )
+    assert [one["scheduling_strategy"] for one in nodes.options] == ["node-0", "node-1"]
+    assert [(one.device, one.gpus) for one in nodes.asked] == [("cuda", 0), ("cuda", 1)]
+
+
+@pytest.mark.parametrize(
+    ("answers", "late", "wait", "seconds", "silent"),
+    [
+        ([HERE, HERE], 0, None, 1, []),
+        ([HERE, HERE], 60, None, 61, []),
+        ([HERE, None], 0, None, 120, [1]),  # one is enough after two minutes
+        ([HERE, None], 300, None, 301, [1]),
+        ([None, None], 0, None, 900, [0, 1]),
+        ([None, None], 0, 5.0, 120, [0, 1]),
+        ([None, None], 0, 300.0, 300, [0, 1]),
+    ],
+)
+def test_answers_are_waited_for(
+    ask: Any, answers: list[Any], late: int, wait: float | None, seconds: int, silent: list[int]
+) -> None:
+    nodes, result = ask(*answers, late=late, wait=wait)
+    assert nodes.now == seconds and nodes.cancelled == [f"10.0.0.{n} (node-{n})" for n in silent]
+    waiting = [line for line in nodes.messages if line.startswith("waiting for 10.0.0.")]
+    assert len(waiting) == (seconds > 5)
+    if answers == [None, None]:
+        assert result.count(f"did not answer within {seconds} s") == 1
+    else:
+        left_out = [LEFT_OUT.format(n, n, f"did not answer within {seconds} s") for n in silent]
+        assert (result, nodes.messages[len(waiting) :]) == (HERE, left_out)
+
+
+@pytest.mark.parametrize(
+    ("answers", "why"), [([], "no node is left"), ([GONE], "node 10.0.0.0 (node-0) was lost")]
+)
+def test_a_node_is_waited_for_where_none_is_left(ask: Any, answers: list[Any], why: str) -> None:
+    _, error = ask(*answers, wait=0)
+    assert error.startswith(why)
+
+
+@pytest.mark.parametrize(
+    ("off", "text"), [(60.0, None), (-600.0, "behind the driver's"), (700.0, "ahead of the driver's")]
+)
+def test_clocks_agree_within_what_object_stores_take(
+    ask: Any, off: float, text: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Nodes, "get", lambda _nodes, name: Answer(name, (), [HERE], time.time() + off))
+    nodes, _ = ask(HERE)
+    assert [line for line in nodes.messages if text and text in line] == nodes.messages
+    assert len(nodes.messages) == (text is not None)
+
+
+# The store
+
+
+def test_what_nodes_look_for_in_a_store_is_there_meanwhile_and_nothing_is_left(
+    tmp_path: Path, bucket: str
+) -> None:
+    for store in (Store.open(tmp_path / "not" / "yet"), Store.open(bucket)):
+        with machines._marked(store) as (address, name):
+            assert name.startswith(".") and Store.open(address).exists(name)
+        assert store.existing.files() == []
+
+
+def test_a_server_without_conditional_writes_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put = Folder.put
+    monkeypatch.setattr(Folder, "put", lambda folder, name, data, **_: put(folder, name, data))
+    with (
+        pytest.raises(StoreError, match="two processes create the same file"),
+        machines._marked(Store.open(tmp_path)),
+    ):
+        pytest.fail("accepted")
+    assert not list(tmp_path.iterdir())
+
+
+# The command, with this machine in the place of a cluster
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> list[Answer]:
+    """The answers of further nodes."""
+    others: list[Answer] = []
+    monkeypatch.setattr(machines, "joined", lambda *_: nullcontext())
+    monkeypatch.setattr(machines, "is_loopback", lambda _: True)
+    monkeypatch.setattr(machines.ray, "get_runtime_context", lambda: SimpleNamespace(gcs_address=""))
+    asked = lambda question, *_, **__: [examine(replace(question, node="here")), *others]  # noqa: E731
+    monkeypatch.setattr(machines, "ask_nodes", asked)
+    return others
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_server_that_is_down_and_a_store_that_cannot_be_written_are_findings(tmp_path: Path) -> None:
+    mlflow = "http://me:s3cr3t@127.0.0.1:9"
+    result = machines.check_cluster(a_study(), "auto", "/proc/runs", mlflow, tmp_path)
+    wrong = {one.check: one.finding for one in result if one.wrong}
+    assert set(wrong) == {"store", "tracking"} and "cannot be written" in wrong["store"]
+    assert "http://me:***@127.0.0.1:9" in wrong["tracking"] and "s3cr3t" not in wrong["tracking"]
+
+
+def test_the_command_prints_the_plan_and_what_is_wrong_and_has_an_exit_code(
+    cluster: list[Answer],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    topk: Callable[..., tuple[int, str, str]],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    cluster.append(Answer("b", [Finding.of("left out", "b", "was lost before it answered")]))
+    code, out, _ = topk("plan", "digits", "--address", "auto")
+    assert code == 0 and "trials left" in out and "Nothing is wrong" in out and "WRONG" not in out
+    assert not list(tmp_path.iterdir())
+    code, out, _ = topk("plan", "digits", "--address", "auto", "--store", "/proc/x", "--json")
+    findings = json.loads(out)["findings"]
+    assert code == 1 and [(one["check"], one["wrong"]) for one in findings] == [
+        ("store", True),
+        ("left out", False),
+    ]
+
+    refuse = Mock(side_effect=UserError("arm a: its loss has no gradient"))
+    monkeypatch.setattr("topk_platform.cli.planning.plan_study", refuse)
+    code, out, _ = topk("plan", "digits", "--address", "auto", "--store", "/proc/x")
+    lines = [line.split()[1] for line in out.splitlines() if line.startswith("WRONG")]
+    assert (code, lines) == (1, ["study", "store"]) and "its loss has no gradient" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("--address", "nowhere"), "--address"),
+        (("--address", "auto", "--store", " "), "--store"),
+        (("--address", "auto", "--data", ""), "--data"),
+        (("--mlflow", "http://127.0.0.1:9"), "--mlflow"),
+    ],
+)
+def test_what_was_typed_wrong_is_no_finding(
+    arguments: Sequence[str], named: str, topk: Callable[..., tuple[int, str, str]]
+) -> None:
+    code, _, err = topk("plan", "digits", *arguments)
+    assert code == 2 and named in err

@@ -1,0 +1,161 @@
+"""What a plan extrapolates from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import chain, repeat
+
+import pytest
+import torch
+from torch import Tensor
+
+from topk_platform import Arm, Loss, Model, PerClass, Recipe, Regime, Study, grid
+from topk_platform.data import load
+from topk_platform.identity import Identity
+from topk_platform.protocol import ArmProgress
+from topk_platform.running.preflight import timing
+from topk_platform.training import Session
+
+
+@pytest.mark.parametrize(("enough", "steps"), [(0.0, 1), (1e9, 17)])
+def test_of_a_long_epoch_the_start_is_timed(
+    enough: float, steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a clock that each look at moves on by a second: as many of 17 steps as there is time for, or all of them."""
+    session = _session(Recipe(2))
+    seconds = iter(range(1000))
+    monkeypatch.setattr("time.perf_counter", lambda: float(next(seconds)))
+    # The watch looks at the clock when it starts and stops, and the steps' end is looked for after each of them.
+    assert timing._step_seconds(session, enough) == (1 + steps) / steps
+    assert session.step == steps
+
+
+def test_of_a_long_validation_a_part_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After one step of 64: 64 samples are scored, in a second by the clock, and the split stays what it was."""
+    session = _session(Recipe(2, batch_size=64))
+    whole = session.dataset.validation
+    session.advance(lambda: True)
+    seen: list[int] = []
+    validate = session.validate
+
+    def counted() -> Tensor:
+        seen.append(len(session.dataset.validation))
+        return validate()
+
+    monkeypatch.setattr(session, "validate", counted)
+    seconds = iter(range(1000))
+    monkeypatch.setattr("time.perf_counter", lambda: float(next(seconds)))
+    assert timing._validation_seconds(session) == len(whole) / 64
+    assert seen == [64] and session.dataset.validation is whole
+
+
+def test_what_is_done_once_is_not_extrapolated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock that work moves on: 17 steps and one validation an epoch, of which the first takes 10 s each."""
+    session = _session(Recipe(200))
+    now = 0.0
+
+    def slow_at_first(work: Callable[..., Tensor], usual: float) -> Callable[..., Tensor]:
+        costs = chain([10.0], repeat(usual))
+
+        def timed(*arguments: Tensor) -> Tensor:
+            nonlocal now
+            now += next(costs)
+            return work(*arguments)
+
+        return timed
+
+    monkeypatch.setattr("time.perf_counter", lambda: now)
+    monkeypatch.setattr(session, "_step", slow_at_first(session._step, 0.25))
+    monkeypatch.setattr(session, "validate", slow_at_first(session.validate, 0.5))
+    assert session.epoch_steps == 17
+    monkeypatch.setattr(timing, "_STEPS_SECONDS", 10.0)  # the whole epoch
+    pace = timing._pace(session)
+    assert (pace.step, pace.validation) == pytest.approx((0.25, 0.5))
+    assert pace.seconds(session.recipe, steps=17) == pytest.approx(200 * (17 * 0.25 + 0.5))
+
+
+def test_arms_that_share_data_network_batches_and_loss_are_timed_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two regimes by one measurement, told by their epochs and steps; another network and another loss by their own."""
+    study = Study(
+        "s",
+        [
+            Arm(regime, model, Loss(loss), 3, Recipe(epochs, evaluate_every=2))
+            for regime in (Regime("all", "digits"), Regime("few", "digits", conditions=(PerClass(10),)))
+            for model, epochs in ((Model("linear"), 4), (Model("mlp"), 6))
+            for loss in ("cross_entropy", "focal")
+        ],
+        topk=(1, 3),
+    )
+    fingerprint = load(study.arms[0].regime).fingerprint
+    arms = [ArmProgress(study, arm, Identity("c", fingerprint)) for arm in study.arms]
+    timed: list[str] = []
+
+    def pace(session: Session) -> timing._Pace:
+        timed.append(session.trial.arm.name)
+        return timing._Pace(step=float(10 ** len(timed)), validation=0.5)
+
+    monkeypatch.setattr(timing, "_pace", pace)
+    seconds = timing.trial_seconds(arms)
+    assert timed == [
+        f"all/{model}/{loss}" for loss in ("cross_entropy", "focal") for model in ("linear", "mlp")
+    ]
+    names = {progress.arm_id: progress.arm.name for progress in arms}
+    # 1,078 training images are 17 batches of 64, 100 are 2.
+    assert {names[i]: value for i, value in seconds.items()} == {
+        f"{regime}/{model}/{loss}": epochs * steps * 10 ** (1 + index + 2 * later) + epochs // 2 * 0.5
+        for regime, steps in (("all", 17), ("few", 2))
+        for index, (model, epochs) in enumerate((("linear", 4), ("mlp", 6)))
+        for later, loss in enumerate(("cross_entropy", "focal"))
+    }
+
+
+def test_without_time_for_every_loss_another_one_of_the_same_network_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By a clock that each look moves on by 15 of the 40 seconds: two measurements, one of each network."""
+    arms = _boards(models=("linear", "mlp"), losses=("cross_entropy", "focal"))
+    clock = iter(range(0, 1000, 15))
+    monkeypatch.setattr("time.monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr(timing, "_MEASURING_SECONDS", 40.0)
+    timed: list[str] = []
+
+    def pace(session: Session) -> timing._Pace:
+        timed.append(session.trial.arm.name)
+        return timing._Pace(step=float(len(timed)), validation=0.0)
+
+    monkeypatch.setattr(timing, "_pace", pace)
+    seconds = timing.trial_seconds(arms)
+    assert timed == ["all/linear/cross_entropy", "all/mlp/cross_entropy"]
+    assert [seconds[progress.arm_id] for progress in arms] == [34.0, 34.0, 68.0, 68.0]
+
+
+def test_a_trial_is_timed_with_a_workers_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    arms = _boards(models=("linear",), losses=("cross_entropy",))
+    seen: list[int] = []
+
+    def pace(session: Session) -> timing._Pace:
+        seen.append(torch.get_num_threads())
+        return timing._Pace(1.0, 0.0)
+
+    monkeypatch.setattr(timing, "_pace", pace)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        timing.trial_seconds(arms)
+        assert (seen, torch.get_num_threads()) == ([arms[0].study.threads], 2)
+    finally:
+        torch.set_num_threads(before)
+
+
+def _boards(models: Sequence[str], losses: Sequence[str], recipe: Recipe | None = None) -> list[ArmProgress]:
+    regime = Regime("all", "digits")
+    arms = grid([regime], list(map(Model, models)), list(map(Loss, losses)), k=3, recipe=recipe or Recipe(2))
+    study, identity = Study("s", arms, topk=(1, 3)), Identity("c", load(regime).fingerprint)
+    return [ArmProgress(study, arm, identity) for arm in study.arms]
+
+
+def _session(recipe: Recipe) -> Session:
+    (progress,) = _boards(["linear"], ["cross_entropy"], recipe)
+    return Session.prepare(progress.trial(progress.next_slot()))

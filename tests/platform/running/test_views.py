@@ -1,0 +1,238 @@
+"""Views of a running study: the same facts live, as lines, as JSON and by ``topk status``."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid
+from topk_platform.cli.run_output import make_view
+from topk_platform.identity import Identity
+from topk_platform.protocol import ArmProgress, StudyProgress
+from topk_platform.protocol.search_progress import Ended
+from topk_platform.records import (
+    ArmState,
+    Ledger,
+    Recorded,
+    Store,
+    StudyState,
+    Tally,
+    live_state,
+    note_plan,
+    note_state,
+    read_state,
+)
+from topk_platform.running.cluster.machine import GpuSample
+from topk_platform.running.views import Lines, LiveView, View, arms_text, headline, view_for
+from topk_platform.running.watching import Event, Noting, Watch
+from topk_platform.specs import TrialRecord
+
+RATE = {"learning_rate": Float(0.01, 1)}
+LOSSES = [Loss(name, RATE, {"learning_rate": 0.1}) for name in ("cross_entropy", "focal")]
+ARMS = grid([Regime("r", "digits")], [Model("mlp")], [*LOSSES, Loss("topk_hinge")], k=1, recipe=Recipe(1))
+STUDY = Study("s", ARMS, topk=(1,), trials=3, seeds=2)
+
+
+def console_of(width: int, height: int = 24, terminal: bool = True) -> Console:
+    return Console(file=io.StringIO(), width=width, height=height, force_terminal=terminal, color_system=None)
+
+
+def text_of(console: Console, view: LiveView | object) -> list[str]:
+    with console.capture() as got:
+        console.print(view)
+    return [line.rstrip() for line in got.get().splitlines()]
+
+
+class Drive:
+    """A run without workers: trials end as the test says, a search trial's value being its number in tenths."""
+
+    def __init__(self, view: View, folder: Path) -> None:
+        self.progress = StudyProgress(ArmProgress(STUDY, arm, Identity("c", "f")) for arm in ARMS)
+        self.watch, self.view = Watch("s", self.progress), view
+        self.ledger = Ledger.open(Store.open(folder), "s")
+        self.notify(Event("begun", slots=2))
+
+    def notify(self, event: Event) -> None:
+        self.watch(event)
+        self.view(self.watch, event)
+
+    def step(self, fate: str = "completed") -> None:
+        (trial,) = self.progress.next_trials()
+        self.notify(Event("started", (trial,), workers=1))
+        if fate == "again":
+            self.progress.release(trial)
+            self.progress.again += 1
+            return self.notify(Event("again", (trial,), why="process lost: killed"))
+        if fate == "open":
+            self.progress.leave(trial)
+            return self.notify(Event("open", (trial,), why="process lost: killed; buy memory"))
+        value = dict.fromkeys(STUDY.metrics, trial.number / 10) if fate == "completed" else {}
+        record = TrialRecord(trial, fate, "" if value else "as asked", value, None, (), 2.0)  # type: ignore[arg-type]
+        with self.ledger.writing(STUDY) as writer:
+            self.ledger.identify({STUDY.arm_id(arm): Identity("c", "f") for arm in ARMS})
+            note_plan(self.ledger.store, STUDY)
+            writer.put(record)
+        self.progress.end(trial, Ended.from_record(record))
+        return self.notify(Event("ended", (trial,), record))
+
+
+FATES = ("completed", "failed", "completed", "again", "completed", "diverged", "completed", "open")
+
+
+@pytest.mark.parametrize("kind", ["live", "lines", "events", "quiet"])
+def test_all_views_show_the_same_facts(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    console = console_of(200, terminal=kind == "live")
+    view = make_view(console, quiet=kind == "quiet", json=kind == "events")
+    drive = Drive(view, tmp_path)
+    for fate in FATES:
+        drive.step(fate)
+    state = drive.watch.state()
+    assert state.tally == Tally(completed=4, diverged=1, failed=1)
+    assert (state.lost, state.again, state.slots, state.left) == (1, 1, 2, 6)
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    out = capsys.readouterr().out
+    if kind == "quiet":
+        assert shown + out == ""
+    elif kind == "lines":
+        assert "6/12 trials: 4 completed, 1 diverged, 1 failed, 1 lost, tried again 1" in headline(state)
+        assert "trials: " in shown and "tried again 1" in shown
+        assert "failed: as asked" in shown
+        assert "is tried again: process lost: killed" in shown
+    elif kind == "events":
+        events = [json.loads(line) for line in out.splitlines()]
+        kinds = [event["event"] for event in events]
+        ends = [fate if fate in ("again", "open") else "ended" for fate in FATES]
+        assert kinds == ["begun", *(kind for end in ends for kind in ("started", end))]
+        counts = {"workers": 2, "busy": 0, "total": 12, "left": 12, "not_counted": {}}
+        assert events[0] | {"time": ""} == {"event": "begun", "time": "", "study": "s", **counts}
+        assert [e["status"] for e in events if e["event"] == "ended"] == [
+            *("completed", "failed", "completed", "completed", "diverged", "completed")
+        ]
+    else:
+        assert isinstance(view, LiveView)
+        lines = text_of(console, view.drawn())
+        assert lines[0].startswith("s  6/12 trials: ") and "1 lost" in lines[0]
+        for arm in state.arms:
+            assert sum(line.startswith(f"{arm.arm} ") for line in lines) == 1
+
+
+def test_status_reads_what_the_view_shows(tmp_path: Path) -> None:
+    """What has ended and what is left follow from the ledger and the plan; what runs comes from the driver's note."""
+    drive = Drive(View(console_of(80)), tmp_path)
+    drive.step()
+    with Noting(drive.ledger.store, drive.watch):
+        for fate in ("failed", "completed", "completed"):
+            drive.step(fate)
+        (trial,) = drive.progress.next_trials()
+        drive.notify(Event("started", (trial,), workers=1))
+        live = drive.watch.state()
+    note_state(drive.ledger.store, live)
+    read = read_state(Recorded.read(drive.ledger))
+    assert [(a.arm, a.tally, a.left, a.metric, a.best, a.values, a.trend) for a in read.arms] == [
+        (a.arm, a.tally, a.left, a.metric, a.best, a.values, a.trend) for a in live.arms
+    ]
+    assert sum(len(arm.trend) for arm in live.arms) == 3  # completed search trials
+    assert (live.running, read.running) == (1, 0)
+    with drive.ledger.writing(STUDY):  # somebody drives it
+        assert read_state(Recorded.read(drive.ledger)).running == 1
+        assert read_state(Recorded.read(drive.ledger)).events == live.events
+
+
+def test_what_a_killed_run_noted_is_replaced_at_once(tmp_path: Path) -> None:
+    """Otherwise the trials that it ran count as those of the run that follows."""
+    drive = Drive(View(console_of(80)), tmp_path)
+    killed = StudyState(STUDY.name, (ArmState(ARMS[0].name, left=12, running=2),), workers=2, slots=2)
+    note_state(drive.ledger.store, killed)
+    with drive.ledger.writing(STUDY), Noting(drive.ledger.store, drive.watch):
+        live = live_state(drive.ledger.store)
+    assert live is not None
+    assert (live.running, live.workers) == (0, 0)
+
+
+def test_nothing_runs_once_a_run_that_was_cut_short_is_over(tmp_path: Path) -> None:
+    """Its driver still writes tables; on the progress are trials that ran or waited to be tried again."""
+    drive = Drive(View(console_of(80)), tmp_path)
+    with drive.ledger.writing(STUDY):
+        with Noting(drive.ledger.store, drive.watch):
+            trials = drive.progress.next_trials()
+            drive.notify(Event("started", trials, workers=1))
+            drive.notify(Event("again", trials, why="process lost: killed"))
+            assert drive.watch.state().running == 1
+        live = live_state(drive.ledger.store)
+    assert live is not None
+    assert (live.running, live.workers, live.left) == (0, 0, 12)
+
+
+GPU_STUDY = replace(STUDY, device="cuda", gpus=0.5)
+HALF_BUSY, BUSY = GpuSample("GPU-a", 0.5, 10 * 2**30, 80 * 2**30), GpuSample("GPU-b", 1.0, 2**30, 80 * 2**30)
+
+
+def test_without_a_plan_status_shows_what_has_ended(tmp_path: Path) -> None:
+    drive = Drive(View(console_of(80)), tmp_path)
+    drive.step()
+    for note in ("standing.json", "plan.json"):
+        drive.ledger.store.write(note, b"{")
+    (arm,) = read_state(Recorded.read(drive.ledger)).arms
+    assert (arm.done, arm.total, arm.left) == (1, None, None)
+
+
+def test_scripts_print_progress_on_standard_error_unless_it_is_switched_off(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert isinstance(view_for(shown=True), Lines) and type(view_for(shown=False)) is View
+    view_for(shown=True).console.print("text")
+    assert capsys.readouterr() == ("", "text\n")
+
+
+COLUMNS = ("running", "pruned", "diverged", "failed", "lost", "best validation", "search", "left", "by")
+
+
+@given(
+    most=st.none() | st.integers(1, 6),
+    arms=st.lists(
+        st.tuples(st.integers(0, 3), st.integers(0, 9), st.integers(0, 2), st.booleans()), min_size=1
+    ),
+)
+@example(most=2, arms=[(0, 1, 0, True), (0, 1, 0, True), (1, 1, 0, True)])
+def test_rows_fit_the_terminal_or_leave_columns_out_and_never_cut_names_and_counts(
+    most: int | None, arms: list[tuple[int, int, int, bool]]
+) -> None:
+    states = tuple(
+        ArmState(
+            f"regime-{number}/mlp/loss",
+            Tally(completed=ended, failed=failed),
+            left=5,
+            running=running,
+            metric="top5",
+            best=0.5 if searched else None,
+            values={"learning_rate": 0.01} if searched else {},
+            seconds=90.0,
+            trend=(0.25, 0.5) if searched else (),
+        )
+        for number, (running, ended, failed, searched) in enumerate(arms)
+    )
+    for width in range(10, 140):
+        check_rows(states, arms_text(StudyState("s", states), width, most).plain.splitlines(), width, most)
+
+
+def check_rows(arms: tuple[ArmState, ...], lines: list[str], width: int, most: int | None) -> None:
+    head, *rows = lines
+    named = [name for name in COLUMNS if f"  {name}" in head]
+    assert head.split()[:2] == ["arm", "done"]
+    assert max(map(len, lines)) <= width or not set(named) & set(COLUMNS[-4:])
+    shown = {row.split()[0]: row.split()[1] for row in rows if row.startswith("regime")}
+    searched = any(arm.best for arm in arms if arm.arm in shown)
+    assert "best validation" in named or not searched or not {"search", "left", "by"} & set(named)
+    assert all(shown[arm.arm] == f"{arm.done}/{arm.total}" for arm in arms if arm.arm in shown)
+    assert len(rows) == (len(arms) if most is None else min(len(arms), most))
+    if rest := [arm for arm in arms if arm.arm not in shown]:
+        sums = f"{sum(arm.done for arm in rest)}/{sum(arm.done + 5 for arm in rest)}"
+        assert rows[-1].startswith(f"and {len(rest)} more") and sums in rows[-1]
+        assert all(not arm.running for arm in rest) or all(arm.running for arm in arms if arm.arm in shown)
