@@ -27,7 +27,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import ray
-from driver import a_study_after, a_study, resident
+from driver import a_study, a_study_after, resident
 from ray.air.execution._internal.tracked_actor import TrackedActor
 from ray.exceptions import RayActorError
 from ray.tune.execution import tune_controller

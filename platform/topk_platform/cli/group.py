@@ -17,7 +17,13 @@ from typer.core import TyperCommand, TyperGroup
 __all__ = ["COMMANDS", "CommandGroup", "load_command"]
 
 _PANELS = {
-    "Studies": {"new": "new.new", "list": "status", "plan": "planning", "run": "run_command", "status": "status"},
+    "Studies": {
+        "new": "new.new",
+        "list": "status",
+        "plan": "planning",
+        "run": "run_command",
+        "status": "status",
+    },
     "Results": {**dict.fromkeys(("table", "plot", "report"), "showing"), "nearest": "nearest"},
     "Trials": dict.fromkeys(("replay", "ui"), "inspecting"),
     "Taking results elsewhere": dict.fromkeys(("export", "predict"), "export"),
