@@ -57,7 +57,6 @@ RULES_OF_MANY_MODULES = {
         "records/test_random_damage.py": "damage of all kinds",
         "records/storage/test_store_paths.py": "stores by their addresses",
         "records/test_columns_page.py": "a page of the documentation",
-        "reports/test_pictures.py": "all plots",
         "reports/test_set_tables.py": "tables of sets",
         "running/cluster/test_gpu_share.py": "a GPU that several trials share",
         "running/test_written_tables.py": "the files that a run leaves",

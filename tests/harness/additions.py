@@ -41,7 +41,7 @@ def doubled(scores, target, strength=1.0, **shared):
             ('    "focal": _focal,\n', '    "doubled": _doubled,\n'),
         ],
         f"{P}loss_catalogue.py": [
-            ('    "active_passive_loss": Loss', '    "doubled": LossEntry("Doubled loss", GREEN, "D"),\n')
+            ('    "active_passive_loss": Loss', '    "doubled": LossEntry("Doubled loss"),\n')
         ],
     },
     "dataset": {

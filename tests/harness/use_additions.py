@@ -31,7 +31,6 @@ from topk_platform import (
 from topk_platform.records import Store
 from topk_platform.reports.catalogue import as_format
 from topk_platform.reports.plots.axis import axis_of
-from topk_platform.reports.plots.style import looks
 from topk_platform.specs import Trial
 from topk_platform.testing import RegimeContract, fake_run
 from topk_platform.training import finish, run_trials
@@ -69,8 +68,6 @@ def use_loss(folder: str) -> None:
     scores = torch.zeros(2, 3, requires_grad=True)
     build_loss(Loss("doubled"), {}, 2, torch.tensor([5, 5, 5]))(scores, torch.tensor([0, 1])).backward()
     assert scores.grad.abs().sum() > 0
-    look = looks([Loss("doubled")])["doubled"]
-    assert (look.colour, look.marker) == ("#009E73", "D")
 
 
 def use_dataset(folder: str) -> None:

@@ -63,16 +63,16 @@ _stored = partial(Plot, source="store")
 
 PLOTS: Mapping[str, Plot] = {
     "accuracy": Plot(
-        "plots.results:accuracy",
+        "plots.comparisons:accuracy",
         "Test accuracy: means over seeds; bands and bars are 95 % intervals.",
         by=True,
     ),
     "differences": Plot(
-        "plots.results:differences",
+        "plots.comparisons:differences",
         "Paired differences to the baseline with 95 % intervals; full markers: Holm-corrected p below 0.05.",
     ),
     "map": Plot(
-        "plots.results:regimes",
+        "plots.comparisons:regimes",
         "All losses in all regimes. ▲ ▼: Holm-corrected p below 0.05, hollow in a secondary metric; ≈: equivalent; "
         "framed: the best mean of a regime.",
     ),
@@ -86,7 +86,7 @@ PLOTS: Mapping[str, Plot] = {
         images=True,
     ),
     "guesses": Plot(
-        "plots.guesses:guesses",
+        "plots.pictures:guesses",
         "Test images with their K guesses, each beside an image of every guessed class; the true class is framed.",
         "data",
         images=True,
@@ -100,7 +100,7 @@ PLOTS: Mapping[str, Plot] = {
         "Validation accuracy of the confirmed runs; bands are 95 % t-intervals over seeds.",
     ),
     "search": _stored(
-        "plots.searches:search", "Search trials by parameter: how far each is below its arm's best."
+        "plots.curves:search", "Search trials by parameter: how far each is below its arm's best."
     ),
     "levels": Plot(
         "plots.levels:levels",

@@ -12,7 +12,7 @@ from PIL import Image
 from topk_platform.reports import plots
 from topk_platform.reports.catalogue import PLOTS
 from topk_platform.reports.plots import NothingToPlotError, Plotted, UnsuitedStudyError
-from topk_platform.reports.plots.style import INK
+from topk_platform.reports.plots.plot_data import INK
 from topk_platform.reports.words import command
 
 __all__ = ["Drawn", "drawings"]

@@ -24,7 +24,7 @@ _LEAST_OPTIONS = 3  # numbers that a ``Choice`` needs to have ends
 _LIMITS: Mapping[str, tuple[float, float]] = {"momentum": (0.0, 1.0), "samples": (1.0, math.inf)}
 """Limits of parameters with every loss; the catalogue has the limits of each loss's own parameters."""
 
-_NO_ENTRY = LossEntry("", "", "")
+_NO_ENTRY = LossEntry("")
 _NO_LIMITS = (-math.inf, math.inf)
 
 

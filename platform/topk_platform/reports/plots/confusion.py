@@ -15,8 +15,7 @@ from scipy.cluster import hierarchy
 from scipy.spatial.distance import squareform
 
 from topk_platform.reports.plots.drawing import as_they_are, figure, frame
-from topk_platform.reports.plots.plot_data import NothingToPlotError, Plotted, RunGuesses
-from topk_platform.reports.plots.style import INK, PAGE
+from topk_platform.reports.plots.plot_data import INK, PAGE, NothingToPlotError, Plotted, RunGuesses
 from topk_platform.reports.words import shortened, wrapped
 
 __all__ = ["confusion", "groups_of", "sharing"]
@@ -111,7 +110,7 @@ def confusion(data: Plotted) -> Figure:
     """
     arms = _drawn(data)
     if len(arms[0].names) > _MATRIX:
-        from topk_platform.reports.plots.look_alikes import draw_pairs  # noqa: PLC0415 - imports torch, which only images need
+        from topk_platform.reports.plots.pictures import draw_pairs  # noqa: PLC0415 - imports torch, which only images need
 
         arm = arms[0]
         return draw_pairs(

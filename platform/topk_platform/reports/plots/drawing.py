@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from topk_platform.reports.plots.style import COLUMN, OTHERS, PAGE, styled
+from topk_platform.reports.plots.plot_data import COLUMN, OTHERS, PAGE, styled
 from topk_platform.reports.words import wrapped
 
 __all__ = ["as_they_are", "figure", "frame", "legend", "legend_of", "name_vertical", "panels", "turn_names"]

@@ -17,8 +17,7 @@ from topk_losses import use_backend
 from topk_platform.errors import UserError, reason
 from topk_platform.metrics import topk_credit
 from topk_platform.reports.plots.drawing import panels
-from topk_platform.reports.plots.plot_data import NothingToPlotError, Plotted
-from topk_platform.reports.plots.style import INK, Look, looks, styled
+from topk_platform.reports.plots.plot_data import INK, NothingToPlotError, Plotted, styled
 from topk_platform.reports.words import settings, wrapped
 from topk_platform.specs import Loss, Recipe, Scalar, numbers
 from topk_platform.specs.loss import Setting
@@ -152,9 +151,8 @@ def level_sets(losses: Sequence[Loss], k: int = 2) -> Figure:
     with styled():
         made, axes = panels([str(number) for number in range(len(shown) + 1)], 1.6 + 0.13 * lines, across=4)
         image = _triangle(axes[0], points, topk_error(points, k), f"top-{k} error")
-        drawn = looks([panel.loss for panel in shown])
         for ax, panel, values in zip(axes[1:], shown, result, strict=True):
-            _fill(ax, points, panel, values, drawn[panel.loss.label])
+            _fill(ax, points, panel, values)
         ticks = [0, 0.25, 0.5, 0.75, 1]
         made.colorbar(
             image, ax=axes, label="loss, scaled to [0, 1]", ticks=ticks, shrink=0.7, aspect=25, pad=0.02
@@ -181,7 +179,7 @@ def _rescaled(panel: _Panel, scores: _Array, k: int) -> _Array | str:
     return np.asarray((values - low) / (high - low or 1.0), float)
 
 
-def _fill(ax: Axes, points: _Array, panel: _Panel, values: _Array | str, look: Look) -> None:
+def _fill(ax: Axes, points: _Array, panel: _Panel, values: _Array | str) -> None:
     if isinstance(values, str):
         ax.set_title(panel.title)
         ax.set_axis_off()
@@ -190,7 +188,6 @@ def _fill(ax: Axes, points: _Array, panel: _Panel, values: _Array | str, look: L
         )
         return
     _triangle(ax, points, values, panel.title)
-    ax.plot([0.06], [0.9], look.marker, color=look.colour, markersize=5, transform=ax.transAxes)
 
 
 def _triangle(ax: Axes, points: _Array, values: _Array, title: str) -> TriContourSet:

@@ -1,29 +1,132 @@
-"""The data that plots are drawn from, and the errors for studies that have nothing to draw."""
+"""The data that plots are drawn from, the errors where there is nothing to draw, and the look of each loss."""
 
 from __future__ import annotations
 
+import colorsys
+import math
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from topk_platform.errors import UserError
 from topk_platform.records import ArmHistory, Row, read_guesses
-from topk_platform.reports.plots.style import OTHERS, Look, looks
 from topk_platform.results.cells import Cell
 from topk_platform.results.from_store import Held
 from topk_platform.results.table import Table, row_and_column
 from topk_platform.specs import Arm, Study, less_is_better
 
 __all__ = [
+    "COLUMN",
+    "INK",
+    "OTHERS",
+    "PAGE",
+    "Look",
     "NothingToPlotError",
     "Plotted",
     "RunGuesses",
     "UnsuitedStudyError",
+    "looks",
+    "styled",
 ]
+
+COLUMN = 3.5
+"""The width of a journal's column, in inches."""
+PAGE = 7.2
+"""The width of a page, in inches."""
+INK = "#1b1b1b"
+"""The colour of text and of the baseline; a page in dark mode replaces it."""
+OTHERS = "#BDBDBD"
+"""The colour of the losses that a crowded plot does not name."""
+
+_MARKERS = "osD^vPX"
+# The palette of Okabe and Ito, with a grey in place of its yellow, which is too pale for lines on white.
+_PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A7A7A")
+
+_SETTINGS: Mapping[str, Any] = {
+    "font.family": "DejaVu Sans",
+    "font.size": 7,
+    "axes.titlesize": 7.5,
+    "axes.labelsize": 7,
+    "legend.fontsize": 6.5,
+    "xtick.labelsize": 6.5,
+    "ytick.labelsize": 6.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.6,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "lines.linewidth": 1.1,
+    "lines.markersize": 3.5,
+    "legend.frameon": False,
+    "axes.formatter.useoffset": False,
+    "axes.titlelocation": "left",
+    "figure.dpi": 200,
+    "svg.hashsalt": "topk",  # so that the same figure has the same bytes
+    "svg.fonttype": "path",  # so that text has the same width on every machine
+    "pdf.fonttype": 42,
+    **dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), INK),
+}
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a loss is drawn.
+
+    Args:
+        colour: The colour as ``#rrggbb``.
+        marker: A marker of matplotlib.
+        line: A line style of matplotlib.
+    """
+
+    colour: str
+    marker: str
+    line: str = "-"
+
+
+def looks(labels: Iterable[str], baseline: str | None = None) -> dict[str, Look]:
+    """Return how losses are drawn, by their labels: each by its position in the study, in a colour of its own.
+
+    The baseline is drawn in the colour of text. The first losses have the colours of Okabe and Ito, which colour-blind
+    readers can tell apart; markers and line styles tell the others apart as well.
+
+    Args:
+        labels: The labels of the losses, in the order of the study.
+        baseline: The label of the baseline; None for none.
+
+    Example:
+        >>> looks(["cross_entropy", "ldam"], "cross_entropy")["ldam"]
+        Look(colour='#0072B2', marker='s', line='-')
+    """
+    others = [label for label in dict.fromkeys(labels) if label != baseline]
+    result = {baseline: Look(INK, _MARKERS[0])} if baseline is not None else {}
+    for position, label in enumerate(others):
+        line = ("-", "--", ":", "-.")[position // len(_PALETTE) % 4]
+        result[label] = Look(_colour(position), _MARKERS[(position + 1) % len(_MARKERS)], line)
+    return result
+
+
+def _colour(position: int) -> str:
+    """Return the colour of a position: of the palette, then hues that are far from one another."""
+    if position < len(_PALETTE):
+        return _PALETTE[position]
+    hue = position * (math.sqrt(5) - 1) / 2 % 1
+    parts = colorsys.hls_to_rgb(hue, (0.35, 0.5, 0.65)[position % 3], 0.6)
+    return "#" + "".join(f"{round(255 * part):02X}" for part in parts)
+
+
+@contextmanager
+def styled() -> Iterator[None]:
+    """Apply the settings above to all figures that are drawn or written inside this context, and to no others."""
+    import matplotlib as mpl  # noqa: PLC0415 - only plots need it
+
+    with mpl.rc_context(dict(_SETTINGS)):  # type: ignore[arg-type]  # matplotlib types its keys as literals
+        yield
+
 
 _CROWD, _NAMED = 16, 8  # with more than 16 rows, only the baseline and 8 other losses are named
 
@@ -85,7 +188,7 @@ class Plotted:
     @cached_property
     def looks(self) -> Mapping[str, Look]:
         """How each loss is drawn, by its label; this does not depend on which arms are shown."""
-        return looks([arm.loss for arm in self.study.arms])
+        return looks((arm.loss.label for arm in self.study.arms), self.study.baseline)
 
     @cached_property
     def arms(self) -> dict[tuple[str, str], Arm]:

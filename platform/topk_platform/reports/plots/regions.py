@@ -20,8 +20,7 @@ from topk_platform.metrics import topk_credit
 from topk_platform.models import architecture_of, build_model
 from topk_platform.records import Row, Store, read_model
 from topk_platform.reports.plots.drawing import legend_of, panels
-from topk_platform.reports.plots.plot_data import NothingToPlotError, Plotted, UnsuitedStudyError
-from topk_platform.reports.plots.style import INK
+from topk_platform.reports.plots.plot_data import INK, NothingToPlotError, Plotted, UnsuitedStudyError
 from topk_platform.reports.words import wrapped
 from topk_platform.specs import Arm, Regime, Scalar
 
@@ -33,7 +32,7 @@ _CLASS = 2  # the class that sawada2020 draws; by symmetry any class would do
 _DEFAULTS: Mapping[str, Scalar] = {"sigma": 10.0, "distance": 0.0, "classes": 6}
 _MINOR = 1 / 3
 _TURNS = (-2, -1, 0, 1, 2)
-_BELOW = 1.6  # the height of the densities, in lanes
+_BELOW = 1.6  # the height of the densities, in bands
 
 
 def densities(regime: Regime, angles: npt.ArrayLike) -> _Array:
@@ -76,7 +75,7 @@ def _wrapped_normal(away: _Array, sigma: float) -> _Array:
 def regions(data: Plotted) -> Figure:
     """Draw where on the ring class 2 is the first guess of the confirmed networks, and where it is among the K guesses.
 
-    The upper part has a lane for each loss. At each angle, the lane is filled up to the share of seeds whose network
+    The upper part has a band for each loss. At each angle, the band is filled up to the share of seeds whose network
     guesses the class there. The lower part shows the classes' densities. The area in which class 2 is the most frequent
     is shaded.
 
@@ -87,16 +86,16 @@ def regions(data: Plotted) -> Figure:
     on_ring = {key: arm for key, arm in data.arms.items() if _has_class(arm.regime)}
     if not on_ring:
         raise UnsuitedStudyError(f"the study has no arm on a ring with a class {_CLASS}")
-    lanes = {key: lane for key, arm in on_ring.items() if (lane := _lane(data, key, arm)) is not None}
-    if not lanes:
+    bands = {key: band for key, arm in on_ring.items() if (band := _band(data, key, arm)) is not None}
+    if not bands:
         raise NothingToPlotError("no confirmed run on the ring has kept its network")
-    rows = [row for row in data.table.rows if any(row == r for r, _ in lanes)]
-    columns = data.columns(lanes)
+    rows = [row for row in data.table.rows if any(row == r for r, _ in bands)]
+    columns = data.columns(bands)
     made, axes = panels(columns, 0.75 + 0.32 * (len(rows) + _BELOW), sharex=True, sharey=True)
     for column, ax in zip(columns, axes, strict=True):
         for position, row in enumerate(reversed(rows)):
-            if (row, column) in lanes:
-                _filled(ax, data.look(row, column).colour, position, lanes[row, column])
+            if (row, column) in bands:
+                _filled(ax, data.look(row, column).colour, position, bands[row, column])
         _below(ax, next(arm for (_, c), arm in on_ring.items() if c == column))
         ax.set_yticks(range(len(rows)), [wrapped(row, 24) for row in reversed(rows)])
         ax.set_ylim(-_BELOW - 0.15, len(rows) - 0.1)
@@ -108,7 +107,7 @@ def regions(data: Plotted) -> Figure:
     return made
 
 
-def _lane(data: Plotted, key: tuple[str, str], arm: Arm) -> _Array | None:
+def _band(data: Plotted, key: tuple[str, str], arm: Arm) -> _Array | None:
     """Return at each angle the share of an arm's networks with the class as first guess, and among the K guesses.
 
     None if no completed seed has kept its network.
@@ -145,8 +144,8 @@ def _kept_network(store: Store, row: Row) -> nn.Module | None:
     return network.eval()
 
 
-def _filled(ax: Axes, colour: str, position: int, lane: _Array) -> None:
-    for share, alpha in ((lane[1], 0.35), (lane[0], 1.0)):
+def _filled(ax: Axes, colour: str, position: int, band: _Array) -> None:
+    for share, alpha in ((band[1], 0.35), (band[0], 1.0)):
         ax.fill_between(_ANGLES, position, position + 0.75 * share, color=colour, alpha=alpha, linewidth=0)
     ax.axhline(position, color=INK, linewidth=0.3)
 

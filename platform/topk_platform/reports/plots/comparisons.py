@@ -11,8 +11,7 @@ from matplotlib.figure import Figure
 
 from topk_platform.reports.plots.axis import Axis, axis_of
 from topk_platform.reports.plots.drawing import figure, frame, legend, name_vertical, panels, turn_names
-from topk_platform.reports.plots.plot_data import NothingToPlotError, Plotted
-from topk_platform.reports.plots.style import COLUMN, INK, OTHERS, PAGE
+from topk_platform.reports.plots.plot_data import COLUMN, INK, OTHERS, PAGE, NothingToPlotError, Plotted
 from topk_platform.reports.result_tables import mark
 from topk_platform.reports.words import metric_title, title_of, wrapped
 from topk_platform.results.cells import Cell

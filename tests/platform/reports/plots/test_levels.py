@@ -168,10 +168,10 @@ def test_regions_are_where_the_kept_networks_guess_the_class(trained: tuple[Stud
     study, store = trained
     made = plot(study, "regions", store=store)
     (ax,) = made.axes
-    lanes = [label.get_text().replace(" ", "_") for label in ax.get_yticklabels()]
-    assert sorted(lanes) == sorted(arm.loss.label for arm in study.arms)
+    bands = [label.get_text().replace(" ", "_") for label in ax.get_yticklabels()]
+    assert sorted(bands) == sorted(arm.loss.label for arm in study.arms)
     checked, seen = 0, set()
-    for base, loss in enumerate(lanes):
+    for base, loss in enumerate(bands):
         drawn = dict(zip((2, 1), ax.collections[2 * base : 2 * base + 2], strict=True))
         maps = weights(study, store, loss)
         for angle in range(3, 358, 6):
